@@ -1,0 +1,3 @@
+//! The conversations: one actor per file. Numbers live in `domain`.
+
+pub mod partition;

@@ -1,0 +1,166 @@
+//! Asks and allocations: one object in two phases (R0.14).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    resources::Resource,
+    types::{AllocIx, AppIx, Nanos, NodeIx, ShapeIx, SwapToken},
+};
+
+/// What the shim said of an ask; made once at the door and shared by ask, callback, event and REST.
+#[derive(Clone, Debug, Default)]
+pub struct AskSpec {
+    /// Unique in its application.
+    pub key: Arc<str>,
+    /// Tags as given.
+    pub tags: BTreeMap<String, String>,
+    /// Resource as given; the row holds the present one.
+    pub resource: Arc<Resource>,
+    /// Priority, higher first.
+    pub priority: i32,
+    /// Task group, empty for none.
+    pub task_group: Arc<str>,
+    /// Placeholder of a gang; only with a task group (SEEDS S8).
+    pub placeholder: bool,
+    /// The first of its application, such as a driver.
+    pub originator: bool,
+    /// `None`: not given, which means neither (R4.5).
+    pub preemption: Option<PreemptionPolicy>,
+    /// Required node (R4.3), `None` for any.
+    pub required_node: Option<Arc<str>>,
+    /// Creation time by tag `creationTime` (R4.2).
+    pub created: Option<Nanos>,
+    /// Set where the tags say that another scheduler placed it (R2.15).
+    pub foreign: Option<Foreign>,
+}
+
+impl AskSpec {
+    /// It may preempt others (R4.5).
+    pub fn may_preempt_others(&self) -> bool {
+        self.preemption.is_some_and(|policy| policy.allow_preempt_other)
+    }
+
+    /// It opted out of being preempted (R4.5).
+    pub fn opted_out(&self) -> bool {
+        !self.preemption.is_some_and(|policy| policy.allow_preempt_self)
+    }
+}
+
+/// `si.v1.PreemptionPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreemptionPolicy {
+    /// It may be preempted.
+    pub allow_preempt_self: bool,
+    /// It may preempt others.
+    pub allow_preempt_other: bool,
+}
+
+/// Kind of a foreign allocation (R2.15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// Never preemptable.
+    Static,
+    /// Preemptable, though nothing preempts it today.
+    Default,
+}
+
+/// Phase of an ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting for a node; counts as pending.
+    #[default]
+    Pending,
+    /// Placed on a node while the shim is asked whether it fits: charged, not announced.
+    Parked,
+    /// A real ask that replaces a placeholder once the shim confirmed the placeholder's release (R6.13).
+    Replacing,
+    /// Allocated.
+    Allocated,
+}
+
+/// A row of the ask and allocation table.
+#[derive(Clone, Debug)]
+pub struct Alloc {
+    /// What the shim said.
+    pub spec: Arc<AskSpec>,
+    /// Its application.
+    pub app: AppIx,
+    /// Present resource; differs from `spec.resource` after an in-place resize (R4.14).
+    pub resource: Arc<Resource>,
+    /// Shape of the ask.
+    pub shape: ShapeIx,
+    /// Phase.
+    pub phase: Phase,
+    /// Node, for every phase but [`Phase::Pending`].
+    pub node: Option<NodeIx>,
+    /// Creation time (R4.2): order, reservation delay, preemption delay, victim age.
+    pub created: Nanos,
+    /// `requestTime` of REST: `created`, or the placeholder's for a real allocation that replaced one.
+    pub requested: Nanos,
+    /// When it was bound to its node.
+    pub bound: Nanos,
+    /// Order of arrival, unique.
+    pub seq: u64,
+    /// The other side of a replacement in flight.
+    pub link: Option<AllocIx>,
+    /// The replacement in flight.
+    pub token: Option<SwapToken>,
+    /// Node on which it holds a reservation.
+    pub reserved: Option<NodeIx>,
+    /// When that reservation was made.
+    pub reserved_at: Nanos,
+    /// Its release was sent to the shim and is not confirmed yet.
+    pub released: bool,
+    /// Chosen as a victim; excludes `released` (R4.31).
+    pub preempted: bool,
+    /// A real allocation that replaced a placeholder (`placeholderUsed` of REST).
+    pub placeholder_used: bool,
+    /// It passed the user quota check at least once (R4.37).
+    pub attempted: bool,
+    /// It has released victims for itself.
+    pub triggered_preemption: bool,
+    /// When it last tried to.
+    pub preemption_tried: Nanos,
+    /// Reported to the shim as waiting for nodes (R4.39).
+    pub triggered_scale_up: bool,
+    /// Held back by the user's or group's limit at its last attempt.
+    pub over_user_quota: bool,
+    /// Held back by a queue's max at its last attempt.
+    pub over_queue_quota: bool,
+    /// When the last predicate event was sent (EVT-015).
+    pub predicate_event: Nanos,
+    /// When the last required-node event was sent (EVT-016).
+    pub required_node_event: Nanos,
+    /// Why it could not be placed (R4.34), by last occurrence.
+    pub log: Vec<LogEntry>,
+    /// A tombstone: the row is free.
+    pub free: bool,
+}
+
+/// One entry of an ask's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// The reason.
+    pub message: Arc<str>,
+    /// When it last held.
+    pub last: Nanos,
+    /// How often it was met.
+    pub count: u32,
+}
+
+impl Alloc {
+    /// Waiting for a node.
+    pub fn is_pending(&self) -> bool {
+        self.phase == Phase::Pending
+    }
+
+    /// Allocated and announced to the shim.
+    pub fn is_allocated(&self) -> bool {
+        self.phase == Phase::Allocated
+    }
+
+    /// A placeholder, in any phase.
+    pub fn is_placeholder(&self) -> bool {
+        self.spec.placeholder
+    }
+}

@@ -1,0 +1,138 @@
+//! What goes into a partition: every input of `Partition::apply`, in the order in which it is to take effect.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    alloc::AskSpec,
+    conf::PartitionConf,
+    resources::Resource,
+    types::{SwapToken, Termination},
+};
+
+/// One input. Items of one request stay together, so that its answers do (R1.29–R1.31).
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A node request.
+    Nodes(Vec<NodeItem>),
+    /// An application request: all of `new`, the answer to them, then all of `remove` (R1.30).
+    Applications {
+        /// Submissions.
+        new: Vec<AddApplication>,
+        /// Application ids to remove.
+        remove: Vec<Arc<str>>,
+    },
+    /// An allocation request: all of `allocations`, their rejections, then all of `releases` (R1.29).
+    Allocations {
+        /// Asks, placed allocations, updates.
+        allocations: Vec<AllocationItem>,
+        /// Releases and confirmations.
+        releases: Vec<ReleaseItem>,
+    },
+    /// A new configuration; all of it or nothing. Answered by `Effect::Configured`.
+    Configure(Arc<PartitionConf>),
+    /// Time has come to `now`: deadlines fall due.
+    Tick,
+    /// The application's conversation saw the confirmation: swap placeholder and real allocation.
+    CommitSwap(SwapToken),
+    /// The shim answered a predicate question, or nobody will.
+    Predicate(PredicateAnswer),
+    /// Whether the shim wants to be asked for predicates. On switching off, what is parked counts as fitting.
+    AskPredicates(bool),
+    /// An operator drains or undrains nodes.
+    OperatorDrain {
+        /// Node ids.
+        nodes: Vec<Arc<str>>,
+        /// Drain or undrain.
+        drained: bool,
+    },
+    /// The partition ends: applications are told, everything goes.
+    Stop,
+}
+
+/// One entry of a node request.
+#[derive(Clone, Debug)]
+pub struct NodeItem {
+    /// Node.
+    pub id: Arc<str>,
+    /// What to do.
+    pub action: NodeAction,
+    /// Capacity, where given.
+    pub capacity: Option<Resource>,
+    /// Attributes with `si/node-partition` in its internal form; empty where none were given.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// `NodeInfo.ActionFromRM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeAction {
+    /// Not set: ignored.
+    Unknown,
+    /// A new node that takes allocations.
+    Create,
+    /// A new node that does not yet.
+    CreateDrain,
+    /// New capacity and attributes.
+    Update,
+    /// Nothing new on it.
+    Drain,
+    /// Takes allocations again.
+    DrainToSchedulable,
+    /// Gone.
+    Decommission,
+}
+
+/// One submission.
+#[derive(Clone, Debug, Default)]
+pub struct AddApplication {
+    /// Application id.
+    pub id: Arc<str>,
+    /// Queue as submitted: input of the `provided` rule.
+    pub queue: Arc<str>,
+    /// User, empty where none was given.
+    pub user: Arc<str>,
+    /// Groups; `None` where they are to be resolved.
+    pub groups: Option<Arc<[Arc<str>]>>,
+    /// Why the groups could not be resolved: rejects the application, unless it is forced.
+    pub unresolved: Option<Arc<str>>,
+    /// Tags.
+    pub tags: Arc<BTreeMap<String, String>>,
+    /// `executionTimeoutMilliSeconds`.
+    pub timeout_millis: i64,
+    /// `placeholderAsk`, where it is not zero.
+    pub placeholder_ask: Option<Resource>,
+    /// `gangSchedulingStyle` as given.
+    pub gang_style: String,
+}
+
+/// One entry of an allocation request.
+#[derive(Clone, Debug)]
+pub struct AllocationItem {
+    /// Application; not used for foreign allocations.
+    pub app: Arc<str>,
+    /// Node: placed there by the shim. `None`: an ask.
+    pub node: Option<Arc<str>>,
+    /// The ask.
+    pub spec: Arc<AskSpec>,
+}
+
+/// One release or confirmation.
+#[derive(Clone, Debug)]
+pub struct ReleaseItem {
+    /// Application; empty for a foreign allocation (R2.18).
+    pub app: Arc<str>,
+    /// Allocation key; empty for all of the application (R4.23).
+    pub key: Arc<str>,
+    /// Why.
+    pub termination: Termination,
+}
+
+/// Answer to an `Effect::Ask`.
+#[derive(Clone, Debug)]
+pub struct PredicateAnswer {
+    /// The question.
+    pub question: u64,
+    /// It fits; else why not.
+    pub result: Result<(), Arc<str>>,
+    /// Index of the last victim that was removed before it fitted (preemption only).
+    pub index: i32,
+}

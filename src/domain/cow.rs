@@ -1,0 +1,85 @@
+//! `CowVec`: a table whose clone costs one reference per chunk; a chunk is copied when it is first written afterwards.
+//!
+//! Snapshots for readers, dry runs and trials start with a clone of the partition, so its tables are built for that.
+
+use std::{
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
+
+/// A growing table in chunks of `N` rows.
+#[derive(Debug)]
+pub struct CowVec<T, const N: usize = 64> {
+    chunks: Vec<Arc<Vec<T>>>,
+    len: usize,
+}
+
+impl<T, const N: usize> Clone for CowVec<T, N> {
+    fn clone(&self) -> Self {
+        CowVec { chunks: self.chunks.clone(), len: self.len }
+    }
+}
+
+impl<T, const N: usize> Default for CowVec<T, N> {
+    fn default() -> Self {
+        CowVec { chunks: Vec::new(), len: 0 }
+    }
+}
+
+impl<T: Clone, const N: usize> CowVec<T, N> {
+    /// Number of rows, free ones included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No rows.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a row at the end and gives its position.
+    pub fn push(&mut self, row: T) -> usize {
+        if self.len.is_multiple_of(N) {
+            self.chunks.push(Arc::new(Vec::with_capacity(N)));
+        }
+        if let Some(last) = self.chunks.last_mut() {
+            writable::<T, N>(last).push(row);
+        }
+        self.len += 1;
+        self.len - 1
+    }
+
+    /// A row.
+    pub fn get(&self, at: usize) -> Option<&T> {
+        self.chunks.get(at / N)?.get(at % N)
+    }
+
+    /// All rows, free ones included.
+    pub fn iter(&self) -> impl Iterator<Item = &T> + '_ {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+}
+
+fn writable<T: Clone, const N: usize>(chunk: &mut Arc<Vec<T>>) -> &mut Vec<T> {
+    if Arc::get_mut(chunk).is_none() {
+        // Keeps the capacity, which a plain clone would cut to the length.
+        let mut copy = Vec::with_capacity(N);
+        copy.extend(chunk.iter().cloned());
+        *chunk = Arc::new(copy);
+    }
+    Arc::make_mut(chunk)
+}
+
+impl<T: Clone, const N: usize> Index<usize> for CowVec<T, N> {
+    type Output = T;
+
+    fn index(&self, at: usize) -> &T {
+        &self.chunks[at / N][at % N]
+    }
+}
+
+impl<T: Clone, const N: usize> IndexMut<usize> for CowVec<T, N> {
+    fn index_mut(&mut self, at: usize) -> &mut T {
+        &mut writable::<T, N>(&mut self.chunks[at / N])[at % N]
+    }
+}

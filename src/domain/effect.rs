@@ -1,0 +1,313 @@
+//! What comes out of a partition: callbacks to the shim, events, and messages for the conversations, in order.
+
+use std::sync::Arc;
+
+use super::{
+    alloc::AskSpec,
+    event::Event,
+    resources::Resource,
+    types::{AppState, Nanos, ObjectState, SwapToken, Termination},
+};
+
+/// One output of `Partition::apply` or `Partition::schedule`.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// For the shim.
+    Callback(Callback),
+    /// For the event system.
+    Event(Event),
+    /// The shim is asked; the answer comes back as `Command::Predicate`.
+    Ask(Question),
+    /// For the conversation of an application.
+    App(AppEffect),
+    /// For the conversation of a queue.
+    Queue(QueueEffect),
+    /// For the conversation of a node.
+    Node(NodeEffect),
+    /// Answer to `Command::Configure`.
+    Configured(Result<(), Arc<str>>),
+}
+
+/// A callback, in the order in which the shim gets them (R1.24).
+#[derive(Clone, Debug)]
+pub enum Callback {
+    /// A new allocation.
+    New(Box<NewAllocation>),
+    /// An allocation was, or is to be, released.
+    Released(Box<Released>),
+    /// An ask or allocation was refused.
+    RejectedAllocation {
+        /// Allocation key.
+        key: Arc<str>,
+        /// Application.
+        app: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// Accepted submissions of one request.
+    AcceptedApplication(Arc<str>),
+    /// A refused submission.
+    RejectedApplication {
+        /// Application.
+        app: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// An application changed its state.
+    UpdatedApplication {
+        /// Application.
+        app: Arc<str>,
+        /// New state.
+        state: AppState,
+        /// When.
+        at: Nanos,
+        /// The event, or the reason (R3.3).
+        message: Arc<str>,
+    },
+    /// An accepted node.
+    AcceptedNode(Arc<str>),
+    /// A refused node or node update.
+    RejectedNode {
+        /// Node.
+        node: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// A container scheduling state (R4.39, SEEDS S7).
+    ContainerState {
+        /// Application.
+        app: Arc<str>,
+        /// Allocation key.
+        key: Arc<str>,
+        /// State.
+        state: ContainerState,
+        /// Why.
+        reason: Arc<str>,
+    },
+}
+
+/// See [`Callback::New`].
+#[derive(Clone, Debug)]
+pub struct NewAllocation {
+    /// What the shim said of it. A new allocation of the core repeats key, task group, placeholder flag, originator flag and
+    /// preemption policy; see `echo`.
+    pub spec: Arc<AskSpec>,
+    /// Application.
+    pub app: Arc<str>,
+    /// Node.
+    pub node: Arc<str>,
+    /// Present resource.
+    pub resource: Arc<Resource>,
+    /// An allocation that the shim placed itself: the callback repeats priority and tags as well (R4.10).
+    pub echo: bool,
+}
+
+/// See [`Callback::Released`].
+#[derive(Clone, Debug)]
+pub struct Released {
+    /// Allocation key.
+    pub key: Arc<str>,
+    /// Application.
+    pub app: Arc<str>,
+    /// Why.
+    pub termination: Termination,
+    /// Text (R4.29).
+    pub message: Arc<str>,
+    /// The shim has to confirm it by a release of the same key and type.
+    pub confirm: bool,
+}
+
+/// `UpdateContainerSchedulingStateRequest.SchedulingState`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ContainerState {
+    /// Held back by a limit.
+    Skipped = 1,
+    /// Assigned to a node.
+    Scheduled = 2,
+    /// Reserved on a node.
+    Reserved = 3,
+    /// Waiting for nodes.
+    Failed = 4,
+}
+
+/// A question to the shim.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Unique in the partition.
+    pub id: u64,
+    /// The ask.
+    pub key: Arc<str>,
+    /// The node.
+    pub node: Arc<str>,
+    /// What is asked.
+    pub kind: QuestionKind,
+}
+
+/// See [`Question`].
+#[derive(Clone, Debug)]
+pub enum QuestionKind {
+    /// Does it fit, for an allocation (true) or a reservation (false)?
+    Fits {
+        /// For an allocation.
+        allocate: bool,
+    },
+    /// Does it fit after these victims are gone, tried one by one from `start`?
+    FitsWithout {
+        /// Victims in order.
+        victims: Vec<Arc<str>>,
+        /// Index up to which all are gone at the first try; −1: none.
+        start: i32,
+    },
+}
+
+/// For `ApplicationActor`.
+#[derive(Clone, Debug)]
+pub enum AppEffect {
+    /// It exists.
+    Added {
+        /// Application.
+        app: Arc<str>,
+    },
+    /// It is gone.
+    Removed {
+        /// Application.
+        app: Arc<str>,
+    },
+    /// A replacement began: the shim was asked to release the placeholder.
+    SwapBegun {
+        /// Application.
+        app: Arc<str>,
+        /// Replacement.
+        token: SwapToken,
+        /// Key of the placeholder.
+        placeholder: Arc<str>,
+    },
+    /// The shim confirmed it; answered by `Command::CommitSwap`.
+    SwapConfirmed {
+        /// Application.
+        app: Arc<str>,
+        /// Replacement.
+        token: SwapToken,
+    },
+    /// It ended, by the swap or otherwise.
+    SwapEnded {
+        /// Application.
+        app: Arc<str>,
+        /// Replacement.
+        token: SwapToken,
+        /// How.
+        why: SwapEnd,
+    },
+    /// A release that the core originated waits for its confirmation.
+    Unconfirmed {
+        /// The release as it was sent.
+        release: Released,
+    },
+    /// It was confirmed, or there is nothing left to confirm.
+    Confirmed {
+        /// Application.
+        app: Arc<str>,
+        /// Allocation key.
+        key: Arc<str>,
+        /// Type.
+        termination: Termination,
+    },
+}
+
+/// How a replacement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapEnd {
+    /// The real allocation took the place.
+    Swapped,
+    /// It was undone: the real ask is pending again, or gone.
+    Undone,
+}
+
+/// For `QueueActor`.
+#[derive(Clone, Debug)]
+pub enum QueueEffect {
+    /// It exists.
+    Added {
+        /// Path.
+        queue: Arc<str>,
+    },
+    /// It is gone.
+    Removed {
+        /// Path.
+        queue: Arc<str>,
+    },
+    /// Its state changed.
+    State {
+        /// Path.
+        queue: Arc<str>,
+        /// New state.
+        state: ObjectState,
+    },
+    /// An application entered it.
+    Admitted {
+        /// Path.
+        queue: Arc<str>,
+        /// Application.
+        app: Arc<str>,
+    },
+    /// An application was refused at its door.
+    Refused {
+        /// Path.
+        queue: Arc<str>,
+        /// Application.
+        app: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// Its last application or child left.
+    Emptied {
+        /// Path.
+        queue: Arc<str>,
+    },
+}
+
+/// For `NodeActor`.
+#[derive(Clone, Debug)]
+pub enum NodeEffect {
+    /// It was registered.
+    Registered {
+        /// Node.
+        node: Arc<str>,
+        /// Attribute `si/hostname`, or the id where there is none.
+        host: Arc<str>,
+        /// Capacity.
+        capacity: Arc<Resource>,
+        /// It takes allocations.
+        schedulable: bool,
+    },
+    /// Any sign of life.
+    Seen {
+        /// Node.
+        node: Arc<str>,
+    },
+    /// Its capacity changed.
+    Capacity {
+        /// Node.
+        node: Arc<str>,
+        /// New capacity.
+        capacity: Arc<Resource>,
+    },
+    /// The shim drained or undrained it.
+    Schedulable {
+        /// Node.
+        node: Arc<str>,
+        /// It takes allocations.
+        schedulable: bool,
+    },
+    /// Its last allocation left.
+    Emptied {
+        /// Node.
+        node: Arc<str>,
+    },
+    /// It is gone.
+    Removed {
+        /// Node.
+        node: Arc<str>,
+    },
+}

@@ -1,0 +1,122 @@
+//! Event records: what happened to which object (section 9 of the queue rules, `si.v1.EventRecord`).
+
+use std::sync::Arc;
+
+use super::{resources::Resource, types::Nanos};
+
+/// One record. Numbers are those of `si.v1`.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// What the object is.
+    pub kind: EventKind,
+    /// The object.
+    pub object: Arc<str>,
+    /// A second object, empty for none.
+    pub reference: Arc<str>,
+    /// Addition, removal, setting or none.
+    pub change: Change,
+    /// More precisely.
+    pub detail: Detail,
+    /// Text, at most 1,024 bytes, empty for none.
+    pub message: Arc<str>,
+    /// Resource, where one is part of the fact.
+    pub resource: Option<Arc<Resource>>,
+    /// When it was made.
+    pub at: Nanos,
+}
+
+/// `EventRecord.Type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(i32)]
+pub enum EventKind {
+    /// An ask.
+    Request = 1,
+    /// An application.
+    App = 2,
+    /// A node.
+    Node = 3,
+    /// A queue.
+    Queue = 4,
+    /// A user or a group.
+    UserGroup = 5,
+}
+
+/// `EventRecord.ChangeType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(i32)]
+pub enum Change {
+    /// No change.
+    None = 0,
+    /// Set.
+    Set = 1,
+    /// Added.
+    Add = 2,
+    /// Removed.
+    Remove = 3,
+}
+
+/// `EventRecord.ChangeDetail`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(i32)]
+#[allow(missing_docs)]
+pub enum Detail {
+    None = 0,
+    RequestCancel = 100,
+    RequestAlloc = 101,
+    RequestTimeout = 102,
+    AppAlloc = 200,
+    AppRequest = 201,
+    AppReject = 202,
+    AppNew = 203,
+    AppAccepted = 204,
+    AppRunning = 206,
+    AppCompleting = 207,
+    AppCompleted = 208,
+    AppFailing = 209,
+    AppFailed = 210,
+    AppResuming = 211,
+    AppExpired = 212,
+    AppCannotRunQueue = 213,
+    AppRunnableQueue = 214,
+    AppCannotRunQuota = 215,
+    AppRunnableQuota = 216,
+    NodeDecommission = 300,
+    NodeSchedulable = 302,
+    NodeAlloc = 303,
+    NodeCapacity = 304,
+    NodeOccupied = 305,
+    NodeReservation = 306,
+    QueueConfig = 400,
+    QueueDynamic = 401,
+    QueueType = 402,
+    QueueMax = 403,
+    QueueGuaranteed = 404,
+    QueueApp = 405,
+    QueueAlloc = 406,
+    QueuePreemption = 407,
+    AllocCancel = 500,
+    AllocPreempt = 501,
+    AllocTimeout = 502,
+    AllocReplaced = 503,
+    AllocNodeRemoved = 504,
+    UserLimit = 600,
+    GroupLimit = 601,
+    AppLink = 602,
+    UserResource = 603,
+    GroupResource = 604,
+}
+
+/// Longest message of a record in bytes (EVT-005).
+pub const MESSAGE_BYTES: usize = 1024;
+
+/// Cuts a message to [`MESSAGE_BYTES`], ending in `...` and never inside a character.
+pub fn cut_message(message: &str) -> Arc<str> {
+    if message.len() <= MESSAGE_BYTES {
+        return message.into();
+    }
+    let mut end = MESSAGE_BYTES - 3;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}...", &message[..end]).into()
+}

@@ -1,0 +1,91 @@
+//! Nodes: capacity, what is on them, whether they take more (section 2 of the scheduling rules).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    alloc::AskSpec,
+    resources::Resource,
+    types::{AllocIx, Nanos},
+};
+
+/// What the shim said of a node; replaced as a whole by an UPDATE that carries attributes (SEEDS S5).
+#[derive(Clone, Debug, Default)]
+pub struct NodeSpec {
+    /// Unique in its partition.
+    pub id: Arc<str>,
+    /// All attributes, `si/node-partition` in its internal form `[rm]name`.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl NodeSpec {
+    /// Attribute `si/hostname`, empty where missing.
+    pub fn host_name(&self) -> &str {
+        self.attributes.get("si/hostname").map_or("", String::as_str)
+    }
+
+    /// Attribute `si/rackname`, empty where missing.
+    pub fn rack_name(&self) -> &str {
+        self.attributes.get("si/rackname").map_or("", String::as_str)
+    }
+
+    /// Attribute `si/instance-type`; `UNKNOWN` where missing or empty (R2.8).
+    pub fn instance_type(&self) -> &str {
+        self.attributes.get("si/instance-type").map(String::as_str).filter(|t| !t.is_empty()).unwrap_or("UNKNOWN")
+    }
+}
+
+/// An allocation of another scheduler on a node (R2.15).
+#[derive(Clone, Debug)]
+pub struct ForeignAlloc {
+    /// What the shim said.
+    pub spec: Arc<AskSpec>,
+    /// Present resource.
+    pub resource: Arc<Resource>,
+    /// Creation time (R4.2).
+    pub created: Nanos,
+}
+
+/// A row of the node table.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What the shim said.
+    pub spec: Arc<NodeSpec>,
+    /// Capacity, without zero types (R2.11).
+    pub capacity: Resource,
+    /// Sum of the allocations on it, replacements in flight on another node included (R6.10).
+    pub allocated: Resource,
+    /// Sum of the foreign allocations (R2.14).
+    pub occupied: Resource,
+    /// Capacity − allocated − occupied, pruned; may be negative (R2.10).
+    pub available: Resource,
+    /// The shim wants it scheduled.
+    pub rm_schedulable: bool,
+    /// An operator drained it; stays over everything the shim says.
+    pub operator_drained: bool,
+    /// Allocations on it, in the order in which they came.
+    pub allocs: Vec<AllocIx>,
+    /// Foreign allocations by key.
+    pub foreign: BTreeMap<Arc<str>, ForeignAlloc>,
+    /// Asks that reserve it, in the order in which they did.
+    pub reservations: Vec<AllocIx>,
+    /// Position among the node ids in byte order: breaks ties of the sort score (R2.34).
+    pub rank: u64,
+    /// Its key in the sort order, `None` while it is not in it (drained or reserved).
+    pub sort_key: Option<u64>,
+    /// Last sign of life.
+    pub seen: Nanos,
+    /// A tombstone: the row is free.
+    pub free: bool,
+}
+
+impl Node {
+    /// It takes new allocations.
+    pub fn schedulable(&self) -> bool {
+        self.rm_schedulable && !self.operator_drained
+    }
+
+    /// Identifier.
+    pub fn id(&self) -> &Arc<str> {
+        &self.spec.id
+    }
+}

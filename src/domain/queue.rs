@@ -1,0 +1,127 @@
+//! Queues: the tree in which usage is limited and shared (section 3 of the queue rules).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    acl::Acl,
+    conf::TemplateConf,
+    resources::Resource,
+    types::{AppIx, Nanos, ObjectState, QueueIx},
+};
+
+/// Path of the queue that takes forced applications which no rule places (PLC-043).
+pub const RECOVERY_QUEUE: &str = "root.@recovery@";
+
+/// A row of the queue table.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// Lowercase name without the path.
+    pub name: Arc<str>,
+    /// Full lowercase path, such as `root.a.b`.
+    pub path: Arc<str>,
+    /// `None` for root.
+    pub parent: Option<QueueIx>,
+    /// Child queues by name.
+    pub children: BTreeMap<Arc<str>, QueueIx>,
+    /// Only leaves hold applications.
+    pub leaf: bool,
+    /// From the configuration; otherwise made by placement.
+    pub managed: bool,
+    /// Life cycle.
+    pub state: ObjectState,
+    /// When `state` last changed.
+    pub state_since: Nanos,
+    /// Effective properties, those inherited included (QUE-061).
+    pub properties: BTreeMap<String, String>,
+    /// The properties, read.
+    pub settings: QueueSettings,
+    /// Own max; for root the sum of the nodes' capacity (QUE-020). A type that is missing is not limited.
+    pub max: Option<Resource>,
+    /// Own guaranteed.
+    pub guaranteed: Option<Resource>,
+    /// Running applications at most; 0: any number.
+    pub max_applications: u64,
+    /// Who may administer.
+    pub admin_acl: Acl,
+    /// Who may submit.
+    pub submit_acl: Acl,
+    /// What dynamic leaves below start with.
+    pub template: Option<Arc<TemplateConf>>,
+    /// Usage, placeholders included (QUE-041).
+    pub allocated: Resource,
+    /// Sum of the pending asks (QUE-040).
+    pub pending: Resource,
+    /// Marked for preemption and not confirmed.
+    pub preempting: Resource,
+    /// Applications in Running here and below (QUE-090).
+    pub running: u64,
+    /// Accepted applications that have an allocation already, here and below (QUE-090).
+    pub allocating: BTreeSet<AppIx>,
+    /// Applications of this leaf.
+    pub apps: imbl::OrdSet<AppIx>,
+    /// Highest priority of what is pending here and below, before offset and fence (QUE-081).
+    pub priority: i32,
+    /// `priority` as the parent sees it (QUE-082).
+    pub exposed_priority: i32,
+    /// When quota preemption starts (QPR-002).
+    pub quota_start: Option<Nanos>,
+    /// A tombstone: the row is free.
+    pub free: bool,
+}
+
+/// Properties of a queue, read (QUE-060).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// `application.sort.policy` is `fair`; else fifo. Only leaves.
+    pub sort_fair: bool,
+    /// `application.sort.priority`.
+    pub sort_priority: bool,
+    /// `priority.policy` is `fence`.
+    pub priority_fence: bool,
+    /// `priority.offset`.
+    pub priority_offset: i32,
+    /// `preemption.policy`.
+    pub preemption: PreemptionSetting,
+    /// `preemption.delay`.
+    pub preemption_delay: Nanos,
+    /// `application.unschedasks.backoff`; 0: off.
+    pub backoff: u64,
+    /// `application.unschedasks.backoff.delay`.
+    pub backoff_delay: Nanos,
+    /// `quota.preemption.delay`; zero: off.
+    pub quota_preemption_delay: Nanos,
+    /// `gang.admission` is `atomic`: placeholders of an application are placed only all at once.
+    pub atomic_gangs: bool,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        QueueSettings {
+            sort_fair: false,
+            sort_priority: true,
+            priority_fence: false,
+            priority_offset: 0,
+            preemption: PreemptionSetting::Default,
+            preemption_delay: Nanos::from_secs(30),
+            backoff: 0,
+            backoff_delay: Nanos::from_secs(30),
+            quota_preemption_delay: Nanos::ZERO,
+            atomic_gangs: false,
+        }
+    }
+}
+
+/// `preemption.policy` (R7.31).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreemptionSetting {
+    /// Victims anywhere.
+    #[default]
+    Default,
+    /// Its asks look for victims inside only.
+    Fence,
+    /// Its allocations are never victims.
+    Disabled,
+}

@@ -1,0 +1,178 @@
+//! Small value types that every part of the domain uses: times, row indexes, termination types, states.
+
+use std::fmt;
+
+/// A point in time or a duration in nanoseconds; points count from the Unix epoch.
+///
+/// The domain never reads a clock: `now` is always an argument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub i64);
+
+impl Nanos {
+    /// The smallest time, used where nothing is known.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// A duration of whole seconds.
+    pub const fn from_secs(secs: i64) -> Nanos {
+        Nanos(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// A duration of whole milliseconds.
+    pub const fn from_millis(millis: i64) -> Nanos {
+        Nanos(millis.saturating_mul(1_000_000))
+    }
+
+    /// Whole seconds, rounded towards zero.
+    pub const fn as_secs(self) -> i64 {
+        self.0 / 1_000_000_000
+    }
+
+    /// Saturating sum.
+    pub const fn plus(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+
+    /// Saturating difference.
+    pub const fn minus(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+macro_rules! row_index {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The position in its table.
+            pub const fn ix(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl From<usize> for $name {
+            fn from(ix: usize) -> Self {
+                $name(ix as u32)
+            }
+        }
+    )+};
+}
+
+row_index! {
+    /// A row of the node table.
+    NodeIx,
+    /// A row of the queue table.
+    QueueIx,
+    /// A row of the application table.
+    AppIx,
+    /// A row of the ask and allocation table.
+    AllocIx,
+    /// A shape: resources and constraints that asks have in common.
+    ShapeIx,
+}
+
+/// Identifies one placeholder replacement from its beginning to its end; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwapToken(pub u64);
+
+/// Why an allocation ends (`si.v1.TerminationType`). The receiver of a release that the core originates answers with
+/// the same type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Termination {
+    /// Not set; handled as [`Termination::StoppedByRm`] (R4.20).
+    #[default]
+    Unknown,
+    /// Stopped or killed by the resource manager.
+    StoppedByRm,
+    /// A time-out in the core.
+    Timeout,
+    /// Preempted by the core.
+    Preempted,
+    /// A placeholder that a real allocation replaced.
+    PlaceholderReplaced,
+    /// The shim could not carry the allocation out: it is undone and its ask is pending again (R4.28).
+    FailedOnRm,
+}
+
+/// States of an application (R3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AppState {
+    /// Submitted, nothing asked for yet.
+    New,
+    /// It has asks, and no real allocation yet.
+    Accepted,
+    /// It has real allocations.
+    Running,
+    /// Refused at submission.
+    Rejected,
+    /// Nothing allocated and nothing pending.
+    Completing,
+    /// Thirty seconds in Completing have passed.
+    Completed,
+    /// Its hard gang timed out and placeholders are still to be confirmed.
+    Failing,
+    /// Its hard gang timed out.
+    Failed,
+    /// Ended long ago, or its execution time is over.
+    Expired,
+    /// Its soft gang timed out and placeholders are still to be confirmed.
+    Resuming,
+}
+
+impl AppState {
+    /// The name that callbacks and REST show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AppState::New => "New",
+            AppState::Accepted => "Accepted",
+            AppState::Running => "Running",
+            AppState::Rejected => "Rejected",
+            AppState::Completing => "Completing",
+            AppState::Completed => "Completed",
+            AppState::Failing => "Failing",
+            AppState::Failed => "Failed",
+            AppState::Expired => "Expired",
+            AppState::Resuming => "Resuming",
+        }
+    }
+}
+
+impl fmt::Display for AppState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// States of a queue or a partition (R0.15).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectState {
+    /// In use.
+    #[default]
+    Active,
+    /// Takes nothing new; what is there goes on.
+    Draining,
+    /// Takes nothing and schedules nothing.
+    Stopped,
+}
+
+impl ObjectState {
+    /// The name that REST shows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ObjectState::Active => "Active",
+            ObjectState::Draining => "Draining",
+            ObjectState::Stopped => "Stopped",
+        }
+    }
+}
+
+/// What happens to a gang application when its placeholders time out (R3.42).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GangStyle {
+    /// It goes on as an ordinary application.
+    #[default]
+    Soft,
+    /// It fails.
+    Hard,
+}

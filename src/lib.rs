@@ -1,0 +1,6 @@
+//! Callboard: an actor-system resource scheduler. `ARCHITECTURE.md` explains how it is built.
+
+pub mod actors;
+pub mod domain;
+pub mod messages;
+pub mod si;

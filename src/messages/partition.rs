@@ -1,0 +1,75 @@
+//! For `PartitionActor`.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+
+use super::{
+    budget::{Budget, Permit},
+    event::Publish,
+    rm::Deliver,
+};
+use crate::domain::{Partition, command::Command, conf::PartitionConf};
+
+/// What a `PartitionActor` is made of.
+pub struct PartitionSetup {
+    /// Resource manager.
+    pub rm: Arc<str>,
+    /// Its session.
+    pub epoch: u64,
+    /// Internal name, such as `[rm-1]default`.
+    pub internal: Arc<str>,
+    /// Configuration.
+    pub conf: Arc<PartitionConf>,
+    /// Credits of the session.
+    pub budget: Arc<Budget>,
+    /// The session's `RmActor`.
+    pub callbacks: Recipient<Deliver>,
+    /// `EventActor`.
+    pub events: Recipient<Publish>,
+}
+
+/// Commands of one request, or of a conversation, in order.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Commands {
+    /// Session that they belong to; those of another are dropped.
+    pub epoch: u64,
+    /// The commands.
+    pub commands: Vec<Command>,
+    /// Credits of the request, given back after they were applied.
+    pub permit: Option<Permit>,
+}
+
+/// A new configuration: applied as a whole, or refused with the reason and nothing changed.
+#[derive(Message)]
+#[rtype(result = "Result<(), Arc<str>>")]
+pub struct Configure(pub Arc<PartitionConf>);
+
+/// Would this configuration be accepted? Tried on a clone.
+#[derive(Message)]
+#[rtype(result = "Result<(), Arc<str>>")]
+pub struct TryConfigure(pub Arc<PartitionConf>);
+
+/// The state after everything that was sent before.
+#[derive(Message)]
+#[rtype(result = "Arc<Snapshot>")]
+pub struct GetSnapshot;
+
+/// A consistent picture of a partition, for readers.
+pub struct Snapshot {
+    /// Session.
+    pub epoch: u64,
+    /// The state: a cheap clone that nothing changes any more.
+    pub partition: Partition,
+}
+
+/// Placements may be possible again: credits came back, or the session was resumed.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Wake;
+
+/// The partition ends: the events of its teardown are made, then it stops. Answered when nothing of it is left.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StopPartition;

@@ -1,0 +1,17 @@
+//! The scheduler interface `si.v1` and the extension `callboard.v1`: generated messages, services and JSON mapping.
+
+#[allow(clippy::all, missing_docs)]
+pub mod v1 {
+    tonic::include_proto!("si.v1");
+    include!(concat!(env!("OUT_DIR"), "/si.v1.serde.rs"));
+}
+
+/// The extension service: what the scheduler interface has and its RPC service lacks.
+#[allow(clippy::all, missing_docs)]
+pub mod ext {
+    tonic::include_proto!("callboard.v1");
+    include!(concat!(env!("OUT_DIR"), "/callboard.v1.serde.rs"));
+}
+
+/// Encoded descriptors of both packages, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/callboard_descriptor.bin"));

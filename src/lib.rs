@@ -1,6 +1,8 @@
 //! Callboard: an actor-system resource scheduler. `ARCHITECTURE.md` explains how it is built.
 
 pub mod actors;
+pub mod config;
 pub mod domain;
+pub mod http;
 pub mod messages;
 pub mod si;

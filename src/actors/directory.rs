@@ -1,0 +1,75 @@
+//! What readers look up: every registered resource manager and every partition. Replaced as a whole at each change.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use actix::Addr;
+use arc_swap::ArcSwap;
+
+use super::partition::PartitionActor;
+use crate::{config::LoadedConfig, domain::types::Nanos};
+
+/// Shared by doors and actors.
+#[derive(Default)]
+pub struct Directory(ArcSwap<Listing>);
+
+/// One state of the directory.
+#[derive(Clone, Default)]
+pub struct Listing {
+    /// Resource managers in the order of their first registration, Stopped ones left out.
+    pub rms: Vec<RmEntry>,
+    /// Their partitions, in the same order and within one in that of its configuration.
+    pub partitions: Vec<PartitionEntry>,
+}
+
+/// A registered resource manager.
+#[derive(Clone)]
+pub struct RmEntry {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Session.
+    pub epoch: u64,
+    /// When that session began.
+    pub registered: Nanos,
+    /// Build information as given, plus `rmId` (R1.9).
+    pub build_info: BTreeMap<String, String>,
+    /// Policy group as given.
+    pub policy_group: Arc<str>,
+    /// Configuration in force.
+    pub config: Arc<LoadedConfig>,
+    /// Extra configuration in force.
+    pub extra: Arc<BTreeMap<String, String>>,
+}
+
+/// A partition.
+#[derive(Clone)]
+pub struct PartitionEntry {
+    /// Its resource manager.
+    pub rm: Arc<str>,
+    /// Session.
+    pub epoch: u64,
+    /// Internal name `[rm]name`.
+    pub internal: Arc<str>,
+    /// The name that REST shows: the plain one for the RM that owned it first, `[rm]name` for later ones.
+    pub shown: Arc<str>,
+    /// The actor.
+    pub addr: Addr<PartitionActor>,
+}
+
+impl Directory {
+    /// The present state.
+    pub fn get(&self) -> Arc<Listing> {
+        self.0.load_full()
+    }
+
+    /// Replaces the state.
+    pub fn set(&self, listing: Listing) {
+        self.0.store(Arc::new(listing));
+    }
+}
+
+impl Listing {
+    /// A partition by the name that REST shows or by its internal one.
+    pub fn partition(&self, name: &str) -> Option<&PartitionEntry> {
+        self.partitions.iter().find(|entry| *entry.shown == *name || *entry.internal == *name)
+    }
+}

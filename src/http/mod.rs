@@ -1,0 +1,3 @@
+//! The HTTP doors: they only translate.
+
+pub mod events;

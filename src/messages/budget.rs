@@ -22,7 +22,7 @@ impl Budget {
     /// Takes `items` for a request, as long as anything is left, so that no request is too large for ever.
     pub fn take(self: &Arc<Budget>, items: usize) -> Option<Permit> {
         let items = i64::try_from(items).unwrap_or(i64::MAX / 2);
-        let taken = self.inward.try_update(Relaxed, Relaxed, |left| (left > 0).then_some(left - items));
+        let taken = self.inward.fetch_update(Relaxed, Relaxed, |left| (left > 0).then_some(left - items));
         taken.is_ok().then(|| Permit { budget: self.clone(), items })
     }
 

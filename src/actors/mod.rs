@@ -3,3 +3,4 @@
 pub mod directory;
 pub mod event;
 pub mod partition;
+pub mod resolvers;

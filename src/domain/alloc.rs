@@ -76,6 +76,8 @@ pub enum Phase {
     Replacing,
     /// Allocated.
     Allocated,
+    /// The allocation is gone, the shim has not released its key yet (R2.22, R4.19): in no book.
+    Ended,
 }
 
 /// A row of the ask and allocation table.

@@ -5,9 +5,12 @@ use std::{
     sync::Arc,
 };
 
+use smallvec::SmallVec;
+
 use super::{
     resources::Resource,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
+    ugm::Tracked,
 };
 
 /// A row of the application table. Rejected and terminated applications are kept as copies of their row.
@@ -57,14 +60,26 @@ pub struct App {
     pub by_seq: imbl::OrdMap<u64, AllocIx>,
     /// Allocated ones, placeholders included.
     pub allocs: imbl::OrdSet<AllocIx>,
-    /// Pending asks grouped by shape, each group in ask order (R5.22).
-    pub groups_by_shape: BTreeMap<ShapeIx, AskGroup>,
+    /// Pending asks grouped by what decides whether they can be placed.
+    pub groups_by_key: BTreeMap<GroupKey, AskGroup>,
+    /// The groups that are not parked, by their first ask.
+    pub group_order: BTreeMap<AskOrder, GroupKey>,
+    /// Priorities of the pending asks, counted.
+    pub priorities: BTreeMap<i32, u32>,
     /// Task groups by name (R6.3).
     pub task_groups: BTreeMap<Arc<str>, TaskGroup>,
     /// Asks that hold a reservation.
     pub reservations: BTreeSet<AllocIx>,
     /// Number of placeholder allocations.
     pub placeholders: u32,
+    /// Number of pending placeholder asks.
+    pub pending_placeholders: u32,
+    /// Placeholder allocations that a real ask may replace, by task group.
+    pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
+    /// Replacements in flight.
+    pub swaps: u32,
+    /// Its first placeholder was allocated: the gang has begun (SEEDS S11).
+    pub gang_started: bool,
     /// Highest priority of the pending asks, `i32::MIN` for none (R4.32).
     pub priority: i32,
     /// Entered states with their times (R3.3).
@@ -75,6 +90,32 @@ pub struct App {
     pub history: UsageHistory,
     /// Not scheduled before (R5.26).
     pub backoff_until: Option<Nanos>,
+    /// Nothing of it can be placed in this epoch: it is out of its queue's order until then.
+    pub parked: bool,
+    /// Groups that are parked.
+    pub parked_groups: Vec<GroupKey>,
+    /// Epoch in which they were parked.
+    pub parked_in: u64,
+    /// Its key in the order of its queue, while something is pending.
+    pub order: Option<AppKey>,
+    /// Its place in the order is to be computed again.
+    pub dirty: bool,
+    /// Its handle in the user and group manager; `None` for one that was rejected.
+    pub track: Option<Tracked>,
+    /// Arrival number, unique and never used again.
+    pub serial: u64,
+    /// State timer that is running (R3.4, R3.5).
+    pub state_timer: Option<u64>,
+    /// Placeholder timer that is running (R3.39).
+    pub placeholder_timer: Option<u64>,
+    /// Execution timer that is running (SEEDS S6).
+    pub execution_timer: Option<u64>,
+    /// The shim removes it: it is not kept among the terminated.
+    pub removing: bool,
+    /// Its execution time is over: what is left is on its way out (SEEDS S6).
+    pub expiring: bool,
+    /// The next moment at which waiting asks are looked at again (reservation and preemption delays).
+    pub wake_at: Option<Nanos>,
     /// Held back by `maxapplications` of a queue when last looked at (R4.36).
     pub held_by_queue: bool,
     /// Held back by a user's or group's limit on applications.
@@ -83,11 +124,45 @@ pub struct App {
     pub free: bool,
 }
 
-/// Pending asks of one shape in one application.
+/// What decides, together with the application, whether an ask can be placed now: asks that agree in it are tried once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// Resources (and the ask itself, where the shim is asked for each).
+    pub shape: ShapeIx,
+    /// Placeholder of a gang.
+    pub placeholder: bool,
+    /// Task group, empty for none.
+    pub task_group: Arc<str>,
+    /// Required node.
+    pub required_node: Option<Arc<str>>,
+}
+
+/// Why the asks of a group wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Limits of the user or group.
+    UserQuota,
+    /// Max of a queue.
+    QueueQuota,
+    /// No node has room for them, or none passes the predicates.
+    Nodes,
+    /// Real asks wait for the gang, or for a placeholder to replace.
+    Gang,
+    /// The required node is unknown or full.
+    RequiredNode,
+}
+
+/// Pending asks of one group.
 #[derive(Clone, Debug, Default)]
 pub struct AskGroup {
-    /// (priority reversed, creation time, arrival) → row: the order of R5.22.
+    /// In ask order (R5.22).
     pub asks: imbl::OrdMap<AskOrder, AllocIx>,
+    /// It cannot be placed in this epoch: it is out of its application's order until then.
+    pub parked: bool,
+    /// Why the group waited when it was last tried.
+    pub hold: Option<Hold>,
+    /// Asks that were added since.
+    pub fresh: Vec<AllocIx>,
 }
 
 /// Order of the asks of an application: priority descending, creation time, arrival (R5.22).
@@ -101,6 +176,19 @@ pub struct AskOrder {
     pub seq: u64,
 }
 
+/// Position of an application among those of its queue (R5.20, R5.21): first to last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AppKey {
+    /// Priority, or 0 where it comes last.
+    pub first: u64,
+    /// Submission time, or the shares of a fair queue.
+    pub second: SmallVec<[u64; 2]>,
+    /// Priority where it comes last, or 0.
+    pub third: u64,
+    /// Arrival: breaks ties.
+    pub serial: u64,
+}
+
 /// Counters of a task group (R6.3).
 #[derive(Clone, Debug, Default)]
 pub struct TaskGroup {
@@ -112,6 +200,8 @@ pub struct TaskGroup {
     pub replaced: u64,
     /// Gone without.
     pub timed_out: u64,
+    /// Placeholders pending or allocated: as long as there are any, real asks of the group wait for one (R6.7).
+    pub live: u64,
 }
 
 /// See [`App::history`]; keys are instance types.

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     acl::Acl,
+    app::AppKey,
     conf::TemplateConf,
     resources::Resource,
     types::{AppIx, Nanos, ObjectState, QueueIx},
@@ -66,10 +67,43 @@ pub struct Queue {
     pub priority: i32,
     /// `priority` as the parent sees it (QUE-082).
     pub exposed_priority: i32,
+    /// Priorities that make up `priority`, counted.
+    pub priorities: BTreeMap<i32, u32>,
+    /// Children with pending asks, in the order in which they are served (QUE-071).
+    pub child_order: imbl::OrdMap<ChildKey, QueueIx>,
+    /// Its own key there.
+    pub order: Option<ChildKey>,
+    /// Applications with pending asks, in the order in which they are served (QUE-074, QUE-075).
+    pub app_order: imbl::OrdMap<AppKey, AppIx>,
+    /// Nothing below can be placed in this epoch: it is out of its parent's order until then.
+    pub parked: bool,
+    /// Children that are parked.
+    pub parked_children: Vec<QueueIx>,
+    /// Applications that are parked.
+    pub parked_apps: Vec<AppIx>,
+    /// Epoch in which they were parked.
+    pub parked_in: u64,
+    /// Its place in the order is to be computed again.
+    pub dirty: bool,
+    /// Distance from root.
+    pub depth: u32,
     /// When quota preemption starts (QPR-002).
     pub quota_start: Option<Nanos>,
     /// A tombstone: the row is free.
     pub free: bool,
+}
+
+/// Position of a queue among its siblings: first to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChildKey {
+    /// Priority, or share where priority sorting is off.
+    pub first: u64,
+    /// Share, or priority.
+    pub second: u64,
+    /// Pending, the larger first: a total order that respects QUE-071 (3).
+    pub third: i128,
+    /// Row: breaks ties.
+    pub queue: QueueIx,
 }
 
 /// Properties of a queue, read (QUE-060).

@@ -1,0 +1,82 @@
+//! Once a second: asks that wait only for nodes are told to the shim, so that it can add some (R4.38–R4.40, QUE-032).
+
+use super::{Cx, Partition};
+use crate::domain::{
+    effect::{Callback, ContainerState},
+    resources::{Resource, min_limit},
+    types::{AllocIx, AppIx, QueueIx},
+};
+
+impl Partition {
+    pub(super) fn inspect(&mut self, cx: &mut Cx) {
+        self.forget_all_refusals();
+        if !self.queues[self.root.ix()].pending.is_positive() {
+            return;
+        }
+        let mut found = Vec::new();
+        self.inspect_queue(self.root, None, &mut found);
+        for alloc in found {
+            let row = &mut self.allocs[alloc.ix()];
+            row.triggered_scale_up = true;
+            let (key, app) = (row.spec.key.clone(), row.app);
+            cx.callback(Callback::ContainerState {
+                app: self.apps[app.ix()].id.clone(),
+                key,
+                state: ContainerState::Failed,
+                reason: "request is waiting for cluster resources become available".into(),
+            });
+        }
+    }
+
+    /// Collects below a queue what fits `above`, the headroom of the levels over it; gives what it took.
+    fn inspect_queue(&self, queue: QueueIx, above: Option<&Resource>, found: &mut Vec<AllocIx>) -> Resource {
+        let row = &self.queues[queue.ix()];
+        let mut taken = Resource::new();
+        if !row.pending.is_positive() {
+            return taken;
+        }
+        let own = if queue == self.root { None } else { row.max.as_ref().map(|max| max.minus_known(&row.allocated)) };
+        let mut headroom = min_limit(own.as_ref(), above);
+        let mut children: Vec<QueueIx> = row.children.values().copied().collect();
+        children.sort_by_key(|child| self.queues[child.ix()].order);
+        for child in children {
+            let used = self.inspect_queue(child, headroom.as_ref(), found);
+            headroom = headroom.map(|h| h.minus_known(&used));
+            taken.add(&used);
+        }
+        let mut apps: Vec<AppIx> = row.apps.iter().copied().filter(|app| self.apps[app.ix()].order.is_some()).collect();
+        apps.sort_by(|a, b| self.apps[a.ix()].order.cmp(&self.apps[b.ix()].order));
+        for app in apps {
+            let used = self.inspect_app(app, headroom.as_ref(), found);
+            headroom = headroom.map(|h| h.minus_known(&used));
+            taken.add(&used);
+        }
+        taken
+    }
+
+    /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
+    fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, found: &mut Vec<AllocIx>) -> Resource {
+        let row = &self.apps[app.ix()];
+        let mut left = headroom.cloned();
+        let mut user_left = self.user_headroom(app);
+        let mut reported = Resource::new();
+        let mut asks: Vec<_> = row.groups_by_key.values().flat_map(|group| group.asks.iter()).collect();
+        asks.sort_unstable_by_key(|(order, _)| **order);
+        for (_, alloc) in asks {
+            let ask = &self.allocs[alloc.ix()];
+            let fits = |limit: &Option<Resource>| limit.as_ref().is_none_or(|l| l.fits_or_unlimited(&ask.resource));
+            if !ask.attempted || !fits(&left) || !fits(&user_left) {
+                continue;
+            }
+            left = left.map(|l| l.minus_known(&ask.resource));
+            user_left = user_left.map(|l| l.minus_known(&ask.resource));
+            let group = row.task_groups.get(&ask.spec.task_group);
+            let replaces = !ask.is_placeholder() && group.is_some_and(|group| group.live > 0);
+            if ask.spec.required_node.is_none() && !ask.triggered_scale_up && !replaces {
+                found.push(*alloc);
+                reported.add(&ask.resource);
+            }
+        }
+        reported
+    }
+}

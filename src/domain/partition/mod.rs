@@ -1,0 +1,308 @@
+//! `Partition`: all that one placement must read and write together. Commands in, effects out; no clock, no I/O.
+//!
+//! It is deterministic: the same commands at the same times give the same effects. Tables are cheap to clone, so snapshots
+//! for readers and dry runs are clones.
+
+mod accounting;
+mod admission;
+mod apps;
+mod asks;
+mod audit;
+mod deadlines;
+mod foreign;
+mod gang;
+mod groups;
+mod inspect;
+mod ledger;
+mod nodes;
+mod order;
+mod predicates;
+mod queues;
+mod releases;
+mod reload;
+mod required;
+mod reserve;
+mod schedule;
+mod shapes;
+mod states;
+mod swaps;
+
+use std::sync::Arc;
+
+pub use audit::Finding;
+pub use ledger::{Books, Placement, Reason};
+
+use super::{
+    alloc::Alloc,
+    app::App,
+    command::Command,
+    conf::PartitionConf,
+    cow::CowVec,
+    effect::{Callback, Effect},
+    event::{Change, Detail, Event, EventKind, cut_message},
+    node::Node,
+    node_index::NodeIndex,
+    queue::Queue,
+    resources::Resource,
+    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx, SwapToken},
+    ugm::Ugm,
+};
+
+/// A partition of one resource manager. See the module.
+#[derive(Clone)]
+pub struct Partition {
+    /// Resource manager that owns it.
+    pub rm: Arc<str>,
+    /// Plain name, such as `default`.
+    pub name: Arc<str>,
+    /// Internal name, such as `[rm-1]default` (R1.6).
+    pub internal: Arc<str>,
+    /// Life cycle.
+    pub state: ObjectState,
+    /// When `state` last changed.
+    pub state_since: Nanos,
+    /// Configuration in force.
+    pub conf: Arc<PartitionConf>,
+    /// Queues; `Queue::free` marks unused rows.
+    pub queues: CowVec<Queue, 8>,
+    /// The root queue.
+    pub root: QueueIx,
+    /// Queues by path.
+    pub queue_by_path: imbl::OrdMap<Arc<str>, QueueIx>,
+    /// Nodes; `Node::free` marks unused rows.
+    pub nodes: CowVec<Node, 32>,
+    /// Nodes by id.
+    pub node_by_id: imbl::OrdMap<Arc<str>, NodeIx>,
+    /// Active applications; `App::free` marks unused rows.
+    pub apps: CowVec<App, 8>,
+    /// Active applications by id.
+    pub app_by_id: imbl::OrdMap<Arc<str>, AppIx>,
+    /// Asks and allocations; `Alloc::free` marks unused rows.
+    pub allocs: CowVec<Alloc, 64>,
+    /// Terminated applications by id and end time (R3.47).
+    pub terminated: imbl::OrdMap<(Arc<str>, Nanos), Arc<App>>,
+    /// Rejected applications by id (R3.25).
+    pub rejected: imbl::OrdMap<Arc<str>, Arc<App>>,
+    /// Sum of the nodes' capacity.
+    pub total: Resource,
+    /// Number of allocations, placeholders included (`totalContainers`).
+    pub allocations: u64,
+    /// Number of placeholder allocations.
+    pub placeholders: u64,
+    /// Number of reservations.
+    pub reservations: u64,
+    /// Bad allocation updates since the start (OPS-013).
+    pub scheduling_errors: u64,
+    /// Users and groups.
+    pub ugm: Ugm,
+    /// Foreign allocations: key to node.
+    foreign: imbl::OrdMap<Arc<str>, NodeIx>,
+    index: NodeIndex,
+    shapes: shapes::Shapes,
+    deadlines: deadlines::Deadlines,
+    dirty: order::Dirty,
+    /// Moves on when something may have become placeable that was not.
+    epoch: u64,
+    /// Something was held back by a limit in this epoch, so that a release has to move it on.
+    limited: bool,
+    /// Replacements in flight: the placeholder of each.
+    swaps: imbl::OrdMap<SwapToken, AllocIx>,
+    /// Gangs that have begun and still wait for placeholders (SEEDS S11).
+    gangs: imbl::OrdSet<AppIx>,
+    /// Applications that may have a placeholder to replace.
+    swappable: imbl::OrdSet<AppIx>,
+    /// Applications that hold reservations.
+    reserved_apps: imbl::OrdSet<AppIx>,
+    /// Epoch in which no reserved ask could be placed.
+    reserved_epoch: u64,
+    /// Age from which a waiting ask reserves a node (T11).
+    reservation_delay: Nanos,
+    /// The shim wants to hear of every container state (SEEDS S7).
+    all_container_states: bool,
+    /// The shim wants to be asked before an allocation or reservation.
+    ask_shim: bool,
+    questions: predicates::Questions,
+    free_nodes: Vec<NodeIx>,
+    free_queues: Vec<QueueIx>,
+    free_apps: Vec<AppIx>,
+    free_allocs: Vec<AllocIx>,
+    next_serial: u64,
+}
+
+/// What a command or a slice works with: the time, and where its effects go.
+pub(crate) struct Cx<'a> {
+    pub now: Nanos,
+    pub fx: &'a mut Vec<Effect>,
+}
+
+impl Cx<'_> {
+    fn callback(&mut self, callback: Callback) {
+        self.fx.push(Effect::Callback(callback));
+    }
+
+    fn event(&mut self, kind: EventKind, object: &Arc<str>, change: Change, detail: Detail) {
+        self.record(kind, object, "".into(), change, detail, None);
+    }
+
+    fn event_of(
+        &mut self,
+        kind: EventKind,
+        object: &Arc<str>,
+        reference: &Arc<str>,
+        change: Change,
+        detail: Detail,
+        resource: &Arc<Resource>,
+    ) {
+        self.record(kind, object, reference.clone(), change, detail, Some(resource.clone()));
+    }
+
+    fn record(
+        &mut self,
+        kind: EventKind,
+        object: &Arc<str>,
+        reference: Arc<str>,
+        change: Change,
+        detail: Detail,
+        resource: Option<Arc<Resource>>,
+    ) {
+        let event = Event {
+            kind,
+            object: object.clone(),
+            reference,
+            change,
+            detail,
+            message: "".into(),
+            resource,
+            at: self.now,
+        };
+        self.fx.push(Effect::Event(event));
+    }
+
+    fn message(
+        &mut self,
+        kind: EventKind,
+        object: &Arc<str>,
+        reference: &Arc<str>,
+        change: Change,
+        detail: Detail,
+        message: &str,
+        resource: Option<Arc<Resource>>,
+    ) {
+        let event = Event {
+            kind,
+            object: object.clone(),
+            reference: reference.clone(),
+            change,
+            detail,
+            message: cut_message(message),
+            resource,
+            at: self.now,
+        };
+        self.fx.push(Effect::Event(event));
+    }
+}
+
+impl Partition {
+    /// A partition without nodes, with the queues of `conf`; its first effects are the events of their creation.
+    pub fn new(
+        rm: Arc<str>,
+        internal: Arc<str>,
+        conf: Arc<PartitionConf>,
+        now: Nanos,
+        effects: &mut Vec<Effect>,
+    ) -> Partition {
+        let mut partition = Partition {
+            rm,
+            name: conf.name.clone(),
+            internal,
+            state: ObjectState::Active,
+            state_since: now,
+            conf: conf.clone(),
+            queues: CowVec::default(),
+            root: QueueIx(0),
+            queue_by_path: imbl::OrdMap::new(),
+            nodes: CowVec::default(),
+            node_by_id: imbl::OrdMap::new(),
+            apps: CowVec::default(),
+            app_by_id: imbl::OrdMap::new(),
+            allocs: CowVec::default(),
+            terminated: imbl::OrdMap::new(),
+            rejected: imbl::OrdMap::new(),
+            total: Resource::new(),
+            allocations: 0,
+            placeholders: 0,
+            reservations: 0,
+            scheduling_errors: 0,
+            ugm: Ugm::default(),
+            foreign: imbl::OrdMap::new(),
+            index: NodeIndex::default(),
+            shapes: shapes::Shapes::default(),
+            deadlines: deadlines::Deadlines::default(),
+            dirty: order::Dirty::default(),
+            epoch: 1,
+            limited: false,
+            swaps: imbl::OrdMap::new(),
+            gangs: imbl::OrdSet::new(),
+            swappable: imbl::OrdSet::new(),
+            reserved_apps: imbl::OrdSet::new(),
+            reserved_epoch: 0,
+            reservation_delay: reserve::RESERVATION_DELAY,
+            all_container_states: false,
+            ask_shim: false,
+            questions: predicates::Questions::default(),
+            free_nodes: Vec::new(),
+            free_queues: Vec::new(),
+            free_apps: Vec::new(),
+            free_allocs: Vec::new(),
+            next_serial: 1,
+        };
+        let cx = &mut Cx { now, fx: effects };
+        partition.build_queues(&conf.root, cx);
+        partition.start_periodic(now);
+        partition
+    }
+
+    /// Applies one command.
+    pub fn apply(&mut self, command: Command, now: Nanos, effects: &mut Vec<Effect>) {
+        let cx = &mut Cx { now, fx: effects };
+        match command {
+            Command::Nodes(items) => self.apply_nodes(items, cx),
+            Command::Applications { new, remove } => self.apply_applications(new, &remove, cx),
+            Command::Allocations { allocations, releases } => self.apply_allocations(allocations, &releases, cx),
+            Command::Configure(conf) => {
+                self.reconfigure(conf, cx);
+                cx.fx.push(Effect::Configured(Ok(())));
+            }
+            Command::Tick => self.tick(cx),
+            Command::CommitSwap(token) => self.commit_swap(token, cx),
+            Command::Predicate(answer) => self.answer(answer, cx),
+            Command::AskPredicates(on) => self.ask_predicates(on, cx),
+            Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
+            Command::Stop => self.stop(cx),
+        }
+        self.settle();
+    }
+
+    /// The next moment at which [`Command::Tick`] has something to do.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.deadlines.next()
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
+    }
+
+    /// Something may be placeable now that was not: everything is looked at again.
+    fn unblock(&mut self) {
+        self.epoch += 1;
+        self.limited = false;
+    }
+
+    /// A limit has more room now.
+    fn unblock_limits(&mut self) {
+        if self.limited {
+            self.unblock();
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Asking the shim: an ask whose placement must be confirmed first is parked, charged but not announced, while others go on.
+
+use std::sync::Arc;
+
+use super::{Books, Cx, Partition, Placement, schedule::Outcome};
+use crate::domain::{
+    alloc::Phase,
+    command::PredicateAnswer,
+    effect::{Effect, Question, QuestionKind},
+    types::{AllocIx, Nanos, NodeIx},
+};
+
+/// Asks that may wait for an answer at once.
+const MAX_PARKED: usize = 256;
+/// At most one event of refusals per ask in this time (EVT-015).
+const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
+
+/// What happens when the shim agrees.
+#[derive(Clone, Debug)]
+pub(super) enum Intent {
+    /// The ask is placed; with it the effects of its charge, kept until then.
+    Place { effects: Vec<Effect> },
+    /// The ask replaces this placeholder.
+    Swap { placeholder: AllocIx },
+    /// The node is reserved.
+    Reserve,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    alloc: AllocIx,
+    seq: u64,
+    node: NodeIx,
+    intent: Intent,
+}
+
+/// Questions that are open, and refusals that are remembered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Questions {
+    open: imbl::OrdMap<u64, Open>,
+    /// (ask, node) → reason.
+    refused: imbl::OrdMap<(AllocIx, NodeIx), Arc<str>>,
+    /// Asks whose walk over the nodes ended, to be told of their refusals.
+    next: u64,
+}
+
+impl Partition {
+    /// Refused by the shim, and not yet to be asked again.
+    pub(super) fn is_refused(&self, alloc: AllocIx, node: NodeIx) -> bool {
+        self.questions.refused.contains_key(&(alloc, node))
+    }
+
+    /// Room for one more question.
+    pub(super) fn may_ask(&self) -> bool {
+        self.questions.open.len() < MAX_PARKED
+    }
+
+    /// Charges a placement without showing it, and asks the shim.
+    pub(super) fn park_for_answer(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Outcome {
+        if !self.may_ask() {
+            return Outcome::Nothing;
+        }
+        let alloc = placement.alloc;
+        let mut effects = Vec::new();
+        let hidden = &mut Cx { now: cx.now, fx: &mut effects };
+        self.dequeue(alloc);
+        let row = &mut self.allocs[alloc.ix()];
+        row.phase = Phase::Parked;
+        row.node = Some(node);
+        self.charge(placement, hidden);
+        self.question(alloc, node, Intent::Place { effects }, true, cx);
+        Outcome::Progress
+    }
+
+    /// Asks the shim about an ask that is not charged meanwhile.
+    pub(super) fn ask(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, allocate: bool, cx: &mut Cx) {
+        self.dequeue(alloc);
+        let row = &mut self.allocs[alloc.ix()];
+        row.phase = Phase::Parked;
+        row.node = Some(node);
+        self.question(alloc, node, intent, allocate, cx);
+    }
+
+    fn question(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, allocate: bool, cx: &mut Cx) {
+        self.questions.next += 1;
+        let id = self.questions.next;
+        let row = &self.allocs[alloc.ix()];
+        self.questions.open.insert(id, Open { alloc, seq: row.seq, node, intent });
+        cx.fx.push(Effect::Ask(Question {
+            id,
+            key: row.spec.key.clone(),
+            node: self.nodes[node.ix()].spec.id.clone(),
+            kind: QuestionKind::Fits { allocate },
+        }));
+    }
+
+    /// The shim answered, or nobody will.
+    pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
+        let Some(open) = self.questions.open.remove(&answer.question) else { return };
+        let row = &self.allocs[open.alloc.ix()];
+        if row.free || row.seq != open.seq || row.phase != Phase::Parked {
+            return;
+        }
+        match (answer.result, open.intent) {
+            (Ok(()), Intent::Place { effects }) => {
+                if self.allocs[open.alloc.ix()].reserved.is_some() {
+                    self.unreserve(open.alloc, cx);
+                }
+                let row = &mut self.allocs[open.alloc.ix()];
+                row.phase = Phase::Allocated;
+                row.bound = cx.now;
+                cx.fx.extend(effects);
+                self.forget_refusals(open.alloc);
+                self.place(open.alloc, cx);
+            }
+            (Ok(()), Intent::Swap { placeholder }) => {
+                self.pending_again(open.alloc);
+                self.dequeue(open.alloc);
+                self.swap_agreed(placeholder, open.alloc, open.node, cx);
+            }
+            (Ok(()), Intent::Reserve) => {
+                self.pending_again(open.alloc);
+                self.reserve(open.alloc, open.node, cx);
+            }
+            (Err(reason), intent) => {
+                if matches!(intent, Intent::Place { .. }) {
+                    self.refund_parked(open.alloc, cx.now);
+                }
+                self.questions.refused.insert((open.alloc, open.node), reason.clone());
+                self.pending_again(open.alloc);
+                self.log(open.alloc, &reason, cx.now);
+                let app = self.allocs[open.alloc.ix()].app;
+                if matches!(intent, Intent::Swap { .. }) {
+                    self.swappable.insert(app);
+                }
+                self.refusal_event(open.alloc, cx);
+                self.rouse_groups(app);
+            }
+        }
+        self.unblock_limits();
+    }
+
+    /// One event of all refusals of an ask, when no node is left to ask about (EVT-015).
+    fn refusal_event(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let resource = self.allocs[alloc.ix()].resource.clone();
+        if self.find_node(alloc, &resource).is_some() {
+            return;
+        }
+        let row = &mut self.allocs[alloc.ix()];
+        if cx.now.0.saturating_sub(row.predicate_event.0) < EVENT_INTERVAL.0 {
+            return;
+        }
+        row.predicate_event = cx.now;
+        let key = row.spec.key.clone();
+        let mut reasons: std::collections::BTreeMap<Arc<str>, u32> = std::collections::BTreeMap::new();
+        let range = (alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX));
+        for (_, reason) in self.questions.refused.range(range) {
+            *reasons.entry(reason.clone()).or_default() += 1;
+        }
+        let mut text = format!("Unschedulable request '{key}': ");
+        for (reason, count) in reasons {
+            text.push_str(&format!("{reason} ({count}x); "));
+        }
+        self.message_of(alloc, &text, cx);
+    }
+
+    fn refund_parked(&mut self, alloc: AllocIx, now: Nanos) {
+        let mut hidden = Vec::new();
+        let cx = &mut Cx { now, fx: &mut hidden };
+        let placement = self.placement(alloc, self.allocs[alloc.ix()].node, Books::ALL);
+        self.refund(&placement, cx);
+    }
+
+    fn pending_again(&mut self, alloc: AllocIx) {
+        let row = &mut self.allocs[alloc.ix()];
+        row.phase = Phase::Pending;
+        row.node = None;
+        self.enqueue(alloc);
+    }
+
+    /// Takes a parked ask back before it is answered; it waits again.
+    pub(super) fn unpark(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let open: Vec<(u64, Open)> = self
+            .questions
+            .open
+            .iter()
+            .filter(|(_, open)| open.alloc == alloc)
+            .map(|(id, open)| (*id, open.clone()))
+            .collect();
+        for (id, open) in open {
+            self.questions.open.remove(&id);
+            if matches!(open.intent, Intent::Place { .. }) {
+                self.refund_parked(alloc, cx.now);
+            }
+        }
+        self.pending_again(alloc);
+    }
+
+    /// A node goes: questions about it have no meaning any more.
+    pub(super) fn drop_questions_of_node(&mut self, node: NodeIx, cx: &mut Cx) {
+        let parked: Vec<AllocIx> =
+            self.questions.open.values().filter(|open| open.node == node).map(|open| open.alloc).collect();
+        for alloc in parked {
+            self.unpark(alloc, cx);
+        }
+        self.questions.refused = self
+            .questions
+            .refused
+            .iter()
+            .filter(|((_, at), _)| *at != node)
+            .map(|(key, reason)| (*key, reason.clone()))
+            .collect();
+    }
+
+    fn forget_refusals(&mut self, alloc: AllocIx) {
+        let range = (alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX));
+        let keys: Vec<_> = self.questions.refused.range(range).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.questions.refused.remove(&key);
+        }
+    }
+
+    /// Refusals are forgotten from time to time: what the shim refuses may have changed without a word (R5.27).
+    pub(super) fn forget_all_refusals(&mut self) {
+        if !self.questions.refused.is_empty() {
+            self.questions.refused = imbl::OrdMap::new();
+            for app in self.app_by_id.values().copied().collect::<Vec<_>>() {
+                if !self.apps[app.ix()].replaceable.is_empty() {
+                    self.swappable.insert(app);
+                }
+            }
+            self.unblock_all_shapes();
+        }
+    }
+
+    /// The shim wants to be asked from now on, or no more: then what is parked counts as fitting.
+    pub(super) fn ask_predicates(&mut self, on: bool, cx: &mut Cx) {
+        if self.ask_shim == on {
+            return;
+        }
+        let open: Vec<u64> = self.questions.open.keys().copied().collect();
+        for question in open {
+            self.answer(PredicateAnswer { question, result: Ok(()), index: 0 }, cx);
+        }
+        self.ask_shim = on;
+        self.questions.refused = imbl::OrdMap::new();
+        // Shapes say whether the shim answers for each ask: those of waiting asks are made anew.
+        let waiting: Vec<AllocIx> = self
+            .app_by_id
+            .values()
+            .flat_map(|app| self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>())
+            .filter(|alloc| self.allocs[alloc.ix()].is_pending())
+            .collect();
+        for alloc in waiting {
+            self.dequeue(alloc);
+            let resource = self.allocs[alloc.ix()].resource.clone();
+            let (shape, resource) = self.shapes.intern(&resource, on.then_some(alloc));
+            let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);
+            self.shapes.release(old);
+            self.allocs[alloc.ix()].resource = resource;
+            self.enqueue(alloc);
+        }
+        self.unblock_all_shapes();
+    }
+}

@@ -1,0 +1,181 @@
+//! Reservations (sections 5.E and 5.F of the scheduling rules): made for asks that have waited, kept in exact counters, turned
+//! into allocations before anything else is placed.
+
+use super::{Cx, Partition, predicates::Intent, schedule::Outcome};
+use crate::domain::{
+    alloc::Phase,
+    app::{GroupKey, Hold},
+    effect::{Callback, ContainerState},
+    event::{Change, Detail, EventKind},
+    types::{AllocIx, AppIx, Nanos, NodeIx},
+};
+
+/// Age from which an ask that no node takes reserves one (T11).
+pub(super) const RESERVATION_DELAY: Nanos = Nanos::from_secs(2);
+/// Age from which a reservation above the headroom is dropped (T12).
+const RESERVATION_WAIT: Nanos = Nanos::from_secs(2 * 3600);
+
+impl Partition {
+    /// Reserves a node for an ask; an older reservation on another node goes first (R5.36a).
+    pub(super) fn reserve(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        if self.allocs[alloc.ix()].reserved == Some(node) {
+            return;
+        }
+        if self.allocs[alloc.ix()].reserved.is_some() {
+            self.unreserve(alloc, cx);
+        }
+        let row = &mut self.allocs[alloc.ix()];
+        row.reserved = Some(node);
+        row.reserved_at = cx.now;
+        let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
+        self.apps[app.ix()].reservations.insert(alloc);
+        self.reserved_apps.insert(app);
+        self.reservations += 1;
+        let row = &mut self.nodes[node.ix()];
+        row.reservations.push(alloc);
+        let id = row.spec.id.clone();
+        cx.event_of(EventKind::Node, &id, &key, Change::Add, Detail::NodeReservation, &resource);
+        if self.all_container_states {
+            cx.callback(Callback::ContainerState {
+                app: self.apps[app.ix()].id.clone(),
+                key,
+                state: ContainerState::Reserved,
+                reason: format!("reserved on node {id}").into(),
+            });
+        }
+        self.reindex(node);
+        self.reserved_epoch = 0;
+    }
+
+    /// A reservation goes, whatever ends it (R5.38); all counters follow (R5.39).
+    pub(super) fn unreserve(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &mut self.allocs[alloc.ix()];
+        let Some(node) = row.reserved.take() else { return };
+        let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
+        let app_row = &mut self.apps[app.ix()];
+        app_row.reservations.remove(&alloc);
+        if app_row.reservations.is_empty() {
+            self.reserved_apps.remove(&app);
+        }
+        self.reservations -= 1;
+        let row = &mut self.nodes[node.ix()];
+        row.reservations.retain(|reserved| *reserved != alloc);
+        let id = row.spec.id.clone();
+        cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeReservation, &resource);
+        self.reindex(node);
+        self.unblock_shapes(node);
+        self.reserved_epoch = 0;
+    }
+
+    /// Asks that hold a reservation, and those of them that can be placed now (R5.30–R5.32).
+    pub(super) fn try_reserved(&mut self, cx: &mut Cx) -> Outcome {
+        if self.reserved_epoch == self.epoch {
+            return Outcome::Nothing;
+        }
+        let apps: Vec<AppIx> = self.reserved_apps.iter().copied().collect();
+        for app in apps {
+            if self.apps[app.ix()].state == crate::domain::types::AppState::Accepted
+                && !(self.queues_can_run(app) && self.user_can_run(app))
+            {
+                continue;
+            }
+            let asks: Vec<AllocIx> = self.apps[app.ix()].reservations.iter().copied().collect();
+            for alloc in asks {
+                let outcome = self.try_reservation(alloc, cx);
+                if outcome != Outcome::Nothing {
+                    return outcome;
+                }
+            }
+        }
+        self.reserved_epoch = self.epoch;
+        Outcome::Nothing
+    }
+
+    fn try_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> Outcome {
+        let row = &self.allocs[alloc.ix()];
+        let Some(node) = row.reserved else { return Outcome::Nothing };
+        if row.phase == Phase::Parked {
+            return Outcome::Nothing;
+        }
+        let (app, resource, since) = (row.app, row.resource.clone(), row.reserved_at);
+        let required = row.spec.required_node.is_some();
+        let queue = self.apps[app.ix()].queue;
+        if !self.user_fits(app, &resource) || self.queue_fits(queue, &resource).is_err() {
+            self.limited = true;
+            if cx.now.minus(since) > RESERVATION_WAIT {
+                self.unreserve(alloc, cx);
+            }
+            return Outcome::Nothing;
+        }
+        if self.nodes[node.ix()].available.fits(&resource) && !(self.ask_shim && self.is_refused(alloc, node)) {
+            return self.take(alloc, node, cx).unwrap_or(Outcome::Nothing);
+        }
+        if required {
+            return self.preempt_for_required(alloc, node, cx);
+        }
+        match self.find_node(alloc, &resource) {
+            Some(other) => self.take(alloc, other, cx).unwrap_or(Outcome::Nothing),
+            None => Outcome::Nothing,
+        }
+    }
+
+    /// Reserves nodes for the asks of a group that no node takes and that have waited long enough (R5.34–R5.36); looks
+    /// again when the next of them has.
+    pub(super) fn reserve_group(&mut self, app: AppIx, key: &GroupKey, cx: &mut Cx) -> Option<Outcome> {
+        let group = self.apps[app.ix()].groups_by_key.get(key)?;
+        let mut ripe = None;
+        let mut later: Option<Nanos> = None;
+        for alloc in group.asks.values() {
+            let row = &self.allocs[alloc.ix()];
+            if row.reserved.is_some() {
+                continue;
+            }
+            let at = row.created.plus(self.reservation_delay);
+            if at <= cx.now {
+                ripe = Some(*alloc);
+                break;
+            }
+            later = Some(later.map_or(at, |l| l.min(at)));
+        }
+        if let Some(at) = later {
+            self.wake_at(app, at);
+        }
+        let alloc = ripe?;
+        let node = self.best_to_reserve(alloc)?;
+        if self.ask_shim {
+            if !self.may_ask() || self.is_refused(alloc, node) {
+                return None;
+            }
+            self.ask(alloc, node, Intent::Reserve, false, cx);
+        } else {
+            self.reserve(alloc, node, cx);
+        }
+        // The others of the group may have waited long enough too.
+        self.apps[app.ix()].groups_by_key.get_mut(key)?.hold = Some(Hold::Nodes);
+        self.rouse_groups(app);
+        Some(Outcome::Progress)
+    }
+
+    /// The unreserved, schedulable node whose free resources the ask covers best (R5.34).
+    fn best_to_reserve(&self, alloc: AllocIx) -> Option<NodeIx> {
+        let resource = &self.allocs[alloc.ix()].resource;
+        let mut best: Option<(f64, NodeIx)> = None;
+        for node in self.index.iter() {
+            let row = &self.nodes[node.ix()];
+            if !row.capacity.fits(resource) {
+                continue;
+            }
+            let mut score = 0.0;
+            for (kind, free) in row.available.iter().filter(|(_, free)| *free > 0) {
+                score += match resource.get(kind).filter(|need| *need > 0) {
+                    None => 1.0,
+                    Some(need) => ((free - need) as f64 / free as f64).max(0.0),
+                };
+            }
+            if best.is_none_or(|(least, _)| score < least) {
+                best = Some((score, node));
+            }
+        }
+        best.map(|(_, node)| node)
+    }
+}

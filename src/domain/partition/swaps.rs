@@ -1,0 +1,128 @@
+//! Choosing what replaces which placeholder (R6.6–R6.12).
+
+use super::{Cx, Partition, predicates::Intent, schedule::Outcome};
+use crate::domain::{
+    alloc::Phase,
+    effect::Released,
+    event::{Change, Detail, EventKind},
+    types::{AllocIx, AppIx, AppState, NodeIx, Termination},
+};
+
+impl Partition {
+    /// Begins one replacement; applications without one left to begin are put aside.
+    pub(super) fn try_swaps(&mut self, cx: &mut Cx) -> Outcome {
+        while let Some(app) = self.swappable.get_min().copied() {
+            let outcome = self.try_swap_of(app, cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+            self.swappable.remove(&app);
+        }
+        Outcome::Nothing
+    }
+
+    fn try_swap_of(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
+        let row = &self.apps[app.ix()];
+        if row.free
+            || row.replaceable.is_empty()
+            || matches!(row.state, AppState::Failing | AppState::Failed)
+            || (row.state == AppState::Accepted && row.pending_placeholders > 0)
+        {
+            return Outcome::Nothing;
+        }
+        // Real asks of task groups with placeholders, in ask order; parked groups are looked at too.
+        let mut asks: Vec<_> = row
+            .groups_by_key
+            .iter()
+            .filter(|(key, _)| !key.placeholder && row.replaceable.contains_key(&key.task_group))
+            .filter_map(|(_, group)| group.asks.get_min().map(|(order, alloc)| (*order, *alloc)))
+            .collect();
+        asks.sort_unstable_by_key(|(order, _)| *order);
+        for (_, real) in asks {
+            let outcome = self.try_swap(app, real, cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+        }
+        Outcome::Nothing
+    }
+
+    fn try_swap(&mut self, app: AppIx, real: AllocIx, cx: &mut Cx) -> Outcome {
+        let group = self.allocs[real.ix()].spec.task_group.clone();
+        let candidates: Vec<AllocIx> =
+            self.apps[app.ix()].replaceable.get(&group).map(|set| set.iter().copied().collect()).unwrap_or_default();
+        let mut first = None;
+        for placeholder in candidates {
+            let resource = self.allocs[real.ix()].resource.clone();
+            let ph = &self.allocs[placeholder.ix()];
+            let Some(home) = ph.node else { continue };
+            if !ph.resource.fits(&resource) {
+                self.cancel_placeholder(placeholder, real, cx);
+                continue;
+            }
+            first = first.or(Some(placeholder));
+            if !self.ask_shim {
+                self.begin_swap(placeholder, real, home, cx);
+                return Outcome::Placed;
+            }
+            if !self.is_refused(real, home) {
+                self.ask(real, home, Intent::Swap { placeholder }, false, cx);
+                return Outcome::Progress;
+            }
+        }
+        // R6.10: another node, for the first pair that matched by size.
+        let Some(placeholder) = first else { return Outcome::Nothing };
+        let resource = self.allocs[real.ix()].resource.clone();
+        match self.find_node(real, &resource) {
+            Some(node) => {
+                self.ask(real, node, Intent::Swap { placeholder }, true, cx);
+                Outcome::Progress
+            }
+            None => Outcome::Nothing,
+        }
+    }
+
+    /// The real ask is larger: this placeholder is of no use to it (R6.8).
+    fn cancel_placeholder(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
+        let ph = &mut self.allocs[placeholder.ix()];
+        ph.released = true;
+        let (app, group, key, size) = (ph.app, ph.spec.task_group.clone(), ph.spec.key.clone(), ph.resource.clone());
+        if let Some(set) = self.apps[app.ix()].replaceable.get_mut(&group) {
+            set.remove(&placeholder);
+            if set.is_empty() {
+                self.apps[app.ix()].replaceable.remove(&group);
+            }
+        }
+        let id = self.apps[app.ix()].id.clone();
+        let wanted = self.allocs[real.ix()].resource.clone();
+        // EVT-019
+        let text = format!(
+            "Task group '{group}' in application '{id}': allocation resources '{wanted}' are not matching placeholder '{size}' \
+             allocation with ID '{key}'"
+        );
+        cx.message(EventKind::Request, &key, &id, Change::None, Detail::None, &text, Some(wanted));
+        let release = Released {
+            key,
+            app: id,
+            termination: Termination::Timeout,
+            message: "cancel placeholder: resource incompatible".into(),
+            confirm: true,
+        };
+        self.send_release(release, cx);
+    }
+
+    /// A replacement that the shim agreed to begins, if both sides are still there.
+    pub(super) fn swap_agreed(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
+        let ph = &self.allocs[placeholder.ix()];
+        let fine = !ph.free
+            && ph.phase == Phase::Allocated
+            && !ph.released
+            && !ph.preempted
+            && ph.app == self.allocs[real.ix()].app
+            && (ph.node == Some(node) || self.nodes[node.ix()].available.fits(&self.allocs[real.ix()].resource));
+        self.enqueue(real);
+        if fine {
+            self.begin_swap(placeholder, real, node, cx);
+        }
+    }
+}

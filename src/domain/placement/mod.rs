@@ -1,0 +1,15 @@
+//! Placement rules: which queue an application goes to (section 6 of the queue rules).
+//!
+//! [`RuleConf`] is a rule that can run, made from a [`RuleSpec`]; [`place`] runs them all; [`reason`] has the texts of
+//! rejections; [`view`] is what REST shows.
+
+mod evaluate;
+mod filter;
+pub mod reason;
+mod rule;
+mod view;
+
+pub use evaluate::{FORCE_TAG, Placement, QueueLookup, QueueStatus, Submission, is_forced, place};
+pub use filter::{Filter, Verdict, compile, is_expression};
+pub use rule::{FilterSpec, RuleConf, RuleKind, RuleSpec, is_qualified};
+pub use view::{FilterView, RuleView, views};

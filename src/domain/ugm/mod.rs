@@ -1,0 +1,455 @@
+//! User and group manager of a partition: usage of users and groups per queue, and their limits (section 8 of the queue rules).
+//!
+//! - A *tracker* is a user or a group; a *level* is a tracker in one queue: its usage, its applications, its limit.
+//! - An application is [opened](Ugm::open) when it is admitted and [closed](Ugm::close) or [removed](Ugm::remove) when it
+//!   leaves; in between its handle ([`Tracked`]) is all that is needed. The first check or charge [resolves](Ugm::resolve)
+//!   it: its group is chosen, once, and the levels of its user and group on the whole path are linked to it. From
+//!   then on a check or a charge touches those levels and nothing else, however many users there are.
+//! - Group usage is the sum over the linked applications, and a link lasts until the application's last allocation
+//!   is gone, whatever the configuration does meanwhile (section 12 item 7 mends UGM-018).
+//! - A tracker is listed while an application of it is counted or a limit names it (SEEDS S28); what nobody needs any
+//!   more goes in the same call, so there is no periodic clean-up that a new charge could race with.
+
+mod audit;
+mod check;
+mod event;
+mod limits;
+mod reload;
+mod table;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+pub use self::{
+    audit::Live,
+    check::Refusal,
+    event::UgmEvent,
+    limits::Limit,
+    view::{GroupUsage, QueueUsage, UserUsage},
+};
+use self::{
+    limits::Limits,
+    table::{Table, row},
+};
+use super::{
+    event::{Change, Detail},
+    resources::Resource,
+};
+
+row! {
+    /// Handle of an application that was [opened](Ugm::open); dead once it is closed or removed.
+    pub Tracked,
+    TrackerIx,
+    LevelIx,
+}
+
+/// A user or a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Who {
+    /// A user.
+    User,
+    /// A group; the wildcard group `*` is one group for all who fall back to it (UGM-011).
+    Group,
+}
+
+/// The manager. See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Ugm {
+    trackers: Table<TrackerIx, Tracker>,
+    tracker_by_name: imbl::OrdMap<(Who, Arc<str>), TrackerIx>,
+    levels: Table<LevelIx, Level>,
+    level_by_path: imbl::OrdMap<(TrackerIx, Arc<str>), LevelIx>,
+    apps: Table<Tracked, App>,
+    limits: Arc<Limits>,
+}
+
+#[derive(Clone, Debug)]
+struct Tracker {
+    who: Who,
+    name: Arc<str>,
+    /// Applications that are linked to it.
+    apps: imbl::OrdSet<Tracked>,
+    /// Those of them that count: since their first allocation.
+    counted: u32,
+    /// Levels with a limit that names it.
+    configured: u32,
+    /// Levels that are kept for a wildcard limit.
+    pinned: u32,
+    /// All its levels.
+    levels: u32,
+}
+
+impl Tracker {
+    /// What readers and events may know of it (SEEDS S28).
+    fn listed(&self) -> bool {
+        self.counted > 0 || self.configured > 0
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Level {
+    tracker: TrackerIx,
+    path: Arc<str>,
+    parent: Option<LevelIx>,
+    usage: Resource,
+    /// Applications that count here.
+    counted: u32,
+    /// Applications that are linked to it.
+    holds: u32,
+    children: u32,
+    /// The limit in force.
+    limit: Option<Arc<Limit>>,
+    /// The limit names the tracker.
+    configured: bool,
+    /// Kept for a wildcard limit as long as the tracker is listed (UGM-014, UGM-043).
+    pinned: bool,
+}
+
+#[derive(Clone, Debug)]
+struct App {
+    id: Arc<str>,
+    user: Arc<str>,
+    groups: Arc<[Arc<str>]>,
+    /// Queue paths from root to its leaf.
+    chain: Arc<[Arc<str>]>,
+    usage: Resource,
+    /// It had an allocation, and something of it is left (UGM-041).
+    counted: bool,
+    /// `None` until the group is chosen.
+    hold: Option<Hold>,
+}
+
+#[derive(Clone, Debug)]
+struct Hold {
+    user: Side,
+    /// `None`: charged to no group (UGM-023).
+    group: Option<Side>,
+}
+
+#[derive(Clone, Debug)]
+struct Side {
+    tracker: TrackerIx,
+    /// From root to leaf, as the chain of the application.
+    levels: SmallVec<[LevelIx; 4]>,
+}
+
+impl App {
+    fn sides(&self) -> impl Iterator<Item = &Side> {
+        self.hold.iter().flat_map(|hold| std::iter::once(&hold.user).chain(&hold.group))
+    }
+
+    fn leaf(&self) -> Arc<str> {
+        self.chain.last().cloned().unwrap_or_default()
+    }
+}
+
+impl Ugm {
+    /// Makes an application known, before anything of it is checked or charged; lists nothing yet (SEEDS S28).
+    ///
+    /// `groups` are those of the user at submission (ACL-035), `chain` the full lowercase paths from root to its leaf.
+    pub fn open(&mut self, id: Arc<str>, user: Arc<str>, groups: Arc<[Arc<str>]>, chain: Arc<[Arc<str>]>) -> Tracked {
+        self.apps.add(App { id, user, groups, chain, usage: Resource::new(), counted: false, hold: None })
+    }
+
+    /// Chooses the group of an application, unless that is done already (UGM-020–UGM-024). To be called before a check
+    /// whose answer is acted upon; the checks alone change nothing.
+    pub fn resolve(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+        let app = &self.apps[track];
+        if app.hold.is_some() {
+            return;
+        }
+        let (id, user, chain) = (app.id.clone(), app.user.clone(), app.chain.clone());
+        let group = self.limits.group_of(&app.groups, &chain);
+        let hold = Hold {
+            user: self.link(Who::User, &user, &chain, track),
+            group: group.as_ref().map(|group| self.link(Who::Group, group, &chain, track)),
+        };
+        self.apps[track].hold = Some(hold);
+        if let Some(object) = group {
+            let detail = Detail::AppLink;
+            out.push(UgmEvent { change: Change::Set, detail, object, reference: id, resource: None });
+        }
+    }
+
+    /// Charges an allocation of an application to its user and group (UGM-040); never refused (UGM-035).
+    pub fn increase(&mut self, track: Tracked, amount: &Arc<Resource>, out: &mut Vec<UgmEvent>) {
+        self.resolve(track, out);
+        if !self.apps[track].counted {
+            self.count(track);
+        }
+        self.each_usage(track, |usage| usage.add(amount));
+        self.announce(track, Change::Add, amount, out);
+    }
+
+    /// Takes an allocation back (UGM-041). `last`: nothing of the application remains, so it does not count any more, its
+    /// link goes, and with it whatever it was still charged.
+    pub fn decrease(&mut self, track: Tracked, amount: &Arc<Resource>, last: bool, out: &mut Vec<UgmEvent>) {
+        if !self.apps[track].counted {
+            return;
+        }
+        if last {
+            return self.settle(track, Some(amount), false, out);
+        }
+        self.each_usage(track, |usage| usage.sub(amount));
+        self.announce(track, Change::Remove, amount, out);
+    }
+
+    /// Charges an in-place resize, new size minus old size of an allocation (R4.14): one event for what grew, one for
+    /// what shrank.
+    pub fn resize(&mut self, track: Tracked, delta: &Resource, out: &mut Vec<UgmEvent>) {
+        if !self.apps[track].counted {
+            return;
+        }
+        self.each_usage(track, |usage| usage.add(delta));
+        let (mut grown, mut shrunk) = (Resource::new(), Resource::new());
+        for (kind, amount) in delta.iter().filter(|(_, amount)| *amount != 0) {
+            if amount > 0 { grown.set(kind, amount) } else { shrunk.set(kind, -amount) }
+        }
+        for (change, amount) in [(Change::Add, grown), (Change::Remove, shrunk)] {
+            if !amount.is_empty() {
+                self.announce(track, change, &Arc::new(amount), out);
+            }
+        }
+    }
+
+    /// Forgets an application that ended by itself. Whatever it was still charged is taken back.
+    pub fn close(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+        self.settle(track, None, false, out);
+        self.apps.take(track);
+    }
+
+    /// Forgets an application that the resource manager removed, with one event for the sum of what it still used,
+    /// also when that is nothing (EVT-050, EVT-051).
+    pub fn remove(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+        self.settle(track, None, true, out);
+        self.apps.take(track);
+    }
+
+    /// The group that an application is charged to, once that is chosen.
+    pub fn group(&self, track: Tracked) -> Option<&Arc<str>> {
+        let side = self.apps.get(track)?.hold.as_ref()?.group.as_ref()?;
+        Some(&self.trackers[side.tracker].name)
+    }
+
+    /// What an application is charged now.
+    pub fn usage(&self, track: Tracked) -> &Resource {
+        &self.apps[track].usage
+    }
+
+    fn each_usage(&mut self, track: Tracked, change: impl Fn(&mut Resource)) {
+        let app = &mut self.apps[track];
+        change(&mut app.usage);
+        for side in app.sides() {
+            for level in &side.levels {
+                change(&mut self.levels[*level].usage);
+            }
+        }
+    }
+
+    fn announce(&self, track: Tracked, change: Change, amount: &Arc<Resource>, out: &mut Vec<UgmEvent>) {
+        let app = &self.apps[track];
+        for side in app.sides() {
+            let tracker = &self.trackers[side.tracker];
+            out.push(UgmEvent {
+                change,
+                detail: usage_detail(tracker.who),
+                object: tracker.name.clone(),
+                reference: app.leaf(),
+                resource: Some(amount.clone()),
+            });
+        }
+    }
+
+    /// Counts an application from its first allocation on.
+    fn count(&mut self, track: Tracked) {
+        let app = &mut self.apps[track];
+        app.counted = true;
+        for side in app.sides() {
+            let tracker = &mut self.trackers[side.tracker];
+            tracker.counted += 1;
+            for level in &side.levels {
+                let level = &mut self.levels[*level];
+                level.counted += 1;
+                if level.limit.is_some() && !level.configured && !level.pinned {
+                    level.pinned = true;
+                    tracker.pinned += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes back all that an application is charged and its link. Announced where it counted, or by `removal`
+    /// wherever the tracker is listed; the link's end always.
+    fn settle(&mut self, track: Tracked, amount: Option<&Arc<Resource>>, removal: bool, out: &mut Vec<UgmEvent>) {
+        let app = &mut self.apps[track];
+        let (id, user, path) = (app.id.clone(), app.user.clone(), app.leaf());
+        let usage = std::mem::take(&mut app.usage).pruned();
+        let counted = std::mem::take(&mut app.counted);
+        let hold = app.hold.take();
+        let amount = match amount {
+            Some(amount) if **amount == usage => amount.clone(),
+            _ => Arc::new(usage),
+        };
+        let changed = |who, object| UgmEvent {
+            change: Change::Remove,
+            detail: usage_detail(who),
+            object,
+            reference: path.clone(),
+            resource: Some(amount.clone()),
+        };
+        if counted || removal && self.listed(Who::User, &user).is_some() {
+            out.push(changed(Who::User, user));
+        }
+        let Some(Hold { user, group }) = hold else { return };
+        if let Some(side) = &group {
+            let group = &self.trackers[side.tracker];
+            let (change, detail) = (Change::Remove, Detail::AppLink);
+            out.push(UgmEvent { change, detail, object: group.name.clone(), reference: id, resource: None });
+            if counted || removal && group.listed() {
+                out.push(changed(Who::Group, group.name.clone()));
+            }
+        }
+        for side in std::iter::once(user).chain(group) {
+            self.unlink(side, track, counted, &amount);
+        }
+    }
+
+    /// The tracker of this name, where readers may know of it.
+    fn listed(&self, who: Who, name: &Arc<str>) -> Option<TrackerIx> {
+        let tracker = *self.tracker_by_name.get(&(who, name.clone()))?;
+        self.trackers[tracker].listed().then_some(tracker)
+    }
+
+    fn link(&mut self, who: Who, name: &Arc<str>, chain: &[Arc<str>], track: Tracked) -> Side {
+        let tracker = self.tracker(who, name);
+        self.trackers[tracker].apps.insert(track);
+        let levels = self.chain(tracker, chain);
+        for level in &levels {
+            self.levels[*level].holds += 1;
+        }
+        Side { tracker, levels }
+    }
+
+    fn unlink(&mut self, side: Side, track: Tracked, counted: bool, usage: &Resource) {
+        let tracker = &mut self.trackers[side.tracker];
+        tracker.apps.remove(&track);
+        tracker.counted -= u32::from(counted);
+        let unpin = !tracker.listed() && tracker.pinned > 0;
+        for level in &side.levels {
+            let level = &mut self.levels[*level];
+            level.usage.sub(usage);
+            level.usage.prune();
+            level.counted -= u32::from(counted);
+            level.holds -= 1;
+        }
+        if unpin {
+            self.unpin(side.tracker);
+        }
+        // From the leaf up; what went with a level below it is no longer there.
+        for level in side.levels.iter().rev() {
+            self.sweep(*level);
+        }
+    }
+
+    /// Gets or makes a tracker.
+    fn tracker(&mut self, who: Who, name: &Arc<str>) -> TrackerIx {
+        let key = (who, name.clone());
+        if let Some(tracker) = self.tracker_by_name.get(&key) {
+            return *tracker;
+        }
+        let (name, apps) = (name.clone(), imbl::OrdSet::new());
+        let row = Tracker { who, name, apps, counted: 0, configured: 0, pinned: 0, levels: 0 };
+        let tracker = self.trackers.add(row);
+        self.tracker_by_name.insert(key, tracker);
+        tracker
+    }
+
+    /// Gets or makes the levels of a tracker for queue paths from root downwards.
+    fn chain(&mut self, tracker: TrackerIx, chain: &[Arc<str>]) -> SmallVec<[LevelIx; 4]> {
+        let mut levels = SmallVec::with_capacity(chain.len());
+        for path in chain {
+            levels.push(self.level(tracker, path, levels.last().copied()));
+        }
+        levels
+    }
+
+    fn level(&mut self, tracker: TrackerIx, path: &Arc<str>, parent: Option<LevelIx>) -> LevelIx {
+        let key = (tracker, path.clone());
+        if let Some(level) = self.level_by_path.get(&key) {
+            return *level;
+        }
+        let row = &mut self.trackers[tracker];
+        row.levels += 1;
+        let level = self.levels.add(Level {
+            tracker,
+            path: path.clone(),
+            parent,
+            usage: Resource::new(),
+            counted: 0,
+            holds: 0,
+            children: 0,
+            limit: self.limits.of(row.who, &row.name, path).cloned(),
+            configured: false,
+            pinned: false,
+        });
+        if let Some(parent) = parent {
+            self.levels[parent].children += 1;
+        }
+        self.level_by_path.insert(key, level);
+        level
+    }
+
+    /// Drops a level that nobody needs, then those above it, then their tracker (UGM-043).
+    fn sweep(&mut self, level: LevelIx) {
+        let mut next = Some(level);
+        while let Some(at) = next {
+            let Some(level) = self.levels.get(at) else { return };
+            if level.holds > 0 || level.children > 0 || level.configured || level.pinned {
+                return;
+            }
+            let (tracker, path, parent) = (level.tracker, level.path.clone(), level.parent);
+            self.levels.take(at);
+            self.level_by_path.remove(&(tracker, path));
+            if let Some(parent) = parent {
+                self.levels[parent].children -= 1;
+            }
+            let row = &mut self.trackers[tracker];
+            row.levels -= 1;
+            if row.levels == 0 && row.apps.is_empty() {
+                self.tracker_by_name.remove(&(row.who, row.name.clone()));
+                self.trackers.take(tracker);
+            }
+            next = parent;
+        }
+    }
+
+    /// Lets go of the levels that a tracker kept for wildcard limits.
+    fn unpin(&mut self, tracker: TrackerIx) {
+        self.trackers[tracker].pinned = 0;
+        let levels: Vec<LevelIx> = self.levels_of(tracker).collect();
+        for level in &levels {
+            self.levels[*level].pinned = false;
+        }
+        for level in levels.into_iter().rev() {
+            self.sweep(level);
+        }
+    }
+
+    /// The levels of a tracker by path, so that parents come before their children.
+    fn levels_of(&self, tracker: TrackerIx) -> impl Iterator<Item = LevelIx> + '_ {
+        let all = self.level_by_path.range((tracker, Arc::default())..);
+        all.take_while(move |((of, _), _)| *of == tracker).map(|(_, level)| *level)
+    }
+}
+
+fn usage_detail(who: Who) -> Detail {
+    match who {
+        Who::User => Detail::UserResource,
+        Who::Group => Detail::GroupResource,
+    }
+}

@@ -1,6 +1,11 @@
 //! The conversations: one actor per file. Numbers live in `domain`.
 
+pub mod application;
+pub mod clock;
 pub mod directory;
 pub mod event;
+pub mod node;
 pub mod partition;
+pub mod queue;
 pub mod resolvers;
+pub mod ugm;

@@ -1,69 +1,241 @@
-//! `PartitionActor`: owns `domain::Partition`, runs the scheduling loop, routes effects.
+//! `PartitionActor`: owns `domain::Partition`, runs the scheduling loop, routes effects, starts and stops the conversations
+//! of queues, applications and nodes. Nobody else names the partition's numbers.
 
-use std::sync::Arc;
+mod conversations;
+mod handlers;
+
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use actix::prelude::*;
 
-use crate::messages::partition::{
-    Commands, Configure, GetSnapshot, PartitionSetup, Snapshot, StopPartition, TryConfigure, Wake,
+use self::conversations::Conversations;
+use super::{clock::Clock, ugm::UgmActor, ugm::wants_groups};
+use crate::{
+    domain::{
+        Partition,
+        command::Command,
+        conf::Resolver,
+        effect::{AppEffect, Effect},
+        types::Nanos,
+    },
+    messages::{
+        event::Publish,
+        partition::{Commands, PartitionSetup, PartitionTalk, Snapshot},
+        rm::{Deliver, Outgoing},
+        ugm::Resolve,
+    },
 };
+
+/// Decisions between two looks at the clock.
+const CHUNK: usize = 64;
+/// Decisions of one slice at most.
+const SLICE: usize = 1024;
+/// Time of one slice at most.
+const SLICE_NANOS: u128 = 300_000;
 
 /// See the module.
 pub struct PartitionActor {
-    _setup: PartitionSetup,
+    setup: PartitionSetup,
+    clock: Clock,
+    partition: Partition,
+    effects: Vec<Effect>,
+    conversations: Conversations,
+    ugm: Addr<UgmActor>,
+    /// Batches that are not applied yet: a conversation's answer comes first.
+    inbox: VecDeque<Commands>,
+    /// Answers that are awaited.
+    awaited: usize,
+    /// A slice is under way.
+    slicing: bool,
+    /// The picture that readers get, until something changes.
+    snapshot: Option<Arc<Snapshot>>,
+    timer: Option<(Nanos, SpawnHandle)>,
+    talk: PartitionTalk,
 }
 
 impl PartitionActor {
     /// Starts one on an arbiter.
     pub fn start_on(arbiter: &ArbiterHandle, setup: PartitionSetup) -> Addr<PartitionActor> {
-        PartitionActor::start_in_arbiter(arbiter, move |_| PartitionActor { _setup: setup })
+        PartitionActor::start_in_arbiter(arbiter, move |ctx| PartitionActor::new(setup, ctx))
     }
+
+    /// Starts one on the present arbiter.
+    pub fn start_here(setup: PartitionSetup) -> Addr<PartitionActor> {
+        PartitionActor::create(move |ctx| PartitionActor::new(setup, ctx))
+    }
+
+    fn new(setup: PartitionSetup, ctx: &mut Context<Self>) -> PartitionActor {
+        let clock = Clock::default();
+        let mut effects = Vec::new();
+        let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
+        let resolver = conf.resolver;
+        let partition = Partition::new(rm, internal, conf, clock.now(), &mut effects);
+        let me = ctx.address();
+        PartitionActor {
+            conversations: Conversations::new(clock, me.clone().recipient(), me.recipient()),
+            ugm: UgmActor::new(clock, resolver).start(),
+            setup,
+            clock,
+            partition,
+            effects,
+            inbox: VecDeque::new(),
+            awaited: 0,
+            slicing: false,
+            snapshot: None,
+            timer: None,
+            talk: PartitionTalk::default(),
+        }
+    }
+
+    /// Applies the batches that have arrived, as long as no conversation's answer is awaited.
+    fn drain(&mut self, ctx: &mut Context<Self>) {
+        while self.awaited == 0
+            && let Some(mut batch) = self.inbox.pop_front()
+        {
+            if self.partition.conf.resolver != Resolver::None && has_unresolved(&batch.commands) {
+                self.resolve(batch, ctx);
+                return;
+            }
+            let commands = std::mem::take(&mut batch.commands);
+            self.apply(commands, ctx);
+            // The credits of the request go back here.
+            drop(batch);
+        }
+    }
+
+    /// Groups are looked up elsewhere; this batch and what follows it wait, scheduling goes on.
+    fn resolve(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
+        self.awaited += 1;
+        let commands = std::mem::take(&mut batch.commands);
+        let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(move |commands, actor, ctx| {
+            actor.awaited -= 1;
+            actor.apply(commands.unwrap_or_default(), ctx);
+            drop(batch);
+            actor.drain(ctx);
+        });
+        ctx.spawn(answer);
+    }
+
+    fn apply(&mut self, commands: Vec<Command>, ctx: &mut Context<Self>) {
+        let now = self.clock.now();
+        for command in commands {
+            self.partition.apply(command, now, &mut self.effects);
+        }
+        self.changed(ctx);
+    }
+
+    /// Something changed: effects leave, the next deadline is armed, a slice is asked for.
+    fn changed(&mut self, ctx: &mut Context<Self>) {
+        self.snapshot = None;
+        self.route();
+        self.arm(ctx);
+        self.ask_for_slice(ctx);
+    }
+
+    fn ask_for_slice(&mut self, ctx: &mut Context<Self>) {
+        if self.slicing {
+            return;
+        }
+        self.slicing = true;
+        // A bare self-send would starve the others of this arbiter.
+        let yielded = tokio::task::yield_now().into_actor(self);
+        ctx.spawn(yielded.map(|(), actor, ctx| actor.slice(ctx)));
+    }
+
+    /// Chunks of decisions until the slice is used up; then others have their turn.
+    fn slice(&mut self, ctx: &mut Context<Self>) {
+        self.slicing = false;
+        let began = Instant::now();
+        let (mut made, mut more) = (0, true);
+        while more && made < SLICE && began.elapsed().as_nanos() < SLICE_NANOS {
+            if !self.setup.budget.may_place() {
+                more = false;
+                break;
+            }
+            let now = self.clock.now();
+            let done = self.partition.schedule(CHUNK, now, &mut self.effects);
+            made += done;
+            more = done == CHUNK;
+        }
+        self.talk.slices += 1;
+        self.talk.decisions += made as u64;
+        self.talk.longest_slice = self.talk.longest_slice.max(began.elapsed().as_nanos() as u64);
+        if !self.effects.is_empty() || made > 0 {
+            self.snapshot = None;
+            self.route();
+        }
+        self.arm(ctx);
+        if more {
+            self.ask_for_slice(ctx);
+        }
+    }
+
+    /// One timer for the next deadline of the domain.
+    fn arm(&mut self, ctx: &mut Context<Self>) {
+        let next = self.partition.next_deadline();
+        if self.timer.as_ref().map(|(at, _)| *at) == next {
+            return;
+        }
+        if let Some((_, handle)) = self.timer.take() {
+            ctx.cancel_future(handle);
+        }
+        if let Some(at) = next {
+            let handle = ctx.run_later(self.clock.until(at), |actor, ctx| {
+                actor.timer = None;
+                actor.apply(vec![Command::Tick], ctx);
+            });
+            self.timer = Some((at, handle));
+        }
+    }
+
+    /// Effects leave grouped by receiver, each group in order.
+    fn route(&mut self) {
+        if self.effects.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut items = Vec::new();
+        let mut events = Vec::new();
+        for effect in self.effects.drain(..) {
+            match effect {
+                Effect::Callback(callback) => items.push(Outgoing::Callback(callback)),
+                Effect::Ask(question) => items.push(Outgoing::Ask(question)),
+                Effect::Event(event) => events.push(event),
+                Effect::App(effect) => {
+                    if matches!(effect, AppEffect::SwapConfirmed { .. }) {
+                        self.awaited += 1;
+                    }
+                    self.conversations.app(effect);
+                }
+                Effect::Queue(effect) => self.conversations.queue(effect),
+                Effect::Node(effect) => self.conversations.node(effect, now),
+                Effect::Configured(_) => {}
+            }
+        }
+        let orphans = self.conversations.flush(now);
+        self.awaited -= orphans;
+        if !items.is_empty() {
+            self.setup.budget.made(items.len());
+            let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
+            self.setup.callbacks.do_send(Deliver { epoch, partition, items });
+        }
+        if !events.is_empty() {
+            self.setup.events.do_send(Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events });
+        }
+    }
+}
+
+fn has_unresolved(commands: &[Command]) -> bool {
+    commands.iter().any(|command| match command {
+        Command::Applications { new, .. } => new.iter().any(wants_groups),
+        _ => false,
+    })
 }
 
 impl Actor for PartitionActor {
     type Context = Context<Self>;
-}
 
-impl Handler<Commands> for PartitionActor {
-    type Result = ();
-
-    fn handle(&mut self, _msg: Commands, _ctx: &mut Self::Context) {}
-}
-
-impl Handler<Configure> for PartitionActor {
-    type Result = Result<(), Arc<str>>;
-
-    fn handle(&mut self, _msg: Configure, _ctx: &mut Self::Context) -> Self::Result {
-        todo!()
-    }
-}
-
-impl Handler<TryConfigure> for PartitionActor {
-    type Result = Result<(), Arc<str>>;
-
-    fn handle(&mut self, _msg: TryConfigure, _ctx: &mut Self::Context) -> Self::Result {
-        todo!()
-    }
-}
-
-impl Handler<GetSnapshot> for PartitionActor {
-    type Result = Arc<Snapshot>;
-
-    fn handle(&mut self, _msg: GetSnapshot, _ctx: &mut Self::Context) -> Self::Result {
-        todo!()
-    }
-}
-
-impl Handler<Wake> for PartitionActor {
-    type Result = ();
-
-    fn handle(&mut self, _msg: Wake, _ctx: &mut Self::Context) {}
-}
-
-impl Handler<StopPartition> for PartitionActor {
-    type Result = ();
-
-    fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) {
-        ctx.stop();
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.changed(ctx);
     }
 }

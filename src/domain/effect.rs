@@ -299,6 +299,8 @@ pub enum NodeEffect {
         node: Arc<str>,
         /// It takes allocations.
         schedulable: bool,
+        /// Nothing is on it.
+        empty: bool,
     },
     /// Its last allocation left.
     Emptied {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 
+use super::application::UnconfirmedRelease;
 use super::{
     budget::{Budget, Permit},
     event::Publish,
     rm::Deliver,
 };
-use crate::domain::{Partition, command::Command, conf::PartitionConf};
+use crate::domain::{Partition, command::Command, conf::PartitionConf, effect::Released, types::SwapToken};
 
 /// What a `PartitionActor` is made of.
 pub struct PartitionSetup {
@@ -73,3 +74,43 @@ pub struct Wake;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StopPartition;
+
+/// The conversation of an application saw the shim's confirmation: the replacement is to be carried out.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Commit(pub SwapToken);
+
+/// Releases to be sent to the shim once more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SendAgain(pub Vec<Released>);
+
+/// The shim is there again, after its connection was lost: what it has not confirmed is sent once more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ResendUnconfirmed;
+
+/// All releases of the partition that the shim has not confirmed, the oldest first.
+#[derive(Message)]
+#[rtype(result = "Vec<UnconfirmedRelease>")]
+pub struct ListUnconfirmed;
+
+/// What a partition's actor shows of itself, for diagnostics.
+#[derive(Message)]
+#[rtype(result = "PartitionTalk")]
+pub struct Observe;
+
+/// See [`Observe`].
+#[derive(Clone, Debug, Default)]
+pub struct PartitionTalk {
+    /// Batches that wait for a conversation's answer.
+    pub waiting_batches: usize,
+    /// Conversations by kind: applications, queues, nodes.
+    pub conversations: [usize; 3],
+    /// Slices run so far.
+    pub slices: u64,
+    /// Placements and replacements made so far.
+    pub decisions: u64,
+    /// The longest slice so far in nanoseconds.
+    pub longest_slice: u64,
+}

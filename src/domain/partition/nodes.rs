@@ -261,8 +261,8 @@ impl Partition {
         }
         let before = row.schedulable();
         row.rm_schedulable = schedulable;
-        let id = row.spec.id.clone();
-        cx.fx.push(Effect::Node(NodeEffect::Schedulable { node: id, schedulable }));
+        let (node, empty) = (row.spec.id.clone(), row.allocs.is_empty());
+        cx.fx.push(Effect::Node(NodeEffect::Schedulable { node, schedulable, empty }));
         self.schedulable_changed(ix, before, cx);
     }
 

@@ -1,0 +1,33 @@
+//! The clock of the actors: wall time that follows tokio's clock, so that tests can pause it. The domain never reads one.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use crate::domain::types::Nanos;
+
+/// Wall time at the moment it was made, carried on by the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    wall: i64,
+    since: Instant,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+        Clock { wall, since: Instant::now() }
+    }
+}
+
+impl Clock {
+    /// The present time.
+    pub fn now(&self) -> Nanos {
+        Nanos(self.wall.saturating_add(self.since.elapsed().as_nanos() as i64))
+    }
+
+    /// How long it is until `at`; zero where it has passed.
+    pub fn until(&self, at: Nanos) -> std::time::Duration {
+        std::time::Duration::from_nanos(at.minus(self.now()).0.max(0) as u64)
+    }
+}

@@ -1,0 +1,201 @@
+//! The conversations of a partition: one actor per live queue, application and node, on the partition's arbiter. Effects
+//! are collected by receiver and handed over once per batch or slice.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use actix::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::{
+    actors::{application::ApplicationActor, clock::Clock, node::NodeActor, queue::QueueActor},
+    domain::{
+        effect::{AppEffect, NodeEffect, QueueEffect},
+        types::Nanos,
+    },
+    messages::{
+        application::{AppGone, AppNews, GetUnconfirmed, Resend, UnconfirmedRelease},
+        node::{NodeGone, NodeNews},
+        partition::{Commit, SendAgain},
+        queue::{QueueGone, QueueNews},
+    },
+};
+
+type Id = Arc<str>;
+
+/// See the module.
+pub(super) struct Conversations {
+    clock: Clock,
+    commit: Recipient<Commit>,
+    send: Recipient<SendAgain>,
+    apps: FxHashMap<Id, Addr<ApplicationActor>>,
+    queues: FxHashMap<Id, Addr<QueueActor>>,
+    nodes: FxHashMap<Id, Addr<NodeActor>>,
+    app_news: BTreeMap<Id, Vec<AppEffect>>,
+    queue_news: BTreeMap<Id, Vec<QueueEffect>>,
+    node_news: BTreeMap<Id, Vec<NodeEffect>>,
+}
+
+fn app_of(effect: &AppEffect) -> &Id {
+    match effect {
+        AppEffect::Added { app }
+        | AppEffect::Removed { app }
+        | AppEffect::SwapBegun { app, .. }
+        | AppEffect::SwapConfirmed { app, .. }
+        | AppEffect::SwapEnded { app, .. }
+        | AppEffect::Confirmed { app, .. } => app,
+        AppEffect::Unconfirmed { release } => &release.app,
+    }
+}
+
+fn queue_of(effect: &QueueEffect) -> &Id {
+    match effect {
+        QueueEffect::Added { queue }
+        | QueueEffect::Removed { queue }
+        | QueueEffect::State { queue, .. }
+        | QueueEffect::Admitted { queue, .. }
+        | QueueEffect::Refused { queue, .. }
+        | QueueEffect::Emptied { queue } => queue,
+    }
+}
+
+fn node_of(effect: &NodeEffect) -> &Id {
+    match effect {
+        NodeEffect::Registered { node, .. }
+        | NodeEffect::Seen { node }
+        | NodeEffect::Capacity { node, .. }
+        | NodeEffect::Schedulable { node, .. }
+        | NodeEffect::Emptied { node }
+        | NodeEffect::Removed { node } => node,
+    }
+}
+
+impl Conversations {
+    pub(super) fn new(clock: Clock, commit: Recipient<Commit>, send: Recipient<SendAgain>) -> Conversations {
+        Conversations {
+            clock,
+            commit,
+            send,
+            apps: FxHashMap::default(),
+            queues: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            app_news: BTreeMap::new(),
+            queue_news: BTreeMap::new(),
+            node_news: BTreeMap::new(),
+        }
+    }
+
+    /// Number of conversations: applications, queues, nodes.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [self.apps.len(), self.queues.len(), self.nodes.len()]
+    }
+
+    pub(super) fn app(&mut self, effect: AppEffect) {
+        let app = app_of(&effect).clone();
+        match effect {
+            AppEffect::Added { .. } => {
+                let actor = ApplicationActor::new(self.clock, self.commit.clone(), self.send.clone());
+                self.apps.insert(app, actor.start());
+            }
+            AppEffect::Removed { .. } => {
+                if let Some(addr) = self.apps.remove(&app) {
+                    if let Some(news) = self.app_news.remove(&app) {
+                        addr.do_send(AppNews(news));
+                    }
+                    addr.do_send(AppGone);
+                }
+            }
+            effect => self.app_news.entry(app).or_default().push(effect),
+        }
+    }
+
+    pub(super) fn queue(&mut self, effect: QueueEffect) {
+        let queue = queue_of(&effect).clone();
+        match effect {
+            QueueEffect::Removed { .. } => {
+                self.queue_news.remove(&queue);
+                if let Some(addr) = self.queues.remove(&queue) {
+                    addr.do_send(QueueGone);
+                }
+                return;
+            }
+            QueueEffect::Added { .. } => {
+                self.queues.insert(queue.clone(), QueueActor::default().start());
+            }
+            _ => {}
+        }
+        self.queue_news.entry(queue).or_default().push(effect);
+    }
+
+    pub(super) fn node(&mut self, effect: NodeEffect, now: Nanos) {
+        let node = node_of(&effect).clone();
+        match effect {
+            NodeEffect::Removed { .. } => {
+                self.node_news.remove(&node);
+                if let Some(addr) = self.nodes.remove(&node) {
+                    addr.do_send(NodeGone);
+                }
+                return;
+            }
+            NodeEffect::Registered { .. } => {
+                self.nodes.insert(node.clone(), NodeActor::new(node.clone(), now).start());
+            }
+            _ => {}
+        }
+        self.node_news.entry(node).or_default().push(effect);
+    }
+
+    /// Hands over what was collected. Gives the number of confirmations whose application is gone: nobody answers those.
+    pub(super) fn flush(&mut self, now: Nanos) -> usize {
+        let mut orphans = 0;
+        for (app, news) in std::mem::take(&mut self.app_news) {
+            match self.apps.get(&app) {
+                Some(addr) => addr.do_send(AppNews(news)),
+                None => {
+                    orphans += news.iter().filter(|e| matches!(e, AppEffect::SwapConfirmed { .. })).count();
+                }
+            }
+        }
+        for (queue, effects) in std::mem::take(&mut self.queue_news) {
+            if let Some(addr) = self.queues.get(&queue) {
+                addr.do_send(QueueNews { effects, at: now });
+            }
+        }
+        for (node, effects) in std::mem::take(&mut self.node_news) {
+            if let Some(addr) = self.nodes.get(&node) {
+                addr.do_send(NodeNews { effects, at: now });
+            }
+        }
+        orphans
+    }
+
+    /// Every application sends again what the shim has not confirmed.
+    pub(super) fn resend(&self) {
+        for addr in self.apps.values() {
+            addr.do_send(Resend);
+        }
+    }
+
+    /// Everything that is not confirmed, the oldest first.
+    pub(super) fn unconfirmed(&self) -> impl Future<Output = Vec<UnconfirmedRelease>> + use<> {
+        let asked: Vec<_> = self.apps.values().map(|addr| addr.send(GetUnconfirmed)).collect();
+        async move {
+            let mut all: Vec<UnconfirmedRelease> =
+                futures::future::join_all(asked).await.into_iter().flatten().flatten().collect();
+            all.sort_by(|a, b| (a.since, &a.release.key).cmp(&(b.since, &b.release.key)));
+            all
+        }
+    }
+
+    /// Ends all conversations.
+    pub(super) fn stop(&mut self) {
+        for (_, addr) in self.apps.drain() {
+            addr.do_send(AppGone);
+        }
+        for (_, addr) in self.queues.drain() {
+            addr.do_send(QueueGone);
+        }
+        for (_, addr) in self.nodes.drain() {
+            addr.do_send(NodeGone);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! `UgmActor`: the conversation with user directories: groups of users that were submitted without, looked up off the
+//! arbiter and cached. Usage and limits are the partition's.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use actix::prelude::*;
+
+use super::{clock::Clock, resolvers};
+use crate::{
+    domain::{
+        command::{AddApplication, Command},
+        conf::Resolver,
+        group_cache::{CLEAN_EVERY, Cached, GroupCache, Groups},
+        types::Nanos,
+    },
+    messages::ugm::{CountCached, Resolve, UseResolver},
+};
+
+/// See the module.
+pub struct UgmActor {
+    clock: Clock,
+    resolver: Resolver,
+    cache: GroupCache,
+}
+
+type Answer = Result<Groups, Arc<str>>;
+
+impl UgmActor {
+    /// An actor with an empty cache.
+    pub fn new(clock: Clock, resolver: Resolver) -> UgmActor {
+        UgmActor { clock, resolver, cache: GroupCache::default() }
+    }
+
+    /// What is known of a user; `None`: it has to be looked up.
+    fn known(&self, user: &str, now: Nanos) -> Option<Answer> {
+        match self.cache.get(user, now) {
+            Cached::Groups(groups) => Some(Ok(groups)),
+            Cached::Failed(since) => Some(Err(resolvers::cached_failure(since).into())),
+            Cached::Unknown => None,
+        }
+    }
+}
+
+/// A submission whose groups have to be looked up: it names a user and brings no groups.
+pub fn wants_groups(item: &AddApplication) -> bool {
+    item.groups.is_none() && item.unresolved.is_none() && !item.user.is_empty()
+}
+
+fn wanting(commands: &mut [Command]) -> impl Iterator<Item = &mut AddApplication> {
+    commands
+        .iter_mut()
+        .filter_map(|command| match command {
+            Command::Applications { new, .. } => Some(new),
+            _ => None,
+        })
+        .flatten()
+        .filter(|item| wants_groups(item))
+}
+
+fn fill(commands: &mut [Command], answers: &BTreeMap<Arc<str>, Answer>) {
+    for item in wanting(commands) {
+        match answers.get(&item.user) {
+            Some(Ok(groups)) => item.groups = Some(groups.clone()),
+            Some(Err(reason)) => item.unresolved = Some(reason.clone()),
+            None => {}
+        }
+    }
+}
+
+fn look_up(resolver: Resolver, user: &str) -> Answer {
+    match resolver {
+        Resolver::None => Ok(resolvers::none(user)),
+        Resolver::Os => resolvers::os(user).map_err(|e| e.to_string().into()),
+        Resolver::Test => resolvers::test(user).map_err(|e| e.to_string().into()),
+        Resolver::Ldap => Err(format!(
+            "groups of user '{user}' not found: this build has no directory client, submit with groups or use the resolver 'os'"
+        )
+        .into()),
+    }
+}
+
+impl Actor for UgmActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(Duration::from_nanos(CLEAN_EVERY.0 as u64), |actor, _| {
+            let now = actor.clock.now();
+            actor.cache.clean(now);
+        });
+    }
+}
+
+impl Handler<UseResolver> for UgmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: UseResolver, _ctx: &mut Self::Context) {
+        if self.resolver != msg.0 {
+            self.resolver = msg.0;
+            self.cache = GroupCache::default();
+        }
+    }
+}
+
+impl Handler<Resolve> for UgmActor {
+    type Result = ResponseActFuture<Self, Vec<Command>>;
+
+    fn handle(&mut self, msg: Resolve, _ctx: &mut Self::Context) -> Self::Result {
+        let mut commands = msg.0;
+        let (now, resolver) = (self.clock.now(), self.resolver);
+        let mut answers = BTreeMap::new();
+        let mut unknown = Vec::new();
+        for item in wanting(&mut commands) {
+            match self.known(&item.user, now) {
+                Some(answer) => {
+                    answers.insert(item.user.clone(), answer);
+                }
+                None => unknown.push(item.user.clone()),
+            }
+        }
+        unknown.sort_unstable();
+        unknown.dedup();
+        let looked_up = async move {
+            if unknown.is_empty() {
+                return Vec::new();
+            }
+            // A directory may be slow: not on the arbiter of the partition.
+            let work = move || unknown.into_iter().map(|user| (user.clone(), look_up(resolver, &user))).collect();
+            tokio::task::spawn_blocking(work).await.unwrap_or_default()
+        };
+        Box::pin(looked_up.into_actor(self).map(move |found: Vec<(Arc<str>, Answer)>, actor, _| {
+            let now = actor.clock.now();
+            for (user, answer) in found {
+                actor.cache.put(user.clone(), answer.clone().ok(), now);
+                answers.insert(user, answer);
+            }
+            fill(&mut commands, &answers);
+            commands
+        }))
+    }
+}
+
+impl Handler<CountCached> for UgmActor {
+    type Result = usize;
+
+    fn handle(&mut self, _msg: CountCached, _ctx: &mut Self::Context) -> Self::Result {
+        self.cache.len()
+    }
+}

@@ -1,0 +1,39 @@
+//! For `ApplicationActor`.
+
+use actix::prelude::*;
+
+use crate::domain::{
+    effect::{AppEffect, Released},
+    types::Nanos,
+};
+
+/// What the partition did to an application, in order.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AppNews(pub Vec<AppEffect>);
+
+/// The shim is there again: releases that it has not confirmed are sent once more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Resend;
+
+/// Releases that the shim has not confirmed.
+#[derive(Message)]
+#[rtype(result = "Vec<UnconfirmedRelease>")]
+pub struct GetUnconfirmed;
+
+/// See [`GetUnconfirmed`].
+#[derive(Clone, Debug)]
+pub struct UnconfirmedRelease {
+    /// The release as it was sent.
+    pub release: Released,
+    /// When it was first sent.
+    pub since: Nanos,
+    /// How often it was sent.
+    pub sent: u32,
+}
+
+/// The application is gone.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AppGone;

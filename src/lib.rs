@@ -1,6 +1,7 @@
 //! Callboard: an actor-system resource scheduler. `ARCHITECTURE.md` explains how it is built.
 
 pub mod actors;
+pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod http;

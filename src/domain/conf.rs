@@ -13,7 +13,8 @@ pub struct PartitionConf {
     pub name: Arc<str>,
     /// The root queue; its name is `root`.
     pub root: QueueConf,
-    /// Placement rules in the order of evaluation, without the implicit recovery rule; never empty (PLC-002).
+    /// Placement rules in the order of evaluation, without the implicit recovery rule (PLC-002). Empty only where the
+    /// written ones could not be built: then every application is rejected (CFG-098).
     pub rules: Vec<RuleConf>,
     /// Preemption by guarantees (R7.1).
     pub preemption: bool,

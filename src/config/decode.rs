@@ -1,0 +1,337 @@
+//! Tree to [`written`](super::written) configuration: keys, kinds and duplicates (CFG-005–CFG-008).
+//!
+//! Goes on after a fault, so that all of them are found; the type names in the messages are those that clients know.
+
+use std::collections::BTreeMap;
+
+use super::{
+    written::{
+        Filter, Limit, NodeSort, Partition, Preemption, Quantities, Queue, Resources, Rule, Scheduler, Spanned,
+        Template, Text,
+    },
+    yaml::{At, Kind, Node, Value, float, integer},
+};
+
+/// A value that is not what its key wants.
+#[derive(Clone, Debug)]
+pub struct Misfit {
+    /// Where.
+    pub at: At,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right; empty where the message says it.
+    pub hint: String,
+    /// Inside an object with duplicate keys, in which the reference looks no further.
+    pub hidden: bool,
+}
+
+/// Reads a document; what does not fit is left out of the result and listed.
+pub fn scheduler(node: &Node) -> (Scheduler, Vec<Misfit>) {
+    let mut decoder = Decoder::default();
+    let mut scheduler = Scheduler::default();
+    decoder.object(node, "configs.SchedulerConfig", &["partitions", "checksum"], |decoder, key, value| match key {
+        "partitions" => scheduler.partitions = decoder.list(value, "configs.PartitionConfig", Decoder::partition),
+        // Never compared with the computed one (CFG-081).
+        _ => drop(decoder.text(value)),
+    });
+    (scheduler, decoder.misfits)
+}
+
+#[derive(Default)]
+struct Decoder {
+    misfits: Vec<Misfit>,
+    hidden: bool,
+}
+
+impl Decoder {
+    fn misfit(&mut self, at: At, message: String, hint: String) {
+        self.misfits.push(Misfit { at, message, hint, hidden: self.hidden });
+    }
+
+    fn wrong(&mut self, node: &Node, wanted: &str) {
+        let value = match &node.value {
+            Value::Scalar(text, _) if text.chars().count() > 10 => {
+                format!(" `{}...`", text.chars().take(7).collect::<String>())
+            }
+            Value::Scalar(text, _) => format!(" `{text}`"),
+            _ => String::new(),
+        };
+        self.misfit(node.at, format!("cannot unmarshal {}{value} into {wanted}", node.value.tag()), String::new());
+    }
+
+    /// Reads an object with the given keys: `each` is called for every known one, in the order of the text.
+    fn object(&mut self, node: &Node, name: &str, keys: &[&str], mut each: impl FnMut(&mut Decoder, &str, &Node)) {
+        self.pairs(node, name, |decoder, key, key_at, value| {
+            if keys.contains(&key) {
+                each(decoder, key, value);
+            } else {
+                let hint = format!("known keys: {}", keys.join(", "));
+                decoder.misfit(key_at, format!("field {key} not found in type {name}"), hint);
+            }
+        });
+    }
+
+    /// Reads the keys of a map; the first of duplicate ones counts.
+    fn pairs(&mut self, node: &Node, wanted: &str, mut each: impl FnMut(&mut Decoder, &str, At, &Node)) {
+        let pairs = match &node.value {
+            Value::Map(pairs) => pairs,
+            Value::Scalar(_, Kind::Null) => return,
+            _ => return self.wrong(node, wanted),
+        };
+        let before = self.misfits.len();
+        let mut duplicate = vec![false; pairs.len()];
+        let mut first: BTreeMap<&str, At> = BTreeMap::new();
+        for (n, (key, _)) in pairs.iter().enumerate() {
+            let Value::Scalar(text, _) = &key.value else { continue };
+            match first.get(text.as_str()) {
+                None => drop(first.insert(text, key.at)),
+                Some(first) => {
+                    duplicate[n] = true;
+                    let message = format!("mapping key {text:?} already defined at line {}", first.line);
+                    self.misfit(key.at, message, String::new());
+                }
+            }
+        }
+        let hidden = self.hidden;
+        self.hidden |= self.misfits.len() > before;
+        for ((key, value), _) in pairs.iter().zip(duplicate).filter(|(_, duplicate)| !duplicate) {
+            match &key.value {
+                Value::Scalar(text, _) => each(self, text, key.at, value),
+                _ => self.wrong(key, "string"),
+            }
+        }
+        self.hidden = hidden;
+    }
+
+    /// Reads a list; entries that are nothing are left out. `None` where there is no list.
+    fn list<T>(&mut self, node: &Node, name: &str, each: fn(&mut Decoder, &Node) -> T) -> Option<Vec<T>> {
+        match &node.value {
+            Value::List(items) => {
+                let there = items.iter().filter(|item| !matches!(item.value, Value::Scalar(_, Kind::Null)));
+                Some(there.map(|item| each(self, item)).collect())
+            }
+            Value::Scalar(_, Kind::Null) => None,
+            _ => {
+                self.wrong(node, &format!("[]{name}"));
+                // Not missing: only this one fault is to be told.
+                Some(Vec::new())
+            }
+        }
+    }
+
+    fn text(&mut self, node: &Node) -> Text {
+        let value = match &node.value {
+            Value::Scalar(_, Kind::Null) => String::new(),
+            Value::Scalar(text, _) => text.clone(),
+            _ => {
+                self.wrong(node, "string");
+                String::new()
+            }
+        };
+        Spanned { value, at: node.at }
+    }
+
+    fn texts(&mut self, node: &Node) -> Vec<Text> {
+        self.list(node, "string", Decoder::text).unwrap_or_default()
+    }
+
+    fn map(&mut self, node: &Node) -> BTreeMap<String, Text> {
+        let mut map = BTreeMap::new();
+        self.pairs(node, "map[string]string", |decoder, key, _, value| {
+            map.insert(key.to_owned(), decoder.text(value));
+        });
+        map
+    }
+
+    /// A map that may be missing; empty counts as there.
+    fn quantities(&mut self, node: &Node) -> Option<Quantities> {
+        (!matches!(node.value, Value::Scalar(_, Kind::Null))).then(|| self.map(node))
+    }
+
+    /// `true`, `false`, and the older words where nothing but a boolean is wanted (CFG-007).
+    fn boolean(&mut self, node: &Node) -> Option<bool> {
+        match &node.value {
+            Value::Scalar(_, Kind::Null) => None,
+            Value::Scalar(text, Kind::Bool) => Some(text.eq_ignore_ascii_case("true")),
+            Value::Scalar(text, _) if ["y", "Y", "yes", "on"].contains(&text.as_str()) => Some(true),
+            Value::Scalar(text, _) if ["n", "N", "no", "off"].contains(&text.as_str()) => Some(false),
+            _ => {
+                self.wrong(node, "bool");
+                None
+            }
+        }
+    }
+
+    /// A whole number of 64 bits without a sign (CFG-007).
+    fn count(&mut self, node: &Node) -> Spanned<u64> {
+        let value = match &node.value {
+            Value::Scalar(_, Kind::Null) => Some(0),
+            Value::Scalar(text, Kind::Int) => integer(text).and_then(|number| u64::try_from(number).ok()),
+            // Below 2^53 each whole number is exact.
+            Value::Scalar(text, Kind::Float) => {
+                float(text).filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64)
+            }
+            _ => None,
+        };
+        if value.is_none() {
+            self.wrong(node, "uint64");
+        }
+        Spanned { value: value.unwrap_or_default(), at: node.at }
+    }
+
+    fn weight(&mut self, node: &Node) -> Spanned<f64> {
+        let value = match &node.value {
+            Value::Scalar(_, Kind::Null) => Some(0.0),
+            Value::Scalar(text, Kind::Int) => integer(text).map(|number| number as f64),
+            Value::Scalar(text, Kind::Float) => float(text),
+            _ => None,
+        };
+        if value.is_none() {
+            self.wrong(node, "float64");
+        }
+        Spanned { value: value.unwrap_or_default(), at: node.at }
+    }
+
+    fn partition(&mut self, node: &Node) -> Partition {
+        let mut to = Partition { at: node.at, name: nothing(node), ..Partition::default() };
+        let keys = &["name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver"];
+        self.object(node, "configs.PartitionConfig", keys, |decoder, key, value| match key {
+            "name" => to.name = decoder.text(value),
+            "queues" => to.queues = decoder.queues(value),
+            "placementrules" => {
+                to.rules = decoder.list(value, "configs.PlacementRule", Decoder::rule).unwrap_or_default();
+            }
+            "limits" => to.limits = decoder.limits(value),
+            "preemption" => to.preemption = decoder.preemption(value),
+            "nodesortpolicy" => to.node_sort = decoder.node_sort(value),
+            _ => decoder.object(value, "configs.UserGroupResolver", &["type"], |decoder, _, value| {
+                to.resolver = decoder.text(value);
+            }),
+        });
+        to
+    }
+
+    fn preemption(&mut self, node: &Node) -> Preemption {
+        let mut to = Preemption::default();
+        let keys = &["enabled", "quotapreemptionenabled"];
+        self.object(node, "configs.PartitionPreemptionConfig", keys, |decoder, key, value| match key {
+            "enabled" => to.enabled = decoder.boolean(value),
+            _ => to.quota = decoder.boolean(value),
+        });
+        to
+    }
+
+    fn node_sort(&mut self, node: &Node) -> NodeSort {
+        let mut to = NodeSort { policy: nothing(node), ..NodeSort::default() };
+        let keys = &["type", "resourceweights"];
+        self.object(node, "configs.NodeSortingPolicy", keys, |decoder, key, value| match key {
+            "type" => to.policy = decoder.text(value),
+            _ => decoder.pairs(value, "map[string]float64", |decoder, kind, _, value| {
+                to.weights.insert(kind.to_owned(), decoder.weight(value));
+            }),
+        });
+        to
+    }
+
+    fn queues(&mut self, node: &Node) -> Option<Vec<Queue>> {
+        self.list(node, "configs.QueueConfig", Decoder::queue)
+    }
+
+    fn queue(&mut self, node: &Node) -> Queue {
+        let mut to = Queue { at: node.at, name: nothing(node), ..Queue::default() };
+        to.max_applications.at = node.at;
+        let keys = &[
+            "name",
+            "parent",
+            "resources",
+            "maxapplications",
+            "properties",
+            "adminacl",
+            "submitacl",
+            "childtemplate",
+            "queues",
+            "limits",
+        ];
+        self.object(node, "configs.QueueConfig", keys, |decoder, key, value| match key {
+            "name" => to.name = decoder.text(value),
+            "parent" => to.parent = decoder.boolean(value).unwrap_or_default(),
+            "resources" => to.resources = decoder.resources(value),
+            "maxapplications" => to.max_applications = decoder.count(value),
+            "properties" => to.properties = decoder.map(value),
+            "adminacl" => to.admin_acl = decoder.text(value),
+            "submitacl" => to.submit_acl = decoder.text(value),
+            "childtemplate" => to.template = decoder.template(value),
+            "queues" => to.queues = decoder.queues(value).unwrap_or_default(),
+            _ => to.limits = decoder.limits(value),
+        });
+        to
+    }
+
+    fn resources(&mut self, node: &Node) -> Resources {
+        let mut to = Resources::default();
+        self.object(node, "configs.Resources", &["guaranteed", "max"], |decoder, key, value| match key {
+            "guaranteed" => to.guaranteed = decoder.quantities(value),
+            _ => to.max = decoder.quantities(value),
+        });
+        to
+    }
+
+    fn template(&mut self, node: &Node) -> Template {
+        let mut to = Template::default();
+        let keys = &["maxapplications", "properties", "resources"];
+        self.object(node, "configs.ChildTemplate", keys, |decoder, key, value| match key {
+            "maxapplications" => to.max_applications = decoder.count(value).value,
+            "properties" => to.properties = decoder.map(value),
+            _ => to.resources = decoder.resources(value),
+        });
+        to
+    }
+
+    fn rule(&mut self, node: &Node) -> Rule {
+        let mut to = Rule { at: node.at, name: nothing(node), value: nothing(node), ..Rule::default() };
+        let keys = &["name", "create", "filter", "parent", "value"];
+        self.object(node, "configs.PlacementRule", keys, |decoder, key, value| match key {
+            "name" => to.name = decoder.text(value),
+            "create" => to.create = decoder.boolean(value).unwrap_or_default(),
+            "filter" => to.filter = decoder.filter(value),
+            "parent" if matches!(value.value, Value::Scalar(_, Kind::Null)) => {}
+            "parent" => to.parent = Some(Box::new(decoder.rule(value))),
+            _ => to.value = decoder.text(value),
+        });
+        to
+    }
+
+    fn filter(&mut self, node: &Node) -> Filter {
+        let mut to = Filter { kind: nothing(node), ..Filter::default() };
+        let keys = &["type", "users", "groups"];
+        self.object(node, "configs.Filter", keys, |decoder, key, value| match key {
+            "type" => to.kind = decoder.text(value),
+            "users" => to.users = decoder.texts(value),
+            _ => to.groups = decoder.texts(value),
+        });
+        to
+    }
+
+    fn limits(&mut self, node: &Node) -> Vec<Limit> {
+        self.list(node, "configs.Limit", Decoder::limit).unwrap_or_default()
+    }
+
+    fn limit(&mut self, node: &Node) -> Limit {
+        let mut to = Limit { at: node.at, limit: nothing(node), ..Limit::default() };
+        to.max_applications.at = node.at;
+        let keys = &["limit", "users", "groups", "maxresources", "maxapplications"];
+        self.object(node, "configs.Limit", keys, |decoder, key, value| match key {
+            "limit" => to.limit = decoder.text(value),
+            "users" => to.users = decoder.texts(value),
+            "groups" => to.groups = decoder.texts(value),
+            "maxresources" => to.max_resources = decoder.map(value),
+            _ => to.max_applications = decoder.count(value),
+        });
+        to
+    }
+}
+
+/// A text that is not there: it stands where its object begins.
+fn nothing(node: &Node) -> Text {
+    Spanned { value: String::new(), at: node.at }
+}

@@ -1,0 +1,390 @@
+//! YAML text to a tree that knows where each part stands. The only place that names the YAML library.
+
+use std::{collections::HashMap, sync::Arc};
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+
+/// Deeper nesting is refused, so that walking the tree cannot exhaust the stack.
+const MAX_DEPTH: usize = 400;
+/// Parts that aliases may add by standing for others.
+const MAX_ALIASED: usize = 100_000;
+
+/// Where something stands in the text; lines and columns count from 1, 0 means nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct At {
+    /// Line.
+    pub line: usize,
+    /// Column, in characters.
+    pub column: usize,
+}
+
+impl From<Marker> for At {
+    fn from(marker: Marker) -> Self {
+        At { line: marker.line(), column: marker.col() + 1 }
+    }
+}
+
+/// One part of the text.
+#[derive(Debug)]
+pub struct Node {
+    /// Where it begins.
+    pub at: At,
+    /// What it is.
+    pub value: Value,
+    /// Number of parts in it, itself included.
+    size: usize,
+}
+
+/// See [`Node`].
+#[derive(Debug)]
+pub enum Value {
+    /// A single value as written, and what it is taken for.
+    Scalar(String, Kind),
+    /// A list.
+    List(Vec<Arc<Node>>),
+    /// Keys and values in the order of the text.
+    Map(Vec<(Arc<Node>, Arc<Node>)>),
+}
+
+/// What a single value is, by its looks and its tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Null,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Int,
+    /// Another number.
+    Float,
+    /// Text.
+    Text,
+    /// `<<` without quotes: as a key it brings in other maps.
+    Merge,
+}
+
+impl Value {
+    /// Short name of the YAML type, as messages show it.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Value::Scalar(_, Kind::Null) => "!!null",
+            Value::Scalar(_, Kind::Bool) => "!!bool",
+            Value::Scalar(_, Kind::Int) => "!!int",
+            Value::Scalar(_, Kind::Float) => "!!float",
+            Value::Scalar(_, Kind::Text) => "!!str",
+            Value::Scalar(_, Kind::Merge) => "!!merge",
+            Value::List(_) => "!!seq",
+            Value::Map(_) => "!!map",
+        }
+    }
+}
+
+/// Why a text is not YAML: the message and where.
+#[derive(Clone, Debug)]
+pub struct SyntaxError {
+    /// Where.
+    pub at: At,
+    /// What is wrong.
+    pub message: String,
+}
+
+fn error<T>(at: impl Into<At>, message: impl Into<String>) -> Result<T, SyntaxError> {
+    Err(SyntaxError { at: at.into(), message: message.into() })
+}
+
+/// Reads the first document of a text (CFG-004); `None` where there is none (CFG-003).
+pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
+    let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let mut tree = Tree::default();
+    loop {
+        let (event, span) = match parser.next_event() {
+            None => return Ok(None),
+            Some(Ok(event)) => event,
+            Some(Err(e)) => return error(*e.marker(), e.info()),
+        };
+        let at = At::from(span.start);
+        match event {
+            Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => {}
+            Event::StreamEnd => return Ok(None),
+            Event::DocumentEnd => return Ok(tree.document),
+            Event::Alias(anchor) => tree.alias(anchor, at)?,
+            Event::Scalar(text, style, anchor, tag) => {
+                let kind = kind(&text, style, tag.as_deref());
+                tree.add(Node { at, value: Value::Scalar(text.into_owned(), kind), size: 1 }, anchor);
+            }
+            Event::SequenceStart(anchor, _) => tree.open(at, anchor, false)?,
+            Event::MappingStart(anchor, _) => tree.open(at, anchor, true)?,
+            Event::SequenceEnd | Event::MappingEnd => tree.close()?,
+        }
+    }
+}
+
+/// A list or map that is being read.
+struct Open {
+    at: At,
+    anchor: usize,
+    map: bool,
+    parts: Vec<Arc<Node>>,
+}
+
+#[derive(Default)]
+struct Tree {
+    open: Vec<Open>,
+    anchors: HashMap<usize, Arc<Node>>,
+    aliased: usize,
+    document: Option<Arc<Node>>,
+}
+
+impl Tree {
+    fn open(&mut self, at: At, anchor: usize, map: bool) -> Result<(), SyntaxError> {
+        if self.open.len() == MAX_DEPTH {
+            return error(at, format!("nested deeper than {MAX_DEPTH} levels"));
+        }
+        self.open.push(Open { at, anchor, map, parts: Vec::new() });
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), SyntaxError> {
+        let Some(Open { at, anchor, map, parts }) = self.open.pop() else {
+            return error(At::default(), "unbalanced end");
+        };
+        let size = 1 + parts.iter().map(|part| part.size).sum::<usize>();
+        let value = if map { Value::Map(pairs(parts)?) } else { Value::List(parts) };
+        self.add(Node { at, value, size }, anchor);
+        Ok(())
+    }
+
+    fn add(&mut self, node: Node, anchor: usize) {
+        let node = Arc::new(node);
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        self.place(node);
+    }
+
+    fn place(&mut self, node: Arc<Node>) {
+        match self.open.last_mut() {
+            Some(open) => open.parts.push(node),
+            None => self.document = Some(node),
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, at: At) -> Result<(), SyntaxError> {
+        let Some(node) = self.anchors.get(&anchor).cloned() else {
+            return error(at, "anchor value contains itself");
+        };
+        self.aliased += node.size;
+        if self.aliased > MAX_ALIASED {
+            return error(at, "document contains excessive aliasing");
+        }
+        self.place(node);
+        Ok(())
+    }
+}
+
+/// Pairs of keys and values, with what `<<` brings in put in place; own keys win over it.
+fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<(Arc<Node>, Arc<Node>)>, SyntaxError> {
+    let (mut pairs, mut merged) = (Vec::with_capacity(parts.len() / 2), Vec::new());
+    let mut parts = parts.into_iter();
+    while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
+        match &key.value {
+            Value::Scalar(_, Kind::Merge) => merged.push(value),
+            _ => pairs.push((key, value)),
+        }
+    }
+    for source in merged {
+        match &source.value {
+            Value::Map(more) => merge(&mut pairs, more),
+            Value::List(sources) => {
+                for source in sources {
+                    match &source.value {
+                        Value::Map(more) => merge(&mut pairs, more),
+                        _ => return error(source.at, "map merge requires map or sequence of maps as the value"),
+                    }
+                }
+            }
+            Value::Scalar(..) => return error(source.at, "map merge requires map or sequence of maps as the value"),
+        }
+    }
+    Ok(pairs)
+}
+
+fn merge(pairs: &mut Vec<(Arc<Node>, Arc<Node>)>, more: &[(Arc<Node>, Arc<Node>)]) {
+    for (key, value) in more {
+        if !pairs.iter().any(|(own, _)| same_key(own, key)) {
+            pairs.push((key.clone(), value.clone()));
+        }
+    }
+}
+
+/// Both are the same single value.
+fn same_key(a: &Node, b: &Node) -> bool {
+    matches!((&a.value, &b.value), (Value::Scalar(a, _), Value::Scalar(b, _)) if a == b)
+}
+
+fn kind(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
+    match tag.filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str()) {
+        Some("null") => Kind::Null,
+        Some("bool") => Kind::Bool,
+        Some("int") => Kind::Int,
+        Some("float") => Kind::Float,
+        Some(_) => Kind::Text,
+        None if style == ScalarStyle::Plain => plain(text),
+        None => Kind::Text,
+    }
+}
+
+/// What a value without quotes is taken for.
+pub fn plain(text: &str) -> Kind {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
+        "<<" => Kind::Merge,
+        "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Kind::Bool,
+        _ if integer(text).is_some() => Kind::Int,
+        _ if float(text).is_some() => Kind::Float,
+        _ => Kind::Text,
+    }
+}
+
+/// Decimal, `0x`, `0o`, `0b` or with a leading 0 octal; `_` between digits.
+pub fn integer(text: &str) -> Option<i128> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let (radix, digits) = match digits.get(..2) {
+        Some("0x" | "0X") => (16, &digits[2..]),
+        Some("0o" | "0O") => (8, &digits[2..]),
+        Some("0b" | "0B") => (2, &digits[2..]),
+        Some(zero) if zero.starts_with('0') => (8, &digits[1..]),
+        _ => (10, digits),
+    };
+    let number = i128::from_str_radix(&digits.replace('_', ""), radix).ok().filter(|number| *number >= 0)?;
+    Some(if negative { -number } else { number })
+}
+
+/// A number with a fraction or an exponent, or one of the names of infinity and not-a-number.
+pub fn float(text: &str) -> Option<f64> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    match rest {
+        ".inf" | ".Inf" | ".INF" => return Some(sign * f64::INFINITY),
+        ".nan" | ".NaN" | ".NAN" if rest.len() == text.len() => return Some(f64::NAN),
+        _ => {}
+    }
+    let digits = rest.bytes().filter(u8::is_ascii_digit).count();
+    let plausible = rest.bytes().all(|b| b.is_ascii_digit() || b"._eE+-".contains(&b));
+    if digits == 0 || !plausible || !rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    rest.replace('_', "").parse::<f64>().ok().map(|number| sign * number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(text: &str) -> Vec<(String, String)> {
+        let node = read(text).unwrap().unwrap();
+        let scalar = |node: &Node| match &node.value {
+            Value::Scalar(text, _) => text.clone(),
+            other => other.tag().to_owned(),
+        };
+        match &node.value {
+            Value::Map(pairs) => pairs.iter().map(|(key, value)| (scalar(key), scalar(value))).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn positions() {
+        let node = read("# comment\na:\n  - b: 1\n    c: [x, 'y']\n").unwrap().unwrap();
+        let Value::Map(pairs) = &node.value else { panic!() };
+        assert_eq!((pairs[0].0.at.line, pairs[0].0.at.column), (2, 1));
+        let Value::List(items) = &pairs[0].1.value else { panic!() };
+        let Value::Map(pairs) = &items[0].value else { panic!() };
+        assert_eq!(items[0].at, At { line: 3, column: 5 });
+        assert_eq!(pairs[1].0.at, At { line: 4, column: 5 });
+        let Value::List(items) = &pairs[1].1.value else { panic!() };
+        assert_eq!(items[1].at, At { line: 4, column: 12 });
+    }
+
+    #[test]
+    fn no_document() {
+        // CFG-003
+        for text in ["\n", "# only a comment", "  \n# c\n\n", "\u{feff}"] {
+            assert!(read(text).unwrap().is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn first_document_only() {
+        // CFG-004
+        for text in ["a: 1\n---\nb: 2", "---\na: 1\n---\n[ broken", "a: 1\n...\n---\n{"] {
+            assert_eq!(map(text), [("a".to_owned(), "1".to_owned())], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn syntax_errors() {
+        let refused = read("partitions:\n  - name: default\n   queues: [\n").unwrap_err();
+        assert!(refused.at.line >= 2, "{refused:?}");
+        for text in ["a: [", "a: *", "a: 'x", "a: b: c", "a:\n\tb: 1", "a: *missing", "}"] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+        assert!(read(&"[".repeat(100_000)).is_err());
+        assert!(read(&"- ".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn kinds() {
+        for (text, kind) in [
+            ("~", Kind::Null),
+            ("", Kind::Null),
+            ("true", Kind::Bool),
+            ("yes", Kind::Text),
+            ("10", Kind::Int),
+            ("-1", Kind::Int),
+            ("0x1F", Kind::Int),
+            ("0b2", Kind::Text),
+            ("1_000", Kind::Int),
+            ("1.5", Kind::Float),
+            ("1e3", Kind::Float),
+            (".5", Kind::Float),
+            (".inf", Kind::Float),
+            ("-", Kind::Text),
+            ("1.2.3", Kind::Text),
+            ("10G", Kind::Text),
+            ("infinity", Kind::Text),
+        ] {
+            assert_eq!(plain(text), kind, "{text:?}");
+        }
+        let node = read("[!!str 10, '10', !!int '10', \"~\"]").unwrap().unwrap();
+        let Value::List(items) = &node.value else { panic!() };
+        assert_eq!(items.iter().map(|n| n.value.tag()).collect::<Vec<_>>(), ["!!str", "!!str", "!!int", "!!str"]);
+        assert_eq!((integer("010"), integer("0o10"), integer("+7"), integer("--7")), (Some(8), Some(8), Some(7), None));
+    }
+
+    #[test]
+    fn aliases_and_merges() {
+        assert_eq!(map("a: &x 1\nb: *x"), [("a".into(), "1".into()), ("b".into(), "1".into())]);
+        let node = read("base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}").unwrap().unwrap();
+        let Value::Map(pairs) = &node.value else { panic!() };
+        let Value::Map(used) = &pairs[1].1.value else { panic!() };
+        assert_eq!(used.len(), 2);
+        assert!(read("a: &x [*x]").unwrap_err().message.contains("contains itself"));
+        assert!(read("a: &a {x: 1}\nb: {<<: 1}").is_err());
+        assert_eq!(map("'<<': 1"), [("<<".into(), "1".into())]);
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..10 {
+            let many = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb += &format!("a{level}: &a{level} [{many}]\n");
+        }
+        assert!(read(&bomb).unwrap_err().message.contains("excessive aliasing"));
+    }
+}

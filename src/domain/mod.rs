@@ -1,5 +1,7 @@
 //! The numbers: a deterministic state machine per partition. It knows no actor, no I/O, no clock, no randomness.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, reason = "the domain is told the time"))]
+
 pub mod acl;
 pub mod alloc;
 pub mod app;

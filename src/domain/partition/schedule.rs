@@ -351,7 +351,12 @@ impl Partition {
                         Shown(headroom.as_ref())
                     );
                     self.message_of(alloc, &text, cx);
-                    self.skipped(alloc, &format!("held back by the max of queue {path} or of one above it"), cx);
+                    // A cluster that is too small is no limit: that the ask waits for nodes is told once a second.
+                    let level = self.queue_fits(self.apps[app.ix()].queue, &resource).err();
+                    if let Some(level) = level.filter(|level| *level != self.root) {
+                        let path = self.queues[level.ix()].path.clone();
+                        self.skipped(alloc, &format!("held back by the max of queue {path}"), cx);
+                    }
                 }
             }
             Hold::Nodes => {

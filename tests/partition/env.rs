@@ -1,0 +1,252 @@
+//! A partition with a clock, a shim that keeps what it was told, and verbs that read like a script.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use callboard::{
+    config,
+    domain::{
+        Partition,
+        alloc::AskSpec,
+        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
+        effect::{AppEffect, Callback, Effect, Released},
+        event::Event,
+        resources::Resource,
+        types::{AppState, Nanos, SwapToken, Termination},
+    },
+};
+
+pub const QUEUES: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: \"*\"\n        queues:\n          - name: a\n          - name: b\n";
+
+/// See the module.
+pub struct Env {
+    pub partition: Partition,
+    pub now: Nanos,
+    /// Callbacks in order, as short texts.
+    pub told: Vec<String>,
+    /// Releases that the shim has to confirm.
+    pub unconfirmed: Vec<Released>,
+    pub events: Vec<Event>,
+    /// The conversation of applications commits at once, unless held.
+    pub hold_commits: bool,
+    pub commits: Vec<SwapToken>,
+}
+
+pub fn res(memory: i64, vcore: i64) -> Resource {
+    Resource::of(&[("memory", memory), ("vcore", vcore)])
+}
+
+/// An ask under construction.
+pub struct Ask {
+    pub spec: AskSpec,
+    pub app: Arc<str>,
+    pub node: Option<Arc<str>>,
+}
+
+impl Ask {
+    pub fn new(app: &str, key: &str, size: i64) -> Ask {
+        let spec = AskSpec { key: key.into(), resource: Arc::new(res(size, size)), ..AskSpec::default() };
+        Ask { spec, app: app.into(), node: None }
+    }
+
+    pub fn placeholder(mut self, group: &str) -> Ask {
+        self.spec.task_group = group.into();
+        self.spec.placeholder = true;
+        self
+    }
+
+    pub fn group(mut self, group: &str) -> Ask {
+        self.spec.task_group = group.into();
+        self
+    }
+
+    pub fn priority(mut self, priority: i32) -> Ask {
+        self.spec.priority = priority;
+        self
+    }
+
+    pub fn on(mut self, node: &str) -> Ask {
+        self.node = Some(node.into());
+        self
+    }
+
+    pub fn requires(mut self, node: &str) -> Ask {
+        self.spec.required_node = Some(node.into());
+        self
+    }
+}
+
+impl Env {
+    pub fn new(yaml: &str) -> Env {
+        let conf = config::load(yaml).expect("a valid configuration").partitions[0].clone();
+        let now = Nanos::from_secs(1_000_000);
+        let mut effects = Vec::new();
+        let partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut effects);
+        let mut env = Env {
+            partition,
+            now,
+            told: Vec::new(),
+            unconfirmed: Vec::new(),
+            events: Vec::new(),
+            hold_commits: false,
+            commits: Vec::new(),
+        };
+        env.take(effects);
+        env
+    }
+
+    pub fn apply(&mut self, command: Command) {
+        let mut effects = Vec::new();
+        self.partition.apply(command, self.now, &mut effects);
+        self.take(effects);
+        self.check();
+    }
+
+    /// Applies and schedules until nothing more happens.
+    pub fn run(&mut self) {
+        loop {
+            let mut effects = Vec::new();
+            let made = self.partition.schedule(64, self.now, &mut effects);
+            self.take(effects);
+            self.check();
+            if made == 0 {
+                break;
+            }
+        }
+    }
+
+    pub fn check(&self) {
+        let findings = self.partition.audit();
+        assert!(findings.is_empty(), "{findings:#?}\n told {:#?}", self.told);
+    }
+
+    fn take(&mut self, effects: Vec<Effect>) {
+        let mut commits = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Callback(callback) => self.note(callback),
+                Effect::Event(event) => self.events.push(event),
+                Effect::App(AppEffect::SwapConfirmed { token, .. }) => commits.push(token),
+                _ => {}
+            }
+        }
+        for token in commits {
+            if self.hold_commits {
+                self.commits.push(token);
+            } else {
+                self.apply(Command::CommitSwap(token));
+            }
+        }
+    }
+
+    fn note(&mut self, callback: Callback) {
+        let text = match callback {
+            Callback::New(new) => format!("new {} on {}", new.spec.key, new.node),
+            Callback::Released(released) => {
+                let text = format!("released {} {:?}", released.key, released.termination);
+                if released.confirm {
+                    self.unconfirmed.push(*released);
+                }
+                text
+            }
+            Callback::RejectedAllocation { key, reason, .. } => format!("rejected {key}: {reason}"),
+            Callback::AcceptedApplication(app) => format!("accepted {app}"),
+            Callback::RejectedApplication { app, reason } => format!("rejected {app}: {reason}"),
+            Callback::UpdatedApplication { app, state, .. } => format!("{app} {state}"),
+            Callback::AcceptedNode(node) => format!("node {node}"),
+            Callback::RejectedNode { node, .. } => format!("rejected node {node}"),
+            Callback::ContainerState { key, state, .. } => format!("{key} {state:?}"),
+        };
+        self.told.push(text);
+    }
+
+    /// What the shim was told since the last call.
+    pub fn heard(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.told)
+    }
+
+    pub fn node(&mut self, id: &str, size: i64) {
+        self.node_action(id, NodeAction::Create, Some(res(size, size)));
+    }
+
+    pub fn node_action(&mut self, id: &str, action: NodeAction, capacity: Option<Resource>) {
+        let attributes = BTreeMap::from([("si/node-partition".to_owned(), "[rm-1]default".to_owned())]);
+        self.apply(Command::Nodes(vec![NodeItem { id: id.into(), action, capacity, attributes }]));
+        self.run();
+    }
+
+    pub fn app(&mut self, id: &str, queue: &str) {
+        self.add_app(AddApplication { id: id.into(), queue: queue.into(), ..self.by("alice") });
+    }
+
+    pub fn by(&self, user: &str) -> AddApplication {
+        AddApplication { user: user.into(), groups: Some(Arc::from([Arc::from("staff")])), ..AddApplication::default() }
+    }
+
+    pub fn add_app(&mut self, item: AddApplication) {
+        self.apply(Command::Applications { new: vec![item], remove: Vec::new() });
+        self.run();
+    }
+
+    pub fn gang(&mut self, id: &str, queue: &str, total: i64, style: &str) {
+        let item = AddApplication {
+            id: id.into(),
+            queue: queue.into(),
+            placeholder_ask: Some(res(total, total)),
+            gang_style: style.into(),
+            timeout_millis: 60_000,
+            ..self.by("alice")
+        };
+        self.add_app(item);
+    }
+
+    pub fn remove_app(&mut self, id: &str) {
+        self.apply(Command::Applications { new: Vec::new(), remove: vec![id.into()] });
+        self.run();
+    }
+
+    pub fn ask(&mut self, asks: Vec<Ask>) {
+        let allocations = asks
+            .into_iter()
+            .map(|ask| AllocationItem { app: ask.app, node: ask.node, spec: Arc::new(ask.spec) })
+            .collect();
+        self.apply(Command::Allocations { allocations, releases: Vec::new() });
+        self.run();
+    }
+
+    pub fn release(&mut self, app: &str, key: &str, termination: Termination) {
+        let releases = vec![ReleaseItem { app: app.into(), key: key.into(), termination }];
+        self.apply(Command::Allocations { allocations: Vec::new(), releases });
+        self.run();
+    }
+
+    /// Confirms everything that waits for it, and what that brings.
+    pub fn confirm_all(&mut self) {
+        while let Some(release) = self.unconfirmed.pop() {
+            self.release(&release.app.clone(), &release.key.clone(), release.termination);
+        }
+    }
+
+    pub fn pass(&mut self, seconds: i64) {
+        let end = self.now.plus(Nanos::from_secs(seconds));
+        while let Some(next) = self.partition.next_deadline().filter(|next| *next <= end) {
+            self.now = next.max(self.now);
+            self.apply(Command::Tick);
+            self.run();
+        }
+        self.now = end;
+        self.run();
+    }
+
+    pub fn state(&self, app: &str) -> Option<AppState> {
+        self.partition.app_by_id.get(app).map(|ix| self.partition.apps[ix.ix()].state)
+    }
+
+    /// Nothing is charged to anybody.
+    pub fn assert_empty(&self) {
+        let root = &self.partition.queues[self.partition.root.ix()];
+        assert!(root.allocated.is_zero() && root.pending.is_zero() && root.preempting.is_zero(), "{root:#?}");
+        assert_eq!((self.partition.allocations, self.partition.placeholders, self.partition.reservations), (0, 0, 0));
+        assert_eq!(self.partition.ugm.users().count(), 0);
+        assert!(self.partition.nodes.iter().filter(|n| !n.free).all(|n| n.allocated.is_zero() && n.allocs.is_empty()));
+    }
+}

@@ -1,0 +1,164 @@
+//! Nodes, applications, asks and releases.
+
+use callboard::domain::{
+    command::NodeAction,
+    types::{AppState, Termination},
+};
+
+use super::env::{Ask, Env, QUEUES, res};
+
+#[test]
+fn from_registration_to_completion() {
+    // R3.9, R3.11, R3.15, R3.19
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 100);
+    env.app("app-1", "root.a");
+    assert_eq!(env.heard(), ["node n1", "accepted app-1"]);
+    env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "k2", 10)]);
+    assert_eq!(env.heard(), ["app-1 Accepted", "app-1 Running", "new k1 on n1", "new k2 on n1"]);
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    assert_eq!(env.heard(), ["released k1 StoppedByRm"]);
+    env.release("app-1", "k2", Termination::StoppedByRm);
+    assert_eq!(env.heard(), ["app-1 Completing", "released k2 StoppedByRm"]);
+    env.pass(31);
+    assert_eq!(env.heard(), ["app-1 Completed"]);
+    assert_eq!(env.state("app-1"), None);
+    assert_eq!(env.partition.terminated.len(), 1);
+    env.assert_empty();
+    env.pass(73 * 3600);
+    assert_eq!(env.heard(), ["app-1 Expired"]);
+    env.pass(24 * 3600);
+    assert_eq!(env.partition.terminated.len(), 0);
+}
+
+#[test]
+fn a_full_cluster_takes_the_next_when_one_leaves() {
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    env.app("app-1", "root.a");
+    env.ask((0..4).map(|n| Ask::new("app-1", &format!("k{n}"), 10)).collect());
+    assert_eq!(env.heard().len(), 6);
+    env.release("app-1", "k0", Termination::StoppedByRm);
+    assert_eq!(env.heard(), ["released k0 StoppedByRm", "new k2 on n1"]);
+    env.node("n2", 5);
+    env.heard();
+    env.node_action("n2", NodeAction::Update, Some(res(10, 10)));
+    assert_eq!(env.heard(), ["new k3 on n2"]);
+}
+
+#[test]
+fn priorities_and_ages_order_the_asks() {
+    // R5.22
+    let mut env = Env::new(QUEUES);
+    env.app("app-1", "root.a");
+    env.ask(vec![
+        Ask::new("app-1", "low", 10).priority(1),
+        Ask::new("app-1", "old", 10).priority(5),
+        Ask::new("app-1", "new", 5).priority(5),
+    ]);
+    env.heard();
+    env.node("n1", 100);
+    assert_eq!(env.heard(), ["node n1", "app-1 Running", "new old on n1", "new new on n1", "new low on n1"]);
+}
+
+#[test]
+fn a_removed_node_takes_its_allocations_with_it() {
+    // R2.22, R2.27
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 100);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.heard();
+    env.node_action("n1", NodeAction::Decommission, None);
+    assert_eq!(env.heard(), ["app-1 Completing", "released k1 StoppedByRm"]);
+    assert!(env.partition.total.is_zero());
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    env.pass(31);
+    env.assert_empty();
+}
+
+#[test]
+fn removal_in_every_state() {
+    // R3.44
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    env.app("new", "root.a");
+    env.heard();
+    env.remove_app("new");
+    assert!(env.heard().is_empty());
+    env.app("pending", "root.a");
+    env.ask(vec![Ask::new("pending", "k", 100)]);
+    env.heard();
+    env.remove_app("pending");
+    assert_eq!(env.heard(), ["pending Completing", "pending Completed"]);
+    env.app("running", "root.a");
+    env.ask(vec![Ask::new("running", "k", 10)]);
+    env.heard();
+    env.remove_app("running");
+    assert_eq!(env.heard(), ["running Completing", "released k StoppedByRm"]);
+    assert!(env.partition.terminated.is_empty());
+    env.assert_empty();
+}
+
+#[test]
+fn an_execution_time_ends_an_application() {
+    // SEEDS S6
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    let mut item = env.by("alice");
+    item.id = "app-1".into();
+    item.queue = "root.a".into();
+    item.timeout_millis = 5_000;
+    env.add_app(item);
+    env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "k2", 100)]);
+    env.heard();
+    env.pass(6);
+    assert_eq!(env.heard(), ["k2 Failed", "released k1 Timeout"]);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-1 Expired"]);
+    env.assert_empty();
+}
+
+#[test]
+fn an_ask_waits_for_its_required_node() {
+    // R5.40, R5.42
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10).requires("n2"), Ask::new("app-1", "k2", 10)]);
+    assert_eq!(env.heard().last().map(String::as_str), Some("new k2 on n1"));
+    env.node_action("n2", NodeAction::CreateDrain, Some(res(20, 20)));
+    assert_eq!(env.heard(), ["node n2", "new k1 on n2"]);
+}
+
+#[test]
+fn an_impossible_required_ask_starves_nobody() {
+    // R5.44 [DEFECT]
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    env.node("n2", 20);
+    env.app("app-1", "root.a");
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "k1", 30).requires("n2").priority(10), Ask::new("app-1", "k2", 10)]);
+    assert_eq!(env.heard().last().map(String::as_str), Some("new k2 on n1"));
+}
+
+#[test]
+fn reservations_are_made_after_two_seconds_and_used_first() {
+    // R5.34, R5.31
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    env.node("n2", 8);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "small", 15)]);
+    env.ask(vec![Ask::new("app-1", "big", 10)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "tiny", 3)]);
+    assert_eq!(env.heard(), ["new tiny on n2"]);
+    env.release("app-1", "small", Termination::StoppedByRm);
+    assert_eq!(env.heard(), ["released small StoppedByRm", "new big on n1"]);
+    assert_eq!(env.partition.reservations, 0);
+}

@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(checked(b"partitions: [{queues: []}]"), (true, String::new(), String::new()));
         let (accepted, out, err) = checked(b"partitions: [{queues: [{name: root, submitacl: 'a,1b'}]}]");
         assert_eq!((accepted, out.as_str()), (true, ""));
-        assert!(err.starts_with("FILE:1:50: warning: ") && err.contains("`1b`"), "{err}");
+        assert!(err.starts_with("FILE:1:48: warning: ") && err.contains("`1b`"), "{err}");
     }
 
     #[test]

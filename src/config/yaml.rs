@@ -35,6 +35,9 @@ pub struct Node {
     size: usize,
 }
 
+/// A key and its value.
+pub type Pair = (Arc<Node>, Arc<Node>);
+
 /// See [`Node`].
 #[derive(Debug)]
 pub enum Value {
@@ -43,7 +46,7 @@ pub enum Value {
     /// A list.
     List(Vec<Arc<Node>>),
     /// Keys and values in the order of the text.
-    Map(Vec<(Arc<Node>, Arc<Node>)>),
+    Map(Vec<Pair>),
 }
 
 /// What a single value is, by its looks and its tag.
@@ -183,7 +186,7 @@ impl Tree {
 }
 
 /// Pairs of keys and values, with what `<<` brings in put in place; own keys win over it.
-fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<(Arc<Node>, Arc<Node>)>, SyntaxError> {
+fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<Pair>, SyntaxError> {
     let (mut pairs, mut merged) = (Vec::with_capacity(parts.len() / 2), Vec::new());
     let mut parts = parts.into_iter();
     while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
@@ -209,7 +212,7 @@ fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<(Arc<Node>, Arc<Node>)>, SyntaxErr
     Ok(pairs)
 }
 
-fn merge(pairs: &mut Vec<(Arc<Node>, Arc<Node>)>, more: &[(Arc<Node>, Arc<Node>)]) {
+fn merge(pairs: &mut Vec<Pair>, more: &[Pair]) {
     for (key, value) in more {
         if !pairs.iter().any(|(own, _)| same_key(own, key)) {
             pairs.push((key.clone(), value.clone()));

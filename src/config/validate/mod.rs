@@ -7,6 +7,8 @@ mod limits;
 mod queues;
 mod resources;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use super::{
     faults::Faults,

@@ -12,7 +12,6 @@ use crate::{
         acl::Acl,
         names::{INVALID_QUEUE_NAME, is_group_name, is_queue_name, is_user_name},
         queue::RECOVERY_QUEUE,
-        resources::Resource,
     },
 };
 
@@ -135,7 +134,7 @@ fn amounts(limit: &Limit, queue: &Queue, here: &str, faults: &mut Faults) {
     if queue.name.value == ROOT {
         return;
     }
-    let max = quantities(queue.resources.max.as_ref(), here, faults).unwrap_or_else(Resource::new);
+    let max = quantities(queue.resources.max.as_ref(), here, faults).unwrap_or_default();
     if !max.fits_or_unlimited(&resources) {
         let text = format!("invalid MaxResources settings for limit {name} exeecd current the queue MaxResources");
         faults.add(limit.at, "CFG-068", text, format!("{here}: {resources} does not fit in {max}"));

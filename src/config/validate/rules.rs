@@ -42,7 +42,8 @@ fn one(rule: &Rule, faults: &mut Faults) {
 /// A single entry is a name or an expression; longer lists are not looked at (CFG-077).
 fn list(entries: &[Text], kind: &str, valid: fn(&str) -> bool, faults: &mut Faults) {
     let [entry] = entries else { return };
-    if !valid(&entry.value) && !(is_expression(&entry.value) && compile(&entry.value).is_some()) {
+    let expression = is_expression(&entry.value) && compile(&entry.value).is_some();
+    if !expression && !valid(&entry.value) {
         let text = format!("invalid rule filter {kind} list is not a proper list or regexp: [{}]", entry.value);
         faults.add(entry.at, "CFG-077", text, "");
     }

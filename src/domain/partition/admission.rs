@@ -94,7 +94,7 @@ impl Partition {
         let row = &mut self.queues[ix.ix()];
         if row.max.clone().unwrap_or_default() != max.clone().unwrap_or_default() {
             let shown = Arc::new(max.clone().unwrap_or_default());
-            cx.message(EventKind::Queue, path, &"".into(), Change::Set, Detail::QueueMax, "", Some(shown));
+            cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
         }
         row.max = effective(max.as_ref());
         self.touch_queue(ix);
@@ -106,7 +106,7 @@ impl Partition {
         let row = &mut self.queues[ix.ix()];
         if row.guaranteed.clone().unwrap_or_default() != guaranteed.clone().unwrap_or_default() {
             let shown = Arc::new(guaranteed.clone().unwrap_or_default());
-            cx.message(EventKind::Queue, path, &"".into(), Change::Set, Detail::QueueGuaranteed, "", Some(shown));
+            cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueGuaranteed), "", Some(shown));
         }
         row.guaranteed = effective(guaranteed.as_ref());
         self.touch_queue(ix);

@@ -72,7 +72,7 @@ impl Partition {
         let row = &mut self.queues[queue.ix()];
         row.apps.insert(ix);
         let path = row.path.clone();
-        cx.message(EventKind::Queue, &path, &id, Change::Add, Detail::QueueApp, "", None);
+        cx.message(EventKind::Queue, &path, &id, (Change::Add, Detail::QueueApp), "", None);
         cx.fx.push(Effect::Queue(QueueEffect::Admitted { queue: path, app: id.clone() }));
         cx.fx.push(Effect::App(AppEffect::Added { app: id }));
         Ok(())
@@ -183,7 +183,7 @@ impl Partition {
         row.finished = Some(cx.now);
         row.rejected = Some(reason.clone());
         let id = row.id.clone();
-        cx.message(EventKind::App, &id, &"".into(), Change::Set, Detail::AppReject, reason, None);
+        cx.message(EventKind::App, &id, &"".into(), (Change::Set, Detail::AppReject), reason, None);
         self.expire_later(id.clone(), cx.now, true);
         self.rejected.insert(id, Arc::new(row));
     }
@@ -271,7 +271,7 @@ impl Partition {
         let row = &mut self.queues[queue.ix()];
         row.apps.remove(&ix);
         let (path, empty) = (row.path.clone(), row.apps.is_empty());
-        cx.message(EventKind::Queue, &path, &id, Change::Remove, Detail::QueueApp, "", None);
+        cx.message(EventKind::Queue, &path, &id, (Change::Remove, Detail::QueueApp), "", None);
         cx.event(EventKind::App, &id, Change::Remove, Detail::None);
         if empty {
             cx.fx.push(Effect::Queue(QueueEffect::Emptied { queue: path }));

@@ -10,7 +10,7 @@ use super::{
     order::{count_down, count_up},
 };
 use crate::domain::{
-    app::{AskGroup, GroupKey},
+    app::GroupKey,
     types::{AllocIx, AppIx, QueueIx},
 };
 
@@ -37,7 +37,7 @@ impl Partition {
         if placeholder {
             app.pending_placeholders += 1;
         }
-        let group = app.groups_by_key.entry(key.clone()).or_insert_with(AskGroup::default);
+        let group = app.groups_by_key.entry(key.clone()).or_default();
         let head = group.asks.get_min().map(|(order, _)| *order);
         group.asks.insert(order, alloc);
         group.fresh.push(alloc);

@@ -109,19 +109,6 @@ impl Partition {
         headroom
     }
 
-    /// Headroom by configured maxes only, the cluster's size left out (QUE-031).
-    pub(super) fn configured_headroom(&self, queue: QueueIx) -> Option<Resource> {
-        let mut headroom = None;
-        let mut level = Some(queue);
-        while let Some(ix) = level.filter(|ix| *ix != self.root) {
-            let row = &self.queues[ix.ix()];
-            let own = row.max.as_ref().map(|max| max.minus_known(&row.allocated));
-            headroom = min_limit(own.as_ref(), headroom.as_ref());
-            level = row.parent;
-        }
-        headroom
-    }
-
     /// Enters a placement in its books.
     pub(super) fn charge(&mut self, placement: &Placement, cx: &mut Cx) {
         if placement.books.node

@@ -183,8 +183,7 @@ impl Cx<'_> {
         kind: EventKind,
         object: &Arc<str>,
         reference: &Arc<str>,
-        change: Change,
-        detail: Detail,
+        (change, detail): (Change, Detail),
         message: &str,
         resource: Option<Arc<Resource>>,
     ) {

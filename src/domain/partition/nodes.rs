@@ -108,13 +108,12 @@ impl Partition {
         self.index.track(&capacity);
         let shared = Arc::new(capacity);
         let text = format!("schedulable: {schedulable}");
-        cx.message(EventKind::Node, &id, &"".into(), Change::Set, Detail::NodeSchedulable, &text, None);
+        cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeSchedulable), &text, None);
         cx.message(
             EventKind::Node,
             &id,
             &"".into(),
-            Change::Add,
-            Detail::None,
+            (Change::Add, Detail::None),
             "Node added to the scheduler",
             Some(shared.clone()),
         );
@@ -180,7 +179,7 @@ impl Partition {
         row.available = capacity.minus(&row.allocated).minus(&row.occupied).pruned();
         self.index.track(&capacity);
         let shared = Arc::new(capacity);
-        cx.message(EventKind::Node, &id, &"".into(), Change::Set, Detail::NodeCapacity, "", Some(shared.clone()));
+        cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeCapacity), "", Some(shared.clone()));
         self.change_total(&delta, cx);
         self.reindex(ix);
         self.unblock_shapes(ix);
@@ -202,7 +201,7 @@ impl Partition {
         root.max = max;
         let path = root.path.clone();
         // EVT-049: the new max.
-        cx.message(EventKind::Queue, &path, &"".into(), Change::Set, Detail::QueueMax, "", Some(shown));
+        cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
         self.touch_all();
         self.unblock_limits();
     }
@@ -273,7 +272,7 @@ impl Partition {
             return;
         }
         let text = format!("schedulable: {after}");
-        cx.message(EventKind::Node, &id, &"".into(), Change::Set, Detail::NodeSchedulable, &text, None);
+        cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeSchedulable), &text, None);
         self.reindex(ix);
         self.unblock_shapes(ix);
     }
@@ -294,7 +293,14 @@ impl Partition {
         let row = &mut self.nodes[ix.ix()];
         let id = row.spec.id.clone();
         row.rm_schedulable = false;
-        cx.message(EventKind::Node, &id, &"".into(), Change::Set, Detail::NodeSchedulable, "schedulable: false", None);
+        cx.message(
+            EventKind::Node,
+            &id,
+            &"".into(),
+            (Change::Set, Detail::NodeSchedulable),
+            "schedulable: false",
+            None,
+        );
         self.reindex(ix);
         for ask in self.nodes[ix.ix()].reservations.clone() {
             self.unreserve(ask, cx);
@@ -327,8 +333,7 @@ impl Partition {
             EventKind::Node,
             &id,
             &"".into(),
-            Change::Remove,
-            Detail::NodeDecommission,
+            (Change::Remove, Detail::NodeDecommission),
             "Node removed from the scheduler",
             None,
         );

@@ -70,7 +70,7 @@ impl Partition {
         if leaf != before.leaf {
             self.queues[ix.ix()].leaf = leaf;
             let text = format!("leaf queue: {leaf}");
-            cx.message(EventKind::Queue, &path, &"".into(), Change::Set, Detail::QueueType, &text, None);
+            cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueType), &text, None);
         }
         self.queues[ix.ix()].managed = true;
         self.set_queue_state(ix, ObjectState::Active, cx);

@@ -293,8 +293,7 @@ impl Partition {
             EventKind::Request,
             &row.spec.key,
             &app.id,
-            Change::None,
-            Detail::None,
+            (Change::None, Detail::None),
             text,
             Some(row.resource.clone()),
         );

@@ -101,7 +101,7 @@ impl Partition {
         let id = row.id.clone();
         cx.callback(Callback::UpdatedApplication { app: id.clone(), state: new, at: now, message: Arc::from(message) });
         let text = if has_reason { message } else { "" };
-        cx.message(EventKind::App, &id, &"".into(), Change::Set, detail(new), text, None);
+        cx.message(EventKind::App, &id, &"".into(), (Change::Set, detail(new)), text, None);
         match new {
             AppState::Running => {
                 row.started = Some(now);

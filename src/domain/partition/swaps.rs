@@ -100,7 +100,7 @@ impl Partition {
             "Task group '{group}' in application '{id}': allocation resources '{wanted}' are not matching placeholder '{size}' \
              allocation with ID '{key}'"
         );
-        cx.message(EventKind::Request, &key, &id, Change::None, Detail::None, &text, Some(wanted));
+        cx.message(EventKind::Request, &key, &id, (Change::None, Detail::None), &text, Some(wanted));
         let release = Released {
             key,
             app: id,

@@ -4,6 +4,7 @@ pub mod actors;
 pub mod cli;
 pub mod config;
 pub mod domain;
+pub mod grpc;
 pub mod http;
 pub mod messages;
 pub mod si;

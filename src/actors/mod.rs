@@ -8,4 +8,6 @@ pub mod node;
 pub mod partition;
 pub mod queue;
 pub mod resolvers;
+pub mod rm;
+pub mod topology;
 pub mod ugm;

@@ -1,3 +1,6 @@
 //! The HTTP doors: they only translate.
 
 pub mod events;
+pub mod problem;
+pub mod server;
+pub mod shim;

@@ -2,8 +2,10 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
 };
+
+use tokio::sync::Notify;
 
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
 #[derive(Debug)]
@@ -11,39 +13,54 @@ pub struct Budget {
     inward: AtomicI64,
     outward: AtomicI64,
     paused: AtomicBool,
+    room: Notify,
 }
 
 impl Budget {
     /// `inward` items of requests may be in flight, `outward` callbacks undelivered.
     pub fn new(inward: i64, outward: i64) -> Arc<Budget> {
-        Arc::new(Budget { inward: inward.into(), outward: outward.into(), paused: false.into() })
+        Arc::new(Budget { inward: inward.into(), outward: outward.into(), paused: false.into(), room: Notify::new() })
     }
 
     /// Takes `items` for a request, as long as anything is left, so that no request is too large for ever.
     pub fn take(self: &Arc<Budget>, items: usize) -> Option<Permit> {
         let items = i64::try_from(items).unwrap_or(i64::MAX / 2);
-        let taken = self.inward.fetch_update(Relaxed, Relaxed, |left| (left > 0).then_some(left - items));
+        let taken = self.inward.fetch_update(SeqCst, SeqCst, |left| (left > 0).then_some(left - items));
         taken.is_ok().then(|| Permit { budget: self.clone(), items })
     }
 
-    /// `callbacks` were made (and not yet delivered).
+    /// As [`Budget::take`], waiting until something is left: how a stream is not read while the budget is spent.
+    pub async fn taken(self: &Arc<Budget>, items: usize) -> Permit {
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            // Registered before the look, so that credits given back in between are not missed.
+            room.as_mut().enable();
+            if let Some(permit) = self.take(items) {
+                return permit;
+            }
+            room.await;
+        }
+    }
+
+    /// `callbacks` were made (and not yet delivered): `PartitionActor` counts the items of a `Deliver` before it sends it.
     pub fn made(&self, callbacks: usize) {
-        self.outward.fetch_sub(callbacks as i64, Relaxed);
+        self.outward.fetch_sub(callbacks as i64, SeqCst);
     }
 
     /// `callbacks` were delivered or dropped.
     pub fn delivered(&self, callbacks: usize) {
-        self.outward.fetch_add(callbacks as i64, Relaxed);
+        self.outward.fetch_add(callbacks as i64, SeqCst);
     }
 
     /// Pauses or resumes new placements.
     pub fn pause(&self, paused: bool) {
-        self.paused.store(paused, Relaxed);
+        self.paused.store(paused, SeqCst);
     }
 
     /// New placements may be made: the session is not paused and the shim keeps up.
     pub fn may_place(&self) -> bool {
-        !self.paused.load(Relaxed) && self.outward.load(Relaxed) > 0
+        !self.paused.load(SeqCst) && self.outward.load(SeqCst) > 0
     }
 }
 
@@ -56,6 +73,49 @@ pub struct Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.budget.inward.fetch_add(self.items, Relaxed);
+        let before = self.budget.inward.fetch_add(self.items, SeqCst);
+        if before <= 0 && before + self.items > 0 {
+            self.budget.room.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_taken_whole_as_long_as_anything_is_left() {
+        let budget = Budget::new(10, 1);
+        let large = budget.take(1_000).expect("something is left");
+        assert!(budget.take(1).is_none());
+        drop(large);
+        assert!(budget.take(1).is_some());
+    }
+
+    #[test]
+    fn placements_stop_while_callbacks_are_undelivered_or_the_session_is_paused() {
+        let budget = Budget::new(1, 2);
+        assert!(budget.may_place());
+        budget.made(2);
+        assert!(!budget.may_place());
+        budget.delivered(1);
+        assert!(budget.may_place());
+        budget.pause(true);
+        assert!(!budget.may_place());
+    }
+
+    #[tokio::test]
+    async fn a_waiter_gets_on_when_credits_come_back() {
+        let budget = Budget::new(1, 1);
+        let permit = budget.take(1);
+        let waiting = tokio::spawn({
+            let budget = budget.clone();
+            async move { budget.taken(1).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(permit);
+        assert_eq!(waiting.await.expect("no panic").items, 1);
     }
 }

@@ -1,15 +1,21 @@
-//! For `RmActor`.
+//! For `RmActor`: what partitions deliver, what doors hand in, and the numbered lines that streams carry out.
 
 use std::sync::Arc;
 
 use actix::prelude::*;
+use tokio::sync::mpsc::UnboundedSender;
 
+use super::budget::Permit;
 use crate::domain::{
-    effect::{Callback, Question},
+    command::Command,
+    effect::{Callback, ContainerState, NewAllocation, Question, Released},
     event::Event,
+    types::{AppState, Nanos},
 };
 
 /// Callbacks of one partition in order, and questions that come after them.
+///
+/// The partition has counted all of them with `Budget::made`.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Deliver {
@@ -38,4 +44,449 @@ pub struct DeliverEvents {
     pub epoch: u64,
     /// The records.
     pub events: Vec<Event>,
+}
+
+/// Why a call of a door was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What kind of refusal; the doors map it to their status codes.
+    pub kind: RefusalKind,
+    /// Text for the caller.
+    pub detail: String,
+}
+
+/// See [`Refusal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The resource manager is not registered (404, `NOT_FOUND`).
+    Unknown,
+    /// Its state does not allow the call (409, `FAILED_PRECONDITION`).
+    State,
+    /// The call is invalid (400, `INVALID_ARGUMENT`).
+    Invalid,
+    /// The stream cannot be resumed there (410, `OUT_OF_RANGE`).
+    Gone,
+    /// The budget is spent (429).
+    Busy,
+    /// The server is shutting down (503, `UNAVAILABLE`).
+    Closing,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(kind: RefusalKind, detail: impl Into<String>) -> Refusal {
+        Refusal { kind, detail: detail.into() }
+    }
+}
+
+/// How the shim wants to be asked for predicates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Predicates {
+    /// Not at all: every node that has room fits.
+    #[default]
+    Off,
+    /// One question per line.
+    Single,
+    /// Questions of one ask together.
+    Batch,
+}
+
+impl Predicates {
+    /// The name that the information about a resource manager shows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Predicates::Off => "off",
+            Predicates::Single => "single",
+            Predicates::Batch => "batch",
+        }
+    }
+}
+
+/// Voluntary shutdown of the resource manager.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct Unregister;
+
+/// The server ends: every stream gets its last line.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Shutdown;
+
+/// Items of one request, in order.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct Submit {
+    /// Session in which the door took the credits.
+    pub epoch: u64,
+    /// Commands by partition.
+    pub parts: Vec<Part>,
+    /// Rejections that the door found: answered before the partitions do.
+    pub rejected: Vec<Callback>,
+    /// Credits of the request.
+    pub permit: Option<Permit>,
+}
+
+/// Commands of one partition.
+#[derive(Debug)]
+pub struct Part {
+    /// Internal name of the partition, known or not.
+    pub partition: Arc<str>,
+    /// The command.
+    pub command: Command,
+}
+
+/// Answers to questions.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Answers(pub Vec<Answer>);
+
+/// The answer to one line that carried an id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The id.
+    pub id: u64,
+    /// The answer.
+    pub body: AnswerBody,
+}
+
+/// See [`Answer`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnswerBody {
+    /// To a single question.
+    Single {
+        /// It fits; else why not.
+        result: Result<(), Arc<str>>,
+        /// Index of the last victim that was removed (preemption).
+        index: i32,
+    },
+    /// To a batch: one per node in order, `Ok` fits.
+    Batch(Vec<Result<(), Arc<str>>>),
+    /// To a state dump request.
+    Dump(Result<String, String>),
+}
+
+/// The state of the shim, as JSON, where it offers that.
+#[derive(Message)]
+#[rtype(result = "Result<String, String>")]
+pub struct StateDump;
+
+/// What `GET /si/v1/rm/{rmID}` shows.
+#[derive(Message)]
+#[rtype(result = "RmInfo")]
+pub struct Info;
+
+/// See [`Info`].
+#[derive(Clone, Debug, MessageResponse)]
+pub struct RmInfo {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Present state.
+    pub state: RmState,
+    /// Session; 0 before the first registration.
+    pub epoch: u64,
+    /// When the session began.
+    pub registered: Option<Nanos>,
+    /// Sequence of the newest line.
+    pub last_sequence: u64,
+    /// Every line up to this one was handed to a socket.
+    pub delivered_sequence: u64,
+    /// Entries in the buffer.
+    pub buffered: usize,
+    /// Open streams.
+    pub streams: Vec<StreamInfo>,
+    /// Internal names of its partitions.
+    pub partitions: Vec<Arc<str>>,
+    /// How it is asked.
+    pub predicates: Predicates,
+    /// The last changes of its state, oldest first.
+    pub history: Vec<StateChange>,
+}
+
+/// One open stream.
+#[derive(Clone, Debug)]
+pub struct StreamInfo {
+    /// Door.
+    pub door: &'static str,
+    /// What it carries.
+    pub kinds: &'static [&'static str],
+    /// Since when.
+    pub since: Nanos,
+}
+
+/// One change of state.
+#[derive(Clone, Debug)]
+pub struct StateChange {
+    /// State entered.
+    pub state: RmState,
+    /// When.
+    pub at: Nanos,
+    /// Why.
+    pub why: Arc<str>,
+}
+
+/// States of a resource manager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RmState {
+    /// Known, never registered.
+    #[default]
+    Init,
+    /// Registered, and reachable or within its grace period.
+    Running,
+    /// Its last stream was lost.
+    Paused,
+    /// Ended.
+    Stopped,
+}
+
+impl RmState {
+    /// The name shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RmState::Init => "init",
+            RmState::Running => "Running",
+            RmState::Paused => "Paused",
+            RmState::Stopped => "Stopped",
+        }
+    }
+}
+
+/// One numbered line of the stream: entries of one kind. Encoded by the doors.
+#[derive(Debug)]
+pub struct Line {
+    /// Dense from 1 in a session; also the id of a question.
+    pub seq: u64,
+    /// Internal name of the partition.
+    pub partition: Arc<str>,
+    /// The entries.
+    pub payload: Payload,
+}
+
+/// What a line carries.
+#[derive(Debug)]
+pub enum Payload {
+    /// New allocations.
+    New(Vec<Box<NewAllocation>>),
+    /// Releases.
+    Released(Vec<Box<Released>>),
+    /// Refused asks and allocations.
+    RejectedAllocations(Vec<Rejected>),
+    /// Answers to submissions (R1.30: one response with both).
+    Applications {
+        /// Ids of accepted ones.
+        accepted: Vec<Arc<str>>,
+        /// Refused ones; `app` is the id, `key` is empty.
+        rejected: Vec<Rejected>,
+    },
+    /// Applications that changed their state.
+    UpdatedApplications(Vec<Updated>),
+    /// Answers to node registrations (R1.31).
+    Nodes {
+        /// Ids of accepted ones.
+        accepted: Vec<Arc<str>>,
+        /// Refused ones; `key` is the node id, `app` is empty.
+        rejected: Vec<Rejected>,
+    },
+    /// A container scheduling state.
+    ContainerState {
+        /// Application.
+        app: Arc<str>,
+        /// Allocation key.
+        key: Arc<str>,
+        /// State.
+        state: ContainerState,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// Events.
+    Events(Vec<Event>),
+    /// One question.
+    Ask(Question),
+    /// Questions of one ask about several nodes.
+    AskBatch(Vec<Question>),
+    /// The state of the shim is wanted.
+    StateDump,
+}
+
+/// A refused object.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// Allocation key or node id.
+    pub key: Arc<str>,
+    /// Application.
+    pub app: Arc<str>,
+    /// Why.
+    pub reason: Arc<str>,
+}
+
+/// A change of an application's state.
+#[derive(Clone, Debug)]
+pub struct Updated {
+    /// Application.
+    pub app: Arc<str>,
+    /// New state.
+    pub state: AppState,
+    /// When.
+    pub at: Nanos,
+    /// The event, or the reason (R3.3).
+    pub message: Arc<str>,
+}
+
+/// Which plain `si.v1` stream carries a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Kind {
+    /// `UpdateAllocation`.
+    Allocation,
+    /// `UpdateApplication`.
+    Application,
+    /// `UpdateNode`.
+    Node,
+    /// None of them: only streams that carry everything.
+    Other,
+}
+
+impl Payload {
+    /// The plain stream that carries it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Payload::New(_) | Payload::Released(_) | Payload::RejectedAllocations(_) => Kind::Allocation,
+            Payload::Applications { .. } | Payload::UpdatedApplications(_) => Kind::Application,
+            Payload::Nodes { .. } => Kind::Node,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Number of entries.
+    pub fn entries(&self) -> usize {
+        match self {
+            Payload::New(list) => list.len(),
+            Payload::Released(list) => list.len(),
+            Payload::RejectedAllocations(list) => list.len(),
+            Payload::Applications { accepted, rejected } | Payload::Nodes { accepted, rejected } => {
+                accepted.len() + rejected.len()
+            }
+            Payload::UpdatedApplications(list) => list.len(),
+            Payload::Events(list) => list.len(),
+            Payload::AskBatch(list) => list.len(),
+            Payload::ContainerState { .. } | Payload::Ask(_) | Payload::StateDump => 1,
+        }
+    }
+
+    /// Callbacks that count against the outward budget until they are handed out: all but events, and questions, whose
+    /// credits come back at once.
+    pub fn credits(&self) -> usize {
+        match self {
+            Payload::Events(_) | Payload::Ask(_) | Payload::AskBatch(_) | Payload::StateDump => 0,
+            _ => self.entries(),
+        }
+    }
+
+    /// The line wants an answer that carries its number.
+    pub fn wants_answer(&self) -> bool {
+        matches!(self, Payload::Ask(_) | Payload::AskBatch(_) | Payload::StateDump)
+    }
+}
+
+/// A stream is opened.
+#[derive(Message)]
+#[rtype(result = "Result<Attached, Refusal>")]
+pub struct Attach {
+    /// Name of the door, as shown.
+    pub door: &'static str,
+    /// What is wanted.
+    pub want: Want,
+    /// Where the lines go.
+    pub to: UnboundedSender<ToStream>,
+}
+
+/// See [`Attach`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Every line, after that number; `None`: from the oldest that is buffered.
+    All {
+        /// The last number that the shim has.
+        after: Option<u64>,
+        /// How it wants to be asked while this stream is open; `None`: as it registered.
+        predicates: Option<Predicates>,
+    },
+    /// Every line of the next registration, nothing before.
+    Next {
+        /// How it wants to be asked.
+        predicates: Predicates,
+    },
+    /// The lines of one kind.
+    Plain(Kind),
+}
+
+/// A stream was opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Attached {
+    /// Identifies it in [`Handed`] and [`Detach`].
+    pub stream: u64,
+    /// Session; 0 where none exists yet.
+    pub epoch: u64,
+    /// The number after which lines follow.
+    pub sequence: u64,
+}
+
+/// What a stream is told.
+#[derive(Clone, Debug)]
+pub enum ToStream {
+    /// Lines in order.
+    Lines(Vec<Arc<Line>>),
+    /// The registration that the stream waited for.
+    Begin {
+        /// Its session.
+        epoch: u64,
+    },
+    /// The last word.
+    Close(Closing),
+}
+
+/// Why a stream ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closing {
+    /// How.
+    pub kind: ClosingKind,
+    /// Text for the shim.
+    pub detail: Arc<str>,
+}
+
+/// See [`Closing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClosingKind {
+    /// Another stream took its place, or the session is over (409).
+    Replaced,
+    /// The resource manager was stopped (409, `FAILED_PRECONDITION`).
+    Stopped,
+    /// The server ends (503).
+    Shutdown,
+}
+
+impl ClosingKind {
+    /// The HTTP status of the closing line.
+    pub const fn status(self) -> u16 {
+        match self {
+            ClosingKind::Replaced | ClosingKind::Stopped => 409,
+            ClosingKind::Shutdown => 503,
+        }
+    }
+}
+
+/// Everything up to this number was handed to the socket of a stream.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Handed {
+    /// The stream.
+    pub stream: u64,
+    /// Number of the last line.
+    pub seq: u64,
+}
+
+/// A stream was closed or lost.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Detach {
+    /// The stream.
+    pub stream: u64,
 }

@@ -1,5 +1,11 @@
 //! The scheduler interface `si.v1` and the extension `callboard.v1`: generated messages, services and JSON mapping.
 
+pub mod constants;
+pub mod decode;
+pub mod inward;
+pub mod line;
+pub mod outward;
+
 #[allow(clippy::all, missing_docs)]
 pub mod v1 {
     tonic::include_proto!("si.v1");

@@ -1,0 +1,414 @@
+//! `RmActor`: the conversation with one resource manager. Registration life cycle, numbered callbacks, streams, predicates.
+
+pub mod buffer;
+pub mod handle;
+mod life;
+mod lines;
+mod questions;
+mod reconfigure;
+mod registration;
+mod session;
+mod settings;
+mod streams;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod unknown;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use actix::prelude::*;
+use arc_swap::ArcSwap;
+use tokio::sync::oneshot;
+
+pub use reconfigure::{Reconfigure, no_partitions};
+pub use registration::Register;
+pub use settings::RmSettings;
+
+use self::{
+    handle::RmView,
+    life::Life,
+    session::Session,
+    streams::{Stream, Streams, Waiting},
+};
+use crate::{
+    actors::{clock::Clock, topology::Topology},
+    messages::rm::{
+        Answer, AnswerBody, Answers, Attach, Attached, Closing, ClosingKind, Deliver, DeliverEvents, Detach, Handed,
+        Info, Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind, RmInfo, RmState, Shutdown, StateDump,
+        ToStream, Want,
+    },
+};
+
+/// How long the shim may take for a state dump.
+const DUMP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The door that opens streams which carry everything over gRPC: predicates last as long as the stream.
+pub const EXTENSION: &str = "grpc-extension";
+
+/// The registry no longer knows it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Forgotten;
+
+/// See the module.
+pub struct RmActor {
+    id: Arc<str>,
+    topology: Arc<Topology>,
+    view: Arc<ArcSwap<RmView>>,
+    life: Life,
+    epoch: u64,
+    session: Option<Session>,
+    streams: Streams,
+    next_stream: u64,
+    dumps: BTreeMap<u64, oneshot::Sender<Result<String, String>>>,
+    timers: timers::Timers,
+    clock: Clock,
+    closing: bool,
+}
+
+impl RmActor {
+    /// An actor that is not registered yet.
+    pub fn new(id: Arc<str>, topology: Arc<Topology>, view: Arc<ArcSwap<RmView>>) -> RmActor {
+        RmActor {
+            id,
+            topology,
+            view,
+            life: Life::default(),
+            epoch: 0,
+            session: None,
+            streams: Streams::default(),
+            next_stream: 0,
+            dumps: BTreeMap::new(),
+            timers: timers::Timers::default(),
+            clock: Clock::default(),
+            closing: false,
+        }
+    }
+
+    /// Enters a state: remembered, logged, counted, and shown to the doors.
+    fn enter(&mut self, state: RmState, why: impl Into<Arc<str>>) {
+        let why = why.into();
+        tracing::info!(rm = &*self.id, epoch = self.epoch, state = state.name(), why = &*why, "resource manager");
+        self.life.enter(state, self.clock.now(), why);
+        self.topology.count(state);
+        self.show();
+    }
+
+    fn show(&self) {
+        let budget = self.session.as_ref().map(|session| session.budget.clone());
+        self.view.store(Arc::new(RmView { state: self.life.state(), epoch: self.epoch, budget }));
+    }
+
+    /// The session, if it is this one.
+    fn session(&mut self, epoch: u64) -> Option<&mut Session> {
+        self.session.as_mut().filter(|session| session.epoch == epoch)
+    }
+
+    /// Sends what streams may take, after the buffer or a stream changed. An overflow ends the session.
+    fn pump(&mut self, ctx: &mut Context<Self>) {
+        let Some(session) = &mut self.session else { return };
+        if self.streams.only_plain() {
+            // No plain stream carries them: they are not kept for one that never comes.
+            let credits = session.buffer.hand(session.buffer.last(), Some(Kind::Other));
+            session.give_back(credits);
+        }
+        self.streams.pump(&session.buffer);
+        if !session.buffer.trim(session.settings.bounds) {
+            let bounds = session.settings.bounds;
+            self.stop(
+                format!("more than {} callbacks or {} bytes were never handed out", bounds.entries, bounds.bytes),
+                ctx,
+            );
+        }
+    }
+
+    /// How the shim is asked now: by what its stream says, else as it registered.
+    fn ask_as_wanted(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        let wanted = self.streams.all.as_ref().and_then(|stream| stream.predicates).unwrap_or(session.predicates);
+        session.ask(wanted);
+    }
+
+    fn attach(&mut self, attach: Attach, ctx: &mut Context<Self>) -> Result<Attached, Refusal> {
+        if self.closing {
+            return Err(handle::closing());
+        }
+        let id = self.next_stream + 1;
+        let at = self.clock.now();
+        let replaced = self.closing_of(ClosingKind::Replaced, "another stream of this resource manager took its place");
+        if let Want::Next { predicates } = attach.want {
+            self.next_stream = id;
+            let stream = Stream::new(id, attach.door, at, attach.to, 0);
+            if let Some(before) = self.streams.waiting.replace(Waiting { predicates, stream }) {
+                before.stream.tell(ToStream::Close(replaced));
+            }
+            return Ok(Attached { stream: id, epoch: self.epoch, sequence: 0 });
+        }
+        let Some(session) = &mut self.session else {
+            return Err(match self.life.state() {
+                RmState::Init => handle::not_registered("a stream", &self.id),
+                _ => Refusal::new(
+                    RefusalKind::State,
+                    format!("resource manager \"{}\" is Stopped: register it again", self.id),
+                ),
+            });
+        };
+        let sequence = match attach.want {
+            Want::All { after, predicates } => {
+                let after = session.resume(after)?;
+                let mut stream = Stream::new(id, attach.door, at, attach.to, after);
+                stream.predicates = predicates;
+                self.streams.open_all(stream, &replaced);
+                // What the shim says it has was delivered, whatever became of the socket.
+                let credits = session.buffer.hand(after, None);
+                session.give_back(credits);
+                session.had_stream = true;
+                after
+            }
+            Want::Plain(kind) => {
+                self.streams.open_plain(kind, Stream::new(id, attach.door, at, attach.to, 0), &replaced);
+                if kind == Kind::Allocation && session.had_stream {
+                    session.resend_unconfirmed();
+                }
+                session.had_stream = true;
+                0
+            }
+            Want::Next { .. } => 0,
+        };
+        self.next_stream = id;
+        let epoch = self.epoch;
+        self.ask_as_wanted();
+        if self.life.state() == RmState::Paused {
+            self.timers.pause(None, ctx);
+            self.enter(RmState::Running, format!("a stream was opened ({})", attach.door));
+            self.session.iter().for_each(Session::resume_placements);
+        }
+        self.pump(ctx);
+        Ok(Attached { stream: id, epoch, sequence })
+    }
+
+    fn detach(&mut self, id: u64, ctx: &mut Context<Self>) {
+        let lost = self.streams.remove(id);
+        let Some(session) = &mut self.session else {
+            if self.life.state() == RmState::Init && self.streams.waiting.is_none() {
+                // It never was registered, and nobody waits any more.
+                self.topology.forget(&self.id);
+                ctx.stop();
+            }
+            return;
+        };
+        if lost.is_some() {
+            session.answer_all(Err("the stream to the shim was lost before it answered".into()));
+            self.dumps.clear();
+        }
+        self.ask_as_wanted();
+        if self.streams.none() && self.life.state() == RmState::Running && self.timers.grace_is_over() {
+            self.pause("the last stream was lost", ctx);
+        }
+        self.pump(ctx);
+    }
+
+    fn pause(&mut self, why: &str, ctx: &mut Context<Self>) {
+        let Some(session) = &self.session else { return };
+        session.budget.pause(true);
+        let timeout = session.settings.pause;
+        self.enter(RmState::Paused, why);
+        self.timers.pause(Some(timeout), ctx);
+    }
+
+    fn closing_of(&self, kind: ClosingKind, detail: &str) -> Closing {
+        Closing { kind, detail: format!("resource manager \"{}\": {detail}", self.id).into() }
+    }
+
+    fn answers(&mut self, answers: Vec<Answer>) {
+        for answer in answers {
+            if let Some(waiting) = self.dumps.remove(&answer.id) {
+                let dump = match answer.body {
+                    AnswerBody::Dump(dump) => dump,
+                    _ => Err("the shim answered a state dump request with something else".to_owned()),
+                };
+                let _ = waiting.send(dump);
+            } else if let Some(session) = &mut self.session
+                && let Some((partition, answers)) = session.questions.answer(answer.id, answer.body)
+            {
+                session.send_answers(partition, answers);
+            } else {
+                tracing::debug!(rm = &*self.id, id = answer.id, "an answer that nothing waits for");
+            }
+        }
+    }
+
+    fn deliver(&mut self, msg: Deliver, ctx: &mut Context<Self>) {
+        let no_reader = self.streams.all.is_none();
+        let Some(session) = self.session(msg.epoch) else { return };
+        let before = msg.items.len();
+        let items = session.wanted(msg.items);
+        let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
+        session.give_back(before - items.len() + questions);
+        for payload in lines::group(items, session.asking) {
+            let questions = match &payload {
+                Payload::Ask(question) => std::slice::from_ref(question),
+                Payload::AskBatch(list) => list,
+                _ => &[],
+            };
+            if questions.is_empty() {
+                session.buffer.push(msg.partition.clone(), payload);
+            } else if session.asking == Predicates::Off {
+                session.answer_now(&msg.partition, questions, Ok(()));
+            } else if no_reader && session.had_stream {
+                session.answer_now(&msg.partition, questions, Err("no stream to the shim is open".into()));
+            } else {
+                let (timeout, now) = (session.settings.predicates, tokio::time::Instant::now());
+                let id = session.buffer.last() + 1;
+                session.questions.ask(id, msg.partition.clone(), questions, now, timeout);
+                session.buffer.push(msg.partition.clone(), payload);
+            }
+        }
+        self.arm_questions(ctx);
+        self.pump(ctx);
+    }
+
+    fn state_dump(&mut self, ctx: &mut Context<Self>) -> Result<oneshot::Receiver<Result<String, String>>, String> {
+        let offered = self.streams.all.as_ref().is_some_and(|stream| stream.door == EXTENSION);
+        let Some(session) = &mut self.session else { return Err(format!("\"{}\" is not registered", self.id)) };
+        if self.streams.all.is_none() || !(offered || session.state_dump) {
+            return Err("the shim offers no state dump".to_owned());
+        }
+        let (answer, wait) = oneshot::channel();
+        let id = session.buffer.push("".into(), Payload::StateDump);
+        self.dumps.insert(id, answer);
+        self.pump(ctx);
+        Ok(wait)
+    }
+
+    fn info(&self) -> RmInfo {
+        let session = self.session.as_ref();
+        RmInfo {
+            id: self.id.clone(),
+            state: self.life.state(),
+            epoch: self.epoch,
+            registered: session.map(|session| session.registered),
+            last_sequence: session.map_or(0, |session| session.buffer.last()),
+            delivered_sequence: session.map_or(0, |session| session.buffer.delivered()),
+            buffered: session.map_or(0, |session| session.buffer.entries()),
+            streams: self.streams.info(),
+            partitions: session.map(Session::partition_names).unwrap_or_default(),
+            predicates: session.map_or(Predicates::Off, |session| session.asking),
+            history: self.life.history(),
+        }
+    }
+}
+
+impl Actor for RmActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<Deliver> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Deliver, ctx: &mut Self::Context) {
+        self.deliver(msg, ctx);
+    }
+}
+
+impl Handler<DeliverEvents> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: DeliverEvents, ctx: &mut Self::Context) {
+        if self.streams.only_plain() {
+            return;
+        }
+        let Some(session) = self.session(msg.epoch) else { return };
+        let mut events = msg.events.into_iter();
+        loop {
+            let line: Vec<_> = events.by_ref().take(buffer::LINE_ENTRIES).collect();
+            if line.is_empty() {
+                break;
+            }
+            session.buffer.push("".into(), Payload::Events(line));
+        }
+        self.pump(ctx);
+    }
+}
+
+impl Handler<Attach> for RmActor {
+    type Result = Result<Attached, Refusal>;
+
+    fn handle(&mut self, msg: Attach, ctx: &mut Self::Context) -> Self::Result {
+        self.attach(msg, ctx)
+    }
+}
+
+impl Handler<Handed> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Handed, ctx: &mut Self::Context) {
+        let Ok(kind) = self.streams.handed(msg.stream, msg.seq) else { return };
+        if let Some(session) = &mut self.session {
+            let credits = session.buffer.hand(msg.seq, kind);
+            session.give_back(credits);
+        }
+        self.pump(ctx);
+    }
+}
+
+impl Handler<Detach> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Detach, ctx: &mut Self::Context) {
+        self.detach(msg.stream, ctx);
+    }
+}
+
+impl Handler<Answers> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Answers, _ctx: &mut Self::Context) {
+        self.answers(msg.0);
+    }
+}
+
+impl Handler<Info> for RmActor {
+    type Result = RmInfo;
+
+    fn handle(&mut self, _msg: Info, _ctx: &mut Self::Context) -> RmInfo {
+        self.info()
+    }
+}
+
+impl Handler<StateDump> for RmActor {
+    type Result = ResponseFuture<Result<String, String>>;
+
+    fn handle(&mut self, _msg: StateDump, ctx: &mut Self::Context) -> Self::Result {
+        let wait = self.state_dump(ctx);
+        Box::pin(async move {
+            match tokio::time::timeout(DUMP_TIMEOUT, wait?).await {
+                Ok(Ok(dump)) => dump,
+                Ok(Err(_)) => Err("the stream to the shim was lost".to_owned()),
+                Err(_) => Err(format!("no answer from the shim within {DUMP_TIMEOUT:?}")),
+            }
+        })
+    }
+}
+
+impl Handler<Forgotten> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: Forgotten, ctx: &mut Self::Context) {
+        let closing = self.closing_of(ClosingKind::Stopped, "it was Stopped long ago");
+        self.streams.close(&closing, true);
+        ctx.stop();
+    }
+}
+
+impl Handler<Shutdown> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: Shutdown, _ctx: &mut Self::Context) {
+        self.closing = true;
+        let closing = self.closing_of(ClosingKind::Shutdown, "the server is shutting down");
+        self.streams.close(&closing, true);
+    }
+}

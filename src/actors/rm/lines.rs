@@ -1,0 +1,161 @@
+//! Callbacks as they arrive to the payloads of lines: consecutive entries of one kind together, never reordered.
+
+use crate::{
+    domain::effect::{Callback, Question, QuestionKind},
+    messages::rm::{Outgoing, Payload, Predicates, Rejected, Updated},
+};
+
+use super::buffer::LINE_ENTRIES;
+
+/// Groups what one partition delivered.
+pub fn group(items: Vec<Outgoing>, predicates: Predicates) -> Vec<Payload> {
+    let mut payloads: Vec<Payload> = Vec::new();
+    for item in items {
+        let last = payloads.last_mut().filter(|last| last.entries() < LINE_ENTRIES);
+        let next = match item {
+            Outgoing::Callback(callback) => add(last, callback),
+            Outgoing::Ask(question) => add_question(last, question, predicates),
+        };
+        payloads.extend(next);
+    }
+    payloads
+}
+
+/// Adds to the open payload, or gives one to begin with.
+fn add(last: Option<&mut Payload>, callback: Callback) -> Option<Payload> {
+    match (callback, last) {
+        (Callback::New(new), Some(Payload::New(list))) => list.push(new),
+        (Callback::New(new), _) => return Some(Payload::New(vec![new])),
+        (Callback::Released(released), Some(Payload::Released(list))) => list.push(released),
+        (Callback::Released(released), _) => return Some(Payload::Released(vec![released])),
+        (Callback::RejectedAllocation { key, app, reason }, last) => {
+            let entry = Rejected { key, app, reason };
+            match last {
+                Some(Payload::RejectedAllocations(list)) => list.push(entry),
+                _ => return Some(Payload::RejectedAllocations(vec![entry])),
+            }
+        }
+        // Accepted and rejected ones of a request are one response (R1.30, R1.31).
+        (Callback::AcceptedApplication(app), Some(Payload::Applications { accepted, .. })) => accepted.push(app),
+        (Callback::AcceptedApplication(app), _) => {
+            return Some(Payload::Applications { accepted: vec![app], rejected: vec![] });
+        }
+        (Callback::RejectedApplication { app, reason }, last) => {
+            let entry = Rejected { key: "".into(), app, reason };
+            match last {
+                Some(Payload::Applications { rejected, .. }) => rejected.push(entry),
+                _ => return Some(Payload::Applications { accepted: vec![], rejected: vec![entry] }),
+            }
+        }
+        (Callback::UpdatedApplication { app, state, at, message }, last) => {
+            let entry = Updated { app, state, at, message };
+            match last {
+                Some(Payload::UpdatedApplications(list)) => list.push(entry),
+                _ => return Some(Payload::UpdatedApplications(vec![entry])),
+            }
+        }
+        (Callback::AcceptedNode(node), Some(Payload::Nodes { accepted, .. })) => accepted.push(node),
+        (Callback::AcceptedNode(node), _) => {
+            return Some(Payload::Nodes { accepted: vec![node], rejected: vec![] });
+        }
+        (Callback::RejectedNode { node, reason }, last) => {
+            let entry = Rejected { key: node, app: "".into(), reason };
+            match last {
+                Some(Payload::Nodes { rejected, .. }) => rejected.push(entry),
+                _ => return Some(Payload::Nodes { accepted: vec![], rejected: vec![entry] }),
+            }
+        }
+        (Callback::ContainerState { app, key, state, reason }, _) => {
+            return Some(Payload::ContainerState { app, key, state, reason });
+        }
+    }
+    None
+}
+
+fn add_question(last: Option<&mut Payload>, question: Question, predicates: Predicates) -> Option<Payload> {
+    if predicates != Predicates::Batch || matches!(question.kind, QuestionKind::FitsWithout { .. }) {
+        return Some(Payload::Ask(question));
+    }
+    match last {
+        Some(Payload::AskBatch(list)) if list.first().is_some_and(|first| same_ask(first, &question)) => {
+            list.push(question);
+            None
+        }
+        _ => Some(Payload::AskBatch(vec![question])),
+    }
+}
+
+fn same_ask(one: &Question, other: &Question) -> bool {
+    let allocate = |kind: &QuestionKind| matches!(kind, QuestionKind::Fits { allocate: true });
+    one.key == other.key && allocate(&one.kind) == allocate(&other.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::{effect::Released, types::Termination};
+
+    fn accepted(n: usize) -> Outgoing {
+        Outgoing::Callback(Callback::AcceptedNode(format!("n{n}").into()))
+    }
+
+    fn released(key: &str) -> Outgoing {
+        Outgoing::Callback(Callback::Released(Box::new(Released {
+            key: key.into(),
+            app: "a".into(),
+            termination: Termination::StoppedByRm,
+            message: "".into(),
+            confirm: false,
+        })))
+    }
+
+    fn question(key: &str, node: &str) -> Outgoing {
+        Outgoing::Ask(Question {
+            id: 1,
+            key: key.into(),
+            node: node.into(),
+            kind: QuestionKind::Fits { allocate: true },
+        })
+    }
+
+    #[test]
+    fn consecutive_entries_of_one_kind_share_a_line_of_256() {
+        // R1.24, R1.28, SEEDS S26
+        let items: Vec<Outgoing> = (0..300).map(accepted).chain([released("k")]).chain([accepted(300)]).collect();
+        let sizes: Vec<usize> = group(items, Predicates::Off).iter().map(Payload::entries).collect();
+        assert_eq!(sizes, [256, 44, 1, 1]);
+    }
+
+    #[test]
+    fn releases_and_rejections_are_different_kinds() {
+        // R1.28
+        let rejected =
+            Outgoing::Callback(Callback::RejectedAllocation { key: "k".into(), app: "a".into(), reason: "".into() });
+        let payloads = group(vec![released("k"), rejected, released("l")], Predicates::Off);
+        assert!(matches!(payloads[..], [Payload::Released(_), Payload::RejectedAllocations(_), Payload::Released(_)]));
+    }
+
+    #[test]
+    fn accepted_and_rejected_applications_are_one_response() {
+        // R1.30
+        let answers = vec![
+            Outgoing::Callback(Callback::AcceptedApplication("a".into())),
+            Outgoing::Callback(Callback::RejectedApplication { app: "b".into(), reason: "".into() }),
+            Outgoing::Callback(Callback::AcceptedApplication("c".into())),
+        ];
+        let payloads = group(answers, Predicates::Off);
+        let [Payload::Applications { accepted, rejected }] = &payloads[..] else { panic!("{payloads:?}") };
+        assert_eq!(accepted, &[Arc::from("a"), Arc::from("c")]);
+        assert_eq!(&*rejected[0].app, "b");
+    }
+
+    #[test]
+    fn questions_of_one_ask_are_batched_where_wanted() {
+        let items = || vec![question("a", "n1"), question("a", "n2"), question("b", "n1")];
+        let sizes = |predicates| group(items(), predicates).iter().map(Payload::entries).collect::<Vec<_>>();
+        assert_eq!(sizes(Predicates::Single), [1, 1, 1]);
+        assert_eq!(sizes(Predicates::Batch), [2, 1]);
+    }
+}

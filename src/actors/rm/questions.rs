@@ -1,0 +1,155 @@
+//! Predicate questions that the shim has not answered yet. Their id is the number of the line that carries them.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    domain::{
+        command::PredicateAnswer,
+        effect::{Question, QuestionKind},
+    },
+    messages::rm::AnswerBody,
+};
+
+/// Open questions of a session.
+#[derive(Debug, Default)]
+pub struct Questions {
+    open: BTreeMap<u64, Open>,
+    deadlines: VecDeque<(Instant, u64)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    partition: Arc<str>,
+    /// Number in the partition, and the index that a plain "fits" stands for.
+    questions: Vec<(u64, i32)>,
+}
+
+/// Answers for one partition.
+pub type Answered = (Arc<str>, Vec<PredicateAnswer>);
+
+impl Questions {
+    /// Questions were asked by line `id`.
+    pub fn ask(&mut self, id: u64, partition: Arc<str>, questions: &[Question], now: Instant, timeout: Duration) {
+        let questions = questions.iter().map(|question| (question.id, start(question))).collect();
+        self.open.insert(id, Open { partition, questions });
+        self.deadlines.push_back((now + timeout, id));
+    }
+
+    /// The shim answered; `None` where nothing waits for it any more.
+    pub fn answer(&mut self, id: u64, body: AnswerBody) -> Option<Answered> {
+        let open = self.open.remove(&id)?;
+        let answers = open.questions.into_iter().enumerate().map(|(n, (question, _))| match &body {
+            AnswerBody::Single { result, index } => PredicateAnswer { question, result: result.clone(), index: *index },
+            AnswerBody::Batch(results) => {
+                let missing = || Err(Arc::from("the shim's answer does not name this node"));
+                PredicateAnswer { question, result: results.get(n).cloned().unwrap_or_else(missing), index: 0 }
+            }
+            AnswerBody::Dump(_) => {
+                let result = Err(Arc::from("the shim answered a predicate question with a state dump"));
+                PredicateAnswer { question, result, index: 0 }
+            }
+        });
+        Some((open.partition, answers.collect()))
+    }
+
+    /// The next moment at which a question is given up.
+    pub fn deadline(&mut self) -> Option<Instant> {
+        while let Some((at, id)) = self.deadlines.front() {
+            if self.open.contains_key(id) {
+                return Some(*at);
+            }
+            self.deadlines.pop_front();
+        }
+        None
+    }
+
+    /// Gives up what is due: it does not fit, for this reason.
+    pub fn expire(&mut self, now: Instant, reason: &Arc<str>) -> Vec<Answered> {
+        let mut expired = Vec::new();
+        while self.deadline().is_some_and(|at| at <= now) {
+            if let Some((_, id)) = self.deadlines.pop_front() {
+                expired.extend(self.answer(id, AnswerBody::Single { result: Err(reason.clone()), index: 0 }));
+            }
+        }
+        expired
+    }
+
+    /// Answers all that is open.
+    pub fn answer_all(&mut self, result: Result<(), Arc<str>>) -> Vec<Answered> {
+        self.deadlines.clear();
+        let open = std::mem::take(&mut self.open).into_values();
+        open.map(|open| {
+            let answer = |(question, index)| PredicateAnswer { question, result: result.clone(), index };
+            (open.partition, open.questions.into_iter().map(answer).collect())
+        })
+        .collect()
+    }
+}
+
+/// All victims of the first try are enough.
+pub fn start(question: &Question) -> i32 {
+    match question.kind {
+        QuestionKind::FitsWithout { start, .. } => start,
+        QuestionKind::Fits { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn questions(ids: &[u64]) -> Vec<Question> {
+        let question = |id: &u64| Question {
+            id: *id,
+            key: "k".into(),
+            node: "n".into(),
+            kind: QuestionKind::Fits { allocate: true },
+        };
+        ids.iter().map(question).collect()
+    }
+
+    fn fits() -> AnswerBody {
+        AnswerBody::Single { result: Ok(()), index: 2 }
+    }
+
+    #[test]
+    fn answers_go_back_under_the_partitions_own_numbers_and_only_once() {
+        let (mut open, now) = (Questions::default(), Instant::now());
+        open.ask(12, "[rm]a".into(), &questions(&[3]), now, Duration::from_secs(5));
+        assert!(open.answer(11, fits()).is_none(), "never asked");
+        let (partition, answers) = open.answer(12, fits()).expect("asked");
+        assert_eq!((&*partition, answers[0].question, answers[0].index), ("[rm]a", 3, 2));
+        assert!(open.answer(12, fits()).is_none(), "answered already");
+        assert_eq!(open.deadline(), None);
+    }
+
+    #[test]
+    fn a_batch_is_answered_node_by_node() {
+        let (mut open, now) = (Questions::default(), Instant::now());
+        open.ask(1, "p".into(), &questions(&[7, 8, 9]), now, Duration::from_secs(5));
+        let (_, answers) = open.answer(1, AnswerBody::Batch(vec![Ok(()), Err("taint".into())])).expect("asked");
+        let fits: Vec<bool> = answers.iter().map(|answer| answer.result.is_ok()).collect();
+        assert_eq!(fits, [true, false, false]);
+        assert_eq!(answers[1].result, Err("taint".into()));
+    }
+
+    #[test]
+    fn what_is_not_answered_in_time_does_not_fit() {
+        let (mut open, now) = (Questions::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        open.ask(1, "p".into(), &questions(&[1]), now, second);
+        open.ask(2, "p".into(), &questions(&[2]), now + second, second);
+        assert!(open.expire(now, &"late".into()).is_empty());
+        let expired = open.expire(now + second, &"late".into());
+        assert_eq!(expired.len(), 1);
+        assert_eq!(expired[0].1[0].result, Err("late".into()));
+        assert_eq!(open.deadline(), Some(now + 2 * second));
+        assert_eq!(open.answer_all(Err("lost".into())).len(), 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! A new configuration for the running session: tried on every partition, then applied to all, or refused and nothing changed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use actix::prelude::*;
+use futures::future::join_all;
+
+use super::{RmActor, settings::RmSettings};
+use crate::{
+    actors::topology::PartitionHandle,
+    config::LoadedConfig,
+    domain::conf::PartitionConf,
+    messages::{
+        partition::{Configure, StopPartition, TryConfigure},
+        rm::{Refusal, RefusalKind, RmState},
+    },
+};
+
+/// A validated new configuration of the running session.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct Reconfigure {
+    /// The configuration.
+    pub config: Arc<LoadedConfig>,
+    /// It is the server's own.
+    pub default_config: bool,
+    /// Only where the session follows the server's own configuration: its reload.
+    pub only_default: bool,
+    /// Extra configuration with what it says about the resource manager; `None` leaves it as it is.
+    pub extra: Option<(Arc<BTreeMap<String, String>>, RmSettings)>,
+}
+
+/// Partitions that a new configuration concerns.
+struct Change {
+    known: Vec<(PartitionHandle, Arc<PartitionConf>)>,
+    gone: Vec<PartitionHandle>,
+}
+
+impl Handler<Reconfigure> for RmActor {
+    type Result = AtomicResponse<Self, Result<(), Refusal>>;
+
+    fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
+        let change = self.plan(&msg);
+        let work = async move {
+            match change? {
+                Some(change) => change.carry_out().await.map(|()| true),
+                None => Ok(false),
+            }
+        };
+        AtomicResponse::new(Box::pin(work.into_actor(self).map(move |changed, actor, ctx| {
+            actor.configured(msg, changed?, ctx);
+            Ok(())
+        })))
+    }
+}
+
+impl RmActor {
+    /// What the configuration changes; `None`: nothing but the extra configuration (CFG-093).
+    fn plan(&self, msg: &Reconfigure) -> Result<Option<Change>, Refusal> {
+        let Some(session) = &self.session else {
+            let kind = if self.life.state() == RmState::Init { RefusalKind::Unknown } else { RefusalKind::State };
+            return Err(Refusal::new(kind, no_partitions(&self.id)));
+        };
+        let not_meant = msg.only_default && !session.default_config;
+        if not_meant || session.config.checksum == msg.config.checksum {
+            return Ok(None);
+        }
+        let mut known = Vec::new();
+        for conf in &msg.config.partitions {
+            let partition = session.partition(&self.internal(&conf.name)).cloned();
+            known.extend(partition.map(|partition| (partition, conf.clone())));
+        }
+        let stays = |partition: &PartitionHandle| {
+            msg.config.partitions.iter().any(|conf| *self.internal(&conf.name) == *partition.internal)
+        };
+        let gone = session.partitions.iter().filter(|partition| !stays(partition)).cloned().collect();
+        Ok(Some(Change { known, gone }))
+    }
+
+    /// The known partitions took it: the new ones start.
+    fn configured(&mut self, msg: Reconfigure, changed: bool, ctx: &mut Context<Self>) {
+        let Some(mut session) = self.session.take() else { return };
+        if changed {
+            let before = std::mem::take(&mut session.partitions);
+            session.partitions = msg
+                .config
+                .partitions
+                .iter()
+                .map(|conf| match before.iter().find(|partition| *partition.internal == *self.internal(&conf.name)) {
+                    Some(known) => PartitionHandle { conf: conf.clone(), ..known.clone() },
+                    None => {
+                        let started = self.launch(&session.budget, conf, ctx);
+                        session.welcome(&started);
+                        started
+                    }
+                })
+                .collect();
+            session.config = msg.config;
+            session.default_config = msg.default_config;
+        }
+        if let Some((extra, settings)) = msg.extra {
+            session.extra = extra;
+            session.settings = settings;
+        }
+        self.session = Some(session);
+        self.publish();
+        self.pump(ctx);
+    }
+
+    /// The internal name of a partition (R1.6).
+    pub(super) fn internal(&self, name: &str) -> Arc<str> {
+        format!("[{}]{name}", self.id).into()
+    }
+}
+
+impl Change {
+    async fn carry_out(self) -> Result<(), Refusal> {
+        let tries = self.known.iter().map(|(partition, conf)| partition.try_configure.send(TryConfigure(conf.clone())));
+        for tried in join_all(tries).await {
+            tried.unwrap_or_else(|_| Err("the partition has ended".into())).map_err(refused)?;
+        }
+        for (n, (partition, conf)) in self.known.iter().enumerate() {
+            let done = partition.configure.send(Configure(conf.clone())).await;
+            if let Err(reason) = done.unwrap_or_else(|_| Err("the partition has ended".into())) {
+                // What was accepted on trial and is refused now: those before it get their old configuration back.
+                for (partition, _) in &self.known[..n] {
+                    let _ = partition.configure.send(Configure(partition.conf.clone())).await;
+                }
+                return Err(refused(reason));
+            }
+        }
+        join_all(self.gone.iter().map(|partition| partition.stop.send(StopPartition))).await;
+        Ok(())
+    }
+}
+
+fn refused(reason: Arc<str>) -> Refusal {
+    Refusal::new(RefusalKind::Invalid, format!("update of configuration failed: {reason}"))
+}
+
+/// R1.12.
+pub fn no_partitions(rm: &str) -> String {
+    format!("update of configuration failed: RM {rm} has no active partitions, make sure it is registered")
+}

@@ -1,0 +1,200 @@
+//! How a session begins, changes its configuration, and ends.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use actix::prelude::*;
+use futures::future::join_all;
+
+use super::{RmActor, buffer::Buffer, handle, questions::Questions, session::Session, settings::RmSettings};
+use crate::{
+    actors::{directory::RmEntry, topology::PartitionHandle},
+    config::LoadedConfig,
+    domain::conf::PartitionConf,
+    messages::{
+        budget::Budget,
+        partition::{PartitionSetup, StopPartition},
+        rm::{ClosingKind, Predicates, Refusal, RmState, ToStream, Unregister},
+    },
+};
+
+/// A validated registration. Answered with the epoch of the new session, when its partitions exist (R1.1).
+#[derive(Message)]
+#[rtype(result = "Result<u64, Refusal>")]
+pub struct Register {
+    /// Version of the interface client, for logs only.
+    pub version: String,
+    /// Policy group as given.
+    pub policy_group: Arc<str>,
+    /// Build information as given.
+    pub build_info: BTreeMap<String, String>,
+    /// The configuration.
+    pub config: Arc<LoadedConfig>,
+    /// The registration brought no configuration: the server's own is in force and follows its reload.
+    pub default_config: bool,
+    /// Extra configuration.
+    pub extra: Arc<BTreeMap<String, String>>,
+    /// What it says about the resource manager.
+    pub settings: RmSettings,
+    /// How the shim wants to be asked (over gRPC the extension stream says so).
+    pub predicates: Predicates,
+    /// The shim answers state dump requests.
+    pub state_dump: bool,
+}
+
+impl Handler<Register> for RmActor {
+    type Result = AtomicResponse<Self, Result<u64, Refusal>>;
+
+    fn handle(&mut self, msg: Register, ctx: &mut Self::Context) -> Self::Result {
+        if self.closing {
+            return AtomicResponse::new(Box::pin(async { Err(handle::closing()) }.into_actor(self)));
+        }
+        if !self.topology.registers(&self.id, &ctx.address()) {
+            // Forgotten between look-up and arrival: the door looks again.
+            let gone = Err(handle::not_registered("RegisterResourceManagerRequest", &self.id));
+            return AtomicResponse::new(Box::pin(async { gone }.into_actor(self)));
+        }
+        // From here on nothing of the old session gets through: its epoch is over.
+        self.epoch += 1;
+        let ended = self.end_session(ClosingKind::Replaced, "it registered again", ctx);
+        AtomicResponse::new(Box::pin(ended.into_actor(self).map(move |(), actor, ctx| {
+            actor.begin(msg, ctx);
+            Ok(actor.epoch)
+        })))
+    }
+}
+
+impl Handler<Unregister> for RmActor {
+    type Result = AtomicResponse<Self, Result<(), Refusal>>;
+
+    fn handle(&mut self, _msg: Unregister, ctx: &mut Self::Context) -> Self::Result {
+        let known = match self.life.state() {
+            RmState::Init => Err(handle::not_registered("UnregisterRequest", &self.id)),
+            _ => Ok(()),
+        };
+        let ended = self.end_session(ClosingKind::Stopped, "voluntary shutdown", ctx);
+        AtomicResponse::new(Box::pin(ended.into_actor(self).map(move |(), actor, _ctx| {
+            if known.is_ok() && actor.life.state() != RmState::Stopped {
+                actor.stopped("voluntary shutdown");
+            }
+            known
+        })))
+    }
+}
+
+impl RmActor {
+    /// Ends the session: streams are told, and the future is done when nothing of the partitions is left.
+    fn end_session(
+        &mut self,
+        kind: ClosingKind,
+        why: &str,
+        ctx: &mut Context<Self>,
+    ) -> impl Future<Output = ()> + use<> {
+        self.timers.clear(ctx);
+        let closing = self.closing_of(kind, why);
+        self.streams.close(&closing, false);
+        self.dumps.clear();
+        let session = self.session.take();
+        if let Some(session) = &session {
+            self.topology.unsubscribe_events(&self.id, session.epoch);
+            self.topology.list(&self.id, None);
+        }
+        self.show();
+        let stops: Vec<_> = session
+            .into_iter()
+            .flat_map(|session| session.partitions)
+            .map(|partition| partition.stop.send(StopPartition))
+            .collect();
+        async move {
+            join_all(stops).await;
+        }
+    }
+
+    /// Ends the session for a reason of the server's own.
+    pub(super) fn stop(&mut self, why: String, ctx: &mut Context<Self>) {
+        if self.session.is_none() {
+            return;
+        }
+        let ended = self.end_session(ClosingKind::Stopped, &why, ctx);
+        self.stopped(why);
+        // A registration that comes now waits until the old partitions are gone.
+        ctx.wait(ended.into_actor(self));
+    }
+
+    fn stopped(&mut self, why: impl Into<Arc<str>>) {
+        self.enter(RmState::Stopped, why);
+        self.topology.stopped(&self.id);
+    }
+
+    fn begin(&mut self, msg: Register, ctx: &mut Context<Self>) {
+        let mut build_info = msg.build_info;
+        build_info.insert("rmId".to_owned(), self.id.to_string());
+        let session = Session {
+            epoch: self.epoch,
+            registered: self.clock.now(),
+            build_info,
+            policy_group: msg.policy_group,
+            config: msg.config,
+            default_config: msg.default_config,
+            extra: msg.extra,
+            budget: Budget::new(msg.settings.inward, msg.settings.outward),
+            settings: msg.settings,
+            partitions: Vec::new(),
+            buffer: Buffer::default(),
+            predicates: msg.predicates,
+            asking: Predicates::Off,
+            state_dump: msg.state_dump,
+            questions: Questions::default(),
+            had_stream: false,
+        };
+        self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
+        let partitions = session.config.partitions.iter();
+        let partitions = partitions.map(|conf| self.launch(&session.budget, conf, ctx)).collect();
+        let session = self.session.insert(session);
+        session.partitions = partitions;
+        if let Some(waiting) = self.streams.waiting.take() {
+            let mut stream = waiting.stream;
+            stream.predicates = Some(waiting.predicates);
+            stream.tell(ToStream::Begin { epoch: self.epoch });
+            self.streams.all = Some(stream);
+            session.had_stream = true;
+        }
+        self.ask_as_wanted();
+        self.publish();
+        let grace = self.session.as_ref().map(|session| session.settings.grace).unwrap_or_default();
+        self.timers.grace(grace, ctx);
+        self.enter(RmState::Running, format!("registered (version \"{}\")", msg.version));
+        self.pump(ctx);
+    }
+
+    pub(super) fn launch(
+        &self,
+        budget: &Arc<Budget>,
+        conf: &Arc<PartitionConf>,
+        ctx: &Context<Self>,
+    ) -> PartitionHandle {
+        self.topology.launch(PartitionSetup {
+            rm: self.id.clone(),
+            epoch: self.epoch,
+            internal: self.internal(&conf.name),
+            conf: conf.clone(),
+            budget: budget.clone(),
+            callbacks: ctx.address().recipient(),
+            events: self.topology.publisher(),
+        })
+    }
+
+    /// Shows the session in the directory.
+    pub(super) fn publish(&self) {
+        let Some(session) = &self.session else { return };
+        let entry = RmEntry {
+            id: self.id.clone(),
+            epoch: session.epoch,
+            registered: session.registered,
+            build_info: session.build_info.clone(),
+            policy_group: session.policy_group.clone(),
+            config: session.config.clone(),
+            extra: session.extra.clone(),
+        };
+        self.topology.list(&self.id, Some((entry, &session.partitions)));
+    }
+}

@@ -1,0 +1,194 @@
+//! One session of a resource manager: its partitions, credits and lines. Everything of it goes with it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    buffer::Buffer,
+    questions::{self, Questions},
+    settings::RmSettings,
+};
+use crate::{
+    actors::topology::PartitionHandle,
+    config::LoadedConfig,
+    domain::{
+        command::{Command, PredicateAnswer},
+        effect::{Callback, ContainerState, Question},
+        types::Nanos,
+    },
+    messages::{
+        budget::Budget,
+        partition::{Commands, ResendUnconfirmed, Wake},
+        rm::{Outgoing, Predicates, Refusal, RefusalKind},
+    },
+};
+
+/// See the module.
+pub struct Session {
+    /// Its number.
+    pub epoch: u64,
+    /// When it began.
+    pub registered: Nanos,
+    /// Build information with `rmId` (R1.9).
+    pub build_info: BTreeMap<String, String>,
+    /// Policy group as given.
+    pub policy_group: Arc<str>,
+    /// Configuration in force.
+    pub config: Arc<LoadedConfig>,
+    /// It is the server's own.
+    pub default_config: bool,
+    /// Extra configuration in force.
+    pub extra: Arc<BTreeMap<String, String>>,
+    /// What the extra configuration says about the resource manager.
+    pub settings: RmSettings,
+    /// Credits.
+    pub budget: Arc<Budget>,
+    /// Partitions in the order of the configuration.
+    pub partitions: Vec<PartitionHandle>,
+    /// Lines.
+    pub buffer: Buffer,
+    /// How the shim registered.
+    pub predicates: Predicates,
+    /// How it is asked now.
+    pub asking: Predicates,
+    /// It answers state dump requests.
+    pub state_dump: bool,
+    /// Open questions.
+    pub questions: Questions,
+    /// A response stream was open at some time.
+    pub had_stream: bool,
+}
+
+impl Session {
+    /// Internal names of the partitions.
+    pub fn partition_names(&self) -> Vec<Arc<str>> {
+        self.partitions.iter().map(|partition| partition.internal.clone()).collect()
+    }
+
+    /// The partition of this internal name.
+    pub fn partition(&self, internal: &str) -> Option<&PartitionHandle> {
+        self.partitions.iter().find(|partition| *partition.internal == *internal)
+    }
+
+    /// Where a stream goes on that has everything up to `after`; `None` stands for all that is still there.
+    pub fn resume(&self, after: Option<u64>) -> Result<u64, Refusal> {
+        let last = self.buffer.last();
+        let Some(after) = after else { return Ok(self.buffer.oldest()) };
+        if after > last {
+            return Err(Refusal::new(
+                RefusalKind::Invalid,
+                format!("after={after} lies beyond the last line, which is {last}"),
+            ));
+        }
+        if !self.buffer.can_resume(after) {
+            return Err(Refusal::new(
+                RefusalKind::Gone,
+                format!("the lines after {after} are no longer buffered: register again"),
+            ));
+        }
+        Ok(after)
+    }
+
+    /// Credits came back: placements that waited for them go on.
+    pub fn give_back(&self, credits: usize) {
+        if credits == 0 {
+            return;
+        }
+        let could = self.budget.may_place();
+        self.budget.delivered(credits);
+        if !could && self.budget.may_place() {
+            self.wake();
+        }
+    }
+
+    /// The session is no longer Paused.
+    pub fn resume_placements(&self) {
+        self.budget.pause(false);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        for partition in &self.partitions {
+            partition.wake.do_send(Wake);
+        }
+    }
+
+    /// From now on the shim is asked this way.
+    pub fn ask(&mut self, wanted: Predicates) {
+        let (before, after) = (self.asking != Predicates::Off, wanted != Predicates::Off);
+        self.asking = wanted;
+        if before != after {
+            if !after {
+                self.answer_all(Ok(()));
+            }
+            self.command_all(|| Command::AskPredicates(after));
+        }
+    }
+
+    /// A partition that started while the session runs learns how the shim is asked.
+    pub fn welcome(&self, partition: &PartitionHandle) {
+        if self.asking != Predicates::Off {
+            partition.send(self.epoch, vec![Command::AskPredicates(true)]);
+        }
+    }
+
+    /// Answers all open questions.
+    pub fn answer_all(&mut self, result: Result<(), Arc<str>>) {
+        for (partition, answers) in self.questions.answer_all(result) {
+            self.send_answers(partition, answers);
+        }
+    }
+
+    /// Answers questions that are not put to the shim.
+    pub fn answer_now(&self, partition: &Arc<str>, questions: &[Question], result: Result<(), Arc<str>>) {
+        let answer = |question: &Question| PredicateAnswer {
+            question: question.id,
+            result: result.clone(),
+            index: questions::start(question),
+        };
+        self.send_answers(partition.clone(), questions.iter().map(answer).collect());
+    }
+
+    /// Hands answers to the partition that asked.
+    pub fn send_answers(&self, partition: Arc<str>, answers: Vec<PredicateAnswer>) {
+        if let Some(partition) = self.partition(&partition) {
+            partition.send(self.epoch, answers.into_iter().map(Command::Predicate).collect());
+        }
+    }
+
+    /// Sends a command to every partition.
+    pub fn command_all(&self, command: impl Fn() -> Command) {
+        for partition in &self.partitions {
+            partition.send(self.epoch, vec![command()]);
+        }
+    }
+
+    /// Has the conversations send what the shim has not confirmed once more.
+    pub fn resend_unconfirmed(&self) {
+        for partition in &self.partitions {
+            partition.resend.do_send(ResendUnconfirmed);
+        }
+    }
+
+    /// Leaves out what the shim does not want (SEEDS S7).
+    pub fn wanted(&self, mut items: Vec<Outgoing>) -> Vec<Outgoing> {
+        if !self.settings.all_container_states {
+            items.retain(|item| {
+                !matches!(
+                    item,
+                    Outgoing::Callback(Callback::ContainerState {
+                        state: ContainerState::Scheduled | ContainerState::Reserved,
+                        ..
+                    })
+                )
+            });
+        }
+        items
+    }
+}
+
+impl PartitionHandle {
+    /// Sends commands that take no credits.
+    pub fn send(&self, epoch: u64, commands: Vec<Command>) {
+        self.commands.do_send(Commands { epoch, commands, permit: None });
+    }
+}

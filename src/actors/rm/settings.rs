@@ -1,0 +1,103 @@
+//! What a resource manager may set for itself in its extra configuration.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::buffer::Bounds;
+use crate::{
+    config::extra,
+    domain::{duration, types::Nanos},
+};
+
+/// Settings of one session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RmSettings {
+    /// `rm.gracePeriod`: how long a registered resource manager counts as Running without any stream.
+    pub grace: Duration,
+    /// `rm.pauseTimeout`: how long it may stay Paused before it is Stopped.
+    pub pause: Duration,
+    /// `rm.bufferedCallbacks` and `rm.bufferedBytes`.
+    pub bounds: Bounds,
+    /// `rm.itemsInFlight`: items of requests that may be on their way into the partitions; read at registration.
+    pub inward: i64,
+    /// `rm.undeliveredCallbacks`: callbacks that may be undelivered before placements pause; read at registration.
+    pub outward: i64,
+    /// `shim.predicates.timeout`: how long an answer to a predicate question is waited for.
+    pub predicates: Duration,
+    /// `shim.containerStates: all`: SCHEDULED and RESERVED are sent too (SEEDS S7).
+    pub all_container_states: bool,
+}
+
+impl RmSettings {
+    /// Reads them; the error names the key, its value and what it may be.
+    pub fn read(extra: &BTreeMap<String, String>) -> Result<RmSettings, String> {
+        for (key, value) in extra {
+            let (readable, want) = match key.as_str() {
+                "rm.gracePeriod" | "rm.pauseTimeout" | "shim.predicates.timeout" => (
+                    duration::parse(value).is_some_and(|time| time > Nanos::ZERO),
+                    "a duration above zero, such as 30s or 1m30s",
+                ),
+                "rm.bufferedCallbacks" | "rm.bufferedBytes" | "rm.itemsInFlight" | "rm.undeliveredCallbacks" => {
+                    (count(value).is_some(), "a whole number above zero")
+                }
+                "shim.containerStates" => (matches!(value.as_str(), "" | "all" | "default"), "one of all, default"),
+                _ => continue,
+            };
+            if !readable {
+                return Err(format!("extraConfig {key}: \"{value}\" is not {want}"));
+            }
+        }
+        let known = extra::Settings::read(extra);
+        let entries = usize::try_from(known.rm.buffered_callbacks).unwrap_or(usize::MAX);
+        let credits = |key: &str, default| extra.get(key).and_then(|value| count(value)).unwrap_or(default);
+        Ok(RmSettings {
+            grace: known.rm.grace_period,
+            pause: known.rm.pause_timeout,
+            bounds: Bounds { entries, bytes: usize::try_from(known.rm.buffered_bytes).unwrap_or(usize::MAX) },
+            inward: credits("rm.itemsInFlight", 1_000_000),
+            // Placements have to pause before the buffer overflows.
+            outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
+            predicates: known.predicate_timeout,
+            all_container_states: known.all_container_states,
+        })
+    }
+}
+
+fn count(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|count| (1..1 << 40).contains(count) && !text.starts_with('+'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<RmSettings, String> {
+        RmSettings::read(&pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect())
+    }
+
+    #[test]
+    fn defaults_and_values() {
+        let defaults = read(&[("event.trackingEnabled", "maybe")]).expect("not of the resource manager");
+        assert_eq!((defaults.grace, defaults.pause), (Duration::from_secs(30), Duration::from_secs(300)));
+        assert_eq!((defaults.bounds.entries, defaults.outward), (1_000_000, 100_000));
+        let settings =
+            read(&[("rm.gracePeriod", "2s"), ("rm.bufferedCallbacks", "10"), ("shim.predicates.timeout", "100ms")])
+                .expect("valid");
+        assert_eq!(settings.grace, Duration::from_secs(2));
+        assert_eq!(settings.predicates, Duration::from_millis(100));
+        assert_eq!((settings.bounds.entries, settings.outward), (10, 5));
+    }
+
+    #[test]
+    fn errors_name_key_value_and_way_out() {
+        for (key, value) in [
+            ("rm.gracePeriod", "30"),
+            ("rm.pauseTimeout", "-1s"),
+            ("rm.bufferedBytes", "0"),
+            ("rm.itemsInFlight", "1e6"),
+            ("shim.containerStates", "some"),
+        ] {
+            let error = read(&[(key, value)]).expect_err("refused");
+            assert!(error.contains(key) && error.contains(&format!("\"{value}\" is not ")), "{error}");
+        }
+    }
+}

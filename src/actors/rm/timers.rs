@@ -1,0 +1,93 @@
+//! Patience with the shim: the grace period, the time in Paused, answers to questions.
+
+use std::{sync::Arc, time::Duration};
+
+use actix::prelude::*;
+use tokio::time::Instant;
+
+use super::RmActor;
+use crate::messages::rm::RmState;
+
+/// Running timers.
+#[derive(Default)]
+pub struct Timers {
+    grace: Option<SpawnHandle>,
+    pause: Option<SpawnHandle>,
+    question: Option<(Instant, SpawnHandle)>,
+}
+
+impl Timers {
+    /// Starts the grace period.
+    pub fn grace(&mut self, time: Duration, ctx: &mut Context<RmActor>) {
+        let handle = ctx.run_later(time, |actor, ctx| {
+            actor.timers.grace = None;
+            if actor.streams.none() && actor.life.state() == RmState::Running {
+                actor.pause("no stream was open when the grace period ended", ctx);
+            }
+        });
+        restart(&mut self.grace, Some(handle), ctx);
+    }
+
+    /// Nothing but a stream keeps the session Running.
+    pub fn grace_is_over(&self) -> bool {
+        self.grace.is_none()
+    }
+
+    /// Starts the time in Paused, or ends it.
+    pub fn pause(&mut self, time: Option<Duration>, ctx: &mut Context<RmActor>) {
+        let handle = time.map(|time| {
+            ctx.run_later(time, move |actor, ctx| {
+                actor.timers.pause = None;
+                if actor.life.state() == RmState::Paused {
+                    actor.stop(format!("it was Paused for {time:?}"), ctx);
+                }
+            })
+        });
+        restart(&mut self.pause, handle, ctx);
+    }
+
+    /// The session is over: no timer of it may fire.
+    pub fn clear(&mut self, ctx: &mut Context<RmActor>) {
+        restart(&mut self.grace, None, ctx);
+        restart(&mut self.pause, None, ctx);
+        if let Some((_, handle)) = self.question.take() {
+            ctx.cancel_future(handle);
+        }
+    }
+}
+
+fn restart(slot: &mut Option<SpawnHandle>, next: Option<SpawnHandle>, ctx: &mut Context<RmActor>) {
+    if let Some(before) = std::mem::replace(slot, next) {
+        ctx.cancel_future(before);
+    }
+}
+
+impl RmActor {
+    /// Arms the timer for the question that is given up next.
+    pub(super) fn arm_questions(&mut self, ctx: &mut Context<Self>) {
+        let next = self.session.as_mut().and_then(|session| session.questions.deadline());
+        match (&self.timers.question, next) {
+            (Some((armed, _)), Some(at)) if *armed <= at => {}
+            (_, None) => {}
+            (_, Some(at)) => {
+                let handle = ctx.run_later(at.saturating_duration_since(Instant::now()), |actor, ctx| {
+                    actor.timers.question = None;
+                    actor.expire_questions();
+                    actor.arm_questions(ctx);
+                });
+                if let Some((_, before)) = self.timers.question.replace((at, handle)) {
+                    ctx.cancel_future(before);
+                }
+            }
+        }
+    }
+
+    fn expire_questions(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        let timeout = session.settings.predicates;
+        let reason: Arc<str> = format!("the shim did not answer within {timeout:?}").into();
+        for (partition, answers) in session.questions.expire(Instant::now(), &reason) {
+            session.send_answers(partition, answers);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! `callboard.v1.SchedulerExtension`: one ordered stream of all callbacks, predicates, configuration, shutdown.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use actix::Addr;
+use futures::stream;
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    oneshot,
+};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{
+    order::{Order, wants_done},
+    plain::Outgoing,
+    status,
+};
+use crate::{
+    actors::{
+        rm::{EXTENSION, RmActor, handle::not_registered},
+        topology::Topology,
+    },
+    messages::rm::{
+        Answer, AnswerBody, Answers, Attach, Attached, Detach, Handed, Line, Predicates, ToStream, Unregister, Want,
+    },
+    si::{
+        ext::{self, call, reply, scheduler_extension_server::SchedulerExtension},
+        outward, v1,
+    },
+};
+
+/// The service.
+pub struct Extension {
+    /// The wiring.
+    pub topology: Arc<Topology>,
+}
+
+#[tonic::async_trait]
+impl SchedulerExtension for Extension {
+    async fn update_configuration(
+        &self,
+        request: Request<v1::UpdateConfigurationRequest>,
+    ) -> Result<Response<ext::UpdateConfigurationResponse>, Status> {
+        let request = request.into_inner();
+        let extra = request.extra_config.into_iter().collect();
+        let done = self.topology.configure(&request.rm_id, request.config, extra);
+        status::guarded(async { done.await.map_err(status::refusals) }).await?;
+        Ok(Response::new(ext::UpdateConfigurationResponse {}))
+    }
+
+    async fn unregister(
+        &self,
+        request: Request<ext::UnregisterRequest>,
+    ) -> Result<Response<ext::UnregisterResponse>, Status> {
+        let rm = request.into_inner().rm_id;
+        let unknown = || status::refusal(not_registered("UnregisterRequest", &rm));
+        let handle = self.topology.find(&rm).ok_or_else(unknown)?;
+        handle.addr.send(Unregister).await.map_err(|_| unknown())?.map_err(status::refusal)?;
+        Ok(Response::new(ext::UnregisterResponse {}))
+    }
+
+    type CallbacksStream = Outgoing<ext::Call>;
+
+    async fn callbacks(
+        &self,
+        request: Request<Streaming<ext::Reply>>,
+    ) -> Result<Response<Self::CallbacksStream>, Status> {
+        let incoming = request.into_inner();
+        let (to, words) = unbounded_channel();
+        let (opened, open) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let topology = self.topology.clone();
+        tokio::spawn(async move {
+            let _ = end.send(status::guarded(read(topology, incoming, to, opened)).await);
+        });
+        let writer = Writer { words, opening: Some(open), open: None, ended, calls: VecDeque::new() };
+        Ok(Response::new(Box::pin(stream::unfold(Some(writer), async |writer| {
+            let mut writer = writer?;
+            match writer.next().await {
+                Some(Ok(call)) => Some((Ok(call), Some(writer))),
+                Some(Err(status)) => Some((Err(status), None)),
+                None => None,
+            }
+        }))))
+    }
+}
+
+/// The stream as reader and writer share it.
+struct Open {
+    addr: Addr<RmActor>,
+    attached: Attached,
+    order: Mutex<Order>,
+    released: Notify,
+}
+
+impl Open {
+    fn order(&self) -> MutexGuard<'_, Order> {
+        // Whole after a panic elsewhere: no change of it can panic half way.
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handed(&self, seq: u64) {
+        self.addr.do_send(Handed { stream: self.attached.stream, seq });
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.addr.do_send(Detach { stream: self.attached.stream });
+    }
+}
+
+/// Reads replies until the peer ends. The stream goes with it: without replies nothing could go on.
+async fn read(
+    topology: Arc<Topology>,
+    mut incoming: Streaming<ext::Reply>,
+    to: UnboundedSender<ToStream>,
+    opened: oneshot::Sender<Arc<Open>>,
+) -> Result<(), Status> {
+    let first = incoming.message().await?.and_then(|reply| reply.reply);
+    let Some(reply::Reply::Hello(hello)) = first else {
+        return Err(Status::invalid_argument("the first reply has to be a Hello"));
+    };
+    let predicates = if hello.batch_predicates { Predicates::Batch } else { Predicates::Single };
+    let (handle, want) = if hello.resume {
+        let unknown = || status::refusal(not_registered("Hello", &hello.rm_id));
+        let want = Want::All { after: Some(hello.resume_after), predicates: Some(predicates) };
+        (topology.find(&hello.rm_id).ok_or_else(unknown)?, want)
+    } else {
+        (topology.find_or_create(&hello.rm_id).map_err(status::refusal)?, Want::Next { predicates })
+    };
+    let gone = || Status::aborted("the resource manager was forgotten meanwhile: try again");
+    let attach = Attach { door: EXTENSION, want, to };
+    let attached = handle.addr.send(attach).await.map_err(|_| gone())?.map_err(status::refusal)?;
+    let open = Arc::new(Open { addr: handle.addr.clone(), attached, order: Mutex::default(), released: Notify::new() });
+    let reader = Arc::downgrade(&open);
+    if opened.send(open).is_err() {
+        return Ok(());
+    }
+    while let Some(reply) = incoming.message().await? {
+        // The writer holds the stream; when it is dropped, the peer has gone.
+        let Some(open) = reader.upgrade() else { return Ok(()) };
+        hear(&open, reply)?;
+    }
+    Ok(())
+}
+
+fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {
+    let id = reply.id;
+    let answer = |body| open.addr.do_send(Answers(vec![Answer { id, body }]));
+    let verdict = |error: String| if error.is_empty() { Ok(()) } else { Err(Arc::from(error)) };
+    match reply.reply {
+        Some(reply::Reply::Done(done)) => {
+            if !done.error.is_empty() {
+                // R1.26: logged, and nothing else changes.
+                tracing::warn!(call = id, error = done.error, "the shim could not handle a callback");
+            }
+            let handed = {
+                let mut order = open.order();
+                order.done(id);
+                order.handed()
+            };
+            open.handed(handed);
+            open.released.notify_one();
+        }
+        Some(reply::Reply::Predicates(reply)) => {
+            answer(AnswerBody::Single { result: verdict(reply.error), index: 0 });
+        }
+        Some(reply::Reply::PreemptionPredicates(reply)) => {
+            let refused = || Err(Arc::from("the preemption predicates of the shim failed"));
+            let result = if reply.success { Ok(()) } else { refused() };
+            answer(AnswerBody::Single { result, index: reply.index });
+        }
+        Some(reply::Reply::PredicatesBatch(reply)) => {
+            answer(AnswerBody::Batch(reply.errors.into_iter().map(verdict).collect()));
+        }
+        Some(reply::Reply::StateDump(reply)) => {
+            answer(AnswerBody::Dump(if reply.error.is_empty() { Ok(reply.json) } else { Err(reply.error) }));
+        }
+        Some(reply::Reply::Hello(_)) => return Err(Status::invalid_argument("a second Hello on the same stream")),
+        None => return Err(Status::invalid_argument(format!("the reply to call {id} is empty"))),
+    }
+    Ok(())
+}
+
+struct Writer {
+    words: UnboundedReceiver<ToStream>,
+    opening: Option<oneshot::Receiver<Arc<Open>>>,
+    open: Option<Arc<Open>>,
+    ended: oneshot::Receiver<Result<(), Status>>,
+    calls: VecDeque<ext::Call>,
+}
+
+impl Writer {
+    async fn next(&mut self) -> Option<Result<ext::Call, Status>> {
+        loop {
+            if let Some(call) = self.calls.pop_front() {
+                return Some(Ok(call));
+            }
+            let Some(open) = self.open.clone() else {
+                match self.opened().await {
+                    Ok(()) => continue,
+                    Err(status) => return Some(Err(status)),
+                }
+            };
+            tokio::select! {
+                biased;
+                word = self.words.recv() => match word {
+                    Some(ToStream::Lines(lines)) => self.take(&open, lines),
+                    Some(ToStream::Begin { epoch }) => self.calls.push_back(ready(0, epoch)),
+                    Some(ToStream::Close(closing)) => return Some(Err(status::closing(&closing))),
+                    None => return None,
+                },
+                () = open.released.notified() => self.release(&open),
+                end = &mut self.ended => match end {
+                    Ok(Ok(())) => return None,
+                    Ok(Err(status)) => return Some(Err(status)),
+                    Err(_) => return Some(Err(Status::internal("the stream was not handled"))),
+                },
+            }
+        }
+    }
+
+    /// Waits for the Hello, and answers it.
+    async fn opened(&mut self) -> Result<(), Status> {
+        if let Some(opening) = self.opening.take()
+            && let Ok(open) = opening.await
+        {
+            self.calls.push_back(ready(open.attached.sequence, open.attached.epoch));
+            self.open = Some(open);
+            return Ok(());
+        }
+        match (&mut self.ended).await {
+            Ok(Err(status)) => Err(status),
+            _ => Err(Status::internal("the stream was not handled")),
+        }
+    }
+
+    fn take(&mut self, open: &Open, lines: Vec<Arc<Line>>) {
+        let mut order = open.order();
+        for line in lines {
+            if let Some(line) = order.next(line) {
+                self.calls.push_back(call(&line));
+            }
+        }
+        let handed = order.handed();
+        drop(order);
+        open.handed(handed);
+    }
+
+    fn release(&mut self, open: &Open) {
+        let mut order = open.order();
+        while let Some(line) = order.release() {
+            self.calls.push_back(call(&line));
+        }
+        let handed = order.handed();
+        drop(order);
+        open.handed(handed);
+    }
+}
+
+/// The number of a line is the id of its call, so that a shim knows after which to resume.
+fn call(line: &Line) -> ext::Call {
+    let id = if wants_done(line) || line.payload.wants_answer() { line.seq } else { 0 };
+    ext::Call { id, call: Some(outward::call(line)) }
+}
+
+fn ready(sequence: u64, epoch: u64) -> ext::Call {
+    ext::Call { id: 0, call: Some(call::Call::Ready(ext::Ready { sequence, epoch })) }
+}

@@ -1,0 +1,241 @@
+//! A plain `si.v1` stream: requests of one kind in, callbacks of that kind out.
+
+use std::{pin::Pin, sync::Arc};
+
+use actix::Addr;
+use futures::{Stream, stream};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    oneshot,
+};
+use tonic::{Status, Streaming};
+
+use super::status;
+use crate::{
+    actors::{
+        rm::{
+            RmActor,
+            handle::{RmHandle, not_registered},
+        },
+        topology::Topology,
+    },
+    messages::rm::{Attach, Detach, Handed, Kind, Line, Submit, ToStream, Want},
+    si::{
+        inward::{Inward, Names},
+        outward, v1,
+    },
+};
+
+/// What goes out of a gRPC stream.
+pub type Outgoing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The kind of a plain stream.
+pub trait Plain: Send + 'static {
+    /// What comes in.
+    type Request: Send + 'static;
+    /// What goes out.
+    type Response: Send + 'static;
+    /// Which lines it carries.
+    const KIND: Kind;
+    /// Name of the request in texts.
+    const NAME: &'static str;
+    /// `rmID` of a request.
+    fn rm(request: &Self::Request) -> &str;
+    /// Its commands.
+    fn inward(request: Self::Request, names: &Names) -> Inward;
+    /// A line as a message.
+    fn response(line: &Line) -> Self::Response;
+}
+
+/// `UpdateAllocation`.
+pub struct Allocations;
+/// `UpdateApplication`.
+pub struct Applications;
+/// `UpdateNode`.
+pub struct Nodes;
+
+impl Plain for Allocations {
+    type Request = v1::AllocationRequest;
+    type Response = v1::AllocationResponse;
+    const KIND: Kind = Kind::Allocation;
+    const NAME: &'static str = "AllocationRequest";
+
+    fn rm(request: &Self::Request) -> &str {
+        &request.rm_id
+    }
+
+    fn inward(request: Self::Request, names: &Names) -> Inward {
+        names.allocations(request)
+    }
+
+    fn response(line: &Line) -> Self::Response {
+        outward::allocation(line)
+    }
+}
+
+impl Plain for Applications {
+    type Request = v1::ApplicationRequest;
+    type Response = v1::ApplicationResponse;
+    const KIND: Kind = Kind::Application;
+    const NAME: &'static str = "ApplicationRequest";
+
+    fn rm(request: &Self::Request) -> &str {
+        &request.rm_id
+    }
+
+    fn inward(request: Self::Request, names: &Names) -> Inward {
+        names.applications(request)
+    }
+
+    fn response(line: &Line) -> Self::Response {
+        outward::application(line)
+    }
+}
+
+impl Plain for Nodes {
+    type Request = v1::NodeRequest;
+    type Response = v1::NodeResponse;
+    const KIND: Kind = Kind::Node;
+    const NAME: &'static str = "NodeRequest";
+
+    fn rm(request: &Self::Request) -> &str {
+        &request.rm_id
+    }
+
+    fn inward(request: Self::Request, names: &Names) -> Inward {
+        names.nodes(request)
+    }
+
+    fn response(line: &Line) -> Self::Response {
+        outward::node(line)
+    }
+}
+
+/// Serves a stream: one task reads, the stream that is given writes.
+pub fn serve<P: Plain>(topology: Arc<Topology>, incoming: Streaming<P::Request>) -> Outgoing<P::Response> {
+    let (to, words) = unbounded_channel();
+    let (attached, attach) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    tokio::spawn(async move {
+        let _ = end.send(status::guarded(read::<P>(topology, incoming, to, attached)).await);
+    });
+    let writer = Writer { words, attach: Some(attach), ended: Some(ended), open: None, lines: Vec::new().into_iter() };
+    Box::pin(stream::unfold(Some(writer), async |writer| {
+        let mut writer = writer?;
+        match writer.next().await? {
+            Ok(line) => Some((Ok(P::response(&line)), Some(writer))),
+            Err(status) => Some((Err(status), None)),
+        }
+    }))
+}
+
+/// Reads requests until the peer ends, or something is wrong with the stream itself.
+async fn read<P: Plain>(
+    topology: Arc<Topology>,
+    mut incoming: Streaming<P::Request>,
+    to: UnboundedSender<ToStream>,
+    attached: oneshot::Sender<Open>,
+) -> Result<(), Status> {
+    let Some(first) = incoming.message().await? else {
+        return Err(Status::invalid_argument(format!("the first {} has to name the resource manager", P::NAME)));
+    };
+    let rm = P::rm(&first).to_owned();
+    if rm.is_empty() {
+        return Err(Status::invalid_argument(format!("rmID of the first {} is empty", P::NAME)));
+    }
+    let handle = topology.find(&rm).ok_or_else(|| status::refusal(not_registered(P::NAME, &rm)))?;
+    let attach = Attach { door: "grpc", want: Want::Plain(P::KIND), to };
+    let gone = || status::refusal(not_registered(P::NAME, &rm));
+    let open = handle.addr.send(attach).await.map_err(|_| gone())?.map_err(status::refusal)?;
+    let epoch = open.epoch;
+    let _ = attached.send(Open { addr: handle.addr.clone(), id: open.stream });
+    let names = Names::new(&rm);
+    let mut next = Some(first);
+    while let Some(request) = next {
+        let given = P::rm(&request);
+        if !given.is_empty() && given != rm {
+            return Err(Status::invalid_argument(format!("rmID \"{given}\" on a stream of resource manager \"{rm}\"")));
+        }
+        submit(&handle, epoch, P::NAME, P::inward(request, &names)).await?;
+        next = incoming.message().await?;
+    }
+    Ok(())
+}
+
+/// Hands a request in. While the budget is spent, nothing more is read.
+async fn submit(handle: &RmHandle, epoch: u64, name: &str, inward: Inward) -> Result<(), Status> {
+    if inward.parts.is_empty() && inward.rejected.is_empty() {
+        return Ok(());
+    }
+    let gate = handle.gate(name).map_err(status::refusal)?;
+    if gate.epoch != epoch {
+        return Err(Status::aborted("the resource manager registered again"));
+    }
+    let permit = gate.budget.taken(inward.items).await;
+    // Not waited for: where the session ends meanwhile, it ends this stream.
+    handle.addr.do_send(Submit { epoch, parts: inward.parts, rejected: inward.rejected, permit: Some(permit) });
+    Ok(())
+}
+
+struct Open {
+    addr: Addr<RmActor>,
+    id: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.addr.do_send(Detach { stream: self.id });
+    }
+}
+
+struct Writer {
+    words: UnboundedReceiver<ToStream>,
+    attach: Option<oneshot::Receiver<Open>>,
+    ended: Option<oneshot::Receiver<Result<(), Status>>>,
+    open: Option<Open>,
+    lines: std::vec::IntoIter<Arc<Line>>,
+}
+
+impl Writer {
+    async fn next(&mut self) -> Option<Result<Arc<Line>, Status>> {
+        loop {
+            if let Some(line) = self.lines.next() {
+                // At most once: it counts as handed over before it is written.
+                if let Some(open) = &self.open {
+                    open.addr.do_send(Handed { stream: open.id, seq: line.seq });
+                }
+                return Some(Ok(line));
+            }
+            tokio::select! {
+                biased;
+                open = wait(&mut self.attach) => {
+                    self.attach = None;
+                    self.open = open;
+                }
+                word = self.words.recv(), if self.open.is_some() => match word {
+                    Some(ToStream::Lines(lines)) => self.lines = lines.into_iter(),
+                    Some(ToStream::Close(closing)) => return Some(Err(status::closing(&closing))),
+                    Some(ToStream::Begin { .. }) => {}
+                    None => return None,
+                },
+                end = wait(&mut self.ended) => {
+                    self.ended = None;
+                    match end {
+                        // The peer has nothing more to say, and still listens.
+                        Some(Ok(())) => {}
+                        Some(Err(status)) => return Some(Err(status)),
+                        None => return Some(Err(Status::internal("the stream was not handled"))),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The value, `None` where it never comes; pends for ever where nothing is waited for.
+async fn wait<T>(receiver: &mut Option<oneshot::Receiver<T>>) -> Option<T> {
+    match receiver {
+        Some(receiver) => receiver.await.ok(),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,72 @@
+//! `si.v1.Scheduler`.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{
+    plain::{Allocations, Applications, Nodes, Outgoing, serve},
+    status,
+};
+use crate::{
+    actors::topology::{Registration, Topology},
+    messages::rm::Predicates,
+    si::v1::{self, scheduler_server::Scheduler},
+};
+
+/// The service.
+pub struct SchedulerDoor {
+    /// The wiring.
+    pub topology: Arc<Topology>,
+}
+
+#[tonic::async_trait]
+impl Scheduler for SchedulerDoor {
+    async fn register_resource_manager(
+        &self,
+        request: Request<v1::RegisterResourceManagerRequest>,
+    ) -> Result<Response<v1::RegisterResourceManagerResponse>, Status> {
+        let request = request.into_inner();
+        let registration = Registration {
+            rm: request.rm_id,
+            version: request.version,
+            policy_group: request.policy_group,
+            build_info: request.build_info.into_iter().collect(),
+            config: request.config,
+            extra: request.extra_config.into_iter().collect(),
+            // The extension stream says whether the shim wants to be asked.
+            predicates: Predicates::Off,
+            state_dump: false,
+        };
+        let register = self.topology.register(registration);
+        status::guarded(async { register.await.map_err(status::refusals) }).await?;
+        Ok(Response::new(v1::RegisterResourceManagerResponse {}))
+    }
+
+    type UpdateAllocationStream = Outgoing<v1::AllocationResponse>;
+
+    async fn update_allocation(
+        &self,
+        request: Request<Streaming<v1::AllocationRequest>>,
+    ) -> Result<Response<Self::UpdateAllocationStream>, Status> {
+        Ok(Response::new(serve::<Allocations>(self.topology.clone(), request.into_inner())))
+    }
+
+    type UpdateApplicationStream = Outgoing<v1::ApplicationResponse>;
+
+    async fn update_application(
+        &self,
+        request: Request<Streaming<v1::ApplicationRequest>>,
+    ) -> Result<Response<Self::UpdateApplicationStream>, Status> {
+        Ok(Response::new(serve::<Applications>(self.topology.clone(), request.into_inner())))
+    }
+
+    type UpdateNodeStream = Outgoing<v1::NodeResponse>;
+
+    async fn update_node(
+        &self,
+        request: Request<Streaming<v1::NodeRequest>>,
+    ) -> Result<Response<Self::UpdateNodeStream>, Status> {
+        Ok(Response::new(serve::<Nodes>(self.topology.clone(), request.into_inner())))
+    }
+}

@@ -1,0 +1,94 @@
+//! The gRPC listener, on a runtime thread of its own.
+
+use std::{io, net::SocketAddr, sync::Arc, thread, time::Duration};
+
+use futures::StreamExt as _;
+use tokio::{net::TcpListener, sync::oneshot};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+
+use super::{extension::Extension, scheduler::SchedulerDoor};
+use crate::{
+    actors::topology::Topology,
+    http::server::{SILENCE, watch},
+    si::{
+        DESCRIPTORS, ext::scheduler_extension_server::SchedulerExtensionServer, v1::scheduler_server::SchedulerServer,
+    },
+};
+
+/// A running listener.
+pub struct GrpcServer {
+    /// The address that was bound.
+    pub addr: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// Binds the listener and serves on a thread of its own. `max_message` bounds a request in bytes.
+pub fn start(addr: SocketAddr, topology: Arc<Topology>, max_message: usize) -> io::Result<GrpcServer> {
+    let listener = std::net::TcpListener::bind(addr)?;
+    listener.set_nonblocking(true)?;
+    let addr = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stop, stopped) = oneshot::channel();
+    let thread = thread::Builder::new().name("grpc".to_owned()).spawn(move || {
+        if let Err(error) = runtime.block_on(serve(listener, topology, max_message, stopped)) {
+            tracing::error!(%error, "the gRPC listener ended");
+        }
+    })?;
+    Ok(GrpcServer { addr, stop: Some(stop), thread: Some(thread) })
+}
+
+impl GrpcServer {
+    /// No new calls; ends when the open ones have, or at once with the process.
+    pub fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+
+    /// Every call has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished)
+    }
+}
+
+async fn serve(
+    listener: std::net::TcpListener,
+    topology: Arc<Topology>,
+    max_message: usize,
+    stopped: oneshot::Receiver<()>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let connections = TcpListenerStream::new(TcpListener::from_std(listener)?).map(|connection| {
+        connection.inspect(|stream| {
+            let _ = stream.set_nodelay(true);
+            watch(stream);
+        })
+    });
+    let scheduler =
+        SchedulerServer::new(SchedulerDoor { topology: topology.clone() }).max_decoding_message_size(max_message);
+    let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(max_message);
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<SchedulerServer<SchedulerDoor>>().await;
+    health.set_serving::<SchedulerExtensionServer<Extension>>().await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .http2_keepalive_timeout(Some(SILENCE))
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .add_service(scheduler)
+        .add_service(extension)
+        .add_service(health_service)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .serve_with_incoming_shutdown(connections, async {
+            let _ = stopped.await;
+        })
+        .await?;
+    Ok(())
+}

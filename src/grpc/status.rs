@@ -1,0 +1,48 @@
+//! Refusals and closings as gRPC statuses.
+
+use std::{any::Any, panic::AssertUnwindSafe};
+
+use futures::FutureExt as _;
+use tonic::{Code, Status};
+
+use crate::{
+    actors::topology::Refusals,
+    messages::rm::{Closing, ClosingKind, Refusal, RefusalKind},
+};
+
+/// The status of a refusal.
+pub fn refusal(refusal: Refusal) -> Status {
+    let code = match refusal.kind {
+        RefusalKind::Unknown => Code::NotFound,
+        RefusalKind::State => Code::FailedPrecondition,
+        RefusalKind::Invalid => Code::InvalidArgument,
+        RefusalKind::Gone => Code::OutOfRange,
+        RefusalKind::Busy => Code::ResourceExhausted,
+        RefusalKind::Closing => Code::Unavailable,
+    };
+    Status::new(code, refusal.detail)
+}
+
+/// The status of a refused registration or configuration.
+pub fn refusals(refusals: Refusals) -> Status {
+    match refusals {
+        Refusals::Config(refused) => Status::invalid_argument(refused.message),
+        Refusals::Other(other) => refusal(other),
+    }
+}
+
+/// The status with which the session ends a stream.
+pub fn closing(closing: &Closing) -> Status {
+    let code = match closing.kind {
+        ClosingKind::Replaced => Code::Aborted,
+        ClosingKind::Stopped => Code::FailedPrecondition,
+        ClosingKind::Shutdown => Code::Unavailable,
+    };
+    Status::new(code, closing.detail.as_ref())
+}
+
+/// A panic in a door costs one call only.
+pub async fn guarded<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let fault = |_: Box<dyn Any + Send>| Err(Status::internal("an internal fault: the call was not handled"));
+    AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(fault)
+}

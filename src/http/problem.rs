@@ -1,0 +1,146 @@
+//! Errors of the HTTP doors: `application/problem+json` (RFC 9457).
+
+use std::fmt;
+
+use actix_web::{
+    HttpRequest, HttpResponse, Responder, ResponseError,
+    body::BoxBody,
+    http::{StatusCode, header},
+};
+use serde::Serialize;
+
+use crate::{
+    actors::topology::Refusals,
+    config::Fault,
+    messages::rm::{Refusal, RefusalKind},
+    si::decode::Malformed,
+};
+
+/// An error answer.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// Status.
+    pub status: StatusCode,
+    /// What is wrong, with the value at fault.
+    pub detail: String,
+    /// The field at fault.
+    pub field: Option<String>,
+    /// All faults of a refused configuration.
+    pub faults: Vec<Fault>,
+    /// Methods that the path knows (405).
+    pub allow: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Error<'a>>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    line: usize,
+    column: usize,
+    rule: &'static str,
+    message: &'a str,
+}
+
+impl Problem {
+    /// An error with this text.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
+        Problem { status, detail: detail.into(), field: None, faults: Vec::new(), allow: None }
+    }
+
+    /// 400 for a field.
+    pub fn field(field: &str, detail: impl Into<String>) -> Problem {
+        Problem { field: Some(field.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
+    }
+
+    /// The JSON text.
+    pub fn json(&self) -> String {
+        let mut errors = Vec::with_capacity(self.faults.len());
+        for Fault { line, column, rule, message } in &self.faults {
+            errors.push(Error { line: *line, column: *column, rule, message });
+        }
+        let body = Body {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            field: self.field.as_deref(),
+            errors,
+        };
+        // Plain texts and numbers: nothing that JSON cannot hold.
+        serde_json::to_string(&body).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status, self.detail)
+    }
+}
+
+impl ResponseError for Problem {
+    fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status);
+        response.insert_header((header::CONTENT_TYPE, "application/problem+json"));
+        if self.status == StatusCode::TOO_MANY_REQUESTS || self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.insert_header((header::RETRY_AFTER, "1"));
+        }
+        if let Some(allow) = self.allow {
+            response.insert_header((header::ALLOW, allow));
+        }
+        response.body(self.json())
+    }
+}
+
+impl Responder for Problem {
+    type Body = BoxBody;
+
+    fn respond_to(self, _request: &HttpRequest) -> HttpResponse {
+        self.error_response()
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        let status = match refusal.kind {
+            RefusalKind::Unknown => StatusCode::NOT_FOUND,
+            RefusalKind::State => StatusCode::CONFLICT,
+            RefusalKind::Invalid => StatusCode::BAD_REQUEST,
+            RefusalKind::Gone => StatusCode::GONE,
+            RefusalKind::Busy => StatusCode::TOO_MANY_REQUESTS,
+            RefusalKind::Closing => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Problem::new(status, refusal.detail)
+    }
+}
+
+impl From<Refusals> for Problem {
+    fn from(refusals: Refusals) -> Problem {
+        match refusals {
+            Refusals::Config(refused) => {
+                let problem = Problem::field("config", refused.message);
+                Problem { faults: refused.faults, ..problem }
+            }
+            Refusals::Other(refusal) => refusal.into(),
+        }
+    }
+}
+
+impl From<Malformed> for Problem {
+    fn from(malformed: Malformed) -> Problem {
+        Problem { field: malformed.field, ..Problem::new(StatusCode::BAD_REQUEST, malformed.detail) }
+    }
+}

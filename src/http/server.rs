@@ -1,0 +1,103 @@
+//! One listener for all HTTP doors.
+
+use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use actix_web::{
+    App, Error, HttpRequest, HttpServer,
+    body::MessageBody,
+    dev::{Extensions, Server, ServiceRequest, ServiceResponse},
+    http::StatusCode,
+    middleware::{Next, from_fn},
+    rt::net::TcpStream,
+    web,
+};
+use futures::FutureExt as _;
+
+use super::{problem::Problem, shim};
+use crate::actors::topology::Topology;
+
+/// What the doors share.
+pub struct Doors {
+    /// The wiring.
+    pub topology: Arc<Topology>,
+    /// Largest body in bytes (`http.maxBodyBytes`).
+    pub max_body: usize,
+}
+
+/// How the listener is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Listen {
+    /// Address; port 0 takes any that is free.
+    pub addr: SocketAddr,
+    /// Worker threads.
+    pub workers: usize,
+}
+
+/// A peer that has not acknowledged anything for so long is gone.
+pub const SILENCE: Duration = Duration::from_secs(20);
+
+/// Binds the listener and gives the server, which runs when it is polled, with the address that was bound.
+///
+/// `others` registers the services for all paths beside `/si/v1`, as the default service.
+pub fn bind<F>(listen: Listen, doors: Arc<Doors>, others: F) -> io::Result<(Server, SocketAddr)>
+where
+    F: Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
+{
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(web::Data::from(doors.clone()))
+            .wrap(from_fn(catch_panic))
+            .configure(shim::configure)
+            .configure(others.clone())
+    })
+    .workers(listen.workers)
+    .tcp_nodelay(true)
+    // A peer that closed its side has gone, also while nothing is sent to it.
+    .h1_allow_half_closed(false)
+    .on_connect(notice_silence)
+    .disable_signals()
+    .shutdown_timeout(1)
+    .bind(listen.addr)?;
+    let bound = server.addrs().first().copied().unwrap_or(listen.addr);
+    Ok((server.run(), bound))
+}
+
+/// The services for other paths where there are none.
+pub fn nothing_else(config: &mut web::ServiceConfig) {
+    config.default_service(web::to(not_found));
+}
+
+async fn not_found(request: HttpRequest) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", request.path()))
+}
+
+fn notice_silence(io: &dyn Any, _extensions: &mut Extensions) {
+    if let Some(stream) = io.downcast_ref::<TcpStream>() {
+        watch(stream);
+    }
+}
+
+/// Ends a connection whose peer does not acknowledge what is sent to it.
+pub fn watch(stream: &tokio::net::TcpStream) {
+    let socket = socket2::SockRef::from(stream);
+    // Without it the connection still works; only a silent peer is noticed later.
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(SILENCE));
+    let _ = socket.set_keepalive(true);
+}
+
+/// A panic in a door is answered, and costs no other request.
+async fn catch_panic(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let path = request.path().to_owned();
+    match AssertUnwindSafe(next.call(request)).catch_unwind().await {
+        Ok(answer) => answer,
+        Err(_) => {
+            tracing::error!(path, "a request handler panicked");
+            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal fault: the request was not handled")
+                .into())
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is known of resource managers.
+
+use actix_web::{
+    HttpResponse,
+    web::{Data, Path},
+};
+use serde::Serialize;
+
+use crate::{
+    actors::rm::handle::not_registered,
+    domain::types::Nanos,
+    http::{problem::Problem, server::Doors},
+    messages::rm::{Info, RmInfo, RmState, StateChange, StreamInfo},
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    #[serde(rename = "rmID")]
+    rm_id: String,
+    state: &'static str,
+    epoch: u64,
+    registered: Option<String>,
+    last_sequence: u64,
+    delivered_sequence: u64,
+    buffered: usize,
+    streams: Vec<Stream>,
+    partitions: Vec<String>,
+    predicates: &'static str,
+    history: Vec<Change>,
+}
+
+#[derive(Serialize)]
+struct Stream {
+    door: &'static str,
+    kinds: &'static [&'static str],
+    since: String,
+}
+
+#[derive(Serialize)]
+struct Change {
+    state: &'static str,
+    at: String,
+    why: String,
+}
+
+/// GET `/si/v1/rm`.
+pub async fn all(doors: Data<Doors>) -> HttpResponse {
+    let mut shown = Vec::new();
+    for handle in doors.topology.known() {
+        if let Ok(info) = handle.addr.send(Info).await
+            && info.state != RmState::Init
+        {
+            shown.push(show(info));
+        }
+    }
+    HttpResponse::Ok().json(shown)
+}
+
+/// GET `/si/v1/rm/{rmID}`.
+pub async fn one(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+    let unknown = || not_registered("a question about it", &rm);
+    let handle = doors.topology.find(&rm).ok_or_else(unknown)?;
+    let info = handle.addr.send(Info).await.map_err(|_| unknown())?;
+    Ok(HttpResponse::Ok().json(show(info)))
+}
+
+fn show(info: RmInfo) -> Shown {
+    let stream = |stream: StreamInfo| Stream { door: stream.door, kinds: stream.kinds, since: time(stream.since) };
+    let change =
+        |change: StateChange| Change { state: change.state.name(), at: time(change.at), why: change.why.to_string() };
+    Shown {
+        rm_id: info.id.to_string(),
+        state: info.state.name(),
+        epoch: info.epoch,
+        registered: info.registered.map(time),
+        last_sequence: info.last_sequence,
+        delivered_sequence: info.delivered_sequence,
+        buffered: info.buffered,
+        streams: info.streams.into_iter().map(stream).collect(),
+        partitions: info.partitions.iter().map(|name| name.to_string()).collect(),
+        predicates: info.predicates.name(),
+        history: info.history.into_iter().map(change).collect(),
+    }
+}
+
+fn time(at: Nanos) -> String {
+    jiff::Timestamp::from_nanosecond(i128::from(at.0)).map_or_else(|_| at.0.to_string(), |time| time.to_string())
+}

@@ -1,0 +1,43 @@
+//! `/si/v1`: the shim's door over HTTP. JSON in, numbered lines out.
+
+mod answers;
+mod body;
+mod info;
+mod query;
+mod registration;
+mod requests;
+mod stream;
+mod ws;
+
+use actix_web::{Resource, http::StatusCode, web};
+
+use super::problem::Problem;
+
+/// Registers the paths.
+pub fn configure(config: &mut web::ServiceConfig) {
+    config
+        .service(
+            resource("/si/v1/rm", "GET, POST")
+                .route(web::get().to(info::all))
+                .route(web::post().to(registration::register)),
+        )
+        .service(
+            resource("/si/v1/rm/{rm}", "GET, DELETE")
+                .route(web::get().to(info::one))
+                .route(web::delete().to(registration::unregister)),
+        )
+        .service(resource("/si/v1/rm/{rm}/nodes", "POST").route(web::post().to(requests::nodes)))
+        .service(resource("/si/v1/rm/{rm}/applications", "POST").route(web::post().to(requests::applications)))
+        .service(resource("/si/v1/rm/{rm}/allocations", "POST").route(web::post().to(requests::allocations)))
+        .service(resource("/si/v1/rm/{rm}/configuration", "PUT").route(web::put().to(registration::configure)))
+        .service(resource("/si/v1/rm/{rm}/stream", "GET").route(web::get().to(stream::stream)))
+        .service(resource("/si/v1/rm/{rm}/ws", "GET").route(web::get().to(ws::ws)))
+        .service(resource("/si/v1/rm/{rm}/answers", "POST").route(web::post().to(answers::answers)));
+}
+
+fn resource(path: &str, allow: &'static str) -> Resource {
+    web::resource(path).default_service(web::to(move || async move {
+        let detail = format!("this path takes {allow}");
+        Problem { allow: Some(allow), ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
+    }))
+}

@@ -1,0 +1,86 @@
+//! Registration, configuration, and the end of a session.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path, Payload},
+};
+
+use super::{
+    body, query,
+    requests::{enter, same_rm},
+};
+use crate::{
+    actors::{
+        rm::{handle::not_registered, no_partitions},
+        topology::Registration,
+    },
+    http::{problem::Problem, server::Doors},
+    messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
+    si::{decode, v1},
+};
+
+/// POST `/si/v1/rm`.
+pub async fn register(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+    let text = body::read(&request, payload, doors.max_body).await?;
+    let parameters = query::parameters(&request, &["predicates", "stateDump"])?;
+    let predicates = match query::one(&parameters, "predicates") {
+        None | Some("false") => Predicates::Off,
+        Some("true") => Predicates::Single,
+        Some("batch") => Predicates::Batch,
+        Some(other) => {
+            return Err(Problem::field("predicates", format!("predicates={other} is not one of true, false, batch")));
+        }
+    };
+    let state_dump = match query::one(&parameters, "stateDump") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => return Err(Problem::field("stateDump", format!("stateDump={other} is not one of true, false"))),
+    };
+    let message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
+    drop(text);
+    let registration = Registration {
+        rm: message.rm_id,
+        version: message.version,
+        policy_group: message.policy_group,
+        build_info: message.build_info.into_iter().collect(),
+        config: message.config,
+        extra: message.extra_config.into_iter().collect(),
+        predicates,
+        state_dump,
+    };
+    doors.topology.register(registration).await?;
+    Ok(done())
+}
+
+/// PUT `/si/v1/rm/{rmID}/configuration`.
+pub async fn configure(
+    request: HttpRequest,
+    rm: Path<String>,
+    payload: Payload,
+    doors: Data<Doors>,
+) -> Result<HttpResponse, Problem> {
+    if let Err(problem) = enter(&doors, &rm, "UpdateConfigurationRequest") {
+        body::discard(payload).await;
+        // R1.12
+        let detail = if problem.status.is_server_error() { problem.detail } else { no_partitions(&rm) };
+        return Err(Problem { detail, ..problem });
+    }
+    let text = body::read(&request, payload, doors.max_body).await?;
+    let message: v1::UpdateConfigurationRequest = decode::message(&text)?;
+    drop(text);
+    same_rm(&message.rm_id, &rm)?;
+    doors.topology.configure(&rm, message.config, message.extra_config.into_iter().collect()).await?;
+    Ok(done())
+}
+
+/// DELETE `/si/v1/rm/{rmID}`.
+pub async fn unregister(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+    let handle = doors.topology.find(&rm).ok_or_else(|| not_registered("UnregisterRequest", &rm))?;
+    let gone = || Refusal::new(RefusalKind::Unknown, format!("resource manager \"{rm}\" is no longer known"));
+    handle.addr.send(Unregister).await.unwrap_or_else(|_| Err(gone()))?;
+    Ok(done())
+}
+
+fn done() -> HttpResponse {
+    HttpResponse::Ok().content_type("application/json").body("{}")
+}

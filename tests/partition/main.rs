@@ -4,3 +4,4 @@ mod env;
 mod gang;
 mod life;
 mod random;
+mod speed;

@@ -10,11 +10,13 @@ use tonic::transport::Server;
 use super::{extension::Extension, scheduler::SchedulerDoor};
 use crate::{
     actors::topology::Topology,
-    http::server::{SILENCE, watch},
     si::{
         DESCRIPTORS, ext::scheduler_extension_server::SchedulerExtensionServer, v1::scheduler_server::SchedulerServer,
     },
 };
+
+/// A peer that does not answer pings for so long is gone.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// A running listener.
 pub struct GrpcServer {
@@ -61,8 +63,8 @@ async fn serve(
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let connections = TcpListenerStream::new(TcpListener::from_std(listener)?).map(|connection| {
         connection.inspect(|stream| {
+            // It still works without, only slower.
             let _ = stream.set_nodelay(true);
-            watch(stream);
         })
     });
     let scheduler =

@@ -34,7 +34,7 @@ pub struct Listen {
 }
 
 /// A peer that has not acknowledged anything for so long is gone.
-pub const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// Binds the listener and gives the server, which runs when it is polled, with the address that was bound.
 ///
@@ -78,7 +78,7 @@ fn notice_silence(io: &dyn Any, _extensions: &mut Extensions) {
 }
 
 /// Ends a connection whose peer does not acknowledge what is sent to it.
-pub fn watch(stream: &tokio::net::TcpStream) {
+fn watch(stream: &tokio::net::TcpStream) {
     let socket = socket2::SockRef::from(stream);
     // Without it the connection still works; only a silent peer is noticed later.
     #[cfg(target_os = "linux")]

@@ -1,0 +1,231 @@
+//! `callboard serve`: the server.
+
+mod data;
+mod log;
+mod panics;
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    str::FromStr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use actix::{Actor as _, Arbiter};
+use actix_web::dev::ServerHandle;
+use anyhow::{Context as _, bail};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    actors::{event::EventActor, topology::Topology},
+    config::{self, LoadedConfig},
+    grpc,
+    http::server::{self as http, Doors, Listen},
+};
+
+/// Everything has ended by then.
+const SHUTDOWN: Duration = Duration::from_millis(4_500);
+
+/// How the server is started.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// Address of the HTTP doors, or `off` [default: 127.0.0.1:9080, any free port with --ephemeral]
+    #[arg(long, value_name = "ADDR|off", env = "CALLBOARD_HTTP")]
+    pub http: Option<Door>,
+    /// Address of the gRPC door, or `off` [default: 127.0.0.1:9090, any free port with --ephemeral]
+    #[arg(long, value_name = "ADDR|off", env = "CALLBOARD_GRPC")]
+    pub grpc: Option<Door>,
+    /// Directory of everything that outlives the process
+    #[arg(long, value_name = "DIR", env = "CALLBOARD_DATA", default_value = "./callboard-data")]
+    pub data: PathBuf,
+    /// Nothing on disk; doors without an address take any free port
+    #[arg(long, env = "CALLBOARD_EPHEMERAL")]
+    pub ephemeral: bool,
+    /// Configuration where a registration brings none; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Largest request of the HTTP and gRPC doors in bytes
+    #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value = "67108864")]
+    pub http_max_body_bytes: NonZeroUsize,
+}
+
+/// Where a door listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// At this address.
+    At(SocketAddr),
+    /// Not at all.
+    Off,
+}
+
+impl FromStr for Door {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Door, String> {
+        if text == "off" {
+            return Ok(Door::Off);
+        }
+        text.parse().map(Door::At).map_err(|_| format!("\"{text}\" is neither an address such as 127.0.0.1:9080 nor off"))
+    }
+}
+
+impl Door {
+    fn or_default(door: Option<Door>, port: u16, ephemeral: bool) -> Option<SocketAddr> {
+        match door {
+            Some(Door::At(addr)) => Some(addr),
+            Some(Door::Off) => None,
+            None => Some((Ipv4Addr::LOCALHOST, if ephemeral { 0 } else { port }).into()),
+        }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT. Whatever keeps it from starting is one line on stderr.
+pub fn run(args: ServeArgs) -> ExitCode {
+    log::start();
+    panics::install();
+    let done = actix::System::new().block_on(serve(args));
+    match done {
+        Ok(()) => {
+            let _ = io::stdout().flush();
+            // Arbiters hold nothing that has to be written: they end with the process.
+            std::process::exit(0)
+        }
+        Err(error) => {
+            eprintln!("callboard: {error:#}");
+            std::process::exit(1)
+        }
+    }
+}
+
+async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let http_addr = Door::or_default(args.http, 9080, args.ephemeral);
+    let grpc_addr = Door::or_default(args.grpc, 9090, args.ephemeral);
+    if http_addr.is_none() && grpc_addr.is_none() {
+        bail!("--http off and --grpc off leave no door open");
+    }
+    let default_config = default_config(args.config.as_deref())?;
+    let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
+
+    let topology = wire(default_config);
+    log::follow(&topology.process);
+    let max_body = args.http_max_body_bytes.get();
+    let mut http_door = None;
+    if let Some(addr) = http_addr {
+        let doors = Arc::new(Doors { topology: topology.clone(), max_body });
+        let listen = Listen { addr, workers: cores() };
+        let (server, bound) = http::bind(listen, doors, http::nothing_else)
+            .with_context(|| format!("cannot listen on {addr} for HTTP; choose another with --http"))?;
+        let handle = server.handle();
+        actix::spawn(server);
+        http_door = Some((handle, bound));
+    }
+    let mut grpc_door = None;
+    if let Some(addr) = grpc_addr {
+        let started = grpc::server::start(addr, topology.clone(), max_body)
+            .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
+        grpc_door = Some(started);
+    }
+    let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| addr.to_string());
+    let data = if args.ephemeral { "memory".to_owned() } else { args.data.display().to_string() };
+    println!(
+        "callboard ready http={} grpc={} data={data}",
+        shown(http_door.as_ref().map(|(_, addr)| *addr)),
+        shown(grpc_door.as_ref().map(|door| door.addr)),
+    );
+    io::stdout().flush()?;
+
+    let ended = wait(&topology, args.config.as_deref()).await?;
+    tracing::info!(signal = ended, "shutting down");
+    shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
+    Ok(())
+}
+
+/// Actors on their arbiters: one for control, the others for partitions.
+fn wire(default_config: LoadedConfig) -> Arc<Topology> {
+    let arbiter = || {
+        let arbiter = Arbiter::new().handle();
+        arbiter.spawn_fn(panics::critical);
+        arbiter
+    };
+    let control = arbiter();
+    let pool = (0..cores().saturating_sub(1).max(1)).map(|_| arbiter()).collect();
+    let events = EventActor::start_in_arbiter(&control, |_| EventActor::default());
+    Topology::new(control, pool, Topology::launcher(), events, default_config)
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+fn default_config(file: Option<&Path>) -> anyhow::Result<LoadedConfig> {
+    let text = match file {
+        Some(file) => {
+            fs::read_to_string(file).with_context(|| format!("--config {}: cannot be read", file.display()))?
+        }
+        None => String::new(),
+    };
+    let named = || file.map_or("built-in configuration".to_owned(), |file| format!("--config {}", file.display()));
+    let config = config::load(&text).with_context(named)?;
+    config.check_rules().with_context(named)?;
+    for warning in &config.warnings {
+        tracing::warn!("{}: {warning}", named());
+    }
+    Ok(config)
+}
+
+/// Until a signal ends the server; gives its name.
+async fn wait(topology: &Arc<Topology>, config: Option<&Path>) -> anyhow::Result<&'static str> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = term.recv() => return Ok("SIGTERM"),
+            _ = int.recv() => return Ok("SIGINT"),
+            _ = hangup.recv() => reload(topology, config).await,
+        }
+    }
+}
+
+async fn reload(topology: &Arc<Topology>, file: Option<&Path>) {
+    let Some(file) = file else {
+        tracing::warn!("SIGHUP: started without --config, nothing to read again");
+        return;
+    };
+    match default_config(Some(file)) {
+        Ok(config) => {
+            tracing::info!(file = %file.display(), checksum = config.checksum, "configuration read again");
+            for (rm, refusal) in topology.reload_default(config).await {
+                tracing::error!(rm = &*rm, "{}", refusal.detail);
+            }
+        }
+        Err(error) => tracing::error!("SIGHUP: {error:#}; the configuration stays as it is"),
+    }
+}
+
+async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option<grpc::server::GrpcServer>) {
+    let deadline = Instant::now() + SHUTDOWN;
+    topology.close();
+    let http = async {
+        if let Some(handle) = http {
+            handle.stop(true).await;
+        }
+    };
+    let grpc = async {
+        let Some(mut door) = grpc else { return };
+        door.stop();
+        while !door.is_finished() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if tokio::time::timeout(SHUTDOWN, async { tokio::join!(http, grpc) }).await.is_err() {
+        tracing::warn!("some connections did not end in time");
+    }
+}

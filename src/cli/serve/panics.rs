@@ -1,0 +1,29 @@
+//! What a panic means: in a door one failed request, on the arbiter of partitions or of control the end of the process.
+
+use std::{cell::Cell, panic, process, thread};
+
+thread_local! {
+    static CRITICAL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread: a panic on it is a broken invariant.
+pub fn critical() {
+    CRITICAL.set(true);
+}
+
+/// Installs the hook.
+pub fn install() {
+    panic::set_hook(Box::new(|info| {
+        let what = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        if CRITICAL.get() {
+            eprintln!(
+                "callboard: broken invariant at {place}: {what}\n\
+                 callboard: the process ends; resource managers bring their state back when they register again"
+            );
+            process::abort();
+        }
+        let thread = thread::current();
+        tracing::error!(thread = thread.name().unwrap_or("unnamed"), place, "panic: {what}");
+    }));
+}

@@ -12,7 +12,7 @@ mod settings;
 mod streams;
 mod submit;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod timers;
 mod unknown;
 

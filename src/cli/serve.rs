@@ -72,7 +72,9 @@ impl FromStr for Door {
         if text == "off" {
             return Ok(Door::Off);
         }
-        text.parse().map(Door::At).map_err(|_| format!("\"{text}\" is neither an address such as 127.0.0.1:9080 nor off"))
+        text.parse()
+            .map(Door::At)
+            .map_err(|_| format!("\"{text}\" is neither an address such as 127.0.0.1:9080 nor off"))
     }
 }
 

@@ -1,3 +1,344 @@
-pub fn topology() -> std::sync::Arc<crate::actors::topology::Topology> {
-    todo!()
+//! One resource manager with fake partitions, on a paused clock.
+
+mod life;
+mod predicates;
+mod registration;
+mod streams;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use actix::prelude::*;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::handle::RmHandle;
+use crate::{
+    actors::{
+        event::EventActor,
+        partition::PartitionActor,
+        topology::{PartitionHandle, Refusals, Registration, Topology},
+    },
+    config,
+    domain::{
+        command::Command,
+        effect::{Callback, Question, QuestionKind},
+    },
+    messages::{
+        budget::Budget,
+        event::Publish,
+        partition::{Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
+        rm::{
+            Attach, Attached, Closing, Deliver, Detach, Handed, Info, Line, Outgoing, Predicates, Refusal, RmInfo,
+            RmState, ToStream, Want,
+        },
+    },
+};
+
+/// A partition that does nothing but tell what it was told.
+struct Fake {
+    name: Arc<str>,
+    epoch: u64,
+    log: Log,
+    refuses: Arc<Mutex<String>>,
+}
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// Takes what partitions send, and forgets it.
+struct Sink;
+
+impl Actor for Fake {
+    type Context = Context<Self>;
+}
+
+impl Actor for Sink {
+    type Context = Context<Self>;
+}
+
+impl Fake {
+    fn tell(&self, what: impl std::fmt::Display) {
+        self.log.lock().expect("no panic").push(format!("{}#{} {what}", self.name, self.epoch));
+    }
+}
+
+impl Handler<Commands> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, msg: Commands, _ctx: &mut Self::Context) {
+        for command in msg.commands {
+            match command {
+                Command::Predicate(answer) => {
+                    self.tell(format!("answer {} {:?} {}", answer.question, answer.result, answer.index));
+                }
+                Command::AskPredicates(on) => self.tell(format!("ask {on}")),
+                Command::Nodes(nodes) => self.tell(format!("nodes {}", nodes.len())),
+                other => self.tell(format!("{other:?}")),
+            }
+        }
+    }
+}
+
+impl Handler<Wake> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, _msg: Wake, _ctx: &mut Self::Context) {
+        self.tell("wake");
+    }
+}
+
+impl Handler<StopPartition> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) {
+        self.tell("stop");
+        ctx.stop();
+    }
+}
+
+impl Handler<TryConfigure> for Fake {
+    type Result = Result<(), Arc<str>>;
+
+    fn handle(&mut self, _msg: TryConfigure, _ctx: &mut Self::Context) -> Self::Result {
+        self.tell("try");
+        if *self.refuses.lock().expect("no panic") == format!("try {}", self.name) {
+            return Err("it does not fit".into());
+        }
+        Ok(())
+    }
+}
+
+impl Handler<Configure> for Fake {
+    type Result = Result<(), Arc<str>>;
+
+    fn handle(&mut self, msg: Configure, _ctx: &mut Self::Context) -> Self::Result {
+        self.tell(format!("configure {}", msg.0.preemption));
+        if *self.refuses.lock().expect("no panic") == format!("configure {}", self.name) {
+            return Err("it does not fit".into());
+        }
+        Ok(())
+    }
+}
+
+impl Handler<ResendUnconfirmed> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, _msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
+        self.tell("resend");
+    }
+}
+
+impl Handler<Deliver> for Sink {
+    type Result = ();
+
+    fn handle(&mut self, _msg: Deliver, _ctx: &mut Self::Context) {}
+}
+
+impl Handler<Publish> for Sink {
+    type Result = ();
+
+    fn handle(&mut self, _msg: Publish, _ctx: &mut Self::Context) {}
+}
+
+/// A topology with fake partitions.
+struct Env {
+    topology: Arc<Topology>,
+    log: Log,
+    /// `try [rm-1]x` or `configure [rm-1]x`: what a fake refuses.
+    refuses: Arc<Mutex<String>>,
+    /// Of the newest partition.
+    budget: Arc<Mutex<Option<Arc<Budget>>>>,
+}
+
+impl Env {
+    fn new() -> Env {
+        tokio::time::pause();
+        let log = Log::default();
+        let refuses = Arc::new(Mutex::new(String::new()));
+        let budget = Arc::new(Mutex::new(None));
+        let launcher = {
+            let (log, refuses, budget) = (log.clone(), refuses.clone(), budget.clone());
+            move |_: &ArbiterHandle, setup: PartitionSetup| {
+                let name = setup.internal.clone();
+                *budget.lock().expect("no panic") = Some(setup.budget.clone());
+                log.lock().expect("no panic").push(format!("{name}#{} start", setup.epoch));
+                let fake = Fake { name, epoch: setup.epoch, log: log.clone(), refuses: refuses.clone() }.start();
+                let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
+                let sink = Sink.start();
+                let setup = PartitionSetup {
+                    budget: Budget::new(1, 1),
+                    callbacks: sink.clone().recipient(),
+                    events: sink.recipient(),
+                    ..setup
+                };
+                PartitionHandle {
+                    internal,
+                    conf,
+                    // For the directory only.
+                    addr: PartitionActor::start_here(setup),
+                    commands: fake.clone().recipient(),
+                    wake: fake.clone().recipient(),
+                    stop: fake.clone().recipient(),
+                    try_configure: fake.clone().recipient(),
+                    configure: fake.clone().recipient(),
+                    resend: fake.recipient(),
+                }
+            }
+        };
+        let here = Arbiter::current();
+        let events = EventActor::default().start();
+        let default = config::load("").expect("valid");
+        let topology = Topology::new(here.clone(), vec![here], Arc::new(launcher), events, default);
+        Env { topology, log, refuses, budget }
+    }
+
+    /// With `rm-1` registered.
+    async fn registered(extra: &[(&str, &str)]) -> Env {
+        let env = Env::new();
+        env.register("rm-1", extra).await;
+        env
+    }
+
+    async fn register(&self, rm: &str, extra: &[(&str, &str)]) -> u64 {
+        self.try_register(Registration { rm: rm.into(), extra: map(extra), ..Default::default() }).await.expect("taken")
+    }
+
+    async fn try_register(&self, registration: Registration) -> Result<u64, Refusals> {
+        self.topology.register(registration).await
+    }
+
+    fn rm(&self) -> Arc<RmHandle> {
+        self.topology.find("rm-1").expect("known")
+    }
+
+    async fn info(&self) -> RmInfo {
+        self.rm().addr.send(Info).await.expect("alive")
+    }
+
+    async fn state(&self) -> RmState {
+        self.info().await.state
+    }
+
+    /// A partition delivers.
+    async fn deliver(&self, items: Vec<Outgoing>) {
+        self.deliver_of(self.info().await.epoch, items).await;
+    }
+
+    async fn deliver_of(&self, epoch: u64, items: Vec<Outgoing>) {
+        if let Some(budget) = &*self.budget.lock().expect("no panic") {
+            budget.made(items.len());
+        }
+        let deliver = Deliver { epoch, partition: "[rm-1]default".into(), items };
+        self.rm().addr.send(deliver).await.expect("alive");
+    }
+
+    /// One line of `n` accepted nodes.
+    async fn nodes(&self, n: usize) {
+        self.deliver((0..n).map(node).collect()).await;
+    }
+
+    async fn open(&self, want: Want) -> Result<Reader, Refusal> {
+        self.open_as("http", want).await
+    }
+
+    async fn open_as(&self, door: &'static str, want: Want) -> Result<Reader, Refusal> {
+        let (to, words) = unbounded_channel();
+        let rm = self.topology.find_or_create("rm-1")?;
+        let attached = rm.addr.send(Attach { door, want, to }).await.expect("alive")?;
+        Ok(Reader { rm, attached, words })
+    }
+
+    async fn stream(&self, after: u64) -> Reader {
+        self.open(Want::All { after: Some(after), predicates: None }).await.expect("opened")
+    }
+
+    /// What the partitions were told since the last time.
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.log.lock().expect("no panic"))
+    }
+
+    /// Lets everything happen that can.
+    async fn settle(&self) {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+        self.settle().await;
+    }
+
+    fn may_place(&self) -> bool {
+        self.budget.lock().expect("no panic").as_ref().is_some_and(|budget| budget.may_place())
+    }
+}
+
+struct Reader {
+    rm: Arc<RmHandle>,
+    attached: Attached,
+    words: UnboundedReceiver<ToStream>,
+}
+
+impl Reader {
+    /// Numbers of the lines that came.
+    fn seqs(&mut self) -> Vec<u64> {
+        self.lines().iter().map(|line| line.seq).collect()
+    }
+
+    fn lines(&mut self) -> Vec<Arc<Line>> {
+        let mut lines = Vec::new();
+        while let Ok(word) = self.words.try_recv() {
+            match word {
+                ToStream::Lines(more) => lines.extend(more),
+                other => panic!("{other:?}"),
+            }
+        }
+        lines
+    }
+
+    fn closing(&mut self) -> Option<Closing> {
+        while let Ok(word) = self.words.try_recv() {
+            if let ToStream::Close(closing) = word {
+                return Some(closing);
+            }
+        }
+        None
+    }
+
+    async fn handed(&self, seq: u64) {
+        self.rm.addr.send(Handed { stream: self.attached.stream, seq }).await.expect("alive");
+    }
+
+    async fn lose(self) {
+        self.rm.addr.send(Detach { stream: self.attached.stream }).await.expect("alive");
+    }
+}
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+fn node(n: usize) -> Outgoing {
+    Outgoing::Callback(Callback::AcceptedNode(format!("n{n}").into()))
+}
+
+fn app(id: &str) -> Outgoing {
+    Outgoing::Callback(Callback::AcceptedApplication(id.into()))
+}
+
+fn question(id: u64, key: &str, node: &str) -> Outgoing {
+    let kind = QuestionKind::Fits { allocate: true };
+    Outgoing::Ask(Question { id, key: key.into(), node: node.into(), kind })
+}
+
+/// A topology for tests of its parts.
+pub fn topology() -> Arc<Topology> {
+    Env::new().topology
+}
+
+fn with(predicates: Predicates) -> Registration {
+    Registration { rm: "rm-1".into(), predicates, ..Default::default() }
 }

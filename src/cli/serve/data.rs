@@ -28,7 +28,9 @@ pub fn lock(dir: &Path) -> anyhow::Result<File> {
         }
         Err(TryLockError::Error(error)) => return Err(error).with_context(|| named("cannot be locked")),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).with_context(|| named("cannot be written to"))?;
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .with_context(|| named("cannot be written to"))?;
     Ok(file)
 }
 

@@ -1,0 +1,183 @@
+//! API section 3, SEEDS S1 and S2.
+
+use super::*;
+use crate::messages::rm::{ClosingKind, Part, RefusalKind, Shutdown, Submit, Unregister};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[actix::test]
+async fn without_a_stream_it_runs_for_the_grace_period_pauses_and_stops() {
+    let env = Env::registered(&[("rm.gracePeriod", "10s"), ("rm.pauseTimeout", "1m")]).await;
+    env.pass(9 * SECOND).await;
+    assert_eq!(env.state().await, RmState::Running);
+    assert!(env.may_place());
+    env.pass(2 * SECOND).await;
+    assert_eq!(env.state().await, RmState::Paused);
+    assert!(!env.may_place(), "nothing new is placed while Paused");
+    env.pass(58 * SECOND).await;
+    assert_eq!(env.state().await, RmState::Paused);
+    env.pass(2 * SECOND).await;
+    assert_eq!(env.state().await, RmState::Stopped);
+    assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 stop"]);
+    assert!(env.topology.directory.get().rms.is_empty(), "Stopped ones are not listed");
+    let states: Vec<_> = env.info().await.history.iter().map(|change| change.state).collect();
+    assert_eq!(states, [RmState::Running, RmState::Paused, RmState::Stopped]);
+    assert_eq!(env.topology.entered(RmState::Paused), 1);
+}
+
+#[actix::test]
+async fn the_last_stream_lost_pauses_and_one_that_resumes_runs() {
+    let env = Env::registered(&[("rm.gracePeriod", "10s")]).await;
+    let stream = env.stream(0).await;
+    env.pass(11 * SECOND).await;
+    assert_eq!(env.state().await, RmState::Running, "a stream is open");
+    stream.lose().await;
+    assert_eq!(env.state().await, RmState::Paused);
+    env.told();
+    let mut stream = env.stream(0).await;
+    assert_eq!(env.state().await, RmState::Running);
+    assert!(env.may_place());
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 wake"]);
+    env.pass(600 * SECOND).await;
+    assert_eq!(env.state().await, RmState::Running, "the time in Paused is over");
+    assert_eq!(stream.closing(), None);
+}
+
+#[actix::test]
+async fn a_stream_lost_within_the_grace_period_pauses_at_its_end() {
+    let env = Env::registered(&[("rm.gracePeriod", "10s")]).await;
+    env.stream(0).await.lose().await;
+    assert_eq!(env.state().await, RmState::Running);
+    env.pass(11 * SECOND).await;
+    assert_eq!(env.state().await, RmState::Paused);
+}
+
+#[actix::test]
+async fn callbacks_of_a_paused_session_are_buffered_and_requests_accepted() {
+    let env = Env::registered(&[("rm.gracePeriod", "1s")]).await;
+    env.pass(2 * SECOND).await;
+    let gate = env.rm().gate("NodeRequest").expect("accepted while Paused");
+    let part = Part { partition: "[rm-1]default".into(), command: Command::Nodes(vec![]) };
+    let permit = gate.budget.take(1).expect("room");
+    env.rm().submit(&gate, vec![part], vec![], permit).await.expect("taken");
+    env.nodes(2).await;
+    assert_eq!(env.info().await.buffered, 2);
+    assert_eq!(env.stream(0).await.seqs(), [1]);
+}
+
+#[actix::test]
+async fn registering_again_drops_everything_of_the_old_session() {
+    // R1.8, SEEDS S1
+    let env = Env::registered(&[]).await;
+    let mut old = env.stream(0).await;
+    env.nodes(3).await;
+    assert_eq!(old.seqs(), [1]);
+    assert_eq!(env.register("rm-1", &[]).await, 2);
+    assert_eq!(old.closing().map(|closing| closing.kind), Some(ClosingKind::Replaced));
+    assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 stop", "[rm-1]default#2 start"]);
+    // Late words of the old session.
+    env.deliver_of(1, vec![node(7)]).await;
+    old.handed(1).await;
+    let late = Submit { epoch: 1, parts: vec![], rejected: vec![], permit: None };
+    let refused = env.rm().addr.send(late).await.expect("alive").expect_err("another session");
+    assert_eq!(refused.kind, RefusalKind::State);
+    let info = env.info().await;
+    assert_eq!((info.epoch, info.last_sequence, info.buffered), (2, 0, 0));
+    old.lose().await;
+    assert_eq!(env.state().await, RmState::Running);
+    env.nodes(1).await;
+    assert_eq!(env.stream(0).await.seqs(), [1], "numbers begin again");
+}
+
+#[actix::test]
+async fn registering_again_works_in_every_state() {
+    let env = Env::registered(&[("rm.gracePeriod", "10s")]).await;
+    for (n, (wait, state)) in
+        [(0, RmState::Running), (11, RmState::Paused), (400, RmState::Stopped)].into_iter().enumerate()
+    {
+        env.pass(wait * SECOND).await;
+        assert_eq!(env.state().await, state);
+        assert_eq!(env.register("rm-1", &[]).await, 2 * n as u64 + 2);
+        assert_eq!(env.state().await, RmState::Running);
+        assert!(env.may_place());
+        env.pass(29 * SECOND).await;
+        assert_eq!(env.state().await, RmState::Running, "no timer of the old session fires");
+        env.register("rm-1", &[("rm.gracePeriod", "10s")]).await;
+    }
+}
+
+#[actix::test]
+async fn voluntary_shutdown_is_idempotent() {
+    let env = Env::registered(&[]).await;
+    let mut stream = env.stream(0).await;
+    for _ in 0..2 {
+        env.rm().addr.send(Unregister).await.expect("alive").expect("done");
+        assert_eq!(env.state().await, RmState::Stopped);
+    }
+    assert_eq!(stream.closing().map(|closing| closing.kind), Some(ClosingKind::Stopped));
+    assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 stop"]);
+    let refused = env.rm().gate("NodeRequest").expect_err("Stopped");
+    assert_eq!(refused.kind, RefusalKind::State);
+    let refused = env.open(Want::All { after: None, predicates: None }).await.map(|_| ()).expect_err("Stopped");
+    assert_eq!(refused.kind, RefusalKind::State);
+    assert_eq!(env.info().await.history.len(), 2, "stopped once");
+}
+
+#[actix::test]
+async fn a_buffer_that_overflows_stops_the_session() {
+    let env = Env::registered(&[("rm.bufferedCallbacks", "10")]).await;
+    env.nodes(10).await;
+    assert_eq!(env.state().await, RmState::Running);
+    env.nodes(1).await;
+    assert_eq!(env.state().await, RmState::Stopped);
+    let why = env.info().await.history.last().map(|change| change.why.to_string());
+    assert!(why.is_some_and(|why| why.starts_with("more than 10 callbacks")), "the reason is told");
+}
+
+#[actix::test]
+async fn items_of_unknown_partitions_are_rejected_by_the_session() {
+    // R2.2
+    let env = Env::registered(&[]).await;
+    let gate = env.rm().gate("NodeRequest").expect("Running");
+    let names = ["default", "nope"].map(|name| format!("[rm-1]{name}"));
+    let part = |name: &String| {
+        let node = crate::domain::command::NodeItem {
+            id: "n1".into(),
+            action: crate::domain::command::NodeAction::Create,
+            capacity: None,
+            attributes: Default::default(),
+        };
+        Part { partition: name.as_str().into(), command: Command::Nodes(vec![node]) }
+    };
+    let permit = gate.budget.take(2).expect("room");
+    env.rm().submit(&gate, names.iter().map(part).collect(), vec![], permit).await.expect("taken");
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 nodes 1"]);
+    let lines = env.stream(0).await.lines();
+    assert!(format!("{:?}", lines[0].payload).contains("failed to find partition [rm-1]nope for new node n1"));
+}
+
+#[actix::test]
+async fn the_servers_end_closes_streams_and_takes_nothing_more() {
+    let env = Env::registered(&[]).await;
+    let mut stream = env.stream(0).await;
+    env.topology.close();
+    env.rm().addr.send(Shutdown).await.expect("alive");
+    assert_eq!(stream.closing().map(|closing| closing.kind.status()), Some(503));
+    let refused = env.try_register(with(Predicates::Off)).await.expect_err("closing");
+    assert!(matches!(refused, Refusals::Other(refusal) if refusal.kind == RefusalKind::Closing));
+    let refused = env.open(Want::Plain(crate::messages::rm::Kind::Node)).await.map(|_| ()).expect_err("closing");
+    assert_eq!(refused.kind, RefusalKind::Closing);
+}
+
+#[actix::test]
+async fn one_that_only_waited_is_forgotten() {
+    let env = Env::new();
+    let waits = env.open(Want::Next { predicates: Predicates::Single }).await.expect("accepted");
+    assert_eq!(env.state().await, RmState::Init);
+    assert_eq!(env.rm().gate("NodeRequest").expect_err("init").kind, RefusalKind::Unknown);
+    waits.lose().await;
+    assert!(env.topology.find("rm-1").is_none());
+    assert_eq!(env.register("rm-1", &[]).await, 1, "and may come again");
+}

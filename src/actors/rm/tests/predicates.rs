@@ -1,0 +1,134 @@
+//! API sections 1 and 2, "Predicates".
+
+use super::*;
+use crate::messages::rm::{Answer, AnswerBody, Answers, Kind, Payload, StateDump};
+
+async fn answer(env: &Env, id: u64, body: AnswerBody) {
+    env.rm().addr.send(Answers(vec![Answer { id, body }])).await.expect("alive");
+    env.settle().await;
+}
+
+fn fits() -> AnswerBody {
+    AnswerBody::Single { result: Ok(()), index: 0 }
+}
+
+async fn asking(predicates: Predicates) -> Env {
+    let env = Env::new();
+    env.try_register(with(predicates)).await.expect("registered");
+    env.settle().await;
+    env
+}
+
+#[actix::test]
+async fn a_shim_that_did_not_say_so_is_not_asked() {
+    let env = asking(Predicates::Off).await;
+    let mut stream = env.stream(0).await;
+    env.deliver(vec![question(3, "k", "n")]).await;
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 answer 3 Ok(()) 0"]);
+    assert!(stream.lines().is_empty());
+}
+
+#[actix::test]
+async fn a_question_follows_the_callbacks_before_it_and_its_answer_goes_back() {
+    let env = asking(Predicates::Single).await;
+    let mut stream = env.stream(0).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 ask true"]);
+    env.deliver(vec![node(1), question(7, "k", "n"), node(2)]).await;
+    let lines = stream.lines();
+    assert!(matches!(lines[1].payload, Payload::Ask(_)));
+    assert_eq!(lines[1].seq, 2);
+    answer(&env, 9, fits()).await;
+    assert_eq!(env.told(), [""; 0], "nobody asked that");
+    answer(&env, 2, AnswerBody::Single { result: Err("taint".into()), index: 0 }).await;
+    answer(&env, 2, fits()).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 7 Err(\"taint\") 0"]);
+}
+
+#[actix::test]
+async fn without_an_answer_it_does_not_fit() {
+    let env = Env::new();
+    let registration = Registration { extra: map(&[("shim.predicates.timeout", "2s")]), ..with(Predicates::Single) };
+    env.try_register(registration).await.expect("registered");
+    let _stream = env.stream(0).await;
+    env.settle().await;
+    env.told();
+    env.deliver(vec![question(1, "k", "n")]).await;
+    env.pass(Duration::from_millis(1_900)).await;
+    assert_eq!(env.told(), [""; 0]);
+    env.pass(Duration::from_millis(200)).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Err(\"the shim did not answer within 2s\") 0"]);
+}
+
+#[actix::test]
+async fn a_lost_stream_answers_what_is_open_and_what_comes() {
+    let env = asking(Predicates::Single).await;
+    let stream = env.stream(0).await;
+    env.told();
+    env.deliver(vec![question(1, "k", "n")]).await;
+    stream.lose().await;
+    env.settle().await;
+    let lost = "[rm-1]default#1 answer 1 Err(\"the stream to the shim was lost before it answered\") 0";
+    assert_eq!(env.told(), [lost]);
+    env.deliver(vec![question(2, "k", "n")]).await;
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 2 Err(\"no stream to the shim is open\") 0"]);
+}
+
+#[actix::test]
+async fn questions_of_one_ask_come_in_batches_where_wanted() {
+    let env = asking(Predicates::Batch).await;
+    let mut stream = env.stream(0).await;
+    env.told();
+    env.deliver(vec![question(1, "k", "n1"), question(2, "k", "n2"), question(3, "l", "n1")]).await;
+    let sizes: Vec<usize> = stream.lines().iter().map(|line| line.payload.entries()).collect();
+    assert_eq!(sizes, [2, 1]);
+    answer(&env, 1, AnswerBody::Batch(vec![Err("taint".into()), Ok(())])).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Err(\"taint\") 0", "[rm-1]default#1 answer 2 Ok(()) 0"]);
+}
+
+#[actix::test]
+async fn the_extension_stream_asks_as_long_as_it_is_open() {
+    let env = asking(Predicates::Off).await;
+    env.told();
+    let want = Want::All { after: Some(0), predicates: Some(Predicates::Single) };
+    let extension = env.open_as("grpc-extension", want).await.expect("opened");
+    let _plain = env.open(Want::Plain(Kind::Node)).await.expect("opened");
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 ask true"]);
+    extension.lose().await;
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 ask false"]);
+    env.deliver(vec![question(1, "k", "n")]).await;
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Ok(()) 0"]);
+}
+
+#[actix::test]
+async fn questions_cost_no_callback_credits() {
+    let env = Env::new();
+    let registration = Registration { extra: map(&[("rm.undeliveredCallbacks", "1")]), ..with(Predicates::Single) };
+    env.try_register(registration).await.expect("registered");
+    let _stream = env.stream(0).await;
+    env.deliver((0..5).map(|id| question(id, "k", "n")).collect()).await;
+    assert!(env.may_place());
+}
+
+#[actix::test]
+async fn state_dumps_are_asked_of_shims_that_offer_them() {
+    let env = asking(Predicates::Off).await;
+    let _stream = env.stream(0).await;
+    let none = env.rm().addr.send(StateDump).await.expect("alive");
+    assert_eq!(none, Err("the shim offers no state dump".into()));
+    env.try_register(Registration { state_dump: true, ..with(Predicates::Off) }).await.expect("registered");
+    let mut stream = env.stream(0).await;
+    let asked = env.rm().addr.send(StateDump);
+    let asked = actix::spawn(asked);
+    env.settle().await;
+    let line = stream.lines().remove(0);
+    assert!(matches!(line.payload, Payload::StateDump));
+    answer(&env, line.seq, AnswerBody::Dump(Ok("{\"pods\":1}".into()))).await;
+    assert_eq!(asked.await.expect("no panic").expect("alive"), Ok("{\"pods\":1}".into()));
+    let silent = env.rm().addr.send(StateDump).await.expect("alive");
+    assert_eq!(silent, Err("no answer from the shim within 5s".into()));
+}

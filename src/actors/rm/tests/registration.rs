@@ -1,0 +1,167 @@
+//! R1.1–R1.15, SEEDS S21 and S23, names with several resource managers.
+
+use super::*;
+use crate::messages::rm::RefusalKind;
+
+fn text(partitions: &[&str], preemption: bool) -> String {
+    let partition = |name: &&str| {
+        format!(
+            "  - name: {name}\n    preemption:\n      enabled: {preemption}\n    queues:\n      - name: root\n        submitacl: '*'\n"
+        )
+    };
+    format!("partitions:\n{}", partitions.iter().map(partition).collect::<String>())
+}
+
+async fn with_partitions(partitions: &[&str]) -> Env {
+    let env = Env::new();
+    let registration = Registration { rm: "rm-1".into(), config: text(partitions, true), ..Default::default() };
+    env.try_register(registration).await.expect("registered");
+    env.told();
+    env
+}
+
+async fn configure(env: &Env, text: String) -> Result<(), String> {
+    let done = env.topology.configure("rm-1", text, map(&[("rm.gracePeriod", "77s")])).await;
+    done.map_err(|refusals| match refusals {
+        Refusals::Config(refused) => refused.message,
+        Refusals::Other(refusal) => refusal.detail,
+    })
+}
+
+fn listed(env: &Env) -> Vec<String> {
+    env.topology.directory.get().partitions.iter().map(|entry| entry.shown.to_string()).collect()
+}
+
+#[actix::test]
+async fn a_refused_registration_leaves_nothing() {
+    // R1.5, R1.11, CFG-090a
+    let env = Env::new();
+    let bad = Registration { rm: "rm-1".into(), config: "partitions: 7".into(), ..Default::default() };
+    let refused = env.try_register(bad.clone()).await.expect_err("refused");
+    assert!(matches!(refused, Refusals::Config(refused) if refused.message.starts_with("registration of RM failed: ")));
+    assert!(env.topology.find("rm-1").is_none());
+    let odd = Registration { rm: "rm-1".into(), extra: map(&[("rm.gracePeriod", "soon")]), ..Default::default() };
+    assert!(env.try_register(odd).await.is_err());
+    for rm in ["", "a]b", "a\nb"] {
+        assert!(env.try_register(Registration { rm: rm.into(), ..Default::default() }).await.is_err(), "{rm:?}");
+    }
+    assert!(env.told().is_empty());
+    // Nor does it touch a session that runs.
+    env.register("rm-1", &[]).await;
+    env.try_register(bad).await.expect_err("refused");
+    assert_eq!(env.info().await.epoch, 1);
+}
+
+#[actix::test]
+async fn an_update_is_tried_on_all_partitions_and_then_applied_to_all() {
+    // R1.14, R1.15
+    let env = with_partitions(&["a", "b", "c"]).await;
+    configure(&env, text(&["d", "b", "a"], false)).await.expect("accepted");
+    assert_eq!(
+        env.told(),
+        [
+            "[rm-1]b#1 try",
+            "[rm-1]a#1 try",
+            "[rm-1]b#1 configure false",
+            "[rm-1]a#1 configure false",
+            "[rm-1]c#1 stop",
+            "[rm-1]d#1 start"
+        ]
+    );
+    assert_eq!(listed(&env), ["d", "b", "a"]);
+    let listing = env.topology.directory.get();
+    assert_eq!(listing.rms[0].extra.get("rm.gracePeriod").map(String::as_str), Some("77s"));
+}
+
+#[actix::test]
+async fn a_refused_update_changes_nothing() {
+    // SEEDS S23
+    let env = with_partitions(&["a", "b"]).await;
+    *env.refuses.lock().expect("no panic") = "try [rm-1]b".into();
+    let refused = configure(&env, text(&["a", "b", "c"], false)).await.expect_err("refused");
+    assert_eq!(refused, "update of configuration failed: it does not fit");
+    assert_eq!(env.told(), ["[rm-1]a#1 try", "[rm-1]b#1 try"]);
+    // A fault that only shows when it is applied: those before it go back.
+    *env.refuses.lock().expect("no panic") = "configure [rm-1]b".into();
+    configure(&env, text(&["a", "b"], false)).await.expect_err("refused");
+    assert_eq!(env.told()[2..], ["[rm-1]a#1 configure false", "[rm-1]b#1 configure false", "[rm-1]a#1 configure true"]);
+    let refused = configure(&env, "partitions: 7".into()).await.expect_err("refused");
+    assert!(refused.starts_with("update of configuration failed: "), "{refused}");
+    assert!(env.topology.directory.get().rms[0].extra.is_empty());
+    assert!(env.topology.process.get().is_empty());
+}
+
+#[actix::test]
+async fn the_same_text_changes_the_extra_configuration_only() {
+    // CFG-093
+    let env = with_partitions(&["a"]).await;
+    configure(&env, text(&["a"], true)).await.expect("accepted");
+    assert!(env.told().is_empty());
+    let listing = env.topology.directory.get();
+    assert_eq!(listing.rms[0].extra.get("rm.gracePeriod").map(String::as_str), Some("77s"));
+}
+
+#[actix::test]
+async fn an_update_of_an_unknown_one_is_refused() {
+    // R1.12
+    let env = Env::new();
+    let refused = configure(&env, String::new()).await.expect_err("unknown");
+    assert_eq!(refused, "update of configuration failed: RM rm-1 has no active partitions, make sure it is registered");
+    assert!(env.topology.find("rm-1").is_none());
+}
+
+#[actix::test]
+async fn the_servers_own_configuration_follows_its_reload() {
+    let env = Env::registered(&[]).await;
+    env.try_register(Registration { rm: "rm-2".into(), config: text(&["x"], true), ..Default::default() })
+        .await
+        .expect("registered");
+    env.told();
+    let refused = env.topology.reload_default(config::load(&text(&["default"], false)).expect("valid")).await;
+    assert!(refused.is_empty());
+    assert_eq!(env.told(), ["[rm-1]default#1 try", "[rm-1]default#1 configure false"]);
+    env.register("rm-3", &[]).await;
+    assert!(!env.topology.directory.get().rms[2].config.partitions[0].preemption);
+}
+
+#[actix::test]
+async fn the_first_owner_of_a_name_is_shown_by_it() {
+    // SEEDS S21
+    let env = Env::registered(&[]).await;
+    env.register("rm-2", &[]).await;
+    assert_eq!(listed(&env), ["default", "[rm-2]default"]);
+    env.register("rm-1", &[]).await;
+    assert_eq!(listed(&env), ["default", "[rm-2]default"], "others are untouched");
+    let listing = env.topology.directory.get();
+    assert_eq!(listing.partition("[rm-1]default").map(|entry| entry.epoch), Some(2));
+    assert_eq!(listing.partition("[rm-2]default").map(|entry| entry.epoch), Some(1));
+    env.rm().addr.send(crate::messages::rm::Unregister).await.expect("alive").expect("done");
+    assert_eq!(listed(&env), ["[rm-2]default"], "a name once given stays");
+    env.register("rm-1", &[]).await;
+    assert_eq!(listed(&env), ["default", "[rm-2]default"], "in the order of their first registration");
+}
+
+#[actix::test]
+async fn process_wide_settings_are_those_of_the_last_writer() {
+    let env = Env::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let listener = seen.clone();
+    env.topology.process.listen(move |settings| listener.lock().expect("no panic").push(settings.clone()));
+    env.register("rm-1", &[("log.level", "debug"), ("rm.gracePeriod", "1s")]).await;
+    env.register("rm-2", &[("event.trackingEnabled", "false")]).await;
+    let want = [map(&[("log.level", "debug")]), map(&[("event.trackingEnabled", "false")])];
+    assert_eq!(*seen.lock().expect("no panic"), want);
+    assert_eq!(*env.topology.process.get(), want[1]);
+}
+
+#[actix::test]
+async fn the_epoch_of_an_answer_is_that_of_the_session() {
+    let env = Env::registered(&[]).await;
+    let gate = env.rm().gate("NodeRequest").expect("Running");
+    env.register("rm-1", &[]).await;
+    let permit = gate.budget.take(1).expect("room");
+    let part = crate::messages::rm::Part { partition: "[rm-1]default".into(), command: Command::Nodes(vec![]) };
+    let refused = env.rm().submit(&gate, vec![part], vec![], permit).await.expect_err("another session");
+    assert_eq!(refused.kind, RefusalKind::State);
+    assert!(refused.detail.contains("registered again"), "{refused:?}");
+}

@@ -1,0 +1,167 @@
+//! API section 1, "Stream", and section 2.
+
+use super::*;
+use crate::{
+    domain::event::{Change, Detail, Event, EventKind},
+    messages::rm::{ClosingKind, DeliverEvents, Kind, RefusalKind},
+};
+
+fn event() -> Event {
+    Event {
+        kind: EventKind::Node,
+        object: "n".into(),
+        reference: "".into(),
+        change: Change::None,
+        detail: Detail::None,
+        message: "".into(),
+        resource: None,
+        at: Default::default(),
+    }
+}
+
+#[actix::test]
+async fn numbers_begin_at_one_and_a_stream_resumes_after_the_one_it_names() {
+    let env = Env::registered(&[]).await;
+    env.deliver(vec![node(1), app("a"), node(2)]).await;
+    let mut stream = env.stream(0).await;
+    assert_eq!(stream.seqs(), [1, 2, 3]);
+    env.nodes(1).await;
+    assert_eq!(stream.seqs(), [4]);
+    assert_eq!(env.stream(3).await.seqs(), [4]);
+    assert_eq!(env.stream(4).await.seqs(), [0u64; 0]);
+    let beyond = env.open(Want::All { after: Some(5), predicates: None }).await.map(|_| ()).expect_err("beyond");
+    assert_eq!(beyond.kind, RefusalKind::Invalid);
+    assert!(beyond.detail.contains('4'), "{beyond:?}");
+    assert_eq!(env.open(Want::All { after: None, predicates: None }).await.expect("opened").seqs(), [1, 2, 3, 4]);
+}
+
+#[actix::test]
+async fn what_was_dropped_cannot_be_resumed() {
+    let env = Env::registered(&[("rm.bufferedCallbacks", "10")]).await;
+    let mut stream = env.stream(0).await;
+    for seq in 1..=4 {
+        env.nodes(4).await;
+        stream.handed(seq).await;
+    }
+    assert_eq!(stream.seqs(), [1, 2, 3, 4]);
+    assert_eq!(env.info().await.buffered, 8);
+    let gone = env.open(Want::All { after: Some(1), predicates: None }).await.map(|_| ()).expect_err("dropped");
+    assert_eq!(gone.kind, RefusalKind::Gone);
+    assert_eq!(env.stream(2).await.seqs(), [3, 4]);
+    assert_eq!(env.open(Want::All { after: None, predicates: None }).await.expect("opened").seqs(), [3, 4]);
+}
+
+#[actix::test]
+async fn a_second_stream_replaces_the_first() {
+    let env = Env::registered(&[]).await;
+    let mut first = env.stream(0).await;
+    let mut second = env.stream(0).await;
+    let closing = first.closing().expect("replaced");
+    assert_eq!((closing.kind, closing.kind.status()), (ClosingKind::Replaced, 409));
+    env.nodes(1).await;
+    first.lose().await;
+    assert_eq!(second.seqs(), [1]);
+    assert_eq!(env.info().await.streams.len(), 1);
+}
+
+#[actix::test]
+async fn a_slow_reader_stops_placements_and_one_that_catches_up_wakes_them() {
+    let env = Env::registered(&[("rm.undeliveredCallbacks", "3")]).await;
+    let stream = env.stream(0).await;
+    env.nodes(2).await;
+    assert!(env.may_place());
+    env.nodes(1).await;
+    assert!(!env.may_place());
+    env.told();
+    stream.handed(1).await;
+    env.settle().await;
+    assert!(env.may_place());
+    assert_eq!(env.told(), ["[rm-1]default#1 wake"]);
+    assert_eq!(env.info().await.delivered_sequence, 1);
+}
+
+#[actix::test]
+async fn a_stream_gets_no_more_than_it_can_carry_at_once() {
+    let env = Env::registered(&[]).await;
+    let mut stream = env.stream(0).await;
+    env.nodes(20_000).await;
+    let first = stream.seqs();
+    assert_eq!(first.len(), 16_384 / 256, "lines of 256 entries");
+    assert!(stream.seqs().is_empty());
+    stream.handed(first.len() as u64).await;
+    assert_eq!(stream.seqs().len(), (20_000 - 16_384usize).div_ceil(256));
+}
+
+#[actix::test]
+async fn each_kind_waits_for_its_plain_stream_and_comes_once() {
+    let env = Env::registered(&[]).await;
+    env.deliver(vec![node(1), app("a"), node(2)]).await;
+    let mut nodes = env.open(Want::Plain(Kind::Node)).await.expect("opened");
+    assert_eq!(nodes.seqs(), [1, 3]);
+    nodes.handed(3).await;
+    nodes.lose().await;
+    assert_eq!(env.state().await, RmState::Running, "within the grace period");
+    env.nodes(1).await;
+    let mut nodes = env.open(Want::Plain(Kind::Node)).await.expect("opened");
+    assert_eq!(nodes.seqs(), [4], "what was handed over does not come again");
+    let mut apps = env.open(Want::Plain(Kind::Application)).await.expect("opened");
+    assert_eq!(apps.seqs(), [2]);
+    assert_eq!(env.info().await.streams.len(), 2);
+}
+
+#[actix::test]
+async fn what_has_no_plain_stream_is_not_kept_for_one() {
+    let env = Env::registered(&[]).await;
+    let events = |n: usize| DeliverEvents { epoch: 1, events: (0..n).map(|_| event()).collect() };
+    env.rm().addr.send(events(300)).await.expect("alive");
+    assert_eq!(env.info().await.last_sequence, 2, "256 and 44");
+    let _nodes = env.open(Want::Plain(Kind::Node)).await.expect("opened");
+    assert_eq!(env.info().await.delivered_sequence, 2);
+    env.rm().addr.send(events(1)).await.expect("alive");
+    assert_eq!(env.info().await.last_sequence, 2);
+    let mut all = env.stream(2).await;
+    env.rm().addr.send(events(1)).await.expect("alive");
+    assert_eq!(all.seqs(), [3], "a stream that carries everything gets them");
+}
+
+#[actix::test]
+async fn a_stream_of_everything_goes_before_plain_ones_and_gives_way_when_it_closes() {
+    let env = Env::registered(&[]).await;
+    let mut nodes = env.open(Want::Plain(Kind::Node)).await.expect("opened");
+    let mut all = env.stream(0).await;
+    env.nodes(1).await;
+    assert_eq!((all.seqs(), nodes.seqs()), (vec![1], vec![]));
+    all.handed(1).await;
+    all.lose().await;
+    env.nodes(1).await;
+    assert_eq!(nodes.seqs(), [2]);
+}
+
+#[actix::test]
+async fn unconfirmed_releases_are_sent_again_when_the_plain_stream_comes_back() {
+    let env = Env::registered(&[]).await;
+    env.told();
+    let first = env.open(Want::Plain(Kind::Allocation)).await.expect("opened");
+    first.lose().await;
+    env.settle().await;
+    assert_eq!(env.told(), [""; 0]);
+    let _second = env.open(Want::Plain(Kind::Allocation)).await.expect("opened");
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 resend"]);
+}
+
+#[actix::test]
+async fn a_waiting_stream_gets_the_next_session_from_its_first_line() {
+    let env = Env::registered(&[]).await;
+    let mut old = env.stream(0).await;
+    let mut next = env.open_as("grpc-extension", Want::Next { predicates: Predicates::Batch }).await.expect("waits");
+    env.nodes(1).await;
+    assert_eq!(old.seqs(), [1], "the running session goes on");
+    assert!(next.lines().is_empty());
+    env.register("rm-1", &[]).await;
+    assert!(matches!(next.words.try_recv(), Ok(ToStream::Begin { epoch: 2 })));
+    env.nodes(1).await;
+    assert_eq!(next.seqs(), [1]);
+    assert_eq!(env.info().await.predicates, Predicates::Batch);
+    assert!(old.closing().is_some());
+}

@@ -1,0 +1,209 @@
+//! The ring: the newest events, in the blocks in which they came (EVT-070 to EVT-072).
+//!
+//! A slice's events arrive as one vector of thousands and stay in it: recording them moves a pointer, forgetting them
+//! drops whole blocks, and whoever reads or stores them shares the block. Small batches are gathered in the last block,
+//! so that an idle scheduler does not keep a block per event. What a front block holds beyond the capacity is not
+//! shown; it is less than [`BLOCK`] events.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    domain::event::Event,
+    messages::event::{EventBlock, EventSlice},
+};
+
+/// Largest number of events in a block; longer batches are divided.
+pub const BLOCK: usize = 8_192;
+/// Batches below this are gathered, and this is how large such a block may grow.
+const GATHER: usize = 512;
+
+/// See the module.
+pub struct Ring {
+    /// In order and without holes, none of them empty.
+    blocks: VecDeque<Arc<EventBlock>>,
+    /// Id of the next event.
+    next: u64,
+    /// Lowest id that is shown.
+    lowest: u64,
+    capacity: u64,
+}
+
+impl Ring {
+    /// An empty ring whose first event gets the id `next`.
+    pub fn new(next: u64, capacity: u64) -> Ring {
+        Ring { blocks: VecDeque::new(), next, lowest: next, capacity }
+    }
+
+    /// Id of the next event.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Lowest id that is shown; [`Ring::next`] where there is none.
+    pub fn lowest(&self) -> u64 {
+        self.lowest
+    }
+
+    /// How many events are shown at most.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Numbers and keeps events, and forgets the oldest beyond the capacity. Returns the events with their ids, all of
+    /// them, also where there are more than the capacity.
+    pub fn push(&mut self, mut events: Vec<Event>) -> Vec<EventSlice> {
+        let mut added = Vec::with_capacity(1);
+        while events.len() > BLOCK {
+            let rest = events.split_off(BLOCK);
+            events.shrink_to_fit();
+            added.extend(self.add(events));
+            events = rest;
+        }
+        added.extend(self.add(events));
+        self.trim();
+        added
+    }
+
+    fn add(&mut self, mut events: Vec<Event>) -> Option<EventSlice> {
+        let first = self.next;
+        self.next += events.len() as u64;
+        if events.len() < GATHER {
+            // A block that a reader or the store holds is left as it is.
+            if let Some(last) = self.blocks.back_mut()
+                && let Some(block) = Arc::get_mut(last)
+                && block.events.len() + events.len() <= GATHER
+            {
+                block.events.append(&mut events);
+                return EventSlice::of(last, first, self.next);
+            }
+            events.shrink_to_fit();
+        }
+        let block = Arc::new(EventBlock { first, events });
+        let added = EventSlice::of(&block, first, self.next)?;
+        self.blocks.push_back(block);
+        Some(added)
+    }
+
+    /// Changes the capacity: the newest events that fit stay, with their ids (EVT-072).
+    pub fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        self.lowest = self.lowest.max(self.next.saturating_sub(self.capacity));
+        while self.blocks.front().is_some_and(|block| block.end() <= self.lowest) {
+            self.blocks.pop_front();
+        }
+    }
+
+    /// Up to `count` consecutive events from id `from` on; nothing where `from` is not shown (EVT-071).
+    pub fn range(&self, from: u64, count: u64) -> Vec<EventSlice> {
+        if from < self.lowest {
+            return Vec::new();
+        }
+        let to = from.saturating_add(count);
+        let at = self.blocks.partition_point(|block| block.end() <= from);
+        self.blocks.range(at..).map_while(|block| EventSlice::of(block, from, to)).collect()
+    }
+
+    /// The newest `count` events, oldest first, or all that are shown (EVT-081).
+    pub fn newest(&self, count: u64) -> Vec<EventSlice> {
+        self.range(self.lowest.max(self.next.saturating_sub(count)), count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actors::event::testing::{event, ids, numbers};
+
+    fn ring(capacity: u64, batches: &[usize]) -> Ring {
+        let mut ring = Ring::new(0, capacity);
+        for count in batches {
+            let first = ring.next();
+            ring.push((first..first + *count as u64).map(event).collect());
+        }
+        ring
+    }
+
+    fn held(ring: &Ring, from: u64, count: u64) -> Vec<u64> {
+        let slices = ring.range(from, count);
+        // The events are made from their ids, so both must agree.
+        assert_eq!(ids(&slices), numbers(&slices));
+        ids(&slices)
+    }
+
+    // EVT-070, EVT-071
+    #[test]
+    fn an_empty_ring_has_nothing() {
+        let ring = Ring::new(0, 10);
+        assert_eq!((ring.lowest(), ring.next()), (0, 0));
+        assert!(ring.range(0, 10).is_empty());
+        assert!(ring.newest(10).is_empty());
+    }
+
+    // EVT-071, EVT-071a, scenarios 135 and 153 of the test list
+    #[test]
+    fn a_range_is_exactly_the_consecutive_records() {
+        for batches in [&[15][..], &[1; 15], &[4, 4, 4, 3], &[0, 14, 0, 1]] {
+            let ring = ring(10, batches);
+            assert_eq!((ring.lowest(), ring.next()), (5, 15), "{batches:?}");
+            for from in 0..17 {
+                for count in 0..13 {
+                    let expected: Vec<u64> =
+                        if (5..15).contains(&from) { (from..15.min(from + count)).collect() } else { Vec::new() };
+                    assert_eq!(held(&ring, from, count), expected, "{batches:?} from {from} count {count}");
+                }
+            }
+            assert_eq!(held(&ring, 5, u64::MAX), (5..15).collect::<Vec<_>>());
+            assert!(ring.range(u64::MAX, u64::MAX).is_empty());
+        }
+    }
+
+    // EVT-072, scenario 136 of the test list
+    #[test]
+    fn resizing_keeps_the_newest_with_their_ids() {
+        let mut ring = ring(10, &[7, 8]);
+        ring.resize(6);
+        assert_eq!(held(&ring, 9, 100), (9..15).collect::<Vec<_>>());
+        assert!(ring.range(8, 1).is_empty());
+        ring.push((15..17).map(event).collect());
+        ring.resize(2);
+        assert_eq!(held(&ring, 15, 100), [15, 16]);
+        ring.resize(20);
+        assert_eq!((ring.lowest(), ring.next()), (15, 17), "growing brings nothing back");
+        ring.push((17..40).map(event).collect());
+        assert_eq!(held(&ring, 20, 100), (20..40).collect::<Vec<_>>());
+        assert_eq!(ring.lowest(), 20);
+    }
+
+    // EVT-081
+    #[test]
+    fn the_newest_are_all_there_are_at_most() {
+        let ring = ring(10, &[25]);
+        assert_eq!(ids(&ring.newest(11)), (15..25).collect::<Vec<_>>());
+        assert_eq!(ids(&ring.newest(10)), (15..25).collect::<Vec<_>>());
+        assert_eq!(ids(&ring.newest(3)), [22, 23, 24]);
+        assert!(ring.newest(0).is_empty());
+        assert_eq!(ids(&ring.newest(u64::MAX)).len(), 10);
+    }
+
+    #[test]
+    fn small_batches_share_blocks_and_large_ones_are_divided() {
+        let small = ring(100_000, &[1; 2_000]);
+        assert_eq!(small.blocks.len(), 2_000usize.div_ceil(GATHER));
+        let large = ring(100_000, &[3 * BLOCK + 1]);
+        assert_eq!(large.blocks.len(), 4);
+        assert_eq!(ids(&large.range(0, u64::MAX)).len(), 3 * BLOCK + 1);
+    }
+
+    #[test]
+    fn a_block_that_is_read_does_not_change() {
+        let mut ring = ring(100, &[3]);
+        let read = ring.newest(3);
+        ring.push((3..5).map(event).collect());
+        assert_eq!(ids(&read), [0, 1, 2]);
+        assert_eq!(ids(&ring.newest(10)), [0, 1, 2, 3, 4]);
+    }
+}

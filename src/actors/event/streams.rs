@@ -1,0 +1,116 @@
+//! Open event streams and their limits (EVT-080 to EVT-087).
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use crate::{
+    domain::{event::Event, types::Nanos},
+    messages::event::{Batch, EventBlock, EventSlice, StreamQueue, StreamReader, StreamView, TooManyStreams},
+};
+
+/// How many events may wait for one stream. The reference allows 1,000 in each of two queues; events come by the
+/// thousand here, and what waits is shared by all streams, so this only bounds how far behind one may fall.
+pub const BACKLOG: usize = 100_000;
+/// How long a client may take nothing although something waits (EVT-084).
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Batches below this are copied for the streams, so that the ring can go on filling its last block.
+const COPY: usize = 64;
+
+/// The open streams in the order in which they were opened.
+#[derive(Default)]
+pub struct Streams {
+    open: Vec<Stream>,
+}
+
+struct Stream {
+    host: IpAddr,
+    view: StreamView,
+    queue: Arc<StreamQueue>,
+}
+
+/// Limits of open streams (`event.maxStreams`, `event.maxStreamsPerHost`).
+#[derive(Clone, Copy)]
+pub struct StreamLimits {
+    /// In all.
+    pub total: u64,
+    /// Per client address.
+    pub per_host: u64,
+}
+
+impl Streams {
+    /// Would one more stream be allowed: the total is looked at first, then the host (EVT-082, SEEDS S17).
+    pub fn check(&mut self, host: IpAddr, limits: StreamLimits) -> Result<(), TooManyStreams> {
+        self.open.retain(|stream| !stream.queue.is_abandoned());
+        let of_host = self.open.iter().filter(|stream| stream.host == host).count() as u64;
+        let allowed = (self.open.len() as u64) < limits.total && of_host < limits.per_host;
+        allowed.then_some(()).ok_or(TooManyStreams)
+    }
+
+    /// Opens a stream; it is given every batch from now on.
+    pub fn open(&mut self, host: IpAddr, name: Arc<str>, created: Nanos) -> StreamReader {
+        let (queue, reader) = StreamQueue::new(BACKLOG);
+        self.open.push(Stream { host, view: StreamView { name, created }, queue });
+        reader
+    }
+
+    /// A reader is there.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Number of open streams.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The open streams, for the state dump.
+    pub fn views(&mut self) -> Vec<StreamView> {
+        self.open.retain(|stream| !stream.queue.is_abandoned());
+        self.open.iter().map(|stream| stream.view.clone()).collect()
+    }
+
+    /// Gives new events to every stream; returns how many were cut off because they could not keep up (EVT-085).
+    pub fn publish(&mut self, slices: &[EventSlice]) -> usize {
+        let mut cut = 0;
+        for slice in slices {
+            let batch = Arc::new(Batch::new(detached(slice)));
+            cut += self.forget(|queue| !queue.push(&batch));
+        }
+        cut
+    }
+
+    /// Ends streams whose client does not read (EVT-084); returns how many.
+    pub fn check_progress(&mut self) -> usize {
+        self.forget(|queue| !queue.check(PATIENCE))
+    }
+
+    /// Ends all streams after what waits for them.
+    pub fn stop(&mut self) {
+        for stream in self.open.drain(..) {
+            stream.queue.stop();
+        }
+    }
+
+    fn forget(&mut self, gone: impl Fn(&StreamQueue) -> bool) -> usize {
+        let mut cut = 0;
+        self.open.retain(|stream| {
+            if !gone(&stream.queue) {
+                return true;
+            }
+            if !stream.queue.is_abandoned() {
+                tracing::warn!(name = %stream.view.name, host = %stream.host, "event stream is too slow and was ended");
+                cut += 1;
+            }
+            false
+        });
+        cut
+    }
+}
+
+fn detached(slice: &EventSlice) -> EventSlice {
+    let events: &[Event] = slice.events();
+    if events.len() >= COPY {
+        return slice.clone();
+    }
+    let copy = Arc::new(EventBlock { first: slice.first(), events: events.to_vec() });
+    EventSlice::of(&copy, slice.first(), slice.end()).unwrap_or_else(|| slice.clone())
+}

@@ -1,0 +1,232 @@
+//! Event records as JSON (EVT-001): numbers for enumerations, zero and empty fields left out, `resource` always there.
+
+use std::{io::Write as _, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::domain::{event::Event, resources::Resource};
+
+/// Writes records one after the other.
+#[derive(Default)]
+pub struct Encoder {
+    out: Vec<u8>,
+    /// Where the resource of the last record lies in `out`; the events of one allocation share theirs.
+    last: Option<(Arc<Resource>, std::ops::Range<usize>)>,
+}
+
+impl Encoder {
+    /// With room for `events` records of usual size.
+    pub fn for_events(events: usize) -> Encoder {
+        Encoder { out: Vec::with_capacity(events * 224 + 256), last: None }
+    }
+
+    /// What was written.
+    pub fn finish(self) -> Bytes {
+        self.out.into()
+    }
+
+    /// Adds text as it is.
+    pub fn raw(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: impl itoa::Integer) {
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// Adds a string in quotes.
+    pub fn string(&mut self, text: &str) {
+        string(&mut self.out, text);
+    }
+
+    /// Adds a record, beginning with `{`.
+    pub fn record(&mut self, event: &Event) {
+        self.raw("{\"type\":");
+        self.number(event.kind as i32);
+        self.text(",\"objectID\":", &event.object);
+        self.text(",\"message\":", &event.message);
+        self.integer(",\"timestampNano\":", event.at.0);
+        self.integer(",\"eventChangeType\":", event.change as i64);
+        self.integer(",\"eventChangeDetail\":", event.detail as i64);
+        self.text(",\"referenceID\":", &event.reference);
+        self.raw(",\"resource\":");
+        self.resource(event.resource.as_ref());
+        self.raw("}");
+    }
+
+    fn text(&mut self, key: &str, text: &str) {
+        if !text.is_empty() {
+            self.raw(key);
+            self.string(text);
+        }
+    }
+
+    fn integer(&mut self, key: &str, number: i64) {
+        if number != 0 {
+            self.raw(key);
+            self.number(number);
+        }
+    }
+
+    fn resource(&mut self, resource: Option<&Arc<Resource>>) {
+        let Some(resource) = resource.filter(|resource| !resource.is_empty()) else { return self.raw("{}") };
+        if let Some((last, range)) = &self.last
+            && Arc::ptr_eq(last, resource)
+        {
+            return self.out.extend_from_within(range.clone());
+        }
+        let from = self.out.len();
+        self.raw("{\"resources\":{");
+        for (n, (name, value)) in resource.named().into_iter().enumerate() {
+            if n > 0 {
+                self.raw(",");
+            }
+            self.string(name);
+            match value {
+                0 => self.raw(":{}"),
+                _ => {
+                    self.raw(":{\"value\":");
+                    self.number(value);
+                    self.raw("}");
+                }
+            }
+        }
+        self.raw("}}");
+        self.last = Some((resource.clone(), from..self.out.len()));
+    }
+}
+
+/// Records as lines.
+pub fn lines(events: &[Event]) -> Bytes {
+    let mut encoder = Encoder::for_events(events.len());
+    for event in events {
+        encoder.record(event);
+        encoder.raw("\n");
+    }
+    encoder.finish()
+}
+
+/// A string in quotes, escaped as the clients of this interface know it: also `<`, `>`, `&` and the line separators.
+pub fn string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut written = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        // The two separators are E2 80 A8 and E2 80 A9.
+        let separator = bytes[at] == 0xe2 && matches!(bytes.get(at..at + 3), Some([_, 0x80, 0xa8 | 0xa9]));
+        let plain = !matches!(bytes[at], 0..0x20 | b'"' | b'\\' | b'<' | b'>' | b'&') && !separator;
+        if plain {
+            at += 1;
+            continue;
+        }
+        out.extend_from_slice(&bytes[written..at]);
+        match bytes[at] {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            _ if separator => {
+                out.extend_from_slice(if bytes[at + 2] == 0xa8 { b"\\u2028" } else { b"\\u2029" });
+                at += 2;
+            }
+            byte => {
+                // Writing to a vector cannot fail.
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+        }
+        at += 1;
+        written = at;
+    }
+    out.extend_from_slice(&bytes[written..]);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        event::{Change, Detail, EventKind},
+        types::Nanos,
+    };
+
+    fn event(resource: Option<Resource>) -> Event {
+        Event {
+            kind: EventKind::App,
+            object: "app-1".into(),
+            reference: "k1".into(),
+            change: Change::Add,
+            detail: Detail::AppAlloc,
+            message: "".into(),
+            resource: resource.map(Arc::new),
+            at: Nanos(1_795_194_232_864_123_328),
+        }
+    }
+
+    fn text(event: &Event) -> String {
+        String::from_utf8(lines(std::slice::from_ref(event)).to_vec()).unwrap()
+    }
+
+    // EVT-001, REST 6.3
+    #[test]
+    fn a_record_in_full() {
+        let resource = Resource::of(&[("vcore", 100), ("memory", 1_000_000_000), ("pods", 1), ("gpu", 0)]);
+        assert_eq!(
+            text(&event(Some(resource))),
+            concat!(
+                r#"{"type":2,"objectID":"app-1","timestampNano":1795194232864123328,"eventChangeType":2,"#,
+                r#""eventChangeDetail":200,"referenceID":"k1","resource":{"resources":{"gpu":{},"#,
+                r#""memory":{"value":1000000000},"pods":{"value":1},"vcore":{"value":100}}}}"#,
+                "\n"
+            )
+        );
+    }
+
+    // EVT-001
+    #[test]
+    fn empty_fields_are_left_out() {
+        let mut queue = event(None);
+        queue.kind = EventKind::Queue;
+        queue.reference = "".into();
+        queue.detail = Detail::None;
+        let expected = "{\"type\":4,\"objectID\":\"app-1\",\"timestampNano\":1795194232864123328,\
+                        \"eventChangeType\":2,\"resource\":{}}\n";
+        assert_eq!(text(&queue), expected);
+        queue.resource = Some(Arc::new(Resource::new()));
+        assert_eq!(text(&queue), expected);
+        queue.change = Change::None;
+        queue.at = Nanos::ZERO;
+        queue.message = "leaf queue: true".into();
+        assert_eq!(
+            text(&queue),
+            "{\"type\":4,\"objectID\":\"app-1\",\"message\":\"leaf queue: true\",\"resource\":{}}\n"
+        );
+    }
+
+    #[test]
+    fn a_shared_resource_is_repeated() {
+        let first = event(Some(Resource::of(&[("memory", 7)])));
+        let other = event(Some(Resource::of(&[("memory", 8)])));
+        let events = [first.clone(), first, other.clone(), other];
+        let lines = String::from_utf8(lines(&events).to_vec()).unwrap();
+        let values: Vec<_> = lines.lines().map(|line| &line[line.len() - 31..]).collect();
+        let (seven, eight) = (&values[0], &values[2]);
+        assert!(seven.contains("{\"value\":7}") && eight.contains("{\"value\":8}"));
+        assert_eq!(values, [*seven, *seven, *eight, *eight]);
+    }
+
+    // REST 1.5
+    #[test]
+    fn strings_are_escaped_as_clients_know_it() {
+        let mut out = Vec::new();
+        string(&mut out, "a\"\\/<b>&\n\r\t\u{8}\u{c}\u{1}\u{7f}é\u{2028}\u{2029}\u{202a}z");
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\"a\\\"\\\\/\\u003cb\\u003e\\u0026\\n\\r\\t\\b\\f\\u0001\u{7f}é\\u2028\\u2029\u{202a}z\""
+        );
+    }
+}

@@ -8,3 +8,4 @@ pub mod grpc;
 pub mod http;
 pub mod messages;
 pub mod si;
+pub mod store;

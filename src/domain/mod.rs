@@ -13,6 +13,8 @@ pub mod effect;
 pub mod event;
 pub mod group_cache;
 pub mod names;
+pub mod event_block;
+mod event_names;
 pub mod node;
 pub mod node_index;
 pub mod partition;

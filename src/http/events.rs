@@ -21,9 +21,8 @@ use futures::Stream;
 use self::json::Encoder;
 use crate::{
     actors::event::EventActor,
-    messages::event::{
-        Batch, CheckStreams, Ended, EventPage, EventSlice, GetEvents, OpenStream, OpenedStream, StreamReader,
-    },
+    domain::event_block::EventSlice,
+    messages::event::{Batch, CheckStreams, Ended, EventPage, GetEvents, OpenStream, OpenedStream, StreamReader},
 };
 
 /// Past records that are encoded at a time.

@@ -6,12 +6,12 @@ use actix::prelude::*;
 
 use super::rm::DeliverEvents;
 pub use super::{
-    event_batch::{Batch, EventBlock, EventSlice},
+    event_batch::Batch,
     event_queue::{Ended, StreamQueue, StreamReader},
     event_settings::EventSettings,
     event_status::{EventCounters, EventStatus},
 };
-use crate::domain::{event::Event, types::Nanos};
+use crate::domain::{event::Event, event_block::EventSlice, types::Nanos};
 
 /// Events of one partition in order.
 #[derive(Message)]

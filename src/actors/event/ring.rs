@@ -7,9 +7,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::{
-    domain::event::Event,
-    messages::event::{EventBlock, EventSlice},
+use crate::domain::{
+    event::Event,
+    event_block::{EventBlock, EventSlice},
 };
 
 /// Largest number of events in a block; longer batches are divided.

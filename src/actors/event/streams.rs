@@ -3,8 +3,12 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
-    domain::{event::Event, types::Nanos},
-    messages::event::{Batch, EventBlock, EventSlice, StreamQueue, StreamReader, StreamView, TooManyStreams},
+    domain::{
+        event::Event,
+        event_block::{EventBlock, EventSlice},
+        types::Nanos,
+    },
+    messages::event::{Batch, StreamQueue, StreamReader, StreamView, TooManyStreams},
 };
 
 /// How many events may wait for one stream. The reference allows 1,000 in each of two queues; events come by the

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{
-    domain::{
-        event::{Change, Detail, Event, EventKind},
-        types::Nanos,
-    },
-    messages::event::EventSlice,
+use crate::domain::{
+    event::{Change, Detail, Event, EventKind},
+    event_block::EventSlice,
+    types::Nanos,
 };
 
 /// An event that knows its number.

@@ -1,0 +1,210 @@
+//! Reading from an id on, while the writer goes on.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    sync::Arc,
+};
+
+use super::{
+    codec,
+    frame::{self, HEAD, Head, Kind},
+    segment::{HEADER, Segment, Shared},
+};
+use crate::domain::{
+    event_block::{EventBlock, EventGap, EventSlice, GapReason},
+    types::Nanos,
+};
+
+/// Bytes that are read at once.
+const BUFFER: usize = 256 * 1024;
+
+/// Reads the files; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+}
+
+/// A part of the log. The parts of an answer follow each other without holes.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// Events.
+    Events(EventSlice),
+    /// Ids without events.
+    Gap(EventGap),
+}
+
+impl Piece {
+    /// The id after the last one.
+    pub fn end(&self) -> u64 {
+        match self {
+            Piece::Events(slice) => slice.end(),
+            Piece::Gap(gap) => gap.end,
+        }
+    }
+}
+
+impl Reader {
+    pub(super) fn new(shared: Arc<Shared>) -> Reader {
+        Reader { shared }
+    }
+
+    /// The ids that the files hold, from the first to the one after the last; `None` where there are no files.
+    pub fn extent(&self) -> Option<(u64, u64)> {
+        let segments = self.shared.list();
+        Some((segments.first()?.first, segments.last()?.extent().1))
+    }
+
+    /// Bytes in the files, and their number.
+    pub fn size(&self) -> (u64, usize) {
+        let segments = self.shared.list();
+        (segments.iter().map(|segment| segment.extent().0).sum(), segments.len())
+    }
+
+    /// What begins at an id: at least one piece, and frames until `events` are read or the end is reached; nothing where
+    /// the id has not been written yet. What is damaged is a gap.
+    ///
+    /// # Errors
+    /// When a file cannot be read at all.
+    pub fn read(&self, from: u64, events: usize) -> io::Result<Vec<Piece>> {
+        let segments = self.shared.list();
+        let Some(first) = segments.first().map(|segment| segment.first) else { return Ok(Vec::new()) };
+        let mut walk = Walk { from, left: events, pieces: Vec::new() };
+        if from < first {
+            walk.gap(first, GapReason::Retention);
+        }
+        let at = segments.partition_point(|segment| segment.first <= walk.from).saturating_sub(1);
+        for segment in &segments[at..] {
+            if walk.left == 0 {
+                break;
+            }
+            match walk.segment(segment) {
+                // It was too old, and went in the meantime.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    walk.gap(segment.extent().1, GapReason::Retention);
+                }
+                other => other?,
+            }
+        }
+        Ok(walk.pieces)
+    }
+}
+
+struct Walk {
+    from: u64,
+    left: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Walk {
+    fn gap(&mut self, end: u64, reason: GapReason) {
+        if end <= self.from {
+            return;
+        }
+        if let Some(Piece::Gap(last)) = self.pieces.last_mut()
+            && last.reason == reason
+        {
+            last.end = end;
+        } else {
+            self.pieces.push(Piece::Gap(EventGap { from: self.from, end, reason }));
+        }
+        self.from = end;
+    }
+
+    fn segment(&mut self, segment: &Segment) -> io::Result<()> {
+        let (written, end) = segment.extent();
+        if self.from >= end {
+            return Ok(());
+        }
+        let mut file = BufReader::with_capacity(BUFFER, File::open(&segment.path)?);
+        let mut at = segment.place_of(self.from);
+        file.seek(SeekFrom::Start(at))?;
+        while self.from < end && self.left > 0 {
+            match self.frame(segment, &mut file, at, written)? {
+                Some(length) => at += length,
+                None => match skip(segment, &mut file, at, written, self.from)? {
+                    Some((distance, id)) => {
+                        self.gap(id, damage(segment, at));
+                        at += distance;
+                    }
+                    None => return Ok(self.gap(end, damage(segment, at))),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the frame at a place and returns its length; `None` where there is none.
+    fn frame(
+        &mut self,
+        segment: &Segment,
+        file: &mut BufReader<File>,
+        at: u64,
+        written: u64,
+    ) -> io::Result<Option<u64>> {
+        let mut start = [0; HEAD];
+        if written.saturating_sub(at) < HEAD as u64 || !read_whole(file, &mut start)? {
+            return Ok(None);
+        }
+        let Some(head) = Head::read(&start).filter(|head| written - at >= head.total()) else { return Ok(None) };
+        if head.end <= self.from {
+            file.seek_relative(i64::from(head.length))?;
+            return Ok(Some(head.total()));
+        }
+        let mut payload = vec![0; head.length as usize];
+        if !read_whole(file, &mut payload)? || !head.fits(&start, &payload) {
+            return Ok(None);
+        }
+        segment.note(head.first, at);
+        self.gap(head.first, damage(segment, at));
+        match head.kind {
+            Kind::NotStored => self.gap(head.end, GapReason::NotStored),
+            Kind::Crash => self.gap(head.end, GapReason::Crash),
+            Kind::Events => match codec::decode(&payload, Nanos(head.oldest)) {
+                Ok(events) if events.len() as u64 == head.end - head.first => {
+                    let block = Arc::new(EventBlock { first: head.first, events });
+                    if let Some(slice) = EventSlice::of(&block, self.from, head.end) {
+                        self.left = self.left.saturating_sub(slice.len());
+                        self.from = slice.end();
+                        self.pieces.push(Piece::Events(slice));
+                    }
+                }
+                _ => self.gap(head.end, damage(segment, at)),
+            },
+        }
+        Ok(Some(head.total()))
+    }
+}
+
+/// Fills `bytes`; false where the file ends before.
+fn read_whole(file: &mut BufReader<File>, bytes: &mut [u8]) -> io::Result<bool> {
+    match file.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Moves to the next frame behind damage: its distance and first id.
+fn skip(
+    segment: &Segment,
+    file: &mut BufReader<File>,
+    at: u64,
+    written: u64,
+    from: u64,
+) -> io::Result<Option<(u64, u64)>> {
+    if segment.tell() {
+        tracing::error!(path = %segment.path.display(), offset = at, id = from, "the event store is damaged here");
+    }
+    file.seek(SeekFrom::Start(at.max(HEADER)))?;
+    let mut rest = Vec::new();
+    file.by_ref().take(written.saturating_sub(at)).read_to_end(&mut rest)?;
+    let Some(distance) = frame::resume(&rest, from) else { return Ok(None) };
+    let Some((head, _)) = frame::whole(&rest[distance..]) else { return Ok(None) };
+    file.seek(SeekFrom::Start(at + distance as u64))?;
+    Ok(Some((distance as u64, head.first)))
+}
+
+fn damage(segment: &Segment, at: u64) -> GapReason {
+    GapReason::Damage(format!("{} at byte {at}", segment.path.display()).into())
+}

@@ -1,0 +1,298 @@
+//! Writing: frames, new files, old files.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    FRAME_EVENTS, Limits, WriteError,
+    codec::Encoder,
+    frame::{HEAD, Head, Kind},
+    mark::Mark,
+    segment::{self, HEADER, Segment, Shared},
+};
+use crate::domain::{
+    event_block::{EventGap, EventSlice, GapReason},
+    types::Nanos,
+};
+
+/// A limit is divided into this many files, so that what goes at once is a small part of what is kept.
+const FILES: u64 = 16;
+const SMALLEST_FILE: u64 = 64 * 1024;
+const LARGEST_FILE: u64 = 64 * 1024 * 1024;
+
+/// Something to write, in the order of ids and without holes.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// Events.
+    Events(EventSlice),
+    /// Ids without events.
+    Gap(EventGap),
+}
+
+impl Item {
+    /// First id.
+    pub fn first(&self) -> u64 {
+        match self {
+            Item::Events(slice) => slice.first(),
+            Item::Gap(gap) => gap.from,
+        }
+    }
+
+    /// The id after the last one.
+    pub fn end(&self) -> u64 {
+        match self {
+            Item::Events(slice) => slice.end(),
+            Item::Gap(gap) => gap.end,
+        }
+    }
+}
+
+/// The only one that changes the files.
+pub struct Writer {
+    directory: PathBuf,
+    limits: Limits,
+    shared: Arc<Shared>,
+    /// The last file, where frames may be added to it.
+    file: Option<File>,
+    /// The id of the next event in the files.
+    next: u64,
+    /// Something was written since the last `sync`.
+    unsynced: bool,
+    mark: Mark,
+    encoder: Encoder,
+    frame: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        directory: PathBuf,
+        limits: Limits,
+        shared: Arc<Shared>,
+        file: Option<File>,
+        next: u64,
+        mark: Mark,
+    ) -> Writer {
+        Writer {
+            directory,
+            limits,
+            shared,
+            file,
+            next,
+            unsynced: false,
+            mark,
+            encoder: Encoder::default(),
+            frame: Vec::new(),
+        }
+    }
+
+    /// What is kept from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// The id after the last one that was written.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Ids below this may be given out (see [`super::mark`]).
+    pub fn reserved(&self) -> u64 {
+        self.mark.reserved()
+    }
+
+    /// Reserves ids beyond the next one that will be given out.
+    ///
+    /// # Errors
+    /// When the mark cannot be written; ids may be used twice after a crash then, and never otherwise.
+    pub fn reserve(&mut self, next: u64) -> Result<(), WriteError> {
+        self.mark.reserve(next).map_err(failed("write", self.mark.path()))
+    }
+
+    /// Writes what is not written yet. `now` is the time by which old events go.
+    ///
+    /// # Errors
+    /// [`Writer::next`] says how far it came; the rest may be tried again.
+    pub fn write(&mut self, items: &[Item], now: Nanos) -> Result<(), WriteError> {
+        let most = self.frame_events();
+        let mut gathered: Vec<EventSlice> = Vec::new();
+        let mut count = 0;
+        for item in items {
+            match item {
+                written if written.end() <= self.next => {}
+                Item::Events(slice) => {
+                    let mut from = slice.first().max(self.next);
+                    while let Some(part) = slice.part(from, most - count) {
+                        from = part.end();
+                        count += part.len();
+                        gathered.push(part);
+                        if count >= most {
+                            self.events(&mut gathered)?;
+                            count = 0;
+                        }
+                    }
+                }
+                Item::Gap(gap) => {
+                    self.events(&mut gathered)?;
+                    count = 0;
+                    self.gap(gap, now)?;
+                }
+            }
+        }
+        self.events(&mut gathered)?;
+        self.prune(now);
+        Ok(())
+    }
+
+    /// Waits until everything is on the disk.
+    ///
+    /// # Errors
+    /// When the disk refuses; what was written stays readable until the machine stops.
+    pub fn sync(&mut self) -> Result<(), WriteError> {
+        if !std::mem::take(&mut self.unsynced) {
+            return Ok(());
+        }
+        if let (Some(file), Some(last)) = (&self.file, self.shared.list().last()) {
+            file.sync_data().map_err(failed("flush", &last.path))?;
+        }
+        self.mark.sync().map_err(failed("flush", self.mark.path()))
+    }
+
+    /// Flushes, and notes that nothing was lost and `next` is the next id.
+    ///
+    /// # Errors
+    /// As [`Writer::sync`]; the next start then takes it for a crash.
+    pub fn close(&mut self, next: u64) -> Result<(), WriteError> {
+        self.sync()?;
+        self.mark.close(next).map_err(failed("write", self.mark.path()))
+    }
+
+    /// Removes files that exceed the limits; the last one stays.
+    pub fn prune(&mut self, now: Nanos) {
+        let segments = self.shared.list();
+        let mut bytes: u64 = segments.iter().map(|segment| segment.extent().0).sum();
+        let mut gone = 0;
+        for pair in segments.windows(2) {
+            let [oldest, following] = pair else { break };
+            let exceeds = |limit: u64, value: u64| limit > 0 && value > limit;
+            // No event of a file is much later than the first of the following one.
+            let age = now.minus(following.oldest).0;
+            let too_old = self.limits.age.0 > 0 && age > self.limits.age.0;
+            if !too_old && !exceeds(self.limits.events, self.next - oldest.first) && !exceeds(self.limits.bytes, bytes)
+            {
+                break;
+            }
+            if let Err(error) = fs::remove_file(&oldest.path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %oldest.path.display(), %error, "cannot remove an old file of the event store");
+                break;
+            }
+            bytes -= oldest.extent().0;
+            gone += 1;
+        }
+        if gone > 0 {
+            self.shared.set(segments[gone..].to_vec());
+        }
+    }
+
+    fn frame_events(&self) -> usize {
+        match self.limits.events {
+            0 => FRAME_EVENTS,
+            limit => usize::try_from((limit / FILES).max(1)).unwrap_or(usize::MAX).min(FRAME_EVENTS),
+        }
+    }
+
+    /// Writes gathered events as one frame.
+    fn events(&mut self, gathered: &mut Vec<EventSlice>) -> Result<(), WriteError> {
+        let (Some(first), Some(last)) = (gathered.first(), gathered.last()) else { return Ok(()) };
+        let ids = first.first()..last.end();
+        let times = || gathered.iter().flat_map(EventSlice::events).map(|event| event.at.0);
+        let (oldest, newest) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+        self.frame.clear();
+        self.frame.resize(HEAD, 0);
+        let events = gathered.iter().flat_map(EventSlice::events);
+        self.encoder.encode(events, Nanos(oldest), &mut self.frame);
+        gathered.clear();
+        self.emit(Kind::Events, ids, (oldest, newest))
+    }
+
+    fn gap(&mut self, gap: &EventGap, now: Nanos) -> Result<(), WriteError> {
+        let kind = match gap.reason {
+            GapReason::Crash => Kind::Crash,
+            GapReason::NotStored | GapReason::Retention | GapReason::Damage(_) => Kind::NotStored,
+        };
+        self.frame.clear();
+        self.frame.resize(HEAD, 0);
+        self.emit(kind, gap.from.max(self.next)..gap.end, (now.0, now.0))
+    }
+
+    fn emit(&mut self, kind: Kind, ids: std::ops::Range<u64>, times: (i64, i64)) -> Result<(), WriteError> {
+        Head::seal(&mut self.frame, kind, ids.clone(), times);
+        let segment = self.file_for(ids.start, Nanos(times.0), Nanos(times.1))?;
+        let (at, _) = segment.extent();
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let written = file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(&self.frame));
+        if let Err(error) = written {
+            // What is there of it would be taken for a torn end, so this may fail too.
+            let _ = file.set_len(at);
+            return Err(failed("write", &segment.path)(error));
+        }
+        self.unsynced = true;
+        self.next = ids.end;
+        segment.grow(ids.start, at, at + self.frame.len() as u64, ids.end);
+        Ok(())
+    }
+
+    /// The last file, or a new one where that is full or old.
+    fn file_for(&mut self, first: u64, oldest: Nanos, newest: Nanos) -> Result<Arc<Segment>, WriteError> {
+        let segments = self.shared.list();
+        if let (Some(last), Some(_)) = (segments.last(), &self.file) {
+            let limits = &self.limits;
+            let largest = match limits.bytes {
+                0 => LARGEST_FILE,
+                limit => (limit / FILES).clamp(SMALLEST_FILE, LARGEST_FILE),
+            };
+            let full = last.extent().0 + self.frame.len() as u64 > largest
+                || limits.events > 0 && first - last.first >= (limits.events / FILES).max(1)
+                || limits.age.0 > 0 && newest.minus(last.oldest).0 >= limits.age.0 / FILES as i64;
+            // A file holds at least one frame, however large.
+            if !full || last.extent().1 == last.first {
+                return Ok(last.clone());
+            }
+        }
+        self.sync()?;
+        let path = segment::path(&self.directory, first);
+        let file = begin(&self.directory, &path, first, oldest).map_err(|error| {
+            let _ = fs::remove_file(&path);
+            failed("make", &path)(error)
+        })?;
+        let segment = Arc::new(Segment::new(path, first, oldest, HEADER, first));
+        if let Some(last) = segments.last() {
+            last.seal(first);
+        }
+        let mut segments = segments.to_vec();
+        // A damaged last file without any event is replaced by the new one of the same name.
+        segments.retain(|segment| segment.first < first);
+        segments.push(segment.clone());
+        self.shared.set(segments);
+        self.file = Some(file);
+        Ok(segment)
+    }
+}
+
+fn begin(directory: &Path, path: &Path, first: u64, oldest: Nanos) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.write_all(&segment::header(first, oldest))?;
+    // The name has to survive as well as the bytes.
+    File::open(directory)?.sync_all()?;
+    Ok(file)
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteError {
+    let path = path.to_owned();
+    move |source| WriteError { action, path, source: Arc::new(source) }
+}

@@ -1,0 +1,3 @@
+//! What outlives the process.
+
+pub mod events;

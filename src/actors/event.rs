@@ -1,5 +1,11 @@
-//! `EventActor`: numbers events, keeps the ring, feeds streams and shims. Nobody who publishes ever waits for a reader.
+//! `EventActor`: numbers events, keeps the ring, feeds the durable store, streams and shims. Nobody who publishes ever
+//! waits for a reader or for the disk.
 
+mod backlog;
+mod durable;
+#[cfg(test)]
+mod durable_tests;
+mod log;
 mod ring;
 mod shims;
 mod streams;
@@ -9,6 +15,7 @@ mod testing;
 mod tests;
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -16,6 +23,7 @@ use std::{
 use actix::prelude::*;
 
 use self::{
+    durable::{Done, Durable, Job},
     ring::Ring,
     shims::Shims,
     streams::{StreamLimits, Streams},
@@ -27,6 +35,7 @@ use crate::{
         GetEvents, GetStreams, OpenStream, OpenedStream, Publish, ShimSubscribe, ShimUnsubscribe, StreamView,
         TooManyStreams,
     },
+    store::events::OpenError,
 };
 
 /// How often shims are sent what was collected for them (EVT-063, EVT-064).
@@ -38,7 +47,12 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct EventActor {
     instance: Arc<str>,
     settings: EventSettings,
+    /// Ids of this process begin with 0 here (EVT-070), while those of the log go on over a restart.
+    base: u64,
     ring: Ring,
+    durable: Option<Durable>,
+    /// The server stops, and nothing is recorded any more.
+    stopping: bool,
     streams: Streams,
     shims: Shims,
     counters: Arc<EventCounters>,
@@ -51,15 +65,32 @@ impl Default for EventActor {
 }
 
 impl EventActor {
-    /// An event system without history, which keeps its events in memory only.
+    /// An event system without history, which keeps its events in memory only (`--ephemeral`).
     pub fn new(settings: EventSettings) -> EventActor {
+        EventActor::with(settings, None, 0, Arc::default())
+    }
+
+    /// An event system with a durable store in a directory of its own. Blocks while the store is opened.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn durable(settings: EventSettings, directory: &Path) -> Result<EventActor, OpenError> {
+        let counters = Arc::<EventCounters>::default();
+        let (durable, next) = Durable::open(directory, settings.store.clone(), counters.clone())?;
+        Ok(EventActor::with(settings, Some(durable), next, counters))
+    }
+
+    fn with(settings: EventSettings, durable: Option<Durable>, base: u64, counters: Arc<EventCounters>) -> EventActor {
         EventActor {
             instance: uuid::Uuid::new_v4().to_string().into(),
-            ring: Ring::new(0, settings.ring_capacity),
+            base,
+            ring: Ring::new(base, settings.ring_capacity),
             settings,
+            durable,
+            stopping: false,
             streams: Streams::default(),
             shims: Shims::default(),
-            counters: Arc::default(),
+            counters,
         }
     }
 
@@ -79,6 +110,28 @@ impl EventActor {
         }
         checked
     }
+
+    /// Runs a job of the durable store where it may block.
+    fn run(&self, job: Option<Job>, ctx: &mut Context<EventActor>) {
+        let Some(job) = job else { return };
+        let done = actix::fut::wrap_future(tokio::task::spawn_blocking(|| job.run()));
+        ctx.spawn(done.map(|done: Result<Done, _>, actor: &mut EventActor, ctx| {
+            let next = actor.ring.next();
+            let job = actor.durable.as_mut().and_then(|durable| durable.done(done.ok(), next, now()));
+            actor.run(job, ctx);
+        }));
+    }
+
+    /// Flushes the durable store now and then.
+    fn flush_later(&self, ctx: &mut Context<EventActor>) {
+        let Some(durable) = &self.durable else { return };
+        ctx.run_later(durable.period(), |actor, ctx| {
+            let next = actor.ring.next();
+            let job = actor.durable.as_mut().and_then(|durable| durable.flush(next, now()));
+            actor.run(job, ctx);
+            actor.flush_later(ctx);
+        });
+    }
 }
 
 impl Actor for EventActor {
@@ -86,6 +139,7 @@ impl Actor for EventActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(COLLECT, |actor, _| actor.shims.collect(actor.settings.request_capacity, &actor.counters));
+        self.flush_later(ctx);
         ctx.run_interval(LOOK, |actor, _| {
             let cut = actor.streams.check_progress();
             EventCounters::add(&actor.counters.streams_cut, cut);
@@ -100,15 +154,19 @@ impl Actor for EventActor {
 impl Handler<Publish> for EventActor {
     type Result = ();
 
-    // EVT-061: for the shim, into the ring, to the streams.
-    fn handle(&mut self, msg: Publish, _ctx: &mut Self::Context) {
+    // EVT-061: for the shim, into the ring and the store, to the streams.
+    fn handle(&mut self, msg: Publish, ctx: &mut Self::Context) {
         let count = msg.events.len();
-        if !self.settings.tracking {
+        if !self.settings.tracking || self.stopping {
             return EventCounters::add(&self.counters.discarded, count);
         }
         self.shims.store(&msg.rm, msg.epoch, &msg.events, &self.counters);
         EventCounters::add(&self.counters.processed, count);
         let added = self.ring.push(msg.events);
+        if let Some(durable) = &mut self.durable {
+            let job = durable.push(&added, now());
+            self.run(job, ctx);
+        }
         if !self.streams.is_empty() {
             let cut = self.streams.publish(&added);
             EventCounters::add(&self.counters.streams_cut, cut);
@@ -140,6 +198,9 @@ impl Handler<ApplyEventSettings> for EventActor {
             tracing::info!(?settings, "event settings changed");
         }
         self.ring.resize(settings.ring_capacity);
+        if let Some(durable) = &mut self.durable {
+            durable.apply(settings.store.clone());
+        }
         self.settings = settings;
     }
 }
@@ -150,11 +211,12 @@ impl Handler<GetEvents> for EventActor {
     fn handle(&mut self, msg: GetEvents, _ctx: &mut Self::Context) -> Self::Result {
         let most = self.settings.response_size;
         let count = msg.count.unwrap_or(most).min(most);
+        let (lowest, next) = (self.ring.lowest() - self.base, self.ring.next() - self.base);
         MessageResult(EventPage {
             instance: self.instance.clone(),
-            lowest: if self.ring.lowest() == self.ring.next() { 0 } else { self.ring.lowest() },
-            highest: self.ring.next().saturating_sub(1),
-            slices: self.ring.range(msg.start, count),
+            lowest: if lowest == next { 0 } else { lowest },
+            highest: next.saturating_sub(1),
+            slices: self.base.checked_add(msg.start).map_or_else(Vec::new, |from| self.ring.range(from, count)),
         })
     }
 }
@@ -200,6 +262,7 @@ impl Handler<GetEventStatus> for EventActor {
             capacity: self.ring.capacity(),
             streams: self.streams.len(),
             shims: self.shims.len(),
+            store: self.durable.as_ref().map(Durable::status),
         })
     }
 }

@@ -106,3 +106,30 @@ impl GapReason {
         }
     }
 }
+
+/// A part of the log. The parts of an answer, or of what is to be stored, follow each other without holes.
+#[derive(Clone, Debug)]
+pub enum EventPiece {
+    /// Events.
+    Events(EventSlice),
+    /// Ids without events.
+    Gap(EventGap),
+}
+
+impl EventPiece {
+    /// First id.
+    pub fn first(&self) -> u64 {
+        match self {
+            EventPiece::Events(slice) => slice.first(),
+            EventPiece::Gap(gap) => gap.from,
+        }
+    }
+
+    /// The id after the last one.
+    pub fn end(&self) -> u64 {
+        match self {
+            EventPiece::Events(slice) => slice.end(),
+            EventPiece::Gap(gap) => gap.end,
+        }
+    }
+}

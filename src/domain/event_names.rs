@@ -107,7 +107,7 @@ mod tests {
         let mut numbers: Vec<_> = Detail::ALL.iter().map(|detail| *detail as i32).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!(numbers.len(), 43);
+        assert_eq!(numbers.len(), 44);
         assert_eq!(Detail::NodeDecommission.name(), "NODE_DECOMISSION");
     }
 }

@@ -8,10 +8,14 @@ use super::rm::DeliverEvents;
 pub use super::{
     event_batch::Batch,
     event_queue::{Ended, StreamQueue, StreamReader},
-    event_settings::EventSettings,
-    event_status::{EventCounters, EventStatus},
+    event_settings::{EventSettings, StoreSettings, parse_duration},
+    event_status::{EventCounters, EventStatus, StoreStatus},
 };
-use crate::domain::{event::Event, event_block::EventSlice, types::Nanos};
+use crate::domain::{
+    event::Event,
+    event_block::{EventPiece, EventSlice},
+    types::Nanos,
+};
 
 /// Events of one partition in order.
 #[derive(Message)]
@@ -128,3 +132,78 @@ pub struct StreamView {
 #[derive(Message)]
 #[rtype(result = "EventStatus")]
 pub struct GetEventStatus;
+
+/// A part of the log, from any id that is still kept, in memory or in the durable store. The ids of the log go on over a
+/// restart, other than those of [`GetEvents`].
+#[derive(Message)]
+#[rtype(result = "Result<LogPage, ReadError>")]
+pub struct ReadLog {
+    /// First id; `None` for the oldest that is kept.
+    pub from: Option<u64>,
+    /// How many events at most, about.
+    pub events: usize,
+}
+
+/// Answer to [`ReadLog`].
+pub struct LogPage {
+    /// What begins at the id that was asked for, without holes: what is missing is a gap. Empty only where that id is
+    /// the next one.
+    pub pieces: Vec<EventPiece>,
+    /// The id of the next event.
+    pub next: u64,
+}
+
+/// Why the log cannot be read there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such id yet.
+    #[error("event {from} does not exist yet: the next event is {next}")]
+    Beyond {
+        /// What was asked for.
+        from: u64,
+        /// The id of the next event.
+        next: u64,
+    },
+    /// The disk refused.
+    #[error("cannot read the event store: {0}")]
+    Failed(Arc<str>),
+}
+
+/// Follows the log from an id that is in memory.
+#[derive(Message)]
+#[rtype(result = "Result<Followed, FollowError>")]
+pub struct FollowLog {
+    /// Address of the client, for the limit per host.
+    pub host: IpAddr,
+    /// Name for the state dump.
+    pub name: Arc<str>,
+    /// The id to begin with; `None` for the next one.
+    pub from: Option<u64>,
+    /// The reader fell behind and has caught up: it was counted before, so the limits are not looked at.
+    pub again: bool,
+}
+
+/// A follower's view, until its reader is dropped.
+pub struct Followed {
+    /// What there is from that id on.
+    pub past: Vec<EventSlice>,
+    /// All events after that.
+    pub reader: StreamReader,
+    /// The id with which `past`, or the reader, begins.
+    pub from: u64,
+}
+
+/// Why the log cannot be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowError {
+    /// Events from that id on are to be read first, with [`ReadLog`].
+    Behind,
+    /// A limit is reached.
+    TooMany(TooManyStreams),
+}
+
+/// The server stops: streams end, and the durable store is flushed and closed. Answered when that is done, or with what
+/// failed. Events that come later are not recorded.
+#[derive(Message)]
+#[rtype(result = "Result<(), Arc<str>>")]
+pub struct StopEvents;

@@ -1,8 +1,11 @@
 //! Figures of the event system, readable by metrics without asking the actor.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
 
-/// Counters that only grow (EVT-062).
+/// Counters that only grow (EVT-062), and one flag.
 #[derive(Debug, Default)]
 pub struct EventCounters {
     /// Events that were numbered.
@@ -21,6 +24,14 @@ pub struct EventCounters {
     pub streams_refused: AtomicU64,
     /// Streams that were ended because their client was too slow (EVT-085).
     pub streams_cut: AtomicU64,
+    /// Events that are in the durable store.
+    pub store_written: AtomicU64,
+    /// Events that the durable store misses; each is part of a gap that readers see.
+    pub store_lost: AtomicU64,
+    /// Writes that failed.
+    pub store_failures: AtomicU64,
+    /// The last write failed: scheduling goes on, and what does not fit into the memory will be lost.
+    pub store_failing: AtomicBool,
 }
 
 impl EventCounters {
@@ -35,7 +46,7 @@ impl EventCounters {
 pub struct EventStatus {
     /// New events are recorded.
     pub tracking: bool,
-    /// Lowest id of the ring.
+    /// Lowest id of the ring; ids are those of the log.
     pub lowest: u64,
     /// Id of the next event.
     pub next: u64,
@@ -45,4 +56,23 @@ pub struct EventStatus {
     pub streams: usize,
     /// Sessions whose shim is sent events.
     pub shims: usize,
+    /// The durable store, where there is one.
+    pub store: Option<StoreStatus>,
+}
+
+/// The durable store at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// Lowest id in it.
+    pub lowest: u64,
+    /// The id after the last one that is written.
+    pub written: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Files on disk.
+    pub files: usize,
+    /// Events that wait to be written.
+    pub waiting: usize,
+    /// What the last write failed with.
+    pub failing: Option<Arc<str>>,
 }

@@ -22,8 +22,8 @@ use std::{io, path::PathBuf, sync::Arc};
 
 pub use self::{
     open::{Opened, open},
-    reader::{Piece, Reader},
-    writer::{Item, Writer},
+    reader::Reader,
+    writer::Writer,
 };
 use crate::domain::types::Nanos;
 

@@ -29,6 +29,8 @@ struct Stream {
     host: IpAddr,
     view: StreamView,
     queue: Arc<StreamQueue>,
+    /// Reads the log where it falls behind, so that being cut off is nothing to it.
+    follows: bool,
 }
 
 /// Limits of open streams (`event.maxStreams`, `event.maxStreamsPerHost`).
@@ -51,12 +53,21 @@ impl Streams {
 
     /// Opens a stream; it is given every batch from now on.
     pub fn open(&mut self, host: IpAddr, name: Arc<str>, created: Nanos) -> StreamReader {
+        self.add(host, StreamView { name, created }, false)
+    }
+
+    /// Opens the stream of a follower of the log.
+    pub fn follow(&mut self, host: IpAddr, name: Arc<str>, created: Nanos) -> StreamReader {
+        self.add(host, StreamView { name, created }, true)
+    }
+
+    fn add(&mut self, host: IpAddr, view: StreamView, follows: bool) -> StreamReader {
         let (queue, reader) = StreamQueue::new(BACKLOG);
-        self.open.push(Stream { host, view: StreamView { name, created }, queue });
+        self.open.push(Stream { host, view, queue, follows });
         reader
     }
 
-    /// A reader is there.
+    /// No stream is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -100,7 +111,7 @@ impl Streams {
             if !gone(&stream.queue) {
                 return true;
             }
-            if !stream.queue.is_abandoned() {
+            if !stream.queue.is_abandoned() && !stream.follows {
                 tracing::warn!(name = %stream.view.name, host = %stream.host, "event stream is too slow and was ended");
                 cut += 1;
             }

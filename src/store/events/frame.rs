@@ -90,6 +90,11 @@ impl Head {
         payload.len() == self.length as usize && checksum(head, payload) == self.crc
     }
 
+    /// Number of events in it.
+    pub fn events(&self) -> u64 {
+        if self.kind == Kind::Events { self.end - self.first } else { 0 }
+    }
+
     /// Length of the whole frame.
     pub fn total(&self) -> u64 {
         HEAD as u64 + u64::from(self.length)

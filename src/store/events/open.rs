@@ -11,7 +11,7 @@ use super::{
     Limits, OpenError, frame,
     mark::{AHEAD, Left, Mark},
     reader::Reader,
-    segment::{self, HEADER, Header, Segment, Shared},
+    segment::{self, HEADER, Header, Segment, Shared, Start},
     writer::Writer,
 };
 use crate::domain::{
@@ -57,24 +57,26 @@ pub fn open(directory: &Path, limits: Limits) -> Result<Opened, OpenError> {
         tracing::warn!(path = %path.display(), "the last file of the event store was just being made: it is removed");
         fs::remove_file(&path).map_err(failed("remove", &path))?;
     }
-    let mut segments = Vec::with_capacity(files.len());
+    let mut segments = Vec::<Segment>::with_capacity(files.len());
     for (at, ((first, path), header)) in files.iter().zip(headers).enumerate() {
-        let oldest = match header {
-            Header::Good { first: said, oldest } if said == *first => oldest,
+        let start = match header {
+            Header::Good { first: said, start } if said == *first => start,
             _ => {
                 tracing::error!(path = %path.display(), "the head of this file of the event store is damaged");
-                Nanos(i64::MAX)
+                let guess = |last: &Segment| last.before + (first - last.first);
+                Start { oldest: Nanos(i64::MAX), before: segments.last().map_or(0, guess) }
             }
         };
         let length = fs::metadata(path).map_err(failed("look at", path))?.len();
         let end = files.get(at + 1).map_or(*first, |(next, _)| *next);
-        segments.push(Segment::new(path.clone(), *first, oldest, length, end));
+        segments.push(Segment::new(path.clone(), *first, start, length, end));
     }
-    let mut end = 0;
+    let (mut end, mut events) = (0, 0);
     let mut active = None;
     if let Some(last) = segments.pop() {
         let tail = scan(&last).map_err(failed("read", &last.path))?;
         end = tail.end;
+        events = last.before + tail.events;
         if let Some(cut) = tail.cut {
             tracing::warn!(
                 path = %last.path.display(), offset = tail.length, bytes = cut,
@@ -82,7 +84,8 @@ pub fn open(directory: &Path, limits: Limits) -> Result<Opened, OpenError> {
             );
         }
         let file = reopened(&last.path, tail.length, tail.cut.is_some()).map_err(failed("cut", &last.path))?;
-        let last = Segment::new(last.path, last.first, last.oldest, tail.length, tail.end);
+        let start = Start { oldest: last.oldest, before: last.before };
+        let last = Segment::new(last.path, last.first, start, tail.length, tail.end);
         active = (!tail.damaged).then_some(file);
         segments.push(last);
     }
@@ -94,7 +97,7 @@ pub fn open(directory: &Path, limits: Limits) -> Result<Opened, OpenError> {
     });
     let shared = Arc::new(Shared::default());
     shared.set(segments.into_iter().map(Arc::new).collect());
-    let mut writer = Writer::new(directory.to_owned(), limits, shared.clone(), active, end, mark);
+    let mut writer = Writer::new(directory.to_owned(), limits, shared.clone(), active, (end, events), mark);
     writer.reserve(next).map_err(|error| OpenError::Io {
         action: error.action,
         path: error.path,
@@ -126,6 +129,8 @@ fn reopened(path: &PathBuf, length: u64, cut: bool) -> io::Result<File> {
 struct Tail {
     /// The id after the last event.
     end: u64,
+    /// Events in the file.
+    events: u64,
     /// Bytes up to there.
     length: u64,
     /// Bytes behind that are no frame.
@@ -138,10 +143,12 @@ struct Tail {
 fn scan(segment: &Segment) -> io::Result<Tail> {
     let bytes = fs::read(&segment.path)?;
     let (mut at, mut end, mut damaged) = (HEADER as usize, segment.first, segment.oldest == Nanos(i64::MAX));
+    let mut events = 0;
     loop {
         let rest = &bytes[at.min(bytes.len())..];
         if let Some((head, payload)) = frame::whole(rest) {
             end = end.max(head.end);
+            events += head.events();
             at += frame::HEAD + payload.len();
         } else if let Some(distance) = frame::resume(rest, end) {
             tracing::error!(
@@ -154,7 +161,7 @@ fn scan(segment: &Segment) -> io::Result<Tail> {
         } else {
             let length = at.min(bytes.len()) as u64;
             let cut = (bytes.len() as u64).checked_sub(length).filter(|bytes| *bytes > 0);
-            return Ok(Tail { end, length, cut, damaged });
+            return Ok(Tail { end, events, length, cut, damaged });
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     segment::{HEADER, Segment, Shared},
 };
 use crate::domain::{
-    event_block::{EventBlock, EventGap, EventSlice, GapReason},
+    event_block::{EventBlock, EventGap, EventPiece, EventSlice, GapReason},
     types::Nanos,
 };
 
@@ -23,25 +23,6 @@ const BUFFER: usize = 256 * 1024;
 #[derive(Clone, Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
-}
-
-/// A part of the log. The parts of an answer follow each other without holes.
-#[derive(Clone, Debug)]
-pub enum Piece {
-    /// Events.
-    Events(EventSlice),
-    /// Ids without events.
-    Gap(EventGap),
-}
-
-impl Piece {
-    /// The id after the last one.
-    pub fn end(&self) -> u64 {
-        match self {
-            Piece::Events(slice) => slice.end(),
-            Piece::Gap(gap) => gap.end,
-        }
-    }
 }
 
 impl Reader {
@@ -66,7 +47,7 @@ impl Reader {
     ///
     /// # Errors
     /// When a file cannot be read at all.
-    pub fn read(&self, from: u64, events: usize) -> io::Result<Vec<Piece>> {
+    pub fn read(&self, from: u64, events: usize) -> io::Result<Vec<EventPiece>> {
         let segments = self.shared.list();
         let Some(first) = segments.first().map(|segment| segment.first) else { return Ok(Vec::new()) };
         let mut walk = Walk { from, left: events, pieces: Vec::new() };
@@ -93,7 +74,7 @@ impl Reader {
 struct Walk {
     from: u64,
     left: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<EventPiece>,
 }
 
 impl Walk {
@@ -101,12 +82,12 @@ impl Walk {
         if end <= self.from {
             return;
         }
-        if let Some(Piece::Gap(last)) = self.pieces.last_mut()
+        if let Some(EventPiece::Gap(last)) = self.pieces.last_mut()
             && last.reason == reason
         {
             last.end = end;
         } else {
-            self.pieces.push(Piece::Gap(EventGap { from: self.from, end, reason }));
+            self.pieces.push(EventPiece::Gap(EventGap { from: self.from, end, reason }));
         }
         self.from = end;
     }
@@ -166,7 +147,7 @@ impl Walk {
                     if let Some(slice) = EventSlice::of(&block, self.from, head.end) {
                         self.left = self.left.saturating_sub(slice.len());
                         self.from = slice.end();
-                        self.pieces.push(Piece::Events(slice));
+                        self.pieces.push(EventPiece::Events(slice));
                     }
                 }
                 _ => self.gap(head.end, damage(segment, at)),

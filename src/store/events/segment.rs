@@ -14,7 +14,7 @@ use super::VERSION;
 use crate::domain::types::Nanos;
 
 /// Length of the head of a file.
-pub const HEADER: u64 = 32;
+pub const HEADER: u64 = 40;
 const MAGIC: [u8; 8] = *b"CBEVENTS";
 const SUFFIX: &str = "events";
 /// Distance in bytes of the places that are remembered in a file.
@@ -29,6 +29,8 @@ pub struct Segment {
     pub first: u64,
     /// Time of the first event; `Nanos(i64::MAX)` where that is not known.
     pub oldest: Nanos,
+    /// Events that were written before it, in all files there ever were; gaps are not counted.
+    pub before: u64,
     /// Bytes that are written and may be read.
     written: AtomicU64,
     /// The id after the last one.
@@ -41,11 +43,12 @@ pub struct Segment {
 
 impl Segment {
     /// A file with `written` bytes and ids in `first..end`.
-    pub fn new(path: PathBuf, first: u64, oldest: Nanos, written: u64, end: u64) -> Segment {
+    pub fn new(path: PathBuf, first: u64, start: Start, written: u64, end: u64) -> Segment {
         Segment {
             path,
             first,
-            oldest,
+            oldest: start.oldest,
+            before: start.before,
             written: written.into(),
             end: end.into(),
             places: Mutex::default(),
@@ -93,6 +96,15 @@ impl Segment {
     }
 }
 
+/// What is known about the beginning of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// See [`Segment::oldest`].
+    pub oldest: Nanos,
+    /// See [`Segment::before`].
+    pub before: u64,
+}
+
 /// What readers and the writer share.
 #[derive(Debug, Default)]
 pub struct Shared {
@@ -138,12 +150,13 @@ pub fn list(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// The head of a file.
-pub fn header(first: u64, oldest: Nanos) -> [u8; HEADER as usize] {
+pub fn header(first: u64, start: Start) -> [u8; HEADER as usize] {
     let mut bytes = [0; HEADER as usize];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[16..24].copy_from_slice(&first.to_le_bytes());
-    bytes[24..].copy_from_slice(&oldest.0.to_le_bytes());
+    bytes[24..32].copy_from_slice(&start.oldest.0.to_le_bytes());
+    bytes[32..].copy_from_slice(&start.before.to_le_bytes());
     let crc = crc32fast::hash(&bytes);
     bytes[12..16].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -156,8 +169,8 @@ pub enum Header {
     Good {
         /// First id.
         first: u64,
-        /// Time of the first event.
-        oldest: Nanos,
+        /// The rest of it.
+        start: Start,
     },
     /// A file of a later version.
     Newer(u32),
@@ -185,5 +198,6 @@ pub fn read_header(file: &mut File) -> io::Result<Header> {
     if crc32fast::hash(&bytes) != crc {
         return Ok(Header::Damaged);
     }
-    Ok(Header::Good { first: u64_at(&bytes, 16), oldest: Nanos(u64_at(&bytes, 24) as i64) })
+    let start = Start { oldest: Nanos(u64_at(&bytes, 24) as i64), before: u64_at(&bytes, 32) };
+    Ok(Header::Good { first: u64_at(&bytes, 16), start })
 }

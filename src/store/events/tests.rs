@@ -8,10 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{Item, Limits, OpenError, Opened, Piece, Reader, open, segment::HEADER};
+use super::{Limits, OpenError, Opened, Reader, open, segment::HEADER};
 use crate::domain::{
     event::{Change, Detail, Event, EventKind},
-    event_block::{EventBlock, EventGap, EventSlice, GapReason},
+    event_block::{EventBlock, EventGap, EventPiece, EventSlice, GapReason},
     resources::Resource,
     types::Nanos,
 };
@@ -19,7 +19,7 @@ use crate::domain::{
 const ALL: Limits = Limits { events: 0, bytes: 0, age: Nanos::ZERO };
 
 /// Events whose object and time are their number.
-fn item(ids: Range<u64>) -> Item {
+fn item(ids: Range<u64>) -> EventPiece {
     let events = ids.clone().map(|id| Event {
         kind: EventKind::App,
         object: format!("application-{id}").into(),
@@ -31,11 +31,11 @@ fn item(ids: Range<u64>) -> Item {
         at: Nanos(id as i64 * 1_000),
     });
     let block = Arc::new(EventBlock { first: ids.start, events: events.collect() });
-    Item::Events(EventSlice::of(&block, ids.start, ids.end).unwrap())
+    EventPiece::Events(EventSlice::of(&block, ids.start, ids.end).unwrap())
 }
 
-fn gap(ids: Range<u64>, reason: GapReason) -> Item {
-    Item::Gap(EventGap { from: ids.start, end: ids.end, reason })
+fn gap(ids: Range<u64>, reason: GapReason) -> EventPiece {
+    EventPiece::Gap(EventGap { from: ids.start, end: ids.end, reason })
 }
 
 /// Everything from an id on, in short; each event is compared with its id.
@@ -49,14 +49,14 @@ fn read(reader: &Reader, from: u64) -> Vec<String> {
         }
         for piece in pieces {
             let (first, what) = match &piece {
-                Piece::Events(slice) => {
+                EventPiece::Events(slice) => {
                     for (id, event) in (slice.first()..).zip(slice.events()) {
                         assert_eq!(*event.object, *format!("application-{id}"));
                         assert_eq!(event.at, Nanos(id as i64 * 1_000));
                     }
                     (slice.first(), String::new())
                 }
-                Piece::Gap(gap) => (gap.from, format!("{} ", gap.reason.name())),
+                EventPiece::Gap(gap) => (gap.from, format!("{} ", gap.reason.name())),
             };
             assert_eq!(first, next, "a hole in {shown:?}");
             next = piece.end();
@@ -140,7 +140,7 @@ fn after_a_crash_no_id_is_given_twice() {
     let mut second = opened(directory.path());
     let lost = EventGap { from: 10, end: reserved, reason: GapReason::Crash };
     assert_eq!((second.next, &second.gap), (reserved, &Some(lost.clone())));
-    second.writer.write(&[Item::Gap(lost), item(reserved..reserved + 3)], Nanos::ZERO).unwrap();
+    second.writer.write(&[EventPiece::Gap(lost), item(reserved..reserved + 3)], Nanos::ZERO).unwrap();
     let expected = ["0..10".to_owned(), format!("crash 10..{reserved}"), format!("{reserved}..{}", reserved + 3)];
     assert_eq!(read(&second.reader, 0), expected);
     second.writer.close(reserved + 3).unwrap();
@@ -176,7 +176,7 @@ fn a_torn_end_is_cut_at_every_length() {
         let lost = torn.gap.take();
         assert_eq!(lost.as_ref().map_or(torn.next, |gap| gap.from), end, "cut at {length}");
         assert!(torn.next > end || length < HEADER as usize);
-        let mut items: Vec<Item> = lost.into_iter().map(Item::Gap).collect();
+        let mut items: Vec<EventPiece> = lost.into_iter().map(EventPiece::Gap).collect();
         items.push(item(torn.next..torn.next + 1));
         torn.writer.write(&items, Nanos::ZERO).unwrap();
         torn.writer.close(torn.next + 1).unwrap();
@@ -203,7 +203,7 @@ fn damage_costs_the_frames_that_it_hits_and_is_named() {
         opened.writer.close(2_000).unwrap();
         let pieces = opened.reader.read(0, 2_000).unwrap();
         let gaps: Vec<_> =
-            pieces.iter().filter_map(|piece| if let Piece::Gap(gap) = piece { Some(gap) } else { None }).collect();
+            pieces.iter().filter_map(|piece| if let EventPiece::Gap(gap) = piece { Some(gap) } else { None }).collect();
         assert_eq!((gaps.len(), gaps[0].end - gaps[0].from), (1, 50), "hit at {hit}: {gaps:?}");
         let GapReason::Damage(place) = &gaps[0].reason else { panic!("{:?}", gaps[0]) };
         assert!(place.contains("00000000000000000000.events at byte "), "{place}");

@@ -12,10 +12,10 @@ use super::{
     codec::Encoder,
     frame::{HEAD, Head, Kind},
     mark::Mark,
-    segment::{self, HEADER, Segment, Shared},
+    segment::{self, HEADER, Segment, Shared, Start},
 };
 use crate::domain::{
-    event_block::{EventGap, EventSlice, GapReason},
+    event_block::{EventGap, EventPiece, EventSlice, GapReason},
     types::Nanos,
 };
 
@@ -23,33 +23,6 @@ use crate::domain::{
 const FILES: u64 = 16;
 const SMALLEST_FILE: u64 = 64 * 1024;
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
-
-/// Something to write, in the order of ids and without holes.
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// Events.
-    Events(EventSlice),
-    /// Ids without events.
-    Gap(EventGap),
-}
-
-impl Item {
-    /// First id.
-    pub fn first(&self) -> u64 {
-        match self {
-            Item::Events(slice) => slice.first(),
-            Item::Gap(gap) => gap.from,
-        }
-    }
-
-    /// The id after the last one.
-    pub fn end(&self) -> u64 {
-        match self {
-            Item::Events(slice) => slice.end(),
-            Item::Gap(gap) => gap.end,
-        }
-    }
-}
 
 /// The only one that changes the files.
 pub struct Writer {
@@ -60,6 +33,8 @@ pub struct Writer {
     file: Option<File>,
     /// The id of the next event in the files.
     next: u64,
+    /// Events that were ever written.
+    events: u64,
     /// Something was written since the last `sync`.
     unsynced: bool,
     mark: Mark,
@@ -73,7 +48,7 @@ impl Writer {
         limits: Limits,
         shared: Arc<Shared>,
         file: Option<File>,
-        next: u64,
+        (next, events): (u64, u64),
         mark: Mark,
     ) -> Writer {
         Writer {
@@ -82,6 +57,7 @@ impl Writer {
             shared,
             file,
             next,
+            events,
             unsynced: false,
             mark,
             encoder: Encoder::default(),
@@ -112,37 +88,37 @@ impl Writer {
         self.mark.reserve(next).map_err(failed("write", self.mark.path()))
     }
 
-    /// Writes what is not written yet. `now` is the time by which old events go.
+    /// Writes pieces in the order of their ids and without holes, as far as they are not written yet. `now` is the time by which old events go.
     ///
     /// # Errors
     /// [`Writer::next`] says how far it came; the rest may be tried again.
-    pub fn write(&mut self, items: &[Item], now: Nanos) -> Result<(), WriteError> {
+    pub fn write(&mut self, items: &[EventPiece], now: Nanos) -> Result<(), WriteError> {
         let most = self.frame_events();
         let mut gathered: Vec<EventSlice> = Vec::new();
         let mut count = 0;
         for item in items {
             match item {
                 written if written.end() <= self.next => {}
-                Item::Events(slice) => {
+                EventPiece::Events(slice) => {
                     let mut from = slice.first().max(self.next);
                     while let Some(part) = slice.part(from, most - count) {
                         from = part.end();
                         count += part.len();
                         gathered.push(part);
                         if count >= most {
-                            self.events(&mut gathered)?;
+                            self.write_events(&mut gathered)?;
                             count = 0;
                         }
                     }
                 }
-                Item::Gap(gap) => {
-                    self.events(&mut gathered)?;
+                EventPiece::Gap(gap) => {
+                    self.write_events(&mut gathered)?;
                     count = 0;
                     self.gap(gap, now)?;
                 }
             }
         }
-        self.events(&mut gathered)?;
+        self.write_events(&mut gathered)?;
         self.prune(now);
         Ok(())
     }
@@ -181,7 +157,9 @@ impl Writer {
             // No event of a file is much later than the first of the following one.
             let age = now.minus(following.oldest).0;
             let too_old = self.limits.age.0 > 0 && age > self.limits.age.0;
-            if !too_old && !exceeds(self.limits.events, self.next - oldest.first) && !exceeds(self.limits.bytes, bytes)
+            if !too_old
+                && !exceeds(self.limits.events, self.events - oldest.before)
+                && !exceeds(self.limits.bytes, bytes)
             {
                 break;
             }
@@ -207,7 +185,7 @@ impl Writer {
     }
 
     /// Writes gathered events as one frame.
-    fn events(&mut self, gathered: &mut Vec<EventSlice>) -> Result<(), WriteError> {
+    fn write_events(&mut self, gathered: &mut Vec<EventSlice>) -> Result<(), WriteError> {
         let (Some(first), Some(last)) = (gathered.first(), gathered.last()) else { return Ok(()) };
         let ids = first.first()..last.end();
         let times = || gathered.iter().flat_map(EventSlice::events).map(|event| event.at.0);
@@ -243,6 +221,9 @@ impl Writer {
         }
         self.unsynced = true;
         self.next = ids.end;
+        if kind == Kind::Events {
+            self.events += ids.end - ids.start;
+        }
         segment.grow(ids.start, at, at + self.frame.len() as u64, ids.end);
         Ok(())
     }
@@ -257,7 +238,7 @@ impl Writer {
                 limit => (limit / FILES).clamp(SMALLEST_FILE, LARGEST_FILE),
             };
             let full = last.extent().0 + self.frame.len() as u64 > largest
-                || limits.events > 0 && first - last.first >= (limits.events / FILES).max(1)
+                || limits.events > 0 && self.events - last.before >= (limits.events / FILES).max(1)
                 || limits.age.0 > 0 && newest.minus(last.oldest).0 >= limits.age.0 / FILES as i64;
             // A file holds at least one frame, however large.
             if !full || last.extent().1 == last.first {
@@ -266,11 +247,12 @@ impl Writer {
         }
         self.sync()?;
         let path = segment::path(&self.directory, first);
-        let file = begin(&self.directory, &path, first, oldest).map_err(|error| {
+        let start = Start { oldest, before: self.events };
+        let file = begin(&self.directory, &path, first, start).map_err(|error| {
             let _ = fs::remove_file(&path);
             failed("make", &path)(error)
         })?;
-        let segment = Arc::new(Segment::new(path, first, oldest, HEADER, first));
+        let segment = Arc::new(Segment::new(path, first, start, HEADER, first));
         if let Some(last) = segments.last() {
             last.seal(first);
         }
@@ -284,9 +266,9 @@ impl Writer {
     }
 }
 
-fn begin(directory: &Path, path: &Path, first: u64, oldest: Nanos) -> io::Result<File> {
+fn begin(directory: &Path, path: &Path, first: u64, start: Start) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-    file.write_all(&segment::header(first, oldest))?;
+    file.write_all(&segment::header(first, start))?;
     // The name has to survive as well as the bytes.
     File::open(directory)?.sync_all()?;
     Ok(file)

@@ -1,0 +1,292 @@
+//! The durable store as `EventActor` drives it: one blocking job at a time owns the writer, and events wait in a bounded
+//! backlog meanwhile. Nothing here ever blocks the arbiter.
+
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::backlog::{Backlog, LIMIT};
+use crate::{
+    domain::{
+        event_block::{EventGap, EventPiece, EventSlice, GapReason},
+        types::Nanos,
+    },
+    messages::event::{EventCounters, StoreSettings, StoreStatus},
+    store::events::{self, Limits, OpenError, Reader, WriteError, Writer},
+};
+
+/// Events that are written without waiting for the next flush.
+const EAGER: usize = 32_768;
+/// Reserved ids that must be left, or a job is begun to reserve more.
+const RESERVED_LEAST: u64 = 1 << 18;
+const PANICKED: &str =
+    "the writer of the event store has panicked; nothing is stored until the server is started again";
+/// How often old files are looked for while nothing happens.
+const PRUNE: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub struct Durable {
+    reader: Reader,
+    /// Away while a job runs.
+    writer: Option<Writer>,
+    backlog: Backlog,
+    settings: StoreSettings,
+    /// Something was written and not flushed.
+    dirty: bool,
+    pruned: Instant,
+    failing: Option<Arc<str>>,
+    /// Ids below this are reserved.
+    reserved: u64,
+    /// Who waits for the store to be closed.
+    closing: Vec<oneshot::Sender<Result<(), Arc<str>>>>,
+    closed: bool,
+    /// A job has panicked.
+    broken: bool,
+    counters: Arc<EventCounters>,
+}
+
+/// What a job is to do; [`Job::run`] blocks.
+pub struct Job {
+    writer: Writer,
+    pieces: Vec<EventPiece>,
+    next: u64,
+    now: Nanos,
+    limits: Limits,
+    sync: bool,
+    close: bool,
+}
+
+/// What came of a job.
+pub struct Done {
+    writer: Writer,
+    result: Result<(), WriteError>,
+    synced: bool,
+    close: bool,
+}
+
+impl Job {
+    /// Does it.
+    pub fn run(self) -> Done {
+        let Job { mut writer, pieces, next, now, limits, sync, close } = self;
+        writer.set_limits(limits);
+        let mut result = writer.write(&pieces, now).and_then(|()| writer.reserve(next));
+        if result.is_ok() && close {
+            result = writer.close(next);
+        } else if result.is_ok() && sync {
+            result = writer.sync();
+        }
+        Done { synced: result.is_ok() && (sync || close), writer, result, close }
+    }
+}
+
+impl Durable {
+    /// Opens the store of a directory; also says with which id numbering goes on.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        directory: &Path,
+        settings: StoreSettings,
+        counters: Arc<EventCounters>,
+    ) -> Result<(Durable, u64), OpenError> {
+        let opened = events::open(directory, limits(&settings))?;
+        let mut backlog = Backlog::new(opened.gap.as_ref().map_or(opened.next, |gap| gap.from), LIMIT);
+        if let Some(gap) = opened.gap {
+            backlog.gap(gap.end, gap.reason);
+        }
+        let durable = Durable {
+            reserved: opened.writer.reserved(),
+            reader: opened.reader,
+            writer: Some(opened.writer),
+            backlog,
+            settings,
+            dirty: false,
+            pruned: Instant::now(),
+            failing: None,
+            closing: Vec::new(),
+            closed: false,
+            broken: false,
+            counters,
+        };
+        Ok((durable, opened.next))
+    }
+
+    /// A smaller backlog than the usual one.
+    #[cfg(test)]
+    pub fn limit_backlog(&mut self, limit: usize) {
+        self.backlog = Backlog::new(self.backlog.first(), limit);
+    }
+
+    /// New settings.
+    pub fn apply(&mut self, settings: StoreSettings) {
+        self.settings = settings;
+    }
+
+    /// How often [`Durable::flush`] is to be called: so often that a crash loses less than a flush interval.
+    pub fn period(&self) -> Duration {
+        self.settings.flush_interval / 2
+    }
+
+    /// Takes the next events; a job that is returned is to be run.
+    pub fn push(&mut self, slices: &[EventSlice], now: Nanos) -> Option<Job> {
+        let mut next = 0;
+        for slice in slices {
+            next = slice.end();
+            let lost = self.backlog.push(slice);
+            if lost > 0 {
+                EventCounters::add(&self.counters.store_lost, lost);
+                if self.failing.is_none() {
+                    self.fail("events come faster than the event store takes them".into());
+                }
+            }
+        }
+        let reservation_ends = next > 0 && next.saturating_add(RESERVED_LEAST) > self.reserved;
+        let much = self.backlog.events() >= EAGER && self.failing.is_none();
+        if much || reservation_ends { self.job(next, now, false) } else { None }
+    }
+
+    /// Writes and flushes what waits. `next` is the id of the next event.
+    pub fn flush(&mut self, next: u64, now: Nanos) -> Option<Job> {
+        let old = self.pruned.elapsed() >= PRUNE;
+        (!self.closed && (self.dirty || old || !self.backlog.is_empty())).then(|| self.job(next, now, true)).flatten()
+    }
+
+    /// Closes the store; the sender is answered when that is done.
+    pub fn close(&mut self, next: u64, now: Nanos, done: oneshot::Sender<Result<(), Arc<str>>>) -> Option<Job> {
+        if self.closed {
+            // Whoever asked may be gone.
+            let _ = done.send(Ok(()));
+            return None;
+        }
+        self.closing.push(done);
+        if self.broken {
+            self.answer(Err(PANICKED.into()));
+        }
+        self.job(next, now, true)
+    }
+
+    fn job(&mut self, next: u64, now: Nanos, sync: bool) -> Option<Job> {
+        let writer = self.writer.take()?;
+        self.pruned = Instant::now();
+        Some(Job {
+            writer,
+            pieces: self.backlog.all(),
+            next,
+            now,
+            limits: limits(&self.settings),
+            sync,
+            close: !self.closing.is_empty(),
+        })
+    }
+
+    /// A job is done, or has panicked (`None`). A job that is returned is to be run.
+    pub fn done(&mut self, done: Option<Done>, next: u64, now: Nanos) -> Option<Job> {
+        let Some(Done { writer, result, synced, close }) = done else {
+            self.broken = true;
+            self.fail(PANICKED.into());
+            self.answer(Err(PANICKED.into()));
+            return None;
+        };
+        let before = self.backlog.events();
+        self.backlog.written(writer.next());
+        EventCounters::add(&self.counters.store_written, before - self.backlog.events());
+        self.dirty = !synced;
+        self.reserved = writer.reserved();
+        self.writer = Some(writer);
+        match result {
+            Ok(()) => {
+                if self.failing.take().is_some() {
+                    tracing::info!("the event store takes events again");
+                }
+                self.counters.store_failing.store(false, Relaxed);
+                if close && self.backlog.is_empty() {
+                    self.closed = true;
+                    self.answer(Ok(()));
+                    return None;
+                }
+                let more = !self.closing.is_empty() || self.backlog.events() >= EAGER;
+                more.then(|| self.job(next, now, false)).flatten()
+            }
+            Err(error) => {
+                EventCounters::add(&self.counters.store_failures, 1);
+                let text: Arc<str> = error.to_string().into();
+                self.answer(Err(text.clone()));
+                self.fail(text);
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, text: Arc<str>) {
+        if self.failing.as_ref() != Some(&text) {
+            tracing::error!(
+                error = %text, waiting = self.backlog.events(), limit = LIMIT,
+                "events are not stored durably; scheduling goes on, and what is lost will be an explicit gap"
+            );
+        }
+        self.counters.store_failing.store(true, Relaxed);
+        self.failing = Some(text);
+    }
+
+    fn answer(&mut self, result: Result<(), Arc<str>>) {
+        for waiting in self.closing.drain(..) {
+            // Whoever asked may be gone.
+            let _ = waiting.send(result.clone());
+        }
+    }
+
+    /// First id that is kept.
+    pub fn lowest(&self) -> u64 {
+        self.reader.extent().map_or(self.backlog.first(), |(lowest, _)| lowest)
+    }
+
+    /// Events from an id on that are not in memory for other reasons.
+    pub fn read(&mut self, from: u64, events: usize) -> Source {
+        let written = self.backlog.first();
+        if from >= written {
+            return Source::Here(self.backlog.read(from, events));
+        }
+        let reader = self.reader.clone();
+        Source::Disk(Box::new(move || {
+            let pieces = reader.read(from, events)?;
+            if pieces.is_empty() {
+                // Someone has removed the files.
+                let gap = EventGap { from, end: written, reason: GapReason::Damage("the files are gone".into()) };
+                return Ok(vec![EventPiece::Gap(gap)]);
+            }
+            Ok(pieces)
+        }))
+    }
+
+    /// Figures.
+    pub fn status(&self) -> StoreStatus {
+        let (bytes, files) = self.reader.size();
+        StoreStatus {
+            lowest: self.lowest(),
+            written: self.backlog.first(),
+            bytes,
+            files,
+            waiting: self.backlog.events(),
+            failing: self.failing.clone(),
+        }
+    }
+}
+
+/// Reads the disk, blocking.
+pub type DiskRead = Box<dyn FnOnce() -> std::io::Result<Vec<EventPiece>> + Send>;
+
+/// Where events are.
+pub enum Source {
+    /// Here they are.
+    Here(Vec<EventPiece>),
+    /// On the disk.
+    Disk(DiskRead),
+}
+
+fn limits(settings: &StoreSettings) -> Limits {
+    Limits { events: settings.max_events, bytes: settings.max_bytes, age: settings.max_age }
+}

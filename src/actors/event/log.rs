@@ -1,0 +1,89 @@
+//! Reading and following the log, from the disk over the memory to what is still to come, and its end.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+use tokio::sync::oneshot;
+
+use super::{EventActor, durable::Source, now};
+use crate::{
+    domain::event_block::{EventGap, EventPiece, GapReason},
+    messages::event::{EventCounters, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog, StopEvents},
+};
+
+impl Handler<ReadLog> for EventActor {
+    type Result = ResponseFuture<Result<LogPage, ReadError>>;
+
+    fn handle(&mut self, msg: ReadLog, _ctx: &mut Self::Context) -> Self::Result {
+        let next = self.ring.next();
+        let lowest = || self.durable.as_ref().map_or(self.ring.lowest(), |durable| durable.lowest());
+        let from = msg.from.unwrap_or_else(lowest);
+        if from > next {
+            return Box::pin(std::future::ready(Err(ReadError::Beyond { from, next })));
+        }
+        let here = |pieces| LogPage { pieces, next };
+        if from >= self.ring.lowest() {
+            let slices = self.ring.range(from, msg.events as u64);
+            let page = here(slices.into_iter().map(EventPiece::Events).collect());
+            return Box::pin(std::future::ready(Ok(page)));
+        }
+        let Some(durable) = &mut self.durable else {
+            let gap = EventGap { from, end: self.ring.lowest(), reason: GapReason::Retention };
+            return Box::pin(std::future::ready(Ok(here(vec![EventPiece::Gap(gap)]))));
+        };
+        match durable.read(from, msg.events) {
+            Source::Here(mut pieces) => {
+                // Of a gap in the store the newest events are in the ring still.
+                let lowest = self.ring.lowest();
+                pieces.retain(|piece| piece.first() < lowest);
+                if let Some(EventPiece::Gap(gap)) = pieces.last_mut() {
+                    gap.end = gap.end.min(lowest);
+                }
+                Box::pin(std::future::ready(Ok(here(pieces))))
+            }
+            Source::Disk(read) => Box::pin(async move {
+                let failed = |text: String| ReadError::Failed(Arc::from(text));
+                let pieces = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
+                Ok(LogPage { pieces: pieces.map_err(|error| failed(error.to_string()))?, next })
+            }),
+        }
+    }
+}
+
+impl Handler<FollowLog> for EventActor {
+    type Result = Result<Followed, FollowError>;
+
+    fn handle(&mut self, msg: FollowLog, _ctx: &mut Self::Context) -> Self::Result {
+        if !msg.again {
+            self.check_streams(msg.host).map_err(FollowError::TooMany)?;
+        }
+        let next = self.ring.next();
+        let from = msg.from.unwrap_or(next);
+        if !(self.ring.lowest()..=next).contains(&from) {
+            return Err(FollowError::Behind);
+        }
+        if !msg.again {
+            EventCounters::add(&self.counters.streams_opened, 1);
+        }
+        Ok(Followed {
+            past: self.ring.range(from, u64::MAX),
+            reader: self.streams.follow(msg.host, msg.name, now()),
+            from,
+        })
+    }
+}
+
+impl Handler<StopEvents> for EventActor {
+    type Result = ResponseFuture<Result<(), Arc<str>>>;
+
+    fn handle(&mut self, _msg: StopEvents, ctx: &mut Self::Context) -> Self::Result {
+        self.stopping = true;
+        self.streams.stop();
+        let next = self.ring.next();
+        let Some(durable) = &mut self.durable else { return Box::pin(std::future::ready(Ok(()))) };
+        let (done, closed) = oneshot::channel();
+        let job = durable.close(next, now(), done);
+        self.run(job, ctx);
+        Box::pin(async { closed.await.unwrap_or_else(|_| Err("the event system ended before the store did".into())) })
+    }
+}

@@ -8,11 +8,12 @@ use callboard::{
     actors::event::EventActor,
     domain::{
         event::{Change, Detail, Event, EventKind},
+        event_settings::EventSettings,
         resources::Resource,
         types::Nanos,
     },
     http::events::{batch, stream},
-    messages::event::{ApplyEventSettings, EventSettings, GetStreams, Publish},
+    messages::event::{ApplyEventSettings, GetStreams, Publish},
 };
 use serde_json::{Value, json};
 use tokio::{

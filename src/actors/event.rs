@@ -29,11 +29,10 @@ use self::{
     streams::{StreamLimits, Streams},
 };
 use crate::{
-    domain::types::Nanos,
+    domain::{event_settings::EventSettings, types::Nanos},
     messages::event::{
-        ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventSettings, EventStatus, GetEventStatus,
-        GetEvents, GetStreams, OpenStream, OpenedStream, Publish, ShimSubscribe, ShimUnsubscribe, StreamView,
-        TooManyStreams,
+        ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, GetEventStatus, GetEvents, GetStreams,
+        OpenStream, OpenedStream, Publish, ShimSubscribe, ShimUnsubscribe, StreamView, TooManyStreams,
     },
     store::events::OpenError,
 };
@@ -76,7 +75,7 @@ impl EventActor {
     /// See [`OpenError`].
     pub fn durable(settings: EventSettings, directory: &Path) -> Result<EventActor, OpenError> {
         let counters = Arc::<EventCounters>::default();
-        let (durable, next) = Durable::open(directory, settings.store.clone(), counters.clone())?;
+        let (durable, next) = Durable::open(directory, settings.store, counters.clone())?;
         Ok(EventActor::with(settings, Some(durable), next, counters))
     }
 
@@ -199,7 +198,7 @@ impl Handler<ApplyEventSettings> for EventActor {
         }
         self.ring.resize(settings.ring_capacity);
         if let Some(durable) = &mut self.durable {
-            durable.apply(settings.store.clone());
+            durable.apply(settings.store);
         }
         self.settings = settings;
     }

@@ -23,10 +23,10 @@ use super::{
     rm::{Reconfigure, Register, RmActor, RmSettings, handle::RmHandle, no_partitions},
 };
 use crate::{
-    config::{LoadedConfig, Refused},
+    config::{LoadedConfig, Refused, extra::Settings},
     domain::conf::PartitionConf,
     messages::{
-        event::Publish,
+        event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe},
         partition::{Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
@@ -130,10 +130,13 @@ impl Topology {
         events: Addr<EventActor>,
         default_config: LoadedConfig,
     ) -> Arc<Topology> {
+        let process = ProcessSettings::default();
+        let listening = events.clone();
+        process.listen(move |extra| listening.do_send(ApplyEventSettings(Settings::read(extra).event)));
         Arc::new(Topology {
             directory: Arc::default(),
             events,
-            process: ProcessSettings::default(),
+            process,
             control,
             pool,
             next: AtomicUsize::new(0),
@@ -287,9 +290,13 @@ impl Topology {
         self.events.clone().recipient()
     }
 
-    pub(super) fn subscribe_events(&self, _rm: &Arc<str>, _epoch: u64, _to: Recipient<DeliverEvents>) {}
+    pub(super) fn subscribe_events(&self, rm: &Arc<str>, epoch: u64, recipient: Recipient<DeliverEvents>) {
+        self.events.do_send(ShimSubscribe { rm: rm.clone(), epoch, recipient });
+    }
 
-    pub(super) fn unsubscribe_events(&self, _rm: &Arc<str>, _epoch: u64) {}
+    pub(super) fn unsubscribe_events(&self, rm: &Arc<str>, epoch: u64) {
+        self.events.do_send(ShimUnsubscribe { rm: rm.clone(), epoch });
+    }
 
     /// A registration reached this actor: false where the registry does not know it any more.
     pub(super) fn registers(&self, rm: &str, addr: &Addr<RmActor>) -> bool {

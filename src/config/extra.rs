@@ -4,7 +4,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::domain::{duration, types::Nanos};
+use crate::domain::{
+    duration,
+    event_settings::{EventSettings, StoreSettings},
+    types::Nanos,
+};
 
 type Map = BTreeMap<String, String>;
 
@@ -28,23 +32,6 @@ pub struct Settings {
     pub max_body_bytes: u64,
 }
 
-/// Settings of events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventSettings {
-    /// `event.trackingEnabled`.
-    pub tracking: bool,
-    /// `event.requestCapacity`: events that one collection holds.
-    pub request_capacity: u64,
-    /// `event.ringBufferCapacity`: events that are kept for readers.
-    pub ring_capacity: u64,
-    /// `event.maxStreams`; 0: none at all.
-    pub max_streams: u64,
-    /// `event.maxStreamsPerHost`; 0: none at all.
-    pub max_streams_per_host: u64,
-    /// `event.RESTResponseSize`: events in one answer.
-    pub response_size: u64,
-}
-
 /// Settings of a resource manager's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RmSettings {
@@ -62,14 +49,7 @@ impl Settings {
     /// Reads the map; an empty one gives the defaults.
     pub fn read(map: &Map) -> Settings {
         Settings {
-            event: EventSettings {
-                tracking: value(map, "event.trackingEnabled", boolean, true),
-                request_capacity: above_zero(map, "event.requestCapacity", 1000),
-                ring_capacity: above_zero(map, "event.ringBufferCapacity", 100_000),
-                max_streams: value(map, "event.maxStreams", count, 100),
-                max_streams_per_host: value(map, "event.maxStreamsPerHost", count, 15),
-                response_size: above_zero(map, "event.RESTResponseSize", 10_000),
-            },
+            event: event(map),
             health_check_interval: match value(map, "health.checkInterval", duration::parse, Nanos::from_secs(30)) {
                 interval if interval <= Nanos::ZERO => None,
                 interval => Some(Duration::from_nanos(interval.0.unsigned_abs())),
@@ -92,6 +72,42 @@ impl Default for Settings {
     fn default() -> Self {
         Settings::read(&Map::new())
     }
+}
+
+fn event(map: &Map) -> EventSettings {
+    let default = EventSettings::default();
+    let store = default.store;
+    EventSettings {
+        tracking: value(map, "event.trackingEnabled", boolean, default.tracking),
+        request_capacity: above_zero(map, "event.requestCapacity", default.request_capacity),
+        ring_capacity: above_zero(map, "event.ringBufferCapacity", default.ring_capacity),
+        max_streams: value(map, "event.maxStreams", count, default.max_streams),
+        max_streams_per_host: value(map, "event.maxStreamsPerHost", count, default.max_streams_per_host),
+        response_size: above_zero(map, "event.RESTResponseSize", default.response_size),
+        store: StoreSettings {
+            max_events: value(map, "event.store.maxEvents", count, store.max_events),
+            max_bytes: value(map, "event.store.maxBytes", bytes, store.max_bytes),
+            max_age: value(map, "event.store.maxAge", not_negative, store.max_age),
+            flush_interval: value(map, "event.store.flushInterval", flush_interval, store.flush_interval),
+        },
+    }
+}
+
+/// A number of bytes, with a binary unit or without.
+fn bytes(text: &str) -> Option<u64> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+    let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (number, shift) = unit.unwrap_or((text, 0));
+    count(number)?.checked_mul(1 << shift)
+}
+
+fn not_negative(text: &str) -> Option<Nanos> {
+    duration::parse(text).filter(|nanos| *nanos >= Nanos::ZERO)
+}
+
+fn flush_interval(text: &str) -> Option<Nanos> {
+    let (least, most) = (Nanos::from_millis(10), Nanos::from_secs(3_600));
+    duration::parse(text).filter(|nanos| (least..=most).contains(nanos))
 }
 
 fn value<T>(map: &Map, key: &str, parse: impl Fn(&str) -> Option<T>, default: T) -> T {
@@ -266,6 +282,7 @@ mod tests {
             max_streams: 100,
             max_streams_per_host: 15,
             response_size: 10_000,
+            store: StoreSettings::default(),
         };
         assert_eq!(settings.event, event);
         assert_eq!(settings.health_check_interval, Some(Duration::from_secs(30)));
@@ -282,6 +299,30 @@ mod tests {
     }
 
     #[test]
+    fn the_event_store() {
+        let settings = read(&[
+            ("event.store.maxEvents", "0"),
+            ("event.store.maxBytes", "2Gi"),
+            ("event.store.maxAge", "1h30m"),
+            ("event.store.flushInterval", "250ms"),
+        ]);
+        let store = StoreSettings {
+            max_events: 0,
+            max_bytes: 2 << 30,
+            max_age: Nanos::from_secs(5_400),
+            flush_interval: Nanos::from_millis(250),
+        };
+        assert_eq!(settings.event.store, store);
+        let settings = read(&[
+            ("event.store.maxEvents", "-1"),
+            ("event.store.maxBytes", "2GB"),
+            ("event.store.maxAge", "-1h"),
+            ("event.store.flushInterval", "1ms"),
+        ]);
+        assert_eq!(settings.event.store, StoreSettings::default());
+    }
+
+    #[test]
     fn zero() {
         // CFG-110, test idea 40: only the stream limits can be 0.
         let settings = read(&[
@@ -294,7 +335,8 @@ mod tests {
             ("rm.bufferedBytes", "0"),
         ]);
         let defaults = Settings::default();
-        let event = EventSettings { tracking: false, max_streams: 0, max_streams_per_host: 0, ..defaults.event };
+        let event =
+            EventSettings { tracking: false, max_streams: 0, max_streams_per_host: 0, ..defaults.event.clone() };
         assert_eq!(settings.event, event);
         assert_eq!(settings.rm, defaults.rm);
     }

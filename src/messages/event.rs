@@ -8,12 +8,12 @@ use super::rm::DeliverEvents;
 pub use super::{
     event_batch::Batch,
     event_queue::{Ended, StreamQueue, StreamReader},
-    event_settings::{EventSettings, StoreSettings, parse_duration},
     event_status::{EventCounters, EventStatus, StoreStatus},
 };
 use crate::domain::{
     event::Event,
     event_block::{EventPiece, EventSlice},
+    event_settings::EventSettings,
     types::Nanos,
 };
 

@@ -13,9 +13,10 @@ use super::backlog::{Backlog, LIMIT};
 use crate::{
     domain::{
         event_block::{EventGap, EventPiece, EventSlice, GapReason},
+        event_settings::StoreSettings,
         types::Nanos,
     },
-    messages::event::{EventCounters, StoreSettings, StoreStatus},
+    messages::event::{EventCounters, StoreStatus},
     store::events::{self, Limits, OpenError, Reader, WriteError, Writer},
 };
 
@@ -128,7 +129,7 @@ impl Durable {
 
     /// How often [`Durable::flush`] is to be called: so often that a crash loses less than a flush interval.
     pub fn period(&self) -> Duration {
-        self.settings.flush_interval / 2
+        Duration::from_nanos(self.settings.flush_interval.0.unsigned_abs()) / 2
     }
 
     /// Takes the next events; a job that is returned is to be run.

@@ -11,11 +11,11 @@ use super::{
 use crate::{
     domain::{
         event_block::{EventGap, EventPiece, GapReason},
+        event_settings::{EventSettings, StoreSettings},
         types::Nanos,
     },
     messages::event::{
-        ApplyEventSettings, EventSettings, FollowError, FollowLog, GetEventStatus, GetEvents, Publish, ReadError,
-        ReadLog, StopEvents, StoreSettings,
+        ApplyEventSettings, FollowError, FollowLog, GetEventStatus, GetEvents, Publish, ReadError, ReadLog, StopEvents,
     },
 };
 

@@ -13,12 +13,15 @@ use super::{
     streams::BACKLOG,
     testing::{events, ids, numbers},
 };
-use crate::messages::{
-    event::{
-        ApplyEventSettings, CheckStreams, Ended, EventSettings, GetEventStatus, GetEvents, GetStreams, OpenStream,
-        OpenedStream, Publish, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams,
+use crate::{
+    domain::event_settings::EventSettings,
+    messages::{
+        event::{
+            ApplyEventSettings, CheckStreams, Ended, GetEventStatus, GetEvents, GetStreams, OpenStream, OpenedStream,
+            Publish, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams,
+        },
+        rm::DeliverEvents,
     },
-    rm::DeliverEvents,
 };
 
 type Delivered = Arc<Mutex<Vec<(u64, Vec<u64>)>>>;

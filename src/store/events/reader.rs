@@ -108,7 +108,7 @@ impl Walk {
                         self.gap(id, damage(segment, at));
                         at += distance;
                     }
-                    None => return Ok(self.gap(end, damage(segment, at))),
+                    None => self.gap(end, damage(segment, at)),
                 },
             }
         }

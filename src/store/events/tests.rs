@@ -165,7 +165,7 @@ fn a_torn_end_is_cut_at_every_length() {
     let bytes = fs::read(path).unwrap();
     let second = {
         let one = tempfile::tempdir().unwrap();
-        store(one.path(), &[0..3]);
+        store(one.path(), std::slice::from_ref(&(0..3)));
         fs::metadata(&files(one.path())[0]).unwrap().len() as usize
     };
     for length in 0..bytes.len() {
@@ -244,7 +244,7 @@ fn a_damaged_or_missing_file_among_others_is_a_gap() {
 #[test]
 fn a_later_format_is_refused_and_nothing_is_touched() {
     let directory = tempfile::tempdir().unwrap();
-    store(directory.path(), &[0..3]);
+    store(directory.path(), std::slice::from_ref(&(0..3)));
     let path = files(directory.path())[0].clone();
     let mut bytes = fs::read(&path).unwrap();
     bytes[8] = 2;

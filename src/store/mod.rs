@@ -1,3 +1,5 @@
 //! What outlives the process.
 
+pub mod eventlog;
 pub mod events;
+pub mod resource_set;

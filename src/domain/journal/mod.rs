@@ -1,0 +1,410 @@
+//! The resource journal of a partition: which execution targets there are, which are available, which are drained.
+//!
+//! A pure state machine: (state, fact, now) → resource events of RFC 44, and what the partition has to be told. A rank is
+//! a position in the list of hosts. It stays with its host, also over restarts, and goes to another host only after
+//! its own has been away for [`Settings::keep_rank`] without being drained, so that ranks stay dense and the list bounded.
+//!
+//! Facts are collected for [`Settings::batch`] and leave as one event of each kind, so a burst of registrations is not
+//! a burst of events.
+
+mod drain;
+mod event;
+mod flush;
+mod replay;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+pub use drain::{DrainRequest, Refusal, UndrainRequest};
+pub use event::{Kind, Method, Origin, Overwrite, ResourceEvent, Targets};
+pub use replay::Past;
+pub use slot::{Capacity, DrainState, Known, ResourceSet, Target};
+use slot::Slot;
+
+use super::{
+    hostlist,
+    idset::IdSet,
+    resources::Resource,
+    types::Nanos,
+};
+
+/// What may be set. Durations.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long facts are collected before they leave as events.
+    pub batch: Nanos,
+    /// Silence after which a target is torpid; 0: never.
+    pub torpid_after: Nanos,
+    /// How long a host that went away keeps its rank.
+    pub keep_rank: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            batch: Nanos::from_millis(100),
+            torpid_after: Nanos::from_secs(30),
+            keep_rank: Nanos::from_secs(3600),
+        }
+    }
+}
+
+/// A moment on two clocks: events are stamped with the one that may be set, patience is measured with the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    /// Wall clock, since the Unix epoch.
+    pub wall: Nanos,
+    /// A clock that only goes forward.
+    pub steady: Nanos,
+}
+
+/// Something about a node.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    /// It was registered.
+    Registered {
+        /// Node.
+        node: Arc<str>,
+        /// Its host name.
+        host: Arc<str>,
+        /// Capacity.
+        capacity: Arc<Resource>,
+        /// The resource manager lets it take allocations.
+        schedulable: bool,
+    },
+    /// It is gone.
+    Removed {
+        /// Node.
+        node: Arc<str>,
+    },
+    /// Its capacity changed.
+    Capacity {
+        /// Node.
+        node: Arc<str>,
+        /// New capacity.
+        capacity: Arc<Resource>,
+    },
+    /// The resource manager drained or undrained it.
+    Schedulable {
+        /// Node.
+        node: Arc<str>,
+        /// It takes allocations.
+        schedulable: bool,
+    },
+    /// A sign of life.
+    Seen {
+        /// Node.
+        node: Arc<str>,
+    },
+    /// A sign of life of the resource manager, which vouches for its nodes.
+    AllSeen,
+    /// The life of the resource set ends then: seconds since the Unix epoch, 0: never.
+    Expiration(i64),
+}
+
+/// What comes out.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// An event for the journal.
+    Event(ResourceEvent),
+    /// The partition has to hold these nodes back, or not any longer.
+    OperatorDrain {
+        /// Node ids.
+        nodes: Vec<Arc<str>>,
+        /// Drain or undrain.
+        drained: bool,
+    },
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    settings: Settings,
+    /// By rank.
+    slots: Vec<Slot>,
+    /// Ranks of a host, ascending.
+    by_host: BTreeMap<Arc<str>, Vec<u32>>,
+    /// Rank of a registered node.
+    by_node: BTreeMap<Arc<str>, u32>,
+    /// Ranks without a registered node, by how long.
+    away: BTreeSet<(Nanos, u32)>,
+    /// End of the resource set's life, seconds since the Unix epoch; 0: none.
+    expiration: i64,
+    /// The map from ranks to hosts was announced in this session.
+    announced: bool,
+    /// It changed since.
+    map_changed: bool,
+    /// What targets offer changed since the resource set was defined.
+    offer_changed: bool,
+    /// When the oldest fact came that no event tells of yet.
+    waiting_since: Option<Nanos>,
+    /// When to look for silent targets next.
+    silence_check: Option<Nanos>,
+}
+
+impl Journal {
+    /// A journal that knows the hosts of a stored resource set by rank. Drains are then replayed, and [`Journal::begin`] follows.
+    pub fn new(settings: Settings, known: Vec<Known>, expiration: i64) -> Journal {
+        let mut journal = Journal {
+            settings,
+            slots: Vec::new(),
+            by_host: BTreeMap::new(),
+            by_node: BTreeMap::new(),
+            away: BTreeSet::new(),
+            expiration,
+            announced: false,
+            map_changed: false,
+            offer_changed: false,
+            waiting_since: None,
+            silence_check: None,
+        };
+        for host in known {
+            journal.add_slot(&host.host, host.capacity);
+        }
+        journal
+    }
+
+    /// A session begins: no node is registered, and the resource manager has drained none.
+    pub fn begin(&mut self, now: Moment, out: &mut Vec<Output>) {
+        let mut released = IdSet::new();
+        for rank in 0..self.size() {
+            self.leave(rank, now);
+            let slot = &mut self.slots[rank as usize];
+            slot.posted_online = false;
+            slot.torpid = false;
+            slot.posted_torpid = false;
+            if slot.release_rm() {
+                released.insert(rank);
+            }
+        }
+        self.by_node.clear();
+        self.waiting_since = None;
+        self.silence_check = None;
+        self.announced = false;
+        if self.slots.is_empty() {
+            return;
+        }
+        self.announce(Method::Kvs, now, out);
+        if !released.is_empty() {
+            self.undrained_by_rm(&released, now, out);
+        }
+    }
+
+    /// The session ended: all its nodes are gone.
+    pub fn end(&mut self, now: Moment, out: &mut Vec<Output>) {
+        for (_, rank) in std::mem::take(&mut self.by_node) {
+            self.leave(rank, now);
+        }
+        self.flush(now, out);
+    }
+
+    /// Takes note of a fact. The events that tell of it come with [`Journal::tick`].
+    pub fn apply(&mut self, fact: Fact, now: Moment, out: &mut Vec<Output>) {
+        match fact {
+            Fact::Registered { node, host, capacity, schedulable } => {
+                self.registered(&node, &host, Capacity::of(&capacity), schedulable, now, out);
+            }
+            Fact::Removed { node } => {
+                if let Some(rank) = self.by_node.remove(&node) {
+                    self.leave(rank, now);
+                    self.changed(now);
+                }
+            }
+            Fact::Capacity { node, capacity } => {
+                if let Some(rank) = self.by_node.get(&node).copied() {
+                    self.offers(rank, Capacity::of(&capacity), now);
+                    self.seen(rank, now);
+                }
+            }
+            Fact::Schedulable { node, schedulable } => {
+                if let Some(rank) = self.by_node.get(&node).copied() {
+                    self.slots[rank as usize].schedulable = schedulable;
+                    self.seen(rank, now);
+                    self.changed(now);
+                }
+            }
+            Fact::Seen { node } => {
+                if let Some(rank) = self.by_node.get(&node).copied() {
+                    self.seen(rank, now);
+                }
+            }
+            Fact::AllSeen => {
+                for rank in self.by_node.values().copied().collect::<Vec<_>>() {
+                    self.seen(rank, now);
+                }
+            }
+            Fact::Expiration(expiration) => {
+                if expiration != self.expiration {
+                    self.flush(now, out);
+                    self.expiration = expiration;
+                    out.push(event(now, Kind::Update { expiration }));
+                }
+            }
+        }
+    }
+
+    fn registered(
+        &mut self,
+        node: &Arc<str>,
+        host: &str,
+        capacity: Capacity,
+        schedulable: bool,
+        now: Moment,
+        out: &mut Vec<Output>,
+    ) {
+        let name = if host.is_empty() { &**node } else { host };
+        let host: Arc<str> = hostlist::safe_name(name).into();
+        if let Some(old) = self.by_node.remove(node) {
+            self.leave(old, now);
+        }
+        let rank = self.rank_for(node, &host, now);
+        self.by_node.insert(node.clone(), rank);
+        self.offers(rank, capacity, now);
+        let slot = &mut self.slots[rank as usize];
+        slot.node = Some(node.clone());
+        if let Some(since) = slot.away_since.take() {
+            self.away.remove(&(since, rank));
+        }
+        slot.schedulable = schedulable;
+        if slot.drained_by_operator() {
+            out.push(Output::OperatorDrain { nodes: vec![node.clone()], drained: true });
+        }
+        self.seen(rank, now);
+        self.changed(now);
+    }
+
+    /// The rank of a host's node: the one it had, else one of the host that is free, else one that was given up, else a new one.
+    fn rank_for(&mut self, node: &Arc<str>, host: &Arc<str>, now: Moment) -> u32 {
+        let own = self.by_host.get(host).and_then(|ranks| {
+            let free = |rank: &&u32| !self.slots[**rank as usize].online();
+            let same = |rank: &&u32| self.slots[**rank as usize].node.as_ref() == Some(node);
+            ranks.iter().filter(free).find(same).or_else(|| ranks.iter().find(free))
+        });
+        if let Some(rank) = own {
+            return *rank;
+        }
+        self.map_changed = true;
+        match self.given_up(now) {
+            Some(rank) => {
+                self.rename(rank, host);
+                rank
+            }
+            None => self.add_slot(host, Capacity::default()),
+        }
+    }
+
+    /// The rank that has been without its host for longest, if that is long enough.
+    fn given_up(&self, now: Moment) -> Option<u32> {
+        let keep = self.settings.keep_rank;
+        let long_away = self.away.iter().take_while(|(since, _)| since.plus(keep) <= now.steady);
+        long_away.map(|(_, rank)| *rank).find(|rank| self.slots[*rank as usize].given_up(now.steady, keep))
+    }
+
+    /// The node of a rank is not registered (any more).
+    fn leave(&mut self, rank: u32, now: Moment) {
+        let slot = &mut self.slots[rank as usize];
+        if slot.away_since.is_none_or(|since| since > now.steady) {
+            slot.away_since = Some(now.steady);
+            self.away.insert((now.steady, rank));
+        }
+    }
+
+    fn add_slot(&mut self, host: &Arc<str>, capacity: Capacity) -> u32 {
+        let rank = self.slots.len() as u32;
+        self.slots.push(Slot::new(host.clone(), capacity));
+        self.by_host.entry(host.clone()).or_default().push(rank);
+        rank
+    }
+
+    fn rename(&mut self, rank: u32, host: &Arc<str>) {
+        self.forget(rank);
+        self.slots[rank as usize] = Slot::new(host.clone(), Capacity::default());
+        let ranks = self.by_host.entry(host.clone()).or_default();
+        let at = ranks.partition_point(|other| *other < rank);
+        ranks.insert(at, rank);
+    }
+
+    /// Takes a rank from the list of its host, and of those that are away.
+    fn forget(&mut self, rank: u32) {
+        let Slot { host, away_since, .. } = &self.slots[rank as usize];
+        if let Some(since) = away_since {
+            self.away.remove(&(*since, rank));
+        }
+        if let Some(ranks) = self.by_host.get_mut(host) {
+            ranks.retain(|other| *other != rank);
+            if ranks.is_empty() {
+                self.by_host.remove(host);
+            }
+        }
+    }
+
+    fn offers(&mut self, rank: u32, capacity: Capacity, now: Moment) {
+        let slot = &mut self.slots[rank as usize];
+        if slot.capacity != capacity {
+            slot.capacity = capacity;
+            self.offer_changed = true;
+            self.changed(now);
+        }
+    }
+
+    fn seen(&mut self, rank: u32, now: Moment) {
+        let slot = &mut self.slots[rank as usize];
+        slot.seen = now.steady;
+        if std::mem::take(&mut slot.torpid) {
+            self.changed(now);
+        }
+        if self.silence_check.is_none() && self.settings.torpid_after > Nanos::ZERO {
+            self.silence_check = Some(now.steady.plus(self.settings.torpid_after));
+        }
+    }
+
+    fn changed(&mut self, now: Moment) {
+        self.waiting_since.get_or_insert(now.steady);
+    }
+
+    /// Time has come to `now`: silent targets become torpid, and events leave that have waited long enough.
+    pub fn tick(&mut self, now: Moment, out: &mut Vec<Output>) {
+        if self.silence_check.is_some_and(|at| at <= now.steady) {
+            self.look_for_silence(now);
+        }
+        if self.waiting_since.is_some_and(|since| since.plus(self.settings.batch) <= now.steady) {
+            self.flush(now, out);
+        }
+    }
+
+    fn look_for_silence(&mut self, now: Moment) {
+        let patience = self.settings.torpid_after;
+        let mut next: Option<Nanos> = None;
+        let mut found = false;
+        for slot in self.slots.iter_mut().filter(|slot| slot.online() && !slot.torpid) {
+            let due = slot.seen.plus(patience);
+            if due <= now.steady {
+                slot.torpid = true;
+                found = true;
+            } else {
+                next = Some(next.map_or(due, |other| other.min(due)));
+            }
+        }
+        if found {
+            // They have waited long enough: no collecting on top.
+            self.waiting_since = Some(now.steady.minus(self.settings.batch));
+        }
+        // Targets that fall silent one after another are looked at together.
+        self.silence_check = next.map(|due| due.max(now.steady.plus(self.settings.batch)));
+    }
+
+    /// The moment of the steady clock at which [`Journal::tick`] has something to do.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        let batch = self.waiting_since.map(|since| since.plus(self.settings.batch));
+        [batch, self.silence_check].into_iter().flatten().min()
+    }
+}
+
+fn event(now: Moment, kind: Kind) -> Output {
+    Output::Event(ResourceEvent { at: now.wall, kind })
+}

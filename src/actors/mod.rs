@@ -4,6 +4,7 @@ pub mod application;
 pub mod clock;
 pub mod directory;
 pub mod event;
+pub mod journal;
 pub mod node;
 pub mod partition;
 pub mod queue;

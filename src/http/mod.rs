@@ -1,5 +1,6 @@
 //! The HTTP doors: they only translate.
 
+pub mod api;
 pub mod events;
 pub mod problem;
 pub mod server;

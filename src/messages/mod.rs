@@ -6,6 +6,7 @@ pub mod event;
 mod event_batch;
 mod event_queue;
 mod event_status;
+pub mod journal;
 pub mod node;
 pub mod partition;
 pub mod queue;

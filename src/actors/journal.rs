@@ -1,0 +1,411 @@
+//! `JournalActor`: one per partition, over all its sessions. It keeps the resource journal in memory and on disk, tells
+//! readers of it, and the partition of what operators drained.
+//!
+//! While a write is under way the actor takes no other message, so the order of its mailbox is the order of the file,
+//! of the journal in memory and of every stream, and a reader that attaches gets each event once.
+
+mod disk;
+mod log;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering::Relaxed},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use actix::prelude::*;
+use bytes::Bytes;
+use tokio::{sync::mpsc, task::spawn_blocking, time::Instant};
+
+use self::{disk::Disk, log::Log};
+pub use self::{log::DEFAULT_LIMIT, registry::Journals};
+use crate::{
+    domain::{
+        command::Command,
+        journal::{Journal, Kind, Moment, Output, Refusal, ResourceEvent, Settings},
+        types::Nanos,
+    },
+    messages::{
+        journal::{
+            Attach, Attached, Begin, Cancel, Drain, End, GetStatus, Piece, Post, Status, Undrain, responses,
+        },
+        partition::Commands,
+    },
+    store::{eventlog::Record, resource_set},
+};
+
+/// Responses that wait for one reader at most.
+const MAX_WAITING: usize = 10_000;
+
+/// Faults that a status lists at most.
+const MAX_FAULTS: usize = 200;
+
+/// What a `JournalActor` is made of.
+#[derive(Clone, Debug)]
+pub struct JournalSetup {
+    /// Internal name of the partition.
+    pub partition: Arc<str>,
+    /// Its directory; `None`: memory only.
+    pub dir: Option<PathBuf>,
+    /// Times.
+    pub settings: Settings,
+    /// Events that are kept in memory at most.
+    pub limit: usize,
+}
+
+/// See the module.
+pub struct JournalActor {
+    setup: JournalSetup,
+    journal: Journal,
+    log: Log,
+    storage: Storage,
+    /// The present resource set as JSON.
+    r: Arc<str>,
+    faults: Vec<String>,
+    streams: BTreeMap<u64, Stream>,
+    next_stream: u64,
+    session: Option<(u64, Recipient<Commands>)>,
+    timer: Option<SpawnHandle>,
+    started: Instant,
+}
+
+/// Where events are kept.
+#[derive(Clone)]
+enum Storage {
+    Memory,
+    Disk(Arc<Mutex<Disk>>),
+    /// There should be a directory.
+    Broken(String),
+}
+
+struct Stream {
+    live: mpsc::Sender<Bytes>,
+    lagged: Arc<AtomicBool>,
+}
+
+/// Events with their text, before they are published.
+struct Batch {
+    records: Vec<(Record, bool)>,
+    /// The resource set, where it was defined.
+    r: Option<Arc<str>>,
+}
+
+impl JournalActor {
+    /// Starts one on an arbiter.
+    pub fn start_on(arbiter: &ArbiterHandle, setup: JournalSetup) -> Addr<JournalActor> {
+        JournalActor::start_in_arbiter(arbiter, move |_| {
+            let journal = Journal::new(setup.settings, Vec::new(), 0);
+            JournalActor {
+                r: resource_set::encode(&journal.resource_set()).into(),
+                journal,
+                log: Log::new(setup.limit),
+                storage: Storage::Memory,
+                faults: Vec::new(),
+                streams: BTreeMap::new(),
+                next_stream: 1,
+                session: None,
+                timer: None,
+                started: Instant::now(),
+                setup,
+            }
+        })
+    }
+
+    fn now(&self) -> Moment {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment { wall: nanos(wall), steady: nanos(self.started.elapsed()) }
+    }
+
+    fn loaded(&mut self, loaded: disk::Loaded) {
+        self.storage = match loaded.disk {
+            Ok(disk) => Storage::Disk(Arc::new(Mutex::new(disk))),
+            Err(why) => Storage::Broken(why),
+        };
+        for fault in &loaded.faults {
+            tracing::warn!(partition = %self.setup.partition, "{fault}");
+        }
+        self.faults = loaded.faults;
+        self.journal = loaded.journal;
+        self.r = resource_set::encode(&self.journal.resource_set()).into();
+        for record in loaded.records {
+            self.log.push(record);
+        }
+    }
+
+    /// Publishes what the journal put out, after what belongs on disk was written, and arms the timer anew. A disk that
+    /// fails here holds nothing up: what happened to nodes has happened, and will be told by the shim again.
+    fn commit(&mut self, out: Vec<Output>, ctx: &mut Context<Self>) {
+        let batch = self.take_out(out);
+        let durable = batch.durable();
+        let Storage::Disk(disk) = &self.storage else { return self.publish(batch, ctx) };
+        if durable.is_empty() {
+            return self.publish(batch, ctx);
+        }
+        let (disk, r) = (disk.clone(), batch.r.clone());
+        let write = spawn_blocking(move || lock(&disk).write(r.as_deref(), &durable, false));
+        ctx.wait(write.into_actor(self).map(move |written, actor, ctx| {
+            if let Err(why) = written.unwrap_or_else(|error| Err(error.to_string())) {
+                actor.fault(why);
+            }
+            actor.publish(batch, ctx);
+        }));
+    }
+
+    /// Tells the partition what concerns it, and gives the events.
+    fn take_out(&self, out: Vec<Output>) -> Batch {
+        let mut events = Vec::new();
+        let mut commands = Vec::new();
+        for output in out {
+            match output {
+                Output::Event(event) => events.push(event),
+                Output::OperatorDrain { nodes: more, drained: same } => match commands.last_mut() {
+                    Some(Command::OperatorDrain { nodes, drained }) if *drained == same => nodes.extend(more),
+                    _ => commands.push(Command::OperatorDrain { nodes: more, drained: same }),
+                },
+            }
+        }
+        if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty()) {
+            partition.do_send(Commands { epoch: *epoch, commands, permit: None });
+        }
+        Batch::of(&events, &self.journal)
+    }
+
+    fn fault(&mut self, why: String) {
+        tracing::error!(partition = %self.setup.partition, "{why}");
+        if !self.faults.contains(&why) && self.faults.len() < MAX_FAULTS {
+            self.faults.push(why);
+        }
+    }
+
+    /// Events enter the journal in memory and the streams at the same moment.
+    fn publish(&mut self, batch: Batch, ctx: &mut Context<Self>) {
+        if let Some(r) = batch.r {
+            self.r = r;
+        }
+        for (record, _) in batch.records {
+            if !self.streams.is_empty() {
+                let r = (&*record.name == "resource-define").then(|| self.r.clone());
+                let piece = Piece { event: record.json.clone(), r };
+                for line in responses(vec![piece]) {
+                    self.streams.retain(|_, stream| stream.send(line.clone()));
+                }
+            }
+            self.log.push(record);
+        }
+        self.arm(ctx);
+    }
+
+    fn arm(&mut self, ctx: &mut Context<Self>) {
+        if let Some(timer) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
+        if let Some(deadline) = self.journal.next_deadline() {
+            let wait = deadline.minus(self.now().steady).0.max(0);
+            self.timer = Some(ctx.run_later(Duration::from_nanos(wait.unsigned_abs()), |actor, ctx| {
+                actor.timer = None;
+                let mut out = Vec::new();
+                actor.journal.tick(actor.now(), &mut out);
+                actor.commit(out, ctx);
+            }));
+        }
+    }
+
+    /// Writes what is pending and the events of an operator's request, then publishes both. If the request cannot be
+    /// written it is refused, and nothing of it happens.
+    fn operate(&mut self, plan: impl FnOnce(&Journal, Moment) -> Result<Vec<ResourceEvent>, Refusal>) -> Operation {
+        let now = self.now();
+        let mut out = Vec::new();
+        self.journal.flush(now, &mut out);
+        let pending = self.take_out(out);
+        let planned = plan(&self.journal, now).and_then(|events| match &self.storage {
+            Storage::Broken(why) => Err(Refusal::Disk(format!("{why}; nothing was changed"))),
+            _ => Ok(events),
+        });
+        let batch = planned.as_ref().map_or_else(|_| Batch::default(), |events| Batch::of(events, &self.journal));
+        let storage = self.storage.clone();
+        let (first, second, r) = (pending.durable(), batch.durable(), pending.r.clone());
+        let write = async move {
+            let Storage::Disk(disk) = storage else { return (Ok(()), Ok(())) };
+            let both = spawn_blocking(move || {
+                let mut disk = lock(&disk);
+                (disk.write(r.as_deref(), &first, false), disk.write(None, &second, true))
+            });
+            both.await.unwrap_or_else(|error| (Ok(()), Err(error.to_string())))
+        };
+        let done = write.into_actor(self).map(move |(first, second), actor, ctx| {
+            if let Err(why) = first {
+                actor.fault(why);
+            }
+            actor.publish(pending, ctx);
+            let events = planned?;
+            if let Err(why) = second {
+                actor.fault(why.clone());
+                return Err(Refusal::Disk(format!("{why}; nothing was changed")));
+            }
+            let mut out = Vec::new();
+            actor.journal.carry_out(&events, &mut out);
+            actor.take_out(out);
+            actor.publish(batch, ctx);
+            Ok(())
+        });
+        AtomicResponse::new(Box::pin(done))
+    }
+}
+
+type Operation = AtomicResponse<JournalActor, Result<(), Refusal>>;
+
+impl Batch {
+    fn default() -> Batch {
+        Batch { records: Vec::new(), r: None }
+    }
+
+    fn of(events: &[ResourceEvent], journal: &Journal) -> Batch {
+        let defined = events.iter().any(|event| matches!(event.kind, Kind::Define(_)));
+        Batch {
+            records: events.iter().map(|event| (Record::of(event), event.kind.durable())).collect(),
+            r: defined.then(|| resource_set::encode(&journal.resource_set()).into()),
+        }
+    }
+
+    /// What belongs into the file.
+    fn durable(&self) -> Vec<Record> {
+        self.records.iter().filter(|(_, durable)| *durable).map(|(record, _)| record.clone()).collect()
+    }
+}
+
+impl Stream {
+    /// Hands a response to the reader. False: the reader is gone, or too far behind.
+    fn send(&self, line: Bytes) -> bool {
+        match self.live.try_send(line) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.lagged.store(true, Relaxed);
+                false
+            }
+        }
+    }
+}
+
+fn lock(disk: &Mutex<Disk>) -> std::sync::MutexGuard<'_, Disk> {
+    // The writer repairs what a panic may have left: it cuts the file before it appends.
+    disk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}
+
+impl Actor for JournalActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let Some(dir) = self.setup.dir.clone() else { return };
+        let (settings, limit) = (self.setup.settings, self.setup.limit);
+        let load = spawn_blocking(move || disk::load(&dir, settings, limit + 1));
+        ctx.wait(load.into_actor(self).map(|loaded, actor, _| match loaded {
+            Ok(loaded) => actor.loaded(loaded),
+            Err(error) => actor.storage = Storage::Broken(format!("the journal cannot be read: {error}")),
+        }));
+    }
+}
+
+impl Handler<Begin> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) {
+        self.session = Some((msg.epoch, msg.partition));
+        let mut out = Vec::new();
+        self.journal.begin(self.now(), &mut out);
+        self.commit(out, ctx);
+    }
+}
+
+impl Handler<End> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: End, ctx: &mut Self::Context) {
+        if self.session.as_ref().is_some_and(|(epoch, _)| *epoch == msg.epoch) {
+            self.session = None;
+            let mut out = Vec::new();
+            self.journal.end(self.now(), &mut out);
+            self.commit(out, ctx);
+        }
+    }
+}
+
+impl Handler<Post> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Post, ctx: &mut Self::Context) {
+        if self.session.as_ref().is_none_or(|(epoch, _)| *epoch != msg.epoch) {
+            return;
+        }
+        let now = self.now();
+        let mut out = Vec::new();
+        for fact in msg.facts {
+            self.journal.apply(fact, now, &mut out);
+        }
+        self.commit(out, ctx);
+    }
+}
+
+impl Handler<Drain> for JournalActor {
+    type Result = Operation;
+
+    fn handle(&mut self, msg: Drain, _ctx: &mut Self::Context) -> Operation {
+        self.operate(|journal, now| journal.plan_drain(&msg.0, now))
+    }
+}
+
+impl Handler<Undrain> for JournalActor {
+    type Result = Operation;
+
+    fn handle(&mut self, msg: Undrain, _ctx: &mut Self::Context) -> Operation {
+        self.operate(|journal, now| journal.plan_undrain(&msg.0, now))
+    }
+}
+
+impl Handler<Attach> for JournalActor {
+    type Result = MessageResult<Attach>;
+
+    fn handle(&mut self, msg: Attach, _ctx: &mut Self::Context) -> Self::Result {
+        let lagged = Arc::new(AtomicBool::new(false));
+        let stream = self.next_stream;
+        self.next_stream += 1;
+        self.streams.retain(|_, stream| !stream.live.is_closed());
+        let live = msg.follow.then(|| {
+            let (live, receiver) = mpsc::channel(MAX_WAITING);
+            self.streams.insert(stream, Stream { live, lagged: lagged.clone() });
+            receiver
+        });
+        let history = if msg.historical { self.log.history(&self.r) } else { Vec::new() };
+        MessageResult(Attached { stream, history, live, lagged })
+    }
+}
+
+impl Handler<Cancel> for JournalActor {
+    type Result = bool;
+
+    fn handle(&mut self, msg: Cancel, _ctx: &mut Self::Context) -> bool {
+        self.streams.remove(&msg.0).is_some()
+    }
+}
+
+impl Handler<GetStatus> for JournalActor {
+    type Result = MessageResult<GetStatus>;
+
+    fn handle(&mut self, _msg: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
+        self.streams.retain(|_, stream| !stream.live.is_closed());
+        MessageResult(Status {
+            targets: self.journal.status(),
+            r: self.r.clone(),
+            streams: self.streams.len(),
+            faults: self.faults.clone(),
+        })
+    }
+}

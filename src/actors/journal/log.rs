@@ -1,0 +1,128 @@
+//! The journal in memory: the newest events, and what a reader needs who comes after they were dropped.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{messages::journal::Piece, store::eventlog::Record};
+
+/// Events that are kept at most where nothing else is said.
+pub const DEFAULT_LIMIT: usize = 100_000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Log {
+    limit: usize,
+    entries: VecDeque<(u64, Record)>,
+    /// Number of the next entry.
+    next: u64,
+    /// The newest of each, which survive truncation (SEEDS S20).
+    restart: Option<(u64, Record)>,
+    define: Option<(u64, Record)>,
+}
+
+impl Log {
+    /// Keeps `limit` events, at least 2: one and the mark that others were dropped.
+    pub fn new(limit: usize) -> Log {
+        Log { limit: limit.max(2), entries: VecDeque::new(), next: 0, restart: None, define: None }
+    }
+
+    /// Adds an event. Beyond the limit the oldest go, and `truncate` takes their place, with the time of the last of them.
+    pub fn push(&mut self, record: Record) {
+        let entry = (self.next, record);
+        self.next += 1;
+        match &*entry.1.name {
+            "restart" => self.restart = Some(entry.clone()),
+            "resource-define" => self.define = Some(entry.clone()),
+            _ => {}
+        }
+        self.entries.push_back(entry);
+        if self.entries.len() <= self.limit {
+            return;
+        }
+        let mut dropped = None;
+        while self.entries.len() >= self.limit {
+            dropped = self.entries.pop_front();
+        }
+        if let Some((number, record)) = dropped {
+            self.entries.push_front((number, Record::truncate(&record.timestamp)));
+        }
+    }
+
+    /// All that is kept, in order. After `truncate` come the newest `restart` and `resource-define`, where they were dropped.
+    pub fn history(&self, r: &Arc<str>) -> Vec<Piece> {
+        let piece = |record: &Record| Piece {
+            event: record.json.clone(),
+            r: (&*record.name == "resource-define").then(|| r.clone()),
+        };
+        let mut pieces = Vec::with_capacity(self.entries.len() + 2);
+        let mut entries = self.entries.iter().peekable();
+        if let Some((dropped, mark)) = entries.next_if(|(_, record)| &*record.name == "truncate") {
+            pieces.push(piece(mark));
+            for (number, record) in [&self.restart, &self.define].into_iter().flatten() {
+                if number <= dropped {
+                    pieces.push(piece(record));
+                }
+            }
+        }
+        pieces.extend(entries.map(|(_, record)| piece(record)));
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(time: u32, name: &str) -> Record {
+        Record::parse(format!(r#"{{"timestamp":{time},"name":"{name}"}}"#).as_bytes()).unwrap()
+    }
+
+    fn names(log: &Log) -> Vec<String> {
+        let history = log.history(&"{}".into());
+        history
+            .iter()
+            .map(|piece| {
+                let record = Record::parse(piece.event.as_bytes()).unwrap();
+                assert_eq!(piece.r.is_some(), &*record.name == "resource-define");
+                format!("{} {}", record.timestamp, record.name)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn truncation_keeps_the_limit_and_the_time_of_the_last_dropped() {
+        // RFC 44 truncate; FLUX.md section 7
+        let mut log = Log::new(4);
+        for (time, name) in [(1, "online"), (2, "offline"), (3, "online"), (4, "offline")] {
+            log.push(record(time, name));
+        }
+        assert_eq!(names(&log), ["1 online", "2 offline", "3 online", "4 offline"]);
+        log.push(record(5, "online"));
+        assert_eq!(names(&log), ["2 truncate", "3 online", "4 offline", "5 online"]);
+        log.push(record(6, "offline"));
+        assert_eq!(names(&log), ["3 truncate", "4 offline", "5 online", "6 offline"]);
+    }
+
+    #[test]
+    fn the_newest_map_and_resource_set_survive_truncation() {
+        // SEEDS S20
+        let mut log = Log::new(3);
+        for (time, name) in [(1, "restart"), (2, "resource-define"), (3, "restart"), (4, "resource-define"), (5, "online")] {
+            log.push(record(time, name));
+        }
+        assert_eq!(names(&log), ["3 truncate", "3 restart", "4 resource-define", "5 online"]);
+        log.push(record(6, "offline"));
+        log.push(record(7, "online"));
+        assert_eq!(names(&log), ["5 truncate", "3 restart", "4 resource-define", "6 offline", "7 online"]);
+        log.push(record(8, "resource-define"));
+        assert_eq!(names(&log), ["6 truncate", "3 restart", "7 online", "8 resource-define"]);
+    }
+
+    #[test]
+    fn a_limit_below_two_is_two() {
+        let mut log = Log::new(0);
+        log.push(record(1, "online"));
+        log.push(record(2, "offline"));
+        log.push(record(3, "online"));
+        assert_eq!(names(&log), ["2 truncate", "3 online"]);
+    }
+}

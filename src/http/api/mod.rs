@@ -1,0 +1,3 @@
+//! `/api/v1`: what the reference does not have.
+
+pub mod resource;

@@ -1,0 +1,156 @@
+//! `/api/v1/partition/{p}/resource`: the resource journal (RFC 44), the state of targets, drain and undrain.
+
+mod problem;
+mod query;
+mod status;
+mod stream;
+
+use std::sync::Arc;
+
+use actix::{Addr, Recipient};
+use actix_web::{
+    HttpResponse,
+    http::StatusCode,
+    web::{self, Bytes, Data, Path, ServiceConfig},
+};
+use serde::Deserialize;
+
+use self::problem::Problem;
+use crate::{
+    actors::{
+        directory::Directory,
+        journal::{JournalActor, Journals},
+    },
+    domain::journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
+    messages::{
+        journal::{Attach, Cancel, Drain, GetStatus, Undrain},
+        partition::GetSnapshot,
+    },
+};
+
+/// Where the handlers find partitions and journals.
+pub struct ResourceApi {
+    /// Partitions by the name that REST shows.
+    pub directory: Arc<Directory>,
+    /// Their journals.
+    pub journals: Arc<Journals>,
+}
+
+/// Adds the routes. The application's data has to hold a [`ResourceApi`].
+pub fn configure(service: &mut ServiceConfig) {
+    let scope = web::scope("/api/v1/partition/{partition}/resource")
+        .route("/journal", web::get().to(journal))
+        .route("/journal/{stream}/cancel", web::post().to(cancel))
+        .route("/status", web::get().to(get_status))
+        .route("/drain", web::post().to(drain))
+        .route("/undrain", web::post().to(undrain));
+    service.service(scope);
+}
+
+impl ResourceApi {
+    fn find(&self, partition: &str) -> Result<(Addr<JournalActor>, Recipient<GetSnapshot>), Problem> {
+        let listing = self.directory.get();
+        let Some(entry) = listing.partition(partition) else {
+            let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
+            let known = if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+            return Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{partition}' not found; {known}")));
+        };
+        Ok((self.journals.of(&entry.internal), entry.addr.clone().recipient()))
+    }
+}
+
+async fn journal(
+    api: Data<ResourceApi>,
+    path: Path<String>,
+    query: web::Query<Vec<(String, String)>>,
+) -> Result<HttpResponse, Problem> {
+    let (journal, _) = api.find(&path)?;
+    let query::Wanted { historical, follow } = query::parse(&query)?;
+    let attached = journal.send(Attach { historical, follow }).await.map_err(problem::gone)?;
+    Ok(stream::respond(attached, journal))
+}
+
+async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<HttpResponse, Problem> {
+    let (partition, stream) = path.into_inner();
+    let (journal, _) = api.find(&partition)?;
+    let cancelled = match stream.parse() {
+        Ok(number) => journal.send(Cancel(number)).await.map_err(problem::gone)?,
+        Err(_) => false,
+    };
+    if !cancelled {
+        let detail = format!("journal stream '{stream}' not found; the header {} of a stream names it", stream::HEADER);
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    }
+    Ok(empty())
+}
+
+async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
+    let (journal, partition) = api.find(&path)?;
+    let snapshot = partition.send(GetSnapshot).await.map_err(problem::gone)?;
+    let state = journal.send(GetStatus).await.map_err(problem::gone)?;
+    let allocated = |node: &str| {
+        let rows = &snapshot.partition;
+        rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[ix.ix()].allocs.is_empty())
+    };
+    Ok(HttpResponse::Ok().content_type("application/json").body(status::text(&state, allocated)))
+}
+
+/// Body of drain and undrain.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    targets: String,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    overwrite: Option<i64>,
+}
+
+impl Body {
+    fn parse(bytes: &Bytes) -> Result<(Body, Option<Overwrite>), Problem> {
+        let body: Body = serde_json::from_slice(bytes).map_err(|error| {
+            let form = r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2}"#;
+            Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
+        })?;
+        let overwrite = match body.overwrite {
+            None => None,
+            Some(number) => Some(Overwrite::from_number(number).ok_or_else(|| {
+                let detail = format!("overwrite is {number}, but may be 0, 1 or 2 only");
+                Problem::new(StatusCode::BAD_REQUEST, detail).field("overwrite")
+            })?),
+        };
+        Ok((body, overwrite))
+    }
+}
+
+async fn drain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Result<HttpResponse, Problem> {
+    let (journal, _) = api.find(&path)?;
+    let (body, overwrite) = Body::parse(&bytes)?;
+    let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite };
+    journal.send(Drain(request)).await.map_err(problem::gone)?.map_err(refused)?;
+    Ok(empty())
+}
+
+async fn undrain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Result<HttpResponse, Problem> {
+    let (journal, _) = api.find(&path)?;
+    let (body, overwrite) = Body::parse(&bytes)?;
+    let lenient = overwrite.is_some();
+    let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
+    journal.send(Undrain(request)).await.map_err(problem::gone)?.map_err(refused)?;
+    Ok(empty())
+}
+
+fn empty() -> HttpResponse {
+    HttpResponse::Ok().content_type("application/json").body("{}")
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    let detail = refusal.to_string();
+    match refusal {
+        Refusal::Targets(_) => Problem::new(StatusCode::BAD_REQUEST, detail).field("targets"),
+        Refusal::Drained(_) | Refusal::NotDrained(_) | Refusal::RmDrained(_) => {
+            Problem::new(StatusCode::CONFLICT, detail).field("targets")
+        }
+        Refusal::Disk(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail),
+    }
+}

@@ -1,0 +1,136 @@
+//! The state of targets as JSON.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    domain::{hostlist::HostList, idset::IdSet, journal::Target, types::Nanos},
+    messages::journal::Status,
+};
+
+/// Targets as an idset and their hosts.
+#[derive(Serialize)]
+struct Targets {
+    idset: String,
+    nodelist: String,
+}
+
+/// Targets that were drained together.
+#[derive(Serialize)]
+struct Drained {
+    idset: String,
+    nodelist: String,
+    timestamp: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Arc<str>>,
+    by: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    all: Targets,
+    online: Targets,
+    offline: Targets,
+    torpid: Targets,
+    allocated: Targets,
+    drained: Vec<Drained>,
+    streams: usize,
+    faults: &'a [String],
+    #[serde(rename = "R", skip_serializing_if = "Option::is_none")]
+    r: Option<&'a RawValue>,
+}
+
+/// The text of a status. `allocated` tells whether a node has allocations.
+pub fn text(status: &Status, allocated: impl Fn(&str) -> bool) -> String {
+    let pick = |which: &dyn Fn(&Target) -> bool| targets(status.targets.iter().filter(|target| which(target)));
+    let body = Body {
+        all: pick(&|_| true),
+        online: pick(&|target| target.online),
+        offline: pick(&|target| !target.online),
+        torpid: pick(&|target| target.torpid),
+        allocated: pick(&|target| target.online && target.node.as_deref().is_some_and(&allocated)),
+        drained: drained(&status.targets),
+        streams: status.streams,
+        faults: &status.faults,
+        r: serde_json::from_str(&status.r).ok(),
+    };
+    // Text, numbers and JSON that was read before: this cannot fail.
+    serde_json::to_string(&body).unwrap_or_default()
+}
+
+fn targets<'a>(which: impl Iterator<Item = &'a Target>) -> Targets {
+    let (mut idset, mut nodelist) = (IdSet::new(), HostList::new());
+    for target in which {
+        idset.insert(target.rank);
+        nodelist.push(&target.host);
+    }
+    Targets { idset: idset.to_string(), nodelist: nodelist.to_string() }
+}
+
+/// One entry for targets of the same time, reason and origin, by time. Times are whole seconds, so that what was drained
+/// together stays together (FLUX.md 5.1).
+fn drained(all: &[Target]) -> Vec<Drained> {
+    let mut groups: BTreeMap<_, Vec<&Target>> = BTreeMap::new();
+    for target in all {
+        if let Some(drain) = &target.drain {
+            let key = (rounded(drain.since), drain.reason.clone(), drain.operator.is_some(), drain.rm);
+            groups.entry(key).or_default().push(target);
+        }
+    }
+    let entries = groups.into_iter().map(|((timestamp, reason, operator, rm), members)| {
+        let Targets { idset, nodelist } = targets(members.into_iter());
+        let by = [(operator, "operator"), (rm, "rm")].into_iter().filter(|(by, _)| *by).map(|(_, name)| name).collect();
+        Drained { idset, nodelist, timestamp, reason, by }
+    });
+    entries.collect()
+}
+
+/// Whole seconds, halves away from zero.
+fn rounded(at: Nanos) -> i64 {
+    at.plus(Nanos(500_000_000)).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::journal::{Capacity, DrainState};
+
+    #[test]
+    fn targets_are_grouped_by_what_they_are() {
+        let target = |rank: u32, online, drain| Target {
+            rank,
+            host: format!("n{rank}").into(),
+            node: Some(format!("node-{rank}").into()),
+            online,
+            torpid: rank == 1,
+            capacity: Capacity::default(),
+            drain,
+        };
+        let drain = |since, reason: Option<&str>, rm| {
+            Some(DrainState { since: Nanos(since), reason: reason.map(Into::into), operator: (!rm).then_some(None), rm })
+        };
+        let status = Status {
+            targets: vec![
+                target(0, true, drain(1_500_000_000, Some("disk"), false)),
+                target(1, true, drain(2_400_000_000, Some("disk"), false)),
+                target(2, true, None),
+                target(3, false, drain(2_000_000_000, None, true)),
+            ],
+            r: r#"{"version":1}"#.into(),
+            streams: 2,
+            faults: vec!["a fault".to_owned()],
+        };
+        let text = text(&status, |node| node == "node-2" || node == "node-3");
+        let expected = concat!(
+            r#"{"all":{"idset":"0-3","nodelist":"n[0-3]"},"online":{"idset":"0-2","nodelist":"n[0-2]"},"#,
+            r#""offline":{"idset":"3","nodelist":"n3"},"torpid":{"idset":"1","nodelist":"n1"},"#,
+            r#""allocated":{"idset":"2","nodelist":"n2"},"drained":["#,
+            r#"{"idset":"3","nodelist":"n3","timestamp":2,"by":["rm"]},"#,
+            r#"{"idset":"0-1","nodelist":"n[0-1]","timestamp":2,"reason":"disk","by":["operator"]}],"#,
+            r#""streams":2,"faults":["a fault"],"R":{"version":1}}"#,
+        );
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,143 @@
+//! For `JournalActor`.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use actix::prelude::*;
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::partition::Commands;
+use crate::domain::journal::{DrainRequest, Fact, Refusal, Target, UndrainRequest};
+
+/// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Begin {
+    /// The session.
+    pub epoch: u64,
+    /// Where drains and undrains by operators go.
+    pub partition: Recipient<Commands>,
+}
+
+/// The session ended; all its nodes are gone.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct End {
+    /// The session.
+    pub epoch: u64,
+}
+
+/// What happened to nodes, in order.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Post {
+    /// Session that they belong to.
+    pub epoch: u64,
+    /// The facts.
+    pub facts: Vec<Fact>,
+}
+
+/// An operator drains targets. Answered when it is on disk, and the partition was told.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct Drain(pub DrainRequest);
+
+/// An operator undrains targets. Answered when it is on disk, and the partition was told.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct Undrain(pub UndrainRequest);
+
+/// A reader wants the journal.
+#[derive(Message)]
+#[rtype(result = "Attached")]
+pub struct Attach {
+    /// The events so far.
+    pub historical: bool,
+    /// Those to come.
+    pub follow: bool,
+}
+
+/// The journal at one moment, and all that comes after it.
+pub struct Attached {
+    /// Names the stream, for [`Cancel`].
+    pub stream: u64,
+    /// The events so far, in order.
+    pub history: Vec<Piece>,
+    /// Responses to come, each a line of JSON with its newline; ends when the stream is cancelled or the journal stops.
+    pub live: Option<mpsc::Receiver<Bytes>>,
+    /// Set when the stream ended because its reader fell too far behind.
+    pub lagged: Arc<AtomicBool>,
+}
+
+impl Attached {
+    /// The reader fell too far behind.
+    pub fn lagged(&self) -> bool {
+        self.lagged.load(Relaxed)
+    }
+}
+
+/// An event of the history.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The event as a JSON object.
+    pub event: Arc<str>,
+    /// With `resource-define`: the resource set, as a JSON object. It is in a response of its own.
+    pub r: Option<Arc<str>>,
+}
+
+/// A stream is to end. Answers whether there was one of that name.
+#[derive(Message)]
+#[rtype(result = "bool")]
+pub struct Cancel(pub u64);
+
+/// How targets are.
+#[derive(Message)]
+#[rtype(result = "Status")]
+pub struct GetStatus;
+
+/// See [`GetStatus`].
+#[derive(MessageResponse)]
+pub struct Status {
+    /// By rank.
+    pub targets: Vec<Target>,
+    /// The resource set, as a JSON object.
+    pub r: Arc<str>,
+    /// Open streams.
+    pub streams: usize,
+    /// Lines of the stored log that could not be read, and other troubles with the files.
+    pub faults: Vec<String>,
+}
+
+/// The first event comes in a response with others, up to this many.
+pub const BATCH: usize = 100;
+
+/// The line that separates history from what is live.
+pub const SENTINEL: &str = "{\"events\":[]}\n";
+
+/// Makes responses of events: up to [`BATCH`] in each, `resource-define` alone with `R` (RFC 44).
+pub fn responses(history: Vec<Piece>) -> impl Iterator<Item = Bytes> {
+    let mut history = history.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let first = history.next()?;
+        let mut line = format!("{{\"events\":[{}", first.event);
+        if let Some(r) = first.r {
+            line.push_str("],\"R\":");
+            line.push_str(&r);
+            line.push_str("}\n");
+            return Some(Bytes::from(line));
+        }
+        let mut count = 1;
+        while count < BATCH
+            && let Some(next) = history.next_if(|piece| piece.r.is_none())
+        {
+            line.push(',');
+            line.push_str(&next.event);
+            count += 1;
+        }
+        line.push_str("]}\n");
+        Some(Bytes::from(line))
+    })
+}

@@ -1,1 +1,376 @@
+//! The actor: messages in and out on a paused clock.
 
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    domain::{
+        journal::{DrainRequest, Fact, UndrainRequest},
+        resources::Resource,
+    },
+    messages::journal::SENTINEL,
+};
+
+/// Takes what operators drained in the partition's place.
+#[derive(Default)]
+struct Partition {
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Actor for Partition {
+    type Context = Context<Self>;
+}
+
+impl Handler<Commands> for Partition {
+    type Result = ();
+
+    fn handle(&mut self, msg: Commands, _ctx: &mut Self::Context) {
+        for command in msg.commands {
+            let Command::OperatorDrain { nodes, drained } = command else { panic!("{command:?}") };
+            self.seen.lock().unwrap().push(format!("{} {drained} {}", msg.epoch, nodes.join(",")));
+        }
+    }
+}
+
+struct Rig {
+    journal: Addr<JournalActor>,
+    partition: Addr<Partition>,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Rig {
+    fn start(dir: Option<&Path>, limit: usize) -> Rig {
+        let setup = JournalSetup {
+            partition: "[rm]default".into(),
+            dir: dir.map(Path::to_owned),
+            settings: Settings::default(),
+            limit,
+        };
+        let journal = JournalActor::start_on(&Arbiter::current(), setup);
+        let partition = Partition::default();
+        let seen = partition.seen.clone();
+        Rig { journal, partition: partition.start(), seen }
+    }
+
+    async fn begin(&self, epoch: u64) {
+        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap();
+    }
+
+    async fn register(&self, epoch: u64, hosts: &[&str]) {
+        let capacity = Arc::new(Resource::of(&[("vcore", 2000)]));
+        let fact = |host: &&str| Fact::Registered {
+            node: format!("node-{host}").into(),
+            host: (*host).into(),
+            capacity: capacity.clone(),
+            schedulable: true,
+        };
+        self.journal.send(Post { epoch, facts: hosts.iter().map(fact).collect() }).await.unwrap();
+    }
+
+    async fn post(&self, facts: Vec<Fact>) {
+        self.journal.send(Post { epoch: 1, facts }).await.unwrap();
+    }
+
+    async fn attach(&self, historical: bool, follow: bool) -> Attached {
+        self.journal.send(Attach { historical, follow }).await.unwrap()
+    }
+
+    async fn drain(&self, targets: &str) -> Result<(), Refusal> {
+        let request = DrainRequest { targets: targets.to_owned(), reason: Some("why".into()), overwrite: None };
+        self.journal.send(Drain(request)).await.unwrap()
+    }
+
+    async fn history(&self) -> Vec<String> {
+        self.attach(true, false).await.history.iter().map(|piece| show(&piece.event)).collect()
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.seen.lock().unwrap())
+    }
+}
+
+/// `name key=value …`, keys in order of the alphabet.
+fn show(event: &str) -> String {
+    let event: Value = serde_json::from_str(event).unwrap();
+    let mut text = event["name"].as_str().unwrap().to_owned();
+    for (key, value) in event["context"].as_object().into_iter().flatten() {
+        text.push_str(&format!(" {key}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+    }
+    text
+}
+
+fn live(attached: &mut Attached) -> Vec<String> {
+    let mut seen = Vec::new();
+    while let Ok(line) = attached.live.as_mut().unwrap().try_recv() {
+        let response: Value = serde_json::from_slice(&line).unwrap();
+        let events = response["events"].as_array().unwrap();
+        assert_eq!(events.len(), 1, "live: one event for each response");
+        let event = show(&events[0].to_string());
+        assert_eq!(response.get("R").is_some(), event.starts_with("resource-define"));
+        seen.push(event);
+    }
+    seen
+}
+
+/// Lets the paused clock run.
+async fn pass(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+const FOUR: [&str; 4] = ["n0", "n1", "n2", "n3"];
+
+#[actix::test]
+async fn every_reader_gets_every_event_once() {
+    tokio::time::pause();
+    let rig = Rig::start(None, 100);
+    let mut first = rig.attach(true, true).await;
+    assert!(first.history.is_empty());
+    rig.begin(1).await;
+    rig.register(1, &FOUR).await;
+    let mut second = rig.attach(true, true).await;
+    assert!(second.history.is_empty(), "facts are collected for 100 ms");
+    pass(150).await;
+    let all = [
+        "restart nodelist=n[0-3] online= ranks=0-3",
+        "resource-define method=dynamic-discovery",
+        "online idset=0-3",
+    ];
+    assert_eq!(live(&mut first), all);
+    assert_eq!(live(&mut second), all);
+    let mut third = rig.attach(true, true).await;
+    let mut fourth = rig.attach(false, true).await;
+    assert_eq!(rig.history().await, all);
+    rig.drain("2").await.unwrap();
+    let drain = ["drain idset=2 nodelist=n2 overwrite=0 reason=why"];
+    for reader in [&mut first, &mut second, &mut third, &mut fourth] {
+        assert_eq!(live(reader), drain);
+    }
+    assert_eq!((third.history.len(), fourth.history.len()), (3, 0));
+}
+
+#[actix::test]
+async fn resource_define_is_alone_in_its_response_with_r() {
+    // RFC 44 journal response; FLUX.md section 8
+    tokio::time::pause();
+    let rig = Rig::start(None, 1000);
+    rig.begin(1).await;
+    rig.register(1, &FOUR).await;
+    pass(150).await;
+    for at in 0..150 {
+        rig.post(vec![Fact::Expiration(at + 1)]).await;
+    }
+    let lines: Vec<Bytes> = responses(rig.attach(true, false).await.history).collect();
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let sizes: Vec<_> = lines.iter().map(|line| line["events"].as_array().unwrap().len()).collect();
+    assert_eq!(sizes, [1, 1, 100, 51], "up to 100 in one response");
+    assert_eq!(lines[1]["events"][0]["name"], "resource-define");
+    let r = r#"{"version":1,"execution":{"R_lite":[{"rank":"0-3","children":{"core":"0-1"}}],"starttime":0,"expiration":0,"nodelist":["n[0-3]"]}}"#;
+    assert_eq!(lines[1]["R"], serde_json::from_str::<Value>(r).unwrap());
+    assert!([0, 2, 3].iter().all(|at| lines[*at].get("R").is_none()));
+    assert_eq!(SENTINEL, "{\"events\":[]}\n");
+}
+
+#[actix::test]
+async fn what_was_truncated_leaves_the_map_and_the_resource_set() {
+    // RFC 44 truncate; SEEDS S20
+    tokio::time::pause();
+    let rig = Rig::start(None, 3);
+    rig.begin(1).await;
+    rig.register(1, &FOUR).await;
+    pass(150).await;
+    let mut reader = rig.attach(true, true).await;
+    for at in 0..5 {
+        rig.post(vec![Fact::Expiration(at + 1)]).await;
+    }
+    let expected = [
+        "truncate",
+        "restart nodelist=n[0-3] online= ranks=0-3",
+        "resource-define method=dynamic-discovery",
+        "resource-update expiration=4",
+        "resource-update expiration=5",
+    ];
+    assert_eq!(rig.history().await, expected);
+    assert!(rig.attach(true, false).await.history[2].r.is_some());
+    assert_eq!(live(&mut reader).len(), 5, "who is attached sees every event, and no truncate");
+}
+
+#[actix::test]
+async fn silence_and_signs_of_life_are_told() {
+    // RFC 44 torpid, lively: 30 s
+    tokio::time::pause();
+    let rig = Rig::start(None, 100);
+    rig.begin(1).await;
+    rig.register(1, &FOUR).await;
+    let mut reader = rig.attach(false, true).await;
+    pass(20_000).await;
+    live(&mut reader);
+    rig.post(vec![Fact::Seen { node: "node-n1".into() }]).await;
+    pass(9_900).await;
+    assert!(live(&mut reader).is_empty());
+    pass(300).await;
+    assert_eq!(live(&mut reader), ["torpid idset=0,2-3"]);
+    rig.post(vec![Fact::Seen { node: "node-n3".into() }]).await;
+    pass(150).await;
+    assert_eq!(live(&mut reader), ["lively idset=3"]);
+    let status = rig.journal.send(GetStatus).await.unwrap();
+    assert_eq!(status.targets.iter().map(|target| target.torpid).collect::<Vec<_>>(), [true, false, true, false]);
+}
+
+#[actix::test]
+async fn drains_reach_the_partition_of_the_present_session() {
+    tokio::time::pause();
+    let rig = Rig::start(None, 100);
+    rig.begin(1).await;
+    rig.register(1, &FOUR).await;
+    // Still in the batch: the request sees the nodes nevertheless.
+    rig.drain("n[1-2]").await.unwrap();
+    assert_eq!(rig.told(), ["1 true node-n1,node-n2"]);
+    assert!(matches!(rig.drain("2").await, Err(Refusal::Drained(_))));
+    assert!(rig.told().is_empty());
+
+    rig.begin(2).await;
+    rig.register(1, &["late"]).await;
+    rig.register(2, &FOUR).await;
+    assert_eq!(rig.told(), ["2 true node-n1,node-n2"], "in memory, drains outlive the session");
+    let undrain = UndrainRequest { targets: "1".to_owned(), reason: None, lenient: false };
+    rig.journal.send(Undrain(undrain)).await.unwrap().unwrap();
+    assert_eq!(rig.told(), ["2 false node-n1"]);
+    let hosts: Vec<_> = rig.journal.send(GetStatus).await.unwrap().targets.iter().map(|t| t.host.to_string()).collect();
+    assert_eq!(hosts, FOUR, "facts of another session are dropped");
+    rig.journal.send(End { epoch: 1 }).await.unwrap();
+    rig.journal.send(End { epoch: 2 }).await.unwrap();
+    assert_eq!(rig.history().await.last().unwrap(), "offline idset=0-3");
+}
+
+#[actix::test]
+async fn streams_end_when_cancelled_or_too_slow() {
+    // RFC 44 cancellation
+    tokio::time::pause();
+    let rig = Rig::start(None, 100);
+    let mut cancelled = rig.attach(true, true).await;
+    let slow = rig.attach(true, true).await;
+    drop(rig.attach(true, true).await);
+    assert_eq!(rig.journal.send(GetStatus).await.unwrap().streams, 2);
+    assert!(!rig.journal.send(Cancel(99)).await.unwrap());
+    assert!(rig.journal.send(Cancel(cancelled.stream)).await.unwrap());
+    assert!(cancelled.live.as_mut().unwrap().recv().await.is_none());
+    assert!(!cancelled.lagged());
+    rig.begin(1).await;
+    for at in 0..=MAX_WAITING as i64 {
+        rig.post(vec![Fact::Expiration(at + 1)]).await;
+    }
+    assert!(slow.lagged());
+    assert_eq!(rig.journal.send(GetStatus).await.unwrap().streams, 0);
+}
+
+#[actix::test]
+async fn drains_and_ranks_outlive_the_process() {
+    tokio::time::pause();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    {
+        let rig = Rig::start(Some(dir), 100);
+        rig.begin(1).await;
+        rig.register(1, &FOUR).await;
+        pass(150).await;
+        rig.drain("1,3").await.unwrap();
+        // Acknowledged is on disk.
+        let log = std::fs::read_to_string(dir.join("resource.eventlog")).unwrap();
+        let names: Vec<_> = log.lines().map(|line| show(line).split(' ').next().unwrap().to_owned()).collect();
+        assert_eq!(names, ["resource-define", "drain"], "what RFC 44 says SHALL be posted, no more");
+        let undrain = UndrainRequest { targets: "3".to_owned(), reason: None, lenient: false };
+        rig.journal.send(Undrain(undrain)).await.unwrap().unwrap();
+    }
+    // A crash tore the last line.
+    let path = dir.join("resource.eventlog");
+    let mut log = std::fs::read_to_string(&path).unwrap();
+    log.push_str("{\"timestamp\":1.5,\"name\":\"undr");
+    std::fs::write(&path, log).unwrap();
+
+    let rig = Rig::start(Some(dir), 100);
+    rig.begin(7).await;
+    rig.register(7, &["n3", "n1", "n0", "n4"]).await;
+    assert_eq!(rig.told(), ["7 true node-n1"]);
+    pass(150).await;
+    let expected = [
+        "drain idset=1,3 nodelist=n[1,3] overwrite=0 reason=why",
+        "undrain idset=3 nodelist=n3",
+        "restart nodelist=n[0-3] online= ranks=0-3",
+        "resource-define method=kvs",
+        "restart nodelist=n[0-4] online= ranks=0-4",
+        "resource-define method=dynamic-discovery",
+        "online idset=0-1,3-4",
+    ];
+    assert_eq!(rig.history().await, expected);
+    assert!(rig.journal.send(GetStatus).await.unwrap().faults.is_empty());
+}
+
+#[actix::test]
+async fn bad_lines_are_named_and_stop_nothing() {
+    tokio::time::pause();
+    let dir = tempfile::tempdir().unwrap();
+    let log = concat!(
+        "{\"timestamp\":1.5,\"name\":\"drain\",\"context\":{\"idset\":\"0\",\"nodelist\":\"n0\",\"overwrite\":0}}\n",
+        "garbage\n",
+        "{\"timestamp\":2.5,\"name\":\"drain\",\"context\":{\"idset\":\"1\"}}\n",
+        "{\"timestamp\":3.5,\"name\":\"drain\",\"context\":{\"idset\":\"9\",\"nodelist\":\"\"}}\n",
+    );
+    std::fs::write(dir.path().join("resource.eventlog"), log).unwrap();
+    std::fs::write(dir.path().join("resource.R"), "{}").unwrap();
+    let rig = Rig::start(Some(dir.path()), 100);
+    rig.begin(1).await;
+    let status = rig.journal.send(GetStatus).await.unwrap();
+    let place = dir.path().display().to_string();
+    let faults: Vec<_> = status.faults.iter().map(|fault| fault.replace(&place, "DIR")).collect();
+    let expected = [
+        "DIR/resource.R: missing field `version` at line 1 column 2; ranks are given anew",
+        "DIR/resource.eventlog line 2: not a JSON object: expected value at line 1 column 1",
+        "DIR/resource.eventlog line 3: drain: 'nodelist' is missing or no string",
+        "DIR/resource.eventlog line 4: drain: ranks 9 have no host in this event and do not exist (any more)",
+    ];
+    assert_eq!(faults, expected);
+    assert_eq!(status.targets.len(), 1);
+    assert!(status.targets[0].drain.is_some());
+}
+
+#[actix::test]
+async fn a_drain_that_cannot_be_written_does_not_happen() {
+    tokio::time::pause();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, fault) in [("goes", "resource.eventlog cannot be written"), ("is-a-file", "cannot be read")] {
+        let place = dir.path().join(name);
+        if name == "is-a-file" {
+            std::fs::write(&place, "in the way").unwrap();
+        }
+        let rig = Rig::start(Some(&place), 100);
+        rig.begin(1).await;
+        rig.journal.send(GetStatus).await.unwrap();
+        if name == "goes" {
+            std::fs::remove_dir(&place).unwrap();
+        }
+        rig.register(1, &FOUR).await;
+        pass(150).await;
+        let before = rig.history().await;
+        assert_eq!(before.len(), 3, "the journal in memory goes on");
+        let refusal = rig.drain("1").await.unwrap_err().to_string();
+        assert!(refusal.contains(fault) && refusal.ends_with("; nothing was changed"), "{refusal}");
+        assert!(rig.told().is_empty());
+        assert_eq!(rig.history().await, before);
+        let status = rig.journal.send(GetStatus).await.unwrap();
+        assert!(status.targets.iter().all(|target| target.drain.is_none()));
+        assert!(status.faults.iter().any(|known| known.contains(fault)), "{:?}", status.faults);
+    }
+}
+
+#[actix::test]
+async fn journals_are_started_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Some(dir.path().to_owned());
+    let journals = Journals::new(Arbiter::current(), base, Settings::default(), DEFAULT_LIMIT);
+    let addr = journals.of("[rm]default");
+    assert!(journals.of("[rm]default") == addr && journals.of("[rm]other") != addr);
+    assert!(addr.send(GetStatus).await.unwrap().targets.is_empty());
+    assert!(dir.path().join("%5Brm%5Ddefault").is_dir());
+}

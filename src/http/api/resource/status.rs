@@ -108,7 +108,7 @@ mod tests {
             capacity: Capacity::default(),
             drain,
         };
-        let drain = |since, reason: Option<&str>, rm| {
+        let drain = |since, reason: Option<&str>, rm: bool| {
             Some(DrainState { since: Nanos(since), reason: reason.map(Into::into), operator: (!rm).then_some(None), rm })
         };
         let status = Status {

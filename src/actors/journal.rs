@@ -30,9 +30,7 @@ use crate::{
         types::Nanos,
     },
     messages::{
-        journal::{
-            Attach, Attached, Begin, Cancel, Drain, End, GetStatus, Piece, Post, Status, Undrain, responses,
-        },
+        journal::{Attach, Attached, Begin, Cancel, Drain, End, GetStatus, Piece, Post, Status, Undrain, responses},
         partition::Commands,
     },
     store::{eventlog::Record, resource_set},

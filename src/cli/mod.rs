@@ -1,6 +1,9 @@
 //! The program's subcommands.
 
 pub mod serve;
+pub mod door;
+pub mod journal;
+pub mod resource;
 pub mod validate;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -84,9 +84,8 @@ impl Record {
         }
         let object: Ordered = serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))?;
         let timestamp = object.get("timestamp").ok_or("'timestamp' is missing")?;
-        let seconds: f64 = serde_json::from_str(timestamp).map_err(|_| {
-            format!("'timestamp' is {timestamp}, which is no number")
-        })?;
+        let seconds: f64 =
+            serde_json::from_str(timestamp).map_err(|_| format!("'timestamp' is {timestamp}, which is no number"))?;
         if !(seconds.is_finite() && seconds > 0.0) {
             return Err(format!("'timestamp' is {timestamp}, which is not above 0"));
         }
@@ -436,7 +435,8 @@ mod tests {
         }
         // A missing overwrite counts as 1, and so does an unknown one.
         for overwrite in ["", r#","overwrite":7"#] {
-            let text = format!(r#"{{"timestamp":1,"name":"drain","context":{{"idset":"1","nodelist":"n1"{overwrite}}}}}"#);
+            let text =
+                format!(r#"{{"timestamp":1,"name":"drain","context":{{"idset":"1","nodelist":"n1"{overwrite}}}}}"#);
             assert!(matches!(past(&text), Ok(Some(Past::Drain { overwrite: Overwrite::Reason, .. }))));
         }
         // SEEDS S19: both are read

@@ -112,8 +112,9 @@ impl Disk {
     /// Which file could not be written, and why; the log is as it was.
     pub fn write(&mut self, r: Option<&str>, records: &[Record], sync: bool) -> Result<(), String> {
         if let Some(r) = r {
-            resource_set::write(&self.dir, r)
-                .map_err(|error| format!("{} cannot be written: {error}", self.dir.join(resource_set::FILE).display()))?;
+            resource_set::write(&self.dir, r).map_err(|error| {
+                format!("{} cannot be written: {error}", self.dir.join(resource_set::FILE).display())
+            })?;
         }
         let path = self.log.path().display().to_string();
         self.log.append(records, sync).map_err(|error| format!("{path} cannot be written: {error}"))

@@ -106,7 +106,9 @@ mod tests {
     fn the_newest_map_and_resource_set_survive_truncation() {
         // SEEDS S20
         let mut log = Log::new(3);
-        for (time, name) in [(1, "restart"), (2, "resource-define"), (3, "restart"), (4, "resource-define"), (5, "online")] {
+        for (time, name) in
+            [(1, "restart"), (2, "resource-define"), (3, "restart"), (4, "resource-define"), (5, "online")]
+        {
             log.push(record(time, name));
         }
         assert_eq!(names(&log), ["3 truncate", "3 restart", "4 resource-define", "5 online"]);

@@ -132,11 +132,8 @@ async fn every_reader_gets_every_event_once() {
     let mut second = rig.attach(true, true).await;
     assert!(second.history.is_empty(), "facts are collected for 100 ms");
     pass(150).await;
-    let all = [
-        "restart nodelist=n[0-3] online= ranks=0-3",
-        "resource-define method=dynamic-discovery",
-        "online idset=0-3",
-    ];
+    let all =
+        ["restart nodelist=n[0-3] online= ranks=0-3", "resource-define method=dynamic-discovery", "online idset=0-3"];
     assert_eq!(live(&mut first), all);
     assert_eq!(live(&mut second), all);
     let mut third = rig.attach(true, true).await;

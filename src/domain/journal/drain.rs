@@ -89,11 +89,8 @@ impl Journal {
         }
         self.refuse_where(&idset, Refusal::RmDrained, |slot| slot.drained_by_rm() && !slot.drained_by_operator())?;
         let still: IdSet = idset.iter().filter(|rank| self.slots[*rank as usize].drained_by_rm()).collect();
-        let kind = Kind::Undrain {
-            targets: self.targets(idset),
-            reason: request.reason.clone(),
-            origin: Origin::Operator,
-        };
+        let kind =
+            Kind::Undrain { targets: self.targets(idset), reason: request.reason.clone(), origin: Origin::Operator };
         let mut events = vec![ResourceEvent { at: now.wall, kind }];
         if !still.is_empty() {
             let kind = Kind::Drain {

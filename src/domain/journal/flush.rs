@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Journal, Moment, Output,
+    Journal, Moment, Output, event as make_event,
     event::{Kind, Method, Origin, Overwrite},
-    event as make_event,
     slot::DrainState,
 };
 use crate::domain::idset::IdSet;
@@ -86,12 +85,8 @@ impl Journal {
             match (&mut slot.drain, wanted) {
                 (Some(drain), true) => drain.rm = true,
                 (drain @ None, true) => {
-                    *drain = Some(DrainState {
-                        since: now.wall,
-                        reason: Some(RM_REASON.into()),
-                        operator: None,
-                        rm: true,
-                    });
+                    *drain =
+                        Some(DrainState { since: now.wall, reason: Some(RM_REASON.into()), operator: None, rm: true });
                     drained.insert(rank);
                 }
                 (_, false) => {

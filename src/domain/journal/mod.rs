@@ -23,15 +23,10 @@ use std::{
 pub use drain::{DrainRequest, Refusal, UndrainRequest};
 pub use event::{Kind, Method, Origin, Overwrite, ResourceEvent, Targets};
 pub use replay::Past;
-pub use slot::{Capacity, DrainState, Known, ResourceSet, Target};
 use slot::Slot;
+pub use slot::{Capacity, DrainState, Known, ResourceSet, Target};
 
-use super::{
-    hostlist,
-    idset::IdSet,
-    resources::Resource,
-    types::Nanos,
-};
+use super::{effect::NodeEffect, hostlist, idset::IdSet, resources::Resource, types::Nanos};
 
 /// What may be set. Durations.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +100,22 @@ pub enum Fact {
     AllSeen,
     /// The life of the resource set ends then: seconds since the Unix epoch, 0: never.
     Expiration(i64),
+}
+
+impl Fact {
+    /// What an effect for a node's conversation means for the journal, if anything.
+    pub fn of(effect: &NodeEffect) -> Option<Fact> {
+        match effect.clone() {
+            NodeEffect::Registered { node, host, capacity, schedulable } => {
+                Some(Fact::Registered { node, host, capacity, schedulable })
+            }
+            NodeEffect::Seen { node } => Some(Fact::Seen { node }),
+            NodeEffect::Capacity { node, capacity } => Some(Fact::Capacity { node, capacity }),
+            NodeEffect::Schedulable { node, schedulable, .. } => Some(Fact::Schedulable { node, schedulable }),
+            NodeEffect::Emptied { .. } => None,
+            NodeEffect::Removed { node } => Some(Fact::Removed { node }),
+        }
+    }
 }
 
 /// What comes out.

@@ -299,7 +299,10 @@ fn targets_are_ranks_or_hosts() {
     }
     let unknown: Vec<String> = (0..20).map(|n| format!("z{n}")).collect();
     let expected = unknown.iter().collect::<HostList>();
-    assert_eq!(script.drain("z[0-1048575]", "", None), [format!("refused: invalid targets: invalid hosts: {expected}")]);
+    assert_eq!(
+        script.drain("z[0-1048575]", "", None),
+        [format!("refused: invalid targets: invalid hosts: {expected}")]
+    );
 }
 
 #[test]

@@ -52,7 +52,8 @@ impl ResourceApi {
         let listing = self.directory.get();
         let Some(entry) = listing.partition(partition) else {
             let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
-            let known = if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+            let known =
+                if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
             return Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{partition}' not found; {known}")));
         };
         Ok((self.journals.of(&entry.internal), entry.addr.clone().recipient()))

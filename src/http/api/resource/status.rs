@@ -109,7 +109,12 @@ mod tests {
             drain,
         };
         let drain = |since, reason: Option<&str>, rm: bool| {
-            Some(DrainState { since: Nanos(since), reason: reason.map(Into::into), operator: (!rm).then_some(None), rm })
+            Some(DrainState {
+                since: Nanos(since),
+                reason: reason.map(Into::into),
+                operator: (!rm).then_some(None),
+                rm,
+            })
         };
         let status = Status {
             targets: vec![

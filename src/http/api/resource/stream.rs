@@ -19,8 +19,7 @@ pub const HEADER: &str = "Journal-Stream";
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The last line of a stream whose reader was too slow.
-const LAGGED: &str =
-    "{\"closing\":{\"status\":503,\"detail\":\"the reader fell too far behind; attach again, the history has what is missing\"}}\n";
+const LAGGED: &str = "{\"closing\":{\"status\":503,\"detail\":\"the reader fell too far behind; attach again, the history has what is missing\"}}\n";
 
 /// Cancels the stream when the client is gone.
 struct Guard {

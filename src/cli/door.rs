@@ -1,0 +1,103 @@
+//! How the commands that ask a running server reach its `/api/v1`.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use reqwest::Response;
+use serde::{Deserialize, Serialize};
+
+/// Which server, and which of its partitions.
+#[derive(Args, Clone, Debug)]
+pub struct Door {
+    /// Address of the server
+    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    pub server: String,
+    /// Partition
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub partition: String,
+}
+
+/// The parts of a problem that people read.
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+}
+
+/// Why a request failed: the text for people, and the HTTP status where there is one.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Error {
+    /// What went wrong.
+    pub text: String,
+    /// Status of the answer.
+    pub status: Option<u16>,
+}
+
+impl Door {
+    /// GET of a path below the partition, such as `resource/status`.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its answer is an error.
+    pub async fn get(&self, path: &str) -> Result<Response, Error> {
+        self.checked(reqwest::Client::new().get(self.url(path)).send().await).await
+    }
+
+    /// POST of a JSON body to a path below the partition.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its answer is an error.
+    pub async fn post(&self, path: &str, body: &impl Serialize) -> Result<Response, Error> {
+        self.checked(reqwest::Client::new().post(self.url(path)).json(body).send().await).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        let mut partition = String::new();
+        for byte in self.partition.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                partition.push(char::from(byte));
+            } else {
+                // Writing to a string cannot fail.
+                let _ = write!(partition, "%{byte:02X}");
+            }
+        }
+        format!("{}/api/v1/partition/{partition}/{path}", self.server.trim_end_matches('/'))
+    }
+
+    async fn checked(&self, answer: reqwest::Result<Response>) -> Result<Response, Error> {
+        let answer = answer.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let text = answer.text().await.map_err(|error| self.unreachable(&error))?;
+        let text = serde_json::from_str(&text)
+            .map_or_else(|_| format!("{} answers {status}: {}", self.server, text.trim()), |Problem { detail }| detail);
+        Err(Error { text, status: Some(status.as_u16()) })
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Error {
+        let mut text = format!("{} cannot be reached (--server names another)", self.server);
+        let mut cause: Option<&dyn std::error::Error> = Some(error);
+        while let Some(error) = cause {
+            cause = error.source();
+            if cause.is_none() {
+                // The innermost cause says most.
+                let _ = write!(text, ": {error}");
+            }
+        }
+        Error { text, status: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_named() {
+        let door = Door { server: "http://127.0.0.1:9/".to_owned(), partition: "[rm-1]a b".to_owned() };
+        assert_eq!(door.url("x"), "http://127.0.0.1:9/api/v1/partition/%5Brm-1%5Da%20b/x");
+        let error = door.get("resource/status").await.unwrap_err().to_string();
+        assert!(error.starts_with("http://127.0.0.1:9/ cannot be reached (--server names another): "), "{error}");
+    }
+}

@@ -1,0 +1,148 @@
+//! `callboard journal`: prints the resource journal of a partition, as `flux resource eventlog` does.
+
+mod format;
+mod options;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Args;
+use futures::StreamExt;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use self::format::Printer;
+pub use self::options::{Match, When};
+pub use self::{format::Format, format::TimeFormat};
+use super::door::Door;
+
+/// Options of `callboard journal`.
+#[derive(Args, Clone, Debug)]
+pub struct JournalArgs {
+    #[command(flatten)]
+    door: Door,
+    /// Go on with new events
+    #[arg(short = 'F', long)]
+    follow: bool,
+    /// Print events up to the first of this name, whether past or new, then exit
+    #[arg(short, long, value_name = "EVENT")]
+    wait: Option<String>,
+    /// With --wait: the event's context has to have this value too (repeatable; VAL is JSON, or else text)
+    #[arg(short, long = "match-context", value_name = "KEY=VAL", requires = "wait")]
+    matches: Vec<Match>,
+    /// Give up after this time, such as 10s or 5m
+    #[arg(short, long, value_name = "DURATION", value_parser = options::duration)]
+    timeout: Option<Duration>,
+    /// How events are printed
+    #[arg(short, long, default_value = "text")]
+    format: Format,
+    /// How times are printed in text
+    #[arg(short = 'T', long, default_value = "raw")]
+    time_format: TimeFormat,
+    /// The same as --time-format=human
+    #[arg(short = 'H', long)]
+    human: bool,
+    /// Colour the text
+    #[arg(short = 'L', long, value_name = "WHEN", default_value = "auto", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
+    color: When,
+}
+
+/// A response of the journal.
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default)]
+    events: Vec<Box<RawValue>>,
+    #[serde(default)]
+    closing: Option<Closing>,
+}
+
+#[derive(Deserialize)]
+struct Closing {
+    detail: String,
+}
+
+/// Why the command ends with a failure.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Text(String),
+    /// Nobody reads what is printed.
+    #[error("{0}")]
+    Output(#[from] io::Error),
+}
+
+/// Runs the command. Exit status 0 when the journal was printed as asked, else 1.
+pub async fn run(args: JournalArgs) -> ExitCode {
+    let color = args.color.colored(io::stdout().is_terminal());
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    ExitCode::from(run_with(args, color, TimeZone::system(), &mut out, &mut err).await)
+}
+
+/// Like [`run`], with the choices of the terminal made by the caller. Gives the exit status.
+pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+    let time_format = if args.human { TimeFormat::Human } else { args.time_format };
+    let mut printer = Printer::new(args.format, time_format, zone, color);
+    let printed = match args.timeout {
+        None => print(&args, &mut printer, out).await,
+        Some(limit) => tokio::time::timeout(limit, print(&args, &mut printer, out))
+            .await
+            .unwrap_or_else(|_| Err(Failure::Text(format!("timed out after {limit:?}")))),
+    };
+    match printed {
+        Ok(()) => 0,
+        Err(Failure::Output(_)) => 1,
+        Err(failure) => {
+            // Where nobody reads the errors, the status still tells.
+            let _ = writeln!(err, "callboard: ERROR: {failure}");
+            1
+        }
+    }
+}
+
+async fn print(args: &JournalArgs, printer: &mut Printer, out: &mut dyn Write) -> Result<(), Failure> {
+    let follow = args.follow || args.wait.is_some();
+    let path = format!("resource/journal?historical=true&follow={follow}");
+    let answer = args.door.get(&path).await.map_err(|error| Failure::Text(error.text))?;
+    let mut chunks = answer.bytes_stream();
+    let mut text = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| Failure::Text(format!("the journal broke off: {error}")))?;
+        text.extend_from_slice(&chunk);
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let rest = text.split_off(whole);
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            if respond(line, args, printer, out)? {
+                return Ok(());
+            }
+        }
+        out.flush()?;
+        text = rest;
+    }
+    match &args.wait {
+        Some(event) => Err(Failure::Text(format!("the journal ended before '{event}'"))),
+        None => Ok(()),
+    }
+}
+
+/// Prints a response. True: the event that was waited for is there.
+fn respond(line: &[u8], args: &JournalArgs, printer: &mut Printer, out: &mut dyn Write) -> Result<bool, Failure> {
+    let wrong = |why: String| Failure::Text(format!("the server sent what is no journal: {why}"));
+    let response: Response = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
+    if let Some(closing) = response.closing {
+        return Err(Failure::Text(closing.detail));
+    }
+    for event in response.events {
+        let event = format::Event::parse(event.get()).map_err(wrong)?;
+        printer.print(&event, out)?;
+        if args.wait.as_deref() == Some(&*event.name) && args.matches.iter().all(|wanted| wanted.holds(&event.context))
+        {
+            out.flush()?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

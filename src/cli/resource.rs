@@ -1,0 +1,179 @@
+//! `callboard resource`: the targets of a partition, as `flux resource` shows them; drain and undrain.
+
+mod state;
+mod tables;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use self::state::Cluster;
+use super::door::{Door, Error};
+
+/// Options of `callboard resource`.
+#[derive(Args, Clone, Debug)]
+pub struct ResourceArgs {
+    #[command(flatten)]
+    door: Door,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum What {
+    /// Show targets by state
+    Status(Show),
+    /// Show what is free, allocated and down
+    List(Plain),
+    /// Drain targets, or show what is drained
+    Drain(DrainArgs),
+    /// Undrain targets
+    Undrain(UndrainArgs),
+}
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Columns {
+    Default,
+    Long,
+}
+
+#[derive(Args, Clone, Debug)]
+struct Plain {
+    /// Leave the header out
+    #[arg(short, long)]
+    no_header: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+struct Show {
+    #[command(flatten)]
+    plain: Plain,
+    /// Columns
+    #[arg(short = 'o', long, default_value = "default")]
+    format: Columns,
+}
+
+#[derive(Args, Clone, Debug)]
+struct DrainArgs {
+    #[command(flatten)]
+    show: Show,
+    /// Replace the reason of targets that are drained already; twice: their time as well
+    #[arg(short, long, action = ArgAction::Count)]
+    force: u8,
+    /// Leave targets that are drained already as they are
+    #[arg(short, long)]
+    update: bool,
+    /// Idset of ranks, or hostlist
+    targets: Option<String>,
+    /// Why
+    reason: Vec<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+struct UndrainArgs {
+    /// Targets that are not drained are no error
+    #[arg(short, long, action = ArgAction::Count)]
+    force: u8,
+    /// The same as --force
+    #[arg(short, long)]
+    update: bool,
+    /// Idset of ranks, or hostlist
+    targets: String,
+    /// Why
+    reason: Vec<String>,
+}
+
+/// Body of a drain or undrain.
+#[derive(Serialize)]
+struct Request {
+    targets: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overwrite: Option<u8>,
+}
+
+/// Runs the command. Exit status 0 where it succeeded, else 1.
+pub async fn run(args: ResourceArgs) -> ExitCode {
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    ExitCode::from(run_with(args, TimeZone::system(), &mut out, &mut err).await)
+}
+
+/// Like [`run`], with the time zone and the outputs chosen by the caller. Gives the exit status.
+pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+    let text = match carry_out(&args, zone).await {
+        Ok(text) => text,
+        Err(error) => {
+            // Where nobody reads the errors, the status still tells.
+            let _ = writeln!(err, "callboard: ERROR: {error}");
+            return 1;
+        }
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    }
+}
+
+async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error> {
+    let door = &args.door;
+    match &args.what {
+        What::Status(show) => {
+            let cluster = Cluster::ask(door).await?;
+            Ok(tables::status(&cluster, show.format == Columns::Long, !show.plain.no_header))
+        }
+        What::List(plain) => Ok(tables::list(&Cluster::ask(door).await?, !plain.no_header)),
+        What::Drain(DrainArgs { show, force, update, targets, reason }) => {
+            let overwrite = mode(*force, *update)?;
+            match targets {
+                None => {
+                    let cluster = Cluster::ask(door).await?;
+                    Ok(tables::drained(&cluster, show.format == Columns::Long, !show.plain.no_header, &zone))
+                }
+                Some(targets) => post(door, "resource/drain", targets, reason, overwrite).await,
+            }
+        }
+        What::Undrain(UndrainArgs { force, update, targets, reason }) => {
+            let overwrite = mode(*force, *update)?;
+            post(door, "resource/undrain", targets, reason, overwrite).await
+        }
+    }
+}
+
+/// `overwrite` of the request (FLUX.md 5.1).
+fn mode(force: u8, update: bool) -> Result<Option<u8>, Error> {
+    match (force, update) {
+        (0, false) => Ok(None),
+        (0, true) => Ok(Some(0)),
+        (1, false) => Ok(Some(1)),
+        (_, false) => Ok(Some(2)),
+        (_, true) => Err(Error { text: "Only one of --force and --update may be specified".to_owned(), status: None }),
+    }
+}
+
+async fn post(
+    door: &Door,
+    path: &str,
+    targets: &str,
+    reason: &[String],
+    overwrite: Option<u8>,
+) -> Result<String, Error> {
+    let reason = (!reason.is_empty()).then(|| reason.join(" "));
+    let request = Request { targets: targets.to_owned(), reason, overwrite };
+    door.post(path, &request).await.map(|_| String::new()).map_err(|mut error| {
+        if error.status == Some(409) && overwrite.is_none() {
+            let hint = match path.ends_with("undrain") {
+                true => "Use --force where it does not matter that targets are not drained",
+                false => "Use --force to overwrite existing drain reason",
+            };
+            error.text = format!("{}\ncallboard: INFO: {hint}", error.text);
+        }
+        error
+    })
+}

@@ -1,0 +1,108 @@
+//! What a server says of its targets.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::{
+    cli::door::{Door, Error},
+    domain::{hostlist::HostList, idset::IdSet, journal::Known},
+    store::resource_set,
+};
+
+#[derive(Deserialize)]
+struct Targets {
+    idset: String,
+}
+
+#[derive(Deserialize)]
+struct Drained {
+    idset: String,
+    timestamp: i64,
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    all: NamedTargets,
+    online: Targets,
+    torpid: Targets,
+    allocated: Targets,
+    drained: Vec<Drained>,
+    #[serde(rename = "R")]
+    r: Box<serde_json::value::RawValue>,
+}
+
+#[derive(Deserialize)]
+struct NamedTargets {
+    nodelist: String,
+}
+
+/// A target.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Host name.
+    pub host: String,
+    /// It is available.
+    pub online: bool,
+    /// It has been silent for too long.
+    pub torpid: bool,
+    /// Something is allocated on it.
+    pub allocated: bool,
+    /// Drained: since when (seconds since 1970), and why.
+    pub drained: Option<(i64, String)>,
+    /// Cores.
+    pub cores: u64,
+    /// GPUs.
+    pub gpus: u64,
+}
+
+/// All targets by rank.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster(pub Vec<Target>);
+
+impl Cluster {
+    /// Asks a server.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not answer with a status.
+    pub async fn ask(door: &Door) -> Result<Cluster, Error> {
+        let answer = door.get("resource/status").await?;
+        let text = answer.text().await.map_err(|error| error.to_string());
+        text.and_then(|text| Cluster::parse(&text))
+            .map_err(|why| Error { text: format!("the server sent what is no status: {why}"), status: None })
+    }
+
+    /// Reads the answer.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(text: &str) -> Result<Cluster, String> {
+        let body: Body = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let ids = |text: &str| IdSet::parse(text).map_err(|error| error.to_string());
+        let hosts = HostList::parse(&body.all.nodelist).map_err(|error| error.to_string())?;
+        let (known, _) = resource_set::decode(body.r.get())?;
+        let offers: BTreeMap<usize, Known> = known.into_iter().enumerate().collect();
+        let (online, torpid) = (ids(&body.online.idset)?, ids(&body.torpid.idset)?);
+        let allocated = ids(&body.allocated.idset)?;
+        let mut targets: Vec<Target> = (0_u32..)
+            .zip(hosts.iter())
+            .map(|(rank, host)| Target {
+                online: online.contains(rank),
+                torpid: torpid.contains(rank),
+                allocated: allocated.contains(rank),
+                drained: None,
+                cores: offers.get(&(rank as usize)).map_or(0, |known| known.capacity.cores.into()),
+                gpus: offers.get(&(rank as usize)).map_or(0, |known| known.capacity.gpus.into()),
+                host,
+            })
+            .collect();
+        for Drained { idset, timestamp, reason } in body.drained {
+            for rank in ids(&idset)?.iter() {
+                let target = targets.get_mut(rank as usize).ok_or_else(|| format!("rank {rank} has no host"))?;
+                target.drained = Some((timestamp, reason.clone().unwrap_or_default()));
+            }
+        }
+        Ok(Cluster(targets))
+    }
+}

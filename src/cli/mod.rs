@@ -1,9 +1,11 @@
-//! The program's subcommands.
+//! The subcommands of the program, one folder or file each.
 
-pub mod serve;
+pub mod client;
 pub mod door;
 pub mod journal;
+pub mod replay;
 pub mod resource;
+pub mod serve;
 pub mod validate;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -1,0 +1,170 @@
+//! The gRPC shim: the three streams of plain `si.v1.Scheduler`, so that it can talk to any server of that interface.
+
+use std::future::Future;
+
+use tokio::{
+    sync::mpsc::{self, UnboundedSender},
+    task::JoinHandle,
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming, transport::Channel};
+
+use super::{Callbacks, Error, Incoming, Message, Result};
+use crate::si::{
+    ext::{UnregisterRequest, scheduler_extension_client::SchedulerExtensionClient},
+    v1::{
+        AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest,
+        scheduler_client::SchedulerClient,
+    },
+};
+
+/// Requests on their way per stream; a server that stops reading stops the sender here.
+const IN_FLIGHT: usize = 16;
+
+/// A resource manager that talks gRPC.
+pub struct GrpcShim {
+    rm: String,
+    channel: Channel,
+    nodes: mpsc::Sender<NodeRequest>,
+    applications: mpsc::Sender<ApplicationRequest>,
+    allocations: mpsc::Sender<AllocationRequest>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl GrpcShim {
+    /// Registers and attaches the three streams.
+    pub async fn register(url: &str, request: RegisterResourceManagerRequest) -> Result<(GrpcShim, Callbacks)> {
+        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let unreachable = |e: tonic::transport::Error| Error::Unreachable {
+            request: "gRPC connection".into(),
+            url: url.clone(),
+            reason: innermost(&e),
+        };
+        let endpoint = Channel::from_shared(url.clone())
+            .map_err(|e| Error::Server(format!("{url} is not an address for gRPC: {e}")))?;
+        let channel = endpoint.tcp_nodelay(true).connect().await.map_err(unreachable)?;
+        let client = SchedulerClient::new(channel.clone())
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        let rm = request.rm_id.clone();
+        client.clone().register_resource_manager(request).await.map_err(|e| refused("RegisterResourceManager", &e))?;
+
+        let (out, callbacks) = mpsc::unbounded_channel();
+        let (nodes, requests) = mpsc::channel(IN_FLIGHT);
+        attach(&nodes, NodeRequest { rm_id: rm.clone(), ..Default::default() });
+        let mut opened = client.clone();
+        let nodes_reader = reader(
+            "UpdateNode",
+            async move { opened.update_node(ReceiverStream::new(requests)).await },
+            Message::Node,
+            out.clone(),
+        );
+        let (applications, requests) = mpsc::channel(IN_FLIGHT);
+        attach(&applications, ApplicationRequest { rm_id: rm.clone(), ..Default::default() });
+        let mut opened = client.clone();
+        let applications_reader = reader(
+            "UpdateApplication",
+            async move { opened.update_application(ReceiverStream::new(requests)).await },
+            Message::Application,
+            out.clone(),
+        );
+        let (allocations, requests) = mpsc::channel(IN_FLIGHT);
+        attach(&allocations, AllocationRequest { rm_id: rm.clone(), ..Default::default() });
+        let mut opened = client;
+        let allocations_reader = reader(
+            "UpdateAllocation",
+            async move { opened.update_allocation(ReceiverStream::new(requests)).await },
+            Message::Allocation,
+            out,
+        );
+        let readers = vec![nodes_reader, applications_reader, allocations_reader];
+        Ok((GrpcShim { rm, channel, nodes, applications, allocations, readers }, callbacks))
+    }
+
+    /// Sends a node request.
+    pub async fn nodes(&self, request: NodeRequest) -> Result<()> {
+        self.nodes.send(request).await.map_err(|_| closed("UpdateNode"))
+    }
+
+    /// Sends an application request.
+    pub async fn applications(&self, request: ApplicationRequest) -> Result<()> {
+        self.applications.send(request).await.map_err(|_| closed("UpdateApplication"))
+    }
+
+    /// Sends an allocation request.
+    pub async fn allocations(&self, request: AllocationRequest) -> Result<()> {
+        self.allocations.send(request).await.map_err(|_| closed("UpdateAllocation"))
+    }
+
+    /// Ends the session, where the server has the extension for it; another server sees the streams end.
+    pub async fn unregister(&self) -> Result<()> {
+        self.readers.iter().for_each(JoinHandle::abort);
+        let request = UnregisterRequest { rm_id: self.rm.clone() };
+        match SchedulerExtensionClient::new(self.channel.clone()).unregister(request).await {
+            Ok(_) => Ok(()),
+            Err(status) if status.code() == Code::Unimplemented => Ok(()),
+            Err(status) => Err(refused("Unregister", &status)),
+        }
+    }
+}
+
+impl Drop for GrpcShim {
+    fn drop(&mut self) {
+        self.readers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Queues the first message of a stream: it names the resource manager and carries nothing else.
+fn attach<T>(requests: &mpsc::Sender<T>, first: T) {
+    // A new channel has room for it.
+    let _ = requests.try_send(first);
+}
+
+fn reader<T: Send + 'static>(
+    rpc: &'static str,
+    open: impl Future<Output = std::result::Result<tonic::Response<Streaming<T>>, Status>> + Send + 'static,
+    kind: fn(T) -> Message,
+    out: UnboundedSender<Incoming>,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let end = match open.await {
+            Err(status) => refused(rpc, &status),
+            Ok(response) => {
+                let mut responses = response.into_inner();
+                loop {
+                    match responses.message().await {
+                        Ok(Some(message)) => {
+                            if out.send(Incoming::Message { seq: 0, message: kind(message) }).is_err() {
+                                return;
+                            }
+                        }
+                        Ok(None) => break closed(rpc),
+                        Err(status) => break refused(rpc, &status),
+                    }
+                }
+            }
+        };
+        // Nobody listens any more: nothing to tell.
+        let _ = out.send(Incoming::Ended(end));
+    })
+}
+
+fn closed(rpc: &str) -> Error {
+    Error::Refused { request: rpc.to_owned(), status: "closed".into(), detail: "the server ended the stream".into() }
+}
+
+fn refused(rpc: &str, status: &Status) -> Error {
+    Error::Refused {
+        request: rpc.to_owned(),
+        status: format!("{:?}", status.code()),
+        detail: status.message().to_owned(),
+    }
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut reason = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    reason.to_string()
+}

@@ -1,0 +1,209 @@
+//! The HTTP/JSON shim: one request after another, 429 honoured, callbacks read by a task of their own.
+
+use std::time::Duration;
+
+use reqwest::{Method, Response, StatusCode, header::RETRY_AFTER};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::sync::mpsc;
+
+use super::{Callbacks, Error, Result, stream};
+use crate::si::v1::{AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest};
+
+/// How long a request may take; registration of a large session included.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(120);
+/// A server that asks for more patience than this is asked again all the same.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// Pause before a request is sent again when the server gave none that can be read.
+const SHORTEST_RETRY: Duration = Duration::from_millis(20);
+
+/// A resource manager that talks HTTP/JSON.
+pub struct HttpShim {
+    api: Api,
+    path: String,
+    reader: tokio::task::JoinHandle<()>,
+}
+
+/// What `GET /si/v1/rm/{rmID}` tells and this client uses.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Status {
+    /// Life-cycle state.
+    pub state: String,
+    /// Number of the newest callback.
+    #[serde(rename = "lastSequence")]
+    pub last_sequence: u64,
+}
+
+impl HttpShim {
+    /// Registers and opens the stream of callbacks from the first on.
+    pub async fn register(base: &str, request: RegisterResourceManagerRequest) -> Result<(HttpShim, Callbacks)> {
+        let api = Api::new(base)?;
+        let path = rm_path(&request.rm_id);
+        api.send(Method::POST, "/si/v1/rm", Some(&request)).await?;
+        let (sender, callbacks) = mpsc::unbounded_channel();
+        let reader = tokio::spawn(stream::read(api.clone(), path.clone(), sender));
+        Ok((HttpShim { api, path, reader }, callbacks))
+    }
+
+    /// Sends a node request.
+    pub async fn nodes(&self, request: NodeRequest) -> Result<()> {
+        self.post("nodes", &request).await
+    }
+
+    /// Sends an application request.
+    pub async fn applications(&self, request: ApplicationRequest) -> Result<()> {
+        self.post("applications", &request).await
+    }
+
+    /// Sends an allocation request.
+    pub async fn allocations(&self, request: AllocationRequest) -> Result<()> {
+        self.post("allocations", &request).await
+    }
+
+    /// Ends the session.
+    pub async fn unregister(&self) -> Result<()> {
+        self.reader.abort();
+        self.api.send::<()>(Method::DELETE, &self.path, None).await.map(drop)
+    }
+
+    async fn post<T: Serialize>(&self, what: &str, request: &T) -> Result<()> {
+        self.api.send(Method::POST, &format!("{}/{what}", self.path), Some(request)).await.map(drop)
+    }
+}
+
+impl Drop for HttpShim {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+/// Path of a resource manager's endpoints, its id percent-encoded.
+pub fn rm_path(rm: &str) -> String {
+    format!("/si/v1/rm/{}", segment(rm))
+}
+
+/// A path segment, percent-encoded.
+pub fn segment(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// The HTTP door of a server.
+#[derive(Clone)]
+pub struct Api {
+    client: reqwest::Client,
+    base: String,
+}
+
+impl Api {
+    /// For the server at `base`, such as `http://127.0.0.1:9080`.
+    pub fn new(base: &str) -> Result<Api> {
+        let base = base.trim_end_matches('/').to_owned();
+        let base = if base.contains("://") { base } else { format!("http://{base}") };
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .tcp_nodelay(true)
+            .build()
+            .map_err(|e| Error::Server(format!("no HTTP client could be made: {e}")))?;
+        Ok(Api { client, base })
+    }
+
+    /// Life-cycle state and last sequence number of a resource manager.
+    pub async fn status(&self, rm: &str) -> Result<Status> {
+        self.get(&rm_path(rm)).await
+    }
+
+    /// Gets a JSON document.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        let response = self.send::<()>(Method::GET, path, None).await?;
+        let text = response.text().await.map_err(|e| self.unreachable(&format!("GET {path}"), &e))?;
+        serde_json::from_str(&text).map_err(|e| Error::Malformed {
+            reason: format!("GET {path}: {e}"),
+            line: text.chars().take(200).collect(),
+        })
+    }
+
+    /// Opens the stream of callbacks after `after`.
+    pub(super) async fn stream(&self, rm_path: &str, after: u64) -> Result<Response> {
+        let path = format!("{rm_path}/stream?after={after}");
+        let request = format!("GET {path}");
+        let url = format!("{}{path}", self.base);
+        let response = self.client.get(url).send().await.map_err(|e| self.unreachable(&request, &e))?;
+        if response.status().is_success() { Ok(response) } else { Err(refused(&request, response).await) }
+    }
+
+    /// Sends one request. One that is answered 429 is sent again after the pause that the server asks for, and only
+    /// then does this return, so that requests keep their order.
+    pub async fn send<T: Serialize>(&self, method: Method, path: &str, body: Option<&T>) -> Result<Response> {
+        let request = format!("{method} {path}");
+        let url = format!("{}{path}", self.base);
+        let body = match body {
+            Some(body) => {
+                let text = serde_json::to_vec(body)
+                    .map_err(|e| Error::Malformed { reason: e.to_string(), line: request.clone() })?;
+                Some(bytes::Bytes::from(text))
+            }
+            None => None,
+        };
+        loop {
+            let mut call = self.client.request(method.clone(), &url).timeout(REQUEST_PATIENCE);
+            if let Some(body) = &body {
+                call = call.header("content-type", "application/json").body(body.clone());
+            }
+            let response = call.send().await.map_err(|e| self.unreachable(&request, &e))?;
+            let status = response.status();
+            if status.is_success() {
+                return Ok(response);
+            }
+            if status != StatusCode::TOO_MANY_REQUESTS {
+                return Err(refused(&request, response).await);
+            }
+            tokio::time::sleep(retry_after(&response)).await;
+        }
+    }
+
+    pub(super) fn unreachable(&self, request: &str, error: &reqwest::Error) -> Error {
+        // The innermost cause is what a person needs ("connection refused"), the outer ones repeat the address.
+        let mut reason: &dyn std::error::Error = error;
+        while let Some(source) = reason.source() {
+            reason = source;
+        }
+        Error::Unreachable { request: request.to_owned(), url: self.base.clone(), reason: reason.to_string() }
+    }
+}
+
+fn retry_after(response: &Response) -> Duration {
+    let seconds = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
+    seconds.map_or(SHORTEST_RETRY, |s: u64| Duration::from_secs(s).clamp(SHORTEST_RETRY, LONGEST_RETRY))
+}
+
+async fn refused(request: &str, response: Response) -> Error {
+    #[derive(Deserialize)]
+    struct Problem {
+        detail: Option<String>,
+        title: Option<String>,
+        message: Option<String>,
+    }
+    let status = response.status();
+    let text = response.text().await.unwrap_or_default();
+    let detail = serde_json::from_str::<Problem>(&text).ok().and_then(|p| p.detail.or(p.message).or(p.title));
+    let detail = detail.unwrap_or_else(|| text.chars().take(400).collect());
+    Error::Refused { request: request.to_owned(), status: status.as_u16().to_string(), detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_segments_are_encoded() {
+        assert_eq!(segment("[rm-1]default"), "%5Brm-1%5Ddefault");
+        assert_eq!(rm_path("a/b c"), "/si/v1/rm/a%2Fb%20c");
+    }
+}

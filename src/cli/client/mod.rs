@@ -1,0 +1,171 @@
+//! A shim in a few lines: registers a resource manager, sends its requests, reads its callbacks, over HTTP/JSON or gRPC.
+
+pub mod grpc;
+pub mod http;
+pub mod process;
+pub mod server;
+pub mod stream;
+
+use tokio::sync::mpsc;
+
+use crate::si::v1::{
+    AllocationRequest, AllocationResponse, ApplicationRequest, ApplicationResponse, NodeRequest, NodeResponse,
+    RegisterResourceManagerRequest,
+};
+
+/// What can go wrong between a shim and its scheduler. Every text names the request and what the server said.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answers at this address, or the connection broke.
+    #[error("{request}: no answer from {url}: {reason}")]
+    Unreachable {
+        /// The request.
+        request: String,
+        /// Where it went.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+    /// The scheduler refused the request.
+    #[error("{request} was refused ({status}): {detail}")]
+    Refused {
+        /// The request.
+        request: String,
+        /// HTTP status or gRPC code.
+        status: String,
+        /// The scheduler's own words.
+        detail: String,
+    },
+    /// The scheduler sent something that the interface does not have.
+    #[error("the scheduler sent something that cannot be read ({reason}): {line}")]
+    Malformed {
+        /// What is wrong.
+        reason: String,
+        /// The beginning of what it sent.
+        line: String,
+    },
+    /// The child server did not start, or ended.
+    #[error("{0}")]
+    Server(String),
+}
+
+/// Result of a client call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Which door to go through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum DoorKind {
+    /// HTTP/JSON under `/si/v1`.
+    #[default]
+    Http,
+    /// gRPC, plain `si.v1.Scheduler`.
+    Grpc,
+}
+
+impl DoorKind {
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DoorKind::Http => "http",
+            DoorKind::Grpc => "grpc",
+        }
+    }
+}
+
+/// A callback message.
+#[derive(Debug)]
+pub enum Message {
+    /// New, released and rejected allocations.
+    Allocation(AllocationResponse),
+    /// Accepted, rejected and updated applications.
+    Application(ApplicationResponse),
+    /// Accepted and rejected nodes.
+    Node(NodeResponse),
+    /// Anything else: events, container states.
+    Other,
+}
+
+/// What the reader of the callbacks hands on.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A callback; `seq` is its number in the session, 0 where the door has none.
+    Message {
+        /// Number.
+        seq: u64,
+        /// Callback.
+        message: Message,
+    },
+    /// The stream broke and was taken up again where it broke.
+    Resumed,
+    /// The stream is over and cannot be taken up again.
+    Ended(Error),
+}
+
+/// The reading end of a session's callbacks.
+pub type Callbacks = mpsc::UnboundedReceiver<Incoming>;
+
+/// A registered resource manager.
+pub enum Shim {
+    /// Over HTTP/JSON.
+    Http(http::HttpShim),
+    /// Over gRPC.
+    Grpc(grpc::GrpcShim),
+}
+
+impl Shim {
+    /// Registers and attaches to the callbacks. `url` is the base of the HTTP door or the address of the gRPC door.
+    pub async fn register(
+        door: DoorKind,
+        url: &str,
+        request: RegisterResourceManagerRequest,
+    ) -> Result<(Shim, Callbacks)> {
+        match door {
+            DoorKind::Http => {
+                let (shim, callbacks) = http::HttpShim::register(url, request).await?;
+                Ok((Shim::Http(shim), callbacks))
+            }
+            DoorKind::Grpc => {
+                let (shim, callbacks) = grpc::GrpcShim::register(url, request).await?;
+                Ok((Shim::Grpc(shim), callbacks))
+            }
+        }
+    }
+
+    /// Requests of all kinds take effect in the order in which they were sent. Otherwise (three independent streams)
+    /// an application has to be accepted before its asks are sent.
+    pub const fn ordered(&self) -> bool {
+        matches!(self, Shim::Http(_))
+    }
+
+    /// Sends a node request.
+    pub async fn nodes(&self, request: NodeRequest) -> Result<()> {
+        match self {
+            Shim::Http(shim) => shim.nodes(request).await,
+            Shim::Grpc(shim) => shim.nodes(request).await,
+        }
+    }
+
+    /// Sends an application request.
+    pub async fn applications(&self, request: ApplicationRequest) -> Result<()> {
+        match self {
+            Shim::Http(shim) => shim.applications(request).await,
+            Shim::Grpc(shim) => shim.applications(request).await,
+        }
+    }
+
+    /// Sends an allocation request.
+    pub async fn allocations(&self, request: AllocationRequest) -> Result<()> {
+        match self {
+            Shim::Http(shim) => shim.allocations(request).await,
+            Shim::Grpc(shim) => shim.allocations(request).await,
+        }
+    }
+
+    /// Ends the session: voluntary shutdown of the resource manager.
+    pub async fn unregister(&self) -> Result<()> {
+        match self {
+            Shim::Http(shim) => shim.unregister().await,
+            Shim::Grpc(shim) => shim.unregister().await,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Reads the NDJSON stream of callbacks and takes it up again by sequence number when the connection breaks.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use reqwest::StatusCode;
+use serde::Deserialize;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{Error, Incoming, Message, Result, http::Api};
+use crate::si::v1::{AllocationResponse, ApplicationResponse, NodeResponse};
+
+/// The server sends a line at least every 10 s; three missing ones mean that the connection is dead.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Tries in a row to take up a broken stream, with growing pauses: about 10 s in all.
+const TRIES: u32 = 12;
+
+/// One line of the stream; kinds that this client does not handle are left out.
+#[derive(Deserialize)]
+struct Line {
+    seq: Option<u64>,
+    allocation: Option<AllocationResponse>,
+    application: Option<ApplicationResponse>,
+    node: Option<NodeResponse>,
+    closing: Option<Closing>,
+}
+
+#[derive(Deserialize)]
+struct Closing {
+    status: u16,
+    #[serde(default)]
+    detail: String,
+}
+
+/// Reads until the session ends, the stream cannot be resumed, or nobody listens any more.
+pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incoming>) {
+    let mut position = Position { last: 0, out };
+    let mut tries = 0;
+    let mut first = true;
+    loop {
+        let before = position.last;
+        let error = match api.stream(&rm_path, position.last).await {
+            Ok(response) => {
+                if !first && position.out.send(Incoming::Resumed).is_err() {
+                    return;
+                }
+                first = false;
+                match follow(response, &mut position).await {
+                    Ok(()) => None,
+                    Err(Stop::Nobody) => return,
+                    Err(Stop::Error(error)) => return position.end(error),
+                    Err(Stop::Broken(reason)) => Some(reason),
+                }
+            }
+            Err(error @ Error::Refused { .. }) => return position.end(error),
+            Err(error) => Some(error.to_string()),
+        };
+        tries = if position.last > before { 0 } else { tries + 1 };
+        if tries > TRIES {
+            let reason = error.unwrap_or_else(|| "the server closes it again and again".to_owned());
+            return position.end(Error::Unreachable { request: "stream of callbacks".into(), url: rm_path, reason });
+        }
+        tokio::time::sleep(Duration::from_millis(10 << tries.min(7))).await;
+    }
+}
+
+struct Position {
+    last: u64,
+    out: UnboundedSender<Incoming>,
+}
+
+impl Position {
+    fn end(&self, error: Error) {
+        // Nobody listens any more: nothing to tell.
+        let _ = self.out.send(Incoming::Ended(error));
+    }
+}
+
+enum Stop {
+    /// The receiver is gone.
+    Nobody,
+    /// No use in trying again.
+    Error(Error),
+    /// The connection broke.
+    Broken(String),
+}
+
+async fn follow(mut response: reqwest::Response, position: &mut Position) -> std::result::Result<(), Stop> {
+    let mut buffer = BytesMut::new();
+    loop {
+        let chunk = match tokio::time::timeout(SILENCE, response.chunk()).await {
+            Err(_) => return Err(Stop::Broken(format!("nothing came for {} s", SILENCE.as_secs()))),
+            Ok(Err(e)) => return Err(Stop::Broken(e.to_string())),
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Ok(Some(chunk))) => chunk,
+        };
+        let mut searched = buffer.len();
+        buffer.extend_from_slice(&chunk);
+        while let Some(at) = buffer[searched..].iter().position(|b| *b == b'\n') {
+            let line = buffer.split_to(searched + at + 1);
+            searched = 0;
+            handle(line[..line.len() - 1].trim_ascii(), position)?;
+        }
+    }
+}
+
+fn handle(line: &[u8], position: &mut Position) -> std::result::Result<(), Stop> {
+    if line.is_empty() {
+        return Ok(());
+    }
+    let parsed = parse(line).map_err(Stop::Error)?;
+    if let Some(closing) = parsed.closing {
+        let status = StatusCode::from_u16(closing.status).map_or(closing.status.to_string(), |s| s.to_string());
+        let request = "stream of callbacks".to_owned();
+        return Err(Stop::Error(Error::Refused { request, status, detail: closing.detail }));
+    }
+    let seq = parsed.seq.unwrap_or(0);
+    if seq <= position.last && seq != 0 {
+        return Ok(());
+    }
+    if seq != position.last + 1 {
+        let reason = format!("callback {seq} came after callback {}, expected {}", position.last, position.last + 1);
+        return Err(Stop::Error(Error::Malformed { reason, line: excerpt(line) }));
+    }
+    position.last = seq;
+    let message = match (parsed.allocation, parsed.application, parsed.node) {
+        (Some(allocation), ..) => Message::Allocation(allocation),
+        (_, Some(application), _) => Message::Application(application),
+        (.., Some(node)) => Message::Node(node),
+        _ => Message::Other,
+    };
+    position.out.send(Incoming::Message { seq, message }).map_err(|_| Stop::Nobody)
+}
+
+fn parse(line: &[u8]) -> Result<Line> {
+    serde_json::from_slice(line).map_err(|e| Error::Malformed { reason: e.to_string(), line: excerpt(line) })
+}
+
+fn excerpt(line: &[u8]) -> String {
+    String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn position(last: u64) -> (Position, mpsc::UnboundedReceiver<Incoming>) {
+        let (out, incoming) = mpsc::unbounded_channel();
+        (Position { last, out }, incoming)
+    }
+
+    #[test]
+    fn lines_are_numbered_without_gaps_and_repeated_ones_are_dropped() {
+        let (mut position, mut incoming) = position(4);
+        assert!(handle(br#"{"seq":4,"node":{}}"#, &mut position).is_ok());
+        assert!(incoming.try_recv().is_err());
+        assert!(handle(br#"{"seq":5,"allocation":{"new":[{"allocationKey":"a"}]}}"#, &mut position).is_ok());
+        let Ok(Incoming::Message { seq: 5, message: Message::Allocation(new) }) = incoming.try_recv() else {
+            panic!("no allocation")
+        };
+        assert_eq!(new.new[0].allocation_key, "a");
+        assert!(matches!(handle(br#"{"seq":7,"node":{}}"#, &mut position), Err(Stop::Error(_))));
+    }
+
+    #[test]
+    fn events_count_as_callbacks_of_another_kind() {
+        let (mut position, mut incoming) = position(0);
+        assert!(handle(br#"{"seq":1,"events":{"records":[{"type":"APP"}]}}"#, &mut position).is_ok());
+        assert!(matches!(incoming.try_recv(), Ok(Incoming::Message { seq: 1, message: Message::Other })));
+    }
+
+    #[test]
+    fn a_closing_line_ends_the_stream_with_its_reason() {
+        let (mut position, _incoming) = position(0);
+        let Err(Stop::Error(error)) =
+            handle(br#"{"closing":{"status":409,"detail":"replaced by another stream"}}"#, &mut position)
+        else {
+            panic!("goes on")
+        };
+        assert!(error.to_string().contains("replaced by another stream"), "{error}");
+    }
+}

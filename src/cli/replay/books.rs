@@ -1,0 +1,408 @@
+//! The shim's own books of a trace being played: which ask waits, which is placed where, what is used by whom.
+//!
+//! They follow the callbacks alone, so that at the end they can be compared with what the server says.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::trace::{Amounts, Millis, Trace, add, subtract};
+use crate::si::v1::{AllocationResponse, ApplicationResponse, NodeResponse, TerminationType};
+
+/// Where an ask is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskState {
+    /// Not asked for yet.
+    Future,
+    /// Asked for.
+    Waiting,
+    /// Placed on a node.
+    Placed(usize),
+    /// Ended, withdrawn or refused.
+    Done,
+}
+
+/// What a callback makes necessary.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FollowUp {
+    /// Releases to confirm: (key, application, type).
+    pub confirm: Vec<(String, String, i32)>,
+    /// Asks whose placement the server took back: they are asked for again, under a new key.
+    pub again: Vec<usize>,
+}
+
+/// The server sent something that does not fit the session.
+#[derive(Debug, thiserror::Error)]
+#[error("the server {0}")]
+pub struct Nonsense(String);
+
+/// What was counted while the trace was played.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Applications that were accepted, each counted once.
+    pub applications: usize,
+    /// Asks that were made.
+    pub asked: usize,
+    /// Placements.
+    pub placed: usize,
+    /// Asks that ended before they were placed.
+    pub withdrawn: usize,
+    /// Placements that the server took back, by type.
+    pub taken_back: BTreeMap<String, usize>,
+    /// Refused applications and asks, by reason.
+    pub refused: BTreeMap<String, usize>,
+    /// Nodes accepted.
+    pub nodes: usize,
+}
+
+/// See the module.
+pub struct Books<'t> {
+    trace: &'t Trace,
+    state: Vec<AskState>,
+    since: Vec<Millis>,
+    attempt: Vec<u32>,
+    by_key: HashMap<String, usize>,
+    node_by_id: HashMap<&'t str, usize>,
+    app_by_id: HashMap<&'t str, usize>,
+    queue_of_app: Vec<usize>,
+    live_asks: Vec<u32>,
+    submitted: Vec<bool>,
+    app_counted: Vec<bool>,
+    /// Queue names, in the order of `used_by_queue`.
+    pub queues: Vec<String>,
+    /// Free per node; of nodes that were accepted.
+    pub node_free: Vec<Amounts>,
+    /// Used per queue.
+    pub used_by_queue: Vec<Amounts>,
+    /// Used in all.
+    pub used: Amounts,
+    /// Asks that wait, by position.
+    pub waiting: BTreeSet<usize>,
+    /// Those of them that waited already when the server was last quiet.
+    pub known_waiting: BTreeSet<usize>,
+    /// Applications neither accepted nor refused yet.
+    pub unanswered_apps: usize,
+    /// Wait of each placement.
+    pub waits: Vec<Millis>,
+    /// Counters.
+    pub counts: Counts,
+}
+
+impl<'t> Books<'t> {
+    /// Nothing asked for, nothing placed.
+    pub fn new(trace: &'t Trace) -> Books<'t> {
+        let queues = trace.queues();
+        let position = |queue: &String| queues.iter().position(|name| name == queue).unwrap_or(0);
+        Books {
+            trace,
+            state: vec![AskState::Future; trace.asks.len()],
+            since: vec![Millis(0); trace.asks.len()],
+            attempt: vec![0; trace.asks.len()],
+            by_key: HashMap::with_capacity(trace.asks.len()),
+            node_by_id: trace.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect(),
+            app_by_id: trace.apps.iter().enumerate().map(|(at, app)| (app.id.as_str(), at)).collect(),
+            queue_of_app: trace.apps.iter().map(|app| position(&app.queue)).collect(),
+            live_asks: vec![0; trace.apps.len()],
+            submitted: vec![false; trace.apps.len()],
+            app_counted: vec![false; trace.apps.len()],
+            node_free: trace.nodes.iter().map(|node| node.capacity.clone()).collect(),
+            used_by_queue: vec![vec![0; trace.types.len()]; queues.len()],
+            queues,
+            used: vec![0; trace.types.len()],
+            waiting: BTreeSet::new(),
+            known_waiting: BTreeSet::new(),
+            unanswered_apps: 0,
+            waits: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// State of an ask.
+    pub fn state(&self, ask: usize) -> AskState {
+        self.state[ask]
+    }
+
+    /// Key under which an ask is known to the server now.
+    pub fn key(&self, ask: usize) -> String {
+        match self.attempt[ask] {
+            0 | 1 => self.trace.asks[ask].key.clone(),
+            attempt => format!("{}#{attempt}", self.trace.asks[ask].key),
+        }
+    }
+
+    /// An ask is made. True where its application has to be submitted first.
+    pub fn start(&mut self, ask: usize, now: Millis) -> bool {
+        self.counts.asked += 1;
+        self.wait(ask, now);
+        let app = self.trace.asks[ask].app;
+        self.live_asks[app] += 1;
+        let first = !std::mem::replace(&mut self.submitted[app], true);
+        self.unanswered_apps += usize::from(first);
+        first
+    }
+
+    /// An ask ends. True where the server has to be told.
+    pub fn end(&mut self, ask: usize) -> bool {
+        match self.state[ask] {
+            AskState::Future | AskState::Done => return false,
+            AskState::Waiting => self.counts.withdrawn += 1,
+            AskState::Placed(node) => self.free(ask, node),
+        }
+        self.done(ask);
+        true
+    }
+
+    /// Those of `apps` of which no ask is waiting or placed any more; they count as not submitted from now on.
+    pub fn remove_idle(&mut self, mut apps: Vec<usize>) -> Vec<usize> {
+        apps.sort_unstable();
+        apps.dedup();
+        apps.retain(|app| self.live_asks[*app] == 0);
+        apps.iter().for_each(|app| self.submitted[*app] = false);
+        apps
+    }
+
+    /// The ask waits.
+    pub fn is_waiting(&self, ask: usize) -> bool {
+        self.state[ask] == AskState::Waiting
+    }
+
+    /// The server is quiet: what waits now is known to wait. Gives those that are new to it.
+    pub fn quiet(&mut self) -> Vec<usize> {
+        let new = self.waiting.difference(&self.known_waiting).copied().collect();
+        self.known_waiting.clone_from(&self.waiting);
+        new
+    }
+
+    /// Asks that wait and were not there when the server was last quiet.
+    pub fn unanswered(&self) -> usize {
+        self.waiting.len() - self.known_waiting.len()
+    }
+
+    /// Takes an application response.
+    pub fn applications(&mut self, response: ApplicationResponse) {
+        for accepted in response.accepted {
+            self.unanswered_apps = self.unanswered_apps.saturating_sub(1);
+            if let Some(app) = self.app_by_id.get(accepted.application_id.as_str())
+                && !std::mem::replace(&mut self.app_counted[*app], true)
+            {
+                self.counts.applications += 1;
+            }
+        }
+        for rejected in response.rejected {
+            self.unanswered_apps = self.unanswered_apps.saturating_sub(1);
+            *self.counts.refused.entry(format!("application: {}", rejected.reason)).or_default() += 1;
+        }
+    }
+
+    /// Takes a node response.
+    pub fn nodes(&mut self, response: NodeResponse) -> Result<(), Nonsense> {
+        self.counts.nodes += response.accepted.len();
+        match response.rejected.first() {
+            Some(node) => Err(Nonsense(format!("refused node {}: {}", node.node_id, node.reason))),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes an allocation response.
+    pub fn allocations(&mut self, response: AllocationResponse, now: Millis) -> Result<FollowUp, Nonsense> {
+        for new in response.new {
+            let ask = self.by_key.get(&new.allocation_key).copied();
+            let node = self.node_by_id.get(new.node_id.as_str()).copied();
+            match (ask, node) {
+                (Some(ask), Some(node)) => self.placed(ask, node, now)?,
+                (None, _) => return Err(Nonsense(format!("placed {}, which nobody asked for", new.allocation_key))),
+                (_, None) => {
+                    return Err(Nonsense(format!("placed {} on unknown node {}", new.allocation_key, new.node_id)));
+                }
+            }
+        }
+        let mut follow_up = FollowUp::default();
+        for released in response.released {
+            use TerminationType::{PlaceholderReplaced, PreemptedByScheduler, Timeout};
+            let kind = released.termination_type();
+            if matches!(kind, Timeout | PreemptedByScheduler | PlaceholderReplaced) {
+                let app = released.application_id.clone();
+                follow_up.confirm.push((released.allocation_key.clone(), app, released.termination_type));
+            }
+            let Some(ask) = self.by_key.get(&released.allocation_key).copied() else { continue };
+            if released.allocation_key != self.key(ask) {
+                continue;
+            }
+            if let AskState::Placed(node) = self.state[ask] {
+                self.free(ask, node);
+                *self.counts.taken_back.entry(kind.as_str_name().to_owned()).or_default() += 1;
+                self.wait(ask, now);
+                follow_up.again.push(ask);
+            }
+        }
+        for rejected in response.rejected_allocations {
+            *self.counts.refused.entry(format!("ask: {}", rejected.reason)).or_default() += 1;
+            if let Some(ask) = self.by_key.get(&rejected.allocation_key).copied()
+                && self.state[ask] == AskState::Waiting
+            {
+                self.done(ask);
+            }
+        }
+        Ok(follow_up)
+    }
+
+    fn placed(&mut self, ask: usize, node: usize, now: Millis) -> Result<(), Nonsense> {
+        match self.state[ask] {
+            AskState::Waiting => {}
+            // It was withdrawn while its placement was on the way; the withdrawal frees it.
+            AskState::Done => return Ok(()),
+            AskState::Future | AskState::Placed(_) => {
+                return Err(Nonsense(format!("placed {} twice", self.trace.asks[ask].key)));
+            }
+        }
+        let needs = &self.trace.asks[ask].needs;
+        subtract(&mut self.node_free[node], needs);
+        if self.node_free[node].iter().any(|free| *free < 0) {
+            let (key, node) = (&self.trace.asks[ask].key, &self.trace.nodes[node].id);
+            return Err(Nonsense(format!("placed {key} on {node}, which has no room for it")));
+        }
+        add(&mut self.used, needs);
+        add(&mut self.used_by_queue[self.queue_of_app[self.trace.asks[ask].app]], needs);
+        self.state[ask] = AskState::Placed(node);
+        self.waiting.remove(&ask);
+        self.known_waiting.remove(&ask);
+        self.waits.push(Millis(now.0 - self.since[ask].0));
+        self.counts.placed += 1;
+        Ok(())
+    }
+
+    fn free(&mut self, ask: usize, node: usize) {
+        let needs = &self.trace.asks[ask].needs;
+        add(&mut self.node_free[node], needs);
+        subtract(&mut self.used, needs);
+        subtract(&mut self.used_by_queue[self.queue_of_app[self.trace.asks[ask].app]], needs);
+    }
+
+    fn wait(&mut self, ask: usize, now: Millis) {
+        self.attempt[ask] += 1;
+        self.by_key.insert(self.key(ask), ask);
+        self.state[ask] = AskState::Waiting;
+        self.since[ask] = now;
+        self.waiting.insert(ask);
+    }
+
+    fn done(&mut self, ask: usize) {
+        self.state[ask] = AskState::Done;
+        self.waiting.remove(&ask);
+        self.known_waiting.remove(&ask);
+        self.live_asks[self.trace.asks[ask].app] -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cli::replay::trace::{ResourceKind, TraceApp, TraceAsk, TraceNode},
+        si::v1::{AcceptedApplication, Allocation, AllocationRelease, RejectedAllocation},
+    };
+
+    fn trace() -> Trace {
+        let ask = |key: &str, need| TraceAsk {
+            key: key.into(),
+            app: 0,
+            needs: vec![need],
+            priority: 0,
+            starts: Millis(0),
+            ends: None,
+        };
+        Trace {
+            types: vec![ResourceKind::Vcore],
+            nodes: vec![TraceNode { id: "n".into(), capacity: vec![10] }],
+            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
+            asks: vec![ask("a", 6), ask("b", 6)],
+            ..Trace::default()
+        }
+    }
+
+    fn new(key: &str) -> AllocationResponse {
+        let new = Allocation { allocation_key: key.into(), node_id: "n".into(), ..Default::default() };
+        AllocationResponse { new: vec![new], ..Default::default() }
+    }
+
+    fn released(key: &str, kind: TerminationType) -> AllocationResponse {
+        let release = AllocationRelease {
+            allocation_key: key.into(),
+            application_id: "app".into(),
+            termination_type: kind.into(),
+            ..Default::default()
+        };
+        AllocationResponse { released: vec![release], ..Default::default() }
+    }
+
+    #[test]
+    fn placements_are_booked_and_freed() {
+        let trace = trace();
+        let mut books = Books::new(&trace);
+        assert!(books.start(0, Millis(5)));
+        assert!(!books.start(1, Millis(5)));
+        assert_eq!((books.unanswered(), books.unanswered_apps), (2, 1));
+        let accepted = vec![AcceptedApplication { application_id: "app".into() }];
+        books.applications(ApplicationResponse { accepted, ..Default::default() });
+        assert_eq!((books.unanswered_apps, books.counts.applications), (0, 1));
+        books.allocations(new("a"), Millis(25)).unwrap();
+        assert_eq!(
+            (books.used.clone(), books.used_by_queue[0].clone(), books.waits[0]),
+            (vec![6], vec![6], Millis(20))
+        );
+        assert_eq!(books.quiet(), vec![1]);
+        assert_eq!((books.unanswered(), books.waiting.len()), (0, 1));
+        assert!(books.end(0) && !books.end(0));
+        assert_eq!((books.used[0], books.node_free[0][0]), (0, 10));
+        // The echo of a release by the shim changes nothing.
+        assert_eq!(
+            books.allocations(released("a", TerminationType::StoppedByRm), Millis(30)).unwrap(),
+            FollowUp::default()
+        );
+        assert_eq!(books.remove_idle(vec![0]), Vec::<usize>::new());
+        assert!(books.end(1));
+        assert_eq!(books.remove_idle(vec![0, 0]), vec![0]);
+        assert_eq!((books.counts.placed, books.counts.withdrawn), (1, 1));
+        // A placement that crossed the withdrawal is freed by it.
+        books.allocations(new("b"), Millis(30)).unwrap();
+        assert_eq!(books.used[0], 0);
+    }
+
+    #[test]
+    fn what_the_server_takes_back_is_confirmed_and_asked_for_again() {
+        let trace = trace();
+        let mut books = Books::new(&trace);
+        books.start(0, Millis(0));
+        books.allocations(new("a"), Millis(0)).unwrap();
+        let follow_up = books.allocations(released("a", TerminationType::PreemptedByScheduler), Millis(10)).unwrap();
+        let confirm = ("a".to_owned(), "app".to_owned(), i32::from(TerminationType::PreemptedByScheduler));
+        assert_eq!(follow_up, FollowUp { confirm: vec![confirm], again: vec![0] });
+        assert_eq!((books.key(0), books.state(0)), ("a#2".into(), AskState::Waiting));
+        books.allocations(new("a#2"), Millis(15)).unwrap();
+        assert_eq!(books.waits, vec![Millis(0), Millis(5)]);
+    }
+
+    #[test]
+    fn a_refused_ask_no_longer_waits() {
+        let trace = trace();
+        let mut books = Books::new(&trace);
+        books.start(0, Millis(0));
+        let rejected =
+            RejectedAllocation { allocation_key: "a".into(), application_id: "app".into(), reason: "too odd".into() };
+        let response = AllocationResponse { rejected_allocations: vec![rejected], ..Default::default() };
+        books.allocations(response, Millis(0)).unwrap();
+        assert_eq!(books.state(0), AskState::Done);
+        assert_eq!(books.counts.refused.get("ask: too odd"), Some(&1));
+    }
+
+    #[test]
+    fn impossible_placements_are_errors() {
+        let trace = trace();
+        let mut books = Books::new(&trace);
+        books.start(0, Millis(0));
+        books.start(1, Millis(0));
+        books.allocations(new("a"), Millis(0)).unwrap();
+        let message = |books: &mut Books<'_>, key| books.allocations(new(key), Millis(0)).unwrap_err().to_string();
+        assert_eq!(message(&mut books, "a"), "the server placed a twice");
+        assert_eq!(message(&mut books, "b"), "the server placed b on n, which has no room for it");
+        assert_eq!(message(&mut books, "x"), "the server placed x, which nobody asked for");
+    }
+}

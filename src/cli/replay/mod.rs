@@ -1,0 +1,305 @@
+//! `callboard replay`: plays a trace of asks through the shim API of a real server, as a resource manager of its own,
+//! and tells what came of it.
+
+pub mod books;
+pub mod config;
+pub mod dlrm;
+pub mod generate;
+pub mod openb;
+pub mod own;
+pub mod player;
+pub mod plot;
+pub mod reasons;
+pub mod report;
+pub mod summary;
+pub mod table;
+pub mod trace;
+pub mod wire;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use player::{Player, Session, Speed};
+use summary::Summary;
+use trace::Trace;
+
+use super::client::{DoorKind, Shim, http::Api, server::Server};
+use crate::si::v1::RegisterResourceManagerRequest;
+
+/// The trace that comes with the program; `generate` makes it from its seed.
+const SHIPPED: &str = include_str!("../../../traces/small.csv");
+/// Exit status after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Play a trace through a server and report what came of it
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// Kind of trace; without it, the one that comes with the program is played
+    #[arg(long, value_enum, requires = "pods")]
+    pub trace: Option<TraceKind>,
+    /// Node file of an openb trace
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub nodes: Option<PathBuf>,
+    /// Pod file of an openb or dlrm trace
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub pods: Option<PathBuf>,
+    /// Trace in Callboard's own format (`callboard generate` writes it)
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    pub file: Option<PathBuf>,
+    /// Play a trace generated from this seed
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["trace", "file"])]
+    pub generate: Option<u64>,
+    /// Part of the peak demand that the nodes made for a dlrm trace hold
+    #[arg(long, default_value = "0.8", value_parser = share)]
+    pub share: f64,
+    /// How many times faster than real time, or max: the clock jumps whenever the server is quiet
+    #[arg(long, default_value = "max", value_parser = speed, value_name = "N|max")]
+    pub speed: Speed,
+    /// Queue configuration to register with, instead of a queue for each team of the trace
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Door to go through
+    #[arg(long, value_enum, default_value_t)]
+    pub door: DoorKind,
+    /// HTTP address of a running server to play against, instead of one started for the replay
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// gRPC address of that server, for `--door grpc`
+    #[arg(long, value_name = "URL", requires = "server")]
+    pub grpc: Option<String>,
+    /// Where the HTML report goes
+    #[arg(long, value_name = "FILE", default_value = "callboard-report.html")]
+    pub report: PathBuf,
+    /// The server counts as quiet when it sent nothing for so many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub quiet: u64,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Kinds of traces that are read from files of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceKind {
+    /// A GPU cluster: a node file and a pod file; every pod is an application
+    Openb,
+    /// Recommendation models in two roles: an instance file; nodes are made
+    Dlrm,
+}
+
+/// Write a trace made from a seed, in Callboard's own format, to standard output
+#[derive(Args, Clone, Debug)]
+pub struct GenerateArgs {
+    /// The same seed gives the same trace
+    #[arg(long, default_value_t = generate::SHIPPED_SEED)]
+    pub seed: u64,
+    /// How many times larger than the trace that comes with the program
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub size: u32,
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    if text == "max" {
+        return Ok(Speed::Max);
+    }
+    let times = text.parse().ok().filter(|times: &f64| times.is_finite() && *times >= 0.001 && *times <= 1e9);
+    times.map(Speed::Times).ok_or_else(|| "expected max, or a number from 0.001 to 1000000000".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| (0.01..=100.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0.01 to 100".to_owned())
+}
+
+/// `callboard generate`.
+pub fn generate(args: &GenerateArgs) -> Result<ExitCode> {
+    use std::io::Write as _;
+    let text = generated_text(args.seed, args.size);
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // The reader may have seen enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        done => done.map(|()| ExitCode::SUCCESS).context("the trace cannot be written"),
+    }
+}
+
+/// A generated trace in Callboard's own format, with a comment that tells how it was made.
+pub fn generated_text(seed: u64, size: u32) -> String {
+    let size_given = if size == 1 { String::new() } else { format!(" --size {size}") };
+    let comment = format!(
+        "Made by: callboard generate --seed {seed}{size_given}\nA day of three teams on a small cluster; times in seconds."
+    );
+    own::write(&generate::generate(seed, size), &comment)
+}
+
+/// `callboard replay`.
+pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    let trace = load(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let replayed = runtime.block_on(replay(args, &trace))?;
+    fs::write(&args.report, replayed.html).with_context(|| format!("{} cannot be written", args.report.display()))?;
+    let summary = replayed.summary;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&summary)?);
+    } else {
+        print!("{summary}");
+        println!("\nThe report is in {}", args.report.display());
+    }
+    if let Some(error) = replayed.error {
+        return Err(error);
+    }
+    Ok(match (summary.complete, &summary.disagreement) {
+        (false, _) => ExitCode::from(INTERRUPTED),
+        (true, Some(_)) => ExitCode::FAILURE,
+        (true, None) => ExitCode::SUCCESS,
+    })
+}
+
+/// Reads or makes the trace that the arguments ask for.
+pub fn load(args: &ReplayArgs) -> Result<Trace> {
+    let trace = match (args.trace, &args.pods) {
+        (Some(TraceKind::Openb), Some(pods)) => {
+            let Some(nodes) = &args.nodes else { bail!("an openb trace needs a node file: add --nodes FILE") };
+            openb::read(nodes, pods)?
+        }
+        (Some(TraceKind::Dlrm), Some(pods)) => {
+            if let Some(nodes) = &args.nodes {
+                bail!("a dlrm trace has no node file: leave out --nodes {}", nodes.display());
+            }
+            dlrm::read(pods, args.share)?
+        }
+        _ => match (&args.file, args.generate) {
+            (Some(file), _) => {
+                let reader = fs::File::open(file).with_context(|| file.display().to_string())?;
+                own::read(&file.display().to_string(), file, Box::new(reader))?
+            }
+            (None, Some(seed)) => generate::generate(seed, 1),
+            (None, None) => shipped()?,
+        },
+    };
+    if trace.nodes.is_empty() {
+        bail!("the trace {} has no nodes", trace.name);
+    }
+    if trace.asks.is_empty() {
+        bail!("the trace {} has no asks", trace.name);
+    }
+    Ok(trace)
+}
+
+/// The trace that comes with the program.
+pub fn shipped() -> Result<Trace> {
+    Ok(own::read("the small trace", Path::new("small.csv"), Box::new(SHIPPED.as_bytes()))?)
+}
+
+/// What came of a replay.
+pub struct Replayed {
+    /// In numbers.
+    pub summary: Summary,
+    /// The report.
+    pub html: String,
+    /// What ended it before its time.
+    pub error: Option<anyhow::Error>,
+}
+
+/// Plays a trace, on a server of its own or a running one, until its end, an error, or Ctrl-C. Afterwards nothing is
+/// left behind: the resource manager is unregistered, and an own server stopped.
+pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
+    let config = match &args.config {
+        Some(file) => fs::read_to_string(file).with_context(|| file.display().to_string())?,
+        None => config::of(trace),
+    };
+    let own = match &args.server {
+        Some(_) => None,
+        None => Some(Server::start(&[]).await?),
+    };
+    let played = match (&own, &args.server) {
+        (Some(server), _) => play(args, trace, config, &server.http, &server.grpc).await,
+        (None, Some(url)) => play(args, trace, config, url, args.grpc.as_deref().unwrap_or("")).await,
+        (None, None) => bail!("no server to play against"),
+    };
+    let Some(server) = own else { return played };
+    let log = server.log();
+    server.stop().await?;
+    let explain = |error: anyhow::Error| {
+        if log.is_empty() { error } else { error.context(format!("the server's log ends with{log}")) }
+    };
+    played.map_err(explain)
+}
+
+async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc: &str) -> Result<Replayed> {
+    let rm = format!("callboard-replay-{}", std::process::id());
+    let api = Api::new(http)?;
+    let url = match args.door {
+        DoorKind::Http => http,
+        DoorKind::Grpc if grpc.is_empty() => bail!("the server's gRPC address is not known: add --grpc URL"),
+        DoorKind::Grpc => grpc,
+    };
+    let request = RegisterResourceManagerRequest {
+        rm_id: rm.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        policy_group: "queues".to_owned(),
+        config,
+        ..Default::default()
+    };
+    let (shim, callbacks) = Shim::register(args.door, url, request).await?;
+    let session = Session { shim, callbacks, api, rm };
+    let mut player = Player::new(trace, session, args.speed, Duration::from_millis(args.quiet));
+    let ended = tokio::select! {
+        ended = player.play() => Some(ended),
+        () = interrupted() => None,
+    };
+    let complete = matches!(ended, Some(Ok(())));
+    let mut summary = Summary::of(trace, &player, args.door.name(), complete);
+    if complete {
+        let server = player.used_by_server().await?;
+        summary.compare(trace, &player.books.used, &server);
+    }
+    // After an error the session may be gone already; the error is what counts.
+    let unregistered = player.unregister().await;
+    let error = match ended {
+        Some(Err(error)) => Some(error),
+        _ => unregistered.err(),
+    };
+    let html = report::html(trace, &summary, &player.samples, &player.books.queues)?;
+    Ok(Replayed { summary, html, error })
+}
+
+/// Ctrl-C, or the request to end.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_trace_is_what_the_generator_makes() {
+        assert!(
+            SHIPPED == generated_text(generate::SHIPPED_SEED, 1),
+            "write it again: callboard generate > traces/small.csv"
+        );
+        assert_eq!(shipped().unwrap().asks, generate::generate(generate::SHIPPED_SEED, 1).asks);
+    }
+
+    #[test]
+    fn speeds_and_shares_are_checked() {
+        assert_eq!(speed("max"), Ok(Speed::Max));
+        assert_eq!(speed("60"), Ok(Speed::Times(60.0)));
+        assert!(speed("0").is_err() && speed("fast").is_err() && speed("inf").is_err());
+        assert!(share("0.8").is_ok() && share("0").is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! What a replay came to, in numbers and in words.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde::Serialize;
+
+use super::{
+    player::Player,
+    trace::{Amounts, Millis, Trace},
+};
+
+/// Number of reasons that are listed; the rest is summed up.
+const REASONS: usize = 6;
+
+/// What a replay came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Trace.
+    pub trace: String,
+    /// Door that it went through.
+    pub door: &'static str,
+    /// The trace was played to its end.
+    pub complete: bool,
+    /// Nodes.
+    pub nodes: usize,
+    /// Applications accepted.
+    pub applications: usize,
+    /// Asks made.
+    pub asks: usize,
+    /// Placements.
+    pub placed: usize,
+    /// Asks that ended before they were placed.
+    pub withdrawn: usize,
+    /// Asks that wait at the end.
+    pub waiting: usize,
+    /// Lines of the trace that end before they start.
+    pub left_out: usize,
+    /// Placements that the server took back, by type.
+    pub taken_back: BTreeMap<String, usize>,
+    /// Refused applications and asks, by reason.
+    pub refused: BTreeMap<String, usize>,
+    /// Why asks had to wait when they were new.
+    pub had_to_wait: BTreeMap<String, usize>,
+    /// Why asks were never placed.
+    pub never_placed: BTreeMap<String, usize>,
+    /// Use of each resource.
+    pub resources: Vec<ResourceUse>,
+    /// Waits of the placements, trace time, ms: half of them, 99 of 100, and all are at most so long.
+    pub wait_ms: [i64; 3],
+    /// Placements that had to wait at all.
+    pub waited: usize,
+    /// Length of the trace, ms.
+    pub trace_ms: i64,
+    /// Real time that it took, seconds.
+    pub seconds: f64,
+    /// Placements per second of real time.
+    pub allocations_per_second: f64,
+    /// Streams of callbacks that broke and were resumed.
+    pub resumed: usize,
+    /// Difference between the shim's books and the server's, where there is one.
+    pub disagreement: Option<String>,
+}
+
+/// Use of one resource.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResourceUse {
+    /// Name.
+    pub name: &'static str,
+    /// Capacity as people read it.
+    pub capacity: String,
+    /// Average over the trace, percent of the capacity.
+    pub average: f64,
+    /// Peak, percent.
+    pub peak: f64,
+}
+
+impl Summary {
+    /// Sums up what a player did so far.
+    pub fn of(trace: &Trace, player: &Player<'_>, door: &'static str, complete: bool) -> Summary {
+        let counts = player.books.counts.clone();
+        let mut waits = player.books.waits.clone();
+        waits.sort_unstable();
+        let seconds = player.took.as_secs_f64();
+        let start = player.samples.first().map_or(player.clock(), |sample| sample.at);
+        Summary {
+            trace: trace.name.clone(),
+            door,
+            complete,
+            nodes: counts.nodes,
+            applications: counts.applications,
+            asks: counts.asked,
+            placed: counts.placed,
+            withdrawn: counts.withdrawn,
+            waiting: player.books.waiting.len(),
+            left_out: trace.left_out,
+            taken_back: counts.taken_back,
+            refused: counts.refused,
+            had_to_wait: player.had_to_wait.clone(),
+            never_placed: player.never_placed.clone(),
+            resources: uses(trace, player),
+            wait_ms: [0.5, 0.99, 1.0].map(|share| quantile(&waits, share).0),
+            waited: waits.iter().filter(|wait| wait.0 > 0).count(),
+            trace_ms: player.clock().0 - start.0,
+            seconds,
+            allocations_per_second: if seconds > 0.0 { counts.placed as f64 / seconds } else { 0.0 },
+            resumed: player.resumed,
+            disagreement: None,
+        }
+    }
+
+    /// Compares what the server says is used with the shim's books.
+    pub fn compare(&mut self, trace: &Trace, ours: &Amounts, server: &BTreeMap<String, i64>) {
+        let ours: BTreeMap<String, i64> = trace
+            .types
+            .iter()
+            .zip(ours)
+            .filter(|(_, amount)| **amount != 0)
+            .map(|(kind, amount)| (kind.name().to_owned(), *amount))
+            .collect();
+        if ours != *server {
+            self.disagreement = Some(format!("the shim counts {ours:?} as used, the server {server:?}"));
+        }
+    }
+}
+
+fn uses(trace: &Trace, player: &Player<'_>) -> Vec<ResourceUse> {
+    let capacity = trace.capacity();
+    let end = player.clock();
+    let samples = &player.samples;
+    let start = samples.first().map_or(end, |sample| sample.at);
+    let length = (end.0 - start.0).max(1) as f64;
+    let of = |at: usize| {
+        let until = samples.iter().skip(1).map(|sample| sample.at).chain([end]);
+        let area: f64 = samples.iter().zip(until).map(|(s, until)| s.used[at] as f64 * (until.0 - s.at.0) as f64).sum();
+        let peak = samples.iter().map(|sample| sample.used[at]).max().unwrap_or(0);
+        let whole = capacity[at] as f64;
+        ResourceUse {
+            name: trace.types[at].name(),
+            capacity: trace.types[at].show(capacity[at]),
+            average: 100.0 * area / length / whole,
+            peak: 100.0 * peak as f64 / whole,
+        }
+    };
+    (0..trace.types.len()).filter(|at| capacity[*at] > 0).map(of).collect()
+}
+
+/// The smallest value that `share` of the sorted values do not exceed.
+pub fn quantile(sorted: &[Millis], share: f64) -> Millis {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+}
+
+/// Reasons with their numbers, most frequent first, the tail summed up.
+pub fn ranked(reasons: &BTreeMap<String, usize>) -> Vec<(String, usize)> {
+    let mut ranked: Vec<_> = reasons.iter().map(|(reason, count)| (reason.clone(), *count)).collect();
+    ranked.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    if ranked.len() > REASONS {
+        let rest: usize = ranked[REASONS..].iter().map(|(_, count)| count).sum();
+        ranked.truncate(REASONS);
+        ranked.push(("other reasons".to_owned(), rest));
+    }
+    ranked
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = if self.complete { "" } else { " (interrupted)" };
+        writeln!(
+            f,
+            "Replayed {}{part}: {} of trace time on {} nodes, through the {} door",
+            self.trace,
+            Millis(self.trace_ms),
+            self.nodes,
+            self.door
+        )?;
+        writeln!(f)?;
+        writeln!(f, "  applications   {}", self.applications)?;
+        let percent = if self.asks > 0 { 100.0 * self.placed as f64 / self.asks as f64 } else { 0.0 };
+        writeln!(
+            f,
+            "  asks           {}: {} placed ({percent:.1} %), {} ended before a place was found, {} still waiting",
+            self.asks, self.placed, self.withdrawn, self.waiting
+        )?;
+        let [half, most, all] = self.wait_ms.map(Millis);
+        writeln!(
+            f,
+            "  waits          {} had to wait; half at most {half}, 99 % at most {most}, longest {all} (trace time)",
+            self.waited
+        )?;
+        for (at, used) in self.resources.iter().enumerate() {
+            let title = if at == 0 { "utilisation" } else { "" };
+            writeln!(
+                f,
+                "  {title:14} {:17} {:5.1} % on average, {:5.1} % at the peak, of {}",
+                used.name, used.average, used.peak, used.capacity
+            )?;
+        }
+        let took = Duration::from_secs_f64(self.seconds);
+        writeln!(
+            f,
+            "  speed          {:.0} allocations per second, {:.1} s in all",
+            self.allocations_per_second,
+            took.as_secs_f64()
+        )?;
+        for (title, reasons) in [
+            ("Asks had to wait because", &self.had_to_wait),
+            ("Asks were never placed because", &self.never_placed),
+            ("Refused", &self.refused),
+            ("Placements that the server took back", &self.taken_back),
+        ] {
+            if !reasons.is_empty() {
+                writeln!(f, "\n{title}:")?;
+                for (reason, count) in ranked(reasons) {
+                    writeln!(f, "  {count:>7} × {reason}")?;
+                }
+            }
+        }
+        if self.left_out > 0 {
+            writeln!(f, "\n{} lines of the trace end before they start and were left out.", self.left_out)?;
+        }
+        if self.resumed > 0 {
+            writeln!(f, "\nThe stream of callbacks broke {} times and was resumed.", self.resumed)?;
+        }
+        if let Some(disagreement) = &self.disagreement {
+            writeln!(f, "\nThe books do not agree: {disagreement}.")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occur() {
+        let sorted: Vec<_> = (1..=100).map(Millis).collect();
+        assert_eq!([0.5, 0.99, 1.0].map(|share| quantile(&sorted, share).0), [50, 99, 100]);
+        assert_eq!(quantile(&[], 0.5), Millis(0));
+        assert_eq!(quantile(&[Millis(7)], 0.5), Millis(7));
+    }
+
+    #[test]
+    fn many_reasons_are_summed_up() {
+        let reasons = (0..9).map(|at| (format!("r{at}"), at + 1)).collect();
+        let ranked = ranked(&reasons);
+        assert_eq!(ranked[0], ("r8".to_owned(), 9));
+        assert_eq!(ranked[6], ("other reasons".to_owned(), 1 + 2 + 3));
+    }
+}

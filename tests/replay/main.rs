@@ -1,0 +1,72 @@
+//! `callboard replay` as a client: against a fake scheduler that misbehaves where a client must cope.
+
+mod fake;
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use callboard::cli::replay::{ReplayArgs, Replayed, load, replay, shipped};
+use clap::Parser;
+use fake::{Fake, Faults};
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    args: ReplayArgs,
+}
+
+fn args(more: &[&str]) -> ReplayArgs {
+    Command::parse_from(["replay"].iter().chain(more)).args
+}
+
+async fn played(fake: &Fake, more: &[&str]) -> Replayed {
+    let url = format!("http://{}", fake.address);
+    let args = args(&[&["--server", &url], more].concat());
+    replay(&args, &load(&args).unwrap()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_shipped_trace_is_played_to_its_end() {
+    let fake = Fake::start(Faults::default());
+    let replayed = played(&fake, &[]).await;
+    assert!(replayed.error.is_none(), "{:?}", replayed.error);
+    let summary = replayed.summary;
+    let trace = shipped().unwrap();
+    assert!(summary.complete && summary.disagreement.is_none(), "{summary}");
+    assert_eq!((summary.asks, summary.nodes), (trace.asks.len(), trace.nodes.len()));
+    assert_eq!(summary.applications, trace.apps.len());
+    assert_eq!(summary.placed + summary.withdrawn + summary.waiting, summary.asks);
+    assert!(summary.waited > 0 && summary.wait_ms[2] > 0, "{summary}");
+    assert!(summary.had_to_wait.keys().any(|reason| reason.contains("out of vcore")), "{summary}");
+    // Every ask that never got a place has its reason.
+    assert_eq!(summary.never_placed.values().sum::<usize>(), summary.withdrawn + summary.waiting);
+    let html = replayed.html;
+    assert!(html.contains("<svg") && html.contains("root.batch") && html.ends_with("</html>\n"));
+    assert!(!html.contains("http://") || !html.contains("src="), "an outside resource");
+    assert_eq!((fake.streams.load(SeqCst), fake.unregistered.load(SeqCst)), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_streams_are_resumed_and_busy_answers_honoured() {
+    let steady = Fake::start(Faults::default());
+    let expected = played(&steady, &[]).await.summary;
+    let fake = Fake::start(Faults { break_after: Some(100), busy_every: Some(5), ..Faults::default() });
+    let summary = played(&fake, &[]).await.summary;
+    assert!(summary.complete, "{summary}");
+    assert_eq!((summary.asks, summary.placed, summary.withdrawn), (expected.asks, expected.placed, expected.withdrawn));
+    assert!(summary.resumed >= 3 && fake.streams.load(SeqCst) == summary.resumed + 1, "{summary}");
+    assert!(fake.refused.load(SeqCst) > 50);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn books_that_disagree_are_told() {
+    let fake = Fake::start(Faults { wrong_usage: true, ..Faults::default() });
+    let summary = played(&fake, &[]).await.summary;
+    assert!(summary.disagreement.is_some_and(|text| text.contains("the server {")));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named() {
+    let args = args(&["--server", "http://127.0.0.1:1"]);
+    let error = replay(&args, &shipped().unwrap()).await.err().unwrap();
+    assert!(format!("{error:#}").contains("POST /si/v1/rm: no answer from http://127.0.0.1:1"), "{error:#}");
+}

@@ -1,5 +1,6 @@
 //! The subcommands of the program, one folder or file each.
 
+pub mod bench;
 pub mod client;
 pub mod door;
 pub mod journal;

@@ -1,6 +1,6 @@
 //! The gRPC shim: the three streams of plain `si.v1.Scheduler`, so that it can talk to any server of that interface.
 
-use std::future::Future;
+use std::{future::Future, time::Instant};
 
 use tokio::{
     sync::mpsc::{self, UnboundedSender},
@@ -134,7 +134,10 @@ fn reader<T: Send + 'static>(
                 loop {
                     match responses.message().await {
                         Ok(Some(message)) => {
-                            if out.send(Incoming::Message { seq: 0, message: kind(message) }).is_err() {
+                            if out
+                                .send(Incoming::Message { seq: 0, at: Instant::now(), message: kind(message) })
+                                .is_err()
+                            {
                                 return;
                             }
                         }

@@ -6,6 +6,8 @@ pub mod process;
 pub mod server;
 pub mod stream;
 
+use std::time::Instant;
+
 use tokio::sync::mpsc;
 
 use crate::si::v1::{
@@ -92,6 +94,8 @@ pub enum Incoming {
     Message {
         /// Number.
         seq: u64,
+        /// When it was read.
+        at: Instant,
         /// Callback.
         message: Message,
     },

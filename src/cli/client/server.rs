@@ -8,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
     process::{Child, Command},
@@ -101,9 +105,9 @@ impl Server {
 
     /// Asks it to end, waits for that, and ends it by force where it does not.
     pub async fn stop(mut self) -> Result<()> {
-        if let Some(pid) = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw) {
-            // It may have ended by itself already.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        // A process that could not be asked has ended by itself.
+        if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
+            let _ = signal::kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         if timeout(STOP_PATIENCE, self.child.wait()).await.is_err() {
             self.child.kill().await.map_err(|e| Error::Server(format!("server {} does not end: {e}", self.pid)))?;

@@ -1,6 +1,6 @@
 //! Reads the NDJSON stream of callbacks and takes it up again by sequence number when the connection breaks.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use reqwest::StatusCode;
@@ -108,6 +108,7 @@ fn handle(line: &[u8], position: &mut Position) -> std::result::Result<(), Stop>
     if line.is_empty() {
         return Ok(());
     }
+    let at = Instant::now();
     let parsed = parse(line).map_err(Stop::Error)?;
     if let Some(closing) = parsed.closing {
         let status = StatusCode::from_u16(closing.status).map_or(closing.status.to_string(), |s| s.to_string());
@@ -129,7 +130,7 @@ fn handle(line: &[u8], position: &mut Position) -> std::result::Result<(), Stop>
         (.., Some(node)) => Message::Node(node),
         _ => Message::Other,
     };
-    position.out.send(Incoming::Message { seq, message }).map_err(|_| Stop::Nobody)
+    position.out.send(Incoming::Message { seq, at, message }).map_err(|_| Stop::Nobody)
 }
 
 fn parse(line: &[u8]) -> Result<Line> {
@@ -157,7 +158,7 @@ mod tests {
         assert!(handle(br#"{"seq":4,"node":{}}"#, &mut position).is_ok());
         assert!(incoming.try_recv().is_err());
         assert!(handle(br#"{"seq":5,"allocation":{"new":[{"allocationKey":"a"}]}}"#, &mut position).is_ok());
-        let Ok(Incoming::Message { seq: 5, message: Message::Allocation(new) }) = incoming.try_recv() else {
+        let Ok(Incoming::Message { seq: 5, message: Message::Allocation(new), .. }) = incoming.try_recv() else {
             panic!("no allocation")
         };
         assert_eq!(new.new[0].allocation_key, "a");
@@ -168,7 +169,7 @@ mod tests {
     fn events_count_as_callbacks_of_another_kind() {
         let (mut position, mut incoming) = position(0);
         assert!(handle(br#"{"seq":1,"events":{"records":[{"type":"APP"}]}}"#, &mut position).is_ok());
-        assert!(matches!(incoming.try_recv(), Ok(Incoming::Message { seq: 1, message: Message::Other })));
+        assert!(matches!(incoming.try_recv(), Ok(Incoming::Message { seq: 1, message: Message::Other, .. })));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use player::{Player, Session, Speed};
 use summary::Summary;
 use trace::Trace;
 
-use super::client::{DoorKind, Shim, http::Api, server::Server};
+use super::client::{DoorKind, Shim, http::Api, process, server::Server};
 use crate::si::v1::RegisterResourceManagerRequest;
 
 /// The trace that comes with the program; `generate` makes it from its seed.
@@ -204,6 +204,10 @@ pub struct Replayed {
     pub html: String,
     /// What ended it before its time.
     pub error: Option<anyhow::Error>,
+    /// CPU seconds of an own server.
+    pub server_cpu: Option<f64>,
+    /// Largest resident memory of an own server, bytes.
+    pub server_memory: Option<u64>,
 }
 
 /// Plays a trace, on a server of its own or a running one, until its end, an error, or Ctrl-C. Afterwards nothing is
@@ -224,11 +228,15 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
     };
     let Some(server) = own else { return played };
     let log = server.log();
+    let (cpu, memory) = (process::cpu_seconds(server.pid()), process::peak_memory(server.pid()));
     server.stop().await?;
     let explain = |error: anyhow::Error| {
         if log.is_empty() { error } else { error.context(format!("the server's log ends with{log}")) }
     };
-    played.map_err(explain)
+    let mut played = played.map_err(explain)?;
+    played.error = played.error.map(explain);
+    (played.server_cpu, played.server_memory) = (cpu, memory);
+    Ok(played)
 }
 
 async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc: &str) -> Result<Replayed> {
@@ -266,7 +274,7 @@ async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc
         _ => unregistered.err(),
     };
     let html = report::html(trace, &summary, &player.samples, &player.books.queues)?;
-    Ok(Replayed { summary, html, error })
+    Ok(Replayed { summary, html, error, server_cpu: None, server_memory: None })
 }
 
 /// Ctrl-C, or the request to end.

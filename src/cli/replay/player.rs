@@ -269,7 +269,7 @@ impl<'t> Player<'t> {
 
     async fn take(&mut self, incoming: Option<Incoming>) -> Result<()> {
         let (seq, message) = match incoming {
-            Some(Incoming::Message { seq, message }) => (seq, message),
+            Some(Incoming::Message { seq, message, .. }) => (seq, message),
             Some(Incoming::Resumed) => {
                 self.resumed += 1;
                 return Ok(());

@@ -47,6 +47,8 @@ pub struct Summary {
     pub resources: Vec<ResourceUse>,
     /// Waits of the placements, trace time, ms: half of them, 99 of 100, and all are at most so long.
     pub wait_ms: [i64; 3],
+    /// 999 of 1,000 are at most so long.
+    pub wait_p999_ms: i64,
     /// Placements that had to wait at all.
     pub waited: usize,
     /// Length of the trace, ms.
@@ -99,6 +101,7 @@ impl Summary {
             never_placed: player.never_placed.clone(),
             resources: uses(trace, player),
             wait_ms: [0.5, 0.99, 1.0].map(|share| quantile(&waits, share).0),
+            wait_p999_ms: quantile(&waits, 0.999).0,
             waited: waits.iter().filter(|wait| wait.0 > 0).count(),
             trace_ms: player.clock().0 - start.0,
             seconds,

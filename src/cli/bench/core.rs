@@ -1,0 +1,186 @@
+//! Core depth: `PartitionActor` in this very process, driven by its messages, no sockets.
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use actix::prelude::*;
+use anyhow::{Context as _, Result, bail};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::{
+    drive::{Batch, Release, Rig, Target},
+    workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
+};
+use crate::{
+    actors::partition::PartitionActor,
+    config,
+    domain::{
+        alloc::AskSpec,
+        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
+        effect::Callback,
+        resources::Resource,
+    },
+    messages::{
+        budget::Budget,
+        event::Publish,
+        partition::{Commands, PartitionSetup, StopPartition},
+        rm::{Deliver, Outgoing},
+    },
+};
+
+const RM: &str = "bench";
+const EPOCH: u64 = 1;
+/// Nodes per command.
+const NODES: usize = 1000;
+
+/// The partition's actor and what it needs around it.
+pub struct Core {
+    partition: Addr<PartitionActor>,
+    arbiters: [Arbiter; 2],
+}
+
+/// Starts a partition on an arbiter of its own, with receivers of callbacks and events on another one.
+///
+/// Must be called inside an actix system.
+pub fn start(work: &Workload) -> Result<Rig<Core>> {
+    let loaded = config::load(&work.config).map_err(|refused| anyhow::anyhow!("{}", refused.message))?;
+    let Some(conf) = loaded.partitions.first().cloned() else { bail!("the configuration has no partition") };
+    let arbiters = [Arbiter::new(), Arbiter::new()];
+    let (out, back) = unbounded_channel();
+    // Nothing holds the partition back but itself.
+    let budget = Budget::new(i64::MAX / 2, i64::MAX / 2);
+    let credits = budget.clone();
+    let sink = Sink::start_in_arbiter(&arbiters[1].handle(), move |_| Sink { out, budget: credits });
+    let setup = PartitionSetup {
+        rm: RM.into(),
+        epoch: EPOCH,
+        internal: format!("[{RM}]{PARTITION}").into(),
+        conf,
+        budget,
+        callbacks: sink.clone().recipient(),
+        events: sink.recipient(),
+    };
+    let partition = PartitionActor::start_on(&arbiters[0].handle(), setup);
+    let pid = Some(std::process::id());
+    Ok(Rig { target: Core { partition, arbiters }, back, depth: "core", pid })
+}
+
+impl Core {
+    /// Ends the partition and its arbiters.
+    pub async fn stop(self) -> Result<()> {
+        self.partition.send(StopPartition).await.context("the partition is gone")?;
+        for arbiter in self.arbiters {
+            arbiter.stop();
+            arbiter.join().map_err(|_| anyhow::anyhow!("an arbiter panicked"))?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, command: Command) {
+        self.partition.do_send(Commands { epoch: EPOCH, commands: vec![command], permit: None });
+    }
+}
+
+impl Target for Core {
+    async fn nodes(&self, work: &Workload) -> Result<()> {
+        let item = |(number, capacity): (usize, &Amount)| NodeItem {
+            id: node_id(number).into(),
+            action: NodeAction::Create,
+            capacity: Some(resource(*capacity)),
+            attributes: BTreeMap::from([("si/node-partition".to_owned(), format!("[{RM}]{PARTITION}"))]),
+        };
+        let items: Vec<NodeItem> = work.nodes.iter().enumerate().map(item).collect();
+        items.chunks(NODES).for_each(|chunk| self.send(Command::Nodes(chunk.to_vec())));
+        Ok(())
+    }
+
+    async fn apps(&self, work: &Workload) -> Result<()> {
+        let add = |app: &super::workload::App| AddApplication {
+            id: app.id.as_str().into(),
+            queue: app.queue.as_str().into(),
+            user: app.user.as_str().into(),
+            groups: Some(Arc::from([Arc::from(app.group.as_str())])),
+            placeholder_ask: app.placeholders.map(resource),
+            ..Default::default()
+        };
+        self.send(Command::Applications { new: work.apps.iter().map(add).collect(), remove: Vec::new() });
+        Ok(())
+    }
+
+    async fn asks(&self, work: &Workload, asks: &[Ask]) -> Result<()> {
+        let item = |ask: &Ask| AllocationItem {
+            app: work.apps[ask.app].id.as_str().into(),
+            node: None,
+            spec: Arc::new(AskSpec {
+                key: ask.key_text().into(),
+                resource: Arc::new(resource(ask.needs)),
+                priority: ask.priority,
+                task_group: if ask.gang { TASK_GROUP.into() } else { "".into() },
+                placeholder: ask.placeholder,
+                ..Default::default()
+            }),
+        };
+        self.send(Command::Allocations { allocations: asks.iter().map(item).collect(), releases: Vec::new() });
+        Ok(())
+    }
+
+    async fn releases(&self, releases: Vec<Release>) -> Result<()> {
+        let item = |release: Release| ReleaseItem {
+            app: release.app.into(),
+            key: release.key.into(),
+            termination: release.termination,
+        };
+        let releases = releases.into_iter().map(item).collect();
+        self.send(Command::Allocations { allocations: Vec::new(), releases });
+        Ok(())
+    }
+}
+
+fn resource(amount: Amount) -> Resource {
+    Resource::of(&[("memory", amount.memory), ("vcore", amount.vcore)])
+}
+
+/// Receives what a resource manager and the event system would.
+struct Sink {
+    out: UnboundedSender<Batch>,
+    budget: Arc<Budget>,
+}
+
+impl Actor for Sink {
+    type Context = Context<Self>;
+}
+
+impl Handler<Deliver> for Sink {
+    type Result = ();
+
+    fn handle(&mut self, delivered: Deliver, _ctx: &mut Self::Context) {
+        let mut batch = Batch::new(Instant::now());
+        self.budget.delivered(delivered.items.len());
+        for item in delivered.items {
+            let Outgoing::Callback(callback) = item else { continue };
+            match callback {
+                Callback::New(new) => batch.placed.extend(number_of(&new.spec.key)),
+                Callback::Released(released) if released.confirm => batch.confirm.push(Release {
+                    key: released.key.to_string(),
+                    app: released.app.to_string(),
+                    termination: released.termination,
+                }),
+                Callback::AcceptedNode(_) | Callback::AcceptedApplication(_) => batch.accepted += 1,
+                Callback::RejectedNode { node, reason } => batch.refused.push(format!("node {node}: {reason}")),
+                Callback::RejectedApplication { app, reason } => {
+                    batch.refused.push(format!("application {app}: {reason}"));
+                }
+                Callback::RejectedAllocation { key, reason, .. } => batch.refused.push(format!("ask {key}: {reason}")),
+                _ => {}
+            }
+        }
+        // The run may be over already.
+        let _ = self.out.send(batch);
+    }
+}
+
+impl Handler<Publish> for Sink {
+    type Result = ();
+
+    /// Events are made like always; storing and sending them is measured elsewhere.
+    fn handle(&mut self, _msg: Publish, _ctx: &mut Self::Context) {}
+}

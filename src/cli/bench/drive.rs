@@ -1,0 +1,296 @@
+//! Drives a workload through any depth and measures it.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
+
+use super::{
+    measure::{Look, Outcome, Span},
+    shapes::Kind,
+    workload::{Ask, Workload},
+};
+use crate::domain::types::Termination;
+
+/// Asks per request.
+pub const CHUNK: usize = 500;
+/// Nothing came for so long although something must: the run has failed.
+const STALL: Duration = Duration::from_secs(60);
+/// How long an allocation lives in the churn shape.
+const LIFE: Duration = Duration::from_secs(1);
+/// How often the churn shape releases and asks.
+const BEAT: Duration = Duration::from_millis(5);
+
+/// A release or confirmation.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Allocation key.
+    pub key: String,
+    /// Application id.
+    pub app: String,
+    /// Why.
+    pub termination: Termination,
+}
+
+/// What came back at one moment.
+#[derive(Debug)]
+pub struct Batch {
+    /// When it was read.
+    pub at: Instant,
+    /// Records of the asks that were placed, with the generation of their keys.
+    pub placed: Vec<usize>,
+    /// Releases to confirm.
+    pub confirm: Vec<Release>,
+    /// Accepted nodes and applications.
+    pub accepted: usize,
+    /// What was refused, and why.
+    pub refused: Vec<String>,
+}
+
+impl Batch {
+    /// Nothing yet.
+    pub fn new(at: Instant) -> Batch {
+        Batch { at, placed: Vec::new(), confirm: Vec::new(), accepted: 0, refused: Vec::new() }
+    }
+}
+
+/// The way in, at one depth. A call returns when the request was taken over; its answer comes as a [`Batch`].
+pub trait Target {
+    /// Registers all nodes.
+    fn nodes(&self, work: &Workload) -> impl Future<Output = Result<()>>;
+    /// Submits all applications.
+    fn apps(&self, work: &Workload) -> impl Future<Output = Result<()>>;
+    /// Makes asks.
+    fn asks(&self, work: &Workload, asks: &[Ask]) -> impl Future<Output = Result<()>>;
+    /// Releases and confirms.
+    fn releases(&self, releases: Vec<Release>) -> impl Future<Output = Result<()>>;
+}
+
+/// A target, what comes back from it, and the process behind it.
+pub struct Rig<T> {
+    /// The way in.
+    pub target: T,
+    /// The way back.
+    pub back: UnboundedReceiver<Batch>,
+    /// Name of the depth.
+    pub depth: &'static str,
+    /// Process that is measured, where it is ours.
+    pub pid: Option<u32>,
+}
+
+/// Runs a workload; gang shapes give two outcomes. `churn`: how long the churn shape goes on.
+pub async fn run<T: Target>(work: &Workload, rig: &mut Rig<T>, churn: Duration) -> Result<Vec<Outcome>> {
+    rig.target.nodes(work).await?;
+    accepted(&mut rig.back, work.nodes.len(), "nodes").await?;
+    rig.target.apps(work).await?;
+    accepted(&mut rig.back, work.apps.len(), "applications").await?;
+    for asks in work.ahead.chunks(CHUNK) {
+        rig.target.asks(work, asks).await?;
+    }
+    if !work.ahead.is_empty() {
+        settled(&mut rig.back).await?;
+    }
+    let mut record = Record::new(work.records());
+    match work.shape.kind {
+        Kind::Wave | Kind::Behind(_) => Ok(vec![wave(work, rig, &mut record, &work.asks, &work.shape.name).await?]),
+        Kind::Gang => {
+            let name = &work.shape.name;
+            let first = wave(work, rig, &mut record, &work.asks, name).await?;
+            let second = wave(work, rig, &mut record, &work.replacements(), &format!("{name} replacement")).await?;
+            Ok(vec![first, second])
+        }
+        Kind::OneByOne => Ok(vec![one_by_one(work, rig, &mut record).await?]),
+        Kind::Churn => {
+            wave(work, rig, &mut record, &work.asks, &work.shape.name).await?;
+            Ok(vec![churned(work, rig, &mut record, churn).await?])
+        }
+    }
+}
+
+/// When each ask was made, and how long it took.
+struct Record {
+    sent: Vec<Option<Instant>>,
+    latencies: Vec<u64>,
+}
+
+impl Record {
+    fn new(records: usize) -> Record {
+        Record { sent: vec![None; records], latencies: Vec::with_capacity(records) }
+    }
+
+    fn sent(&mut self, asks: &[Ask]) {
+        let now = Instant::now();
+        for number in asks.iter().filter_map(|ask| ask.number) {
+            self.sent[number] = Some(now);
+        }
+    }
+
+    fn take(&mut self, batch: &Batch) -> Result<()> {
+        if let Some(refused) = batch.refused.first() {
+            bail!("the server refused {} items of the workload, first: {refused}", batch.refused.len());
+        }
+        for number in &batch.placed {
+            match self.sent.get_mut(*number).and_then(Option::take) {
+                Some(sent) => self.latencies.push(batch.at.saturating_duration_since(sent).as_nanos() as u64),
+                None => bail!("ask {number} was placed although it was not waiting"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All asks at once, until the last one is placed.
+async fn wave<T: Target>(
+    work: &Workload,
+    rig: &mut Rig<T>,
+    record: &mut Record,
+    asks: &[Ask],
+    name: &str,
+) -> Result<Outcome> {
+    record.latencies.clear();
+    let before = Look::at(rig.pid);
+    let began = Instant::now();
+    let mut last = began;
+    let mut chunks = asks.chunks(CHUNK);
+    let mut next = chunks.next();
+    while record.latencies.len() < asks.len() {
+        // Sending goes first; what has come back meanwhile is taken without waiting.
+        if let Some(chunk) = next {
+            record.sent(chunk);
+            rig.target.asks(work, chunk).await?;
+            next = chunks.next();
+            while let Ok(batch) = rig.back.try_recv() {
+                last = batch.at;
+                record.take(&batch)?;
+                confirm(rig, batch.confirm).await?;
+            }
+            continue;
+        }
+        let Ok(batch) = timeout(STALL, rig.back.recv()).await else {
+            let (placed, all) = (record.latencies.len(), asks.len());
+            bail!("{name}: only {placed} of {all} asks were placed, and nothing came for {} s", STALL.as_secs());
+        };
+        let Some(batch) = batch else { bail!("{name}: the session ended") };
+        last = batch.at;
+        record.take(&batch)?;
+        confirm(rig, batch.confirm).await?;
+    }
+    let after = Look::at(rig.pid);
+    let seconds = (last - began).as_secs_f64();
+    let latencies = std::mem::take(&mut record.latencies);
+    let span = Span { pid: rig.pid, before, after, seconds, asks: asks.len(), latencies };
+    let shape = super::shapes::Shape { name: name.to_owned(), ..work.shape.clone() };
+    Ok(Outcome::of(&shape, rig.depth, span))
+}
+
+async fn confirm<T: Target>(rig: &Rig<T>, confirm: Vec<Release>) -> Result<()> {
+    if confirm.is_empty() { Ok(()) } else { rig.target.releases(confirm).await }
+}
+
+/// One ask, its placement, its release; then the next.
+async fn one_by_one<T: Target>(work: &Workload, rig: &mut Rig<T>, record: &mut Record) -> Result<Outcome> {
+    let before = Look::at(rig.pid);
+    let began = Instant::now();
+    for (at, ask) in work.asks.iter().enumerate() {
+        record.sent(std::slice::from_ref(ask));
+        rig.target.asks(work, std::slice::from_ref(ask)).await?;
+        while record.latencies.len() <= at {
+            let Ok(Some(batch)) = timeout(STALL, rig.back.recv()).await else {
+                bail!("ask {at} was not placed within {} s on an idle cluster", STALL.as_secs());
+            };
+            record.take(&batch)?;
+        }
+        let (key, app) = (ask.key_text(), work.apps[ask.app].id.clone());
+        rig.target.releases(vec![Release { key, app, termination: Termination::StoppedByRm }]).await?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let latencies = std::mem::take(&mut record.latencies);
+    let span = Span { pid: rig.pid, before, after: Look::at(rig.pid), seconds, asks: work.asks.len(), latencies };
+    Ok(Outcome::of(&work.shape, rig.depth, span))
+}
+
+/// Each allocation is released when its life is over, and asked for again at once.
+async fn churned<T: Target>(work: &Workload, rig: &mut Rig<T>, record: &mut Record, length: Duration) -> Result<Outcome> {
+    record.latencies.clear();
+    let mut asks: Vec<Ask> = work.asks.clone();
+    let began = Instant::now();
+    // The first lives end spread over one life, so that the load is even.
+    let spread = |at: usize| began + LIFE.mul_f64(at as f64 / asks.len() as f64);
+    let mut alive: VecDeque<(Instant, usize)> = (0..asks.len()).map(|at| (spread(at), at)).collect();
+    let before = Look::at(rig.pid);
+    let mut made = 0;
+    let mut beat = tokio::time::interval(BEAT);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    while began.elapsed() < length || !record.sent.iter().all(Option::is_none) {
+        tokio::select! {
+            batch = rig.back.recv() => {
+                let Some(batch) = batch else { bail!("the session ended") };
+                heard = batch.at;
+                record.take(&batch)?;
+                alive.extend(batch.placed.iter().map(|number| (batch.at + LIFE, *number)));
+            }
+            _ = beat.tick() => {
+                if heard.elapsed() > STALL {
+                    bail!("nothing came for {} s", STALL.as_secs());
+                }
+                let now = Instant::now();
+                let due = alive.iter().take_while(|(end, _)| *end <= now).count();
+                if due == 0 || began.elapsed() >= length {
+                    continue;
+                }
+                let ended: Vec<usize> = alive.drain(..due).map(|(_, number)| number).collect();
+                let release = |number: &usize| Release {
+                    key: asks[*number].key_text(),
+                    app: work.apps[asks[*number].app].id.clone(),
+                    termination: Termination::StoppedByRm,
+                };
+                rig.target.releases(ended.iter().map(release).collect()).await?;
+                for number in &ended {
+                    asks[*number].key += 1;
+                }
+                let again: Vec<Ask> = ended.iter().map(|number| asks[*number]).collect();
+                for chunk in again.chunks(CHUNK) {
+                    record.sent(chunk);
+                    rig.target.asks(work, chunk).await?;
+                }
+                made += again.len();
+            }
+        }
+    }
+    let after = Look::at(rig.pid);
+    let seconds = began.elapsed().as_secs_f64();
+    let latencies = std::mem::take(&mut record.latencies);
+    let span = Span { pid: rig.pid, before, after, seconds, asks: made, latencies };
+    Ok(Outcome::of(&work.shape, rig.depth, span))
+}
+
+async fn accepted(back: &mut UnboundedReceiver<Batch>, wanted: usize, what: &str) -> Result<()> {
+    let mut count = 0;
+    while count < wanted {
+        let Ok(Some(batch)) = timeout(STALL, back.recv()).await else {
+            bail!("only {count} of {wanted} {what} were accepted");
+        };
+        if let Some(refused) = batch.refused.first() {
+            bail!("the server refused {} {what}, first: {refused}", batch.refused.len());
+        }
+        count += batch.accepted;
+    }
+    Ok(())
+}
+
+/// Nothing comes any more.
+async fn settled(back: &mut UnboundedReceiver<Batch>) -> Result<()> {
+    while let Ok(batch) = timeout(Duration::from_millis(300), back.recv()).await {
+        match batch {
+            None => bail!("the session ended"),
+            Some(batch) if !batch.refused.is_empty() => bail!("the server refused {}", batch.refused[0]),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}

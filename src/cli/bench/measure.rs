@@ -1,0 +1,169 @@
+//! Records of a run and what they come to.
+
+use serde::Serialize;
+
+use super::shapes::Shape;
+use crate::cli::client::process;
+
+/// Latencies in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, serde::Deserialize)]
+pub struct Latency {
+    /// Half of the asks at most.
+    pub p50: f64,
+    /// 99 of 100 at most.
+    pub p99: f64,
+    /// 999 of 1,000 at most.
+    pub p999: f64,
+}
+
+impl Latency {
+    /// Of latencies in nanoseconds, in any order.
+    pub fn of(mut nanos: Vec<u64>) -> Latency {
+        nanos.sort_unstable();
+        let at = |share: f64| {
+            let rank = (nanos.len() as f64 * share).ceil() as usize;
+            nanos.get(rank.max(1) - 1).map_or(0.0, |nanos| *nanos as f64 / 1e6)
+        };
+        Latency { p50: at(0.5), p99: at(0.99), p999: at(0.999) }
+    }
+}
+
+/// CPU seconds and memory of the measured process at one moment; `None` where it is not ours to look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    cpu: Option<f64>,
+    memory: Option<u64>,
+    own_cpu: Option<f64>,
+}
+
+impl Look {
+    /// At the process of this id, and at this very process, which makes the load.
+    pub fn at(pid: Option<u32>) -> Look {
+        Look {
+            cpu: pid.and_then(process::cpu_seconds),
+            memory: pid.and_then(process::memory),
+            own_cpu: process::cpu_seconds(std::process::id()),
+        }
+    }
+}
+
+/// What a run measured.
+#[derive(Clone, Debug, Serialize, serde::Deserialize)]
+pub struct Outcome {
+    /// Shape.
+    pub shape: String,
+    /// What it is.
+    pub about: String,
+    /// `core`, `http` or `grpc`.
+    pub depth: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// Leaf queues.
+    pub queues: usize,
+    /// Applications.
+    pub applications: usize,
+    /// Asks made, those of other asks in their way left out.
+    pub asks: usize,
+    /// Allocations made.
+    pub allocations: usize,
+    /// From the first ask to the last allocation.
+    pub seconds: f64,
+    /// Per second of wall time.
+    pub allocations_per_second: f64,
+    /// Per CPU second of the server, where it is ours to look at.
+    pub allocations_per_cpu_second: Option<f64>,
+    /// From the ask to the callback.
+    pub latency_ms: Latency,
+    /// Largest resident memory of the server.
+    pub peak_rss_bytes: Option<u64>,
+    /// Growth of the resident memory from before the first ask, per allocation.
+    pub bytes_per_allocation: Option<f64>,
+    /// CPU seconds of the load generator per second; at core depth it is part of the measured process.
+    pub generator_cpu_share: Option<f64>,
+    /// The load generator, not the server, set the pace.
+    pub generator_was_the_bottleneck: bool,
+    /// Processor, cores, memory.
+    pub machine: String,
+    /// Version of this program.
+    pub version: String,
+}
+
+/// A run between its beginning and its end.
+pub struct Span {
+    /// Process that is measured.
+    pub pid: Option<u32>,
+    /// Before the first ask.
+    pub before: Look,
+    /// After the last allocation.
+    pub after: Look,
+    /// Wall time.
+    pub seconds: f64,
+    /// Asks.
+    pub asks: usize,
+    /// Latency of each allocation, ns.
+    pub latencies: Vec<u64>,
+}
+
+impl Outcome {
+    /// Works out the figures.
+    pub fn of(shape: &Shape, depth: &str, span: Span) -> Outcome {
+        let Span { pid, before, after, seconds, asks, latencies } = span;
+        let allocations = latencies.len();
+        let spent = |now: Option<f64>, then: Option<f64>| Some(now? - then?);
+        let cpu = spent(after.cpu, before.cpu);
+        let own = spent(after.own_cpu, before.own_cpu);
+        let grown = after.memory.zip(before.memory).map(|(now, then)| now.saturating_sub(then) as f64);
+        let in_process = pid == Some(std::process::id());
+        Outcome {
+            shape: shape.name.clone(),
+            about: shape.about.clone(),
+            depth: depth.to_owned(),
+            nodes: shape.nodes,
+            queues: shape.queues,
+            applications: shape.queues * shape.apps,
+            asks,
+            allocations,
+            seconds,
+            allocations_per_second: allocations as f64 / seconds.max(1e-9),
+            // Below the resolution of the system's clock there is no figure.
+            allocations_per_cpu_second: cpu.filter(|cpu| *cpu >= 0.02).map(|cpu| allocations as f64 / cpu),
+            latency_ms: Latency::of(latencies),
+            peak_rss_bytes: pid.and_then(process::peak_memory),
+            bytes_per_allocation: grown.map(|grown| grown / allocations.max(1) as f64),
+            generator_cpu_share: own.filter(|_| !in_process).map(|own| own / seconds.max(1e-9)),
+            generator_was_the_bottleneck: !in_process && was_the_bottleneck(own, cpu, seconds, process::cores()),
+            machine: process::machine(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+/// The machine was busy, and more with the generator than with the server; or the server cannot be looked at and the
+/// generator used up a whole core.
+fn was_the_bottleneck(own: Option<f64>, server: Option<f64>, seconds: f64, cores: usize) -> bool {
+    match (own, server) {
+        (Some(own), Some(server)) => own > server && own + server > 0.85 * seconds * cores as f64,
+        (Some(own), None) => own > 0.9 * seconds,
+        (None, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_latencies_that_occurred() {
+        let latency = Latency::of((1..=1000).rev().map(|ms| ms * 1_000_000).collect());
+        assert_eq!(latency, Latency { p50: 500.0, p99: 990.0, p999: 999.0 });
+        assert_eq!(Latency::of(Vec::new()), Latency::default());
+    }
+
+    #[test]
+    fn a_generator_that_works_more_than_the_server_is_told() {
+        assert!(was_the_bottleneck(Some(1.2), Some(0.7), 1.0, 2));
+        assert!(!was_the_bottleneck(Some(0.7), Some(1.2), 1.0, 2));
+        assert!(!was_the_bottleneck(Some(0.5), Some(0.3), 1.0, 2));
+        assert!(was_the_bottleneck(Some(0.95), None, 1.0, 2));
+    }
+}

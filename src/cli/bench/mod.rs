@@ -1,0 +1,294 @@
+//! `callboard bench`: drives shapes at core, HTTP or gRPC depth and reports what they cost.
+
+pub mod core;
+pub mod doors;
+pub mod drive;
+pub mod measure;
+pub mod shapes;
+pub mod sweep;
+pub mod table;
+pub mod traces;
+pub mod workload;
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{ExitCode, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use measure::Outcome;
+use shapes::{Shape, ShapeId};
+use sweep::{Axis, Point};
+use workload::Workload;
+
+use super::client::{DoorKind, server::Server};
+
+/// How deep into the server a workload goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Depth {
+    /// The partition's actor in process, no sockets
+    #[default]
+    Core,
+    /// Through the HTTP door
+    Http,
+    /// Through the gRPC door
+    Grpc,
+}
+
+/// Measure shapes of work
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// Shape to run; may be given several times
+    #[arg(long, value_enum, required_unless_present_any = ["all", "core_child"])]
+    pub shape: Vec<ShapeId>,
+    /// Run every shape, and write tables and plot into --docs
+    #[arg(long, conflicts_with = "shape")]
+    pub all: bool,
+    /// Where to drive them
+    #[arg(long, value_enum, default_value_t)]
+    pub depth: Depth,
+    /// Nodes, instead of the shape's own number
+    #[arg(long, value_parser = positive)]
+    pub nodes: Option<usize>,
+    /// Asks, instead of the shape's own number
+    #[arg(long, value_parser = positive)]
+    pub asks: Option<usize>,
+    /// Leaf queues, instead of the shape's own number
+    #[arg(long, value_parser = positive)]
+    pub queues: Option<usize>,
+    /// Applications per queue, instead of the shape's own number
+    #[arg(long, value_parser = positive)]
+    pub apps: Option<usize>,
+    /// How many seconds the churn shape goes on
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Address of a running server of the interface si.v1; its CPU and memory are not measured
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// Folder with the openb and dlrm trace files, for S13
+    #[arg(long, value_name = "DIR")]
+    pub traces: Option<PathBuf>,
+    /// Print a list of JSON objects instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Folder that --all writes into
+    #[arg(long, value_name = "DIR", default_value = "docs")]
+    pub docs: PathBuf,
+    /// Run this one workload at core depth and print its outcomes as JSON
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub core_child: Option<String>,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=50_000_000).contains(number));
+    number.ok_or_else(|| "expected a whole number from 1 to 50000000".to_owned())
+}
+
+/// `callboard bench`.
+pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+    let length = Duration::from_secs(args.seconds);
+    if let Some(shape) = &args.core_child {
+        let shape: Shape = serde_json::from_str(shape).context("not a shape")?;
+        println!("{}", serde_json::to_string(&in_process(&shape, length)?)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.endpoint.is_some() && args.depth == Depth::Core {
+        bail!("--endpoint needs a door: add --depth http or --depth grpc");
+    }
+    let mut outcomes = Vec::new();
+    for id in chosen(args)? {
+        for shape in shapes_of(args, id)? {
+            eprintln!("{}: {} …", shape.name, shape.about);
+            outcomes.extend(outcome(args, &shape).with_context(|| shape.name.clone())?);
+        }
+        if id == ShapeId::S13 {
+            outcomes.extend(traces::run(args)?);
+        }
+    }
+    if args.all {
+        document(args, &outcomes)?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&outcomes)?);
+    } else {
+        print!("{}", table::text(&outcomes));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chosen(args: &BenchArgs) -> Result<Vec<ShapeId>> {
+    let mut chosen = if args.all { ShapeId::value_variants().to_vec() } else { args.shape.clone() };
+    let traces = args.traces.is_some() && args.depth != Depth::Core && args.endpoint.is_none();
+    if args.all && !traces {
+        chosen.retain(|id| *id != ShapeId::S13);
+    }
+    if chosen.contains(&ShapeId::S13) && !traces {
+        bail!("S13 plays traces through a door of its own server: add --traces DIR and --depth http or grpc");
+    }
+    Ok(chosen)
+}
+
+fn shapes_of(args: &BenchArgs, id: ShapeId) -> Result<Option<Shape>> {
+    let Some(mut shape) = id.shape() else { return Ok(None) };
+    shape.nodes = args.nodes.unwrap_or(shape.nodes);
+    shape.asks = args.asks.unwrap_or(shape.asks);
+    shape.queues = args.queues.unwrap_or(shape.queues);
+    shape.apps = args.apps.unwrap_or(shape.apps);
+    if shape.queues > 10_000 {
+        bail!("--queues {}: 10000 at most, since queue names have four digits", shape.queues);
+    }
+    Ok(Some(shape))
+}
+
+fn outcome(args: &BenchArgs, shape: &Shape) -> Result<Vec<Outcome>> {
+    match args.depth {
+        Depth::Core => in_child(shape, args.seconds),
+        Depth::Http => through(args, shape, DoorKind::Http),
+        Depth::Grpc => through(args, shape, DoorKind::Grpc),
+    }
+}
+
+/// At core depth, in this process.
+pub fn in_process(shape: &Shape, churn: Duration) -> Result<Vec<Outcome>> {
+    let work = Workload::of(shape);
+    actix::System::new().block_on(async {
+        let mut rig = core::start(&work)?;
+        let outcomes = drive::run(&work, &mut rig, churn).await;
+        rig.target.stop().await?;
+        outcomes
+    })
+}
+
+/// At core depth, in a process of its own, so that one workload's memory is not another's.
+fn in_child(shape: &Shape, seconds: u64) -> Result<Vec<Outcome>> {
+    let program = std::env::current_exe().context("own program file cannot be found")?;
+    let shape = serde_json::to_string(shape)?;
+    let child = std::process::Command::new(program)
+        .args(["bench", "--core-child", &shape, "--seconds", &seconds.to_string()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("the measuring process cannot be started")?;
+    if !child.status.success() {
+        bail!("the measuring process failed ({})", child.status);
+    }
+    serde_json::from_slice(&child.stdout).context("the measuring process printed no outcome")
+}
+
+fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcome>> {
+    let work = Workload::of(shape);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let server = match &args.endpoint {
+            Some(_) => None,
+            None => Some(Server::start(&[]).await?),
+        };
+        let url = match (&server, &args.endpoint) {
+            (Some(server), _) if door == DoorKind::Grpc => server.grpc.clone(),
+            (Some(server), _) => server.http.clone(),
+            (None, endpoint) => endpoint.clone().unwrap_or_default(),
+        };
+        let outcomes = async {
+            let mut rig = doors::start(&work, door, &url, server.as_ref().map(Server::pid)).await?;
+            let outcomes = drive::run(&work, &mut rig, Duration::from_secs(args.seconds)).await;
+            let stopped = rig.target.stop().await;
+            let outcomes = outcomes?;
+            stopped.map(|()| outcomes)
+        };
+        let outcomes = outcomes.await;
+        let Some(server) = server else { return outcomes };
+        let log = server.log();
+        server.stop().await?;
+        outcomes.map_err(|error| if log.is_empty() { error } else { error.context(format!("the server's log ends with{log}")) })
+    })
+}
+
+/// Writes the table into `performance.md`, and at core depth the plot of how the cost grows.
+fn document(args: &BenchArgs, outcomes: &[Outcome]) -> Result<()> {
+    let depth = args.depth.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+    let file = args.docs.join("performance.md");
+    fs::create_dir_all(&args.docs).with_context(|| args.docs.display().to_string())?;
+    let mut text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "# Performance\n".to_owned(),
+        Err(e) => return Err(e).with_context(|| file.display().to_string()),
+    };
+    text = table::replace_section(&text, &depth, &table::markdown(outcomes));
+    if args.depth == Depth::Core {
+        let points = grown(args)?;
+        let plot = args.docs.join("performance.svg");
+        fs::write(&plot, sweep::svg(&points)?).with_context(|| plot.display().to_string())?;
+        let title = "![Cost of an allocation against nodes, queues and waiting asks](performance.svg)";
+        text = table::replace_section(&text, "growth", &format!("{title}\n\n{}", sweep::markdown(&points)));
+    }
+    fs::write(&file, text).with_context(|| file.display().to_string())?;
+    eprintln!("{} was written", file.display());
+    Ok(())
+}
+
+fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
+    let mut points = Vec::new();
+    for axis in Axis::ALL {
+        for value in axis.points() {
+            let Some(shape) = axis.shape(value) else { continue };
+            eprintln!("{value} {} …", axis.name());
+            let outcomes = in_child(&shape, args.seconds)?;
+            points.extend(outcomes.first().map(|outcome| Point::of(axis, value, outcome)));
+        }
+    }
+    Ok(points)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn args(more: &[&str]) -> Result<BenchArgs, clap::Error> {
+        Command::try_parse_from(["bench"].iter().chain(more)).map(|command| command.args)
+    }
+
+    #[test]
+    fn sizes_can_be_overridden() {
+        let args = args(&["--shape", "S1", "--nodes", "7", "--asks", "70"]).unwrap();
+        let shape = shapes_of(&args, ShapeId::S1).unwrap().unwrap();
+        assert_eq!((shape.nodes, shape.asks, shape.queues), (7, 70, 2));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        assert!(args(&[]).is_err());
+        assert!(args(&["--shape", "S99"]).is_err());
+        assert!(args(&["--shape", "S1", "--nodes", "0"]).is_err());
+        let refused = |more: &[&str]| run(&args(more).unwrap()).unwrap_err().to_string();
+        assert!(refused(&["--shape", "S13"]).contains("--traces DIR"));
+        assert!(refused(&["--shape", "S1", "--endpoint", "http://127.0.0.1:1"]).contains("--depth http"));
+    }
+
+    /// Every kind of shape, small, through the real actor.
+    #[test]
+    fn small_shapes_run_at_core_depth() {
+        for id in ShapeId::value_variants() {
+            let Some(shape) = id.shape() else { continue };
+            let shape = Shape { nodes: 20, asks: 200, queues: shape.queues.min(5), apps: shape.apps.min(2), ..shape };
+            let outcomes = in_process(&shape, Duration::from_secs(2)).unwrap_or_else(|e| panic!("{id:?}: {e:#}"));
+            let churns = *id == ShapeId::S10;
+            for outcome in &outcomes {
+                assert_eq!(outcome.allocations, outcome.asks, "{id:?}");
+                assert!(outcome.asks == 200 || churns, "{id:?}");
+                assert!(outcome.latency_ms.p50 > 0.0 && outcome.latency_ms.p999 >= outcome.latency_ms.p50);
+            }
+            assert_eq!(outcomes.len(), if *id == ShapeId::S5 { 2 } else { 1 });
+        }
+    }
+}

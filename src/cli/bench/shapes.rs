@@ -1,0 +1,161 @@
+//! The shapes: named workloads with their sizes.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// A shape by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum ShapeId {
+    /// One ask at a time on an idle cluster
+    #[value(name = "S0")]
+    S0,
+    /// Homogeneous: one large wave of equal asks
+    #[value(name = "S1")]
+    S1,
+    /// As S1, with a fifth of the asks
+    #[value(name = "S1s")]
+    S1s,
+    /// As S1, nodes filled one after another
+    #[value(name = "S2")]
+    S2,
+    /// Many queues
+    #[value(name = "S3")]
+    S3,
+    /// Fair order of applications, many users
+    #[value(name = "S4")]
+    S4,
+    /// Gangs: placeholders, then their replacement
+    #[value(name = "S5")]
+    S5,
+    /// Asks behind others that fit no node
+    #[value(name = "S6")]
+    S6,
+    /// User and group limits
+    #[value(name = "S7")]
+    S7,
+    /// Asks of many sizes, cluster filled to 80 %
+    #[value(name = "S8")]
+    S8,
+    /// A very large cluster
+    #[value(name = "S9")]
+    S9,
+    /// Churn: every allocation ends after a second and is asked for again
+    #[value(name = "S10")]
+    S10,
+    /// The traces of --traces, at full speed
+    #[value(name = "S13")]
+    S13,
+}
+
+/// What happens in a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// All asks at once.
+    Wave,
+    /// One ask, its answer, the next.
+    OneByOne,
+    /// All asks at once, behind so many asks of higher priority that fit no node.
+    Behind(usize),
+    /// Placeholders, then real asks that replace them.
+    Gang,
+    /// All asks at once, then each is released a second after its placement and asked for again.
+    Churn,
+}
+
+/// A workload. Sizes may be overridden from the command line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Name.
+    pub name: String,
+    /// What it is, in a few words.
+    pub about: String,
+    /// What happens.
+    pub kind: Kind,
+    /// Nodes.
+    pub nodes: usize,
+    /// Asks that are measured.
+    pub asks: usize,
+    /// Leaf queues below root.
+    pub queues: usize,
+    /// Applications per queue.
+    pub apps: usize,
+    /// Users; applications take them in turn.
+    pub users: usize,
+    /// Nodes are filled one after another.
+    pub binpacking: bool,
+    /// Queues order their applications by fair share.
+    pub fair_apps: bool,
+    /// Wildcard user and group limits on root, which hold nothing back.
+    pub limits: bool,
+    /// Asks of 1 to 19 memory instead of 10.
+    pub sizes: bool,
+    /// Part of the nodes' capacity that the asks need in all, in percent.
+    pub fill: usize,
+}
+
+impl ShapeId {
+    /// The name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
+    /// The workload; `None` for the traces, which are files.
+    pub fn shape(self) -> Option<Shape> {
+        let base = Shape {
+            name: self.name(),
+            about: "homogeneous".into(),
+            kind: Kind::Wave,
+            nodes: 5_000,
+            asks: 50_000,
+            queues: 2,
+            apps: 1,
+            users: 2,
+            binpacking: false,
+            fair_apps: false,
+            limits: false,
+            sizes: false,
+            fill: 100,
+        };
+        let many = Shape { queues: 10, apps: 10, users: 10, ..base.clone() };
+        Some(match self {
+            ShapeId::S0 => Shape { about: "one at a time".into(), kind: Kind::OneByOne, asks: 5_000, ..base },
+            ShapeId::S1 => base,
+            ShapeId::S1s => Shape { about: "small".into(), asks: 10_000, ..base },
+            ShapeId::S2 => Shape { about: "binpacking".into(), binpacking: true, ..base },
+            ShapeId::S3 => Shape { about: "many queues".into(), nodes: 10_000, asks: 10_000, queues: 1_000, users: 10, ..base },
+            ShapeId::S4 => {
+                Shape { about: "fair applications".into(), asks: 20_000, queues: 100, users: 50, fair_apps: true, ..many }
+            }
+            ShapeId::S5 => {
+                Shape { about: "gang".into(), kind: Kind::Gang, nodes: 1_000, asks: 10_000, queues: 1, apps: 100, ..base }
+            }
+            ShapeId::S6 => {
+                let kind = Kind::Behind(1_000);
+                Shape { about: "unschedulable".into(), kind, nodes: 2_000, asks: 2_000, queues: 1, users: 1, ..base }
+            }
+            ShapeId::S7 => Shape { about: "limits".into(), asks: 10_000, users: 50, limits: true, ..many },
+            ShapeId::S8 => Shape { about: "heterogeneous".into(), asks: 20_000, sizes: true, fill: 80, ..many },
+            ShapeId::S9 => {
+                Shape { about: "scale".into(), nodes: 100_000, asks: 1_000_000, queues: 1_000, users: 50, ..many }
+            }
+            ShapeId::S10 => {
+                Shape { about: "churn".into(), kind: Kind::Churn, asks: 20_000, sizes: true, fill: 80, ..many }
+            }
+            ShapeId::S13 => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        let names: Vec<_> = ShapeId::value_variants().iter().map(|id| id.name()).collect();
+        assert_eq!(names[..4], ["S0", "S1", "S1s", "S2"]);
+        let shape = ShapeId::S9.shape().unwrap();
+        assert_eq!((shape.name.as_str(), shape.queues * shape.apps), ("S9", 10_000));
+        assert!(ShapeId::S13.shape().is_none());
+    }
+}

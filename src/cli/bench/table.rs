@@ -1,0 +1,129 @@
+//! Outcomes as text for a terminal and as Markdown for the documentation.
+
+use std::fmt::Write;
+
+use super::measure::Outcome;
+
+const TITLES: [&str; 9] = [
+    "shape",
+    "nodes",
+    "asks",
+    "allocations/s",
+    "per CPU-s",
+    "p50 ms",
+    "p99 ms",
+    "p99.9 ms",
+    "peak memory",
+];
+
+fn cells(outcome: &Outcome) -> [String; 9] {
+    [
+        format!("{} {}", outcome.shape, outcome.about),
+        grouped(outcome.nodes as f64),
+        grouped(outcome.asks as f64),
+        grouped(outcome.allocations_per_second),
+        outcome.allocations_per_cpu_second.map_or("–".into(), grouped),
+        millis(outcome.latency_ms.p50),
+        millis(outcome.latency_ms.p99),
+        millis(outcome.latency_ms.p999),
+        outcome.peak_rss_bytes.map_or("–".into(), |bytes| format!("{} MB", grouped(bytes as f64 / 1e6))),
+    ]
+}
+
+/// A table for a terminal, with what has to be said beneath it.
+pub fn text(outcomes: &[Outcome]) -> String {
+    let rows: Vec<[String; 9]> = outcomes.iter().map(cells).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([TITLES[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..TITLES.len()).map(width).collect();
+    let line = |cells: &[String; 9]| {
+        let mut line = format!("{:<1$}", cells[0], widths[0]);
+        for (cell, width) in cells.iter().zip(&widths).skip(1) {
+            // Writing to a String cannot fail.
+            let _ = write!(line, "  {cell:>width$}");
+        }
+        line + "\n"
+    };
+    let mut text = line(&TITLES.map(str::to_owned));
+    rows.iter().for_each(|row| text.push_str(&line(row)));
+    for outcome in outcomes.iter().filter(|outcome| outcome.generator_was_the_bottleneck) {
+        let share = 100.0 * outcome.generator_cpu_share.unwrap_or(0.0);
+        let _ = writeln!(
+            text,
+            "{}: the load generator set the pace ({share:.0} % of a core); the server could do more.",
+            outcome.shape
+        );
+    }
+    if let Some(outcome) = outcomes.first() {
+        let _ = writeln!(text, "\n{} depth, callboard {}, {}", outcome.depth, outcome.version, outcome.machine);
+    }
+    text
+}
+
+/// The same as Markdown.
+pub fn markdown(outcomes: &[Outcome]) -> String {
+    let mut text = format!("| {} | bytes per allocation |\n", TITLES.join(" | "));
+    text.push_str("| --- |");
+    text.push_str(&" ---: |".repeat(TITLES.len()));
+    text.push('\n');
+    for outcome in outcomes {
+        let bytes = outcome.bytes_per_allocation.map_or("–".into(), grouped);
+        let mark = if outcome.generator_was_the_bottleneck { " (generator-bound)" } else { "" };
+        let mut cells = cells(outcome);
+        cells[3].push_str(mark);
+        let _ = writeln!(text, "| {} | {bytes} |", cells.join(" | "));
+    }
+    if let Some(outcome) = outcomes.first() {
+        let _ = writeln!(text, "\nCallboard {}, {}.", outcome.version, outcome.machine);
+    }
+    text
+}
+
+/// Puts `section` into `document` between the marks of `name`; appends it where the marks are missing.
+pub fn replace_section(document: &str, name: &str, section: &str) -> String {
+    let (begin, end) = (format!("<!-- bench:{name}:begin -->"), format!("<!-- bench:{name}:end -->"));
+    let block = format!("{begin}\n{}\n{end}", section.trim_end());
+    match (document.find(&begin), document.find(&end)) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}{block}{}", &document[..from], &document[to + end.len()..])
+        }
+        _ => format!("{}\n\n{block}\n", document.trim_end()),
+    }
+}
+
+/// A whole number with its thousands apart.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.max(0.0));
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn millis(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!([0.0, 999.0, 1000.0, 1_234_567.4].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn sections_are_replaced_in_place() {
+        let first = replace_section("# Performance\n", "core", "table 1\n");
+        assert_eq!(first, "# Performance\n\n<!-- bench:core:begin -->\ntable 1\n<!-- bench:core:end -->\n");
+        let more = replace_section(&(first + "\nmore\n"), "core", "table 2");
+        assert_eq!(more, "# Performance\n\n<!-- bench:core:begin -->\ntable 2\n<!-- bench:core:end -->\n\nmore\n");
+    }
+}

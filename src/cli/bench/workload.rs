@@ -1,0 +1,245 @@
+//! A shape in detail: configuration, nodes, applications and asks, in no door's words yet.
+
+use std::fmt::Write;
+
+use super::shapes::{Kind, Shape};
+
+/// Resource of a plain ask: memory 10, vcore 1, in the raw units of the interface.
+const MEMORY: i64 = 10;
+const VCORE: i64 = 1;
+/// Task group of the gang applications.
+pub const TASK_GROUP: &str = "workers";
+/// Partition of all shapes.
+pub const PARTITION: &str = "default";
+
+/// An amount of memory and vcore, raw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Memory.
+    pub memory: i64,
+    /// Vcore.
+    pub vcore: i64,
+}
+
+/// An application.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// Id.
+    pub id: String,
+    /// Path of its queue.
+    pub queue: String,
+    /// User, who is in one group.
+    pub user: String,
+    /// Its group.
+    pub group: String,
+    /// Sum of its placeholders.
+    pub placeholders: Option<Amount>,
+}
+
+/// An ask. `number` finds its record when it is placed; asks that are not measured have none.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// Position among the measured asks.
+    pub number: Option<usize>,
+    /// Number in its key: unique among the asks that are there at the same time.
+    pub key: u64,
+    /// Application.
+    pub app: usize,
+    /// What it needs.
+    pub needs: Amount,
+    /// Priority.
+    pub priority: i32,
+    /// Part of the gang.
+    pub gang: bool,
+    /// A placeholder of it.
+    pub placeholder: bool,
+}
+
+/// See the module.
+pub struct Workload {
+    /// The shape.
+    pub shape: Shape,
+    /// Queue configuration.
+    pub config: String,
+    /// Capacity per node; the id of node `n` is `node-n`.
+    pub nodes: Vec<Amount>,
+    /// Applications.
+    pub apps: Vec<App>,
+    /// Asks that come first and are not measured.
+    pub ahead: Vec<Ask>,
+    /// Asks that are measured, in order; of a gang the placeholders.
+    pub asks: Vec<Ask>,
+}
+
+/// Id of a node.
+pub fn node_id(number: usize) -> String {
+    format!("node-{number:06}")
+}
+
+impl Ask {
+    /// Its key: the number in the record, and the generation where an ask is made again.
+    pub fn key_text(&self) -> String {
+        match self.number {
+            Some(number) => format!("{number}.{}", self.key),
+            None => format!("ahead.{}", self.key),
+        }
+    }
+}
+
+/// Position among the measured asks of a key that [`Ask::key_text`] made.
+pub fn number_of(key: &str) -> Option<usize> {
+    key.split_once('.')?.0.parse().ok()
+}
+
+impl Workload {
+    /// Works out a shape.
+    pub fn of(shape: &Shape) -> Workload {
+        let shape = shape.clone();
+        let count = shape.queues * shape.apps;
+        let asks: Vec<Ask> = (0..shape.asks)
+            .map(|number| Ask {
+                number: Some(number),
+                key: 0,
+                app: number % count,
+                needs: Amount { memory: size(&shape, number), vcore: VCORE },
+                priority: 0,
+                gang: shape.kind == Kind::Gang,
+                placeholder: shape.kind == Kind::Gang,
+            })
+            .collect();
+        let ahead = match shape.kind {
+            Kind::Behind(ahead) => (0..ahead)
+                .map(|key| Ask {
+                    number: None,
+                    key: key as u64,
+                    app: 0,
+                    needs: Amount { memory: 1_000_000, vcore: VCORE },
+                    priority: 10,
+                    gang: false,
+                    placeholder: false,
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let mut apps: Vec<App> = (0..count)
+            .map(|app| App {
+                id: format!("app-{app:05}"),
+                queue: format!("root.{}", queue_name(app % shape.queues)),
+                user: format!("user-{:02}", app % shape.users),
+                group: format!("group-{:02}", app % shape.users),
+                placeholders: None,
+            })
+            .collect();
+        if shape.kind == Kind::Gang {
+            for ask in &asks {
+                let sum = apps[ask.app].placeholders.get_or_insert_default();
+                sum.memory += ask.needs.memory;
+                sum.vcore += ask.needs.vcore;
+            }
+        }
+        Workload { config: config(&shape, &asks), nodes: nodes(&shape, &asks), apps, ahead, asks, shape }
+    }
+
+    /// The real asks that replace the placeholders.
+    pub fn replacements(&self) -> Vec<Ask> {
+        let count = self.asks.len();
+        let real = |ask: &Ask| Ask { number: ask.number.map(|number| number + count), placeholder: false, ..*ask };
+        self.asks.iter().map(real).collect()
+    }
+
+    /// Number of records that the measured asks need.
+    pub fn records(&self) -> usize {
+        if self.shape.kind == Kind::Gang { self.asks.len() * 2 } else { self.asks.len() }
+    }
+}
+
+/// Sizes from 1 to 19 in a fixed order without pattern, 10 on average.
+fn size(shape: &Shape, number: usize) -> i64 {
+    if shape.sizes { 1 + (number.wrapping_mul(7919) % 19) as i64 } else { MEMORY }
+}
+
+/// Nodes that offer in all what the asks need, or so much more that they are filled to the wanted part.
+fn nodes(shape: &Shape, asks: &[Ask]) -> Vec<Amount> {
+    if shape.sizes {
+        let share = |sum: i64| {
+            let wanted = sum as u128 * 100 / shape.fill as u128;
+            wanted.div_ceil(shape.nodes as u128) as i64
+        };
+        let memory = share(asks.iter().map(|ask| ask.needs.memory).sum());
+        let each = Amount { memory: memory.max(19), vcore: share(asks.len() as i64 * VCORE) };
+        return vec![each; shape.nodes];
+    }
+    // Whole asks per node, so that the last ask finds the last place.
+    let until = |node: usize| (node as u128 * asks.len() as u128 * 100 / shape.fill as u128 / shape.nodes as u128) as i64;
+    let places = |node: usize| until(node + 1) - until(node);
+    (0..shape.nodes).map(|node| Amount { memory: places(node) * MEMORY, vcore: places(node) * VCORE }).collect()
+}
+
+fn queue_name(number: usize) -> String {
+    format!("queue-{number:04}")
+}
+
+fn config(shape: &Shape, asks: &[Ask]) -> String {
+    let sort = if shape.binpacking { "binpacking" } else { "fair" };
+    let mut text = format!(
+        "partitions:\n  - name: {PARTITION}\n    nodesortpolicy:\n      type: {sort}\n    placementrules:\n      - name: provided\n        create: false\n    queues:\n      - name: root\n        submitacl: \"*\"\n"
+    );
+    if shape.limits {
+        // Twice what anybody uses: checked for every ask, and never in the way.
+        let memory: i64 = asks.iter().map(|ask| ask.needs.memory).sum::<i64>() * 2;
+        let vcore = asks.len() as i64 * VCORE * 2;
+        let resources = format!("            maxresources:\n              memory: {memory}\n              vcore: {vcore}m\n");
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "        limits:\n          - limit: every user\n            users: [\"*\"]\n{resources}          - limit: one group\n            groups: [group-00]\n{resources}          - limit: every other group\n            groups: [\"*\"]\n{resources}"
+        );
+    }
+    let sort = if shape.fair_apps { "fair" } else { "fifo" };
+    text.push_str("        queues:\n");
+    for queue in 0..shape.queues {
+        let name = queue_name(queue);
+        let _ = write!(text, "          - name: {name}\n            properties:\n              application.sort.policy: {sort}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::bench::shapes::ShapeId;
+
+    #[test]
+    fn nodes_offer_exactly_what_the_asks_need() {
+        for id in [ShapeId::S1, ShapeId::S3, ShapeId::S4, ShapeId::S6, ShapeId::S7] {
+            let work = Workload::of(&id.shape().unwrap());
+            let offered: i64 = work.nodes.iter().map(|node| node.memory).sum();
+            assert_eq!(offered, work.asks.iter().map(|ask| ask.needs.memory).sum::<i64>(), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn heterogeneous_asks_fill_the_cluster_to_its_part() {
+        let work = Workload::of(&ShapeId::S8.shape().unwrap());
+        let offered: i64 = work.nodes.iter().map(|node| node.memory).sum();
+        let needed: i64 = work.asks.iter().map(|ask| ask.needs.memory).sum();
+        let part = needed as f64 / offered as f64;
+        assert!((0.78..=0.80).contains(&part), "{part}");
+        assert!(work.asks.iter().all(|ask| (1..=19).contains(&ask.needs.memory)));
+    }
+
+    #[test]
+    fn keys_lead_back_to_their_records() {
+        let work = Workload::of(&ShapeId::S6.shape().unwrap());
+        assert_eq!(number_of(&work.asks[17].key_text()), Some(17));
+        assert_eq!(number_of(&work.ahead[17].key_text()), None);
+    }
+
+    #[test]
+    fn configurations_are_accepted() {
+        for id in [ShapeId::S1, ShapeId::S2, ShapeId::S4, ShapeId::S5, ShapeId::S7] {
+            let work = Workload::of(&id.shape().unwrap());
+            assert!(crate::config::load(&work.config).is_ok(), "{}", work.config);
+        }
+    }
+}

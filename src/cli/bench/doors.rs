@@ -176,7 +176,6 @@ fn termination(termination: Termination) -> TerminationType {
 
 fn resource(amount: Amount) -> Resource {
     let quantity = |value| Quantity { value };
-    let resources =
-        [("memory".to_owned(), quantity(amount.memory)), ("vcore".to_owned(), quantity(amount.vcore))];
+    let resources = [("memory".to_owned(), quantity(amount.memory)), ("vcore".to_owned(), quantity(amount.vcore))];
     Resource { resources: resources.into_iter().filter(|(_, quantity)| quantity.value != 0).collect() }
 }

@@ -214,7 +214,12 @@ async fn one_by_one<T: Target>(work: &Workload, rig: &mut Rig<T>, record: &mut R
 }
 
 /// Each allocation is released when its life is over, and asked for again at once.
-async fn churned<T: Target>(work: &Workload, rig: &mut Rig<T>, record: &mut Record, length: Duration) -> Result<Outcome> {
+async fn churned<T: Target>(
+    work: &Workload,
+    rig: &mut Rig<T>,
+    record: &mut Record,
+    length: Duration,
+) -> Result<Outcome> {
     record.latencies.clear();
     let mut asks: Vec<Ask> = work.asks.clone();
     let began = Instant::now();

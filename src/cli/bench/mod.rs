@@ -100,7 +100,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     let mut outcomes = Vec::new();
     for id in chosen(args)? {
-        for shape in shapes_of(args, id)? {
+        if let Some(shape) = shapes_of(args, id)? {
             eprintln!("{}: {} …", shape.name, shape.about);
             outcomes.extend(outcome(args, &shape).with_context(|| shape.name.clone())?);
         }
@@ -202,7 +202,9 @@ fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcom
         let Some(server) = server else { return outcomes };
         let log = server.log();
         server.stop().await?;
-        outcomes.map_err(|error| if log.is_empty() { error } else { error.context(format!("the server's log ends with{log}")) })
+        outcomes.map_err(
+            |error| if log.is_empty() { error } else { error.context(format!("the server's log ends with{log}")) },
+        )
     })
 }
 

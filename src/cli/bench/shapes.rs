@@ -122,13 +122,26 @@ impl ShapeId {
             ShapeId::S1 => base,
             ShapeId::S1s => Shape { about: "small".into(), asks: 10_000, ..base },
             ShapeId::S2 => Shape { about: "binpacking".into(), binpacking: true, ..base },
-            ShapeId::S3 => Shape { about: "many queues".into(), nodes: 10_000, asks: 10_000, queues: 1_000, users: 10, ..base },
-            ShapeId::S4 => {
-                Shape { about: "fair applications".into(), asks: 20_000, queues: 100, users: 50, fair_apps: true, ..many }
+            ShapeId::S3 => {
+                Shape { about: "many queues".into(), nodes: 10_000, asks: 10_000, queues: 1_000, users: 10, ..base }
             }
-            ShapeId::S5 => {
-                Shape { about: "gang".into(), kind: Kind::Gang, nodes: 1_000, asks: 10_000, queues: 1, apps: 100, ..base }
-            }
+            ShapeId::S4 => Shape {
+                about: "fair applications".into(),
+                asks: 20_000,
+                queues: 100,
+                users: 50,
+                fair_apps: true,
+                ..many
+            },
+            ShapeId::S5 => Shape {
+                about: "gang".into(),
+                kind: Kind::Gang,
+                nodes: 1_000,
+                asks: 10_000,
+                queues: 1,
+                apps: 100,
+                ..base
+            },
             ShapeId::S6 => {
                 let kind = Kind::Behind(1_000);
                 Shape { about: "unschedulable".into(), kind, nodes: 2_000, asks: 2_000, queues: 1, users: 1, ..base }

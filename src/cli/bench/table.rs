@@ -4,17 +4,8 @@ use std::fmt::Write;
 
 use super::measure::Outcome;
 
-const TITLES: [&str; 9] = [
-    "shape",
-    "nodes",
-    "asks",
-    "allocations/s",
-    "per CPU-s",
-    "p50 ms",
-    "p99 ms",
-    "p99.9 ms",
-    "peak memory",
-];
+const TITLES: [&str; 9] =
+    ["shape", "nodes", "asks", "allocations/s", "per CPU-s", "p50 ms", "p99 ms", "p99.9 ms", "peak memory"];
 
 fn cells(outcome: &Outcome) -> [String; 9] {
     [

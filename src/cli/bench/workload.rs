@@ -170,7 +170,8 @@ fn nodes(shape: &Shape, asks: &[Ask]) -> Vec<Amount> {
         return vec![each; shape.nodes];
     }
     // Whole asks per node, so that the last ask finds the last place.
-    let until = |node: usize| (node as u128 * asks.len() as u128 * 100 / shape.fill as u128 / shape.nodes as u128) as i64;
+    let until =
+        |node: usize| (node as u128 * asks.len() as u128 * 100 / shape.fill as u128 / shape.nodes as u128) as i64;
     let places = |node: usize| until(node + 1) - until(node);
     (0..shape.nodes).map(|node| Amount { memory: places(node) * MEMORY, vcore: places(node) * VCORE }).collect()
 }
@@ -188,7 +189,8 @@ fn config(shape: &Shape, asks: &[Ask]) -> String {
         // Twice what anybody uses: checked for every ask, and never in the way.
         let memory: i64 = asks.iter().map(|ask| ask.needs.memory).sum::<i64>() * 2;
         let vcore = asks.len() as i64 * VCORE * 2;
-        let resources = format!("            maxresources:\n              memory: {memory}\n              vcore: {vcore}m\n");
+        let resources =
+            format!("            maxresources:\n              memory: {memory}\n              vcore: {vcore}m\n");
         // Writing to a String cannot fail.
         let _ = write!(
             text,
@@ -199,7 +201,10 @@ fn config(shape: &Shape, asks: &[Ask]) -> String {
     text.push_str("        queues:\n");
     for queue in 0..shape.queues {
         let name = queue_name(queue);
-        let _ = write!(text, "          - name: {name}\n            properties:\n              application.sort.policy: {sort}\n");
+        let _ = write!(
+            text,
+            "          - name: {name}\n            properties:\n              application.sort.policy: {sort}\n"
+        );
     }
     text
 }

@@ -264,8 +264,10 @@ async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc
     let complete = matches!(ended, Some(Ok(())));
     let mut summary = Summary::of(trace, &player, args.door.name(), complete);
     if complete {
-        let server = player.used_by_server().await?;
-        summary.compare(trace, &player.books.used, &server);
+        match player.used_by_server().await {
+            Ok(server) => summary.compare(trace, &player.books.used, &server),
+            Err(error) => summary.not_compared = Some(error.to_string()),
+        }
     }
     // After an error the session may be gone already; the error is what counts.
     let unregistered = player.unregister().await;

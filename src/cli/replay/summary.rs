@@ -61,6 +61,8 @@ pub struct Summary {
     pub resumed: usize,
     /// Difference between the shim's books and the server's, where there is one.
     pub disagreement: Option<String>,
+    /// Why the books could not be compared with the server's, where they could not.
+    pub not_compared: Option<String>,
 }
 
 /// Use of one resource.
@@ -108,6 +110,7 @@ impl Summary {
             allocations_per_second: if seconds > 0.0 { counts.placed as f64 / seconds } else { 0.0 },
             resumed: player.resumed,
             disagreement: None,
+            not_compared: None,
         }
     }
 
@@ -226,6 +229,9 @@ impl fmt::Display for Summary {
         }
         if let Some(disagreement) = &self.disagreement {
             writeln!(f, "\nThe books do not agree: {disagreement}.")?;
+        }
+        if let Some(reason) = &self.not_compared {
+            writeln!(f, "\nThe books could not be compared with the server's: {reason}")?;
         }
         Ok(())
     }

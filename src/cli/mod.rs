@@ -13,7 +13,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use self::serve::ServeArgs;
+use self::{
+    bench::BenchArgs,
+    journal::JournalArgs,
+    replay::{GenerateArgs, ReplayArgs},
+    resource::ResourceArgs,
+    serve::ServeArgs,
+};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -30,11 +36,21 @@ pub struct Cli {
 enum Command {
     /// Serve resource managers (the default)
     Serve(ServeArgs),
+    /// Play a trace against a scheduler, and report how it went
+    Replay(Box<ReplayArgs>),
+    /// Write a generated trace
+    Generate(GenerateArgs),
+    /// Measure the scheduler
+    Bench(Box<BenchArgs>),
     /// Check a configuration file
     Validate {
         /// The file
         file: PathBuf,
     },
+    /// Show the resource journal
+    Journal(Box<JournalArgs>),
+    /// Show, drain and undrain resources
+    Resource(ResourceArgs),
 }
 
 impl Cli {
@@ -43,7 +59,27 @@ impl Cli {
         match self.command {
             None => serve::run(self.serve),
             Some(Command::Serve(args)) => serve::run(args),
+            Some(Command::Replay(args)) => report(replay::run(&args)),
+            Some(Command::Generate(args)) => report(replay::generate(&args)),
+            Some(Command::Bench(args)) => report(bench::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
+            Some(Command::Journal(args)) => wait_for(journal::run(*args)),
+            Some(Command::Resource(args)) => wait_for(resource::run(args)),
         }
+    }
+}
+
+fn report(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        eprintln!("callboard: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs a client command to its end.
+fn wait_for(command: impl Future<Output = ExitCode>) -> ExitCode {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(command),
+        Err(error) => report(Err(error.into())),
     }
 }

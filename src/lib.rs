@@ -7,5 +7,6 @@ pub mod domain;
 pub mod grpc;
 pub mod http;
 pub mod messages;
+pub mod metrics;
 pub mod si;
 pub mod store;

@@ -270,17 +270,21 @@ impl RmActor {
         self.pump(ctx);
     }
 
-    fn state_dump(&mut self, ctx: &mut Context<Self>) -> Result<oneshot::Receiver<Result<String, String>>, String> {
-        let offered = self.streams.all.as_ref().is_some_and(|stream| stream.door == EXTENSION);
-        let Some(session) = &mut self.session else { return Err(format!("\"{}\" is not registered", self.id)) };
-        if self.streams.all.is_none() || !(offered || session.state_dump) {
-            return Err("the shim offers no state dump".to_owned());
+    /// Asks the shim for its state; `None` where it offers none.
+    fn state_dump(&mut self, ctx: &mut Context<Self>) -> Option<oneshot::Receiver<Result<String, String>>> {
+        let extension = self.streams.all.as_ref().is_some_and(|stream| stream.door == EXTENSION);
+        let session = self.session.as_mut()?;
+        if !(extension || session.state_dump) {
+            return None;
         }
         let (answer, wait) = oneshot::channel();
-        let id = session.buffer.push("".into(), Payload::StateDump);
-        self.dumps.insert(id, answer);
-        self.pump(ctx);
-        Ok(wait)
+        // Without a stream nobody would answer: dropped at once, the sender says so.
+        if self.streams.all.is_some() {
+            let id = session.buffer.push("".into(), Payload::StateDump);
+            self.dumps.insert(id, answer);
+            self.pump(ctx);
+        }
+        Some(wait)
     }
 
     fn info(&self) -> RmInfo {
@@ -379,16 +383,16 @@ impl Handler<Info> for RmActor {
 }
 
 impl Handler<StateDump> for RmActor {
-    type Result = ResponseFuture<Result<String, String>>;
+    type Result = ResponseFuture<Option<Result<String, String>>>;
 
     fn handle(&mut self, _msg: StateDump, ctx: &mut Self::Context) -> Self::Result {
         let wait = self.state_dump(ctx);
         Box::pin(async move {
-            match tokio::time::timeout(DUMP_TIMEOUT, wait?).await {
+            Some(match tokio::time::timeout(DUMP_TIMEOUT, wait?).await {
                 Ok(Ok(dump)) => dump,
                 Ok(Err(_)) => Err("the stream to the shim was lost".to_owned()),
                 Err(_) => Err(format!("no answer from the shim within {DUMP_TIMEOUT:?}")),
-            }
+            })
         })
     }
 }

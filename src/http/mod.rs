@@ -5,3 +5,4 @@ pub mod events;
 pub mod problem;
 pub mod server;
 pub mod shim;
+pub mod ws_v1;

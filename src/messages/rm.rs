@@ -165,9 +165,9 @@ pub enum AnswerBody {
     Dump(Result<String, String>),
 }
 
-/// The state of the shim, as JSON, where it offers that.
+/// The state of the shim, as JSON; `None` where it offers none.
 #[derive(Message)]
-#[rtype(result = "Result<String, String>")]
+#[rtype(result = "Option<Result<String, String>>")]
 pub struct StateDump;
 
 /// What `GET /si/v1/rm/{rmID}` shows.

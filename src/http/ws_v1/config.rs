@@ -1,0 +1,82 @@
+//! The configuration in force, and the trial of another one (REST 5.14, 5.15).
+
+use std::collections::BTreeMap;
+
+use actix_web::{
+    HttpRequest,
+    http::{StatusCode, header},
+    web::Payload,
+};
+use futures::StreamExt;
+use serde::Serialize;
+
+use super::{
+    reply::{Failure, Reply},
+    state::RestState,
+    url,
+};
+use crate::{
+    actors::directory::RmEntry,
+    config::{self, LoadedConfig},
+};
+
+const YAML: &str = "application/x-yaml; charset=UTF-8";
+
+/// The configuration of the resource manager that registered first, or of the one that `?rm=` names. JSON where
+/// `Accept` is exactly `application/json`, else YAML.
+pub fn config(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure> {
+    let listing = state.listing();
+    let rm = match url::query_value(req.query_string(), "rm") {
+        None => listing.rms.first(),
+        Some(id) => {
+            let known = listing.rms.iter().find(|rm| *rm.id == *id);
+            Some(known.ok_or_else(|| Failure::not_found("Resource manager not found"))?)
+        }
+    };
+    let accept = req.headers().get(header::ACCEPT).map(header::HeaderValue::as_bytes);
+    if accept == Some(b"application/json") {
+        // The one JSON document without a newline at its end (REST 1.5).
+        return Ok(Reply { body: shown_json(rm).into_bytes(), ..Reply::json(&()) });
+    }
+    let (config, extra) = parts(rm);
+    Ok(Reply::data(YAML, config::shown::rest_yaml(config, extra).into_bytes()))
+}
+
+/// The configuration of a resource manager as JSON text.
+pub fn shown_json(rm: Option<&RmEntry>) -> String {
+    let (config, extra) = parts(rm);
+    config::shown::rest_json(config, extra)
+}
+
+fn parts(rm: Option<&RmEntry>) -> (Option<&LoadedConfig>, &BTreeMap<String, String>) {
+    static NONE: BTreeMap<String, String> = BTreeMap::new();
+    rm.map_or((None, &NONE), |rm| (Some(&*rm.config), &*rm.extra))
+}
+
+/// Whether a configuration would be accepted (REST 5.15).
+#[derive(Serialize)]
+struct VerdictView {
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// Tries the configuration in the body; nothing is applied.
+pub async fn validate(payload: Payload, state: &RestState) -> Result<Reply, Failure> {
+    let text = body(payload, state.max_body).await?;
+    let (allowed, reason) = config::validate_conf(&text);
+    Ok(Reply::json(&VerdictView { allowed, reason }))
+}
+
+async fn body(mut payload: Payload, limit: usize) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    while let Some(piece) = payload.next().await {
+        let piece = piece.map_err(|error| Failure::bad_request(format!("the body could not be read: {error}")))?;
+        if body.len() + piece.len() > limit {
+            let message = format!("the body is longer than {limit} bytes");
+            return Err(Failure { status: StatusCode::PAYLOAD_TOO_LARGE, message });
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}

@@ -1,0 +1,158 @@
+//! One entry for all requests: decides on the route, checks parameters in the order that clients know (REST 4), answers.
+
+use actix_web::{
+    HttpRequest, HttpResponse, body,
+    http::{StatusCode, header},
+    web::{Data, Payload},
+};
+use serde::Serialize;
+
+use super::{
+    View, applications, checks, config, debug, dump, nodes, partitions, queues,
+    reply::{self, Failure, Reply},
+    router::{self, Decision, Route},
+    rules, scrape,
+    state::RestState,
+    usage,
+};
+use crate::domain::types::QueueIx;
+
+/// Answers every request to `/ws/v1` and `/debug`, and what no service knows.
+pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
+    match router::decide(req.method(), req.uri().path()) {
+        Decision::Handle(Route::EventsStream, _) => crate::http::events::stream(&req, &state.topology.events).await,
+        Decision::Handle(Route::Moved, _) => reply::redirect(&req, &req.path().replacen("/ws/v1", "/debug", 1)),
+        Decision::Handle(route, params) => {
+            let params: Vec<&str> = params.iter().map(String::as_str).collect();
+            let answer = answer(route, &params, &req, payload, &state).await;
+            reply::send(&req, answer.into())
+        }
+        Decision::Redirect(path) => reply::redirect(&req, &path),
+        Decision::Options(allow) => HttpResponse::Ok().insert_header((header::ALLOW, allow)).finish(),
+        Decision::NotAllowed(allow) => {
+            let mut response = reply::send(&req, Reply::plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n"));
+            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
+            response
+        }
+        Decision::NotFound => reply::send(&req, Reply::plain(StatusCode::NOT_FOUND, "404 page not found\n")),
+        Decision::BadPath => HttpResponse::BadRequest()
+            .insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8"))
+            .force_close()
+            .body("400 Bad Request"),
+    }
+}
+
+async fn answer(
+    route: Route,
+    params: &[&str],
+    req: &HttpRequest,
+    payload: Payload,
+    state: &RestState,
+) -> Result<Reply, Failure> {
+    // The router gives a handler as many parameters as its pattern has.
+    let param = |at: usize| params.get(at).copied().unwrap_or("");
+    let query = req.query_string();
+    let view = || state.view(param(0));
+    match route {
+        Route::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
+        Route::Metrics => metrics(state).await,
+        Route::Config => config::config(req, state),
+        Route::ValidateConf => config::validate(payload, state).await,
+        Route::HistoryApps => Ok(Reply::json(&state.history.apps())),
+        Route::HistoryContainers => Ok(Reply::json(&state.history.containers())),
+        Route::Partitions => {
+            let views = state.views().await;
+            Ok(Reply::json(&views.iter().map(partitions::partition).collect::<Vec<_>>()))
+        }
+        Route::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
+        Route::Queues => found(queues::tree(&view().await?), "Queue not found"),
+        Route::Queue => {
+            let view = view().await?;
+            let queue = queue(&view, &checks::unescape(param(1))?)?;
+            let subtree = super::url::query_value(query, "subtree").is_some();
+            found(queues::one(&view, queue, subtree), "Queue not found")
+        }
+        Route::Nodes => Ok(Reply::json(&nodes::nodes(&view().await?))),
+        Route::Node => found(nodes::node(&view().await?, param(1)), "Node not found"),
+        Route::QueueApplications => {
+            let name = checks::unescape(param(1))?;
+            checks::queue_name(&name)?;
+            let view = view().await?;
+            let queue = queue(&view, &name)?;
+            Ok(Reply::json(&applications::of_queue(&view, queue, None)))
+        }
+        Route::QueueApplicationsByState => {
+            let view = view().await?;
+            let queue = queue(&view, &checks::unescape(param(1))?)?;
+            checks::queue_app_list(param(2))?;
+            let status = checks::active_status(query)?;
+            Ok(Reply::json(&applications::of_queue(&view, queue, status)))
+        }
+        Route::QueueApplication => {
+            let name = checks::unescape(param(1))?;
+            let view = view().await?;
+            let queue = if name.is_empty() { None } else { Some(queue(&view, &name)?) };
+            found(applications::find(&view, queue, param(2)), "Application not found")
+        }
+        Route::Application => found(applications::find(&view().await?, None, param(1)), "Application not found"),
+        Route::ApplicationsByState => {
+            let view = view().await?;
+            let list = checks::app_list(param(1))?;
+            let status = if list == checks::AppList::Active { checks::active_status(query)? } else { None };
+            Ok(Reply::json(&applications::list(&view, list, status)))
+        }
+        Route::Users => Ok(Reply::json(&usage::users(&view().await?))),
+        Route::User => {
+            let view = view().await?;
+            let name = checks::unescape(param(1))?;
+            checks::user_name(&name)?;
+            found(usage::user(&view, &name), "User not found")
+        }
+        Route::Groups => Ok(Reply::json(&usage::groups(&view().await?))),
+        Route::Group => {
+            let view = view().await?;
+            let name = checks::unescape(param(1))?;
+            checks::group_name(&name)?;
+            found(usage::group(&view, &name), "Group not found")
+        }
+        Route::EventsBatch => buffered(crate::http::events::batch(req, &state.topology.events).await).await,
+        Route::HealthCheck => found(state.health.last().as_deref(), "Health check is not available"),
+        Route::NodeUtilizations => {
+            let views = state.views().await;
+            let all: Vec<_> = views.iter().map(nodes::utilization).collect();
+            // Without partitions this list alone is null (REST quirk 1).
+            Ok(Reply::json(&Some(all).filter(|all| !all.is_empty())))
+        }
+        Route::Stack => Ok(debug::stack()),
+        Route::StateDump => Ok(dump::dump(state).await),
+        Route::Profiles => Ok(debug::profiles()),
+        Route::Profile => Ok(debug::profile(req.uri().path())),
+        Route::EventsStream | Route::Moved => Err(Failure::not_found("404 page not found")),
+    }
+}
+
+/// A queue whose name is well formed and that exists.
+fn queue(view: &View, name: &str) -> Result<QueueIx, Failure> {
+    checks::queue_name(name)?;
+    queues::find(view, name).ok_or_else(|| Failure::not_found("Queue not found"))
+}
+
+fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure> {
+    value.map(|value| Reply::json(&value)).ok_or_else(|| Failure::not_found(missing))
+}
+
+async fn metrics(state: &RestState) -> Result<Reply, Failure> {
+    let picture = scrape::picture(&state.views().await);
+    let text = state.metrics.text(&picture).map_err(|error| Failure {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        message: format!("the metrics could not be written: {error}"),
+    })?;
+    Ok(Reply { cors: false, ..Reply::data(scrape::CONTENT_TYPE, text) })
+}
+
+/// An answer of another module, so that it is compressed like all others.
+async fn buffered(response: HttpResponse) -> Result<Reply, Failure> {
+    let status = response.status();
+    let body = body::to_bytes(response.into_body()).await.unwrap_or_default();
+    Ok(Reply { status, body: body.to_vec(), ..Reply::json(&()) })
+}

@@ -1,0 +1,251 @@
+//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition.
+
+use std::{collections::VecDeque, fmt::Display, sync::Arc, sync::Mutex};
+
+use arc_swap::ArcSwapOption;
+use serde::Serialize;
+
+use super::{View, nodes};
+use crate::domain::{
+    resources::Resource,
+    types::{AllocIx, Nanos, NodeIx},
+};
+
+/// Errors older than this do not make the scheduler unhealthy any more (OPS-013).
+pub const ERROR_WINDOW: Nanos = Nanos::from_secs(3600);
+
+/// The last result, and the error counts from which the next is made.
+#[derive(Debug, Default)]
+pub struct Health {
+    last: ArcSwapOption<HealthView>,
+    scheduling_errors: Mutex<Window>,
+    failed_nodes: Mutex<Window>,
+}
+
+/// All checks (REST 5.13).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct HealthView {
+    healthy: bool,
+    health_checks: Vec<CheckView>,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct CheckView {
+    name: &'static str,
+    succeeded: bool,
+    description: &'static str,
+    diagnosis_message: String,
+}
+
+impl Health {
+    /// The last result, `None` before the first run.
+    pub fn last(&self) -> Option<Arc<HealthView>> {
+        self.last.load_full()
+    }
+
+    /// Runs all checks and keeps the result. `failed_nodes` counts since the start.
+    pub fn run(&self, views: &[View], failed_nodes: u64, now: Nanos) {
+        let scheduling_errors = views.iter().map(|view| view.partition().scheduling_errors).sum();
+        self.run_with(views, scheduling_errors, failed_nodes, now);
+    }
+
+    fn run_with(&self, views: &[View], scheduling_errors: u64, failed_nodes: u64, now: Nanos) {
+        let recent = |window: &Mutex<Window>, total| {
+            window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recent(total, now)
+        };
+        let errors = recent(&self.scheduling_errors, scheduling_errors);
+        let failed = recent(&self.failed_nodes, failed_nodes);
+        self.last.store(Some(Arc::new(check(views, errors, failed))));
+    }
+}
+
+/// A growing counter looked at now and then: how much it grew within [`ERROR_WINDOW`].
+#[derive(Debug, Default)]
+struct Window(VecDeque<(Nanos, u64)>);
+
+impl Window {
+    fn recent(&mut self, total: u64, now: Nanos) -> u64 {
+        let begin = now.minus(ERROR_WINDOW);
+        // The newest look before the window is what its growth is measured from.
+        while self.0.get(1).is_some_and(|(at, _)| *at <= begin) {
+            self.0.pop_front();
+        }
+        let before = self.0.front().filter(|(at, _)| *at <= begin).map_or(0, |(_, count)| *count);
+        if self.0.back().is_none_or(|(_, count)| *count != total) {
+            self.0.push_back((now, total));
+        }
+        total.saturating_sub(before)
+    }
+}
+
+fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64) -> HealthView {
+    let checks = vec![
+        counted(
+            "Scheduling errors",
+            "Check for scheduling error entries in metrics",
+            scheduling_errors,
+            "scheduling errors",
+        ),
+        counted("Failed nodes", "Check for failed nodes entries in metrics", failed_nodes, "failed nodes"),
+        listed(
+            "Negative resources",
+            "Check for negative resources in the partitions",
+            "Partitions with negative resources: ",
+            partitions(views, negative_partition),
+        ),
+        listed(
+            "Negative resources",
+            "Check for negative resources in the nodes",
+            "Nodes with negative resources: ",
+            node_names(views, |node| {
+                [&node.allocated, &node.available, &node.capacity, &node.occupied]
+                    .into_iter()
+                    .any(Resource::has_negative)
+            }),
+        ),
+        listed(
+            "Consistency of data",
+            "Check if total partition resource == sum of the node resources from the partition",
+            "Partitions with inconsistent data: ",
+            partitions(views, inconsistent),
+        ),
+        listed(
+            "Consistency of data",
+            "Check if node total resource = allocated resource + occupied resource + available resource",
+            "Nodes with inconsistent data: ",
+            node_names(views, |node| node.capacity != node.allocated.plus(&node.occupied).plus(&node.available)),
+        ),
+        CheckView {
+            name: "Reservation check",
+            succeeded: true,
+            description: "Check the reservation nr compared to the number of nodes",
+            diagnosis_message: format!("Reservation/node nr ratio: {}", bracketed(views.iter().map(reservation_ratio))),
+        },
+        listed(
+            "Orphan allocation on node check",
+            "Check if there are orphan allocations on the nodes",
+            "Orphan allocations: ",
+            views.iter().flat_map(orphans_on_nodes).collect(),
+        ),
+        listed(
+            "Orphan allocation on app check",
+            "Check if there are orphan allocations on the applications",
+            "OrphanAllocations: ",
+            views.iter().flat_map(orphans_on_apps).collect(),
+        ),
+    ];
+    HealthView { healthy: checks.iter().all(|check| check.succeeded), health_checks: checks }
+}
+
+fn counted(name: &'static str, description: &'static str, count: u64, what: &str) -> CheckView {
+    let diagnosis_message = format!("There were {count} {what} logged in the metrics");
+    CheckView { name, succeeded: count == 0, description, diagnosis_message }
+}
+
+fn listed(name: &'static str, description: &'static str, lead: &str, found: Vec<&str>) -> CheckView {
+    let list = bracketed(found.iter().map(|name| format!("{name:?}")));
+    CheckView { name, succeeded: found.is_empty(), description, diagnosis_message: format!("{lead}{list}") }
+}
+
+fn bracketed<T: Display>(items: impl Iterator<Item = T>) -> String {
+    let items: Vec<String> = items.map(|item| item.to_string()).collect();
+    format!("[{}]", items.join(" "))
+}
+
+fn partitions(views: &[View], fault: impl Fn(&View) -> bool) -> Vec<&str> {
+    views.iter().filter(|view| fault(view)).map(|view| &*view.shown).collect()
+}
+
+fn node_names(views: &[View], fault: impl Fn(&crate::domain::node::Node) -> bool) -> Vec<&str> {
+    views.iter().flat_map(nodes::rows).filter(|node| fault(node)).map(|node| &**node.id()).collect()
+}
+
+fn negative_partition(view: &View) -> bool {
+    let partition = view.partition();
+    let used = partition.queues.get(partition.root.ix()).is_some_and(|root| root.allocated.has_negative());
+    used || partition.total.has_negative()
+}
+
+/// Any sum that differs from that of its parts; what it is goes to the log.
+fn inconsistent(view: &View) -> bool {
+    let findings = view.partition().audit();
+    for finding in &findings {
+        tracing::error!(partition = %view.shown, object = %finding.object, "inconsistent books: {}", finding.text);
+    }
+    !findings.is_empty()
+}
+
+fn reservation_ratio(view: &View) -> String {
+    let (reservations, nodes) = (view.partition().reservations, view.partition().node_by_id.len());
+    // Without nodes there is no ratio; the text is what clients know.
+    if nodes == 0 { "NaN".to_owned() } else { format!("{:.6}", reservations as f64 / nodes as f64) }
+}
+
+/// Keys of allocations on nodes that their application does not know.
+fn orphans_on_nodes(view: &View) -> Vec<&str> {
+    let partition = view.partition();
+    let known = |ix: &AllocIx| {
+        let Some(row) = partition.allocs.get(ix.ix()).filter(|row| !row.free) else { return false };
+        let app = partition.apps.get(row.app.ix()).filter(|app| !app.free);
+        app.is_some_and(|app| app.by_key.get(&row.spec.key) == Some(ix))
+    };
+    let key = |ix: &AllocIx| partition.allocs.get(ix.ix()).map_or("", |row| &*row.spec.key);
+    nodes::rows(view).flat_map(|node| node.allocs.iter()).filter(|ix| !known(ix)).map(key).collect()
+}
+
+/// Keys of allocations of applications whose node is unknown or does not hold them.
+fn orphans_on_apps(view: &View) -> Vec<&str> {
+    let partition = view.partition();
+    let mut held: Vec<Option<NodeIx>> = vec![None; partition.allocs.len()];
+    for node in partition.node_by_id.values() {
+        for ix in partition.nodes.get(node.ix()).into_iter().flat_map(|row| &row.allocs) {
+            if let Some(slot) = held.get_mut(ix.ix()) {
+                *slot = Some(*node);
+            }
+        }
+    }
+    let apps = partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix()));
+    apps.flat_map(|app| app.allocs.iter())
+        .filter_map(|ix| Some((ix, partition.allocs.get(ix.ix())?)))
+        .filter(|(ix, row)| row.node.is_none() || held.get(ix.ix()).copied().flatten() != row.node)
+        .map(|(_, row)| &*row.spec.key)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // OPS-011: none before the first run; OPS-012: nine checks, healthy without partitions.
+    #[test]
+    fn first_run() {
+        let health = Health::default();
+        assert!(health.last().is_none());
+        health.run(&[], 0, Nanos::from_secs(1));
+        let last = health.last().unwrap();
+        assert!(last.healthy);
+        assert_eq!(last.health_checks.len(), 9);
+        assert_eq!(last.health_checks[6].diagnosis_message, "Reservation/node nr ratio: []");
+    }
+
+    // OPS-013: an error counts for an hour, not for ever.
+    #[test]
+    fn errors_recover() {
+        let health = Health::default();
+        let errors_at = |total, secs| {
+            health.run_with(&[], total, 0, Nanos::from_secs(secs));
+            health.last().unwrap().health_checks[0].diagnosis_message.clone()
+        };
+        assert_eq!(errors_at(0, 0), "There were 0 scheduling errors logged in the metrics");
+        assert_eq!(errors_at(2, 30), "There were 2 scheduling errors logged in the metrics");
+        assert!(!health.last().unwrap().healthy);
+        assert_eq!(errors_at(3, 3000), "There were 3 scheduling errors logged in the metrics");
+        assert_eq!(errors_at(3, 3629), "There were 3 scheduling errors logged in the metrics");
+        assert_eq!(errors_at(3, 3630), "There were 1 scheduling errors logged in the metrics");
+        assert_eq!(errors_at(3, 6600), "There were 0 scheduling errors logged in the metrics");
+        assert!(health.last().unwrap().healthy);
+    }
+}

@@ -1,0 +1,221 @@
+//! Answers: status, headers and the compression that REST 1.3 and 1.4 define.
+
+use std::io::Write;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{
+        Method, StatusCode,
+        header::{self, HeaderValue},
+    },
+};
+use flate2::{Compression, write::GzEncoder};
+use serde::Serialize;
+
+use super::{json, url};
+
+/// Bodies of at least this many bytes are compressed for clients that take it (REST 1.4).
+pub const COMPRESS_FROM: usize = 1400;
+
+const JSON: &str = "application/json; charset=UTF-8";
+
+/// An answer that is not sent yet.
+#[derive(Debug)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// `Content-Type`.
+    pub content_type: &'static str,
+    /// Whether browsers of other origins may read it.
+    pub cors: bool,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Why a handler has no data: the error body of REST 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// HTTP status, repeated in the body.
+    pub status: StatusCode,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Failure {
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Failure {
+        Failure { status: StatusCode::BAD_REQUEST, message: message.into() }
+    }
+
+    /// 404.
+    pub fn not_found(message: impl Into<String>) -> Failure {
+        Failure { status: StatusCode::NOT_FOUND, message: message.into() }
+    }
+}
+
+impl From<url::BadEscape> for Failure {
+    fn from(bad: url::BadEscape) -> Failure {
+        Failure::bad_request(bad.to_string())
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    status_code: u16,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+}
+
+impl Reply {
+    /// A JSON document.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Reply {
+        Reply::data(JSON, json::line(value))
+    }
+
+    /// A document of this type, readable for other origins.
+    pub fn data(content_type: &'static str, body: Vec<u8>) -> Reply {
+        Reply { status: StatusCode::OK, content_type, cors: true, body }
+    }
+
+    /// Plain text of the transport layer.
+    pub fn plain(status: StatusCode, text: &str) -> Reply {
+        Reply { status, content_type: "text/plain; charset=utf-8", cors: false, body: text.as_bytes().to_vec() }
+    }
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Reply {
+        let body = ErrorBody {
+            status_code: failure.status.as_u16(),
+            message: &failure.message,
+            description: &failure.message,
+        };
+        Reply { status: failure.status, ..Reply::json(&body) }
+    }
+}
+
+impl From<Result<Reply, Failure>> for Reply {
+    fn from(result: Result<Reply, Failure>) -> Reply {
+        result.unwrap_or_else(Reply::from)
+    }
+}
+
+/// Sends an answer, compressed where the client takes it and it is worth it.
+pub fn send(req: &HttpRequest, reply: Reply) -> HttpResponse {
+    let mut response = HttpResponse::build(reply.status);
+    response.insert_header((header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type)));
+    if reply.cors {
+        for (name, value) in cors_headers(req.method()) {
+            response.insert_header((name, value));
+        }
+    } else if reply.content_type.starts_with("text/plain; charset") {
+        response.insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"));
+    }
+    if reply.body.len() >= COMPRESS_FROM
+        && takes_gzip(req)
+        && let Some(compressed) = gzip(&reply.body)
+    {
+        response.insert_header((header::CONTENT_ENCODING, "gzip"));
+        response.insert_header((header::VARY, "Accept-Encoding"));
+        return response.body(compressed);
+    }
+    response.body(reply.body)
+}
+
+/// The headers that let pages of other origins read an answer (REST 1.3).
+pub fn cors_headers(method: &Method) -> [(header::HeaderName, &'static str); 3] {
+    let methods = if method == Method::POST { "OPTIONS, POST" } else { "GET, OPTIONS" };
+    [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "X-Requested-With,Content-Type,Accept,Origin"),
+    ]
+}
+
+/// A redirect to an encoded path; the query of the request is kept.
+pub fn redirect(req: &HttpRequest, path: &str) -> HttpResponse {
+    let location = match req.uri().query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    if req.method() == Method::GET {
+        let body = format!("<a href=\"{}\">Moved Permanently</a>.\n\n", url::html(&location));
+        HttpResponse::MovedPermanently()
+            .insert_header((header::LOCATION, location))
+            .insert_header((header::CONTENT_TYPE, "text/html; charset=utf-8"))
+            .body(body)
+    } else {
+        HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, location)).finish()
+    }
+}
+
+/// The first `gzip` of `Accept-Encoding` counts, unless its parameter is a quality of zero. `*` is not understood.
+fn takes_gzip(req: &HttpRequest) -> bool {
+    let accepted = req.headers().get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
+    accepted
+        .split(',')
+        .find_map(|item| {
+            let (token, parameter) = item.split_once(';').unwrap_or((item, ""));
+            token.trim().eq_ignore_ascii_case("gzip").then(|| !is_zero_quality(parameter.trim()))
+        })
+        .unwrap_or(false)
+}
+
+/// `q=0` in any of the spellings of RFC 9110; the reference knows the shortest one only (REST quirk D).
+fn is_zero_quality(parameter: &str) -> bool {
+    let quality = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="));
+    quality.is_some_and(|q| q.starts_with('0') && q[1..].chars().all(|c| c == '0' || c == '.'))
+}
+
+fn gzip(body: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    // REST 2: the error body repeats the status, and escapes what it quotes.
+    #[test]
+    fn error_bodies() {
+        let reply = Reply::from(Failure::not_found("Queue not found"));
+        let body = "{\"status_code\":404,\"message\":\"Queue not found\",\"description\":\"Queue not found\"}\n";
+        assert_eq!(String::from_utf8(reply.body).unwrap(), body);
+        assert_eq!(reply.status, StatusCode::NOT_FOUND);
+    }
+
+    // REST 1.4: the token rules.
+    #[test]
+    fn gzip_tokens() {
+        let takes = |accepted: &str| {
+            takes_gzip(&TestRequest::default().insert_header((header::ACCEPT_ENCODING, accepted)).to_http_request())
+        };
+        for yes in
+            ["gzip", "GZip", "br, gzip;q=0.5", "deflate , gzip ", "gzip;q=1.0", "gzip;", "gzip, gzip;q=0", "gzip;x=0"]
+        {
+            assert!(takes(yes), "{yes}");
+        }
+        for no in ["", "*", "br", "xgzip", "gzip;q=0", "gzip; q=0 , gzip", "gzip;q=0.0", "gzip;q=0.000"] {
+            assert!(!takes(no), "{no}");
+        }
+        assert!(!takes_gzip(&TestRequest::default().to_http_request()));
+    }
+
+    // REST 1.4: from 1,400 bytes on, with the headers that say so.
+    #[test]
+    fn gzip_threshold() {
+        let req = TestRequest::default().insert_header((header::ACCEPT_ENCODING, "gzip")).to_http_request();
+        let sent = |bytes: usize| send(&req, Reply::data(JSON, vec![b'a'; bytes]));
+        let raw = sent(COMPRESS_FROM - 1);
+        assert!(raw.headers().get(header::CONTENT_ENCODING).is_none() && raw.headers().get(header::VARY).is_none());
+        let compressed = sent(COMPRESS_FROM);
+        assert_eq!(compressed.headers().get(header::CONTENT_ENCODING).unwrap(), "gzip");
+        assert_eq!(compressed.headers().get(header::VARY).unwrap(), "Accept-Encoding");
+    }
+}

@@ -1,0 +1,293 @@
+//! Which handler a request goes to, and what answers it when there is none (REST 1.2).
+//!
+//! Paths are matched decoded, case sensitive, segment by segment; a parameter is one segment, and only the last one must
+//! not be empty. What almost matches is redirected.
+
+use std::borrow::Cow;
+
+use actix_web::http::Method;
+
+use super::url;
+
+/// The handlers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Route {
+    Clusters,
+    Metrics,
+    Config,
+    ValidateConf,
+    HistoryApps,
+    HistoryContainers,
+    Partitions,
+    PlacementRules,
+    Queues,
+    Queue,
+    Nodes,
+    Node,
+    QueueApplications,
+    QueueApplicationsByState,
+    QueueApplication,
+    Application,
+    ApplicationsByState,
+    Users,
+    User,
+    Groups,
+    Group,
+    EventsBatch,
+    EventsStream,
+    HealthCheck,
+    NodeUtilizations,
+    Stack,
+    StateDump,
+    Profiles,
+    Profile,
+    /// Moved below `/debug`.
+    Moved,
+}
+
+const PARAM: &str = ":";
+
+/// Pattern and handler of every GET route; a segment `:` takes any text.
+const GET: &[(&str, Route)] = &[
+    ("/ws/v1/clusters", Route::Clusters),
+    ("/ws/v1/metrics", Route::Metrics),
+    ("/ws/v1/config", Route::Config),
+    ("/ws/v1/history/apps", Route::HistoryApps),
+    ("/ws/v1/history/containers", Route::HistoryContainers),
+    ("/ws/v1/partitions", Route::Partitions),
+    ("/ws/v1/partition/:/placementrules", Route::PlacementRules),
+    ("/ws/v1/partition/:/queues", Route::Queues),
+    ("/ws/v1/partition/:/queue/:", Route::Queue),
+    ("/ws/v1/partition/:/nodes", Route::Nodes),
+    ("/ws/v1/partition/:/node/:", Route::Node),
+    ("/ws/v1/partition/:/queue/:/applications", Route::QueueApplications),
+    ("/ws/v1/partition/:/queue/:/applications/:", Route::QueueApplicationsByState),
+    ("/ws/v1/partition/:/queue/:/application/:", Route::QueueApplication),
+    ("/ws/v1/partition/:/application/:", Route::Application),
+    ("/ws/v1/partition/:/applications/:", Route::ApplicationsByState),
+    ("/ws/v1/partition/:/usage/users", Route::Users),
+    ("/ws/v1/partition/:/usage/user/:", Route::User),
+    ("/ws/v1/partition/:/usage/groups", Route::Groups),
+    ("/ws/v1/partition/:/usage/group/:", Route::Group),
+    ("/ws/v1/events/batch", Route::EventsBatch),
+    ("/ws/v1/events/stream", Route::EventsStream),
+    ("/ws/v1/scheduler/healthcheck", Route::HealthCheck),
+    ("/ws/v1/scheduler/node-utilizations", Route::NodeUtilizations),
+    ("/ws/v1/stack", Route::Moved),
+    ("/ws/v1/fullstatedump", Route::Moved),
+    ("/debug/stack", Route::Stack),
+    ("/debug/fullstatedump", Route::StateDump),
+    ("/debug/pprof/", Route::Profiles),
+    ("/debug/pprof/heap", Route::Profile),
+    ("/debug/pprof/threadcreate", Route::Profile),
+    ("/debug/pprof/goroutine", Route::Profile),
+    ("/debug/pprof/allocs", Route::Profile),
+    ("/debug/pprof/block", Route::Profile),
+    ("/debug/pprof/mutex", Route::Profile),
+    ("/debug/pprof/cmdline", Route::Profile),
+    ("/debug/pprof/profile", Route::Profile),
+    ("/debug/pprof/symbol", Route::Profile),
+    ("/debug/pprof/trace", Route::Profile),
+];
+
+const POST: &[(&str, Route)] = &[("/ws/v1/validate-conf", Route::ValidateConf)];
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// A handler, with the decoded parameters of the path in order.
+    Handle(Route, Vec<String>),
+    /// 301 for GET, 307 for POST, to this encoded path (the query is kept).
+    Redirect(String),
+    /// OPTIONS of an existing path: the value of `Allow`.
+    Options(&'static str),
+    /// The path exists for other methods: the value of `Allow`.
+    NotAllowed(&'static str),
+    /// 404 in plain text.
+    NotFound,
+    /// The path has an invalid escape.
+    BadPath,
+}
+
+/// Decides on a method and a path as it came, without the query.
+pub fn decide(method: &Method, raw_path: &str) -> Decision {
+    let Ok(path) = url::decode_path(raw_path) else { return Decision::BadPath };
+    let own = match *method {
+        Method::GET => GET,
+        Method::POST => POST,
+        _ => &[],
+    };
+    if let Some((route, params)) = find(own, &path) {
+        return Decision::Handle(route, params);
+    }
+    if let Some(target) = redirect(own, &path) {
+        return Decision::Redirect(url::encode_path(&target));
+    }
+    let allow = if find(GET, &path).is_some() {
+        "GET, OPTIONS"
+    } else if find(POST, &path).is_some() {
+        "OPTIONS, POST"
+    } else {
+        return Decision::NotFound;
+    };
+    if method == Method::OPTIONS { Decision::Options(allow) } else { Decision::NotAllowed(allow) }
+}
+
+fn find(routes: &[(&str, Route)], path: &str) -> Option<(Route, Vec<String>)> {
+    routes.iter().find_map(|(pattern, route)| Some((*route, matched(pattern, path)?)))
+}
+
+/// The parameters, where the path is one of this pattern.
+fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
+    let mut params = Vec::new();
+    let (mut wanted, mut given) = (pattern.split('/'), path.split('/').peekable());
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return Some(params),
+            (Some(PARAM), Some(segment)) if !(segment.is_empty() && given.peek().is_none()) => {
+                params.push(segment.to_owned());
+            }
+            (Some(fixed), Some(segment)) if fixed == segment => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Where a path that no route matches is sent: without or with its trailing slash, cleaned, in the right letter case.
+fn redirect(routes: &[(&str, Route)], path: &str) -> Option<String> {
+    if let Some(shorter) = path.strip_suffix('/')
+        && (find(routes, shorter).is_some() || is_bare(routes, shorter))
+    {
+        return Some(shorter.to_owned());
+    }
+    let longer = format!("{path}/");
+    if find(routes, &longer).is_some() {
+        return Some(longer);
+    }
+    let clean = url::clean_path(path);
+    let other_end = match clean.strip_suffix('/') {
+        Some(shorter) => Cow::Borrowed(shorter),
+        None => Cow::Owned(format!("{clean}/")),
+    };
+    [&*clean, &*other_end]
+        .iter()
+        .find_map(|candidate| routes.iter().find_map(|(pattern, _)| in_right_case(pattern, candidate)))
+}
+
+/// The path with the fixed segments in the letter case of the pattern, where it matches apart from that.
+fn in_right_case(pattern: &str, path: &str) -> Option<String> {
+    let segments: Vec<(&str, &str)> = pattern.split('/').zip(path.split('/')).collect();
+    if pattern.split('/').count() != path.split('/').count() {
+        return None;
+    }
+    let fits = |(fixed, given): &(&str, &str)| {
+        if *fixed == PARAM { !given.is_empty() } else { fixed.eq_ignore_ascii_case(given) }
+    };
+    segments.iter().all(fits).then(|| {
+        let right: Vec<&str> =
+            segments.iter().map(|(fixed, given)| if *fixed == PARAM { *given } else { *fixed }).collect();
+        right.join("/")
+    })
+}
+
+/// A route is this path and one parameter more, and the plural of its last segment (`queue`, `queues`) is a route
+/// beside it. Clients see a redirect to this path, which then is not found (REST 1.2, errors 13 and 60).
+fn is_bare(routes: &[(&str, Route)], path: &str) -> bool {
+    let begins = |suffix: &str| {
+        let wanted = format!("{path}{suffix}");
+        let wanted: Vec<&str> = wanted.split('/').collect();
+        routes.iter().any(|(pattern, _)| {
+            let mut fixed = pattern.split('/');
+            wanted.iter().all(|given| fixed.next().is_some_and(|f| f == PARAM && *given != PARAM || f == *given))
+        })
+    };
+    begins("/:") && begins("s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(path: &str) -> Decision {
+        decide(&Method::GET, path)
+    }
+
+    fn handled(route: Route, params: &[&str]) -> Decision {
+        Decision::Handle(route, params.iter().map(|p| (*p).to_owned()).collect())
+    }
+
+    fn to(path: &str) -> Decision {
+        Decision::Redirect(path.to_owned())
+    }
+
+    // REST 1.2: parameters are decoded segments, empty only in the middle; an escaped slash splits them.
+    #[test]
+    fn matches_decoded_segments() {
+        assert_eq!(get("/ws/v1/clusters"), handled(Route::Clusters, &[]));
+        assert_eq!(get("/ws/v1/partition//queues"), handled(Route::Queues, &[""]));
+        assert_eq!(get("/ws/v1/partition/p/queue//application/x"), handled(Route::QueueApplication, &["p", "", "x"]));
+        assert_eq!(get("/ws/v1/partition/p/queue/root%2Ea"), handled(Route::Queue, &["p", "root.a"]));
+        assert_eq!(get("/ws/v1/partition/p/queue/root.a%252Fb"), handled(Route::Queue, &["p", "root.a%2Fb"]));
+        assert_eq!(get("/ws/v1/partition/p/queue/root.a%2Fb"), Decision::NotFound);
+        assert_eq!(get("/ws/v1/partition/../queues"), handled(Route::Queues, &[".."]));
+        assert_eq!(get("/debug/pprof/"), handled(Route::Profiles, &[]));
+        assert_eq!(get("/ws/v1/partition/p/queue/root%zz"), Decision::BadPath);
+        assert_eq!(decide(&Method::POST, "/ws/v1/validate-conf"), handled(Route::ValidateConf, &[]));
+    }
+
+    // REST 1.2: slashes, letter case, doubled slashes and dots.
+    #[test]
+    fn redirects_what_almost_matches() {
+        assert_eq!(get("/ws/v1/clusters/"), to("/ws/v1/clusters"));
+        assert_eq!(get("/debug/pprof"), to("/debug/pprof/"));
+        assert_eq!(get("/WS/V1/Clusters"), to("/ws/v1/clusters"));
+        assert_eq!(get("/WS/V1/Clusters/"), to("/ws/v1/clusters"));
+        assert_eq!(get("/ws/v1/Partition/A%20b/QUEUE/Root.X"), to("/ws/v1/partition/A%20b/queue/Root.X"));
+        assert_eq!(get("/ws//v1/clusters"), to("/ws/v1/clusters"));
+        assert_eq!(get("/ws/v1/partition/./../clusters"), to("/ws/v1/clusters"));
+        assert_eq!(decide(&Method::POST, "/ws/v1/validate-conf/"), to("/ws/v1/validate-conf"));
+        assert_eq!(get("/ws/v1/partition/p/queue/q/applications/"), to("/ws/v1/partition/p/queue/q/applications"));
+    }
+
+    // REST 1.2, errors 13, 42, 43, 60: an empty last parameter.
+    #[test]
+    fn empty_last_parameter() {
+        assert_eq!(get("/ws/v1/partition/default/queue/"), to("/ws/v1/partition/default/queue"));
+        assert_eq!(get("/ws/v1/partition/default/node/"), to("/ws/v1/partition/default/node"));
+        assert_eq!(get("/ws/v1/partition/default/usage/user/"), to("/ws/v1/partition/default/usage/user"));
+        assert_eq!(get("/ws/v1/partition/default/application/"), to("/ws/v1/partition/default/application"));
+        assert_eq!(get("/ws/v1/partition/default/applications/"), Decision::NotFound);
+        assert_eq!(get("/ws/v1/partition/default/applications"), Decision::NotFound);
+        assert_eq!(get("/ws/v1/partition/default/queue"), Decision::NotFound);
+    }
+
+    // REST 1.2: other methods, also on what would be redirected.
+    #[test]
+    fn other_methods() {
+        for method in [Method::HEAD, Method::POST, Method::PUT, Method::DELETE] {
+            assert_eq!(decide(&method, "/ws/v1/clusters"), Decision::NotAllowed("GET, OPTIONS"));
+        }
+        assert_eq!(get("/ws/v1/validate-conf"), Decision::NotAllowed("OPTIONS, POST"));
+        assert_eq!(decide(&Method::OPTIONS, "/ws/v1/validate-conf"), Decision::Options("OPTIONS, POST"));
+        assert_eq!(decide(&Method::OPTIONS, "/ws/v1/clusters"), Decision::Options("GET, OPTIONS"));
+        assert_eq!(decide(&Method::OPTIONS, "/ws/v1/nope"), Decision::NotFound);
+        assert_eq!(decide(&Method::POST, "/ws/v1/clusters/"), Decision::NotFound);
+        assert_eq!(decide(&Method::HEAD, "/ws/v1/clusters/"), Decision::NotFound);
+    }
+
+    // REST 3: routes that are not there any more.
+    #[test]
+    fn unknown_paths() {
+        for path in [
+            "/",
+            "/ws/v1/loggers",
+            "/ws/v1/queues",
+            "/ws/v1/scheduler/node-utilization",
+            "/debug/",
+            "/debug/pprof/nope",
+        ] {
+            assert_eq!(get(path), Decision::NotFound, "{path}");
+        }
+    }
+}

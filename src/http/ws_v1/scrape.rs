@@ -1,0 +1,77 @@
+//! `/ws/v1/metrics`: the gauges, counted over all partitions at the time of the scrape.
+
+use std::collections::BTreeMap;
+
+use super::{View, nodes};
+use crate::{
+    domain::{app::App, queue::Queue, resources::Resource, types::AppState},
+    metrics::{Picture, QueuePicture},
+};
+
+/// `Content-Type` of the exposition.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// What the gauges show.
+pub fn picture(views: &[View]) -> Picture {
+    let mut picture = Picture::default();
+    for view in views {
+        let partition = view.partition();
+        for node in nodes::rows(view) {
+            picture.nodes += 1;
+            picture.draining_nodes += i64::from(!node.schedulable());
+        }
+        for (kind, buckets) in nodes::by_bucket(view) {
+            let counts = picture.node_usage.entry(kind).or_default();
+            for (count, nodes) in counts.iter_mut().zip(buckets) {
+                *count += nodes.len() as i64;
+            }
+        }
+        let apps = || partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix()));
+        count(apps(), &mut picture.applications);
+        for queue in partition.queue_by_path.values().filter_map(|ix| partition.queues.get(ix.ix())) {
+            let mut shown = queue_picture(queue);
+            count(queue.apps.iter().filter_map(|ix| partition.apps.get(ix.ix())), &mut shown.applications);
+            picture.queues.push(shown);
+        }
+    }
+    picture
+}
+
+fn queue_picture(queue: &Queue) -> QueuePicture {
+    let amounts = |resource: Option<&Resource>| resource.map(Resource::named).unwrap_or_default();
+    let resources = [
+        ("guaranteed", queue.guaranteed.as_ref()),
+        ("max", queue.max.as_ref()),
+        ("allocated", Some(&queue.allocated)),
+        ("pending", Some(&queue.pending)),
+        ("preempting", Some(&queue.preempting)),
+    ];
+    QueuePicture {
+        path: queue.path.to_string(),
+        applications: BTreeMap::new(),
+        resources: resources.map(|(state, resource)| (state, amounts(resource))).into(),
+        max_running: queue.max_applications,
+    }
+}
+
+fn count<'a>(apps: impl Iterator<Item = &'a App>, counts: &mut BTreeMap<&'static str, i64>) {
+    for app in apps {
+        *counts.entry(label(app.state)).or_default() += 1;
+    }
+}
+
+/// The state as a label.
+const fn label(state: AppState) -> &'static str {
+    match state {
+        AppState::New => "new",
+        AppState::Accepted => "accepted",
+        AppState::Running => "running",
+        AppState::Rejected => "rejected",
+        AppState::Completing => "completing",
+        AppState::Completed => "completed",
+        AppState::Failing => "failing",
+        AppState::Failed => "failed",
+        AppState::Expired => "expired",
+        AppState::Resuming => "resuming",
+    }
+}

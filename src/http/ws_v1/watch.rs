@@ -1,0 +1,66 @@
+//! What happens by the clock: a sample of the history each minute, a health check now and then (OPS-001, OPS-010).
+
+use std::{sync::Arc, time::Duration};
+
+use actix_web::rt::{self, task::JoinHandle};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, MissedTickBehavior, interval_at, sleep},
+};
+
+use super::{
+    history::Sample,
+    state::{RestState, now},
+};
+
+/// Between two samples of the history.
+const SAMPLE_EVERY: Duration = Duration::from_secs(60);
+/// How soon a changed interval is noticed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Samples and checks that go on until this is dropped.
+#[derive(Debug)]
+pub struct Watch([JoinHandle<()>; 2]);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Starts sampling and checking on the present arbiter: the first sample after a minute, the first check at once.
+pub fn start(state: Arc<RestState>) -> Watch {
+    Watch([rt::spawn(sample(state.clone())), rt::spawn(check(state))])
+}
+
+async fn sample(state: Arc<RestState>) {
+    let mut ticks = interval_at(Instant::now() + SAMPLE_EVERY, SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let views = state.views().await;
+        state.history.push(Sample::of(&views, now()));
+    }
+}
+
+async fn check(state: Arc<RestState>) {
+    loop {
+        let views = state.views().await;
+        let health = state.clone();
+        // It walks all rows, which would hold up whatever shares this thread.
+        let run = move || health.health.run(&views, health.metrics.failed_nodes(), now());
+        if let Err(error) = spawn_blocking(run).await {
+            tracing::error!(%error, "the health check failed");
+        }
+        // A changed interval begins anew when it is noticed, without a check at that moment; none means no checks.
+        let mut every = state.settings().health_check_interval;
+        let mut begun = Instant::now();
+        while every.is_none_or(|every| begun.elapsed() < every) {
+            sleep(every.map_or(LOOK_EVERY, |every| LOOK_EVERY.min(every.saturating_sub(begun.elapsed())))).await;
+            let changed = state.settings().health_check_interval;
+            if changed != every {
+                (every, begun) = (changed, Instant::now());
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Every metric with its name, labels and buckets in one place (REST 7).
+//!
+//! Counters and histograms are fed by the actors as things happen. Gauges are not kept at all: they are computed from a
+//! [`Picture`] at each scrape, so that they cannot drift from what they describe.
+
+mod picture;
+mod process;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, Result,
+    TextEncoder, core::Collector,
+};
+
+pub use self::picture::{Picture, QueuePicture, USAGE_RANGES};
+use self::{picture::Seen, process::Process};
+
+/// Bounds of all histograms. They hold seconds, although their names say milliseconds (REST quirk K).
+const BUCKETS: [f64; 8] = [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0];
+
+/// What became of containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Containers {
+    /// Allocations sent to a resource manager.
+    Allocated,
+    /// Allocations that ended: each once, when its end is final (REST quirk H).
+    Released,
+    /// Allocations refused.
+    Rejected,
+    /// Bad allocation updates: unknown application or node, amounts that are not above zero, a resize that failed.
+    Error,
+}
+
+impl Containers {
+    const fn label(self) -> &'static str {
+        match self {
+            Containers::Allocated => "allocated",
+            Containers::Released => "released",
+            Containers::Rejected => "rejected",
+            Containers::Error => "error",
+        }
+    }
+}
+
+/// What became of submissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submissions {
+    /// A queue was found.
+    New,
+    /// The application entered Accepted, also after Resuming.
+    Accepted,
+    /// The application was refused.
+    Rejected,
+}
+
+impl Submissions {
+    const fn label(self) -> &'static str {
+        match self {
+            Submissions::New => "new",
+            Submissions::Accepted => "accepted",
+            Submissions::Rejected => "rejected",
+        }
+    }
+}
+
+/// How an application ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppEnd {
+    /// In Completed.
+    Completed,
+    /// In Failed.
+    Failed,
+    /// In Rejected.
+    Rejected,
+}
+
+impl AppEnd {
+    const ALL: [AppEnd; 3] = [AppEnd::Completed, AppEnd::Failed, AppEnd::Rejected];
+
+    const fn label(self) -> &'static str {
+        match self {
+            AppEnd::Completed => "completed",
+            AppEnd::Failed => "failed",
+            AppEnd::Rejected => "rejected",
+        }
+    }
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// A pass over one partition.
+    Pass,
+    /// A cycle over all that waits.
+    Cycle,
+    /// Sorting applications.
+    SortApps,
+    /// Sorting queues.
+    SortQueues,
+    /// One node tried for an ask.
+    TryNode,
+    /// The whole search of a node for an ask.
+    EvaluateNodes,
+    /// One attempt to preempt within queues.
+    TryPreemption,
+}
+
+/// All metrics of the server.
+pub struct Metrics {
+    registry: Registry,
+    containers: IntCounterVec,
+    submissions: IntCounterVec,
+    pass: Histogram,
+    cycle: Histogram,
+    sorting: HistogramVec,
+    try_node: Histogram,
+    evaluate_nodes: Histogram,
+    try_preemption: Histogram,
+    queue_ends: IntCounterVec,
+    nodes_failed: IntCounter,
+    nodes_decommissioned: IntCounter,
+    scrapes: IntCounterVec,
+    scraping: IntGauge,
+    process: Process,
+    queues: Mutex<Queues>,
+}
+
+/// What is remembered of queues between scrapes.
+#[derive(Default)]
+struct Queues {
+    /// Label values that each queue had once and that are shown as 0 when they are gone.
+    seen: BTreeMap<String, Seen>,
+    /// Container counters by clean metric name; queues whose paths clean to the same name share one.
+    containers: BTreeMap<String, IntCounterVec>,
+}
+
+impl Metrics {
+    /// All metrics at zero.
+    pub fn new() -> Result<Metrics> {
+        let registry = Registry::new();
+        let vec = |name: &str, help: &str, labels: &[&str]| {
+            added(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
+        let histogram = |name: &str, help: &str| {
+            let opts = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
+            added(&registry, Histogram::with_opts(opts)?)
+        };
+        let sorting_opts = HistogramOpts::new(
+            "yunikorn_scheduler_node_sorting_latency_milliseconds",
+            "How long sorting took, in seconds; `level` is `app` or `queue`.",
+        );
+        let metrics = Metrics {
+            containers: vec(
+                "yunikorn_scheduler_container_allocation_attempt_total",
+                "Containers by `state`: `allocated`, `released`, `rejected` or `error`.",
+                &["state"],
+            )?,
+            submissions: vec(
+                "yunikorn_scheduler_application_submission_total",
+                "Submitted applications by `result`: `new`, `accepted` or `rejected`.",
+                &["result"],
+            )?,
+            pass: histogram(
+                "yunikorn_scheduler_scheduling_latency_milliseconds",
+                "How long one scheduling pass over a partition took, in seconds.",
+            )?,
+            cycle: histogram(
+                "yunikorn_scheduler_scheduling_cycle_milliseconds",
+                "How long a whole scheduling cycle took, in seconds.",
+            )?,
+            sorting: added(&registry, HistogramVec::new(sorting_opts.buckets(BUCKETS.to_vec()), &["level"])?)?,
+            try_node: histogram(
+                "yunikorn_scheduler_trynode_latency_milliseconds",
+                "How long trying one node for an ask took, in seconds.",
+            )?,
+            evaluate_nodes: histogram(
+                "yunikorn_scheduler_trynode_evaluation_milliseconds",
+                "How long the search of a node for an ask took, in seconds.",
+            )?,
+            try_preemption: histogram(
+                "yunikorn_scheduler_trypreemption_latency_milliseconds",
+                "How long an attempt to preempt took, in seconds.",
+            )?,
+            queue_ends: vec(
+                "yunikorn_queue_app_total",
+                "Applications of a queue that ended, by `state`: `completed`, `failed` or `rejected`.",
+                &["queue", "state"],
+            )?,
+            nodes_failed: IntCounter::new("nodes_failed", "Shown as a state of yunikorn_scheduler_node.")?,
+            nodes_decommissioned: IntCounter::new("nodes_decommissioned", "The same.")?,
+            scrapes: vec("promhttp_metric_handler_requests_total", "Scrapes by HTTP status code.", &["code"])?,
+            scraping: added(
+                &registry,
+                IntGauge::new("promhttp_metric_handler_requests_in_flight", "Scrapes that are being served.")?,
+            )?,
+            process: Process::new(&registry)?,
+            queues: Mutex::default(),
+            registry,
+        };
+        // Dashboards know it from the start.
+        metrics.containers(Containers::Error, 0);
+        Ok(metrics)
+    }
+
+    /// Counts containers.
+    pub fn containers(&self, what: Containers, count: u64) {
+        self.containers.with_label_values(&[what.label()]).inc_by(count);
+    }
+
+    /// Counts allocated or released containers of a queue.
+    pub fn queue_containers(&self, queue: &str, what: Containers, count: u64) {
+        let counter = {
+            let mut queues = self.queues();
+            let name = container_metric(queue);
+            match queues.containers.get(&name) {
+                Some(known) => known.clone(),
+                None => {
+                    let opts = Opts::new(&name, "Containers of a queue by `state`: `allocated` or `released`.");
+                    let Ok(counter) = IntCounterVec::new(opts, &["state"]) else { return };
+                    queues.containers.insert(name, counter.clone());
+                    counter
+                }
+            }
+        };
+        counter.with_label_values(&[what.label()]).inc_by(count);
+    }
+
+    /// Counts submissions.
+    pub fn submissions(&self, what: Submissions, count: u64) {
+        self.submissions.with_label_values(&[what.label()]).inc_by(count);
+    }
+
+    /// An application ended; `queue` is empty where it never had one.
+    pub fn application_ended(&self, queue: &str, how: AppEnd) {
+        self.queue_ends.with_label_values(&[queue, how.label()]).inc();
+    }
+
+    /// A node was to be added to a partition that does not exist.
+    pub fn node_failed(&self) {
+        self.nodes_failed.inc();
+    }
+
+    /// A node was decommissioned.
+    pub fn node_decommissioned(&self) {
+        self.nodes_decommissioned.inc();
+    }
+
+    /// Something took this long.
+    pub fn took(&self, what: Timed, time: Duration) {
+        let seconds = time.as_secs_f64();
+        match what {
+            Timed::Pass => self.pass.observe(seconds),
+            Timed::Cycle => self.cycle.observe(seconds),
+            Timed::SortApps => self.sorting.with_label_values(&["app"]).observe(seconds),
+            Timed::SortQueues => self.sorting.with_label_values(&["queue"]).observe(seconds),
+            Timed::TryNode => self.try_node.observe(seconds),
+            Timed::EvaluateNodes => self.evaluate_nodes.observe(seconds),
+            Timed::TryPreemption => self.try_preemption.observe(seconds),
+        }
+    }
+
+    /// Nodes for unknown partitions since the start.
+    pub fn failed_nodes(&self) -> u64 {
+        self.nodes_failed.get()
+    }
+
+    /// The exposition in the text format 0.0.4, with the gauges of this picture.
+    pub fn text(&self, picture: &Picture) -> Result<Vec<u8>> {
+        self.scraping.inc();
+        let text = self.encode(picture);
+        self.scraping.dec();
+        self.scrapes.with_label_values(&[if text.is_ok() { "200" } else { "500" }]).inc();
+        text
+    }
+
+    fn encode(&self, picture: &Picture) -> Result<Vec<u8>> {
+        self.process.refresh();
+        let mut families = self.registry.gather();
+        let gauges = Registry::new();
+        self.gauges(picture, &gauges)?;
+        families.extend(gauges.gather());
+        families.sort_by(|a, b| a.name().cmp(b.name()));
+        let mut text = Vec::with_capacity(16 << 10);
+        TextEncoder::new().encode(&families, &mut text)?;
+        Ok(text)
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn added<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> Result<C> {
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}
+
+/// Name of the container metric of a queue.
+fn container_metric(queue: &str) -> String {
+    format!("yunikorn_{}_queue_container", clean(queue))
+}
+
+/// A text as part of a metric name: every other byte than letters, digits, `_` and `:` is `_`, and so is what a leading
+/// digit gets in front.
+fn clean(text: &str) -> String {
+    let mut name = String::with_capacity(text.len() + 1);
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        name.push('_');
+    }
+    name.extend(text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b':' => char::from(byte),
+        _ => '_',
+    }));
+    name
+}
+
+#[cfg(test)]
+mod tests;

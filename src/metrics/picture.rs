@@ -1,0 +1,182 @@
+//! Gauges, computed from what there is at a scrape.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prometheus::{IntGaugeVec, Opts, Registry, Result};
+
+use super::{AppEnd, Metrics, added, clean, container_metric};
+
+/// Labels of the buckets of node usage, from empty to full.
+pub const USAGE_RANGES: [&str; 10] = [
+    "[0,10%]",
+    "(10%,20%]",
+    "(20%,30%]",
+    "(30%,40%]",
+    "(40%,50%]",
+    "(50%,60%]",
+    "(60%,70%]",
+    "(70%,80%]",
+    "(80%,90%]",
+    "(90%,100%]",
+];
+
+/// What the gauges show, over all partitions.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    /// Registered nodes, draining ones included.
+    pub nodes: i64,
+    /// Nodes that take nothing new.
+    pub draining_nodes: i64,
+    /// Live applications by state in lowercase.
+    pub applications: BTreeMap<&'static str, i64>,
+    /// All queues; where two partitions have the same path, one entry each.
+    pub queues: Vec<QueuePicture>,
+    /// Nodes per bucket of [`USAGE_RANGES`], by resource type.
+    pub node_usage: BTreeMap<&'static str, [i64; 10]>,
+}
+
+/// A queue of a [`Picture`].
+#[derive(Clone, Debug, Default)]
+pub struct QueuePicture {
+    /// Path.
+    pub path: String,
+    /// Live applications of this leaf by state in lowercase.
+    pub applications: BTreeMap<&'static str, i64>,
+    /// Amounts by state (`guaranteed`, `max`, `allocated`, `pending`, `preempting`) and resource type.
+    pub resources: BTreeMap<&'static str, Vec<(&'static str, i64)>>,
+    /// Running applications at most; 0: any number.
+    pub max_running: u64,
+}
+
+/// See `Queues::seen`.
+#[derive(Default)]
+pub(super) struct Seen {
+    applications: BTreeSet<&'static str>,
+    resources: BTreeSet<(&'static str, &'static str)>,
+}
+
+/// States of applications that the gauge over all queues shows while they last.
+const SHOWN: [&str; 4] = ["running", "resuming", "failing", "completing"];
+
+impl Metrics {
+    /// Registers the gauges of a picture.
+    pub(super) fn gauges(&self, picture: &Picture, registry: &Registry) -> Result<()> {
+        let vec =
+            |name: &str, help: &str, labels: &[&str]| added(registry, IntGaugeVec::new(Opts::new(name, help), labels)?);
+        let nodes = vec(
+            "yunikorn_scheduler_node",
+            "Nodes by `state`: `active` (draining ones too), `draining`, and since the start `failed` and `decommissioned`.",
+            &["state"],
+        )?;
+        nodes.with_label_values(&["active"]).set(picture.nodes);
+        nodes.with_label_values(&["draining"]).set(picture.draining_nodes);
+        nodes.with_label_values(&["failed"]).set(self.nodes_failed.get() as i64);
+        nodes.with_label_values(&["decommissioned"]).set(self.nodes_decommissioned.get() as i64);
+        for (kind, buckets) in &picture.node_usage {
+            let name = format!("yunikorn_scheduler_{}_node_usage_total", clean(kind));
+            // Two types may clean to one name; the first is shown.
+            let Ok(usage) = vec(&name, "Nodes by how much of this resource is allocated.", &["range"]) else {
+                continue;
+            };
+            for (range, nodes) in USAGE_RANGES.into_iter().zip(buckets) {
+                usage.with_label_values(&[range]).set(*nodes);
+            }
+        }
+        let ended = self.ended();
+        let applications = vec(
+            "yunikorn_scheduler_application_total",
+            "Applications by `state`: `running`, `resuming`, `failing` and `completing` at present, `completed` and \
+             `failed` since the start.",
+            &["state"],
+        )?;
+        for state in SHOWN {
+            let count = picture.applications.get(state).copied().unwrap_or(0);
+            applications.with_label_values(&[state]).set(count);
+        }
+        for how in [AppEnd::Completed, AppEnd::Failed] {
+            let count = ended.iter().filter(|((_, h), _)| *h == how.label()).map(|(_, count)| count).sum();
+            applications.with_label_values(&[how.label()]).set(count);
+        }
+        self.queue_gauges(picture, &ended, registry)
+    }
+
+    fn queue_gauges(&self, picture: &Picture, ended: &Ended, registry: &Registry) -> Result<()> {
+        let vec =
+            |name: &str, help: &str, labels: &[&str]| added(registry, IntGaugeVec::new(Opts::new(name, help), labels)?);
+        let apps = vec(
+            "yunikorn_queue_app",
+            "Applications of a queue by `state`: live ones at present, ended ones since the start.",
+            &["queue", "state"],
+        )?;
+        let resources = vec(
+            "yunikorn_queue_resource",
+            "Amounts of a queue by `resource` and `state`: `guaranteed`, `max`, `allocated`, `pending`, `preempting`, \
+             and `maxRunningApps` with resource `apps`.",
+            &["queue", "resource", "state"],
+        )?;
+        let mut queues = self.queues();
+        let live: BTreeSet<&str> = picture.queues.iter().map(|queue| queue.path.as_str()).collect();
+        queues.seen.retain(|path, _| live.contains(path.as_str()));
+        let names: BTreeSet<String> = live.iter().map(|path| container_metric(path)).collect();
+        queues.containers.retain(|name, _| names.contains(name));
+        for counter in queues.containers.values() {
+            added(registry, counter.clone())?;
+        }
+        for queue in &picture.queues {
+            let path = queue.path.as_str();
+            let seen = queues.seen.entry(queue.path.clone()).or_default();
+            for (state, count) in &queue.applications {
+                apps.with_label_values(&[path, state]).add(*count);
+                seen.applications.insert(state);
+            }
+            for (state, amounts) in &queue.resources {
+                for (kind, amount) in amounts {
+                    resources.with_label_values(&[path, kind, state]).add(*amount);
+                    seen.see(state, kind);
+                }
+            }
+            resources.with_label_values(&[path, "apps", "maxRunningApps"]).set(queue.max_running as i64);
+            for state in &seen.applications {
+                apps.with_label_values(&[path, state]);
+            }
+            for (state, kind) in &seen.resources {
+                resources.with_label_values(&[path, kind, state]);
+            }
+        }
+        for ((queue, how), count) in ended {
+            // One that never had a queue is shown below the empty path.
+            if queue.is_empty() || live.contains(queue.as_str()) {
+                apps.with_label_values(&[queue.as_str(), how]).set(*count);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many applications ended, by queue and how.
+    fn ended(&self) -> Ended {
+        use prometheus::core::Collector;
+        let mut ended = Ended::new();
+        for metric in self.queue_ends.collect().iter().flat_map(|family| family.get_metric()) {
+            let label = |name| metric.get_label().iter().find(|pair| pair.name() == name).map(|pair| pair.value());
+            let how = AppEnd::ALL.into_iter().find(|how| Some(how.label()) == label("state"));
+            if let (Some(queue), Some(how)) = (label("queue"), how) {
+                ended.insert((queue.to_owned(), how.label()), metric.get_counter().get_value() as i64);
+            }
+        }
+        ended
+    }
+}
+
+type Ended = BTreeMap<(String, &'static str), i64>;
+
+impl Seen {
+    /// A type with a max has a guaranteed and the other way round, be it 0 (REST 7.2).
+    fn see(&mut self, state: &'static str, kind: &'static str) {
+        if state == "max" || state == "guaranteed" {
+            self.resources.insert(("max", kind));
+            self.resources.insert(("guaranteed", kind));
+        } else {
+            self.resources.insert((state, kind));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+use super::*;
+
+fn text(metrics: &Metrics, picture: &Picture) -> String {
+    String::from_utf8(metrics.text(picture).unwrap()).unwrap()
+}
+
+fn queue(path: &str) -> QueuePicture {
+    QueuePicture { path: path.to_owned(), ..QueuePicture::default() }
+}
+
+#[track_caller]
+fn has(text: &str, line: &str) {
+    assert!(text.lines().any(|l| l == line), "no line {line:?} in\n{text}");
+}
+
+// REST 7: a vector without a label value is absent, plain histograms and `error` are always there.
+#[test]
+fn at_the_start() {
+    let text = text(&Metrics::new().unwrap(), &Picture::default());
+    has(&text, "# TYPE yunikorn_scheduler_container_allocation_attempt_total counter");
+    has(&text, "yunikorn_scheduler_container_allocation_attempt_total{state=\"error\"} 0");
+    has(&text, "yunikorn_scheduler_node{state=\"failed\"} 0");
+    has(&text, "# TYPE yunikorn_scheduler_scheduling_latency_milliseconds histogram");
+    has(&text, "yunikorn_scheduler_trypreemption_latency_milliseconds_bucket{le=\"0.0001\"} 0");
+    has(&text, "yunikorn_scheduler_trypreemption_latency_milliseconds_bucket{le=\"+Inf\"} 0");
+    for absent in ["yunikorn_queue_", "application_submission", "node_sorting", "node_usage"] {
+        assert!(!text.contains(absent), "{absent}");
+    }
+}
+
+// REST 7.1: types, labels and buckets.
+#[test]
+fn counts_and_times() {
+    let metrics = Metrics::new().unwrap();
+    metrics.containers(Containers::Allocated, 9);
+    metrics.submissions(Submissions::Accepted, 6);
+    metrics.took(Timed::SortApps, Duration::from_millis(5));
+    metrics.node_failed();
+    let picture = Picture {
+        nodes: 3,
+        draining_nodes: 1,
+        applications: [("running", 3), ("new", 2)].into(),
+        node_usage: [("nvidia.com/gpu", [2, 0, 1, 0, 0, 0, 0, 0, 0, 0])].into(),
+        ..Picture::default()
+    };
+    let text = text(&metrics, &picture);
+    has(&text, "yunikorn_scheduler_container_allocation_attempt_total{state=\"allocated\"} 9");
+    has(&text, "yunikorn_scheduler_application_submission_total{result=\"accepted\"} 6");
+    has(&text, "# TYPE yunikorn_scheduler_application_total gauge");
+    has(&text, "yunikorn_scheduler_application_total{state=\"running\"} 3");
+    has(&text, "yunikorn_scheduler_node{state=\"active\"} 3");
+    has(&text, "yunikorn_scheduler_node{state=\"draining\"} 1");
+    has(&text, "yunikorn_scheduler_node{state=\"failed\"} 1");
+    has(&text, "yunikorn_scheduler_node_sorting_latency_milliseconds_bucket{level=\"app\",le=\"0.001\"} 0");
+    has(&text, "yunikorn_scheduler_node_sorting_latency_milliseconds_bucket{level=\"app\",le=\"0.01\"} 1");
+    has(&text, "yunikorn_scheduler_nvidia_com_gpu_node_usage_total{range=\"[0,10%]\"} 2");
+    has(&text, "yunikorn_scheduler_nvidia_com_gpu_node_usage_total{range=\"(90%,100%]\"} 0");
+    assert_eq!(metrics.failed_nodes(), 1);
+}
+
+// REST 7.2: what is gone is 0; a max shows a guaranteed; a removed queue has nothing but its totals.
+#[test]
+fn queues() {
+    let metrics = Metrics::new().unwrap();
+    let mut leaf = queue("root.a-b");
+    leaf.applications = [("accepted", 1)].into();
+    leaf.resources = [("max", vec![("memory", 5)]), ("pending", vec![("vcore", 7)])].into();
+    metrics.application_ended("root.a-b", AppEnd::Completed);
+    metrics.application_ended("", AppEnd::Rejected);
+    metrics.queue_containers("root.a-b", Containers::Released, 2);
+    let first = text(&metrics, &Picture { queues: vec![queue("root"), leaf], ..Picture::default() });
+    has(&first, "yunikorn_queue_app{queue=\"root.a-b\",state=\"accepted\"} 1");
+    has(&first, "yunikorn_queue_app{queue=\"root.a-b\",state=\"completed\"} 1");
+    has(&first, "yunikorn_queue_app{queue=\"\",state=\"rejected\"} 1");
+    has(&first, "yunikorn_queue_resource{queue=\"root.a-b\",resource=\"memory\",state=\"max\"} 5");
+    has(&first, "yunikorn_queue_resource{queue=\"root.a-b\",resource=\"memory\",state=\"guaranteed\"} 0");
+    has(&first, "yunikorn_queue_resource{queue=\"root.a-b\",resource=\"apps\",state=\"maxRunningApps\"} 0");
+    has(&first, "yunikorn_root_a_b_queue_container{state=\"released\"} 2");
+    has(&first, "yunikorn_scheduler_application_total{state=\"completed\"} 1");
+
+    let second = text(&metrics, &Picture { queues: vec![queue("root.a-b")], ..Picture::default() });
+    has(&second, "yunikorn_queue_app{queue=\"root.a-b\",state=\"accepted\"} 0");
+    has(&second, "yunikorn_queue_resource{queue=\"root.a-b\",resource=\"vcore\",state=\"pending\"} 0");
+
+    let third = text(&metrics, &Picture { queues: vec![queue("root")], ..Picture::default() });
+    has(&third, "yunikorn_queue_app_total{queue=\"root.a-b\",state=\"completed\"} 1");
+    for absent in
+        ["yunikorn_queue_app{queue=\"root.a-b\"", "yunikorn_queue_resource{queue=\"root.a-b\"", "queue_container"]
+    {
+        assert!(!third.contains(absent), "{absent}");
+    }
+}
+
+// REST 7, quirk J: paths that clean to the same name share one counter.
+#[test]
+fn clean_names() {
+    assert_eq!(clean("root.a-b"), "root_a_b");
+    assert_eq!(clean("9x"), "_9x");
+    assert_eq!(clean("ü"), "__");
+    let metrics = Metrics::new().unwrap();
+    metrics.queue_containers("root.a-b", Containers::Allocated, 1);
+    metrics.queue_containers("root.a.b", Containers::Allocated, 1);
+    let text = text(&metrics, &Picture { queues: vec![queue("root.a.b")], ..Picture::default() });
+    has(&text, "yunikorn_root_a_b_queue_container{state=\"allocated\"} 2");
+}
+
+// REST 7.5: the process metrics of the library that dashboards use.
+#[cfg(target_os = "linux")]
+#[test]
+fn process() {
+    let text = text(&Metrics::new().unwrap(), &Picture::default());
+    for name in ["process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds", "process_max_fds"] {
+        let line = text.lines().find(|l| l.starts_with(&format!("{name} "))).unwrap();
+        assert!(line.split(' ').next_back().unwrap().parse::<f64>().unwrap() > 0.0, "{line}");
+    }
+}

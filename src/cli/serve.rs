@@ -27,7 +27,11 @@ use crate::{
     actors::{event::EventActor, topology::Topology},
     config::{self, LoadedConfig},
     grpc,
-    http::server::{self as http, Doors, Listen},
+    http::{
+        server::{self as http, Doors, Listen},
+        ws_v1::{self, RestState},
+    },
+    metrics::Metrics,
 };
 
 /// Everything has ended by then.
@@ -118,11 +122,13 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let topology = wire(default_config);
     log::follow(&topology.process);
     let max_body = args.http_max_body_bytes.get();
+    let rest = Arc::new(RestState::new(topology.clone(), Arc::new(Metrics::new()?), max_body));
+    let _watch = ws_v1::watch::start(rest.clone());
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let doors = Arc::new(Doors { topology: topology.clone(), max_body });
         let listen = Listen { addr, workers: cores() };
-        let (server, bound) = http::bind(listen, doors, http::nothing_else)
+        let (server, bound) = http::bind(listen, doors, ws_v1::services(rest))
             .with_context(|| format!("cannot listen on {addr} for HTTP; choose another with --http"))?;
         let handle = server.handle();
         actix::spawn(server);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prometheus::{IntGaugeVec, Opts, Registry, Result};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, Result};
 
 use super::{AppEnd, Metrics, added, clean, container_metric};
 
@@ -31,6 +31,8 @@ pub struct Picture {
     pub applications: BTreeMap<&'static str, i64>,
     /// All queues; where two partitions have the same path, one entry each.
     pub queues: Vec<QueuePicture>,
+    /// How often sessions of resource managers have entered each state, by its name in lowercase.
+    pub sessions: Vec<(&'static str, u64)>,
     /// Nodes per bucket of [`USAGE_RANGES`], by resource type.
     pub node_usage: BTreeMap<&'static str, [i64; 10]>,
 }
@@ -80,6 +82,18 @@ impl Metrics {
             };
             for (range, nodes) in USAGE_RANGES.into_iter().zip(buckets) {
                 usage.with_label_values(&[range]).set(*nodes);
+            }
+        }
+        if !picture.sessions.is_empty() {
+            let sessions = added(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("callboard_rm_state_total", "How often resource managers have entered each `state`."),
+                    &["state"],
+                )?,
+            )?;
+            for (state, count) in &picture.sessions {
+                sessions.with_label_values(&[*state]).inc_by(*count);
             }
         }
         let ended = self.ended();

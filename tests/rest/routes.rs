@@ -64,6 +64,7 @@ async fn metrics_of_a_cluster() {
     let text = String::from_utf8(server.get("/ws/v1/metrics").await.body).unwrap();
     for line in [
         "yunikorn_scheduler_node{state=\"active\"} 3",
+        "callboard_rm_state_total{state=\"running\"} 0",
         "yunikorn_scheduler_node{state=\"draining\"} 1",
         "yunikorn_scheduler_application_total{state=\"running\"} 4",
         "yunikorn_queue_app{queue=\"root.sandbox\",state=\"new\"} 3",

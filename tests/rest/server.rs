@@ -7,8 +7,8 @@ use actix_web::{App, HttpServer, dev::ServerHandle};
 use callboard::{
     actors::{directory::Listing, event::EventActor, topology::Topology},
     config,
+    domain::event_settings::EventSettings,
     http::ws_v1::{self, RestState},
-    messages::event::EventSettings,
     metrics::Metrics,
 };
 use tokio::{

@@ -142,7 +142,8 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 }
 
 async fn metrics(state: &RestState) -> Result<Reply, Failure> {
-    let picture = scrape::picture(&state.views().await);
+    let mut picture = scrape::picture(&state.views().await);
+    picture.sessions = scrape::sessions(&state.topology);
     let text = state.metrics.text(&picture).map_err(|error| Failure {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         message: format!("the metrics could not be written: {error}"),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{View, nodes};
 use crate::{
+    actors::topology::Topology,
     domain::{app::App, queue::Queue, resources::Resource, types::AppState},
+    messages::rm::RmState,
     metrics::{Picture, QueuePicture},
 };
 
@@ -35,6 +37,17 @@ pub fn picture(views: &[View]) -> Picture {
         }
     }
     picture
+}
+
+/// How often sessions have entered each state.
+pub fn sessions(topology: &Topology) -> Vec<(&'static str, u64)> {
+    let states = [
+        (RmState::Init, "init"),
+        (RmState::Running, "running"),
+        (RmState::Paused, "paused"),
+        (RmState::Stopped, "stopped"),
+    ];
+    states.map(|(state, name)| (name, topology.entered(state) as u64)).into()
 }
 
 fn queue_picture(queue: &Queue) -> QueuePicture {

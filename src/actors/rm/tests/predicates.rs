@@ -119,7 +119,7 @@ async fn state_dumps_are_asked_of_shims_that_offer_them() {
     let env = asking(Predicates::Off).await;
     let _stream = env.stream(0).await;
     let none = env.rm().addr.send(StateDump).await.expect("alive");
-    assert_eq!(none, Err("the shim offers no state dump".into()));
+    assert_eq!(none, None);
     env.try_register(Registration { state_dump: true, ..with(Predicates::Off) }).await.expect("registered");
     let mut stream = env.stream(0).await;
     let asked = env.rm().addr.send(StateDump);
@@ -128,7 +128,7 @@ async fn state_dumps_are_asked_of_shims_that_offer_them() {
     let line = stream.lines().remove(0);
     assert!(matches!(line.payload, Payload::StateDump));
     answer(&env, line.seq, AnswerBody::Dump(Ok("{\"pods\":1}".into()))).await;
-    assert_eq!(asked.await.expect("no panic").expect("alive"), Ok("{\"pods\":1}".into()));
+    assert_eq!(asked.await.expect("no panic").expect("alive"), Some(Ok("{\"pods\":1}".into())));
     let silent = env.rm().addr.send(StateDump).await.expect("alive");
-    assert_eq!(silent, Err("no answer from the shim within 5s".into()));
+    assert_eq!(silent, Some(Err("no answer from the shim within 5s".into())));
 }

@@ -112,6 +112,8 @@ pub struct App {
     pub execution_timer: Option<u64>,
     /// The shim removes it: it is not kept among the terminated.
     pub removing: bool,
+    /// All of it is being released at once: its user gives the sum back at the end.
+    pub releasing_all: bool,
     /// Its execution time is over: what is left is on its way out (SEEDS S6).
     pub expiring: bool,
     /// The next moment at which waiting asks are looked at again (reservation and preemption delays).

@@ -6,7 +6,7 @@ use super::{Cx, Partition};
 use crate::domain::{
     effect::Effect,
     resources::Resource,
-    types::{AppIx, QueueIx},
+    types::{AppIx, AppState, QueueIx},
     ugm::UgmEvent,
 };
 
@@ -64,8 +64,9 @@ impl Partition {
     pub(super) fn user_decrease(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
         let row = &self.apps[app.ix()];
         // EVT-050: what a removal by the shim takes goes as one sum at its end.
-        if let Some(track) = row.track.filter(|_| !row.removing) {
-            let last = self.is_idle(app) && row.placeholders == 0;
+        if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all) {
+            // A resuming application goes on, and counts (R6.21).
+            let last = self.is_idle(app) && row.placeholders == 0 && row.state != AppState::Resuming;
             let mut events = Vec::new();
             self.ugm.decrease(track, amount, last, &mut events);
             publish(events, cx);

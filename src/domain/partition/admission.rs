@@ -45,7 +45,7 @@ impl Partition {
     pub(super) fn place_application(
         &mut self,
         item: &AddApplication,
-        row: &App,
+        row: &mut App,
         cx: &mut Cx,
     ) -> Result<QueueIx, Arc<str>> {
         let submission = Submission {
@@ -57,7 +57,10 @@ impl Partition {
             forced: row.forced,
         };
         let path = match placement::place(&self.conf.rules, &submission, self) {
-            Placement::Rejected { reason } => return Err(reason.into()),
+            Placement::Rejected { reason, queue } => {
+                row.queue_path = queue.into();
+                return Err(reason.into());
+            }
             Placement::Existing { path } | Placement::Create { path, .. } => path,
             Placement::Recovery => RECOVERY_QUEUE.to_owned(),
         };

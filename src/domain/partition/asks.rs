@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, states::AppEvent};
+use super::{Books, Cx, Partition, Placement, states::AppEvent};
 use crate::domain::{
     alloc::{Alloc, AskSpec, Phase},
     app::TaskGroup,
     command::{AllocationItem, ReleaseItem},
-    effect::{Callback, NewAllocation},
+    effect::{Callback, Effect, NewAllocation},
     event::{Change, Detail, EventKind},
     resources::Resource,
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState},
@@ -27,7 +27,7 @@ impl Partition {
                 rejected.push(Callback::RejectedAllocation { key: item.spec.key.clone(), app: item.app, reason });
             }
         }
-        cx.fx.extend(rejected.into_iter().map(crate::domain::effect::Effect::Callback));
+        cx.fx.extend(rejected.into_iter().map(Effect::Callback));
         for item in releases {
             self.release(item, cx);
         }
@@ -174,9 +174,8 @@ impl Partition {
         row.node = Some(node);
         row.bound = cx.now;
         let placement = self.placement(alloc, Some(node), Books::ALL);
-        self.charge(&placement, cx);
         self.quota_clock_on_increase(placement.queue, cx.now);
-        self.allocated(alloc, true, cx);
+        self.charge_and_tell(&placement, true, cx);
     }
 
     /// A known key again: its size changes, or the shim placed it (R4.11–R4.14).
@@ -243,21 +242,43 @@ impl Partition {
         self.enqueue(alloc);
     }
 
-    /// An ask became an allocation that is in all books: states, timers, events, and the callback.
-    pub(super) fn allocated(&mut self, alloc: AllocIx, echo: bool, cx: &mut Cx) {
+    /// An ask became an allocation that is in all books: states, timers, events, and the callback. `charged` are the effects of
+    /// its charge, which come after the change of the state.
+    pub(super) fn allocated(&mut self, alloc: AllocIx, echo: bool, charged: &mut Vec<Effect>, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let (app, placeholder, Some(node)) = (row.app, row.is_placeholder(), row.node) else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
         let node_id = self.nodes[node.ix()].spec.id.clone();
         cx.event_of(EventKind::Node, &node_id, &spec.key, Change::Add, Detail::NodeAlloc, &resource);
-        self.allocated_events(alloc, cx);
         if placeholder {
             self.placeholder_allocated(alloc, cx);
         } else if self.apps[app.ix()].state != AppState::Running {
             self.fire(app, AppEvent::Run, None, cx);
         }
+        cx.fx.append(charged);
+        self.note_peak(app);
+        self.allocated_events(alloc, cx);
         let app_id = self.apps[app.ix()].id.clone();
         cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource, echo })));
+    }
+
+    /// Charges a placement and tells everybody of it.
+    pub(super) fn charge_and_tell(&mut self, placement: &Placement, echo: bool, cx: &mut Cx) {
+        let mut charged = std::mem::take(&mut self.scratch);
+        self.charge(placement, &mut Cx { now: cx.now, fx: &mut charged });
+        self.allocated(placement.alloc, echo, &mut charged, cx);
+        self.scratch = charged;
+    }
+
+    /// The peak of an application's usage; placeholders and real allocations each have theirs, and the higher shows
+    /// (`maxUsedResource`). A resize does not count (R4.14).
+    pub(super) fn note_peak(&mut self, app: AppIx) {
+        let row = &mut self.apps[app.ix()];
+        for used in [&row.allocated, &row.allocated_placeholders] {
+            if !row.max_used.ge_all(used) {
+                row.max_used = row.max_used.max(used);
+            }
+        }
     }
 
     /// The row of an ask goes: it is in no book any more.

@@ -63,7 +63,6 @@ impl Partition {
 
     fn occupied_changed(&mut self, node: NodeIx) {
         let row = &mut self.nodes[node.ix()];
-        row.occupied.prune();
         row.available = row.capacity.minus(&row.allocated).minus(&row.occupied).pruned();
         self.reindex(node);
         self.unblock_shapes(node);

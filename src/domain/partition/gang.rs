@@ -106,6 +106,7 @@ impl Partition {
         if home != Some(node) {
             let placement = self.placement(real, Some(node), Books::NODE);
             self.charge(&placement, cx);
+            self.node_event(real, node, Change::Add, cx);
         }
         self.swaps.insert(token, placeholder);
         let app_row = &mut self.apps[app.ix()];
@@ -140,9 +141,10 @@ impl Partition {
     pub(super) fn undo_swap_of_real(&mut self, real: AllocIx, cx: &mut Cx) {
         let row = &self.allocs[real.ix()];
         let (Some(placeholder), Some(token)) = (row.link, row.token) else { return };
-        if row.node != self.allocs[placeholder.ix()].node {
-            let placement = self.placement(real, row.node, Books::NODE);
+        if let Some(node) = row.node.filter(|node| self.allocs[placeholder.ix()].node != Some(*node)) {
+            let placement = self.placement(real, Some(node), Books::NODE);
             self.refund(&placement, cx);
+            self.node_event(real, node, Change::Remove, cx);
         }
         self.unlink(placeholder, real, token, SwapEnd::Undone, cx);
         let row = &mut self.allocs[real.ix()];
@@ -157,6 +159,14 @@ impl Partition {
         if self.apps[app.ix()].state == AppState::Completing {
             self.fire(app, AppEvent::Run, None, cx);
         }
+    }
+
+    /// A replacement takes up another node, or leaves it again (EVT-033, EVT-034). One on the placeholder's own node changes
+    /// nothing of what the node holds, and has no such event.
+    fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let id = self.nodes[node.ix()].spec.id.clone();
+        cx.event_of(EventKind::Node, &id, &row.spec.key, change, Detail::NodeAlloc, &row.resource);
     }
 
     fn unlink(&mut self, placeholder: AllocIx, real: AllocIx, token: SwapToken, why: SwapEnd, cx: &mut Cx) {
@@ -181,6 +191,7 @@ impl Partition {
         self.announce_swapped(real, cx);
         // The record of the placeholder goes with it.
         if !self.allocs[placeholder.ix()].free {
+            self.request_event(placeholder, Change::Remove, Detail::RequestCancel, cx);
             self.forget(placeholder);
         }
     }
@@ -196,7 +207,8 @@ impl Partition {
         let group = row.spec.task_group.clone();
         let elsewhere = self.allocs[real.ix()].node != home;
         // The replacement still counts as in flight while the placeholder goes, so that user and application stay known.
-        self.take_off(placeholder, Removal { termination: Termination::PlaceholderReplaced, node_goes }, cx);
+        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes, silent: !elsewhere };
+        self.take_off(placeholder, removal, cx);
         if let Some(token) = token {
             self.unlink(placeholder, real, token, SwapEnd::Swapped, cx);
         }
@@ -216,6 +228,7 @@ impl Partition {
         let books = if elsewhere { Books::REST } else { Books::ALL };
         let placement = self.placement(real, node, books);
         self.charge(&placement, cx);
+        self.note_peak(app);
         if self.apps[app.ix()].state == AppState::Completing
             || (!first && self.apps[app.ix()].state != AppState::Running)
         {
@@ -232,7 +245,6 @@ impl Partition {
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
         let app = self.apps[row.app.ix()].id.clone();
         let node = self.nodes[node.ix()].spec.id.clone();
-        cx.event_of(EventKind::Node, &node, &spec.key, Change::Add, Detail::NodeAlloc, &resource);
         self.allocated_events(real, cx);
         cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource, echo: false })));
     }

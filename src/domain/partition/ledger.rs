@@ -131,12 +131,6 @@ impl Partition {
             } else {
                 app.allocated.add(&placement.resource);
             }
-            let used = app.allocated.plus(&app.allocated_placeholders);
-            if app.max_used.is_empty() {
-                app.max_used = used;
-            } else if !app.max_used.ge_all(&used) {
-                app.max_used = app.max_used.max(&used);
-            }
             app.allocs.insert(placement.alloc);
             self.allocations += 1;
             self.touch_app(placement.app);
@@ -199,8 +193,6 @@ impl Partition {
         let total = if placeholder { &mut app.allocated_placeholders } else { &mut app.allocated };
         total.add(delta);
         total.prune();
-        let used = app.allocated.plus(&app.allocated_placeholders);
-        app.max_used = app.max_used.max(&used);
         self.touch_app(app_ix);
         self.user_resize(app_ix, delta, cx);
         self.unblock_limits();

@@ -127,6 +127,8 @@ pub struct Partition {
     free_apps: Vec<AppIx>,
     free_allocs: Vec<AllocIx>,
     next_serial: u64,
+    /// Room for the effects of a charge, reused.
+    scratch: Vec<Effect>,
 }
 
 /// What a command or a slice works with: the time, and where its effects go.
@@ -254,6 +256,7 @@ impl Partition {
             free_apps: Vec::new(),
             free_allocs: Vec::new(),
             next_serial: 1,
+            scratch: Vec::new(),
         };
         let cx = &mut Cx { now, fx: effects };
         partition.build_queues(&conf.root, cx);

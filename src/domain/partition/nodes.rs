@@ -63,7 +63,7 @@ impl Partition {
     }
 
     fn create_node(&mut self, item: NodeItem, schedulable: bool, cx: &mut Cx) -> Result<Arc<str>, Arc<str>> {
-        let prefix = "failure while adding new node, node rejected with error:\n";
+        let prefix = "failure while adding new node, node rejected with error: \n";
         if self.state != ObjectState::Active {
             return Err(
                 format!("{prefix}partition {} is stopped cannot add a new node {}", self.internal, item.id).into()
@@ -375,7 +375,11 @@ impl Partition {
             self.undo_swap_of_real(real, cx);
         }
         release.confirm = false;
-        self.remove_allocation(alloc, Removal { termination: Termination::Unknown, node_goes: true }, cx);
+        self.remove_allocation(
+            alloc,
+            Removal { termination: Termination::Unknown, node_goes: true, silent: false },
+            cx,
+        );
         released.push(release);
     }
 }

@@ -102,16 +102,16 @@ impl Partition {
             return;
         }
         match (answer.result, open.intent) {
-            (Ok(()), Intent::Place { effects }) => {
+            (Ok(()), Intent::Place { mut effects }) => {
                 if self.allocs[open.alloc.ix()].reserved.is_some() {
                     self.unreserve(open.alloc, cx);
                 }
                 let row = &mut self.allocs[open.alloc.ix()];
                 row.phase = Phase::Allocated;
                 row.bound = cx.now;
-                cx.fx.extend(effects);
                 self.forget_refusals(open.alloc);
-                self.place(open.alloc, cx);
+                self.note_allocating(open.alloc);
+                self.allocated(open.alloc, false, &mut effects, cx);
             }
             (Ok(()), Intent::Swap { placeholder }) => {
                 self.pending_again(open.alloc);

@@ -18,6 +18,8 @@ pub(super) struct Removal {
     pub termination: Termination,
     /// Its node goes as a whole.
     pub node_goes: bool,
+    /// What the node holds does not change: a replacement takes its place (EVT-034).
+    pub silent: bool,
 }
 
 /// Text of the echo of a release by the shim (R4.20).
@@ -83,7 +85,7 @@ impl Partition {
             self.undo_swap_of_real(real, cx);
         }
         let key = self.allocs[alloc.ix()].spec.key.clone();
-        self.remove_allocation(alloc, Removal { termination, node_goes: false }, cx);
+        self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
         if termination == Termination::StoppedByRm {
             cx.callback(Callback::Released(Box::new(Released {
                 key,
@@ -167,7 +169,14 @@ impl Partition {
             Termination::PlaceholderReplaced | Termination::FailedOnRm => Termination::StoppedByRm,
             other => other,
         };
+        let used = self.apps[app.ix()].allocated.plus(&self.apps[app.ix()].allocated_placeholders);
+        self.apps[app.ix()].releasing_all = true;
         let released = self.remove_allocations(app, termination, cx);
+        if !self.apps[app.ix()].free {
+            self.apps[app.ix()].releasing_all = false;
+            // One event with the sum, not one for each (EVT-050).
+            self.user_decrease(app, &Arc::new(used), cx);
+        }
         if termination == Termination::StoppedByRm {
             let id = self.apps[app.ix()].id.clone();
             for key in released {
@@ -204,7 +213,7 @@ impl Partition {
                 self.undo_swap_of_real(real, cx);
             }
             let released = self.allocs[alloc.ix()].released;
-            self.remove_allocation(alloc, Removal { termination, node_goes: false }, cx);
+            self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
             if !self.apps[app.ix()].free && !self.allocs[alloc.ix()].free {
                 if termination != Termination::Timeout {
                     self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
@@ -283,7 +292,7 @@ impl Partition {
             cx.fx.push(Effect::App(AppEffect::Confirmed { app: app_id.clone(), key: key.clone(), termination }));
         }
         cx.event_of(EventKind::App, &app_id, &key, Change::Remove, detail(removal.termination), &resource);
-        if let Some(node) = node.filter(|_| !removal.node_goes) {
+        if let Some(node) = node.filter(|_| !removal.node_goes && !removal.silent) {
             let row = &self.nodes[node.ix()];
             let id = row.spec.id.clone();
             let empty = row.allocs.is_empty();

@@ -227,8 +227,8 @@ impl Partition {
             return Ok(self.park_for_answer(&placement, node, cx));
         }
         self.leave_waiting(alloc, Phase::Allocated, node, cx);
-        self.charge(&placement, cx);
-        self.place(alloc, cx);
+        self.note_allocating(alloc);
+        self.charge_and_tell(&placement, false, cx);
         Ok(Outcome::Placed)
     }
 
@@ -244,14 +244,13 @@ impl Partition {
         row.bound = cx.now;
     }
 
-    /// A charged ask becomes an allocation for everybody to see.
-    pub(super) fn place(&mut self, alloc: AllocIx, cx: &mut Cx) {
+    /// An ask is about to become an allocation: its accepted application counts as allocating.
+    pub(super) fn note_allocating(&mut self, alloc: AllocIx) {
         let app = self.allocs[alloc.ix()].app;
         if self.apps[app.ix()].state == AppState::Accepted {
             self.enter_allocating(app);
         }
         self.allocs[alloc.ix()].triggered_scale_up = false;
-        self.allocated(alloc, false, cx);
     }
 
     /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).

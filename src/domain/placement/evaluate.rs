@@ -70,6 +70,8 @@ pub enum Placement {
     Rejected {
         /// The whole reason.
         reason: String,
+        /// The queue that a rule gave and that cannot be made; the application shows it. Empty: no rule gave any.
+        queue: String,
     },
 }
 
@@ -87,21 +89,23 @@ pub fn is_forced(tags: &BTreeMap<String, String>) -> bool {
 /// rejected (CFG-098, PLC-003).
 pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup) -> Placement {
     if rules.is_empty() {
-        return Placement::Rejected { reason: reason::not_placed(app.app, reason::NO_MATCH) };
+        return nowhere(reason::not_placed(app.app, reason::NO_MATCH));
     }
     let mut failed = None;
     let mut not_created = None;
     for rule in rules {
         match run(rule, app, queues).map(|path| path.map(|path| accept(&path, app, queues))) {
             Ok(Some(Accepted::Yes(placement))) => return placement,
-            Ok(Some(Accepted::NotCreated(reason))) => not_created = not_created.or(Some(reason)),
+            Ok(Some(Accepted::NotCreated { reason, queue })) => {
+                not_created = not_created.or(Some(Placement::Rejected { reason, queue }));
+            }
             Ok(Some(Accepted::Reserved(reason))) => failed = failed.or(Some(reason)),
             Ok(Some(Accepted::No) | None) => {}
             Err(cause) => failed = failed.or_else(|| Some(reason::not_placed(app.app, cause))),
         }
     }
-    if let Some(reason) = not_created {
-        return Placement::Rejected { reason };
+    if let Some(rejected) = not_created {
+        return rejected;
     }
     if app.forced {
         return Placement::Recovery;
@@ -112,7 +116,11 @@ pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup)
     {
         return placement;
     }
-    Placement::Rejected { reason: failed.unwrap_or_else(|| reason::not_placed(app.app, reason::NO_MATCH)) }
+    nowhere(failed.unwrap_or_else(|| reason::not_placed(app.app, reason::NO_MATCH)))
+}
+
+fn nowhere(reason: String) -> Placement {
+    Placement::Rejected { reason, queue: String::new() }
 }
 
 /// The path that a rule gives, `None` where it does not match.
@@ -163,7 +171,10 @@ enum Accepted {
     Yes(Placement),
     No,
     /// The queue does not exist and cannot be made; with the whole reason.
-    NotCreated(String),
+    NotCreated {
+        reason: String,
+        queue: String,
+    },
     /// The queue would have the name of the recovery queue; with the whole reason.
     Reserved(String),
 }
@@ -197,10 +208,12 @@ fn accept(path: &str, app: &Submission<'_>, queues: &dyn QueueLookup) -> Accepte
         return Accepted::Reserved(reason::not_created(app.app, path, reason::reserved_name()));
     }
     if status.leaf {
-        return Accepted::NotCreated(reason::not_created(app.app, path, reason::below_leaf(path, ancestor)));
+        let reason = reason::not_created(app.app, path, reason::below_leaf(path, ancestor));
+        return Accepted::NotCreated { reason, queue: key };
     }
     if status.draining {
-        return Accepted::NotCreated(reason::not_created(app.app, path, reason::below_draining(ancestor)));
+        let reason = reason::not_created(app.app, path, reason::below_draining(ancestor));
+        return Accepted::NotCreated { reason, queue: key };
     }
     let ancestor = ancestor.to_owned();
     Accepted::Yes(Placement::Create { path: key, ancestor })

@@ -70,7 +70,7 @@ fn create(path: &str, ancestor: &str) -> Placement {
 }
 
 fn rejected(cause: &str) -> Placement {
-    Placement::Rejected { reason: format!("failed to place application app-1: {cause}") }
+    Placement::Rejected { reason: format!("failed to place application app-1: {cause}"), queue: String::new() }
 }
 
 const FORCED: &[(&str, &str)] = &[("Application.Create.Force", "TRUE")];
@@ -193,13 +193,15 @@ fn queues_that_cannot_be_made() {
     let rules = [creating(rule("provided", ""))];
     let text = "failed to create rule based queue root.a.Gone for application app-1\n\
                 creation of queue root.a.Gone failed parent is already a leaf: root.a";
-    assert_eq!(placed(&rules, "root.a.Gone", &tree), Placement::Rejected { reason: text.to_owned() });
+    let refused = Placement::Rejected { reason: text.to_owned(), queue: "root.a.gone".to_owned() };
+    assert_eq!(placed(&rules, "root.a.Gone", &tree), refused);
     // Recovery does not take it either.
     let forced = run_as(&rules, "root.a.Gone", "alice", FORCED, &tree);
-    assert_eq!(forced, Placement::Rejected { reason: text.to_owned() });
+    assert_eq!(forced, refused);
     let text = "failed to create rule based queue root.old.x for application app-1\ndynamic queue creation failed: \n\
                 cannot add a child queue when queue is marked for deletion: root.old";
-    assert_eq!(placed(&rules, "root.old.x", &tree), Placement::Rejected { reason: text.to_owned() });
+    let refused = Placement::Rejected { reason: text.to_owned(), queue: "root.old.x".to_owned() };
+    assert_eq!(placed(&rules, "root.old.x", &tree), refused);
     // A later rule may still match.
     let rules = [creating(rule("provided", "")), rule("fixed", "root.b")];
     assert_eq!(placed(&rules, "root.a.gone", &tree), existing("root.b"));
@@ -245,7 +247,7 @@ fn recovery_queue_cannot_be_named() {
     let rules = [creating(rule("provided", ""))];
     let text = "failed to create rule based queue root.@recovery@ for application app-1\n\
                 dynamic queue cannot be root.@recovery@";
-    let refused = Placement::Rejected { reason: text.to_owned() };
+    let refused = Placement::Rejected { reason: text.to_owned(), queue: String::new() };
     assert_eq!(placed(&rules, "root.@recovery@", &open(&[])), refused);
     assert!(matches!(placed(&rules, "root.a.@Recovery@.b", &open(&[])), Placement::Rejected { .. }));
     let there = open(&[("root.@recovery@", LEAF)]);

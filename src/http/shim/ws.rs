@@ -11,7 +11,10 @@ use actix_web::{
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Session};
 use futures::StreamExt as _;
 use serde_json::{Value, value::RawValue};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    sync::oneshot,
+    time::{MissedTickBehavior, interval},
+};
 
 use super::{
     answers, query,
@@ -44,13 +47,17 @@ pub async fn ws(
     let (open, _) = Open::attach(&handle, "http-ws", after).await?;
     let messages = messages.max_frame_size(doors.max_body).aggregate_continuations();
     let messages = messages.max_continuation_size(doors.max_body);
-    rt::spawn(write(open, session.clone()));
-    rt::spawn(read(messages, session, doors, handle));
+    let (reads, gone) = oneshot::channel();
+    rt::spawn(write(open, session.clone(), gone));
+    rt::spawn(async move {
+        read(messages, session, doors, handle).await;
+        drop(reads);
+    });
     Ok(response)
 }
 
 /// Lines out, until the session or the peer ends.
-async fn write(mut open: Open, mut session: Session) {
+async fn write(mut open: Open, mut session: Session, mut gone: oneshot::Receiver<()>) {
     let mut beat = interval(KEEP_ALIVE);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     beat.reset();
@@ -59,6 +66,7 @@ async fn write(mut open: Open, mut session: Session) {
         let word = tokio::select! {
             biased;
             word = open.words.recv() => word,
+            _ = &mut gone => return,
             _ = beat.tick() => match session.ping(b"").await {
                 Ok(()) => continue,
                 Err(_) => return,
@@ -121,7 +129,6 @@ async fn read(mut messages: AggregatedMessageStream, mut session: Session, doors
             break;
         }
     }
-    // The writer ends with it, and tells the session.
     let _ = session.close(None).await;
 }
 

@@ -1,0 +1,9 @@
+//! The doors over real sockets: the program itself on free ports of the loopback.
+
+mod bad_input;
+mod budget;
+mod grpc;
+mod http;
+mod program;
+mod server;
+mod ws;

@@ -1,0 +1,189 @@
+//! A server of its own for each test, and what a shim does with it.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+
+/// Longest time that anything may take.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// A running server; killed at the end of the test.
+pub struct Server {
+    pub child: Child,
+    pub ready: String,
+    pub http: Client,
+}
+
+/// The lines of a stream.
+pub struct Lines {
+    response: Response,
+    rest: Vec<u8>,
+}
+
+/// One queue with room for everything.
+pub const CONFIG: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n";
+
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("RUST_LOG");
+    command
+}
+
+impl Server {
+    pub fn start(args: &[&str]) -> Server {
+        let mut child =
+            command(&[&["serve", "--ephemeral"], args].concat()).stderr(Stdio::null()).spawn().expect("starts");
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+        assert!(ready.starts_with("callboard ready http="), "{ready:?}");
+        Server { child, ready: ready.trim().to_owned(), http: Client::new() }
+    }
+
+    /// With `rm-1` registered.
+    pub async fn registered(extra: &[(&str, &str)]) -> Server {
+        let server = Server::start(&[]);
+        server.register("rm-1", extra).await;
+        server
+    }
+
+    fn address(&self, door: &str) -> String {
+        let found = self.ready.split(' ').find_map(|word| word.strip_prefix(&format!("{door}=")));
+        format!("http://{}", found.expect("the door is open"))
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.address("http"))
+    }
+
+    pub fn grpc(&self) -> String {
+        self.address("grpc")
+    }
+
+    pub async fn register(&self, rm: &str, extra: &[(&str, &str)]) {
+        let extra: Value =
+            extra.iter().map(|(key, value)| (key.to_string(), json!(value))).collect::<serde_json::Map<_, _>>().into();
+        let body = json!({"rmID": rm, "config": CONFIG, "extraConfig": extra});
+        let (status, body) = self.send("POST", "/si/v1/rm", &body).await;
+        assert_eq!(status, 200, "{body}");
+    }
+
+    /// Sends a JSON body and gives status and JSON answer.
+    pub async fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        self.send_text(method, path, &body.to_string(), "application/json").await
+    }
+
+    pub async fn send_text(&self, method: &str, path: &str, body: &str, kind: &str) -> (u16, Value) {
+        let request = self.http.request(method.parse().expect("a method"), self.url(path));
+        let response = request.header("content-type", kind).body(body.to_owned()).timeout(LIMIT).send().await;
+        read(response.expect("an answer")).await
+    }
+
+    pub async fn get(&self, path: &str) -> (u16, Value) {
+        read(self.http.get(self.url(path)).timeout(LIMIT).send().await.expect("an answer")).await
+    }
+
+    pub async fn delete(&self, path: &str) -> (u16, Value) {
+        read(self.http.delete(self.url(path)).timeout(LIMIT).send().await.expect("an answer")).await
+    }
+
+    /// Creates nodes; answered on the stream.
+    pub async fn nodes(&self, ids: &[&str]) {
+        let node = |id: &&str| json!({"nodeID": id, "action": "CREATE", "schedulableResource": {"resources": {"memory": {"value": "100"}}}});
+        let body = json!({"nodes": ids.iter().map(node).collect::<Vec<_>>()});
+        let (status, body) = self.send("POST", "/si/v1/rm/rm-1/nodes", &body).await;
+        assert_eq!((status, &body), (202, &json!({})));
+    }
+
+    pub async fn stream(&self, query: &str) -> Lines {
+        let response =
+            self.http.get(self.url(&format!("/si/v1/rm/rm-1/stream{query}"))).send().await.expect("an answer");
+        assert_eq!(response.status(), StatusCode::OK);
+        Lines { response, rest: Vec::new() }
+    }
+
+    /// Asks until the information about `rm-1` is as wanted.
+    pub async fn until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let asked = async {
+            loop {
+                let (_, info) = self.get("/si/v1/rm/rm-1").await;
+                if wanted(&info) {
+                    return info;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, asked).await.expect("in time")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Lines {
+    pub fn of(response: Response) -> Lines {
+        Lines { response, rest: Vec::new() }
+    }
+
+    /// The next line that is not empty; `None` at the end.
+    pub async fn text(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                let line = String::from_utf8(line).expect("text");
+                if !line.trim().is_empty() {
+                    return Some(line.trim_end().to_owned());
+                }
+                continue;
+            }
+            let chunk = tokio::time::timeout(LIMIT, self.response.chunk()).await.expect("in time");
+            self.rest.extend_from_slice(&chunk.ok()??);
+        }
+    }
+
+    pub async fn next(&mut self) -> Value {
+        let line = self.text().await.expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Lines up to the one with this number.
+    pub async fn up_to(&mut self, seq: u64) -> Vec<Value> {
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line: &Value| line["seq"] != seq) {
+            lines.push(self.next().await);
+        }
+        lines
+    }
+
+    pub async fn ended(&mut self) -> bool {
+        self.text().await.is_none()
+    }
+}
+
+async fn read(response: Response) -> (u16, Value) {
+    let status = response.status().as_u16();
+    let problem = status >= 400;
+    if problem {
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+    }
+    let mut bytes = Vec::new();
+    let mut body = response.bytes_stream();
+    while let Some(chunk) = body.next().await {
+        bytes.extend_from_slice(&chunk.expect("a body"));
+    }
+    let value: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
+    if problem {
+        assert_eq!(value["status"], status, "{value}");
+        assert!(value["title"].is_string() && value["type"].is_string(), "{value}");
+    }
+    (status, value)
+}

@@ -73,7 +73,7 @@ async fn the_order_of_checks() {
         &["update of configuration failed: RM rm-9 has no active partitions, make sure it is registered"],
     );
     for path in ["stream", "ws", ""] {
-        assert_eq!(server.get(&format!("/si/v1/rm/rm-9/{path}").trim_end_matches('/')).await.0, 404);
+        assert_eq!(server.get(format!("/si/v1/rm/rm-9/{path}").trim_end_matches('/')).await.0, 404);
     }
     assert_eq!(server.delete("/si/v1/rm/rm-9").await.0, 404);
     server.delete("/si/v1/rm/rm-1").await;

@@ -77,7 +77,7 @@ async fn nodes(channel: &Channel, first: v1::NodeRequest) -> (Requests<v1::NodeR
 
 async fn channel_of<T>(first: T) -> (Requests<T>, ReceiverStream<T>) {
     let (requests, outgoing) = channel(16);
-    requests.send(first).await.ok().expect("room");
+    assert!(requests.send(first).await.is_ok(), "room");
     (requests, ReceiverStream::new(outgoing))
 }
 

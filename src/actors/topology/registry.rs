@@ -71,10 +71,9 @@ impl Registry {
         self.stopped.push_back(rm.clone());
         if self.stopped.len() > STOPPED
             && let Some(oldest) = self.stopped.pop_front()
+            && let Some((_, handle)) = self.rms.remove(&oldest)
         {
-            if let Some((_, handle)) = self.rms.remove(&oldest) {
-                handle.addr.do_send(Forgotten);
-            }
+            handle.addr.do_send(Forgotten);
         }
     }
 

@@ -14,7 +14,9 @@ pub fn critical() {
 /// Installs the hook.
 pub fn install() {
     panic::set_hook(Box::new(|info| {
-        let what = info.payload_as_str().unwrap_or("no message");
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         if CRITICAL.get() {
             eprintln!(

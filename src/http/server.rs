@@ -67,7 +67,8 @@ pub fn nothing_else(config: &mut web::ServiceConfig) {
     config.default_service(web::to(not_found));
 }
 
-async fn not_found(request: HttpRequest) -> Problem {
+/// 404 for a path that nothing is at.
+pub async fn not_found(request: HttpRequest) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", request.path()))
 }
 

@@ -11,7 +11,7 @@ mod ws;
 
 use actix_web::{Resource, http::StatusCode, web};
 
-use super::problem::Problem;
+use super::{problem::Problem, server::not_found};
 
 /// Registers the paths.
 pub fn configure(config: &mut web::ServiceConfig) {
@@ -32,7 +32,8 @@ pub fn configure(config: &mut web::ServiceConfig) {
         .service(resource("/si/v1/rm/{rm}/configuration", "PUT").route(web::put().to(registration::configure)))
         .service(resource("/si/v1/rm/{rm}/stream", "GET").route(web::get().to(stream::stream)))
         .service(resource("/si/v1/rm/{rm}/ws", "GET").route(web::get().to(ws::ws)))
-        .service(resource("/si/v1/rm/{rm}/answers", "POST").route(web::post().to(answers::answers)));
+        .service(resource("/si/v1/rm/{rm}/answers", "POST").route(web::post().to(answers::answers)))
+        .service(web::resource("/si/v1{rest:(/.*)?}").to(not_found));
 }
 
 fn resource(path: &str, allow: &'static str) -> Resource {

@@ -1,27 +1,26 @@
 //! `/api/v1/partition/{p}/resource`: the resource journal (RFC 44), the state of targets, drain and undrain.
 
-mod problem;
 mod query;
 mod status;
 mod stream;
 
 use std::sync::Arc;
 
-use actix::{Addr, Recipient};
+use actix::{Addr, MailboxError, Recipient};
 use actix_web::{
-    HttpResponse,
+    HttpRequest, HttpResponse,
     http::StatusCode,
     web::{self, Bytes, Data, Path, ServiceConfig},
 };
 use serde::Deserialize;
 
-use self::problem::Problem;
 use crate::{
     actors::{
         directory::Directory,
         journal::{JournalActor, Journals},
     },
     domain::journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
+    http::problem::Problem,
     messages::{
         journal::{Attach, Cancel, Drain, GetStatus, Undrain},
         partition::GetSnapshot,
@@ -60,14 +59,10 @@ impl ResourceApi {
     }
 }
 
-async fn journal(
-    api: Data<ResourceApi>,
-    path: Path<String>,
-    query: web::Query<Vec<(String, String)>>,
-) -> Result<HttpResponse, Problem> {
+async fn journal(api: Data<ResourceApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let (journal, _) = api.find(&path)?;
-    let query::Wanted { historical, follow } = query::parse(&query)?;
-    let attached = journal.send(Attach { historical, follow }).await.map_err(problem::gone)?;
+    let query::Wanted { historical, follow } = query::parse(request.query_string())?;
+    let attached = journal.send(Attach { historical, follow }).await.map_err(gone)?;
     Ok(stream::respond(attached, journal))
 }
 
@@ -75,7 +70,7 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
     let (partition, stream) = path.into_inner();
     let (journal, _) = api.find(&partition)?;
     let cancelled = match stream.parse() {
-        Ok(number) => journal.send(Cancel(number)).await.map_err(problem::gone)?,
+        Ok(number) => journal.send(Cancel(number)).await.map_err(gone)?,
         Err(_) => false,
     };
     if !cancelled {
@@ -87,8 +82,8 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
 
 async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let (journal, partition) = api.find(&path)?;
-    let snapshot = partition.send(GetSnapshot).await.map_err(problem::gone)?;
-    let state = journal.send(GetStatus).await.map_err(problem::gone)?;
+    let snapshot = partition.send(GetSnapshot).await.map_err(gone)?;
+    let state = journal.send(GetStatus).await.map_err(gone)?;
     let allocated = |node: &str| {
         let rows = &snapshot.partition;
         rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[ix.ix()].allocs.is_empty())
@@ -117,7 +112,7 @@ impl Body {
             None => None,
             Some(number) => Some(Overwrite::from_number(number).ok_or_else(|| {
                 let detail = format!("overwrite is {number}, but may be 0, 1 or 2 only");
-                Problem::new(StatusCode::BAD_REQUEST, detail).field("overwrite")
+                Problem::field("overwrite", detail)
             })?),
         };
         Ok((body, overwrite))
@@ -128,7 +123,7 @@ async fn drain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Resu
     let (journal, _) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite };
-    journal.send(Drain(request)).await.map_err(problem::gone)?.map_err(refused)?;
+    journal.send(Drain(request)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
 }
 
@@ -137,8 +132,13 @@ async fn undrain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Re
     let (body, overwrite) = Body::parse(&bytes)?;
     let lenient = overwrite.is_some();
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
-    journal.send(Undrain(request)).await.map_err(problem::gone)?.map_err(refused)?;
+    journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
+}
+
+/// The actor that would answer has ended.
+fn gone(_: MailboxError) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the partition is being stopped; try again")
 }
 
 fn empty() -> HttpResponse {
@@ -148,9 +148,9 @@ fn empty() -> HttpResponse {
 fn refused(refusal: Refusal) -> Problem {
     let detail = refusal.to_string();
     match refusal {
-        Refusal::Targets(_) => Problem::new(StatusCode::BAD_REQUEST, detail).field("targets"),
+        Refusal::Targets(_) => Problem::field("targets", detail),
         Refusal::Drained(_) | Refusal::NotDrained(_) | Refusal::RmDrained(_) => {
-            Problem::new(StatusCode::CONFLICT, detail).field("targets")
+            Problem { field: Some("targets".to_owned()), ..Problem::new(StatusCode::CONFLICT, detail) }
         }
         Refusal::Disk(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail),
     }

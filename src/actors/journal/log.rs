@@ -127,4 +127,34 @@ mod tests {
         log.push(record(3, "online"));
         assert_eq!(names(&log), ["2 truncate", "3 online"]);
     }
+
+    #[test]
+    fn truncation_is_that_of_flux() {
+        // What a journal of 6 events looked like there after each event; ours adds the map and the resource set (SEEDS S20).
+        let golden = include_str!("../../../tests/flux/08-truncate.txt");
+        let listing = |block: &str| -> Vec<Record> {
+            let events = block.lines().filter(|line| line.starts_with('{'));
+            events.map(|line| Record::parse(line.as_bytes()).unwrap()).collect()
+        };
+        let listings: Vec<Vec<Record>> = golden
+            .split("$ flux resource eventlog -f json")
+            .skip(1)
+            .map(|block| listing(block.split('$').next().unwrap()))
+            .collect();
+        let mut log = Log::new(6);
+        listings[0].iter().for_each(|record| log.push(record.clone()));
+        for (step, listing) in listings[1..4].iter().enumerate() {
+            // The first step only lowered the limit.
+            if step > 0 {
+                log.push(listing.last().unwrap().clone());
+            }
+            let kept: Vec<_> = log.entries.iter().map(|(_, record)| record.json.clone()).collect();
+            let expected: Vec<_> = listing.iter().map(|record| record.json.clone()).collect();
+            assert_eq!(kept, expected);
+            let told = log.history(&"{}".into());
+            let names: Vec<_> = told.iter().map(|piece| Record::parse(piece.event.as_bytes()).unwrap().name).collect();
+            assert_eq!(names[..3].join(" "), "truncate restart resource-define");
+            assert_eq!(told.len(), 8);
+        }
+    }
 }

@@ -115,10 +115,12 @@ impl Printer {
             }
             TimeFormat::Offset => {
                 let base = *self.base.get_or_insert(micros(at));
-                format!("{:15.6}", seconds(micros(at) - base))
+                format!("{:15.6}", seconds(micros(at).saturating_sub(base)))
             }
             TimeFormat::Human => match self.base {
-                Some(base) if micros(at) - base < 60_000_000 => format!("[{:+11.6}]", seconds(micros(at) - base)),
+                Some(base) if micros(at).saturating_sub(base) < 60_000_000 => {
+                    format!("[{:+11.6}]", seconds(micros(at).saturating_sub(base)))
+                }
                 _ => {
                     self.base = Some(micros(at));
                     timestamp(at).to_zoned(self.zone.clone()).strftime("[%b%d %H:%M]").to_string()
@@ -134,7 +136,8 @@ fn printable(text: &str) -> String {
 }
 
 fn micros(at: f64) -> i64 {
-    (at * 1e6).round() as i64
+    // Second and fraction apart: their product in one has too few digits.
+    (at.trunc() as i64).saturating_mul(1_000_000).saturating_add((at.fract() * 1e6).round() as i64)
 }
 
 fn seconds(micros: i64) -> f64 {
@@ -142,8 +145,8 @@ fn seconds(micros: i64) -> f64 {
 }
 
 fn timestamp(at: f64) -> Timestamp {
-    let micros = (at * 1e6).floor().clamp(0.0, Timestamp::MAX.as_microsecond() as f64);
-    Timestamp::from_microsecond(micros as i64).unwrap_or(Timestamp::MAX)
+    let micros = (at.trunc() as i64).saturating_mul(1_000_000).saturating_add((at.fract() * 1e6) as i64);
+    Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -176,7 +179,7 @@ mod tests {
 
     #[test]
     fn times_have_four_forms() {
-        // tests/flux/07-eventlog-cli.txt
+        // FLUX.md section 9
         let raw = printed(Format::Text, TimeFormat::Raw, false);
         assert_eq!(raw[0], r#"1795194482.771262 restart ranks="0-3" online="" nodelist="node[1-4]""#);
         assert_eq!(raw[3], "1795194515.924793 resource-update expiration=1900000000.25");
@@ -193,14 +196,45 @@ mod tests {
         printed(Format::Json, TimeFormat::Raw, false);
     }
 
+    /// All events of a session on a real Flux.
+    fn session() -> Vec<Event> {
+        let responses = include_str!("../../../tests/flux/03-journal-raw-live-consumer1.jsonl");
+        let responses = responses.lines().map(|line| serde_json::from_str::<Ordered>(line).unwrap());
+        let events = responses.flat_map(|response| {
+            let events = response.get("events").unwrap().to_owned();
+            serde_json::from_str::<Vec<Box<serde_json::value::RawValue>>>(&events).unwrap()
+        });
+        events.map(|event| Event::parse(event.get()).unwrap()).collect()
+    }
+
     #[test]
-    fn colours_are_those_of_flux() {
-        // tests/flux/07-eventlog-cli.txt
-        let lines = printed(Format::Text, TimeFormat::Raw, true);
-        let expected =
-            "^[[32m1795194515.924793^[[0m ^[[33mresource-update^[[0m ^[[34mexpiration^[[0m=^[[37m1900000000.25^[[0m";
-        assert_eq!(lines[3].replace('\u{1b}', "^["), expected);
-        let expected = "^[[32m1795194483.379517^[[0m ^[[33monline^[[0m ^[[34midset^[[0m=^[[35m\"0\"^[[0m";
-        assert_eq!(lines[1].replace('\u{1b}', "^["), expected);
+    fn output_is_that_of_flux() {
+        // What the same session looks like there, as `| head` or `| tail` cut it.
+        let golden = include_str!("../../../tests/flux/07-eventlog-cli.txt");
+        let mut compared = 0;
+        for block in golden.split("$ ").filter(|block| !block.contains("[exit 1]")) {
+            let Some((command, expected)) = block.split_once('\n') else { continue };
+            let (time_format, color) = match command.split(" | ").next().unwrap_or_default() {
+                "flux resource eventlog" => (TimeFormat::Raw, false),
+                "TZ=UTC flux resource eventlog -T iso" => (TimeFormat::Iso, false),
+                "flux resource eventlog -T offset" => (TimeFormat::Offset, false),
+                "TZ=UTC flux resource eventlog -H" => (TimeFormat::Human, false),
+                "flux resource eventlog --color=always" => (TimeFormat::Raw, true),
+                _ => continue,
+            };
+            let expected: Vec<&str> =
+                expected.lines().take_while(|line| !line.is_empty() && *line != "[exit 0]").collect();
+            let mut printer = Printer::new(Format::Text, time_format, TimeZone::UTC, color);
+            let mut out = Vec::new();
+            for event in session() {
+                printer.print(&event, &mut out).unwrap();
+            }
+            let text = String::from_utf8(out).unwrap().replace('\u{1b}', "^[");
+            let lines: Vec<&str> = text.lines().collect();
+            let from = if command.contains("| tail") { lines.len() - expected.len() } else { 0 };
+            assert_eq!(lines[from..from + expected.len()], expected, "{command}");
+            compared += 1;
+        }
+        assert_eq!(compared, 5);
     }
 }

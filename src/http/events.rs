@@ -22,13 +22,15 @@ use self::json::Encoder;
 use crate::{
     actors::event::EventActor,
     domain::event_block::EventSlice,
-    messages::event::{Batch, CheckStreams, Ended, EventPage, GetEvents, OpenStream, OpenedStream, StreamReader},
+    messages::event::{
+        Batch, CheckStreams, Ended, EventPage, GetEvents, LineForm, OpenStream, OpenedStream, StreamReader,
+    },
 };
 
 /// Past records that are encoded at a time.
 const HISTORY_STEP: usize = 256;
 /// Largest piece that is handed to a connection at once.
-const PIECE: usize = 64 * 1024;
+pub(super) const PIECE: usize = 64 * 1024;
 /// What a stream says last that could not keep up (EVT-085).
 const CLOSED_BY_PRODUCER: &str = "Event stream was closed by the producer";
 
@@ -96,7 +98,7 @@ pub async fn stream(req: &HttpRequest, events: &Addr<EventActor>) -> HttpRespons
 }
 
 /// The name under which the client knows the server (EVT-087).
-fn host_header(req: &HttpRequest) -> &str {
+pub(super) fn host_header(req: &HttpRequest) -> &str {
     let header = req.headers().get(header::HOST).and_then(|value| value.to_str().ok());
     header.or_else(|| req.uri().host()).unwrap_or_default()
 }
@@ -166,7 +168,7 @@ impl Writing {
 }
 
 fn lines(batch: &Batch) -> Bytes {
-    batch.lines(json::lines)
+    batch.lines(LineForm::Plain, |slice| json::lines(slice.events()))
 }
 
 /// An answer with the headers of every JSON answer (REST 1.3).

@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::rm::DeliverEvents;
 pub use super::{
-    event_batch::Batch,
+    event_batch::{Batch, LineForm},
     event_queue::{Ended, StreamQueue, StreamReader},
     event_status::{EventCounters, EventStatus, StoreStatus},
 };
@@ -151,6 +151,14 @@ pub struct LogPage {
     pub pieces: Vec<EventPiece>,
     /// The id of the next event.
     pub next: u64,
+}
+
+/// An id of the log before which all events are older than a time; some behind it may be older too.
+#[derive(Message)]
+#[rtype(result = "Result<u64, ReadError>")]
+pub struct FindInLog {
+    /// The time.
+    pub at: Nanos,
 }
 
 /// Why the log cannot be read there.

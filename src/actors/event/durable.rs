@@ -263,6 +263,12 @@ impl Durable {
         }))
     }
 
+    /// Looks for a time, blocking.
+    pub fn find(&self, at: Nanos) -> impl FnOnce() -> std::io::Result<u64> + Send + use<> {
+        let (reader, written) = (self.reader.clone(), self.backlog.first());
+        move || Ok(reader.find(at)?.unwrap_or(written))
+    }
+
     /// Figures.
     pub fn status(&self) -> StoreStatus {
         let (bytes, files) = self.reader.size();

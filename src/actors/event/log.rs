@@ -8,7 +8,9 @@ use tokio::sync::oneshot;
 use super::{EventActor, durable::Source, now};
 use crate::{
     domain::event_block::{EventGap, EventPiece, GapReason},
-    messages::event::{EventCounters, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog, StopEvents},
+    messages::event::{
+        EventCounters, FindInLog, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog, StopEvents,
+    },
 };
 
 impl Handler<ReadLog> for EventActor {
@@ -47,6 +49,20 @@ impl Handler<ReadLog> for EventActor {
                 Ok(LogPage { pieces: pieces.map_err(|error| failed(error.to_string()))?, next })
             }),
         }
+    }
+}
+
+impl Handler<FindInLog> for EventActor {
+    type Result = ResponseFuture<Result<u64, ReadError>>;
+
+    fn handle(&mut self, msg: FindInLog, _ctx: &mut Self::Context) -> Self::Result {
+        let Some(durable) = &self.durable else { return Box::pin(std::future::ready(Ok(self.ring.lowest()))) };
+        let find = durable.find(msg.at);
+        Box::pin(async move {
+            let found = tokio::task::spawn_blocking(find).await;
+            let failed = |text: String| ReadError::Failed(text.into());
+            found.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        })
     }
 }
 

@@ -1,3 +1,4 @@
 //! `/api/v1`: what the reference does not have.
 
+pub mod events;
 pub mod resource;

@@ -4,7 +4,10 @@ use std::{io::Write as _, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::domain::{event::Event, resources::Resource};
+use crate::domain::{
+    event::{Change, Detail, Event},
+    resources::Resource,
+};
 
 /// Writes records one after the other.
 #[derive(Default)]
@@ -51,7 +54,31 @@ impl Encoder {
         self.integer(",\"eventChangeDetail\":", event.detail as i64);
         self.text(",\"referenceID\":", &event.reference);
         self.raw(",\"resource\":");
-        self.resource(event.resource.as_ref());
+        self.resource(event.resource.as_ref(), "");
+        self.raw("}");
+    }
+
+    /// Adds a record of the log: the proto3 JSON mapping of `si.v1.EventRecord`, as shims get it, after its id.
+    pub fn numbered(&mut self, id: u64, event: &Event) {
+        self.raw("{\"id\":");
+        self.number(id);
+        self.text(",\"type\":", event.kind.name());
+        self.text(",\"objectID\":", &event.object);
+        self.text(",\"message\":", &event.message);
+        self.raw(",\"timestampNano\":\"");
+        self.number(event.at.0);
+        self.raw("\"");
+        if event.change != Change::None {
+            self.text(",\"eventChangeType\":", event.change.name());
+        }
+        if event.detail != Detail::None {
+            self.text(",\"eventChangeDetail\":", event.detail.name());
+        }
+        self.text(",\"referenceID\":", &event.reference);
+        if let Some(resource) = &event.resource {
+            self.raw(",\"resource\":");
+            self.resource(Some(resource), "\"");
+        }
         self.raw("}");
     }
 
@@ -69,7 +96,8 @@ impl Encoder {
         }
     }
 
-    fn resource(&mut self, resource: Option<&Arc<Resource>>) {
+    /// Numbers are put between `quote`s; an encoder is used with one kind of them only.
+    fn resource(&mut self, resource: Option<&Arc<Resource>>, quote: &str) {
         let Some(resource) = resource.filter(|resource| !resource.is_empty()) else { return self.raw("{}") };
         if let Some((last, range)) = &self.last
             && Arc::ptr_eq(last, resource)
@@ -87,7 +115,9 @@ impl Encoder {
                 0 => self.raw(":{}"),
                 _ => {
                     self.raw(":{\"value\":");
+                    self.raw(quote);
                     self.number(value);
+                    self.raw(quote);
                     self.raw("}");
                 }
             }
@@ -149,10 +179,7 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
-        event::{Change, Detail, EventKind},
-        types::Nanos,
-    };
+    use crate::domain::{event::EventKind, types::Nanos};
 
     fn event(resource: Option<Resource>) -> Event {
         Event {
@@ -184,6 +211,39 @@ mod tests {
                 "\n"
             )
         );
+    }
+
+    #[test]
+    fn a_numbered_record_is_the_proto3_mapping() {
+        let full = event(Some(Resource::of(&[("memory", 10), ("gpu", 0)])));
+        let mut bare = event(None);
+        (bare.change, bare.detail, bare.reference) = (Change::None, Detail::None, "".into());
+        bare.message = "text".into();
+        for (id, event, expected) in [
+            (
+                12,
+                &full,
+                concat!(
+                    r#"{"id":12,"type":"APP","objectID":"app-1","timestampNano":"1795194232864123328","#,
+                    r#""eventChangeType":"ADD","eventChangeDetail":"APP_ALLOC","referenceID":"k1","#,
+                    r#""resource":{"resources":{"gpu":{},"memory":{"value":"10"}}}}"#
+                ),
+            ),
+            (
+                0,
+                &bare,
+                r#"{"id":0,"type":"APP","objectID":"app-1","message":"text","timestampNano":"1795194232864123328"}"#,
+            ),
+        ] {
+            let mut encoder = Encoder::default();
+            encoder.numbered(id, event);
+            let text = String::from_utf8(encoder.finish().to_vec()).unwrap();
+            assert_eq!(text, expected);
+            // What shims get reads it, beside the id.
+            let record = text.replacen(&format!("\"id\":{id},"), "", 1);
+            let record: crate::si::v1::EventRecord = serde_json::from_str(&record).unwrap();
+            assert_eq!((record.r#type, record.event_change_detail), (2, event.detail as i32));
+        }
     }
 
     // EVT-001

@@ -3,7 +3,7 @@
 mod answers;
 mod body;
 mod info;
-mod query;
+pub(super) mod query;
 mod registration;
 mod requests;
 mod stream;

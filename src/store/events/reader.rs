@@ -42,6 +42,24 @@ impl Reader {
         (segments.iter().map(|segment| segment.extent().0).sum(), segments.len())
     }
 
+    /// The first id of the first frame with an event of this time or later; `None` where all are older. Events are taken
+    /// to be in the order of time, as far as files are concerned.
+    ///
+    /// # Errors
+    /// When a file cannot be read at all.
+    pub fn find(&self, at: Nanos) -> io::Result<Option<u64>> {
+        let segments = self.shared.list();
+        let start = segments.iter().skip(1).take_while(|segment| segment.oldest <= at).count();
+        for segment in segments.iter().skip(start) {
+            match find_in(segment, at) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(None) => {}
+                found => return found,
+            }
+        }
+        Ok(None)
+    }
+
     /// What begins at an id: at least one piece, and frames until `events` are read or the end is reached; nothing where
     /// the id has not been written yet. What is damaged is a gap.
     ///
@@ -69,6 +87,30 @@ impl Reader {
         }
         Ok(walk.pieces)
     }
+}
+
+fn find_in(segment: &Segment, time: Nanos) -> io::Result<Option<u64>> {
+    let (written, end) = segment.extent();
+    let mut file = BufReader::with_capacity(BUFFER, File::open(&segment.path)?);
+    let (mut at, mut id) = (HEADER, segment.first);
+    file.seek(SeekFrom::Start(at))?;
+    while id < end && written.saturating_sub(at) >= HEAD as u64 {
+        let mut start = [0; HEAD];
+        let head = if read_whole(&mut file, &mut start)? { Head::read(&start) } else { None };
+        match head {
+            Some(head) if head.events() > 0 && head.newest >= time.0 => return Ok(Some(head.first)),
+            Some(head) => {
+                file.seek_relative(i64::from(head.length))?;
+                segment.note(head.first, at);
+                (at, id) = (at + head.total(), head.end);
+            }
+            None => match skip(segment, &mut file, at, written, id)? {
+                Some((distance, first)) => (at, id) = (at + distance, first),
+                None => return Ok(None),
+            },
+        }
+    }
+    Ok(None)
 }
 
 struct Walk {

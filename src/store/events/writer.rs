@@ -93,6 +93,8 @@ impl Writer {
     /// # Errors
     /// [`Writer::next`] says how far it came; the rest may be tried again.
     pub fn write(&mut self, items: &[EventPiece], now: Nanos) -> Result<(), WriteError> {
+        // First, so that there is room on a full disk.
+        self.prune(now);
         let most = self.frame_events();
         let mut gathered: Vec<EventSlice> = Vec::new();
         let mut count = 0;

@@ -1,0 +1,298 @@
+//! `/api/v1/events`: the log of events from any id that is still kept, as lines, to its end or for ever.
+//!
+//! A line is an event (`{"id":12,"type":"APP",…}`, otherwise as shims get it), a gap
+//! (`{"gap":{"from":5,"to":9,"reason":"retention"}}`, both ids included), or the last one: `{"next":13}` where the answer
+//! is complete, `{"closed":{"next":13,"detail":…}}` where it is not. Reading on from that id misses nothing. Empty lines
+//! say that the server is there.
+
+mod parameters;
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
+
+use actix::Addr;
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{StatusCode, header},
+};
+use bytes::Bytes;
+use futures::Stream;
+
+use self::parameters::{Filter, Wanted};
+use crate::{
+    actors::event::EventActor,
+    domain::event_block::{EventGap, EventPiece, EventSlice, GapReason},
+    http::{
+        events::{PIECE, host_header, json::Encoder},
+        problem::Problem,
+    },
+    messages::event::{
+        CheckStreams, Ended, FindInLog, FollowError, FollowLog, GetEventStatus, LineForm, LogPage, ReadError, ReadLog,
+        StreamReader,
+    },
+};
+
+/// Events that are asked for at a time.
+const PAGE: usize = 4_096;
+/// Events that are encoded at a time.
+const STEP: usize = 256;
+/// After so long without an event an empty line is written.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Answers `GET /api/v1/events?from=&count=&follow=&object=&type=&since=`.
+///
+/// # Errors
+/// 400 for a parameter, 503 for too many streams and while the server stops, 500 where the store cannot be read.
+pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<HttpResponse, Problem> {
+    let wanted = Wanted::read(req)?;
+    let host = req.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+    if wanted.follow {
+        let allowed = events.send(CheckStreams { host }).await.map_err(|_| stopping())?;
+        allowed.map_err(|refused| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()))?;
+    }
+    let mut from = wanted.from;
+    if let Some(at) = wanted.filter.since {
+        let found = events.send(FindInLog { at }).await.map_err(|_| stopping())?.map_err(problem)?;
+        from = Some(from.map_or(found, |from| from.max(found)));
+    } else if from.is_none() && wanted.follow {
+        from = Some(events.send(GetEventStatus).await.map_err(|_| stopping())?.next);
+    }
+    let first = events.send(ReadLog { from, events: PAGE }).await.map_err(|_| stopping())?.map_err(problem)?;
+    let from = from.or_else(|| first.pieces.first().map(EventPiece::first)).unwrap_or(first.next);
+    let reading = Reading {
+        events: events.clone(),
+        host,
+        name: host_header(req).into(),
+        end: (!wanted.follow).then_some(first.next),
+        from,
+        left: wanted.count,
+        filter: wanted.filter,
+        ready: VecDeque::new(),
+        pieces: VecDeque::new(),
+        reader: None,
+        again: false,
+        done: false,
+    };
+    Ok(HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "application/x-ndjson"))
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .streaming(reading.with(first).lines()))
+}
+
+fn problem(error: ReadError) -> Problem {
+    match error {
+        ReadError::Beyond { .. } => Problem::field("from", error.to_string()),
+        ReadError::Failed(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+fn stopping() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the event system has stopped: the scheduler is shutting down")
+}
+
+/// An answer under way.
+struct Reading {
+    events: Addr<EventActor>,
+    host: IpAddr,
+    name: Arc<str>,
+    /// Where to stop; `None` for never.
+    end: Option<u64>,
+    /// The next id that is neither written nor in `pieces`.
+    from: u64,
+    /// Events that are still wanted.
+    left: Option<u64>,
+    filter: Filter,
+    ready: VecDeque<Bytes>,
+    pieces: VecDeque<EventPiece>,
+    /// New events, once all before them have been read.
+    reader: Option<StreamReader>,
+    /// It followed before and has fallen behind.
+    again: bool,
+    done: bool,
+}
+
+impl Reading {
+    fn lines(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
+        futures::stream::unfold(self, async |mut reading| {
+            let piece = reading.next().await?;
+            Some((Ok(piece), reading))
+        })
+    }
+
+    fn with(mut self, page: LogPage) -> Reading {
+        for piece in page.pieces {
+            self.from = piece.end();
+            self.pieces.push_back(piece);
+        }
+        self
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(ready) = self.ready.front_mut() {
+                let piece = ready.split_to(ready.len().min(PIECE));
+                if ready.is_empty() {
+                    self.ready.pop_front();
+                }
+                return Some(piece);
+            }
+            if self.done {
+                return None;
+            }
+            match self.pieces.pop_front() {
+                Some(piece) => self.piece(piece),
+                None => match (self.end, self.reader.take()) {
+                    (Some(end), _) if self.from >= end => self.finish(end),
+                    (_, Some(reader)) => self.live(reader).await,
+                    (_, None) => self.stored().await,
+                },
+            }
+        }
+    }
+
+    /// Encodes a piece, or the beginning of it.
+    fn piece(&mut self, piece: EventPiece) {
+        let end = self.end.unwrap_or(u64::MAX);
+        match piece {
+            _ if piece.first() >= end => {}
+            EventPiece::Gap(gap) => self.push(gap_line(&EventGap { end: gap.end.min(end), ..gap })),
+            EventPiece::Events(slice) => {
+                let Some(part) =
+                    slice.part(slice.first(), STEP.min(usize::try_from(end - slice.first()).unwrap_or(STEP)))
+                else {
+                    return;
+                };
+                if let Some(rest) = slice.part(part.end(), usize::MAX) {
+                    self.pieces.push_front(EventPiece::Events(rest));
+                }
+                self.slice(&part);
+            }
+        }
+    }
+
+    /// Encodes the events of a slice that are wanted.
+    fn slice(&mut self, slice: &EventSlice) {
+        let mut encoder = Encoder::for_events(slice.len());
+        for (id, event) in (slice.first()..).zip(slice.events()) {
+            if !self.filter.wants(event) {
+                continue;
+            }
+            encoder.numbered(id, event);
+            encoder.raw("\n");
+            if let Some(left) = &mut self.left {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    self.push(encoder.finish());
+                    return self.finish(id + 1);
+                }
+            }
+        }
+        self.push(encoder.finish());
+    }
+
+    /// Reads the next page; at the end of the log begins to follow.
+    async fn stored(&mut self) {
+        match self.events.send(ReadLog { from: Some(self.from), events: PAGE }).await {
+            Err(_) => self.close("the scheduler is shutting down"),
+            Ok(Err(error)) => self.close(&error.to_string()),
+            Ok(Ok(page)) if page.pieces.is_empty() => self.follow().await,
+            Ok(Ok(page)) => {
+                for piece in page.pieces {
+                    self.from = piece.end();
+                    self.pieces.push_back(piece);
+                }
+            }
+        }
+    }
+
+    async fn follow(&mut self) {
+        let (host, name, from) = (self.host, self.name.clone(), Some(self.from));
+        match self.events.send(FollowLog { host, name, from, again: self.again }).await {
+            Err(_) => self.close("the scheduler is shutting down"),
+            // More has come, and gone from memory, since the last page was read.
+            Ok(Err(FollowError::Behind)) => {}
+            Ok(Err(FollowError::TooMany(refused))) => self.close(&refused.to_string()),
+            Ok(Ok(followed)) => {
+                self.again = true;
+                for slice in followed.past {
+                    self.from = slice.end();
+                    self.pieces.push_back(EventPiece::Events(slice));
+                }
+                self.reader = Some(followed.reader);
+            }
+        }
+    }
+
+    /// Waits for new events.
+    async fn live(&mut self, mut reader: StreamReader) {
+        match tokio::time::timeout(SILENCE, reader.next()).await {
+            Err(_) => self.push(Bytes::from_static(b"\n")),
+            Ok(Ok(batch)) => {
+                self.from = batch.slice().end();
+                if self.left.is_none() && self.filter.is_empty() {
+                    let lines = batch.lines(LineForm::Numbered, numbered);
+                    self.push(lines);
+                } else {
+                    self.pieces.push_back(EventPiece::Events(batch.slice().clone()));
+                }
+            }
+            // What it was not given is read instead.
+            Ok(Err(Ended::Lagging { .. })) => return,
+            Ok(Err(Ended::Stopped)) => return self.close("the scheduler is shutting down"),
+        }
+        self.reader = Some(reader);
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.ready.push_back(bytes);
+        }
+    }
+
+    fn finish(&mut self, next: u64) {
+        self.push(format!("{{\"next\":{next}}}\n").into());
+        self.done = true;
+    }
+
+    fn close(&mut self, detail: &str) {
+        let mut line = Encoder::default();
+        line.raw("{\"closed\":{\"next\":");
+        line.number(self.from);
+        line.raw(",\"detail\":");
+        line.string(detail);
+        line.raw("}}\n");
+        self.push(line.finish());
+        self.done = true;
+    }
+}
+
+fn numbered(slice: &EventSlice) -> Bytes {
+    let mut encoder = Encoder::for_events(slice.len());
+    for (id, event) in (slice.first()..).zip(slice.events()) {
+        encoder.numbered(id, event);
+        encoder.raw("\n");
+    }
+    encoder.finish()
+}
+
+fn gap_line(gap: &EventGap) -> Bytes {
+    let mut line = Encoder::default();
+    line.raw("{\"gap\":{\"from\":");
+    line.number(gap.from);
+    line.raw(",\"to\":");
+    line.number(gap.end.saturating_sub(1));
+    line.raw(",\"reason\":");
+    line.string(gap.reason.name());
+    if let GapReason::Damage(place) = &gap.reason {
+        line.raw(",\"detail\":");
+        line.string(place);
+    }
+    line.raw("}}\n");
+    line.finish()
+}

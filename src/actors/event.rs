@@ -10,7 +10,7 @@ mod ring;
 mod shims;
 mod streams;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 

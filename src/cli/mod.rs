@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod client;
 pub mod door;
+pub mod events;
 pub mod journal;
 pub mod replay;
 pub mod resource;
@@ -15,6 +16,7 @@ use clap::{Parser, Subcommand};
 
 use self::{
     bench::BenchArgs,
+    events::EventsArgs,
     journal::JournalArgs,
     replay::{GenerateArgs, ReplayArgs},
     resource::ResourceArgs,
@@ -47,6 +49,8 @@ enum Command {
         /// The file
         file: PathBuf,
     },
+    /// Show events: what happened to which application, node, queue, user and ask
+    Events(EventsArgs),
     /// Show the resource journal
     Journal(Box<JournalArgs>),
     /// Show, drain and undrain resources
@@ -63,6 +67,7 @@ impl Cli {
             Some(Command::Generate(args)) => report(replay::generate(&args)),
             Some(Command::Bench(args)) => report(bench::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
+            Some(Command::Events(args)) => wait_for(events::run(args)),
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),
         }

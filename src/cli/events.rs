@@ -1,0 +1,356 @@
+//! `callboard events`: the log of events of a running server, as a table or as it comes.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Args;
+use futures::StreamExt as _;
+use serde::Deserialize;
+
+/// How long to wait before a lost connection is made again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Shows events: what happened to which application, node, queue, user and ask.
+#[derive(Args, Clone, Debug, Default)]
+pub struct EventsArgs {
+    /// Address of the server.
+    #[arg(long, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    pub server: String,
+    /// Go on with new events, for ever; begins with the next one where no --from or --since is given.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// First id; the oldest that is kept where it is left out.
+    #[arg(long)]
+    pub from: Option<u64>,
+    /// Number of events.
+    #[arg(long, short = 'n')]
+    pub count: Option<u64>,
+    /// Only of this object, or with it as second object: an application, node, queue, user, or allocation key.
+    #[arg(long)]
+    pub object: Option<String>,
+    /// Only of these types: request, app, node, queue, usergroup.
+    #[arg(long = "type", value_delimiter = ',')]
+    pub types: Vec<String>,
+    /// Only from this time on: 2026-11-20T19:00:00Z, or 10m for ten minutes ago.
+    #[arg(long)]
+    pub since: Option<String>,
+    /// The lines of the server as they are, one JSON object each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Why it ended early.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The server does not do it; asking again would not help.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection cannot be made, or broke; a follower tries again.
+    #[error("{0}")]
+    Lost(String),
+    /// Nobody reads what is printed.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// A line of the server, as far as it is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Line {
+    id: Option<u64>,
+    r#type: String,
+    #[serde(rename = "objectID")]
+    object: String,
+    message: String,
+    timestamp_nano: String,
+    event_change_type: String,
+    event_change_detail: String,
+    #[serde(rename = "referenceID")]
+    reference: String,
+    resource: Option<Resource>,
+    gap: Option<Gap>,
+    next: Option<u64>,
+    closed: Option<Closed>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resource {
+    resources: std::collections::BTreeMap<String, Quantity>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Quantity {
+    value: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Gap {
+    from: u64,
+    to: u64,
+    reason: String,
+    #[serde(default)]
+    detail: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Closed {
+    next: u64,
+    detail: String,
+}
+
+/// Prints events until there are no more; exit status 1 with a line on stderr where that fails.
+pub async fn run(mut wanted: EventsArgs) -> ExitCode {
+    let mut out = io::stdout();
+    loop {
+        match read(&mut wanted, &mut out).await {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Err(Error::Lost(what)) if wanted.follow && wanted.from.is_some() => {
+                // Where nobody reads the notice, the events still matter.
+                let _ = writeln!(io::stderr(), "callboard events: {what}; trying again");
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(error) => {
+                // As above.
+                let _ = writeln!(io::stderr(), "callboard events: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+}
+
+/// Reads one answer. `wanted` is changed to what is still wanted after it.
+async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error> {
+    let url = url(wanted)?;
+    let lost = |error: reqwest::Error| Error::Lost(format!("{}: {}", wanted.server, chain(&error)));
+    let answer = reqwest::get(url).await.map_err(lost)?;
+    let status = answer.status();
+    if !status.is_success() {
+        let text = answer.text().await.unwrap_or_default();
+        let problem = serde_json::from_str::<serde_json::Value>(&text).ok();
+        let detail = problem.and_then(|problem| Some(problem["detail"].as_str()?.to_owned())).unwrap_or(text);
+        let text = format!("{} answered {status}: {detail}", wanted.server);
+        return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
+    }
+    let mut body = answer.bytes_stream();
+    let mut rest: Vec<u8> = Vec::new();
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes.map_err(|error| Error::Lost(format!("{}: {}", wanted.server, chain(&error))))?;
+        rest.extend_from_slice(&bytes);
+        let mut from = 0;
+        while let Some(length) = rest[from..].iter().position(|byte| *byte == b'\n') {
+            let line = &rest[from..from + length];
+            from += length + 1;
+            if !line.is_empty() && self::line(wanted, line, out)? {
+                return Ok(out.flush()?);
+            }
+        }
+        rest.drain(..from);
+        out.flush()?;
+    }
+    Err(Error::Lost(format!("{}: the connection ended", wanted.server)))
+}
+
+/// Handles a line; true where it is the last one.
+fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<bool, Error> {
+    let line: Line = serde_json::from_slice(bytes)
+        .map_err(|error| Error::Refused(format!("{} sent a line that is no event: {error}", wanted.server)))?;
+    if let Some(Closed { next, detail }) = line.closed {
+        wanted.from = Some(next);
+        return Err(Error::Lost(format!("{} closed the stream at event {next}: {detail}", wanted.server)));
+    }
+    if line.next.is_some() {
+        return Ok(true);
+    }
+    if wanted.json {
+        out.write_all(bytes)?;
+        out.write_all(b"\n")?;
+    } else {
+        writeln!(out, "{}", shown(&line))?;
+    }
+    if let Some(id) = line.id {
+        wanted.from = Some(id + 1);
+        wanted.count = wanted.count.map(|count| count.saturating_sub(1));
+    } else if let Some(gap) = &line.gap {
+        wanted.from = Some(gap.to + 1);
+    }
+    Ok(wanted.count == Some(0))
+}
+
+fn url(wanted: &EventsArgs) -> Result<reqwest::Url, Error> {
+    let base = format!("{}/api/v1/events", wanted.server.trim_end_matches('/'));
+    let mut url = reqwest::Url::parse(&base).map_err(|error| {
+        Error::Refused(format!("server \"{}\" is not an address such as http://127.0.0.1:9080: {error}", wanted.server))
+    })?;
+    let mut query = url.query_pairs_mut();
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            query.append_pair(name, &value);
+        }
+    };
+    add("from", wanted.from.map(|from| from.to_string()));
+    add("count", wanted.count.map(|count| count.to_string()));
+    add("follow", wanted.follow.then(|| "true".to_owned()));
+    add("object", wanted.object.clone());
+    add("type", (!wanted.types.is_empty()).then(|| wanted.types.join(",")));
+    // Of an answer that goes on from an id, all is late enough.
+    add("since", wanted.since.clone());
+    drop(query);
+    Ok(url)
+}
+
+/// An event as a row: time, id, type, change, detail, object, and where set second object, resource and message.
+fn shown(line: &Line) -> String {
+    if let Some(Gap { from, to, reason, detail }) = &line.gap {
+        let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+        return format!("--- events {from} to {to} are missing ({reason}{detail})");
+    }
+    let nanos: i128 = line.timestamp_nano.parse().unwrap_or(0);
+    let time = jiff::Timestamp::from_nanosecond(nanos).unwrap_or_default();
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let mut row = format!(
+        "{time:.6} {:>8} {:<9} {:<6} {:<20} {}",
+        line.id.unwrap_or_default(),
+        or_dash(&line.r#type),
+        or_dash(&line.event_change_type),
+        or_dash(&line.event_change_detail),
+        line.object,
+    );
+    if !line.reference.is_empty() {
+        row.push_str(&format!(" {}", line.reference));
+    }
+    if let Some(resource) = &line.resource {
+        let value = |text: &str| if text.is_empty() { "0".to_owned() } else { text.to_owned() };
+        let amounts = resource.resources.iter().map(|(name, quantity)| format!("{name}:{}", value(&quantity.value)));
+        row.push_str(&format!(" [{}]", amounts.collect::<Vec<_>>().join(" ")));
+    }
+    if !line.message.is_empty() {
+        // One event, one line.
+        row.push_str(&format!(" {}", line.message.escape_debug()));
+    }
+    row
+}
+
+/// An error with what caused it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(wanted: &mut EventsArgs, lines: &[&str]) -> (Vec<Result<bool, String>>, String) {
+        let mut out = Vec::new();
+        let results =
+            lines.iter().map(|text| line(wanted, text.as_bytes(), &mut out).map_err(|error| error.to_string()));
+        let results = results.collect();
+        (results, String::from_utf8(out).unwrap())
+    }
+
+    const EVENT: &str = concat!(
+        r#"{"id":12,"type":"APP","objectID":"app-1","timestampNano":"1795194232864123328","eventChangeType":"ADD","#,
+        r#""eventChangeDetail":"APP_ALLOC","referenceID":"k1","#,
+        r#""resource":{"resources":{"gpu":{},"memory":{"value":"10"}}}}"#
+    );
+
+    #[test]
+    fn a_row_per_event() {
+        let mut wanted = EventsArgs::default();
+        let bare = r#"{"id":13,"type":"REQUEST","objectID":"k1","message":"two\nlines","timestampNano":"0"}"#;
+        let gap = r#"{"gap":{"from":14,"to":19,"reason":"retention"}}"#;
+        let (results, out) = rows(&mut wanted, &[EVENT, bare, gap, r#"{"next":20}"#]);
+        assert_eq!(results, [Ok(false), Ok(false), Ok(false), Ok(true)]);
+        assert_eq!(
+            out,
+            "2026-11-20T17:03:52.864123Z       12 APP       ADD    APP_ALLOC            app-1 k1 [gpu:0 memory:10]\n\
+             1970-01-01T00:00:00.000000Z       13 REQUEST   -      -                    k1 two\\nlines\n\
+             --- events 14 to 19 are missing (retention)\n"
+        );
+        assert_eq!(wanted.from, Some(20));
+    }
+
+    #[test]
+    fn lines_as_they_are_until_there_are_enough() {
+        let mut wanted = EventsArgs { json: true, count: Some(1), ..EventsArgs::default() };
+        let (results, out) = rows(&mut wanted, &[EVENT]);
+        assert_eq!((results, out), (vec![Ok(true)], format!("{EVENT}\n")));
+    }
+
+    #[test]
+    fn a_closed_stream_is_resumed_where_it_ended() {
+        let mut wanted = EventsArgs { server: "http://board".into(), ..EventsArgs::default() };
+        let (results, _) = rows(&mut wanted, &[r#"{"closed":{"next":7,"detail":"shutting down"}}"#, "nonsense"]);
+        assert_eq!(results[0], Err("http://board closed the stream at event 7: shutting down".into()));
+        assert!(results[1].as_ref().unwrap_err().starts_with("http://board sent a line that is no event"));
+        assert_eq!(wanted.from, Some(7));
+    }
+
+    #[test]
+    fn the_address() {
+        let wanted = EventsArgs {
+            server: "http://127.0.0.1:9080/".into(),
+            follow: true,
+            from: Some(3),
+            object: Some("root.a b&c".into()),
+            types: vec!["app".into(), "node".into()],
+            ..EventsArgs::default()
+        };
+        let expected = "http://127.0.0.1:9080/api/v1/events?from=3&follow=true&object=root.a+b%26c&type=app%2Cnode";
+        assert_eq!(url(&wanted).unwrap().as_str(), expected);
+        let text = url(&EventsArgs { server: "board".into(), ..wanted }).unwrap_err().to_string();
+        assert!(text.contains("\"board\" is not an address"), "{text}");
+    }
+
+    #[actix::test]
+    async fn from_a_server() {
+        use actix::Actor as _;
+        use actix_web::{App, HttpRequest, HttpServer, web};
+
+        use crate::{
+            actors::event::{EventActor, testing::events},
+            messages::event::Publish,
+        };
+
+        let actor = EventActor::default().start();
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(1..6) });
+        let server = HttpServer::new(move || {
+            let actor = actor.clone();
+            App::new().route(
+                "/api/v1/events",
+                web::get().to(move |req: HttpRequest| {
+                    let actor = actor.clone();
+                    async move { crate::http::api::events::events(&req, &actor).await }
+                }),
+            )
+        });
+        let server = server.workers(1).disable_signals().shutdown_timeout(0).bind("127.0.0.1:0").unwrap();
+        let address = server.addrs()[0];
+        let server = server.run();
+        let handle = server.handle();
+        actix::spawn(server);
+        let mut wanted = EventsArgs { server: format!("http://{address}"), from: Some(2), ..EventsArgs::default() };
+        let mut out = Vec::new();
+        read(&mut wanted, &mut out).await.unwrap();
+        assert_eq!((String::from_utf8(out).unwrap().lines().count(), wanted.from), (3, Some(5)));
+        let mut wanted = EventsArgs { follow: true, count: Some(2), from: Some(0), ..wanted };
+        read(&mut wanted, &mut Vec::new()).await.unwrap();
+        assert_eq!((wanted.from, wanted.count), (Some(2), Some(0)));
+        wanted.from = Some(99);
+        wanted.count = None;
+        let text = read(&mut wanted, &mut Vec::new()).await.unwrap_err().to_string();
+        assert!(text.ends_with("event 99 does not exist yet: the next event is 5"), "{text}");
+        handle.stop(false).await;
+    }
+}

@@ -38,21 +38,16 @@ const LINES: usize = 25;
 /// Topics (`gang`) or scenarios (`gang/timeout_hard`) that are not expected to pass yet, each with the subject of the issue
 /// that will make them.
 const WAITING: &[(&str, &str)] = &[
-    ("acl", "Placement rules and access control"),
     ("events", "Events: ring, batch, streams"),
     ("gang", "Gang scheduling"),
-    ("limits", "User and group limits"),
     ("mixed", "Gang scheduling"),
-    ("placement", "Placement rules and access control"),
+    ("placement", "REST views"),
     ("predicates", "Predicates asked of the resource manager"),
     ("preemption", "Preemption between queues"),
-    ("quota", "Quotas of queues"),
     ("quota_preemption", "Quota preemption"),
     ("reload", "Configuration updates"),
     ("required_node", "Asks that require a node"),
-    ("reservation", "Reservations"),
     ("rest", "REST views"),
-    ("sorting", "Order of queues and applications"),
 ];
 
 /// How a scenario ended.

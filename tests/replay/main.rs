@@ -1,10 +1,20 @@
-//! `callboard replay` as a client: against a fake scheduler that misbehaves where a client must cope.
+//! `callboard replay` and `callboard bench` as clients: against a fake scheduler that misbehaves where a client must
+//! cope, and against the real server through both of its doors.
 
 mod fake;
+mod real;
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
-use callboard::cli::replay::{ReplayArgs, Replayed, load, replay, shipped};
+use callboard::cli::{
+    bench::{
+        doors, drive,
+        shapes::{Shape, ShapeId},
+        workload::Workload,
+    },
+    client::DoorKind,
+    replay::{ReplayArgs, Replayed, load, replay, shipped},
+};
 use clap::Parser;
 use fake::{Fake, Faults};
 
@@ -69,4 +79,40 @@ async fn a_server_that_is_not_there_is_named() {
     let args = args(&["--server", "http://127.0.0.1:1"]);
     let error = replay(&args, &shipped().unwrap()).await.err().unwrap();
     assert!(format!("{error:#}").contains("POST /si/v1/rm: no answer from http://127.0.0.1:1"), "{error:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_server_plays_the_shipped_trace_the_same_through_both_doors() {
+    let real = real::start();
+    let (http, grpc) = (format!("http://{}", real.http), format!("http://{}", real.grpc));
+    let mut placed = Vec::new();
+    for door in ["http", "grpc"] {
+        let args = args(&["--server", &http, "--grpc", &grpc, "--door", door]);
+        let replayed = replay(&args, &shipped().unwrap()).await.unwrap();
+        assert!(replayed.error.is_none(), "{:?}", replayed.error);
+        let summary = replayed.summary;
+        assert!(summary.complete && summary.disagreement.is_none() && summary.refused.is_empty(), "{summary}");
+        assert_eq!(summary.placed + summary.withdrawn + summary.waiting, shipped().unwrap().asks.len());
+        placed.push(summary.placed);
+    }
+    // Which ask waits is up to the moment at which the server was taken for quiet, so a few may differ.
+    assert!(placed[0].abs_diff(placed[1]) <= 10, "{placed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shapes_run_through_both_doors() {
+    let real = real::start();
+    for (door, address) in [(DoorKind::Http, real.http), (DoorKind::Grpc, real.grpc)] {
+        for id in [ShapeId::S0, ShapeId::S1, ShapeId::S5, ShapeId::S6, ShapeId::S8, ShapeId::S10] {
+            let shape = id.shape().unwrap();
+            let shape = Shape { nodes: 20, asks: 200, queues: shape.queues.min(5), apps: shape.apps.min(2), ..shape };
+            let work = Workload::of(&shape);
+            let mut rig = doors::start(&work, door, &format!("http://{address}"), None).await.unwrap();
+            let outcomes = drive::run(&work, &mut rig, Duration::from_secs(1)).await;
+            rig.target.stop().await.unwrap();
+            for outcome in outcomes.unwrap_or_else(|e| panic!("{id:?} through {door:?}: {e:#}")) {
+                assert_eq!((outcome.allocations, outcome.peak_rss_bytes), (outcome.asks, None), "{id:?}");
+            }
+        }
+    }
 }

@@ -119,6 +119,8 @@ pub struct Alloc {
     pub placeholder_used: bool,
     /// It passed the user quota check at least once (R4.37).
     pub attempted: bool,
+    /// The ask that it was chosen for; `None` where a lowered quota was the cause.
+    pub victim_of: Option<AllocIx>,
     /// It has released victims for itself.
     pub triggered_preemption: bool,
     /// When it last tried to.

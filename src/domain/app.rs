@@ -52,6 +52,8 @@ pub struct App {
     pub allocated: Resource,
     /// Sum of the placeholder allocations.
     pub allocated_placeholders: Resource,
+    /// Sum of its asks that have preempted and are not placed yet.
+    pub claimed: Resource,
     /// Peak of both (`maxUsedResource`).
     pub max_used: Resource,
     /// All asks and allocations by key.
@@ -165,6 +167,8 @@ pub struct AskGroup {
     pub hold: Option<Hold>,
     /// Asks that were added since.
     pub fresh: Vec<AllocIx>,
+    /// No ask of it tries to preempt before.
+    pub preempt_at: Nanos,
 }
 
 /// Order of the asks of an application: priority descending, creation time, arrival (R5.22).

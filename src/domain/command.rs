@@ -38,6 +38,11 @@ pub enum Command {
     Predicate(PredicateAnswer),
     /// Whether the shim wants to be asked for predicates. On switching off, what is parked counts as fitting.
     AskPredicates(bool),
+    /// Whether the shim wants to hear of every container state (SEEDS S7); at first it does not.
+    ContainerStates(bool),
+    /// Whether asks that wait long enough reserve nodes (R5.37); at first they do. Those of preemption and of required nodes
+    /// are made in any case.
+    Reservations(bool),
     /// An operator drains or undrains nodes.
     OperatorDrain {
         /// Node ids.

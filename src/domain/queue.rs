@@ -57,6 +57,10 @@ pub struct Queue {
     pub pending: Resource,
     /// Marked for preemption and not confirmed.
     pub preempting: Resource,
+    /// Sum of the asks below that have preempted and are not placed yet.
+    pub claimed: Resource,
+    /// Failed attempts to preempt for asks of this leaf, in the cycle that began then (R7.3).
+    pub attempts: (Nanos, u32),
     /// Applications in Running here and below (QUE-090).
     pub running: u64,
     /// Accepted applications that have an allocation already, here and below (QUE-090).

@@ -42,6 +42,12 @@ impl Partition {
         self.apps[app.ix()].track.is_none_or(|track| self.ugm.fits(track, request))
     }
 
+    /// As `user_fits`, beside what is promised to asks of the application that have preempted.
+    pub(super) fn user_fits_beside(&self, app: AppIx, request: &Resource) -> bool {
+        let claimed = &self.apps[app.ix()].claimed;
+        if claimed.is_empty() { self.user_fits(app, request) } else { self.user_fits(app, &request.plus(claimed)) }
+    }
+
     /// What user and group may still use; `None`: nothing limits (UGM-030).
     pub fn user_headroom(&self, app: AppIx) -> Option<Resource> {
         self.apps[app.ix()].track.and_then(|track| self.ugm.headroom(track))

@@ -138,6 +138,7 @@ impl Partition {
             pending: Resource::new(),
             allocated: Resource::new(),
             allocated_placeholders: Resource::new(),
+            claimed: Resource::new(),
             max_used: Resource::new(),
             by_key: imbl::HashMap::new(),
             by_seq: imbl::OrdMap::new(),

@@ -118,6 +118,7 @@ impl Partition {
             preempted: false,
             placeholder_used: false,
             attempted: false,
+            victim_of: None,
             triggered_preemption: false,
             preemption_tried: Nanos(i64::MIN),
             triggered_scale_up: false,
@@ -189,10 +190,11 @@ impl Partition {
         let row = &self.allocs[alloc.ix()];
         if row.is_pending() {
             if *row.resource != *spec.resource {
-                self.resize_pending(alloc, &spec.resource);
+                self.resize_pending(alloc, &spec.resource, cx);
             }
             if let Some(node) = node {
                 if self.allocs[alloc.ix()].reserved.is_some() {
+                    self.end_claim(alloc);
                     self.unreserve(alloc, cx);
                 }
                 self.dequeue(alloc);
@@ -233,7 +235,14 @@ impl Partition {
         format!("failed to find node for allocation {}: its node is gone, release it first", spec.key).into()
     }
 
-    fn resize_pending(&mut self, alloc: AllocIx, resource: &Arc<Resource>) {
+    /// Another size is another need: what it has preempted for the old one is held no more.
+    fn resize_pending(&mut self, alloc: AllocIx, resource: &Arc<Resource>, cx: &mut Cx) {
+        self.end_claim(alloc);
+        if let Some(node) = self.allocs[alloc.ix()].reserved
+            && !self.nodes[node.ix()].capacity.fits(resource)
+        {
+            self.unreserve(alloc, cx);
+        }
         self.dequeue(alloc);
         let (shape, resource) = self.shapes.intern(resource, self.ask_shim.then_some(alloc));
         let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);

@@ -42,6 +42,7 @@ impl Partition {
         self.audit_nodes(&mut report);
         self.audit_apps(&mut report);
         self.audit_queues(&mut report);
+        self.audit_claims(&mut report);
         self.audit_users(&mut report);
         report.0
     }
@@ -129,6 +130,11 @@ impl Partition {
             report.count(name, "number of placeholders", u64::from(app.placeholders), ph_count);
             report.count(name, "number of pending placeholders", u64::from(app.pending_placeholders), ph_pending);
             report.count(name, "number of reservations", app.reservations.len() as u64, reserved);
+            let mut claimed = Resource::new();
+            for claim in app.by_seq.values().filter_map(|alloc| self.claims.get(alloc)) {
+                claimed.add(&claim.resource);
+            }
+            report.check(name, "claimed", &app.claimed, &claimed);
             let grouped: usize = app.groups_by_key.values().map(|group| group.asks.len()).sum();
             let waiting = app.by_seq.values().filter(|a| self.allocs[a.ix()].is_pending()).count();
             report.count(name, "number of grouped asks", grouped as u64, waiting as u64);
@@ -144,6 +150,7 @@ impl Partition {
         let mut allocated: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut preempting: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut running: BTreeMap<QueueIx, u64> = BTreeMap::new();
+        let mut claimed: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         for app in self.apps.iter().filter(|app| !app.free) {
             let mut marked = Resource::new();
             for alloc in app.allocs.iter().filter(|a| self.allocs[a.ix()].preempted) {
@@ -156,6 +163,7 @@ impl Partition {
                 sum.add(&app.allocated);
                 sum.add(&app.allocated_placeholders);
                 preempting.entry(queue).or_default().add(&marked);
+                claimed.entry(queue).or_default().add(&app.claimed);
                 if app.state == crate::domain::types::AppState::Running {
                     *running.entry(queue).or_default() += 1;
                 }
@@ -168,12 +176,33 @@ impl Partition {
             report.check(name, "pending", &queue.pending, &pending.remove(&ix).unwrap_or_default());
             report.check(name, "allocated", &queue.allocated, &allocated.remove(&ix).unwrap_or_default());
             report.check(name, "preempting", &queue.preempting, &preempting.remove(&ix).unwrap_or_default());
+            report.check(name, "claimed", &queue.claimed, &claimed.remove(&ix).unwrap_or_default());
             report.count(name, "running applications", queue.running, running.remove(&ix).unwrap_or_default());
             for app in queue.allocating.iter().filter(|app| self.apps[app.ix()].free) {
                 let text = format!("row {} is gone, but counts as allocating", app.0);
                 report.0.push(Finding { object: name(), text });
             }
         }
+    }
+
+    /// A claim belongs to a waiting ask with a reservation; victims are running allocations (R4.31).
+    fn audit_claims(&self, report: &mut Report) {
+        for (alloc, claim) in &self.claims {
+            let row = &self.allocs[alloc.ix()];
+            let waits = matches!(row.phase, Phase::Pending | Phase::Parked) && row.reserved.is_some();
+            if row.free || !waits || *row.resource != *claim.resource {
+                let text = format!("claims {} and is {:?}", claim.resource, row.phase);
+                report.0.push(Finding { object: format!("ask {}", row.spec.key), text });
+            }
+        }
+        for (_, row) in self.live().filter(|(_, row)| row.preempted) {
+            if row.phase != Phase::Allocated || row.released || row.spec.required_node.is_some() {
+                let text = format!("a victim, and {:?}", row.phase);
+                report.0.push(Finding { object: format!("allocation {}", row.spec.key), text });
+            }
+        }
+        let listed = self.nodes.iter().filter(|node| !node.free && node.sort_key.is_some()).count();
+        report.count(|| "partition".into(), "number of open nodes", self.open_nodes.len() as u64, listed as u64);
     }
 
     fn audit_users(&self, report: &mut Report) {

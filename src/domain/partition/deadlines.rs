@@ -26,6 +26,8 @@ pub(super) enum Deadline {
     Inspect,
     /// Expired applications go (R3.48).
     Sweep,
+    /// Queues above a lowered max are looked at (R7.42); only while one has a start time.
+    Quotas,
 }
 
 /// All deadlines.
@@ -79,6 +81,7 @@ impl Partition {
                     self.inspect(cx);
                     self.deadlines.add(cx.now.plus(INSPECT), Deadline::Inspect);
                 }
+                Deadline::Quotas => self.check_quotas(cx),
                 Deadline::Sweep => {
                     self.sweep();
                     self.deadlines.add(cx.now.plus(SWEEP), Deadline::Sweep);
@@ -109,6 +112,7 @@ impl Partition {
         if row.backoff_until.is_some_and(|until| until <= now) {
             row.backoff_until = None;
         }
+        self.ripe.extend(self.apps[app.ix()].reservations.iter().copied());
         self.rouse_groups(app);
     }
 

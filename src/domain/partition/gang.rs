@@ -150,6 +150,7 @@ impl Partition {
         let row = &mut self.allocs[real.ix()];
         row.phase = Phase::Pending;
         row.node = None;
+        row.triggered_scale_up = false;
         let ph = &mut self.allocs[placeholder.ix()];
         ph.released = false;
         let (app, group) = (ph.app, ph.spec.task_group.clone());
@@ -243,6 +244,7 @@ impl Partition {
         let row = &self.allocs[real.ix()];
         let Some(node) = row.node else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
+        self.scheduled(real, cx);
         let app = self.apps[row.app.ix()].id.clone();
         let node = self.nodes[node.ix()].spec.id.clone();
         self.allocated_events(real, cx);

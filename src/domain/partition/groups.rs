@@ -32,6 +32,7 @@ impl Partition {
         let row = &self.allocs[alloc.ix()];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
+        let due = self.preempt_due(alloc);
         let app = &mut self.apps[app_ix.ix()];
         count_up(&mut app.priorities, priority);
         if placeholder {
@@ -41,6 +42,7 @@ impl Partition {
         let head = group.asks.get_min().map(|(order, _)| *order);
         group.asks.insert(order, alloc);
         group.fresh.push(alloc);
+        group.preempt_at = group.preempt_at.min(due);
         if let Some(head) = head.filter(|head| !group.parked && order < *head) {
             app.group_order.remove(&head);
         }

@@ -1,20 +1,66 @@
 //! Once a second: asks that wait only for nodes are told to the shim, so that it can add some (R4.38–R4.40, QUE-032).
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
 use super::{Cx, Partition};
 use crate::domain::{
     effect::{Callback, ContainerState},
     resources::{Resource, min_limit},
-    types::{AllocIx, AppIx, QueueIx},
+    types::{AllocIx, AppIx, Nanos, QueueIx},
 };
 
+/// Asks of one queue and size that wait only for nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Path of the leaf.
+    pub queue: Arc<str>,
+    /// Size of each of them: memory in bytes, vcore in milli.
+    pub resource: Arc<Resource>,
+    /// Their number.
+    pub asks: u64,
+    /// Number of the applications that they belong to.
+    pub applications: u64,
+    /// Highest priority among them.
+    pub priority: i32,
+    /// Creation time of the oldest.
+    pub since: Nanos,
+}
+
 impl Partition {
+    /// What waits only for lack of nodes: within the limits of queues and users, with no placeholder to replace, no required
+    /// node, and nothing preempted for it (R4.38, R4.40). By queue, then by size, the largest number first.
+    pub fn demand(&self) -> Vec<Demand> {
+        let mut found = Vec::new();
+        self.inspect_queue(self.root, None, true, &mut found);
+        let mut by_size: BTreeMap<(Arc<str>, Vec<(&'static str, i64)>), (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
+        for alloc in found {
+            let row = &self.allocs[alloc.ix()];
+            let queue = self.queue_path(alloc);
+            let (demand, apps) = by_size.entry((queue.clone(), row.resource.named())).or_insert_with(|| {
+                let (resource, priority, since) = (row.resource.clone(), row.spec.priority, row.created);
+                (Demand { queue, resource, asks: 0, applications: 0, priority, since }, BTreeSet::new())
+            });
+            demand.asks += 1;
+            demand.priority = demand.priority.max(row.spec.priority);
+            demand.since = demand.since.min(row.created);
+            apps.insert(row.app);
+            demand.applications = apps.len() as u64;
+        }
+        let mut demands: Vec<Demand> = by_size.into_values().map(|(demand, _)| demand).collect();
+        demands.sort_by(|a, b| a.queue.cmp(&b.queue).then(b.asks.cmp(&a.asks)));
+        demands
+    }
+
     pub(super) fn inspect(&mut self, cx: &mut Cx) {
         self.forget_all_refusals();
         if !self.queues[self.root.ix()].pending.is_positive() {
             return;
         }
         let mut found = Vec::new();
-        self.inspect_queue(self.root, None, &mut found);
+        self.inspect_queue(self.root, None, false, &mut found);
         for alloc in found {
             let row = &mut self.allocs[alloc.ix()];
             row.triggered_scale_up = true;
@@ -28,8 +74,15 @@ impl Partition {
         }
     }
 
-    /// Collects below a queue what fits `above`, the headroom of the levels over it; gives what it took.
-    fn inspect_queue(&self, queue: QueueIx, above: Option<&Resource>, found: &mut Vec<AllocIx>) -> Resource {
+    /// Collects below a queue what fits `above`, the headroom of the levels over it; gives what it took. `again`: also what
+    /// the shim was told of before.
+    fn inspect_queue(
+        &self,
+        queue: QueueIx,
+        above: Option<&Resource>,
+        again: bool,
+        found: &mut Vec<AllocIx>,
+    ) -> Resource {
         let row = &self.queues[queue.ix()];
         let mut taken = Resource::new();
         if !row.pending.is_positive() {
@@ -40,14 +93,14 @@ impl Partition {
         let mut children: Vec<QueueIx> = row.children.values().copied().collect();
         children.sort_by_key(|child| self.queues[child.ix()].order);
         for child in children {
-            let used = self.inspect_queue(child, headroom.as_ref(), found);
+            let used = self.inspect_queue(child, headroom.as_ref(), again, found);
             headroom = headroom.map(|h| h.minus_known(&used));
             taken.add(&used);
         }
         let mut apps: Vec<AppIx> = row.apps.iter().copied().filter(|app| self.apps[app.ix()].order.is_some()).collect();
         apps.sort_by(|a, b| self.apps[a.ix()].order.cmp(&self.apps[b.ix()].order));
         for app in apps {
-            let used = self.inspect_app(app, headroom.as_ref(), found);
+            let used = self.inspect_app(app, headroom.as_ref(), again, found);
             headroom = headroom.map(|h| h.minus_known(&used));
             taken.add(&used);
         }
@@ -55,7 +108,13 @@ impl Partition {
     }
 
     /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
-    fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, found: &mut Vec<AllocIx>) -> Resource {
+    fn inspect_app(
+        &self,
+        app: AppIx,
+        headroom: Option<&Resource>,
+        again: bool,
+        found: &mut Vec<AllocIx>,
+    ) -> Resource {
         let row = &self.apps[app.ix()];
         let mut left = headroom.cloned();
         let mut user_left = self.user_headroom(app);
@@ -72,7 +131,8 @@ impl Partition {
             user_left = user_left.map(|l| l.minus_known(&ask.resource));
             let group = row.task_groups.get(&ask.spec.task_group);
             let replaces = !ask.is_placeholder() && group.is_some_and(|group| group.live > 0);
-            if ask.spec.required_node.is_none() && !ask.triggered_scale_up && !replaces {
+            let known = ask.triggered_scale_up && !again;
+            if ask.spec.required_node.is_none() && !known && !replaces && !self.has_claim(*alloc) {
                 found.push(*alloc);
                 reported.add(&ask.resource);
             }

@@ -57,7 +57,15 @@ impl Partition {
             return Err(Reason::User);
         }
         let queue = self.apps[row.app.ix()].queue;
-        self.queue_fits(queue, &row.resource).map_err(Reason::Queue)?;
+        if self.has_claim(alloc) {
+            // What it preempted is its own.
+            self.queue_has_room(queue, &row.resource).map_err(Reason::Queue)?;
+        } else {
+            if !self.user_fits_beside(row.app, &row.resource) {
+                return Err(Reason::User);
+            }
+            self.queue_fits(queue, &row.resource).map_err(Reason::Queue)?;
+        }
         let target = &self.nodes[node.ix()];
         if !target.available.fits(&row.resource) || !target.capacity.fits(&row.resource) {
             return Err(Reason::Node);
@@ -79,8 +87,28 @@ impl Partition {
         }
     }
 
-    /// Room for a request on every level of the path; else the level that has none (QUE-025, QUE-030).
+    /// Room for a request on every level of the path, beside what is promised to asks that have preempted; else the level
+    /// that has none (QUE-025, QUE-030).
     pub(super) fn queue_fits(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        self.queue_has_room(queue, request)?;
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            if let Some(max) = row.max.as_ref().filter(|_| !row.claimed.is_empty()) {
+                for (kind, amount) in request.iter() {
+                    let used = row.allocated.amount(kind) - row.preempting.amount(kind) + row.claimed.amount(kind);
+                    if amount > 0 && max.get(kind).is_some_and(|max| used + amount > max) {
+                        return Err(ix);
+                    }
+                }
+            }
+            level = row.parent;
+        }
+        Ok(())
+    }
+
+    /// Room for a request on every level of the path, whatever is promised to others; else the level that has none.
+    pub(super) fn queue_has_room(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
         let mut level = Some(queue);
         while let Some(ix) = level {
             let row = &self.queues[ix.ix()];

@@ -17,6 +17,7 @@ mod ledger;
 mod nodes;
 mod order;
 mod predicates;
+mod preempt;
 mod queues;
 mod releases;
 mod reload;
@@ -30,6 +31,7 @@ mod swaps;
 use std::sync::Arc;
 
 pub use audit::Finding;
+pub use inspect::Demand;
 pub use ledger::{Books, Placement, Reason};
 
 use super::{
@@ -113,8 +115,17 @@ pub struct Partition {
     swappable: imbl::OrdSet<AppIx>,
     /// Applications that hold reservations.
     reserved_apps: imbl::OrdSet<AppIx>,
-    /// Epoch in which no reserved ask could be placed.
+    /// Epoch in which all reserved asks were listed in `ripe`.
     reserved_epoch: u64,
+    /// Reserved asks that may be placeable: they are looked at before anything else.
+    ripe: imbl::OrdSet<AllocIx>,
+    /// What asks hold that have preempted (see `preempt`).
+    claims: imbl::OrdMap<AllocIx, Arc<preempt::Claim>>,
+    search: preempt::Search,
+    /// Schedulable nodes without a reservation, by the rank of their id.
+    open_nodes: imbl::OrdSet<(u64, NodeIx)>,
+    /// A deadline for quota preemption is set.
+    quotas_watched: bool,
     /// Age from which a waiting ask reserves a node (T11).
     reservation_delay: Nanos,
     /// The shim wants to hear of every container state (SEEDS S7).
@@ -247,6 +258,11 @@ impl Partition {
             swappable: imbl::OrdSet::new(),
             reserved_apps: imbl::OrdSet::new(),
             reserved_epoch: 0,
+            ripe: imbl::OrdSet::new(),
+            claims: imbl::OrdMap::new(),
+            search: preempt::Search::default(),
+            open_nodes: imbl::OrdSet::new(),
+            quotas_watched: false,
             reservation_delay: reserve::RESERVATION_DELAY,
             all_container_states: false,
             ask_shim: false,
@@ -279,6 +295,8 @@ impl Partition {
             Command::CommitSwap(token) => self.commit_swap(token, cx),
             Command::Predicate(answer) => self.answer(answer, cx),
             Command::AskPredicates(on) => self.ask_predicates(on, cx),
+            Command::ContainerStates(all) => self.all_container_states = all,
+            Command::Reservations(on) => self.set_reservations(on),
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
             Command::Stop => self.stop(cx),
         }

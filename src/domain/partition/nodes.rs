@@ -139,6 +139,7 @@ impl Partition {
             _ => {
                 let all: Vec<NodeIx> = self.node_by_id.values().copied().collect();
                 self.index.clear();
+                self.open_nodes.clear();
                 for (n, ix) in all.iter().enumerate() {
                     let row = &mut self.nodes[ix.ix()];
                     row.rank = (1 << 62) + (n as u64 + 1) * RANK_STEP;
@@ -185,7 +186,18 @@ impl Partition {
         self.unblock_shapes(ix);
         self.unblock_limits();
         self.rouse_required(&id);
+        self.drop_impossible_reservations(ix, cx);
         cx.fx.push(Effect::Node(NodeEffect::Capacity { node: id, capacity: shared }));
+    }
+
+    /// A node that shrank is not kept for asks that it can never hold (R2.29).
+    fn drop_impossible_reservations(&mut self, ix: NodeIx, cx: &mut Cx) {
+        for ask in self.nodes[ix.ix()].reservations.clone() {
+            if !self.nodes[ix.ix()].capacity.fits(&self.allocs[ask.ix()].resource) {
+                self.unreserve(ask, cx);
+                self.rouse_groups(self.allocs[ask.ix()].app);
+            }
+        }
     }
 
     /// The partition's size changes, and with it root's max (R2.12, QUE-020).
@@ -216,6 +228,13 @@ impl Partition {
         let key =
             (!row.free && row.schedulable() && row.reservations.is_empty()).then(|| sortable(self.node_score(row)));
         let row = &mut self.nodes[ix.ix()];
+        if row.sort_key.is_some() != key.is_some() {
+            if key.is_some() {
+                self.open_nodes.insert((rank, ix));
+            } else {
+                self.open_nodes.remove(&(rank, ix));
+            }
+        }
         row.sort_key = key;
         if let Some(key) = key {
             let row = &self.nodes[ix.ix()];

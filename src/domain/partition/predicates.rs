@@ -24,6 +24,8 @@ pub(super) enum Intent {
     Swap { placeholder: AllocIx },
     /// The node is reserved.
     Reserve,
+    /// Victims go, with their arrival numbers; so many of them at least.
+    Preempt { victims: Vec<(AllocIx, u64)>, needed: usize },
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +42,9 @@ pub(crate) struct Questions {
     open: imbl::OrdMap<u64, Open>,
     /// (ask, node) → reason.
     refused: imbl::OrdMap<(AllocIx, NodeIx), Arc<str>>,
-    /// Asks whose walk over the nodes ended, to be told of their refusals.
+    /// The same after victims have gone, for the length of an attempt to preempt.
+    refused_victims: imbl::OrdSet<(AllocIx, NodeIx)>,
+    /// Number of the last question.
     next: u64,
 }
 
@@ -68,20 +72,52 @@ impl Partition {
         row.phase = Phase::Parked;
         row.node = Some(node);
         self.charge(placement, hidden);
-        self.question(alloc, node, Intent::Place { effects }, true, cx);
+        self.question(alloc, node, Intent::Place { effects }, QuestionKind::Fits { allocate: true }, cx);
         Outcome::Progress
     }
 
     /// Asks the shim about an ask that is not charged meanwhile.
     pub(super) fn ask(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, allocate: bool, cx: &mut Cx) {
+        self.ask_kind(alloc, node, intent, QuestionKind::Fits { allocate }, cx);
+    }
+
+    /// As `ask`, with any kind of question.
+    pub(super) fn ask_kind(
+        &mut self,
+        alloc: AllocIx,
+        node: NodeIx,
+        intent: Intent,
+        kind: QuestionKind,
+        cx: &mut Cx,
+    ) {
         self.dequeue(alloc);
         let row = &mut self.allocs[alloc.ix()];
         row.phase = Phase::Parked;
         row.node = Some(node);
-        self.question(alloc, node, intent, allocate, cx);
+        self.question(alloc, node, intent, kind, cx);
     }
 
-    fn question(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, allocate: bool, cx: &mut Cx) {
+    /// Nodes that an open question about victims is about.
+    pub(super) fn nodes_in_question(&self) -> std::collections::BTreeSet<NodeIx> {
+        let open = self.questions.open.values();
+        open.filter(|open| matches!(open.intent, Intent::Preempt { .. })).map(|open| open.node).collect()
+    }
+
+    /// Refused by the shim in this attempt to preempt.
+    pub(super) fn are_victims_refused(&self, alloc: AllocIx, node: NodeIx) -> bool {
+        self.questions.refused_victims.contains(&(alloc, node))
+    }
+
+    /// The attempt to preempt is over.
+    pub(super) fn forget_refused_victims(&mut self, alloc: AllocIx) {
+        let range = (alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX));
+        let nodes: Vec<_> = self.questions.refused_victims.range(range).copied().collect();
+        for key in nodes {
+            self.questions.refused_victims.remove(&key);
+        }
+    }
+
+    fn question(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
         self.questions.next += 1;
         let id = self.questions.next;
         let row = &self.allocs[alloc.ix()];
@@ -90,7 +126,7 @@ impl Partition {
             id,
             key: row.spec.key.clone(),
             node: self.nodes[node.ix()].spec.id.clone(),
-            kind: QuestionKind::Fits { allocate },
+            kind,
         }));
     }
 
@@ -104,13 +140,14 @@ impl Partition {
         match (answer.result, open.intent) {
             (Ok(()), Intent::Place { mut effects }) => {
                 if self.allocs[open.alloc.ix()].reserved.is_some() {
+                    self.end_claim(open.alloc);
                     self.unreserve(open.alloc, cx);
                 }
                 let row = &mut self.allocs[open.alloc.ix()];
                 row.phase = Phase::Allocated;
                 row.bound = cx.now;
                 self.forget_refusals(open.alloc);
-                self.note_allocating(open.alloc);
+                self.note_allocating(open.alloc, cx);
                 self.allocated(open.alloc, false, &mut effects, cx);
             }
             (Ok(()), Intent::Swap { placeholder }) => {
@@ -120,7 +157,21 @@ impl Partition {
             }
             (Ok(()), Intent::Reserve) => {
                 self.pending_again(open.alloc);
-                self.reserve(open.alloc, open.node, cx);
+                // R2.28, R2.29: somebody else may have reserved it meanwhile, or it shrank.
+                let node = &self.nodes[open.node.ix()];
+                if node.sort_key.is_some() && node.capacity.fits(&self.allocs[open.alloc.ix()].resource) {
+                    self.reserve(open.alloc, open.node, cx);
+                }
+            }
+            (Ok(()), Intent::Preempt { victims, needed }) => {
+                self.pending_again(open.alloc);
+                self.forget_refused_victims(open.alloc);
+                self.victims_agreed(open.alloc, open.node, (victims, needed), answer.index, cx);
+            }
+            (Err(_), Intent::Preempt { .. }) => {
+                self.questions.refused_victims.insert((open.alloc, open.node));
+                self.try_next_node(open.alloc, cx.now);
+                self.pending_again(open.alloc);
             }
             (Err(reason), intent) => {
                 if matches!(intent, Intent::Place { .. }) {

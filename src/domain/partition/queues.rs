@@ -99,6 +99,8 @@ impl Partition {
             allocated: Resource::new(),
             pending: Resource::new(),
             preempting: Resource::new(),
+            claimed: Resource::new(),
+            attempts: (Nanos::ZERO, 0),
             running: 0,
             allocating: BTreeSet::new(),
             apps: imbl::OrdSet::new(),

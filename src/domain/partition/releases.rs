@@ -9,7 +9,7 @@ use crate::domain::{
     effect::{AppEffect, Callback, Effect, NodeEffect, Released},
     event::{Change, Detail, EventKind},
     resources::Resource,
-    types::{AllocIx, AppIx, AppState, Termination},
+    types::{AllocIx, AppIx, AppState, Nanos, Termination},
 };
 
 /// Why and how an allocation ends.
@@ -118,6 +118,8 @@ impl Partition {
         row.placeholder_used = false;
         let (app, placeholder, group) = (row.app, row.is_placeholder(), row.spec.task_group.clone());
         row.triggered_scale_up = false;
+        row.triggered_preemption = false;
+        row.preemption_tried = Nanos(i64::MIN);
         if placeholder && let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
             group.timed_out = group.timed_out.saturating_sub(1);
             group.live += 1;
@@ -271,6 +273,7 @@ impl Partition {
         self.note_usage(alloc, removal.termination, cx);
         if self.allocs[alloc.ix()].preempted {
             self.sub_preempting(alloc);
+            self.victim_gone(alloc);
         }
         let books = if removal.node_goes { Books::REST } else { Books::ALL };
         let placement = self.placement(alloc, node, books);

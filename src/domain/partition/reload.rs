@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Cx, Partition};
+use super::{Cx, Partition, preempt::is_above};
 use crate::domain::{
     conf::{PartitionConf, QueueConf},
     event::{Change, Detail, EventKind},
@@ -24,8 +24,15 @@ impl Partition {
         self.settle();
         for ix in 0..self.apps.len() {
             if !self.apps[ix].free {
+                // Preemption delays may have changed.
+                for group in self.apps[ix].groups_by_key.values_mut() {
+                    group.preempt_at = Nanos::ZERO;
+                }
                 self.rouse_groups(AppIx::from(ix));
             }
+        }
+        if conf.quota_preemption && self.queues.iter().any(|queue| !queue.free && queue.quota_start.is_some()) {
+            self.watch_quotas(cx.now);
         }
         self.unblock();
     }
@@ -87,7 +94,8 @@ impl Partition {
         }
     }
 
-    /// The clock of quota preemption after a new configuration (QPR-003).
+    /// The clock of quota preemption after a new configuration (QPR-003). A change that lowers some types and raises others
+    /// counts as a lowering where a lowered type is exceeded (section 12 item 12 of the queue rules).
     fn quota_clock_on_reload(&mut self, ix: QueueIx, before: &Queue, now: Nanos) {
         let row = &mut self.queues[ix.ix()];
         let (delay, old_delay) = (row.settings.quota_preemption_delay, before.settings.quota_preemption_delay);
@@ -95,13 +103,16 @@ impl Partition {
             row.quota_start = None;
             return;
         };
-        if max.ge_known(&row.allocated) || !max.match_any(&row.allocated) {
+        if !is_above(Some(max), &row.allocated) {
             row.quota_start = None;
             return;
         }
         let shift = delay.minus(old_delay);
         let same = before.max.as_ref() == Some(max);
-        let lowered = before.max.as_ref().is_some_and(|old| old.gt_all(max));
+        let lowered = before.max.as_ref().is_some_and(|old| {
+            let exceeded = |(kind, max)| old.get(kind).is_some_and(|old| max < old && row.allocated.amount(kind) > max);
+            old.gt_all(max) || max.iter().any(exceeded)
+        });
         row.quota_start = match row.quota_start {
             None if same && old_delay == Nanos::ZERO => Some(now.plus(delay)),
             None if lowered => Some(now.plus(delay)),
@@ -123,11 +134,14 @@ impl Partition {
                 && row.parent.is_some()
                 && delay > Nanos::ZERO
                 && row.quota_start.is_none()
-                && row.max.as_ref().is_some_and(|max| max.match_any(&row.allocated) && !max.ge_known(&row.allocated))
+                && is_above(row.max.as_ref(), &row.allocated)
             {
                 row.quota_start = Some(now.plus(delay));
             }
             level = row.parent;
+            if row.quota_start.is_some() {
+                self.watch_quotas(now);
+            }
         }
     }
 }

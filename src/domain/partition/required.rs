@@ -72,14 +72,4 @@ impl Partition {
         }
         self.reserved_epoch = 0;
     }
-
-    /// Makes room for a required-node ask among what runs there (section 7.F); nothing is preempted as long as no rule does.
-    pub(super) fn preempt_for_required(
-        &mut self,
-        _alloc: AllocIx,
-        _node: crate::domain::types::NodeIx,
-        _cx: &mut Cx,
-    ) -> Outcome {
-        Outcome::Nothing
-    }
 }

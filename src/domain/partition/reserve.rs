@@ -7,7 +7,7 @@ use crate::domain::{
     app::{GroupKey, Hold},
     effect::{Callback, ContainerState},
     event::{Change, Detail, EventKind},
-    types::{AllocIx, AppIx, Nanos, NodeIx},
+    types::{AllocIx, AppIx, AppState, Nanos, NodeIx},
 };
 
 /// Age from which an ask that no node takes reserves one (T11).
@@ -44,13 +44,16 @@ impl Partition {
             });
         }
         self.reindex(node);
-        self.reserved_epoch = 0;
+        self.ripe.insert(alloc);
     }
 
     /// A reservation goes, whatever ends it (R5.38); all counters follow (R5.39).
     pub(super) fn unreserve(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &mut self.allocs[alloc.ix()];
         let Some(node) = row.reserved.take() else { return };
+        self.ripe.remove(&alloc);
+        self.lose_claim(alloc);
+        let row = &self.allocs[alloc.ix()];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
         let app_row = &mut self.apps[app.ix()];
         app_row.reservations.remove(&alloc);
@@ -64,59 +67,94 @@ impl Partition {
         cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeReservation, &resource);
         self.reindex(node);
         self.unblock_shapes(node);
-        self.reserved_epoch = 0;
     }
 
     /// Asks that hold a reservation, and those of them that can be placed now (R5.30–R5.32).
     pub(super) fn try_reserved(&mut self, cx: &mut Cx) -> Outcome {
-        if self.reserved_epoch == self.epoch {
-            return Outcome::Nothing;
+        if self.reserved_epoch != self.epoch {
+            self.reserved_epoch = self.epoch;
+            for app in self.reserved_apps.iter() {
+                self.ripe.extend(self.apps[app.ix()].reservations.iter().copied());
+            }
         }
-        let apps: Vec<AppIx> = self.reserved_apps.iter().copied().collect();
-        for app in apps {
-            if self.apps[app.ix()].state == crate::domain::types::AppState::Accepted
-                && !(self.queues_can_run(app) && self.user_can_run(app))
-            {
+        while let Some(alloc) = self.ripe.get_min().copied() {
+            self.ripe.remove(&alloc);
+            let row = &self.allocs[alloc.ix()];
+            if row.free || row.reserved.is_none() {
                 continue;
             }
-            let asks: Vec<AllocIx> = self.apps[app.ix()].reservations.iter().copied().collect();
-            for alloc in asks {
-                let outcome = self.try_reservation(alloc, cx);
-                if outcome != Outcome::Nothing {
-                    return outcome;
-                }
+            let app = row.app;
+            if self.apps[app.ix()].state == AppState::Accepted && !(self.queues_can_run(app) && self.user_can_run(app))
+            {
+                self.limited = true;
+                continue;
+            }
+            let outcome = self.try_reservation(alloc, cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
             }
         }
-        self.reserved_epoch = self.epoch;
         Outcome::Nothing
     }
 
     fn try_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> Outcome {
         let row = &self.allocs[alloc.ix()];
         let Some(node) = row.reserved else { return Outcome::Nothing };
-        if row.phase == Phase::Parked {
+        if row.phase != Phase::Pending {
             return Outcome::Nothing;
         }
-        let (app, resource, since) = (row.app, row.resource.clone(), row.reserved_at);
+        let (app, resource, shape, expires) =
+            (row.app, row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
         let required = row.spec.required_node.is_some();
-        let queue = self.apps[app.ix()].queue;
-        if !self.user_fits(app, &resource) || self.queue_fits(queue, &resource).is_err() {
+        let fits = self.nodes[node.ix()].available.fits(&resource);
+        if !fits && !required && !self.has_claim(alloc) && self.shapes.is_nowhere(shape) && cx.now <= expires {
+            return Outcome::Nothing;
+        }
+        if !self.reserved_ask_fits_limits(alloc) {
             self.limited = true;
-            if cx.now.minus(since) > RESERVATION_WAIT {
+            if self.is_claim_spent(alloc) {
+                self.lose_claim(alloc);
+            }
+            if cx.now > expires {
                 self.unreserve(alloc, cx);
+            } else {
+                self.wake_at(app, expires.plus(Nanos(1)));
             }
             return Outcome::Nothing;
         }
-        if self.nodes[node.ix()].available.fits(&resource) && !(self.ask_shim && self.is_refused(alloc, node)) {
+        if fits && !(self.ask_shim && self.is_refused(alloc, node)) {
             return self.take(alloc, node, cx).unwrap_or(Outcome::Nothing);
         }
         if required {
             return self.preempt_for_required(alloc, node, cx);
         }
-        match self.find_node(alloc, &resource) {
-            Some(other) => self.take(alloc, other, cx).unwrap_or(Outcome::Nothing),
-            None => Outcome::Nothing,
+        if !self.shapes.is_nowhere(shape) {
+            match self.find_node(alloc, &resource) {
+                Some(other) => return self.take(alloc, other, cx).unwrap_or(Outcome::Nothing),
+                None => self.shapes.set_nowhere(shape),
+            }
         }
+        if !fits && self.is_claim_spent(alloc) {
+            self.lose_claim(alloc);
+        }
+        Outcome::Nothing
+    }
+
+    /// What an ask has preempted is its own; others stay clear of what is promised.
+    fn reserved_ask_fits_limits(&self, alloc: AllocIx) -> bool {
+        let row = &self.allocs[alloc.ix()];
+        let queue = self.apps[row.app.ix()].queue;
+        if self.has_claim(alloc) {
+            self.user_fits(row.app, &row.resource) && self.queue_has_room(queue, &row.resource).is_ok()
+        } else {
+            self.user_fits_beside(row.app, &row.resource) && self.queue_fits(queue, &row.resource).is_ok()
+        }
+    }
+
+    /// Asks that wait long enough reserve nodes, or not (R5.37).
+    pub(super) fn set_reservations(&mut self, on: bool) {
+        self.reservation_delay = if on { RESERVATION_DELAY } else { Nanos(i64::MAX) };
+        self.unblock();
     }
 
     /// Reserves nodes for the asks of a group that no node takes and that have waited long enough (R5.34–R5.36); looks
@@ -131,6 +169,9 @@ impl Partition {
                 continue;
             }
             let at = row.created.plus(self.reservation_delay);
+            if at == Nanos(i64::MAX) {
+                return None;
+            }
             if at <= cx.now {
                 ripe = Some(*alloc);
                 break;

@@ -19,12 +19,15 @@ pub(super) enum Outcome {
     Placed,
     /// A reservation, or a question to the shim: other asks may be placed still.
     Progress,
+    /// So many asks have preempted.
+    Preempted(usize),
     /// Nothing can be done now.
     Nothing,
 }
 
 impl Partition {
-    /// Makes up to `max` placements and replacements; fewer when nothing more can be placed now. Gives their number.
+    /// Makes up to `max` decisions (placements, replacements, preemptions); fewer when nothing more can be done now. Gives
+    /// their number.
     pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
         let cx = &mut Cx { now, fx: effects };
         let mut made = 0;
@@ -32,12 +35,13 @@ impl Partition {
             self.settle();
             match self.step(cx) {
                 Outcome::Placed => made += 1,
+                Outcome::Preempted(asks) => made += asks,
                 Outcome::Progress => {}
                 Outcome::Nothing => break,
             }
         }
         self.settle();
-        made
+        made.min(max)
     }
 
     fn step(&mut self, cx: &mut Cx) -> Outcome {
@@ -107,6 +111,11 @@ impl Partition {
             match self.try_group(app, &key, cx) {
                 Ok(outcome) => return outcome,
                 Err(hold) => {
+                    if hold == Hold::QueueQuota
+                        && let Some(outcome) = self.preempt_group(app, &key, hold, cx)
+                    {
+                        return outcome;
+                    }
                     let asks = self.apps[app.ix()].groups_by_key.get(&key).map_or(0, |group| group.asks.len() as u64);
                     self.hold(app, &key, hold, cx);
                     if hold == Hold::Nodes {
@@ -117,6 +126,9 @@ impl Partition {
                         }
                         if let Some(outcome) = self.reserve_group(app, &key, cx) {
                             self.park_group(app, &key);
+                            return outcome;
+                        }
+                        if let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
                             return outcome;
                         }
                     }
@@ -161,7 +173,7 @@ impl Partition {
             return Err(Hold::Gang);
         }
         let resource = self.shapes.resource(key.shape).clone();
-        if !self.user_fits(app, &resource) {
+        if !self.user_fits_beside(app, &resource) {
             return Err(Hold::UserQuota);
         }
         let queue = self.apps[app.ix()].queue;
@@ -227,7 +239,7 @@ impl Partition {
             return Ok(self.park_for_answer(&placement, node, cx));
         }
         self.leave_waiting(alloc, Phase::Allocated, node, cx);
-        self.note_allocating(alloc);
+        self.note_allocating(alloc, cx);
         self.charge_and_tell(&placement, false, cx);
         Ok(Outcome::Placed)
     }
@@ -235,6 +247,7 @@ impl Partition {
     /// An ask stops waiting and is bound to a node.
     pub(super) fn leave_waiting(&mut self, alloc: AllocIx, phase: Phase, node: NodeIx, cx: &mut Cx) {
         if self.allocs[alloc.ix()].reserved.is_some() {
+            self.end_claim(alloc);
             self.unreserve(alloc, cx);
         }
         self.dequeue(alloc);
@@ -245,12 +258,13 @@ impl Partition {
     }
 
     /// An ask is about to become an allocation: its accepted application counts as allocating.
-    pub(super) fn note_allocating(&mut self, alloc: AllocIx) {
+    pub(super) fn note_allocating(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let app = self.allocs[alloc.ix()].app;
         if self.apps[app.ix()].state == AppState::Accepted {
             self.enter_allocating(app);
         }
         self.allocs[alloc.ix()].triggered_scale_up = false;
+        self.scheduled(alloc, cx);
     }
 
     /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).
@@ -375,6 +389,19 @@ impl Partition {
             state: ContainerState::Skipped,
             reason: reason.into(),
         });
+    }
+
+    /// Tells a shim that wants to hear of it that an ask was assigned to a node (SEEDS S7).
+    pub(super) fn scheduled(&self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        if let Some(node) = row.node.filter(|_| self.all_container_states) {
+            cx.callback(Callback::ContainerState {
+                app: self.apps[row.app.ix()].id.clone(),
+                key: row.spec.key.clone(),
+                state: ContainerState::Scheduled,
+                reason: format!("assigned to node {}", self.nodes[node.ix()].spec.id).into(),
+            });
+        }
     }
 
     /// What the log says of an ask for which nothing may be preempted yet (R7.4, R7.5).

@@ -105,8 +105,7 @@ impl Partition {
         let row = &self.nodes[node.ix()];
         if !row.reservations.is_empty() {
             // Whoever reserved it looks again.
-            self.reserved_epoch = 0;
-            self.unblock();
+            self.ripe.extend(row.reservations.iter().copied());
             return;
         }
         if self.shapes.nowhere.is_empty() {

@@ -30,8 +30,7 @@ pub fn start() -> Real {
             let (control, pool) = (Arbiter::new(), Arbiter::new());
             let events = EventActor::start_in_arbiter(&control.handle(), |_| EventActor::default());
             let default = config::load("").unwrap();
-            let topology =
-                Topology::new(control.handle(), vec![pool.handle()], Topology::launcher(), events, default);
+            let topology = Topology::new(control.handle(), vec![pool.handle()], Topology::launcher(), events, default);
             let doors = Arc::new(Doors { topology: topology.clone(), max_body: MESSAGE });
             let listen = Listen { addr: "127.0.0.1:0".parse().unwrap(), workers: 1 };
             let (server, http) = bind(listen, doors, nothing_else).unwrap();

@@ -108,13 +108,7 @@ impl Partition {
     }
 
     /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
-    fn inspect_app(
-        &self,
-        app: AppIx,
-        headroom: Option<&Resource>,
-        again: bool,
-        found: &mut Vec<AllocIx>,
-    ) -> Resource {
+    fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, again: bool, found: &mut Vec<AllocIx>) -> Resource {
         let row = &self.apps[app.ix()];
         let mut left = headroom.cloned();
         let mut user_left = self.user_headroom(app);

@@ -72,7 +72,8 @@ impl Partition {
         if self.node_by_id.contains_key(&item.id) {
             let text =
                 format!("partition {} has an existing node {}, node name must be unique", self.internal, item.id);
-            return Err(format!("{prefix}{text}").into());
+            let (id, partition) = (&item.id, &self.internal);
+            return Err(format!("{prefix}failed to add node {id} to partition {partition}, error: {text}").into());
         }
         let capacity = item.capacity.unwrap_or_default().pruned();
         let id = item.id.clone();

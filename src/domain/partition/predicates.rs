@@ -82,14 +82,7 @@ impl Partition {
     }
 
     /// As `ask`, with any kind of question.
-    pub(super) fn ask_kind(
-        &mut self,
-        alloc: AllocIx,
-        node: NodeIx,
-        intent: Intent,
-        kind: QuestionKind,
-        cx: &mut Cx,
-    ) {
+    pub(super) fn ask_kind(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
         self.dequeue(alloc);
         let row = &mut self.allocs[alloc.ix()];
         row.phase = Phase::Parked;

@@ -31,6 +31,10 @@ impl Partition {
         self.apps[app.ix()].reservations.insert(alloc);
         self.reserved_apps.insert(app);
         self.reservations += 1;
+        // R5.23: an accepted application that holds a reservation counts as allocating.
+        if self.apps[app.ix()].state == AppState::Accepted {
+            self.enter_allocating(app);
+        }
         let row = &mut self.nodes[node.ix()];
         row.reservations.push(alloc);
         let id = row.spec.id.clone();
@@ -61,6 +65,10 @@ impl Partition {
             self.reserved_apps.remove(&app);
         }
         self.reservations -= 1;
+        let app_row = &self.apps[app.ix()];
+        if app_row.state == AppState::Accepted && app_row.reservations.is_empty() && app_row.allocs.is_empty() {
+            self.leave_allocating(app);
+        }
         let row = &mut self.nodes[node.ix()];
         row.reservations.retain(|reserved| *reserved != alloc);
         let id = row.spec.id.clone();

@@ -75,6 +75,10 @@ impl Partition {
             }
             self.park_queue(child);
         }
+        // A leaf that became a parent keeps its applications, and they wait until it is a leaf again (CFG-102).
+        if !self.queues[queue.ix()].leaf {
+            return Outcome::Nothing;
+        }
         while let Some(app) = self.queues[queue.ix()].app_order.get_min().map(|(_, app)| *app) {
             let outcome = self.try_app(app, cx);
             if outcome != Outcome::Nothing {

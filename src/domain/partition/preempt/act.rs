@@ -142,14 +142,7 @@ impl Partition {
     }
 
     /// Completes the victims by those that the queues need, and carries the decision out; false: there are not enough.
-    fn decide(
-        &mut self,
-        alloc: AllocIx,
-        scope: &Scope,
-        node: NodeIx,
-        mut victims: Vec<AllocIx>,
-        cx: &mut Cx,
-    ) -> bool {
+    fn decide(&mut self, alloc: AllocIx, scope: &Scope, node: NodeIx, mut victims: Vec<AllocIx>, cx: &mut Cx) -> bool {
         if !self.still_short(scope, &victims).is_empty() {
             let Some(further) = self.further_from_pool(alloc, scope, &victims) else {
                 self.log(alloc, "Preemption helped but short of resources", cx.now);

@@ -53,8 +53,7 @@ impl Partition {
             }
         }
         let path = self.queues[leaf.ix()].path.clone();
-        let text: Arc<str> =
-            format!("preempting allocations to enforce new max quota for queue : {path}").into();
+        let text: Arc<str> = format!("preempting allocations to enforce new max quota for queue : {path}").into();
         let why = format!("Preempted by Quota change enforcement process in {path}");
         for of_app in victims.values() {
             for victim in of_app {

@@ -84,8 +84,7 @@ impl Partition {
         if cx.now.minus(row.required_node_event) >= EVENT_INTERVAL {
             row.required_node_event = cx.now;
             let (key, id) = (row.spec.key.clone(), &self.nodes[node.ix()].spec.id);
-            let text =
-                format!("Unschedulable request '{key}' with required node '{id}', no preemption victim found");
+            let text = format!("Unschedulable request '{key}' with required node '{id}', no preemption victim found");
             self.message_of(alloc, &text, cx);
         }
         let next = self.allocs[alloc.ix()].required_node_event.plus(EVENT_INTERVAL);

@@ -36,11 +36,7 @@ pub(super) struct Scope {
 
 impl Scope {
     /// The queues from a victim's leaf up to the ask's path, without those on it.
-    pub(super) fn branch<'a>(
-        &'a self,
-        partition: &'a Partition,
-        leaf: QueueIx,
-    ) -> impl Iterator<Item = QueueIx> + 'a {
+    pub(super) fn branch<'a>(&'a self, partition: &'a Partition, leaf: QueueIx) -> impl Iterator<Item = QueueIx> + 'a {
         let end = self.leaves.get(&leaf).map(|door| self.path[door.meets]);
         let mut level = end.and(Some(leaf));
         std::iter::from_fn(move || {

@@ -85,7 +85,8 @@ impl Partition {
         row.priority = row.priorities.last_key_value().map_or(i32::MIN, |(priority, _)| *priority);
         let (new, queue) = (row.priority, row.queue);
         let key = self.apps[ix.ix()].pending.is_positive().then(|| self.app_key(ix));
-        if old != new {
+        // What waits in a queue that has become a parent raises nobody's priority (CFG-102).
+        if old != new && self.queues[queue.ix()].leaf {
             let queue_row = &mut self.queues[queue.ix()];
             count_down(&mut queue_row.priorities, old);
             count_up(&mut queue_row.priorities, new);
@@ -113,7 +114,9 @@ impl Partition {
         let (priority, queue) = (row.priority, row.queue);
         row.priority = i32::MIN;
         let queue_row = &mut self.queues[queue.ix()];
-        count_down(&mut queue_row.priorities, priority);
+        if queue_row.leaf {
+            count_down(&mut queue_row.priorities, priority);
+        }
         if let Some(key) = row.order.take() {
             queue_row.app_order.remove(&key);
         }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use super::order::{count_down, count_up};
 use super::{Cx, Partition, preempt::is_above};
 use crate::domain::{
     conf::{PartitionConf, QueueConf},
@@ -76,6 +77,11 @@ impl Partition {
         let leaf = !conf.parent && before.parent.is_some();
         if leaf != before.leaf {
             self.queues[ix.ix()].leaf = leaf;
+            for app in before.apps.iter() {
+                let priority = self.apps[app.ix()].priority;
+                let counts = &mut self.queues[ix.ix()].priorities;
+                if leaf { count_up(counts, priority) } else { count_down(counts, priority) }
+            }
             let text = format!("leaf queue: {leaf}");
             cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueType), &text, None);
         }

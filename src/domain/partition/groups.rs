@@ -29,6 +29,7 @@ impl Partition {
     pub(super) fn enqueue(&mut self, alloc: AllocIx) {
         let key = self.group_key(alloc);
         let order = self.ask_order(alloc);
+        self.required_asks += usize::from(key.required_node.is_some());
         let row = &self.allocs[alloc.ix()];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
@@ -61,6 +62,7 @@ impl Partition {
     pub(super) fn dequeue(&mut self, alloc: AllocIx) {
         let key = self.group_key(alloc);
         let order = self.ask_order(alloc);
+        self.required_asks -= usize::from(key.required_node.is_some());
         let row = &self.allocs[alloc.ix()];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());

@@ -138,6 +138,8 @@ pub struct Partition {
     free_apps: Vec<AppIx>,
     free_allocs: Vec<AllocIx>,
     next_serial: u64,
+    /// Pending asks that name their node.
+    required_asks: usize,
     /// Room for the effects of a charge, reused.
     scratch: Vec<Effect>,
 }
@@ -272,6 +274,7 @@ impl Partition {
             free_apps: Vec::new(),
             free_allocs: Vec::new(),
             next_serial: 1,
+            required_asks: 0,
             scratch: Vec::new(),
         };
         let cx = &mut Cx { now, fx: effects };

@@ -17,6 +17,8 @@ use crate::domain::{
 /// Rows whose keys are to be computed again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
+    /// Every row.
+    all: bool,
     apps: Vec<AppIx>,
     /// By depth.
     queues: Vec<Vec<QueueIx>>,
@@ -52,6 +54,10 @@ impl Partition {
 
     /// Everything is computed again: the size of the cluster or the configuration changed.
     pub(super) fn touch_all(&mut self) {
+        self.dirty.all = true;
+    }
+
+    fn mark_all(&mut self) {
         for ix in 0..self.queues.len() {
             if !self.queues[ix].free {
                 self.touch_queue(QueueIx::from(ix));
@@ -65,6 +71,9 @@ impl Partition {
 
     /// Brings all orders and priorities up to date.
     pub(super) fn settle(&mut self) {
+        if std::mem::take(&mut self.dirty.all) {
+            self.mark_all();
+        }
         while let Some(app) = self.dirty.apps.pop() {
             self.settle_app(app);
         }

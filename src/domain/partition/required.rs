@@ -61,6 +61,9 @@ impl Partition {
 
     /// A node came or grew: applications with asks that require it look again.
     pub(super) fn rouse_required(&mut self, node: &Arc<str>) {
+        if self.required_asks == 0 {
+            return;
+        }
         let apps: Vec<AppIx> = self
             .app_by_id
             .values()

@@ -2,9 +2,8 @@
 //! cope, and against the real server through both of its doors.
 
 mod fake;
-mod real;
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{path::Path, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use callboard::cli::{
     bench::{
@@ -12,7 +11,7 @@ use callboard::cli::{
         shapes::{Shape, ShapeId},
         workload::Workload,
     },
-    client::DoorKind,
+    client::{DoorKind, server::Server},
     replay::{ReplayArgs, Replayed, load, replay, shipped},
 };
 use clap::Parser;
@@ -81,38 +80,64 @@ async fn a_server_that_is_not_there_is_named() {
     assert!(format!("{error:#}").contains("POST /si/v1/rm: no answer from http://127.0.0.1:1"), "{error:#}");
 }
 
+/// The program itself as a server.
+async fn real() -> Server {
+    Server::start_program(Path::new(env!("CARGO_BIN_EXE_callboard")), &[]).await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_server_plays_the_shipped_trace_the_same_through_both_doors() {
-    let real = real::start();
-    let (http, grpc) = (format!("http://{}", real.http), format!("http://{}", real.grpc));
+    let server = real().await;
     let mut placed = Vec::new();
     for door in ["http", "grpc"] {
-        let args = args(&["--server", &http, "--grpc", &grpc, "--door", door]);
+        let args = args(&["--server", &server.http, "--grpc", &server.grpc, "--door", door]);
         let replayed = replay(&args, &shipped().unwrap()).await.unwrap();
         assert!(replayed.error.is_none(), "{:?}", replayed.error);
         let summary = replayed.summary;
-        assert!(summary.complete && summary.disagreement.is_none() && summary.refused.is_empty(), "{summary}");
+        assert!(summary.complete && summary.refused.is_empty(), "{summary}");
+        assert_eq!((&summary.disagreement, &summary.not_compared), (&None, &None), "{summary}");
         assert_eq!(summary.placed + summary.withdrawn + summary.waiting, shipped().unwrap().asks.len());
+        assert!(!summary.had_to_wait.keys().any(|reason| reason.starts_with("unknown")), "{summary}");
         placed.push(summary.placed);
     }
     // Which ask waits is up to the moment at which the server was taken for quiet, so a few may differ.
     assert!(placed[0].abs_diff(placed[1]) <= 10, "{placed:?}");
+    server.stop().await.unwrap();
+}
+
+#[test]
+fn the_program_replays_and_leaves_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("report.html");
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_callboard"))
+        .args(["replay", "--json", "--report"])
+        .arg(&report)
+        // What the environment says of another server does not count for the one of the replay.
+        .env("CALLBOARD_HTTP", "192.0.2.1:1")
+        .output()
+        .unwrap();
+    assert!(program.status.success(), "{}", String::from_utf8_lossy(&program.stderr));
+    let summary: serde_json::Value = serde_json::from_slice(&program.stdout).unwrap();
+    assert_eq!((&summary["complete"], &summary["disagreement"]), (&true.into(), &serde_json::Value::Null));
+    assert!(std::fs::read_to_string(report).unwrap().contains("<svg"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shapes_run_through_both_doors() {
-    let real = real::start();
-    for (door, address) in [(DoorKind::Http, real.http), (DoorKind::Grpc, real.grpc)] {
+    let server = real().await;
+    for (door, address) in [(DoorKind::Http, &server.http), (DoorKind::Grpc, &server.grpc)] {
         for id in [ShapeId::S0, ShapeId::S1, ShapeId::S5, ShapeId::S6, ShapeId::S8, ShapeId::S10] {
             let shape = id.shape().unwrap();
             let shape = Shape { nodes: 20, asks: 200, queues: shape.queues.min(5), apps: shape.apps.min(2), ..shape };
             let work = Workload::of(&shape);
-            let mut rig = doors::start(&work, door, &format!("http://{address}"), None).await.unwrap();
+            let mut rig = doors::start(&work, door, address, Some(server.pid())).await.unwrap();
             let outcomes = drive::run(&work, &mut rig, Duration::from_secs(1)).await;
             rig.target.stop().await.unwrap();
             for outcome in outcomes.unwrap_or_else(|e| panic!("{id:?} through {door:?}: {e:#}")) {
-                assert_eq!((outcome.allocations, outcome.peak_rss_bytes), (outcome.asks, None), "{id:?}");
+                assert_eq!(outcome.allocations, outcome.asks, "{id:?}");
+                assert!(outcome.peak_rss_bytes.is_some_and(|bytes| bytes > 1 << 20));
             }
         }
     }
+    server.stop().await.unwrap();
 }

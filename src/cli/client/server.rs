@@ -50,7 +50,8 @@ impl Server {
     pub async fn start_program(program: &Path, more: &[&str]) -> Result<Server> {
         let name = program.display();
         let mut child = Command::new(program)
-            .args(["serve", "--ephemeral"])
+            // Named addresses, since the environment may name those of another server.
+            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -70,6 +70,10 @@ pub struct Outcome {
     pub seconds: f64,
     /// Per second of wall time.
     pub allocations_per_second: f64,
+    /// Slowest and fastest of the runs of which this is the median.
+    pub allocations_per_second_range: [f64; 2],
+    /// Number of runs.
+    pub runs: usize,
     /// Per CPU second of the server, where it is ours to look at.
     pub allocations_per_cpu_second: Option<f64>,
     /// From the ask to the callback.
@@ -113,6 +117,7 @@ impl Outcome {
         let cpu = spent(after.cpu, before.cpu);
         let own = spent(after.own_cpu, before.own_cpu);
         let grown = after.memory.zip(before.memory).map(|(now, then)| now.saturating_sub(then) as f64);
+        let rate = allocations as f64 / seconds.max(1e-9);
         let in_process = pid == Some(std::process::id());
         Outcome {
             shape: shape.name.clone(),
@@ -124,9 +129,10 @@ impl Outcome {
             asks,
             allocations,
             seconds,
-            allocations_per_second: allocations as f64 / seconds.max(1e-9),
-            // Below the resolution of the system's clock there is no figure.
-            allocations_per_cpu_second: cpu.filter(|cpu| *cpu >= 0.02).map(|cpu| allocations as f64 / cpu),
+            allocations_per_second: rate,
+            allocations_per_second_range: [rate, rate],
+            runs: 1,
+            allocations_per_cpu_second: cpu.filter(|cpu| *cpu > 0.0).map(|cpu| allocations as f64 / cpu),
             latency_ms: Latency::of(latencies),
             peak_rss_bytes: pid.and_then(process::peak_memory),
             bytes_per_allocation: grown.map(|grown| grown / allocations.max(1) as f64),
@@ -136,6 +142,16 @@ impl Outcome {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
+}
+
+/// The run in the middle by allocations per second, with the range of all; `None` of no runs.
+pub fn median(mut runs: Vec<Outcome>) -> Option<Outcome> {
+    runs.sort_by(|a, b| a.allocations_per_second.total_cmp(&b.allocations_per_second));
+    let range = [runs.first()?.allocations_per_second, runs.last()?.allocations_per_second];
+    let number = runs.len();
+    // Of an even number the slower one.
+    let middle = runs.swap_remove((number - 1) / 2);
+    Some(Outcome { allocations_per_second_range: range, runs: number, ..middle })
 }
 
 /// The machine was busy, and more with the generator than with the server; or the server cannot be looked at and the
@@ -157,6 +173,19 @@ mod tests {
         let latency = Latency::of((1..=1000).rev().map(|ms| ms * 1_000_000).collect());
         assert_eq!(latency, Latency { p50: 500.0, p99: 990.0, p999: 999.0 });
         assert_eq!(Latency::of(Vec::new()), Latency::default());
+    }
+
+    #[test]
+    fn the_median_run_tells_the_range_of_all() {
+        let shape = crate::cli::bench::shapes::ShapeId::S1.shape().unwrap();
+        let run = |seconds| {
+            let (before, after) = (Look::default(), Look::default());
+            Outcome::of(&shape, "core", Span { pid: None, before, after, seconds, asks: 1, latencies: vec![1] })
+        };
+        let median = median(vec![run(0.5), run(1.0), run(0.25)]).unwrap();
+        assert_eq!((median.allocations_per_second, median.runs), (2.0, 3));
+        assert_eq!(median.allocations_per_second_range, [1.0, 4.0]);
+        assert!(super::median(Vec::new()).is_none());
     }
 
     #[test]

@@ -65,6 +65,9 @@ pub struct BenchArgs {
     /// How many seconds the churn shape goes on
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
+    /// Runs of each shape; the median is told, with the range of all [default: 1, 3 with --all]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: Option<u32>,
     /// Address of a running server of the interface si.v1; its CPU and memory are not measured
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
@@ -102,7 +105,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     for id in chosen(args)? {
         if let Some(shape) = shapes_of(args, id)? {
             eprintln!("{}: {} …", shape.name, shape.about);
-            outcomes.extend(outcome(args, &shape).with_context(|| shape.name.clone())?);
+            outcomes.extend(medians(args, &shape).with_context(|| shape.name.clone())?);
         }
         if id == ShapeId::S13 {
             outcomes.extend(traces::run(args)?);
@@ -141,6 +144,21 @@ fn shapes_of(args: &BenchArgs, id: ShapeId) -> Result<Option<Shape>> {
         bail!("--queues {}: 10000 at most, since queue names have four digits", shape.queues);
     }
     Ok(Some(shape))
+}
+
+/// Runs a shape as often as wanted; a shape of several parts gives the median of each.
+fn medians(args: &BenchArgs, shape: &Shape) -> Result<Vec<Outcome>> {
+    let runs = args.runs.unwrap_or(if args.all { 3 } else { 1 });
+    let mut parts: Vec<Vec<Outcome>> = Vec::new();
+    for _ in 0..runs {
+        for (at, part) in outcome(args, shape)?.into_iter().enumerate() {
+            match parts.get_mut(at) {
+                Some(runs) => runs.push(part),
+                None => parts.push(vec![part]),
+            }
+        }
+    }
+    Ok(parts.into_iter().filter_map(measure::median).collect())
 }
 
 fn outcome(args: &BenchArgs, shape: &Shape) -> Result<Vec<Outcome>> {
@@ -237,7 +255,7 @@ fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
         for value in axis.points() {
             let Some(shape) = axis.shape(value) else { continue };
             eprintln!("{value} {} …", axis.name());
-            let outcomes = in_child(&shape, args.seconds)?;
+            let outcomes = medians(args, &shape)?;
             points.extend(outcomes.first().map(|outcome| Point::of(axis, value, outcome)));
         }
     }

@@ -12,13 +12,33 @@ fn cells(outcome: &Outcome) -> [String; 9] {
         format!("{} {}", outcome.shape, outcome.about),
         grouped(outcome.nodes as f64),
         grouped(outcome.asks as f64),
-        grouped(outcome.allocations_per_second),
+        rate(outcome),
         outcome.allocations_per_cpu_second.map_or("–".into(), grouped),
         millis(outcome.latency_ms.p50),
         millis(outcome.latency_ms.p99),
         millis(outcome.latency_ms.p999),
         outcome.peak_rss_bytes.map_or("–".into(), |bytes| format!("{} MB", grouped(bytes as f64 / 1e6))),
     ]
+}
+
+/// The median, and the range of all runs where there are several.
+fn rate(outcome: &Outcome) -> String {
+    let [slowest, fastest] = outcome.allocations_per_second_range.map(grouped);
+    let median = grouped(outcome.allocations_per_second);
+    if outcome.runs == 1 { median } else { format!("{median} ({slowest}–{fastest})") }
+}
+
+/// What has to be known to read the figures.
+fn circumstances(outcome: &Outcome) -> String {
+    let runs = match outcome.runs {
+        1 => "one run each".to_owned(),
+        runs => format!("median of {runs} runs each, range in brackets"),
+    };
+    let share = match outcome.depth.as_str() {
+        "core" => "CPU figures include the making of the asks",
+        _ => "CPU and memory are the server's alone",
+    };
+    format!("{} depth, callboard {}, {}; {runs}; {share}", outcome.depth, outcome.version, outcome.machine)
 }
 
 /// A table for a terminal, with what has to be said beneath it.
@@ -48,7 +68,7 @@ pub fn text(outcomes: &[Outcome]) -> String {
         );
     }
     if let Some(outcome) = outcomes.first() {
-        let _ = writeln!(text, "\n{} depth, callboard {}, {}", outcome.depth, outcome.version, outcome.machine);
+        let _ = writeln!(text, "\n{}", circumstances(outcome));
     }
     text
 }
@@ -67,7 +87,7 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
         let _ = writeln!(text, "| {} | {bytes} |", cells.join(" | "));
     }
     if let Some(outcome) = outcomes.first() {
-        let _ = writeln!(text, "\nCallboard {}, {}.", outcome.version, outcome.machine);
+        let _ = writeln!(text, "\n{}.", circumstances(outcome));
     }
     text
 }

@@ -70,6 +70,8 @@ fn one(name: &str, line: &[&str], door: &str) -> Result<Outcome> {
         allocations: summary.placed,
         seconds: summary.seconds,
         allocations_per_second: summary.allocations_per_second,
+        allocations_per_second_range: [summary.allocations_per_second; 2],
+        runs: 1,
         allocations_per_cpu_second: replayed.server_cpu.map(|cpu| summary.placed as f64 / cpu.max(0.01)),
         latency_ms: Latency { p50: half as f64, p99: most as f64, p999: summary.wait_p999_ms as f64 },
         peak_rss_bytes: replayed.server_memory,

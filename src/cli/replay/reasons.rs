@@ -10,7 +10,10 @@ use super::{
     trace::{Amounts, Trace},
     wire::PARTITION,
 };
-use crate::cli::client::http::{Api, segment};
+use crate::cli::client::{
+    Error,
+    http::{Api, segment},
+};
 
 /// Up to this many applications are asked for one by one; more come as one list.
 const SINGLE_LOOKUPS: usize = 8;
@@ -76,11 +79,11 @@ impl Explainer {
     pub async fn explain(&self, trace: &Trace, books: &Books<'_>, asks: &[usize]) -> Vec<String> {
         let apps = match self.apps(trace, asks).await {
             Ok(apps) => apps,
-            Err(error) => return vec![format!("unknown: {error}"); asks.len()],
+            Err(error) => return vec![unknown(&error); asks.len()],
         };
         let root: Queue = match self.api.get(&format!("{}/queues", self.partition)).await {
             Ok(root) => root,
-            Err(error) => return vec![format!("unknown: {error}"); asks.len()],
+            Err(error) => return vec![unknown(&error); asks.len()],
         };
         let reason = |ask: &usize| {
             let app = apps.get(&trace.apps[trace.asks[*ask].app].id)?;
@@ -110,6 +113,14 @@ impl Explainer {
     pub async fn used(&self) -> crate::cli::client::Result<BTreeMap<String, i64>> {
         let root: Queue = self.api.get(&format!("{}/queues", self.partition)).await?;
         Ok(root.allocated.into_iter().filter(|(_, amount)| *amount != 0).collect())
+    }
+}
+
+/// One text for all asks, so that they are counted together; the paths differ by application.
+fn unknown(error: &Error) -> String {
+    match error {
+        Error::Refused { status, .. } => format!("unknown: the server's REST does not tell ({status})"),
+        error => format!("unknown: {error}"),
     }
 }
 

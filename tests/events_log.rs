@@ -145,7 +145,7 @@ fn event(id: u64) -> Event {
     Event {
         kind,
         object: format!("object-{}", id % 10).into(),
-        reference: Arc::from(if id % 7 == 0 { "seventh" } else { "" }),
+        reference: Arc::from(if id.is_multiple_of(7) { "seventh" } else { "" }),
         change: Change::Add,
         detail: Detail::AppAlloc,
         message: "".into(),

@@ -106,13 +106,17 @@ struct Closed {
 /// Prints events until there are no more; exit status 1 with a line on stderr where that fails.
 pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     let mut out = io::stdout();
+    let mut told = String::new();
     loop {
         match read(&mut wanted, &mut out).await {
             Ok(()) => return ExitCode::SUCCESS,
             Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Err(Error::Lost(what)) if wanted.follow && wanted.from.is_some() => {
-                // Where nobody reads the notice, the events still matter.
-                let _ = writeln!(io::stderr(), "callboard events: {what}; trying again");
+                if what != told {
+                    // Where nobody reads the notice, the events still matter.
+                    let _ = writeln!(io::stderr(), "callboard events: {what}; trying again");
+                    told = what;
+                }
                 tokio::time::sleep(AGAIN).await;
             }
             Err(error) => {
@@ -207,6 +211,10 @@ fn url(wanted: &EventsArgs) -> Result<reqwest::Url, Error> {
 /// An event as a row: time, id, type, change, detail, object, and where set second object, resource and message.
 fn shown(line: &Line) -> String {
     if let Some(Gap { from, to, reason, detail }) = &line.gap {
+        if reason == "crash" {
+            let next = to.saturating_add(1);
+            return format!("--- the server was killed: events from {from} on may be missing; ids go on at {next}");
+        }
         let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
         return format!("--- events {from} to {to} are missing ({reason}{detail})");
     }

@@ -26,11 +26,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     actors::{event::EventActor, topology::Topology},
     config::{self, LoadedConfig},
+    domain::event_settings::EventSettings,
     grpc,
     http::{
         server::{self as http, Doors, Listen},
         ws_v1::{self, RestState},
     },
+    messages::event::{EndStreams, StopEvents},
     metrics::Metrics,
 };
 
@@ -119,7 +121,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let default_config = default_config(args.config.as_deref())?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
 
-    let topology = wire(default_config);
+    let events = if args.ephemeral {
+        EventActor::default()
+    } else {
+        EventActor::durable(EventSettings::default(), &args.data.join("events"))?
+    };
+    let topology = wire(default_config, events);
     log::follow(&topology.process);
     let max_body = args.http_max_body_bytes.get();
     let rest = Arc::new(RestState::new(topology.clone(), Arc::new(Metrics::new()?), max_body));
@@ -156,7 +163,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 /// Actors on their arbiters: one for control, the others for partitions.
-fn wire(default_config: LoadedConfig) -> Arc<Topology> {
+fn wire(default_config: LoadedConfig, events: EventActor) -> Arc<Topology> {
     let arbiter = || {
         let arbiter = Arbiter::new().handle();
         arbiter.spawn_fn(panics::critical);
@@ -164,7 +171,7 @@ fn wire(default_config: LoadedConfig) -> Arc<Topology> {
     };
     let control = arbiter();
     let pool = (0..cores().saturating_sub(1).max(1)).map(|_| arbiter()).collect();
-    let events = EventActor::start_in_arbiter(&control, |_| EventActor::default());
+    let events = EventActor::start_in_arbiter(&control, |_| events);
     Topology::new(control, pool, Topology::launcher(), events, default_config)
 }
 
@@ -221,6 +228,7 @@ async fn reload(topology: &Arc<Topology>, file: Option<&Path>) {
 async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option<grpc::server::GrpcServer>) {
     let deadline = Instant::now() + SHUTDOWN;
     topology.close();
+    topology.events.do_send(EndStreams);
     let http = async {
         if let Some(handle) = http {
             handle.stop(true).await;
@@ -235,5 +243,11 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
     };
     if tokio::time::timeout(SHUTDOWN, async { tokio::join!(http, grpc) }).await.is_err() {
         tracing::warn!("some connections did not end in time");
+    }
+    // What the doors still brought is in it.
+    match tokio::time::timeout(SHUTDOWN, topology.events.send(StopEvents)).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => tracing::error!(%error, "the event store is not closed"),
+        Ok(Err(_)) | Err(_) => tracing::error!("the event store was not closed in time"),
     }
 }

@@ -13,7 +13,7 @@ use actix_web::{
 };
 use futures::FutureExt as _;
 
-use super::{problem::Problem, shim};
+use super::{api, problem::Problem, shim};
 use crate::actors::topology::Topology;
 
 /// What the doors share.
@@ -48,6 +48,7 @@ where
             .app_data(web::Data::from(doors.clone()))
             .wrap(from_fn(catch_panic))
             .configure(shim::configure)
+            .configure(api::events::configure)
             .configure(others.clone())
     })
     .workers(listen.workers)

@@ -210,6 +210,11 @@ pub enum FollowError {
     TooMany(TooManyStreams),
 }
 
+/// The server stops: streams end after what waits for them, and no new ones are opened. Events are still recorded.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct EndStreams;
+
 /// The server stops: streams end, and the durable store is flushed and closed. Answered when that is done, or with what
 /// failed. Events that come later are not recorded.
 #[derive(Message)]

@@ -9,7 +9,7 @@ use super::{EventActor, durable::Source, now};
 use crate::{
     domain::event_block::{EventGap, EventPiece, GapReason},
     messages::event::{
-        EventCounters, FindInLog, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog, StopEvents,
+        EndStreams, EventCounters, FindInLog, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog, StopEvents,
     },
 };
 
@@ -86,6 +86,14 @@ impl Handler<FollowLog> for EventActor {
             reader: self.streams.follow(msg.host, msg.name, now()),
             from,
         })
+    }
+}
+
+impl Handler<EndStreams> for EventActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: EndStreams, _ctx: &mut Self::Context) {
+        self.streams.stop();
     }
 }
 

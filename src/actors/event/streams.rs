@@ -23,6 +23,8 @@ const COPY: usize = 64;
 #[derive(Default)]
 pub struct Streams {
     open: Vec<Stream>,
+    /// The server stops.
+    ended: bool,
 }
 
 struct Stream {
@@ -47,7 +49,7 @@ impl Streams {
     pub fn check(&mut self, host: IpAddr, limits: StreamLimits) -> Result<(), TooManyStreams> {
         self.open.retain(|stream| !stream.queue.is_abandoned());
         let of_host = self.open.iter().filter(|stream| stream.host == host).count() as u64;
-        let allowed = (self.open.len() as u64) < limits.total && of_host < limits.per_host;
+        let allowed = !self.ended && (self.open.len() as u64) < limits.total && of_host < limits.per_host;
         allowed.then_some(()).ok_or(TooManyStreams)
     }
 
@@ -63,6 +65,10 @@ impl Streams {
 
     fn add(&mut self, host: IpAddr, view: StreamView, follows: bool) -> StreamReader {
         let (queue, reader) = StreamQueue::new(BACKLOG);
+        if self.ended {
+            // A follower that was caught while it read up.
+            queue.stop();
+        }
         self.open.push(Stream { host, view, queue, follows });
         reader
     }
@@ -98,8 +104,9 @@ impl Streams {
         self.forget(|queue| !queue.check(PATIENCE))
     }
 
-    /// Ends all streams after what waits for them.
+    /// Ends all streams after what waits for them, for good.
     pub fn stop(&mut self) {
+        self.ended = true;
         for stream in self.open.drain(..) {
             stream.queue.stop();
         }

@@ -19,6 +19,7 @@ use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::{StatusCode, header},
+    web::{self, Data, ServiceConfig},
 };
 use bytes::Bytes;
 use futures::Stream;
@@ -30,6 +31,7 @@ use crate::{
     http::{
         events::{PIECE, host_header, json::Encoder},
         problem::Problem,
+        server::Doors,
     },
     messages::event::{
         CheckStreams, Ended, FindInLog, FollowError, FollowLog, GetEventStatus, LineForm, LogPage, ReadError, ReadLog,
@@ -43,6 +45,16 @@ const PAGE: usize = 4_096;
 const STEP: usize = 256;
 /// After so long without an event an empty line is written.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// Registers the path. Needs `actix_web::web::Data<Doors>` as application data.
+pub fn configure(config: &mut ServiceConfig) {
+    let get = web::get().to(async |req: HttpRequest, doors: Data<Doors>| events(&req, &doors.topology.events).await);
+    let other = web::to(async || Problem {
+        allow: Some("GET"),
+        ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, "events can only be read: use GET")
+    });
+    config.service(web::resource("/api/v1/events").route(get).default_service(other));
+}
 
 /// Answers `GET /api/v1/events?from=&count=&follow=&object=&type=&since=`.
 ///

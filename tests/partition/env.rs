@@ -6,9 +6,9 @@ use callboard::{
     config,
     domain::{
         Partition,
-        alloc::AskSpec,
-        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
-        effect::{AppEffect, Callback, Effect, Released},
+        alloc::{AskSpec, PreemptionPolicy},
+        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
+        effect::{AppEffect, Callback, Effect, Question, Released},
         event::Event,
         resources::Resource,
         types::{AppState, Nanos, SwapToken, Termination},
@@ -29,6 +29,10 @@ pub struct Env {
     /// The conversation of applications commits at once, unless held.
     pub hold_commits: bool,
     pub commits: Vec<SwapToken>,
+    /// Questions that wait for an answer.
+    pub questions: Vec<Question>,
+    /// Container states are not noted.
+    pub calm: bool,
 }
 
 pub fn res(memory: i64, vcore: i64) -> Resource {
@@ -69,6 +73,28 @@ impl Ask {
         self
     }
 
+    /// It may preempt others, and be preempted.
+    pub fn preempts(mut self) -> Ask {
+        self.spec.preemption = Some(PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true });
+        self
+    }
+
+    /// It may preempt others, and not be preempted while others can.
+    pub fn opted_out(mut self) -> Ask {
+        self.spec.preemption = Some(PreemptionPolicy { allow_preempt_self: false, allow_preempt_other: true });
+        self
+    }
+
+    pub fn originator(mut self) -> Ask {
+        self.spec.originator = true;
+        self
+    }
+
+    pub fn sized(mut self, resource: Resource) -> Ask {
+        self.spec.resource = Arc::new(resource);
+        self
+    }
+
     pub fn requires(mut self, node: &str) -> Ask {
         self.spec.required_node = Some(node.into());
         self
@@ -89,8 +115,17 @@ impl Env {
             events: Vec::new(),
             hold_commits: false,
             commits: Vec::new(),
+            questions: Vec::new(),
+            calm: false,
         };
         env.take(effects);
+        env
+    }
+
+    /// One that leaves container states out of what it hears.
+    pub fn calm(yaml: &str) -> Env {
+        let mut env = Env::new(yaml);
+        env.calm = true;
         env
     }
 
@@ -119,12 +154,13 @@ impl Env {
         assert!(findings.is_empty(), "{findings:#?}\n told {:#?}", self.told);
     }
 
-    fn take(&mut self, effects: Vec<Effect>) {
+    pub fn take(&mut self, effects: Vec<Effect>) {
         let mut commits = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Callback(callback) => self.note(callback),
                 Effect::Event(event) => self.events.push(event),
+                Effect::Ask(question) => self.questions.push(question),
                 Effect::App(AppEffect::SwapConfirmed { token, .. }) => commits.push(token),
                 _ => {}
             }
@@ -154,6 +190,7 @@ impl Env {
             Callback::UpdatedApplication { app, state, .. } => format!("{app} {state}"),
             Callback::AcceptedNode(node) => format!("node {node}"),
             Callback::RejectedNode { node, .. } => format!("rejected node {node}"),
+            Callback::ContainerState { .. } if self.calm => return,
             Callback::ContainerState { key, state, .. } => format!("{key} {state:?}"),
         };
         self.told.push(text);
@@ -217,6 +254,21 @@ impl Env {
         let releases = vec![ReleaseItem { app: app.into(), key: key.into(), termination }];
         self.apply(Command::Allocations { allocations: Vec::new(), releases });
         self.run();
+    }
+
+    /// Answers the oldest open question.
+    pub fn answer(&mut self, result: Result<(), Arc<str>>, index: i32) -> Question {
+        let question = self.questions.remove(0);
+        self.apply(Command::Predicate(PredicateAnswer { question: question.id, result, index }));
+        self.run();
+        question
+    }
+
+    /// Messages in the log of an ask (R4.34).
+    pub fn log(&self, app: &str, key: &str) -> Vec<String> {
+        let app = &self.partition.apps[self.partition.app_by_id[app].ix()];
+        let row = &self.partition.allocs[app.by_key[key].ix()];
+        row.log.iter().map(|entry| entry.message.to_string()).collect()
     }
 
     /// Confirms everything that waits for it, and what that brings.

@@ -3,5 +3,6 @@
 mod env;
 mod gang;
 mod life;
+mod preempt;
 mod random;
 mod speed;

@@ -11,9 +11,11 @@ use super::env::{Ask, Env, res};
 const YAML: &str = "
 partitions:
   - name: default
+    preemption: {quotapreemptionenabled: true}
     queues:
       - name: root
         submitacl: '*'
+        properties: {preemption.delay: 1s, quota.preemption.delay: 3s}
         limits:
           - limit: all
             users: ['*']
@@ -23,11 +25,13 @@ partitions:
             resources: {max: {memory: 60}, guaranteed: {memory: 20}}
             maxapplications: 2
           - name: b
-            properties: {application.sort.priority: disabled}
+            resources: {guaranteed: {memory: 15}}
+            properties: {application.sort.priority: disabled, priority.policy: fence, priority.offset: '2'}
           - name: p
             parent: true
             queues:
               - name: f
+                resources: {guaranteed: {memory: 25}}
                 properties: {application.sort.policy: fair}
 ";
 
@@ -46,6 +50,8 @@ enum Step {
     Reload(bool),
     Drain(u8, bool),
     Commits,
+    Predicates(bool),
+    Answer(bool, i32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -62,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..4, 0u8..3, any::<bool>()).prop_map(|(a, q, u)| Step::App(a, q, u)),
         2 => (0u8..4, 0u8..2, 1i64..4, any::<bool>()).prop_map(|(a, q, n, h)| Step::Gang(a, q, n * 10, h)),
         1 => (0u8..4).prop_map(Step::Remove),
-        8 => (0u8..4, 0u8..8, 1i64..20, 0u8..7, prop::option::weighted(0.15, 0u8..4))
+        8 => (0u8..4, 0u8..8, 1i64..20, 0u8..10, prop::option::weighted(0.15, 0u8..4))
             .prop_map(|(app, key, size, kind, node)| Step::Ask { app, key, size, kind, node }),
         4 => (0u8..4, 0u8..8, 0u8..6).prop_map(|(a, k, t)| Step::Release(a, k, t)),
         1 => (0u8..4, 0u8..6).prop_map(|(a, t)| Step::ReleaseAll(a, t)),
@@ -72,6 +78,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Reload),
         1 => (0u8..4, any::<bool>()).prop_map(|(n, d)| Step::Drain(n, d)),
         1 => Just(Step::Commits),
+        1 => any::<bool>().prop_map(Step::Predicates),
+        3 => (any::<bool>(), 0i32..4).prop_map(|(fits, index)| Step::Answer(fits, index)),
     ]
 }
 
@@ -107,7 +115,11 @@ fn run(env: &mut Env, step: Step) {
                 0 | 1 => ask.placeholder("tg"),
                 2 => ask.group("tg"),
                 3 => ask.priority(5),
-                4 => ask.requires("n1"),
+                4 => ask.requires("n1").priority(1),
+                5 | 6 => ask.preempts(),
+                7 => ask.preempts().priority(3),
+                8 => ask.opted_out(),
+                9 => ask.preempts().originator(),
                 _ => ask,
             };
             if let Some(node) = node {
@@ -148,6 +160,16 @@ fn run(env: &mut Env, step: Step) {
         Step::Drain(n, drained) => {
             env.apply(Command::OperatorDrain { nodes: vec![format!("n{n}").into()], drained });
             env.run();
+        }
+        Step::Predicates(on) => {
+            env.apply(Command::AskPredicates(on));
+            env.run();
+        }
+        Step::Answer(fits, index) => {
+            if !env.questions.is_empty() {
+                let result = if fits { Ok(()) } else { Err("no".into()) };
+                env.answer(result, index);
+            }
         }
         Step::Commits => {
             env.hold_commits = !env.hold_commits;

@@ -9,7 +9,7 @@ use super::{RmActor, settings::RmSettings};
 use crate::{
     actors::topology::PartitionHandle,
     config::LoadedConfig,
-    domain::conf::PartitionConf,
+    domain::{command::Command, conf::PartitionConf},
     messages::{
         partition::{Configure, StopPartition, TryConfigure},
         rm::{Refusal, RefusalKind, RmState},
@@ -101,6 +101,8 @@ impl RmActor {
         if let Some((extra, settings)) = msg.extra {
             session.extra = extra;
             session.settings = settings;
+            let all = session.settings.all_container_states;
+            session.command_all(|| Command::ContainerStates(all));
         }
         self.session = Some(session);
         self.publish();

@@ -9,7 +9,7 @@ use super::{RmActor, buffer::Buffer, handle, questions::Questions, session::Sess
 use crate::{
     actors::{directory::RmEntry, topology::PartitionHandle},
     config::LoadedConfig,
-    domain::conf::PartitionConf,
+    domain::{command::Command, conf::PartitionConf},
     messages::{
         budget::Budget,
         partition::{PartitionSetup, StopPartition},
@@ -151,6 +151,9 @@ impl RmActor {
         let partitions = partitions.map(|conf| self.launch(&session.budget, conf, ctx)).collect();
         let session = self.session.insert(session);
         session.partitions = partitions;
+        if session.settings.all_container_states {
+            session.command_all(|| Command::ContainerStates(true));
+        }
         if let Some(waiting) = self.streams.waiting.take() {
             let mut stream = waiting.stream;
             stream.predicates = Some(waiting.predicates);

@@ -129,6 +129,9 @@ impl Session {
         if self.asking != Predicates::Off {
             partition.send(self.epoch, vec![Command::AskPredicates(true)]);
         }
+        if self.settings.all_container_states {
+            partition.send(self.epoch, vec![Command::ContainerStates(true)]);
+        }
     }
 
     /// Answers all open questions.

@@ -280,13 +280,21 @@ impl Partition {
     }
 
     /// The peak of an application's usage; placeholders and real allocations each have theirs, and the higher shows
-    /// (`maxUsedResource`). A resize does not count (R4.14).
+    /// (`maxUsedResource`). A resize does not count (R4.14), nor what the shim has not agreed to.
     pub(super) fn note_peak(&mut self, app: AppIx) {
-        let row = &mut self.apps[app.ix()];
-        for used in [&row.allocated, &row.allocated_placeholders] {
-            if !row.max_used.ge_all(used) {
-                row.max_used = row.max_used.max(used);
+        let row = &self.apps[app.ix()];
+        let mut parked = [Resource::new(), Resource::new()];
+        if self.ask_shim {
+            for alloc in row.allocs.iter().map(|alloc| &self.allocs[alloc.ix()]).filter(|a| a.phase == Phase::Parked) {
+                parked[usize::from(alloc.is_placeholder())].add(&alloc.resource);
             }
+        }
+        let row = &mut self.apps[app.ix()];
+        for (used, parked) in [&row.allocated, &row.allocated_placeholders].into_iter().zip(&parked) {
+            if parked.is_empty() && row.max_used.ge_all(used) {
+                continue;
+            }
+            row.max_used = row.max_used.max(&used.minus(parked));
         }
     }
 

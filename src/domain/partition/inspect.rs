@@ -56,6 +56,7 @@ impl Partition {
 
     pub(super) fn inspect(&mut self, cx: &mut Cx) {
         self.forget_all_refusals();
+        self.review_reservations(cx.now);
         if !self.queues[self.root.ix()].pending.is_positive() {
             return;
         }

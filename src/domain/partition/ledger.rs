@@ -70,6 +70,9 @@ impl Partition {
         if !target.available.fits(&row.resource) || !target.capacity.fits(&row.resource) {
             return Err(Reason::Node);
         }
+        if !self.fits_beside_claims(alloc, node) {
+            return Err(Reason::Node);
+        }
         Ok(self.placement(alloc, Some(node), Books::ALL))
     }
 
@@ -221,6 +224,7 @@ impl Partition {
         let total = if placeholder { &mut app.allocated_placeholders } else { &mut app.allocated };
         total.add(delta);
         total.prune();
+        // R4.14: the peak stays.
         self.touch_app(app_ix);
         self.user_resize(app_ix, delta, cx);
         self.unblock_limits();

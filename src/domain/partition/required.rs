@@ -30,7 +30,8 @@ impl Partition {
         let own = self.allocs[alloc.ix()].reserved == Some(node);
         let open = own || self.nodes[node.ix()].reservations.is_empty();
         let refused = self.ask_shim && self.is_refused(alloc, node);
-        if open && self.nodes[node.ix()].available.fits(&resource) && !refused {
+        let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);
+        if open && fits && !refused {
             return self.take(alloc, node, cx);
         }
         if !own {

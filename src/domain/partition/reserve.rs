@@ -28,6 +28,10 @@ impl Partition {
         row.reserved = Some(node);
         row.reserved_at = cx.now;
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
+        // R5.23
+        if self.apps[app.ix()].state == AppState::Accepted {
+            self.enter_allocating(app);
+        }
         self.apps[app.ix()].reservations.insert(alloc);
         self.reserved_apps.insert(app);
         self.reservations += 1;
@@ -111,10 +115,9 @@ impl Partition {
         if row.phase != Phase::Pending {
             return Outcome::Nothing;
         }
-        let (app, resource, shape, expires) =
-            (row.app, row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
+        let (resource, shape, expires) = (row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
         let required = row.spec.required_node.is_some();
-        let fits = self.nodes[node.ix()].available.fits(&resource);
+        let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);
         if !fits && !required && !self.has_claim(alloc) && self.shapes.is_nowhere(shape) && cx.now <= expires {
             return Outcome::Nothing;
         }
@@ -125,8 +128,6 @@ impl Partition {
             }
             if cx.now > expires {
                 self.unreserve(alloc, cx);
-            } else {
-                self.wake_at(app, expires.plus(Nanos(1)));
             }
             return Outcome::Nothing;
         }
@@ -156,6 +157,17 @@ impl Partition {
             self.user_fits(row.app, &row.resource) && self.queue_has_room(queue, &row.resource).is_ok()
         } else {
             self.user_fits_beside(row.app, &row.resource) && self.queue_fits(queue, &row.resource).is_ok()
+        }
+    }
+
+    /// Reservations that have been held for long are looked at again: those above the headroom end (R5.30).
+    pub(super) fn review_reservations(&mut self, now: Nanos) {
+        for app in self.reserved_apps.iter() {
+            for alloc in &self.apps[app.ix()].reservations {
+                if now > self.allocs[alloc.ix()].reserved_at.plus(RESERVATION_WAIT) {
+                    self.ripe.insert(*alloc);
+                }
+            }
         }
     }
 

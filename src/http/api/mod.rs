@@ -1,4 +1,5 @@
 //! `/api/v1`: what the reference does not have.
 
+pub mod demand;
 pub mod events;
 pub mod resource;

@@ -8,7 +8,7 @@ use super::super::Partition;
 use crate::domain::{
     alloc::Phase,
     resources::Resource,
-    types::{AllocIx, Nanos},
+    types::{AllocIx, Nanos, NodeIx},
 };
 
 /// See the module.
@@ -86,6 +86,23 @@ impl Partition {
             count(&mut row.claimed);
             level = row.parent;
         }
+    }
+
+    /// The ask leaves other asks that have reserved the node the room that they have preempted for.
+    pub(in super::super) fn fits_beside_claims(&self, alloc: AllocIx, node: NodeIx) -> bool {
+        let row = &self.nodes[node.ix()];
+        let promised = |other: &&AllocIx| **other != alloc && self.has_claim(**other);
+        if self.claims.is_empty() || self.has_claim(alloc) || !row.reservations.iter().any(|other| promised(&other)) {
+            return true;
+        }
+        let mut room = row.available.clone();
+        for leaving in row.allocs.iter().filter(|leaving| self.allocs[leaving.ix()].preempted) {
+            room.add(&self.allocs[leaving.ix()].resource);
+        }
+        for other in row.reservations.iter().filter(promised) {
+            room.sub(&self.allocs[other.ix()].resource);
+        }
+        room.fits(&self.allocs[alloc.ix()].resource)
     }
 
     /// All its victims are gone: what it still lacks went elsewhere.

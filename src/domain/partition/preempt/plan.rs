@@ -74,6 +74,8 @@ impl Partition {
         let mut first_clean = None;
         let (mut further, mut some, mut coming) = (0, false, false);
         let own = self.allocs[alloc.ix()].reserved;
+        // R7.22 mended: where only queues are short, a node with room needs nobody to go.
+        let least = if !scope.short.is_empty() && self.find_node(alloc, &scope.need).is_some() { 0 } else { 1 };
         let open = self.open_nodes.range((from, NodeIx(0))..).chain(self.open_nodes.range(..(from, NodeIx(0))));
         let nodes = own.into_iter().chain(open.map(|(_, node)| *node)).chain(self.stale_reservations(alloc));
         for node in nodes {
@@ -93,11 +95,11 @@ impl Partition {
                     if first_clean.is_none() && !cost.0 && !cost.1 {
                         first_clean = Some(self.nodes[node.ix()].rank);
                     }
-                    let least = cost <= (false, false, 1);
+                    let enough = cost <= (false, false, least);
                     if best.as_ref().is_none_or(|(known, _)| cost < *known) {
                         best = Some((cost, plan));
                     }
-                    if least {
+                    if enough {
                         break;
                     }
                 }

@@ -22,7 +22,7 @@ impl Partition {
         let row = &self.allocs[alloc.ix()];
         let at_node = &self.nodes[node.ix()];
         let waits = self.has_claim(alloc);
-        if waits || at_node.available.fits(&need) || !at_node.capacity.fits(&need) {
+        if waits || !at_node.capacity.fits(&need) {
             return Outcome::Nothing;
         }
         // What is on its way out counts as room, what others here have preempted for as wanted.

@@ -1,0 +1,72 @@
+//! `GET /api/v1/partition/{p}/demand`: what waits only for lack of nodes, for autoscalers (API section 4).
+
+use std::collections::BTreeMap;
+
+use actix_web::{
+    HttpResponse,
+    http::StatusCode,
+    web::{Data, Path},
+};
+use serde::Serialize;
+
+use crate::{
+    actors::directory::Directory,
+    domain::{partition::Demand, types::Nanos},
+    http::problem::Problem,
+    messages::partition::GetSnapshot,
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    partition: &'a str,
+    demand: Vec<Row>,
+    /// Sum of all rows.
+    total: BTreeMap<&'static str, i64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    queue_name: String,
+    /// Of each ask: memory in bytes, vcore in milli.
+    resource: BTreeMap<&'static str, i64>,
+    asks: u64,
+    applications: u64,
+    highest_priority: i32,
+    waiting_since: String,
+}
+
+/// The demand of one partition, by queue and size; an unknown partition is answered with 404. The application's data has to
+/// hold the [`Directory`].
+pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<HttpResponse, Problem> {
+    let listing = directory.get();
+    let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("partition '{path}' not found"));
+    let entry = listing.partition(&path).ok_or_else(unknown)?;
+    let snapshot = entry.addr.send(GetSnapshot).await.map_err(|_| unknown())?;
+    let demands = snapshot.partition.demand();
+    let mut total: BTreeMap<&'static str, i64> = BTreeMap::new();
+    for demand in &demands {
+        for (name, amount) in demand.resource.times(i128::from(demand.asks)).named() {
+            let sum = total.entry(name).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+    }
+    let shown = Shown { partition: &entry.shown, demand: demands.into_iter().map(row).collect(), total };
+    Ok(HttpResponse::Ok().json(shown))
+}
+
+fn row(demand: Demand) -> Row {
+    Row {
+        queue_name: demand.queue.to_string(),
+        resource: demand.resource.named().into_iter().collect(),
+        asks: demand.asks,
+        applications: demand.applications,
+        highest_priority: demand.priority,
+        waiting_since: time(demand.since),
+    }
+}
+
+fn time(at: Nanos) -> String {
+    jiff::Timestamp::from_nanosecond(i128::from(at.0)).map_or_else(|_| at.0.to_string(), |time| time.to_string())
+}

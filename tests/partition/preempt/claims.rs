@@ -1,0 +1,196 @@
+//! Claims and reservations when things change underneath (R5.30–R5.39, R7.27, R7.28, R7.38).
+
+use callboard::domain::{
+    alloc::Foreign,
+    command::{Command, NodeAction},
+    types::Termination,
+};
+
+use super::{
+    super::env::{Ask, Env, QUEUES, res},
+    A_AND_B, full, tree,
+};
+
+fn claimed() -> Env {
+    let mut env = full(A_AND_B);
+    env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.pass(2);
+    assert_eq!(env.heard(), ["app-a Accepted", "released v4 Preempted"]);
+    env
+}
+
+#[test]
+fn an_ask_preempts_once_while_its_victims_are_on_their_way() {
+    let mut env = claimed();
+    env.pass(300);
+    assert!(env.heard().iter().all(|text| !text.contains("Preempted")));
+}
+
+#[test]
+fn a_lost_node_lets_it_preempt_again() {
+    // R7.27, idea 190
+    let mut env = Env::calm(&tree(A_AND_B));
+    env.node("n1", 40);
+    env.node("n2", 40);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask((0..4).map(|n| Ask::new("app-b", &format!("v{n}"), 20).preempts()).collect());
+    env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.pass(2);
+    let lost = env.partition.nodes.iter().find(|n| !n.reservations.is_empty()).expect("reserved").spec.id.clone();
+    env.heard();
+    env.node_action(&lost, NodeAction::Decommission, None);
+    env.unconfirmed.clear();
+    assert_eq!(env.partition.reservations, 0);
+    env.heard();
+    env.pass(16);
+    let heard = env.heard();
+    assert_eq!(heard.iter().filter(|text| text.contains("Preempted")).count(), 1, "{heard:?}");
+    env.confirm_all();
+    assert!(env.heard().iter().any(|text| text.starts_with("new k1")));
+}
+
+#[test]
+fn it_preempts_again_when_foreign_work_took_the_room() {
+    // R7.38
+    let mut env = claimed();
+    let mut foreign = Ask::new("", "foreign", 20).on("n1");
+    foreign.spec.foreign = Some(Foreign::Default);
+    env.ask(vec![foreign]);
+    env.confirm_all();
+    assert_eq!(env.heard(), Vec::<String>::new());
+    env.pass(16);
+    assert_eq!(env.heard(), ["released v3 Preempted"]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-a Running", "new k1 on n1"]);
+}
+
+#[test]
+fn a_withdrawn_ask_holds_nothing() {
+    let mut env = claimed();
+    env.release("app-a", "k1", Termination::StoppedByRm);
+    assert_eq!(env.partition.reservations, 0);
+    env.confirm_all();
+    env.heard();
+    env.ask(vec![Ask::new("app-b", "back", 20)]);
+    assert_eq!(env.heard(), ["new back on n1"]);
+}
+
+#[test]
+fn victims_and_claimants_that_change_their_size() {
+    let mut env = claimed();
+    // The victim grows while it is on its way out, the claimant wants more.
+    env.ask(vec![Ask::new("app-b", "v4", 25)]);
+    env.ask(vec![Ask::new("app-a", "k1", 30).preempts()]);
+    env.confirm_all();
+    env.pass(20);
+    env.confirm_all();
+    let heard = env.heard();
+    assert!(heard.contains(&"new k1 on n1".to_owned()), "{heard:?}");
+}
+
+#[test]
+fn a_placeholder_may_be_a_victim_and_is_replaced_no_more() {
+    // R7.10, R4.31
+    let mut env = Env::calm(&tree(A_AND_B));
+    env.node("n1", 20);
+    env.app("app-a", "root.a");
+    env.gang("gang", "root.b", 20, "Soft");
+    env.ask(vec![Ask::new("gang", "ph", 20).placeholder("tg").preempts()]);
+    env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.heard();
+    env.pass(2);
+    assert_eq!(env.heard(), ["released ph Preempted"]);
+    env.ask(vec![Ask::new("gang", "real", 20).group("tg")]);
+    assert_eq!(env.heard(), Vec::<String>::new());
+    env.confirm_all();
+    assert!(env.heard().contains(&"new k1 on n1".to_owned()));
+}
+
+#[test]
+fn a_shrunken_node_is_relieved_only_for_asks_that_then_fit() {
+    let mut env = full(A_AND_B);
+    env.node("n2", 30);
+    env.ask(vec![Ask::new("app-b", "v5", 30).preempts()]);
+    env.node_action("n1", NodeAction::Update, Some(res(70, 70)));
+    env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.heard();
+    env.pass(2);
+    // 100 used of 70 on n1 and 30 of 30 on n2: root lacks 50, so v5 alone would not do.
+    let heard = env.heard();
+    env.confirm_all();
+    let placed = env.heard();
+    assert!(placed.iter().any(|text| text.starts_with("new k1")), "{heard:?} {placed:?}");
+}
+
+#[test]
+fn stale_reservations_of_lower_priority_give_way() {
+    // R7.11
+    let queues =
+        "{name: a, resources: {guaranteed: {memory: 50}}, properties: {preemption.delay: 1s}}, {name: b}, {name: c}";
+    let run = |hours: i64| {
+        let mut env = Env::calm(&tree(queues));
+        env.node("n1", 40);
+        env.node("n2", 100);
+        for (app, queue) in [("app-a", "root.a"), ("app-b", "root.b"), ("app-c", "root.c")] {
+            env.app(app, queue);
+        }
+        env.ask(vec![Ask::new("app-b", "v0", 30).on("n1").preempts()]);
+        env.ask(vec![Ask::new("app-b", "fixed", 90).requires("n2")]);
+        // Fits n1 alone, and reserves it.
+        env.ask(vec![Ask::new("app-c", "waits", 20)]);
+        env.pass(3);
+        assert_eq!(env.partition.reservations, 1);
+        env.pass(hours * 3600);
+        env.ask(vec![Ask::new("app-a", "k1", 20).preempts().priority(1)]);
+        env.heard();
+        env.pass(2);
+        env.heard()
+    };
+    assert_eq!(run(1), Vec::<String>::new());
+    assert_eq!(run(3), ["released v0 Preempted"]);
+}
+
+#[test]
+fn a_reservation_above_the_headroom_ends_after_two_hours() {
+    // R5.30, R5.39
+    let yaml = QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 40}}\n");
+    let mut env = Env::calm(&yaml);
+    env.node("n1", 20);
+    env.node("n2", 30);
+    env.app("app-1", "root.a");
+    env.app("app-2", "root.b");
+    env.ask(vec![Ask::new("app-2", "full", 15).on("n1"), Ask::new("app-2", "more", 25).on("n2")]);
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    env.ask(vec![Ask::new("app-1", "forced", 35).on("n2")]);
+    env.pass(3600);
+    assert_eq!(env.partition.reservations, 1);
+    env.pass(3700);
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn reservations_can_be_switched_off() {
+    // R5.37
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::Reservations(false));
+    env.node("n1", 20);
+    env.node("n2", 8);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "small", 15)]);
+    env.ask(vec![Ask::new("app-1", "big", 10)]);
+    env.pass(10);
+    assert_eq!(env.partition.reservations, 0);
+    env.apply(Command::Reservations(true));
+    env.pass(1);
+    assert_eq!(env.partition.reservations, 1);
+}
+
+#[test]
+fn an_accepted_application_with_a_reservation_counts_as_allocating() {
+    // R5.23
+    let env = claimed();
+    assert!(!env.partition.queues[env.partition.root.ix()].allocating.is_empty());
+}

@@ -1,0 +1,253 @@
+//! Lowered quotas (R7.39–R7.49, QPR-001–QPR-027, EVT-046).
+
+use callboard::domain::{command::Command, event::Detail, types::Nanos};
+
+use super::{
+    super::env::{Ask, Env},
+    tree,
+};
+
+fn yaml(queues: &str) -> String {
+    tree(queues).replace(
+        "    queues:\n      - name: root",
+        "    preemption: {quotapreemptionenabled: true}\n    queues:\n      - name: root",
+    )
+}
+
+fn configure(env: &mut Env, yaml: &str) {
+    let conf = callboard::config::load(yaml).expect("valid").partitions[0].clone();
+    env.apply(Command::Configure(conf));
+    env.run();
+}
+
+fn leaf(max: &str, delay: &str) -> String {
+    format!("{{name: a, resources: {{max: {max}}}, properties: {{quota.preemption.delay: {delay}}}}}")
+}
+
+/// Five allocations of 20 in root.a.
+fn used() -> Env {
+    let mut env = Env::calm(&yaml(&leaf("{memory: 100}", "5s")));
+    env.node("n1", 200);
+    env.app("app-1", "root.a");
+    env.ask((0..5).map(|n| Ask::new("app-1", &format!("k{n}"), 20).preempts().priority(9 - n)).collect());
+    env.heard();
+    env
+}
+
+fn start(env: &Env, queue: &str) -> Option<i64> {
+    env.partition.queues[env.partition.queue_by_path[queue].ix()].quota_start.map(|at| at.minus(env.now).as_secs())
+}
+
+#[test]
+fn what_is_above_goes_after_the_delay_the_lowest_priority_first() {
+    // R7.42, R7.45–R7.48, idea 194, EVT-018, EVT-046
+    let mut env = used();
+    configure(&mut env, &yaml(&leaf("{memory: 60}", "5s")));
+    env.pass(4);
+    assert!(env.heard().is_empty());
+    env.pass(2);
+    assert_eq!(env.heard(), ["released k4 Preempted", "released k3 Preempted"]);
+    assert_eq!(&*env.unconfirmed[0].message, "preempting allocations to enforce new max quota for queue : root.a");
+    let event = env.events.iter().find(|e| e.detail == Detail::QueuePreemption).expect("a summary");
+    assert_eq!(
+        &*event.message,
+        "Quota Preemption results summary: preemptable resources: map[memory:40], claimed resources: \
+         map[memory:40 vcore:40], selected victims: 5, preempted victims: 2"
+    );
+    assert!(env.events.iter().any(|e| &*e.message == "Preempted by Quota change enforcement process in root.a"));
+    env.confirm_all();
+    env.pass(20);
+    assert!(env.heard().is_empty());
+    assert_eq!(start(&env, "root.a"), None);
+}
+
+#[test]
+fn the_clock_of_a_reload() {
+    // QPR-003, R7.40, idea 195, queue ideas 84 to 87
+    let mut env = used();
+    configure(&mut env, &yaml(&leaf("{memory: 80}", "5s")));
+    assert_eq!(start(&env, "root.a"), Some(5));
+    env.pass(2);
+    configure(&mut env, &yaml(&leaf("{memory: 70}", "5s")));
+    assert_eq!(start(&env, "root.a"), Some(3), "the first start is kept");
+    configure(&mut env, &yaml(&leaf("{memory: 60}", "9s")));
+    assert_eq!(start(&env, "root.a"), Some(7), "shifted by the change of the delay");
+    configure(&mut env, &yaml(&leaf("{memory: 65}", "9s")));
+    assert_eq!(start(&env, "root.a"), Some(7), "raised, and still exceeded");
+    configure(&mut env, &yaml(&leaf("{memory: 100}", "9s")));
+    assert_eq!(start(&env, "root.a"), None, "covered");
+    configure(&mut env, &yaml(&leaf("{memory: 50}", "0s")));
+    assert_eq!(start(&env, "root.a"), None, "no delay");
+    configure(&mut env, &yaml(&leaf("{memory: 50}", "10s")));
+    assert_eq!(start(&env, "root.a"), Some(10), "the delay is new while above");
+    configure(&mut env, &yaml("{name: a, properties: {quota.preemption.delay: 10s}}"));
+    assert_eq!(start(&env, "root.a"), None, "no max");
+    configure(&mut env, &yaml(&leaf("{memory: 50}", "10s")));
+    assert_eq!(start(&env, "root.a"), None, "a first max lowers nothing (QPR-004)");
+    configure(&mut env, &yaml(&leaf("{memory: 40, vcore: 10}", "10s")));
+    assert_eq!(start(&env, "root.a"), Some(10), "one type down, another up: section 12 item 12");
+}
+
+#[test]
+fn a_flag_that_comes_later_and_usage_that_falls() {
+    // QPR-002, R7.42
+    let mut env = used();
+    let off =
+        yaml(&leaf("{memory: 60}", "2s")).replace("quotapreemptionenabled: true", "quotapreemptionenabled: false");
+    configure(&mut env, &off);
+    env.pass(10);
+    assert!(env.heard().is_empty());
+    configure(&mut env, &yaml(&leaf("{memory: 60}", "2s")));
+    env.pass(1);
+    assert_eq!(env.heard(), ["released k4 Preempted", "released k3 Preempted"]);
+    let mut env = used();
+    configure(&mut env, &yaml(&leaf("{memory: 80}", "2s")));
+    env.release("app-1", "k0", callboard::domain::types::Termination::StoppedByRm);
+    env.heard();
+    env.pass(5);
+    assert!(env.heard().is_empty());
+    assert_eq!(start(&env, "root.a"), None);
+}
+
+#[test]
+fn a_forced_increase_starts_the_clock_once() {
+    // R7.41, QPR-012, ideas 201 and 202
+    let mut env = Env::calm(&yaml(&leaf("{memory: 30}", "5s")));
+    env.node("n1", 200);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 20).on("n1"), Ask::new("app-1", "k2", 20).on("n1")]);
+    assert_eq!(start(&env, "root.a"), Some(5));
+    env.pass(2);
+    env.ask(vec![Ask::new("app-1", "k1", 25)]);
+    assert_eq!(start(&env, "root.a"), Some(3));
+    env.heard();
+    env.pass(4);
+    assert_eq!(env.heard(), Vec::<String>::new(), "15 too much, and both are larger (R7.47)");
+}
+
+#[test]
+fn never_more_than_the_amount() {
+    // R7.47, idea 197
+    let mut env = Env::calm(&yaml(&leaf("{memory: 36}", "1s")));
+    env.node("n1", 200);
+    env.app("app-1", "root.a");
+    env.ask(vec![
+        Ask::new("app-1", "k13", 13).priority(-3),
+        Ask::new("app-1", "k12", 12).priority(-2),
+        Ask::new("app-1", "k11", 11).priority(-1),
+    ]);
+    configure(&mut env, &yaml(&leaf("{memory: 6}", "1s")));
+    env.heard();
+    env.pass(2);
+    assert_eq!(env.heard(), ["released k13 Preempted", "released k12 Preempted"]);
+}
+
+#[test]
+fn ordinary_ones_before_originators_before_opted_out() {
+    // R7.46 [DEFECT], QPR-022a, idea 198
+    let mut env = Env::calm(&yaml(&leaf("{memory: 40}", "1s")));
+    env.node("n1", 200);
+    env.app("app-1", "root.a");
+    env.ask(vec![
+        Ask::new("app-1", "out", 10).opted_out(),
+        Ask::new("app-1", "driver", 10).preempts().originator(),
+        Ask::new("app-1", "plain", 10).preempts(),
+        Ask::new("app-1", "high", 10).preempts().priority(5),
+    ]);
+    env.heard();
+    let mut order = Vec::new();
+    for max in [30, 20, 10] {
+        configure(&mut env, &yaml(&leaf(&format!("{{memory: {max}}}"), "1s")));
+        env.pass(2);
+        order.extend(env.heard());
+        env.confirm_all();
+        env.heard();
+    }
+    assert_eq!(order, ["released plain Preempted", "released high Preempted", "released driver Preempted"]);
+}
+
+#[test]
+fn a_parent_divides_among_those_above_their_guarantees() {
+    // R7.44, idea 196
+    let queues = |max: i64| {
+        format!(
+            "{{name: p, parent: true, resources: {{max: {{memory: {max}}}}}, properties: {{quota.preemption.delay: 1s}}, \
+             queues: [{{name: l1, parent: true, resources: {{guaranteed: {{memory: 10}}}}, queues: [\
+             {{name: a, resources: {{guaranteed: {{memory: 5}}}}}}, {{name: b, resources: {{guaranteed: {{memory: 5}}}}}}]}}, \
+             {{name: l2}}, {{name: l4, resources: {{guaranteed: {{memory: 10}}}}}}]}}"
+        )
+    };
+    let mut env = Env::calm(&yaml(&queues(140)));
+    env.node("n1", 1000);
+    for (app, queue, count) in
+        [("a", "root.p.l1.a", 30), ("b", "root.p.l1.b", 20), ("c", "root.p.l2", 80), ("d", "root.p.l4", 10)]
+    {
+        env.app(app, queue);
+        env.ask((0..count).map(|n| Ask::new(app, &format!("{app}{n}"), 1).preempts()).collect());
+    }
+    env.heard();
+    configure(&mut env, &yaml(&queues(40)));
+    env.pass(1);
+    let count = |env: &Env, app: &str| env.unconfirmed.iter().filter(|r| &*r.app == app).count();
+    // 100 by 40 and 80; then 33 by 25 and 15.
+    assert_eq!([count(&env, "a"), count(&env, "b"), count(&env, "c"), count(&env, "d")], [20, 12, 66, 0]);
+    // Rounding left two: one goes in the next run, the other is less than anybody's share.
+    env.confirm_all();
+    env.pass(3);
+    env.confirm_all();
+    env.pass(3);
+    let p = env.partition.queue_by_path["root.p"];
+    assert_eq!(env.partition.queues[p.ix()].allocated.total(), 2 * 41);
+}
+
+#[test]
+fn never_below_a_guarantee_above() {
+    // R7.43 [DEFECT], idea 199
+    let queues = |max: i64, parent: i64| {
+        format!(
+            "{{name: p, parent: true, resources: {{guaranteed: {{memory: {parent}}}}}, queues: [{{name: a, \
+             resources: {{max: {{memory: {max}}}, guaranteed: {{memory: 20}}}}, \
+             properties: {{quota.preemption.delay: 1s}}}}]}}"
+        )
+    };
+    for (parent, gone) in [(70, 1), (100, 0), (20, 3)] {
+        let mut env = Env::calm(&yaml(&queues(80, parent)));
+        env.node("n1", 200);
+        env.app("app-1", "root.p.a");
+        env.ask((0..8).map(|n| Ask::new("app-1", &format!("k{n}"), 10).preempts()).collect());
+        configure(&mut env, &yaml(&queues(50, parent)));
+        env.pass(3);
+        assert_eq!(env.unconfirmed.len(), gone, "parent guaranteed {parent}");
+    }
+}
+
+#[test]
+fn an_empty_amount_ends_the_run() {
+    // R7.42a, QPR-020a, idea 216 [DEFECT]
+    let queues = |max: i64| {
+        format!(
+            "{{name: p, parent: true, resources: {{max: {{memory: {max}}}}}, properties: {{quota.preemption.delay: 1s}}, \
+             queues: [{{name: a}}]}}"
+        )
+    };
+    let mut env = Env::calm(&yaml(&queues(80)));
+    env.node("n1", 200);
+    env.app("app-1", "root.p.a");
+    env.ask((0..8).map(|n| Ask::new("app-1", &format!("k{n}"), 10).preempts()).collect());
+    configure(&mut env, &yaml(&queues(50)));
+    env.pass(2);
+    assert_eq!(env.unconfirmed.len(), 3);
+    env.ask(vec![Ask::new("app-1", "k0", 9)]);
+    env.pass(5);
+    assert_eq!(env.unconfirmed.len(), 3, "what is on its way out is enough");
+    assert_eq!(start(&env, "root.p"), None);
+}
+
+#[test]
+fn dynamic_queues_are_left_alone_and_nothing_ticks_without_need() {
+    // R7.39, idea 200
+    let env = used();
+    assert_eq!(start(&env, "root.a"), None);
+    let next = env.partition.next_deadline().expect("the inspector's");
+    assert!(next.minus(env.now) <= Nanos::from_secs(1));
+}

@@ -1,0 +1,125 @@
+//! Required nodes (R5.40–R5.45, R7.33–R7.38).
+
+use callboard::domain::{alloc::Foreign, command::NodeAction, event::EventKind, types::Termination};
+
+use super::super::env::{Ask, Env, QUEUES, res};
+
+fn node_with(victims: &[Ask]) -> Env {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 30);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    for victim in victims {
+        let mut ask = Ask::new("app-b", &victim.spec.key, 1).on("n1");
+        ask.spec = victim.spec.clone();
+        env.ask(vec![ask]);
+    }
+    env.node("n2", 100);
+    env.heard();
+    env
+}
+
+fn v(key: &str, size: i64) -> Ask {
+    Ask::new("app-b", key, size).preempts()
+}
+
+#[test]
+fn victims_by_kind_priority_and_age() {
+    // R7.34, R7.35, idea 191
+    let mut env = node_with(&[v("old", 10), v("young", 10), v("high", 10).priority(5)]);
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1").priority(4)]);
+    assert_eq!(env.heard(), ["app-a Accepted", "released young Preempted"]);
+    assert_eq!(&*env.unconfirmed[0].message, "preempting allocations to free up resources to run daemon set ask: ds");
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-a Running", "new ds on n1"]);
+    let mut env = node_with(&[v("driver", 10).originator(), v("out", 10).opted_out(), v("low", 10).priority(-1)]);
+    env.ask(vec![Ask::new("app-a", "ds", 20).requires("n1")]);
+    assert_eq!(env.heard(), ["app-a Accepted", "released low Preempted", "released out Preempted"]);
+}
+
+#[test]
+fn free_room_counts_and_nobody_goes_needlessly() {
+    // R7.36 mended
+    let mut env = node_with(&[v("v0", 10), v("v1", 15)]);
+    env.ask(vec![Ask::new("app-a", "ds", 15).requires("n1")]);
+    assert_eq!(env.heard(), ["app-a Accepted", "released v0 Preempted"], "5 are free");
+    let mut env = node_with(&[v("v0", 20), v("v1", 5), v("v2", 5)]);
+    env.ask(vec![Ask::new("app-a", "ds", 20).requires("n1")]);
+    assert_eq!(env.heard(), ["app-a Accepted", "released v0 Preempted"], "with v0 the small ones are not needed");
+}
+
+#[test]
+fn without_victims_it_is_told_every_fifteen_seconds() {
+    // R7.37, EVT-016, idea 193
+    let mut env = node_with(&[v("high", 30).priority(9)]);
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    let told = |env: &Env| {
+        let text = "Unschedulable request 'ds' with required node 'n1', no preemption victim found";
+        env.events.iter().filter(|e| e.kind == EventKind::Request && &*e.message == text).count()
+    };
+    assert_eq!(told(&env), 1);
+    env.pass(14);
+    assert_eq!(told(&env), 1);
+    env.pass(17);
+    assert_eq!(told(&env), 3);
+    assert!(env.log("app-a", "ds").contains(&"No fit on required node, preemption does not help".to_owned()));
+    env.release("app-b", "high", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"new ds on n1".to_owned()));
+}
+
+#[test]
+fn it_preempts_again_when_the_room_went_elsewhere() {
+    // R7.38 [DEFECT]: foreign work takes the room before the ask does.
+    let mut env = node_with(&[v("v0", 10), v("v1", 10), v("v2", 10)]);
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    let mut foreign = Ask::new("", "foreign", 10).on("n1");
+    foreign.spec.foreign = Some(Foreign::Default);
+    env.ask(vec![foreign]);
+    assert_eq!(env.heard(), ["app-a Accepted", "released v2 Preempted"], "not twice while a victim is on its way");
+    let release = env.unconfirmed.remove(0);
+    env.release("app-b", &release.key.clone(), release.termination);
+    assert_eq!(env.heard(), ["released v1 Preempted"]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-a Running", "new ds on n1"]);
+}
+
+#[test]
+fn several_asks_of_one_node_preempt_for_each_of_them() {
+    let mut env = node_with(&[v("v0", 10), v("v1", 10), v("v2", 10)]);
+    env.ask((0..2).map(|n| Ask::new("app-a", &format!("ds{n}"), 10).requires("n1")).collect());
+    assert_eq!(env.heard(), ["app-a Accepted", "released v2 Preempted", "released v1 Preempted"]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-a Running", "new ds0 on n1", "new ds1 on n1"]);
+}
+
+#[test]
+fn independent_of_the_partitions_flag_and_on_drained_nodes() {
+    // R7.33, R5.42, idea 192
+    let yaml = QUEUES.replace(
+        "    queues:\n      - name: root",
+        "    preemption: {enabled: false}\n    queues:\n      - name: root",
+    );
+    let mut env = Env::calm(&yaml);
+    env.node("n1", 20);
+    env.app("app-a", "root.a");
+    env.ask(vec![Ask::new("app-a", "v0", 20)]);
+    env.node("n2", 100);
+    env.node_action("n1", NodeAction::Drain, None);
+    env.heard();
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    assert_eq!(env.heard(), ["released v0 Preempted"]);
+    env.confirm_all();
+    assert!(env.heard().contains(&"new ds on n1".to_owned()));
+}
+
+#[test]
+fn a_node_that_shrinks_below_the_ask_is_free_for_others() {
+    // R5.44 [DEFECT], R2.29
+    let mut env = node_with(&[v("high", 30).priority(9)]);
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    assert_eq!(env.partition.reservations, 1);
+    env.node_action("n1", NodeAction::Update, Some(res(5, 5)));
+    assert_eq!(env.partition.reservations, 0);
+    env.node_action("n1", NodeAction::Update, Some(res(50, 50)));
+    assert!(env.heard().contains(&"new ds on n1".to_owned()));
+}

@@ -1,0 +1,114 @@
+//! Predicates on what would be left (R7.21, R7.22).
+
+use callboard::domain::{command::Command, effect::QuestionKind, types::Termination};
+
+use super::{
+    super::env::{Ask, Env},
+    A_AND_B, full, tree,
+};
+
+fn asked(queues: &str) -> Env {
+    let mut env = full(queues);
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.heard();
+    env
+}
+
+fn victims(env: &Env) -> (Vec<String>, i32) {
+    match &env.questions[0].kind {
+        QuestionKind::FitsWithout { victims, start } => (victims.iter().map(ToString::to_string).collect(), *start),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_shim_is_asked_and_the_ask_waits_meanwhile() {
+    let mut env = asked(A_AND_B);
+    env.pass(2);
+    assert_eq!(victims(&env), (["v4", "v3", "v2", "v1", "v0"].map(String::from).to_vec(), 0));
+    assert!(env.heard().is_empty());
+    env.answer(Ok(()), 0);
+    assert_eq!(env.heard(), ["released v4 Preempted"]);
+    env.confirm_all();
+    // The place itself is asked for as any other.
+    assert!(matches!(env.questions[0].kind, QuestionKind::Fits { allocate: true }));
+    env.answer(Ok(()), 0);
+    assert_eq!(env.heard(), ["app-a Running", "new k1 on n1"]);
+}
+
+#[test]
+fn the_shim_may_want_more_to_go() {
+    let mut env = asked(A_AND_B);
+    env.pass(2);
+    env.answer(Ok(()), 2);
+    assert_eq!(env.heard(), ["released v4 Preempted", "released v3 Preempted", "released v2 Preempted"]);
+}
+
+#[test]
+fn refusals_and_answers_outside_the_list_free_nothing() {
+    // Ideas 181 and 182
+    let mut env = asked(A_AND_B);
+    env.pass(2);
+    env.answer(Err("no".into()), 0);
+    assert!(env.questions.is_empty() && env.heard().is_empty());
+    assert!(!env.log("app-a", "k1").contains(&"no".to_owned()));
+    env.pass(16);
+    assert_eq!(env.questions.len(), 1, "asked again with the next attempt");
+    env.answer(Ok(()), 5);
+    assert!(env.questions.is_empty() && env.heard().is_empty());
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn the_next_best_node_is_asked_about_in_the_same_attempt() {
+    let mut env = Env::calm(&tree(A_AND_B));
+    for n in 1..4 {
+        env.node(&format!("n{n}"), 20);
+    }
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask((0..3).map(|n| Ask::new("app-b", &format!("v{n}"), 20).preempts()).collect());
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.pass(2);
+    env.heard();
+    for node in ["n1", "n2"] {
+        assert_eq!(&*env.questions[0].node, node);
+        env.answer(Err("taint".into()), 0);
+    }
+    env.answer(Ok(()), 0);
+    assert_eq!(env.heard(), ["released v2 Preempted"]);
+}
+
+#[test]
+fn victims_that_went_meanwhile() {
+    // R7.26, idea 186
+    let mut env = asked(A_AND_B);
+    env.pass(2);
+    env.release("app-b", "v4", Termination::StoppedByRm);
+    env.heard();
+    env.answer(Ok(()), 0);
+    assert!(!env.heard().iter().any(|text| text.contains("Preempted")));
+    assert!(env.log("app-a", "k1").contains(&"Victims picked earlier were released at the final stage".to_owned()));
+    env.answer(Ok(()), 0);
+    assert_eq!(env.heard(), ["app-a Running", "new k1 on n1"]);
+}
+
+#[test]
+fn a_shim_that_changes_its_mind_gets_no_second_round_of_victims() {
+    // The room is there, the shim refuses it: the need is the same.
+    let mut env = asked(A_AND_B);
+    env.pass(2);
+    env.answer(Ok(()), 0);
+    env.confirm_all();
+    env.heard();
+    for _ in 0..60 {
+        while !env.questions.is_empty() {
+            let question = env.answer(Err("no".into()), 0);
+            assert!(matches!(question.kind, QuestionKind::Fits { .. }));
+        }
+        env.pass(1);
+    }
+    assert!(env.heard().iter().all(|text| !text.contains("Preempted")));
+}

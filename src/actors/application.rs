@@ -8,7 +8,7 @@ use actix::prelude::*;
 use super::clock::Clock;
 use crate::{
     domain::{
-        effect::{AppEffect, Released},
+        effect::{AppEffect, Released, SwapEnd},
         types::{Nanos, SwapToken, Termination},
     },
     messages::{
@@ -17,13 +17,13 @@ use crate::{
     },
 };
 
-/// How a replacement stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swap {
-    /// The shim was asked to release the placeholder.
-    Begun,
+/// How a replacement stands. One that ended is not kept: its messages are stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Swap {
+    /// The shim was asked to release this placeholder.
+    Begun(Arc<str>),
     /// It has, and the partition was told to carry the replacement out.
-    Confirmed,
+    Confirmed(Arc<str>),
 }
 
 /// See the module.
@@ -41,27 +41,49 @@ impl ApplicationActor {
         ApplicationActor { clock, commit, send, swaps: BTreeMap::new(), unconfirmed: BTreeMap::new() }
     }
 
-    /// The rows (state, message) of a replacement; a message that fits no row is stale and has no effect.
     fn advance(&mut self, effect: AppEffect) {
         match effect {
-            AppEffect::SwapBegun { token, .. } => {
-                self.swaps.insert(token, Swap::Begun);
-            }
-            AppEffect::SwapConfirmed { token, .. } => {
-                // Answered in every state: the partition knows whether the token is still in flight.
-                if let Some(swap) = self.swaps.get_mut(&token) {
-                    *swap = Swap::Confirmed;
-                }
-                self.commit.do_send(Commit(token));
-            }
-            AppEffect::SwapEnded { token, .. } => {
-                self.swaps.remove(&token);
-            }
+            AppEffect::SwapBegun { token, placeholder, .. } => self.swap(token, Step::Begun(placeholder)),
+            AppEffect::SwapConfirmed { token, .. } => self.swap(token, Step::Confirmed),
+            AppEffect::SwapEnded { token, why, .. } => self.swap(token, Step::Ended(why)),
             AppEffect::Unconfirmed { release } => self.wait_for(release),
             AppEffect::Confirmed { key, termination, .. } => {
                 self.unconfirmed.remove(&(key, termination));
             }
+            // The life of this actor says the same.
             AppEffect::Added { .. } | AppEffect::Removed { .. } => {}
+        }
+    }
+
+    /// The rows (state, message) of a replacement. What decided it (a node that went, a release, a time-out, a removal)
+    /// decided it in the partition already, and comes here as the one message that it ended.
+    fn swap(&mut self, token: SwapToken, step: Step) {
+        match (self.swaps.remove(&token), step) {
+            (None, Step::Begun(placeholder)) => {
+                self.swaps.insert(token, Swap::Begun(placeholder));
+            }
+            // Tokens are used once: the row that is there stays.
+            (Some(swap), Step::Begun(_)) => {
+                self.swaps.insert(token, swap);
+            }
+            (Some(Swap::Begun(placeholder)), Step::Confirmed) => {
+                self.swaps.insert(token, Swap::Confirmed(placeholder));
+                self.commit.do_send(Commit(token));
+            }
+            // Said twice before it was carried out, or late. The partition waits for an answer to every confirmation that
+            // it passed on, and knows whether the token is still in flight.
+            (Some(swap @ Swap::Confirmed(_)), Step::Confirmed) => {
+                self.swaps.insert(token, swap);
+                self.commit.do_send(Commit(token));
+            }
+            (None, Step::Confirmed) => self.commit.do_send(Commit(token)),
+            // The placeholder is gone, and its release was confirmed with it.
+            (Some(_), Step::Ended(SwapEnd::Swapped)) => {}
+            // The placeholder stays, or goes by a release of its own: there is nothing to ask for again.
+            (Some(Swap::Begun(placeholder) | Swap::Confirmed(placeholder)), Step::Ended(SwapEnd::Undone)) => {
+                self.unconfirmed.remove(&(placeholder, Termination::PlaceholderReplaced));
+            }
+            (None, Step::Ended(_)) => {}
         }
     }
 
@@ -70,6 +92,20 @@ impl ApplicationActor {
         let key = (release.key.clone(), release.termination);
         self.unconfirmed.insert(key, UnconfirmedRelease { release, since: now, sent: 1 });
     }
+
+    /// The oldest first.
+    fn waiting(&self) -> Vec<UnconfirmedRelease> {
+        let mut all: Vec<UnconfirmedRelease> = self.unconfirmed.values().cloned().collect();
+        all.sort_by_key(|row| row.since);
+        all
+    }
+}
+
+/// What happened to a replacement.
+enum Step {
+    Begun(Arc<str>),
+    Confirmed,
+    Ended(SwapEnd),
 }
 
 impl Actor for ApplicationActor {
@@ -94,9 +130,9 @@ impl Handler<Resend> for ApplicationActor {
             return;
         }
         for row in self.unconfirmed.values_mut() {
-            row.sent += 1;
+            row.sent = row.sent.saturating_add(1);
         }
-        self.send.do_send(SendAgain(self.unconfirmed.values().map(|row| row.release.clone()).collect()));
+        self.send.do_send(SendAgain(self.waiting().into_iter().map(|row| row.release).collect()));
     }
 }
 
@@ -104,7 +140,7 @@ impl Handler<GetUnconfirmed> for ApplicationActor {
     type Result = MessageResult<GetUnconfirmed>;
 
     fn handle(&mut self, _msg: GetUnconfirmed, _ctx: &mut Self::Context) -> Self::Result {
-        MessageResult(self.unconfirmed.values().cloned().collect())
+        MessageResult(self.waiting())
     }
 }
 

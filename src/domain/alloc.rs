@@ -113,6 +113,8 @@ pub struct Alloc {
     pub reserved_at: Nanos,
     /// Its release was sent to the shim and is not confirmed yet.
     pub released: bool,
+    /// The shim confirmed that release, and the replacement is still to be carried out.
+    pub confirmed: bool,
     /// Chosen as a victim; excludes `released` (R4.31).
     pub preempted: bool,
     /// A real allocation that replaced a placeholder (`placeholderUsed` of REST).

@@ -76,6 +76,12 @@ pub struct App {
     pub placeholders: u32,
     /// Number of pending placeholder asks.
     pub pending_placeholders: u32,
+    /// Number of placeholder asks about which the shim is being asked.
+    pub parked_placeholders: u32,
+    /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
+    pub asking: u32,
+    /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
+    pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
     /// Replacements in flight.
@@ -86,6 +92,8 @@ pub struct App {
     pub priority: i32,
     /// Entered states with their times (R3.3).
     pub state_log: Vec<(Nanos, AppState)>,
+    /// Time it has spent in Running before `started` (SEEDS S6).
+    pub ran: Nanos,
     /// Why it was rejected.
     pub rejected: Option<Arc<str>>,
     /// Resource × seconds of ended allocations, by kind and instance type.
@@ -126,6 +134,13 @@ pub struct App {
     pub held_by_quota: bool,
     /// A tombstone: the row is free.
     pub free: bool,
+}
+
+impl App {
+    /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
+    pub fn awaits_placeholders(&self) -> bool {
+        self.pending_placeholders + self.parked_placeholders > 0
+    }
 }
 
 /// What decides, together with the application, whether an ask can be placed now: asks that agree in it are tried once.

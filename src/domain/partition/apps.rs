@@ -113,12 +113,10 @@ impl Partition {
         let gang = item.placeholder_ask.as_ref().is_some_and(|ask| !ask.is_zero());
         let given = i128::from(item.timeout_millis) * 1_000_000;
         let given = i64::try_from(given).ok().filter(|nanos| *nanos > 0).map(Nanos);
-        let mut timeout = given.unwrap_or(if gang { GANG_TIMEOUT } else { Nanos::ZERO });
-        if gang && let Some(created) = item.tags.get(CREATION_TIME).and_then(|text| text.parse::<i64>().ok()) {
-            // R3.41: what is left of it, at least 1 ms.
-            let left = Nanos::from_secs(created).plus(timeout).minus(now);
-            timeout = left.min(timeout).max(Nanos::from_millis(1));
-        }
+        let timeout = match gang {
+            true => gang_timeout(given, &item.tags, now),
+            false => given.unwrap_or(Nanos::ZERO),
+        };
         App {
             id: item.id.clone(),
             user: item.user.clone(),
@@ -150,11 +148,15 @@ impl Partition {
             reservations: BTreeSet::new(),
             placeholders: 0,
             pending_placeholders: 0,
+            parked_placeholders: 0,
+            asking: 0,
+            announced: Resource::new(),
             replaceable: BTreeMap::new(),
             swaps: 0,
             gang_started: false,
             priority: i32::MIN,
             state_log: Vec::new(),
+            ran: Nanos::ZERO,
             rejected: None,
             history: UsageHistory::default(),
             backoff_until: None,
@@ -319,14 +321,22 @@ impl Partition {
         cx.event(EventKind::App, &copy.id, Change::Set, Detail::AppExpired);
     }
 
-    /// An ordinary application began to run: its execution time starts (SEEDS S6).
+    /// An ordinary application runs: its execution time goes on (SEEDS S6).
     pub(super) fn start_execution_timer(&mut self, ix: AppIx, now: Nanos) {
         let timer = self.serial();
         let row = &mut self.apps[ix.ix()];
-        if row.placeholder_ask.is_none() && row.timeout > Nanos::ZERO && row.execution_timer.is_none() {
+        if row.placeholder_ask.is_none() && row.timeout > Nanos::ZERO && !row.expiring {
             row.execution_timer = Some(timer);
-            let at = now.plus(row.timeout);
+            let at = now.plus(row.timeout.minus(row.ran).max(Nanos::ZERO));
             self.deadlines.add(at, Deadline::Execution { app: ix, timer });
+        }
+    }
+
+    /// It runs no longer: the time that it has run so far is kept.
+    pub(super) fn stop_execution_timer(&mut self, ix: AppIx, now: Nanos) {
+        let row = &mut self.apps[ix.ix()];
+        if row.execution_timer.take().is_some() {
+            row.ran = row.ran.plus(now.minus(row.started.unwrap_or(now)));
         }
     }
 
@@ -349,6 +359,19 @@ impl Partition {
         if row.expiring && row.allocs.is_empty() {
             self.fire(ix, AppEvent::Expire, None, cx);
         }
+    }
+}
+
+/// The placeholder time-out: as given, else 15 minutes (R3.38); what is left of it where the tags say when the application
+/// was created (R3.41), at least 1 ms.
+pub(super) fn gang_timeout(given: Option<Nanos>, tags: &BTreeMap<String, String>, arrived: Nanos) -> Nanos {
+    let timeout = given.unwrap_or(GANG_TIMEOUT);
+    match tags.get(CREATION_TIME).and_then(|text| text.parse::<i64>().ok()) {
+        Some(created) => {
+            let left = Nanos::from_secs(created).plus(timeout).minus(arrived);
+            left.min(timeout).max(Nanos::from_millis(1))
+        }
+        None => timeout,
     }
 }
 

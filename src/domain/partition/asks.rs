@@ -115,6 +115,7 @@ impl Partition {
             reserved: None,
             reserved_at: Nanos::ZERO,
             released: false,
+            confirmed: false,
             preempted: false,
             placeholder_used: false,
             attempted: false,
@@ -138,6 +139,7 @@ impl Partition {
         app_row.by_key.insert(spec.key.clone(), ix);
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
+            app_row.announced.add(&spec.resource);
             let group = app_row
                 .task_groups
                 .entry(spec.task_group.clone())
@@ -187,6 +189,14 @@ impl Partition {
         spec: &Arc<AskSpec>,
         cx: &mut Cx,
     ) -> Result<(), Arc<str>> {
+        let row = &self.allocs[alloc.ix()];
+        let changed = node.is_some() || *row.resource != *spec.resource;
+        match row.phase {
+            // What the shim was asked about, or was to take a placeholder's place, is no longer what waits.
+            Phase::Parked if changed => self.unpark(alloc, cx),
+            Phase::Replacing if changed => self.undo_swap_of_real(alloc, cx),
+            _ => {}
+        }
         let row = &self.allocs[alloc.ix()];
         if row.is_pending() {
             if *row.resource != *spec.resource {
@@ -244,6 +254,11 @@ impl Partition {
             self.unreserve(alloc, cx);
         }
         self.dequeue(alloc);
+        let row = &self.allocs[alloc.ix()];
+        if row.is_placeholder() {
+            let delta = resource.minus(&row.resource);
+            self.apps[row.app.ix()].announced.add(&delta);
+        }
         let (shape, resource) = self.shapes.intern(resource, self.ask_shim.then_some(alloc));
         let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);
         self.shapes.release(old);

@@ -135,6 +135,7 @@ impl Partition {
                 claimed.add(&claim.resource);
             }
             report.check(name, "claimed", &app.claimed, &claimed);
+            self.audit_gang(app, report);
             let grouped: usize = app.groups_by_key.values().map(|group| group.asks.len()).sum();
             let waiting = app.by_seq.values().filter(|a| self.allocs[a.ix()].is_pending()).count();
             report.count(name, "number of grouped asks", grouped as u64, waiting as u64);
@@ -143,6 +144,54 @@ impl Partition {
         }
         report.count(|| "partition".into(), "number of allocations", self.allocations, allocations);
         report.count(|| "partition".into(), "number of placeholders", self.placeholders, placeholders);
+        let swaps: u64 = self.apps.iter().filter(|app| !app.free).map(|app| u64::from(app.swaps)).sum();
+        report.count(|| "partition".into(), "number of replacements", self.swaps.len() as u64, swaps);
+        let gone = |app: &&AppIx| self.apps[app.ix()].free;
+        let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
+        report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
+    }
+
+    /// Replacements in flight, placeholders that may be replaced, and the counters of task groups.
+    fn audit_gang(&self, app: &crate::domain::app::App, report: &mut Report) {
+        let name = || format!("application {}", app.id);
+        let mut live: BTreeMap<&str, u64> = app.task_groups.keys().map(|group| (&**group, 0)).collect();
+        let (mut swaps, mut parked, mut asking, mut replaceable) = (0, 0, 0, 0);
+        for alloc in app.by_seq.values() {
+            let row = &self.allocs[alloc.ix()];
+            swaps += u64::from(row.phase == Phase::Replacing);
+            parked += u64::from(row.phase == Phase::Parked && row.is_placeholder());
+            asking += u64::from(row.phase == Phase::Parked && !app.allocs.contains(alloc));
+            let linked = row.link.map(|other| &self.allocs[other.ix()]);
+            let expected = match row.phase {
+                Phase::Replacing => linked.is_some_and(|ph| ph.released && ph.is_placeholder()),
+                Phase::Allocated => linked.is_none_or(|real| row.released && real.phase == Phase::Replacing),
+                _ => linked.is_none(),
+            };
+            let token = linked.is_none_or(|other| row.token.is_some() && row.token == other.token);
+            if !expected || !token || (row.confirmed && linked.is_none()) {
+                let text = format!("{} is {:?}, its link does not go with it", row.spec.key, row.phase);
+                report.0.push(Finding { object: name(), text });
+            }
+            if row.is_placeholder() && row.phase != Phase::Ended {
+                *live.entry(&row.spec.task_group).or_default() += 1;
+            }
+            let group = app.replaceable.get(&row.spec.task_group);
+            let listed = group.is_some_and(|group| group.contains(alloc));
+            replaceable += u64::from(listed);
+            if row.is_placeholder() && row.phase == Phase::Allocated && !row.preempted && listed == row.released {
+                let text = format!("{}: released {}, replaceable {listed}", row.spec.key, row.released);
+                report.0.push(Finding { object: name(), text });
+            }
+        }
+        let listed: usize = app.replaceable.values().map(std::collections::BTreeSet::len).sum();
+        report.count(name, "number of replaceable placeholders", listed as u64, replaceable);
+        report.count(name, "number of replacements", u64::from(app.swaps), swaps);
+        report.count(name, "number of parked placeholders", u64::from(app.parked_placeholders), parked);
+        report.count(name, "number of asks without charge", u64::from(app.asking), asking);
+        for (group, counters) in &app.task_groups {
+            let text = format!("live placeholders of {group}");
+            report.count(name, &text, counters.live, live.get(&**group).copied().unwrap_or_default());
+        }
     }
 
     fn audit_queues(&self, report: &mut Report) {

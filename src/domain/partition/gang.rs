@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, deadlines::Deadline, releases::Removal, states::AppEvent};
+use super::{Books, Cx, Partition, apps::gang_timeout, deadlines::Deadline, releases::Removal, states::AppEvent};
 use crate::domain::{
     alloc::Phase,
     effect::{AppEffect, Callback, Effect, NewAllocation, Released, SwapEnd},
     event::{Change, Detail, EventKind},
     resources::Resource,
-    types::{AllocIx, AppIx, AppState, GangStyle, NodeIx, SwapToken, Termination},
+    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, SwapToken, Termination},
 };
 
 impl Partition {
@@ -25,13 +25,18 @@ impl Partition {
         let row = &mut self.apps[app.ix()];
         row.replaceable.entry(group).or_default().insert(alloc);
         row.gang_started = true;
-        if row.placeholders == 1 && row.state == AppState::Accepted && row.placeholder_timer.is_none() {
+        if row.state == AppState::Accepted && row.placeholder_timer.is_none() {
             row.placeholder_timer = Some(timer);
-            let at = cx.now.plus(row.timeout);
-            self.deadlines.add(at, Deadline::Placeholder { app, timer });
+            // An application that announced no gang has an execution time instead, if any (SEEDS S6).
+            let timeout = match row.placeholder_ask {
+                Some(_) => row.timeout,
+                None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
+            };
+            self.deadlines.add(cx.now.plus(timeout), Deadline::Placeholder { app, timer });
         }
         let row = &self.apps[app.ix()];
         if row.state == AppState::Accepted
+            && row.parked_placeholders == 0
             && row.placeholder_ask.as_ref().is_some_and(|ask| *ask == row.allocated_placeholders)
         {
             self.fire(app, AppEvent::Run, None, cx);
@@ -153,6 +158,11 @@ impl Partition {
         row.triggered_scale_up = false;
         let ph = &mut self.allocs[placeholder.ix()];
         ph.released = false;
+        if std::mem::take(&mut ph.confirmed) {
+            // The shim has released it already, and will not say so again.
+            self.left_over.push((placeholder, ph.seq));
+        }
+        let ph = &self.allocs[placeholder.ix()];
         let (app, group) = (ph.app, ph.spec.task_group.clone());
         self.apps[app.ix()].replaceable.entry(group).or_default().insert(placeholder);
         self.swappable.insert(app);
@@ -183,11 +193,58 @@ impl Partition {
         cx.fx.push(Effect::App(AppEffect::SwapEnded { app, token, why }));
     }
 
+    /// Placeholders that the shim has released while their replacement was undone go as any other (R6.24).
+    pub(super) fn drop_left_over(&mut self, cx: &mut Cx) {
+        while let Some((alloc, seq)) = self.left_over.pop() {
+            let row = &self.allocs[alloc.ix()];
+            if !row.free && row.seq == seq && row.phase == Phase::Allocated {
+                self.drop_placeholder(alloc, cx);
+            }
+        }
+    }
+
+    fn drop_placeholder(&mut self, placeholder: AllocIx, cx: &mut Cx) {
+        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes: false, silent: false };
+        self.remove_allocation(placeholder, removal, cx);
+        // The application may have ended with it.
+        if !self.allocs[placeholder.ix()].free && self.allocs[placeholder.ix()].phase == Phase::Ended {
+            self.forget(placeholder);
+        }
+    }
+
+    /// The node of a replacement still has room for the real allocation once the placeholder is gone.
+    fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
+        let (ph, row) = (&self.allocs[placeholder.ix()], &self.allocs[real.ix()]);
+        let Some(node) = row.node else { return false };
+        let mut room = self.nodes[node.ix()].available.clone();
+        room.add(if ph.node == row.node { &ph.resource } else { &row.resource });
+        room.fits(&row.resource)
+    }
+
     /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). A token that is no longer in flight
-    /// has no effect (R6.16).
+    /// has no effect (R6.16). Where the node has shrunk meanwhile another one is taken, or the real ask waits again (SEEDS
+    /// S25).
     pub(super) fn commit_swap(&mut self, token: SwapToken, cx: &mut Cx) {
         let Some(placeholder) = self.swaps.get(&token).copied() else { return };
         let Some(real) = self.allocs[placeholder.ix()].link else { return };
+        if !self.swap_fits(placeholder, real) {
+            let resource = self.allocs[real.ix()].resource.clone();
+            // A shim that wants to be asked first gets its question when the ask is looked at again.
+            let other = if self.ask_shim { None } else { self.find_node(real, &resource) };
+            let Some(other) = other else {
+                self.allocs[placeholder.ix()].confirmed = false;
+                self.undo_swap_of_real(real, cx);
+                self.drop_placeholder(placeholder, cx);
+                return;
+            };
+            if self.allocs[real.ix()].node != self.allocs[placeholder.ix()].node {
+                let placement = self.placement(real, self.allocs[real.ix()].node, Books::NODE);
+                self.refund(&placement, cx);
+            }
+            self.allocs[real.ix()].node = Some(other);
+            let placement = self.placement(real, Some(other), Books::NODE);
+            self.charge(&placement, cx);
+        }
         self.swap(placeholder, real, false, cx);
         self.announce_swapped(real, cx);
         // The record of the placeholder goes with it.
@@ -217,9 +274,12 @@ impl Partition {
             group.replaced += 1;
         }
         let first = self.apps[app.ix()].allocated.is_zero();
-        // R3.17a: a completing application does not end with its last placeholder while a real allocation takes its place.
-        if !matches!(self.apps[app.ix()].state, AppState::Completing) && !node_goes {
-            self.placeholder_gone(app, cx);
+        // R3.17a: a completing application does not end with its last placeholder while a real allocation takes its place,
+        // and none becomes one by it where the node went (R2.27).
+        match self.apps[app.ix()].state {
+            AppState::Completing => {}
+            AppState::Accepted | AppState::Running if node_goes => self.gang_progress(app),
+            _ => self.placeholder_gone(app, cx),
         }
         let row = &mut self.allocs[real.ix()];
         row.phase = Phase::Allocated;
@@ -258,6 +318,10 @@ impl Partition {
         if row.free || row.placeholders > 0 {
             return;
         }
+        if row.expiring && !row.removing {
+            self.finish_expiring(app, cx);
+            return;
+        }
         if row.removing {
             // R3.44: a removal ends in Completing at most, and never in Failed.
             if self.is_idle(app) && matches!(row.state, AppState::Accepted | AppState::Running) {
@@ -270,11 +334,11 @@ impl Partition {
             AppState::Resuming => {
                 self.fire(app, AppEvent::Run, None, cx);
             }
-            AppState::Completing if row.state_timer.is_none() && row.swaps == 0 => {
+            AppState::Completing if row.state_timer.is_none() && self.is_idle(app) => {
                 self.fire(app, AppEvent::Complete, None, cx);
             }
             // R3.17: also a completing application whose timer runs.
-            _ if row.pending.is_zero() && row.allocated.is_zero() && row.swaps == 0 => {
+            _ if self.is_idle(app) => {
                 self.fire(app, AppEvent::Complete, None, cx);
             }
             _ => {}
@@ -298,7 +362,9 @@ impl Partition {
     pub(super) fn time_out(&mut self, app: AppIx, message: &str, choose: impl Fn(bool) -> bool, cx: &mut Cx) {
         let message: Arc<str> = message.into();
         let id = self.apps[app.ix()].id.clone();
-        for alloc in self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>() {
+        let mut allocs: Vec<AllocIx> = self.apps[app.ix()].allocs.iter().copied().collect();
+        allocs.sort_unstable_by_key(|alloc| self.allocs[alloc.ix()].seq);
+        for alloc in allocs {
             let row = &mut self.allocs[alloc.ix()];
             if row.phase == Phase::Allocated && !row.released && !row.preempted && choose(row.is_placeholder()) {
                 row.released = true;

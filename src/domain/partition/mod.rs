@@ -7,6 +7,7 @@ mod accounting;
 mod admission;
 mod apps;
 mod asks;
+mod atomic;
 mod audit;
 mod deadlines;
 mod foreign;
@@ -109,6 +110,10 @@ pub struct Partition {
     limited: bool,
     /// Replacements in flight: the placeholder of each.
     swaps: imbl::OrdMap<SwapToken, AllocIx>,
+    /// Placeholders whose release the shim confirmed, and whose replacement was undone before it was carried out.
+    left_over: Vec<(AllocIx, u64)>,
+    /// A gang that is placed all at once did not fit in this epoch: a node with more room has to move it on.
+    gang_waits: bool,
     /// Gangs that have begun and still wait for placeholders (SEEDS S11).
     gangs: imbl::OrdSet<AppIx>,
     /// Applications that may have a placeholder to replace.
@@ -256,6 +261,8 @@ impl Partition {
             epoch: 1,
             limited: false,
             swaps: imbl::OrdMap::new(),
+            left_over: Vec::new(),
+            gang_waits: false,
             gangs: imbl::OrdSet::new(),
             swappable: imbl::OrdSet::new(),
             reserved_apps: imbl::OrdSet::new(),
@@ -303,6 +310,7 @@ impl Partition {
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
             Command::Stop => self.stop(cx),
         }
+        self.drop_left_over(cx);
         self.settle();
     }
 
@@ -320,6 +328,7 @@ impl Partition {
     fn unblock(&mut self) {
         self.epoch += 1;
         self.limited = false;
+        self.gang_waits = false;
     }
 
     /// A limit has more room now.

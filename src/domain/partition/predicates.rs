@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, Placement, schedule::Outcome};
+use super::{Books, Cx, Partition, Placement, atomic::Trial, schedule::Outcome};
 use crate::domain::{
     alloc::Phase,
     command::PredicateAnswer,
     effect::{Effect, Question, QuestionKind},
-    types::{AllocIx, Nanos, NodeIx},
+    types::{AllocIx, AppIx, Nanos, NodeIx},
 };
 
 /// Asks that may wait for an answer at once.
@@ -20,12 +20,21 @@ const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
 pub(super) enum Intent {
     /// The ask is placed; with it the effects of its charge, kept until then.
     Place { effects: Vec<Effect> },
+    /// The ask is placed with all others of its gang, if the shim agrees to every one of them.
+    Gang,
     /// The ask replaces this placeholder.
     Swap { placeholder: AllocIx },
     /// The node is reserved.
     Reserve,
     /// Victims go, with their arrival numbers; so many of them at least.
     Preempt { victims: Vec<(AllocIx, u64)>, needed: usize },
+}
+
+impl Intent {
+    /// Limits and nodes are charged while the shim is asked.
+    fn is_charged(&self) -> bool {
+        matches!(self, Intent::Place { .. } | Intent::Gang)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +49,8 @@ struct Open {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Questions {
     open: imbl::OrdMap<u64, Open>,
+    /// Gangs that the shim is asked about as a whole.
+    pub(super) gangs: imbl::OrdMap<AppIx, Trial>,
     /// (ask, node) → reason.
     refused: imbl::OrdMap<(AllocIx, NodeIx), Arc<str>>,
     /// The same after victims have gone, for the length of an attempt to preempt.
@@ -59,21 +70,54 @@ impl Partition {
         self.questions.open.len() < MAX_PARKED
     }
 
+    /// Room for so many more; a gang that is larger than the bound is asked about while nothing else is.
+    pub(super) fn may_ask_for(&self, count: usize) -> bool {
+        self.questions.open.is_empty() || self.questions.open.len() + count <= MAX_PARKED
+    }
+
     /// Charges a placement without showing it, and asks the shim.
     pub(super) fn park_for_answer(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Outcome {
         if !self.may_ask() {
             return Outcome::Nothing;
         }
-        let alloc = placement.alloc;
+        let effects = self.park_charged(placement, node, cx);
+        self.question(placement.alloc, node, Intent::Place { effects }, QuestionKind::Fits { allocate: true }, cx);
+        Outcome::Progress
+    }
+
+    /// Charges a placement without showing it; gives the effects to be shown later.
+    pub(super) fn park_charged(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Vec<Effect> {
         let mut effects = Vec::new();
         let hidden = &mut Cx { now: cx.now, fx: &mut effects };
+        self.park(placement.alloc, node, true);
+        self.charge(placement, hidden);
+        effects
+    }
+
+    /// Asks the shim about one placeholder of a gang.
+    pub(super) fn ask_about_gang(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        self.question(alloc, node, Intent::Gang, QuestionKind::Fits { allocate: true }, cx);
+    }
+
+    /// An ask no longer waits for a node, but for the shim's word.
+    fn park(&mut self, alloc: AllocIx, node: NodeIx, charged: bool) {
         self.dequeue(alloc);
         let row = &mut self.allocs[alloc.ix()];
         row.phase = Phase::Parked;
         row.node = Some(node);
-        self.charge(placement, hidden);
-        self.question(alloc, node, Intent::Place { effects }, QuestionKind::Fits { allocate: true }, cx);
-        Outcome::Progress
+        self.count_parked(alloc, charged, true);
+    }
+
+    fn count_parked(&mut self, alloc: AllocIx, charged: bool, up: bool) {
+        let row = &self.allocs[alloc.ix()];
+        let app = &mut self.apps[row.app.ix()];
+        let count = |n: &mut u32| if up { *n += 1 } else { *n -= 1 };
+        if row.is_placeholder() {
+            count(&mut app.parked_placeholders);
+        }
+        if !charged {
+            count(&mut app.asking);
+        }
     }
 
     /// Asks the shim about an ask that is not charged meanwhile.
@@ -83,10 +127,7 @@ impl Partition {
 
     /// As `ask`, with any kind of question.
     pub(super) fn ask_kind(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
-        self.dequeue(alloc);
-        let row = &mut self.allocs[alloc.ix()];
-        row.phase = Phase::Parked;
-        row.node = Some(node);
+        self.park(alloc, node, intent.is_charged());
         self.question(alloc, node, intent, kind, cx);
     }
 
@@ -130,25 +171,18 @@ impl Partition {
         if row.free || row.seq != open.seq || row.phase != Phase::Parked {
             return;
         }
+        let app = row.app;
         match (answer.result, open.intent) {
-            (Ok(()), Intent::Place { mut effects }) => {
-                if self.allocs[open.alloc.ix()].reserved.is_some() {
-                    self.end_claim(open.alloc);
-                    self.unreserve(open.alloc, cx);
-                }
-                let row = &mut self.allocs[open.alloc.ix()];
-                row.phase = Phase::Allocated;
-                row.bound = cx.now;
-                self.forget_refusals(open.alloc);
-                self.note_allocating(open.alloc, cx);
-                self.allocated(open.alloc, false, &mut effects, cx);
-            }
+            (Ok(()), Intent::Place { effects }) => self.place_parked(open.alloc, effects, cx),
+            (Ok(()), Intent::Gang) => self.gang_agreed(app, cx),
             (Ok(()), Intent::Swap { placeholder }) => {
+                self.count_parked(open.alloc, false, false);
                 self.pending_again(open.alloc);
                 self.dequeue(open.alloc);
                 self.swap_agreed(placeholder, open.alloc, open.node, cx);
             }
             (Ok(()), Intent::Reserve) => {
+                self.count_parked(open.alloc, false, false);
                 self.pending_again(open.alloc);
                 // R2.28, R2.29: somebody else may have reserved it meanwhile, or it shrank.
                 let node = &self.nodes[open.node.ix()];
@@ -157,6 +191,7 @@ impl Partition {
                 }
             }
             (Ok(()), Intent::Preempt { victims, needed }) => {
+                self.count_parked(open.alloc, false, false);
                 self.pending_again(open.alloc);
                 self.forget_refused_victims(open.alloc);
                 self.victims_agreed(open.alloc, open.node, (victims, needed), answer.index, cx);
@@ -164,16 +199,20 @@ impl Partition {
             (Err(_), Intent::Preempt { .. }) => {
                 self.questions.refused_victims.insert((open.alloc, open.node));
                 self.try_next_node(open.alloc, cx.now);
+                self.count_parked(open.alloc, false, false);
                 self.pending_again(open.alloc);
             }
             (Err(reason), intent) => {
-                if matches!(intent, Intent::Place { .. }) {
-                    self.refund_parked(open.alloc, cx.now);
-                }
                 self.questions.refused.insert((open.alloc, open.node), reason.clone());
-                self.pending_again(open.alloc);
+                match intent {
+                    Intent::Gang => self.undo_gang(app, cx),
+                    Intent::Place { .. } => self.take_back(open.alloc, cx),
+                    Intent::Swap { .. } | Intent::Reserve | Intent::Preempt { .. } => {
+                        self.count_parked(open.alloc, false, false);
+                        self.pending_again(open.alloc);
+                    }
+                }
                 self.log(open.alloc, &reason, cx.now);
-                let app = self.allocs[open.alloc.ix()].app;
                 if matches!(intent, Intent::Swap { .. }) {
                     self.swappable.insert(app);
                 }
@@ -208,11 +247,35 @@ impl Partition {
         self.message_of(alloc, &text, cx);
     }
 
-    fn refund_parked(&mut self, alloc: AllocIx, now: Nanos) {
+    /// The shim agreed to what was charged: it is placed, and its effects are shown.
+    pub(super) fn place_parked(&mut self, alloc: AllocIx, mut effects: Vec<Effect>, cx: &mut Cx) {
+        self.count_parked(alloc, true, false);
+        if self.allocs[alloc.ix()].reserved.is_some() {
+            self.end_claim(alloc);
+            self.unreserve(alloc, cx);
+        }
+        let row = &mut self.allocs[alloc.ix()];
+        row.phase = Phase::Allocated;
+        row.bound = cx.now;
+        self.forget_refusals(alloc);
+        self.note_allocating(alloc, cx);
+        self.allocated(alloc, false, &mut effects, cx);
+    }
+
+    /// What was charged while the shim is asked is refunded, and the ask waits again; questions about it are void.
+    pub(super) fn take_back(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        self.drop_questions_of(alloc);
         let mut hidden = Vec::new();
-        let cx = &mut Cx { now, fx: &mut hidden };
+        let hidden = &mut Cx { now: cx.now, fx: &mut hidden };
         let placement = self.placement(alloc, self.allocs[alloc.ix()].node, Books::ALL);
-        self.refund(&placement, cx);
+        self.refund(&placement, hidden);
+        self.count_parked(alloc, true, false);
+        self.pending_again(alloc);
+    }
+
+    fn drop_questions_of(&mut self, alloc: AllocIx) -> Option<Intent> {
+        let id = self.questions.open.iter().find(|(_, open)| open.alloc == alloc).map(|(id, _)| *id)?;
+        self.questions.open.remove(&id).map(|open| open.intent)
     }
 
     fn pending_again(&mut self, alloc: AllocIx) {
@@ -224,28 +287,31 @@ impl Partition {
 
     /// Takes a parked ask back before it is answered; it waits again.
     pub(super) fn unpark(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let open: Vec<(u64, Open)> = self
-            .questions
-            .open
-            .iter()
-            .filter(|(_, open)| open.alloc == alloc)
-            .map(|(id, open)| (*id, open.clone()))
-            .collect();
-        for (id, open) in open {
-            self.questions.open.remove(&id);
-            if matches!(open.intent, Intent::Place { .. }) {
-                self.refund_parked(alloc, cx.now);
+        let app = self.allocs[alloc.ix()].app;
+        if self.is_in_trial(app, alloc) {
+            self.undo_gang(app, cx);
+            return;
+        }
+        match self.drop_questions_of(alloc) {
+            Some(Intent::Place { .. }) => self.take_back(alloc, cx),
+            _ => {
+                self.count_parked(alloc, false, false);
+                self.pending_again(alloc);
             }
         }
-        self.pending_again(alloc);
     }
 
     /// A node goes: questions about it have no meaning any more.
     pub(super) fn drop_questions_of_node(&mut self, node: NodeIx, cx: &mut Cx) {
         let parked: Vec<AllocIx> =
             self.questions.open.values().filter(|open| open.node == node).map(|open| open.alloc).collect();
+        for app in self.gangs_on(node) {
+            self.undo_gang(app, cx);
+        }
         for alloc in parked {
-            self.unpark(alloc, cx);
+            if self.allocs[alloc.ix()].phase == Phase::Parked {
+                self.unpark(alloc, cx);
+            }
         }
         self.questions.refused = self
             .questions

@@ -77,6 +77,7 @@ impl Partition {
         let app_id = self.apps[app.ix()].id.clone();
         if let (Termination::PlaceholderReplaced, Some(token), true) = (termination, token, link.is_some()) {
             // The conversation of the application commits it before the next batch.
+            self.allocs[alloc.ix()].confirmed = true;
             cx.fx.push(Effect::App(AppEffect::SwapConfirmed { app: app_id, token }));
             return;
         }
@@ -257,11 +258,10 @@ impl Partition {
             self.placeholder_gone(app, cx);
         } else if self.apps[app.ix()].state == AppState::Failing {
             self.fail_if_empty(app, cx);
-        } else if self.is_idle(app) {
+        } else if self.apps[app.ix()].expiring && !self.apps[app.ix()].removing {
             self.finish_expiring(app, cx);
-            if !self.apps[app.ix()].free {
-                self.fire(app, AppEvent::Complete, None, cx);
-            }
+        } else if self.is_idle(app) {
+            self.fire(app, AppEvent::Complete, None, cx);
         }
     }
 
@@ -289,6 +289,7 @@ impl Partition {
         row.phase = Phase::Ended;
         row.node = None;
         row.released = false;
+        row.confirmed = false;
         row.preempted = false;
         let (key, resource) = (row.spec.key.clone(), row.resource.clone());
         if let Some(termination) = asked {

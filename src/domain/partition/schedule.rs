@@ -128,11 +128,13 @@ impl Partition {
                             self.back_off(app, cx.now);
                             return Outcome::Nothing;
                         }
-                        if let Some(outcome) = self.reserve_group(app, &key, cx) {
+                        // Neither helps a gang that is placed all at once.
+                        let alone = !self.goes_all_at_once(app, &key);
+                        if alone && let Some(outcome) = self.reserve_group(app, &key, cx) {
                             self.park_group(app, &key);
                             return outcome;
                         }
-                        if let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
+                        if alone && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
                             return outcome;
                         }
                     }
@@ -176,6 +178,9 @@ impl Partition {
         if self.waits_for_gang(app, key) {
             return Err(Hold::Gang);
         }
+        if self.goes_all_at_once(app, key) {
+            return self.try_gang(app, cx);
+        }
         let resource = self.shapes.resource(key.shape).clone();
         if !self.user_fits_beside(app, &resource) {
             return Err(Hold::UserQuota);
@@ -214,10 +219,12 @@ impl Partition {
             self.limited = true;
             return true;
         }
-        if row.state == AppState::Accepted && row.pending_placeholders > 0 {
+        if row.state == AppState::Accepted && row.awaits_placeholders() {
             return true;
         }
-        !key.task_group.is_empty() && row.task_groups.get(&key.task_group).is_some_and(|group| group.live > 0)
+        key.required_node.is_none()
+            && !key.task_group.is_empty()
+            && row.task_groups.get(&key.task_group).is_some_and(|group| group.live > 0)
     }
 
     /// The first node in sort order that takes the ask (R5.27).

@@ -108,13 +108,16 @@ impl Partition {
             self.ripe.extend(row.reservations.iter().copied());
             return;
         }
-        if self.shapes.nowhere.is_empty() {
-            return;
-        }
         if row.sort_key.is_none() {
             return;
         }
         let available = row.available.clone();
+        if self.gang_waits {
+            self.unblock();
+        }
+        if self.shapes.nowhere.is_empty() {
+            return;
+        }
         let fitting: Vec<ShapeIx> = available
             .iter()
             .flat_map(|(kind, amount)| {

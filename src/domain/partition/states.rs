@@ -77,7 +77,7 @@ impl Partition {
         let old = row.state;
         match next(old, event) {
             Some(new) if new != old => {
-                self.leave_state(ix, old);
+                self.leave_state(ix, old, cx.now);
                 self.enter_state(ix, new, reason.unwrap_or(event.name()), reason.is_some(), cx);
                 true
             }
@@ -85,10 +85,11 @@ impl Partition {
         }
     }
 
-    fn leave_state(&mut self, ix: AppIx, old: AppState) {
+    fn leave_state(&mut self, ix: AppIx, old: AppState, now: Nanos) {
         self.apps[ix.ix()].state_timer = None;
         if old == AppState::Running {
             self.count_running(ix, false);
+            self.stop_execution_timer(ix, now);
         }
     }
 
@@ -191,15 +192,15 @@ impl Partition {
         }
         if row.placeholders > 0 {
             self.release_placeholders(ix, "releasing placeholders on app complete", cx);
-        } else if row.swaps == 0 {
+        } else if row.swaps == 0 && row.asking == 0 {
             self.fire(ix, AppEvent::Complete, None, cx);
         }
     }
 
-    /// Nothing pending and nothing real allocated.
+    /// Nothing pending and nothing real allocated, nor on its way to either.
     pub(super) fn is_idle(&self, ix: AppIx) -> bool {
         let row = &self.apps[ix.ix()];
-        row.pending.is_zero() && row.allocated.is_zero() && row.swaps == 0
+        row.pending.is_zero() && row.allocated.is_zero() && row.swaps == 0 && row.asking == 0
     }
 }
 

@@ -11,6 +11,9 @@ use crate::domain::{
 impl Partition {
     /// Begins one replacement; applications without one left to begin are put aside.
     pub(super) fn try_swaps(&mut self, cx: &mut Cx) -> Outcome {
+        if self.ask_shim && !self.may_ask() {
+            return Outcome::Nothing;
+        }
         while let Some(app) = self.swappable.get_min().copied() {
             let outcome = self.try_swap_of(app, cx);
             if outcome != Outcome::Nothing {
@@ -26,7 +29,8 @@ impl Partition {
         if row.free
             || row.replaceable.is_empty()
             || matches!(row.state, AppState::Failing | AppState::Failed)
-            || (row.state == AppState::Accepted && row.pending_placeholders > 0)
+            || row.expiring
+            || (row.state == AppState::Accepted && row.awaits_placeholders())
         {
             return Outcome::Nothing;
         }
@@ -55,7 +59,11 @@ impl Partition {
         for placeholder in candidates {
             let resource = self.allocs[real.ix()].resource.clone();
             let ph = &self.allocs[placeholder.ix()];
-            let Some(home) = ph.node else { continue };
+            let Some(home) = ph.node.filter(|_| !ph.released && !ph.preempted) else { continue };
+            let required = &self.allocs[real.ix()].spec.required_node;
+            if required.as_ref().is_some_and(|required| *required != self.nodes[home.ix()].spec.id) {
+                continue;
+            }
             if !ph.resource.fits(&resource) {
                 self.cancel_placeholder(placeholder, real, cx);
                 continue;

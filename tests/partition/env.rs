@@ -33,6 +33,8 @@ pub struct Env {
     pub questions: Vec<Question>,
     /// Container states are not noted.
     pub calm: bool,
+    /// What the shim refuses: (ask, node).
+    pub refusals: Vec<(String, String)>,
 }
 
 pub fn res(memory: i64, vcore: i64) -> Resource {
@@ -117,6 +119,7 @@ impl Env {
             commits: Vec::new(),
             questions: Vec::new(),
             calm: false,
+            refusals: Vec::new(),
         };
         env.take(effects);
         env
@@ -269,6 +272,27 @@ impl Env {
         let app = &self.partition.apps[self.partition.app_by_id[app].ix()];
         let row = &self.partition.allocs[app.by_key[key].ix()];
         row.log.iter().map(|entry| entry.message.to_string()).collect()
+    }
+
+    /// The shim refuses this ask on this node from now on.
+    pub fn refuse(&mut self, key: &str, node: &str) {
+        self.refusals.push((key.into(), node.into()));
+    }
+
+    /// Answers the oldest open question.
+    pub fn answer_one(&mut self) {
+        let question = self.questions.remove(0);
+        let refused = self.refusals.iter().any(|(key, node)| **key == *question.key && **node == *question.node);
+        let result = if refused { Err("the shim does not want it there".into()) } else { Ok(()) };
+        self.apply(Command::Predicate(PredicateAnswer { question: question.id, result, index: 0 }));
+        self.run();
+    }
+
+    /// Answers all questions, and what they bring.
+    pub fn answer_all(&mut self) {
+        while !self.questions.is_empty() {
+            self.answer_one();
+        }
     }
 
     /// Confirms everything that waits for it, and what that brings.

@@ -1,7 +1,12 @@
 //! `domain::Partition` from outside: commands in, effects out, and an audit of every book after every step.
 
+mod atomic;
 mod env;
 mod gang;
+mod gang_rules;
+mod gang_states;
+mod gang_speed;
+mod gang_stress;
 mod life;
 mod preempt;
 mod random;

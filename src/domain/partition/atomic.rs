@@ -45,7 +45,9 @@ impl Partition {
             asks.extend(group.asks.iter().map(|(order, alloc)| (*order, *alloc)));
         }
         let queue = row.queue;
-        if !self.user_fits(app, &total) || self.queue_fits(queue, &total).is_err() {
+        // The size of the cluster is no limit: it may grow.
+        let level = self.queue_fits(queue, &total).err().filter(|level| *level != self.root);
+        if !self.user_fits(app, &total) || level.is_some() {
             self.limited = true;
             return Err(Hold::Gang);
         }

@@ -217,6 +217,10 @@ impl Partition {
         }
         self.unpark_groups(app);
         self.rouse(app);
+        let row = &self.apps[app.ix()];
+        if !row.replaceable.is_empty() && !row.pending.is_zero() {
+            self.swappable.insert(app);
+        }
     }
 
     /// A queue is this ancestor, or below it.

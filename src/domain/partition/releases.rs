@@ -149,7 +149,7 @@ impl Partition {
             if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
                 group.live = group.live.saturating_sub(1);
             }
-            // Real asks of the group need not wait for it any more (R6.3).
+            // Real asks need not wait for it any more (R6.3, SEEDS S10).
             self.rouse_groups(app);
             self.gang_progress(app);
         }

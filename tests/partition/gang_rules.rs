@@ -1,0 +1,525 @@
+//! Gangs, rule by rule: time-outs, recovery, what the shim gets wrong, and what may come between release and commit.
+
+use callboard::domain::{
+    command::{AddApplication, AllocationItem, Command, NodeAction, ReleaseItem},
+    types::{AppState, Nanos, Termination},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::env::{Ask, Env, QUEUES, res};
+
+fn gang_of(env: &mut Env, id: &str, total: i64, millis: i64, style: &str, tags: &[(&str, String)]) {
+    let tags: BTreeMap<String, String> = tags.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    let item = AddApplication {
+        id: id.into(),
+        queue: "root.a".into(),
+        placeholder_ask: (total != 0).then(|| res(total, total)),
+        gang_style: style.into(),
+        timeout_millis: millis,
+        tags: Arc::new(tags),
+        ..env.by("alice")
+    };
+    env.add_app(item);
+}
+
+fn placeholders(app: &str, count: usize) -> Vec<Ask> {
+    (1..=count).map(|n| Ask::new(app, &format!("ph{n}"), 10).placeholder("tg")).collect()
+}
+
+/// Two placeholders on n1, and a replacement of the first in flight.
+fn in_flight(style: &str) -> Env {
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    gang_of(&mut env, "app-1", 20, 60_000, style, &[]);
+    env.ask(placeholders("app-1", 2));
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    assert_eq!(env.heard().last().map(String::as_str), Some("released ph1 PlaceholderReplaced"));
+    env
+}
+
+fn end(mut env: Env) {
+    env.remove_app("app-1");
+    env.assert_empty();
+}
+
+#[test]
+fn time_outs_that_make_no_sense_mean_fifteen_minutes() {
+    // R3.38: zero, negative, and more than 64 bits of nanoseconds hold.
+    for millis in [0, -1, i64::MIN, i64::MAX] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 15);
+        gang_of(&mut env, "app-1", 20, millis, "Hard", &[]);
+        env.ask(placeholders("app-1", 2));
+        env.pass(15 * 60 - 1);
+        assert_eq!(env.state("app-1"), Some(AppState::Accepted), "{millis}");
+        env.pass(2);
+        assert_eq!(env.state("app-1"), Some(AppState::Failing), "{millis}");
+        env.confirm_all();
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn an_application_that_announced_no_gang_has_a_placeholder_time_out_too() {
+    // R3.38, R3.39: the time-out belongs to the placeholders, not to the announcement.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 15);
+    gang_of(&mut env, "app-1", 0, 0, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.pass(15 * 60 - 1);
+    assert_eq!(env.state("app-1"), Some(AppState::Accepted));
+    env.pass(2);
+    assert_eq!(env.state("app-1"), Some(AppState::Resuming));
+    env.confirm_all();
+    end(env);
+}
+
+#[test]
+fn an_unknown_style_is_soft() {
+    // R3.42
+    for style in ["hard", "HARD", "", "firm", "soft"] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 15);
+        gang_of(&mut env, "app-1", 20, 60_000, style, &[]);
+        env.ask(placeholders("app-1", 2));
+        env.pass(61);
+        assert_eq!(env.state("app-1"), Some(AppState::Resuming), "{style}");
+        env.confirm_all();
+        end(env);
+    }
+}
+
+#[test]
+fn the_time_out_starts_with_the_first_placeholder_that_is_placed() {
+    // R3.39, R6.23: none placed, none started.
+    let mut env = Env::new(QUEUES);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.pass(3600);
+    assert_eq!(env.state("app-1"), Some(AppState::Accepted));
+    env.node("n1", 15);
+    env.pass(59);
+    assert_eq!(env.state("app-1"), Some(AppState::Accepted));
+    env.pass(2);
+    assert_eq!(env.state("app-1"), Some(AppState::Resuming));
+    env.confirm_all();
+    end(env);
+}
+
+#[test]
+fn a_creation_time_shortens_the_time_out() {
+    // R3.41: what is left, at least a millisecond, never more than was given.
+    let key = "yunikorn.apache.org/creationTime";
+    let at = |env: &Env, ago: i64| (env.now.0 / 1_000_000_000 - ago).to_string();
+    for (ago, left) in [(50, 10), (100, 0), (-3600, 60)] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 15);
+        let created = at(&env, ago);
+        gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[(key, created)]);
+        env.ask(placeholders("app-1", 2));
+        if left > 0 {
+            env.pass(left - 1);
+            assert_eq!(env.state("app-1"), Some(AppState::Accepted), "{ago}");
+        }
+        env.pass(2);
+        assert_eq!(env.state("app-1"), Some(AppState::Resuming), "{ago}");
+    }
+    for nonsense in [i64::MIN.to_string(), i64::MAX.to_string(), "x".to_owned(), String::new()] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 15);
+        gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[(key, nonsense)]);
+        env.ask(placeholders("app-1", 2));
+        env.pass(61);
+        assert_eq!(env.state("app-1"), Some(AppState::Resuming));
+    }
+}
+
+#[test]
+fn recovered_placeholders_go_on_where_they_were() {
+    // R6.28, R3.10, R3.12, R3.41: counters, the rest of the time-out, the state when the sum is there.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 100);
+    let created = (env.now.0 / 1_000_000_000 - 50).to_string();
+    gang_of(&mut env, "app-1", 30, 60_000, "Soft", &[("yunikorn.apache.org/creationTime", created)]);
+    env.heard();
+    env.ask(placeholders("app-1", 2).into_iter().map(|ask| ask.on("n1")).collect());
+    assert_eq!(env.heard(), ["app-1 Accepted", "new ph1 on n1", "new ph2 on n1"]);
+    let mut late = env.partition.clone();
+    env.ask(vec![Ask::new("app-1", "ph3", 10).placeholder("tg")]);
+    assert_eq!(env.heard(), ["app-1 Running", "new ph3 on n1"]);
+    env.ask((1..=3).map(|n| Ask::new("app-1", &format!("r{n}"), 10).group("tg")).collect());
+    env.confirm_all();
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    let group = &app.task_groups["tg"];
+    assert_eq!((group.count, group.replaced, group.timed_out, group.live), (3, 3, 0, 0));
+    end(env);
+    // Ten seconds were left of the time-out.
+    let mut effects = Vec::new();
+    late.apply(Command::Tick, Nanos::from_secs(1_000_009), &mut effects);
+    let state = |p: &callboard::domain::Partition| p.apps[p.app_by_id["app-1"].ix()].state;
+    assert_eq!(state(&late), AppState::Accepted);
+    late.apply(Command::Tick, Nanos::from_secs(1_000_010), &mut effects);
+    assert_eq!(state(&late), AppState::Resuming);
+}
+
+#[test]
+fn a_recovered_gang_with_real_allocations_runs() {
+    // R3.10, R6.28: a real one that was bound is simply allocated.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 100);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(vec![
+        Ask::new("app-1", "r1", 10).group("tg").on("n1"),
+        Ask::new("app-1", "ph2", 10).placeholder("tg").on("n1"),
+    ]);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    env.ask(vec![Ask::new("app-1", "r2", 10).group("tg")]);
+    env.heard();
+    env.confirm_all();
+    assert_eq!(env.heard(), ["new r2 on n1"]);
+    end(env);
+}
+
+#[test]
+fn a_placeholder_without_a_group_is_safe_also_inside() {
+    // SEEDS S8 is the door's; the domain keeps its books with anything.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 100);
+    gang_of(&mut env, "app-1", 10, 60_000, "Soft", &[]);
+    env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("")]);
+    env.ask(vec![Ask::new("app-1", "r1", 10)]);
+    env.confirm_all();
+    end(env);
+}
+
+#[test]
+fn what_was_never_released_cannot_be_confirmed() {
+    // R4.18, R4.26, R6.16, R6.24: unknown application, unknown key, pending asks, real allocations.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.ask(vec![Ask::new("app-1", "big", 50), Ask::new("app-1", "r9", 50).group("other")]);
+    env.heard();
+    env.release("nobody", "ph1", Termination::PlaceholderReplaced);
+    env.release("app-1", "nothing", Termination::PlaceholderReplaced);
+    assert!(env.heard().is_empty());
+    // A pending ask goes by it, as by any release but a time-out (R4.19).
+    env.release("app-1", "big", Termination::PlaceholderReplaced);
+    env.release("app-1", "r9", Termination::Timeout);
+    assert!(env.heard().is_empty());
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    assert!(!app.by_key.contains_key("big") && app.by_key.contains_key("r9"));
+    // A placeholder that nothing replaces goes as timed out.
+    env.release("app-1", "ph1", Termination::PlaceholderReplaced);
+    let group = &env.partition.apps[env.partition.app_by_id["app-1"].ix()].task_groups["tg"];
+    assert_eq!((group.replaced, group.timed_out), (0, 1));
+    end(env);
+}
+
+#[test]
+fn the_whole_application_confirmed_as_replaced_counts_as_stopped() {
+    // R4.23b [DEFECT]
+    let mut env = in_flight("Soft");
+    env.release("app-1", "", Termination::PlaceholderReplaced);
+    let heard = env.heard();
+    assert!(heard.contains(&"released ph1 StoppedByRm".to_owned()), "{heard:?}");
+    env.pass(31);
+    env.assert_empty();
+}
+
+#[test]
+fn keys_used_twice_change_the_ask_that_is_there() {
+    // R4.11: flag, group and priority of the second are ignored.
+    let mut env = Env::new(QUEUES);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.ask(vec![Ask::new("app-1", "ph1", 10), Ask::new("app-1", "ph2", 5).group("tg").priority(9)]);
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    assert_eq!((app.by_seq.len(), app.pending_placeholders), (2, 2));
+    assert_eq!(app.pending, res(15, 15));
+    env.node("n1", 100);
+    assert_eq!(env.partition.placeholders, 2);
+    end(env);
+}
+
+#[test]
+fn real_asks_that_come_before_their_placeholders() {
+    // SEEDS S10: in one request they wait for the gang; alone they know of none.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 25);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.heard();
+    let mut asks = vec![Ask::new("app-1", "r1", 10).group("tg")];
+    asks.extend(placeholders("app-1", 2));
+    env.ask(asks);
+    assert_eq!(
+        env.heard(),
+        ["app-1 Accepted", "new ph1 on n1", "app-1 Running", "new ph2 on n1", "released ph1 PlaceholderReplaced"]
+    );
+    env.confirm_all();
+    end(env);
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 25);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    assert_eq!(env.heard(), ["app-1 Accepted", "app-1 Running", "new r1 on n1"]);
+    env.ask(placeholders("app-1", 2));
+    assert_eq!(env.heard(), ["new ph1 on n1"]);
+    end(env);
+}
+
+#[test]
+fn a_withdrawn_placeholder_ask_blocks_nobody() {
+    // R6.3 [DEFECT]
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 10);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg"), Ask::new("app-1", "r2", 5).group("tg")]);
+    env.heard();
+    env.release("app-1", "ph2", Termination::StoppedByRm);
+    assert_eq!(env.heard(), ["released ph1 PlaceholderReplaced"]);
+    env.node("n2", 10);
+    assert_eq!(env.heard(), ["node n2"]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["new r1 on n1", "app-1 Running", "new r2 on n2"]);
+    end(env);
+}
+
+#[test]
+fn a_confirmation_counts_also_where_the_replacement_was_undone_in_the_same_request() {
+    // R6.15, R4.27: the shim says once that the placeholder is gone. It must not stay.
+    let mut env = in_flight("Soft");
+    let release =
+        |key: &str, termination| ReleaseItem { app: "app-1".into(), key: key.into(), termination };
+    env.hold_commits = true;
+    env.unconfirmed.clear();
+    env.apply(Command::Allocations {
+        allocations: Vec::new(),
+        releases: vec![
+            release("ph1", Termination::PlaceholderReplaced),
+            release("r1", Termination::StoppedByRm),
+        ],
+    });
+    env.run();
+    assert_eq!(env.partition.placeholders, 1);
+    for token in std::mem::take(&mut env.commits) {
+        env.apply(Command::CommitSwap(token));
+    }
+    assert_eq!((env.partition.placeholders, env.partition.allocations), (1, 1));
+    end(env);
+}
+
+#[test]
+fn a_node_that_goes_between_confirmation_and_commit() {
+    // R2.24, R2.25: the real ask waits again, the placeholder is gone either way.
+    let mut env = in_flight("Soft");
+    env.hold_commits = true;
+    env.confirm_all();
+    env.node_action("n1", NodeAction::Decommission, None);
+    env.node("n2", 20);
+    for token in std::mem::take(&mut env.commits) {
+        env.apply(Command::CommitSwap(token));
+    }
+    env.run();
+    assert!(env.heard().contains(&"new r1 on n2".to_owned()));
+    assert_eq!(env.partition.placeholders, 0);
+    end(env);
+}
+
+#[test]
+fn a_node_that_shrank_takes_no_replacement() {
+    // SEEDS S25: another node, else the ask waits again.
+    for other in [true, false] {
+        let mut env = in_flight("Soft");
+        if other {
+            env.node("n2", 20);
+        }
+        env.node_action("n1", NodeAction::Update, Some(res(10, 10)));
+        env.heard();
+        env.confirm_all();
+        let heard = env.heard();
+        if other {
+            assert_eq!(heard, ["new r1 on n2"]);
+        } else {
+            // The first placeholder went for nothing, and the second makes room for one.
+            assert_eq!(heard[0], "released ph2 PlaceholderReplaced");
+            assert_eq!(heard.last().map(String::as_str), Some("new r1 on n1"));
+            let group = &env.partition.apps[env.partition.app_by_id["app-1"].ix()].task_groups["tg"];
+            assert_eq!((group.replaced, group.timed_out), (1, 1));
+            assert_eq!(env.partition.allocations, 1);
+        }
+        end(env);
+    }
+}
+
+#[test]
+fn a_real_ask_that_changes_while_its_replacement_is_in_flight() {
+    // R4.11, R4.12, R4.14: a larger one does not slip into the smaller place, a placed one stays where the shim put it.
+    let mut env = in_flight("Soft");
+    env.ask(vec![Ask::new("app-1", "r1", 15).group("tg")]);
+    assert_eq!(env.heard(), ["released ph1 Timeout", "released ph2 Timeout"]);
+    env.confirm_all();
+    assert!(env.heard().contains(&"new r1 on n1".to_owned()));
+    end(env);
+    let mut env = in_flight("Soft");
+    env.node("n2", 20);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg").on("n2")]);
+    assert_eq!(env.heard(), ["new r1 on n2"]);
+    env.confirm_all();
+    assert_eq!(env.partition.allocations, 2, "the placeholder of the undone replacement went, the real ones stay");
+    end(env);
+}
+
+#[test]
+fn a_soft_time_out_leaves_a_replacement_in_flight_alone() {
+    // R6.17, R6.19a, R6.20: its confirmation brings the real one, and with the last placeholder the application goes on.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 10);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.release("app-1", "ph2", Termination::StoppedByRm);
+    env.heard();
+    env.pass(61);
+    assert_eq!(env.heard(), ["app-1 Resuming"]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-1 Accepted", "new r1 on n1"]);
+    end(env);
+}
+
+#[test]
+fn the_placeholders_node_goes_while_the_application_resumes() {
+    // R2.23, R3.16: with the last placeholder a resuming application goes on, whatever took it.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 10);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.release("app-1", "ph2", Termination::StoppedByRm);
+    env.node("n2", 10);
+    // The shim wants r1 on n2.
+    env.refuse("r1", "n1");
+    env.answer_all();
+    assert_eq!(env.unconfirmed.len(), 1);
+    env.heard();
+    env.pass(61);
+    assert_eq!(env.heard().first().map(String::as_str), Some("app-1 Resuming"));
+    env.node_action("n1", NodeAction::Decommission, None);
+    assert_eq!(env.heard(), ["app-1 Accepted", "released ph1 StoppedByRm", "new r1 on n2"]);
+    end(env);
+}
+
+#[test]
+fn a_hard_time_out_takes_everything() {
+    // R6.19, R6.22: also a replacement in flight; one confirmation of its placeholder is enough.
+    for first in [Termination::PlaceholderReplaced, Termination::Timeout] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 10);
+        gang_of(&mut env, "app-1", 20, 60_000, "Hard", &[]);
+        env.ask(placeholders("app-1", 2));
+        env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+        env.release("app-1", "ph2", Termination::StoppedByRm);
+        env.heard();
+        env.pass(61);
+        assert_eq!(env.heard(), ["released ph1 Timeout", "released r1 Timeout", "app-1 Failing"]);
+        env.release("app-1", "ph1", first);
+        assert_eq!(env.heard(), ["app-1 Failed"]);
+        env.confirm_all();
+        assert!(env.heard().is_empty());
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn a_resized_placeholder_keeps_its_book() {
+    // R4.15 [DEFECT]
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 100);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.ask(vec![Ask::new("app-1", "ph1", 15).placeholder("tg")]);
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    assert_eq!((&app.allocated_placeholders, app.allocated.is_zero()), (&res(25, 25), true));
+    end(env);
+}
+
+#[test]
+fn the_time_limit_of_an_application_counts_its_time_in_running() {
+    // SEEDS S6: what it spends in Completing does not count.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    gang_of(&mut env, "app-1", 0, 60_000, "", &[]);
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.pass(40);
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    env.pass(25);
+    assert_eq!(env.state("app-1"), Some(AppState::Completing));
+    env.ask(vec![Ask::new("app-1", "k2", 10)]);
+    env.pass(19);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    env.heard();
+    env.pass(2);
+    assert_eq!(env.heard(), ["released k2 Timeout"]);
+    // What it asks for now is not placed, and does not keep it.
+    env.ask(vec![Ask::new("app-1", "k3", 5)]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-1 Expired"]);
+    env.assert_empty();
+}
+
+#[test]
+fn a_time_limit_ends_placeholders_too() {
+    // SEEDS S6: an application that announced no gang, with placeholders all the same.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 30);
+    gang_of(&mut env, "app-1", 0, 60_000, "", &[]);
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.ask(placeholders("app-1", 2));
+    env.heard();
+    env.pass(61);
+    assert_eq!(env.heard(), ["released k1 Timeout", "released ph1 Timeout", "released ph2 Timeout"]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-1 Expired"]);
+    env.assert_empty();
+}
+
+#[test]
+fn a_completed_id_may_be_used_again() {
+    // R3.26, R3.47: also at once.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 30);
+    for _ in 0..3 {
+        gang_of(&mut env, "app-1", 10, 60_000, "Soft", &[]);
+        env.ask(placeholders("app-1", 1));
+        env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+        env.confirm_all();
+        env.release("app-1", "r1", Termination::StoppedByRm);
+        env.pass(31);
+        assert_eq!(env.state("app-1"), None);
+    }
+    assert_eq!(env.partition.terminated.len(), 3);
+    env.assert_empty();
+}
+
+#[test]
+fn one_request_may_hold_a_whole_life() {
+    // R1.29: allocations, then releases.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 30);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    let item = |ask: Ask| AllocationItem { app: ask.app, node: ask.node, spec: Arc::new(ask.spec) };
+    let mut allocations: Vec<_> = placeholders("app-1", 2).into_iter().map(item).collect();
+    allocations.push(item(Ask::new("app-1", "r1", 10).group("tg")));
+    let releases = ["ph1", "r1", "ph2", ""]
+        .map(|key| ReleaseItem { app: "app-1".into(), key: key.into(), termination: Termination::StoppedByRm });
+    env.apply(Command::Allocations { allocations, releases: releases.into() });
+    env.run();
+    env.pass(31);
+    assert_eq!(env.state("app-1"), None);
+    env.assert_empty();
+}

@@ -90,12 +90,14 @@ impl ApplicationActor {
     fn wait_for(&mut self, release: Released) {
         let now: Nanos = self.clock.now();
         let key = (release.key.clone(), release.termination);
-        self.unconfirmed.insert(key, UnconfirmedRelease { release, since: now, sent: 1 });
+        self.unconfirmed.insert(key, UnconfirmedRelease { release, since: now, age: Nanos::ZERO, sent: 1 });
     }
 
     /// The oldest first.
     fn waiting(&self) -> Vec<UnconfirmedRelease> {
-        let mut all: Vec<UnconfirmedRelease> = self.unconfirmed.values().cloned().collect();
+        let now = self.clock.now();
+        let aged = |row: &UnconfirmedRelease| UnconfirmedRelease { age: now.minus(row.since), ..row.clone() };
+        let mut all: Vec<UnconfirmedRelease> = self.unconfirmed.values().map(aged).collect();
         all.sort_by_key(|row| row.since);
         all
     }

@@ -29,6 +29,8 @@ pub struct UnconfirmedRelease {
     pub release: Released,
     /// When it was first sent.
     pub since: Nanos,
+    /// How long ago that was when the answer was made.
+    pub age: Nanos,
     /// How often it was sent.
     pub sent: u32,
 }

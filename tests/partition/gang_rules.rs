@@ -292,16 +292,12 @@ fn a_withdrawn_placeholder_ask_blocks_nobody() {
 fn a_confirmation_counts_also_where_the_replacement_was_undone_in_the_same_request() {
     // R6.15, R4.27: the shim says once that the placeholder is gone. It must not stay.
     let mut env = in_flight("Soft");
-    let release =
-        |key: &str, termination| ReleaseItem { app: "app-1".into(), key: key.into(), termination };
+    let release = |key: &str, termination| ReleaseItem { app: "app-1".into(), key: key.into(), termination };
     env.hold_commits = true;
     env.unconfirmed.clear();
     env.apply(Command::Allocations {
         allocations: Vec::new(),
-        releases: vec![
-            release("ph1", Termination::PlaceholderReplaced),
-            release("r1", Termination::StoppedByRm),
-        ],
+        releases: vec![release("ph1", Termination::PlaceholderReplaced), release("r1", Termination::StoppedByRm)],
     });
     env.run();
     assert_eq!(env.partition.placeholders, 1);
@@ -515,8 +511,11 @@ fn one_request_may_hold_a_whole_life() {
     let item = |ask: Ask| AllocationItem { app: ask.app, node: ask.node, spec: Arc::new(ask.spec) };
     let mut allocations: Vec<_> = placeholders("app-1", 2).into_iter().map(item).collect();
     allocations.push(item(Ask::new("app-1", "r1", 10).group("tg")));
-    let releases = ["ph1", "r1", "ph2", ""]
-        .map(|key| ReleaseItem { app: "app-1".into(), key: key.into(), termination: Termination::StoppedByRm });
+    let releases = ["ph1", "r1", "ph2", ""].map(|key| ReleaseItem {
+        app: "app-1".into(),
+        key: key.into(),
+        termination: Termination::StoppedByRm,
+    });
     env.apply(Command::Allocations { allocations, releases: releases.into() });
     env.run();
     env.pass(31);

@@ -2,4 +2,5 @@
 
 pub mod demand;
 pub mod events;
+pub mod releases;
 pub mod resource;

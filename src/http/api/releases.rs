@@ -1,0 +1,83 @@
+//! `GET /api/v1/partition/{p}/releases`: releases that the scheduler asked for and the shim has not confirmed, with their age.
+
+use std::sync::Arc;
+
+use actix_web::{
+    HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Path, ServiceConfig},
+};
+use serde::Serialize;
+
+use crate::{
+    actors::directory::Directory,
+    domain::types::Nanos,
+    http::problem::Problem,
+    messages::{application::UnconfirmedRelease, partition::ListUnconfirmed},
+    si::outward,
+};
+
+/// Where the handler finds partitions.
+pub struct ReleasesApi {
+    /// Partitions by the name that REST shows.
+    pub directory: Arc<Directory>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    partition: Arc<str>,
+    releases: Vec<Row>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    #[serde(rename = "applicationID")]
+    application_id: Arc<str>,
+    allocation_key: Arc<str>,
+    termination_type: &'static str,
+    message: Arc<str>,
+    /// RFC 3339.
+    since: String,
+    age_milliseconds: i64,
+    /// How often it was sent: once, and once more each time the shim came back without having confirmed it.
+    sent: u32,
+}
+
+/// Adds the route. The application's data has to hold a [`ReleasesApi`].
+pub fn configure(service: &mut ServiceConfig) {
+    service.service(web::resource("/api/v1/partition/{partition}/releases").route(web::get().to(unconfirmed)));
+}
+
+async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
+    let listing = api.directory.get();
+    let Some(entry) = listing.partition(&path) else {
+        let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
+        let known = match names.is_empty() {
+            true => "there are none".to_owned(),
+            false => format!("there are: {}", names.join(", ")),
+        };
+        return Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{path}' not found; {known}")));
+    };
+    let stopped = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the partition is being stopped; try again");
+    let releases = entry.addr.send(ListUnconfirmed).await.map_err(stopped)?;
+    let partition = entry.shown.clone();
+    Ok(HttpResponse::Ok().json(Shown { partition, releases: releases.into_iter().map(row).collect() }))
+}
+
+fn row(unconfirmed: UnconfirmedRelease) -> Row {
+    let UnconfirmedRelease { release, since, age, sent } = unconfirmed;
+    Row {
+        application_id: release.app,
+        allocation_key: release.key,
+        termination_type: outward::termination(release.termination).as_str_name(),
+        message: release.message,
+        since: time(since),
+        age_milliseconds: age.0 / 1_000_000,
+        sent,
+    }
+}
+
+fn time(at: Nanos) -> String {
+    jiff::Timestamp::from_nanosecond(i128::from(at.0)).map_or_else(|_| at.0.to_string(), |time| time.to_string())
+}

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{Books, Cx, Partition, states::AppEvent};
 use crate::domain::{
     alloc::Phase,
+    app::App,
     command::ReleaseItem,
     effect::{AppEffect, Callback, Effect, NodeEffect, Released},
     event::{Change, Detail, EventKind},
@@ -172,13 +173,15 @@ impl Partition {
             Termination::PlaceholderReplaced | Termination::FailedOnRm => Termination::StoppedByRm,
             other => other,
         };
-        let used = self.apps[app.ix()].allocated.plus(&self.apps[app.ix()].allocated_placeholders);
+        let charged = |app: &App| app.allocated.plus(&app.allocated_placeholders);
+        let used = charged(&self.apps[app.ix()]);
         self.apps[app.ix()].releasing_all = true;
         let released = self.remove_allocations(app, termination, cx);
         if !self.apps[app.ix()].free {
             self.apps[app.ix()].releasing_all = false;
-            // One event with the sum, not one for each (EVT-050).
-            self.user_decrease(app, &Arc::new(used), cx);
+            // One event with the sum, not one for each (EVT-050). What the shim is being asked about is charged still.
+            let gone = used.minus(&charged(&self.apps[app.ix()]));
+            self.user_decrease(app, &Arc::new(gone), cx);
         }
         if termination == Termination::StoppedByRm {
             let id = self.apps[app.ix()].id.clone();

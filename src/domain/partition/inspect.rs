@@ -29,13 +29,16 @@ pub struct Demand {
     pub since: Nanos,
 }
 
+/// A queue and the amounts that an ask of it wants.
+type Size = (Arc<str>, Vec<(&'static str, i64)>);
+
 impl Partition {
     /// What waits only for lack of nodes: within the limits of queues and users, with no placeholder to replace, no required
     /// node, and nothing preempted for it (R4.38, R4.40). By queue, then by size, the largest number first.
     pub fn demand(&self) -> Vec<Demand> {
         let mut found = Vec::new();
         self.inspect_queue(self.root, None, true, &mut found);
-        let mut by_size: BTreeMap<(Arc<str>, Vec<(&'static str, i64)>), (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
+        let mut by_size: BTreeMap<Size, (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
         for alloc in found {
             let row = &self.allocs[alloc.ix()];
             let queue = self.queue_path(alloc);

@@ -1,6 +1,6 @@
 //! Which victims go for an ask within its guarantee (R7.2–R7.5, R7.8, R7.12–R7.27).
 
-use callboard::domain::{command::NodeAction, event::EventKind, resources::Resource, types::Termination};
+use callboard::domain::{command::NodeAction, event::EventKind, resources::Resource};
 
 use super::{
     super::env::{Ask, Env, res},
@@ -61,13 +61,16 @@ fn nothing_before_the_delay_and_without_the_right() {
 #[test]
 fn the_next_attempt_comes_after_fifteen_seconds() {
     // R7.4, idea 169
-    let mut env = full(&A_AND_B.replace("{name: b}", "{name: b, resources: {guaranteed: {memory: 100}}}"));
+    let mut env = full(&A_AND_B.replace("{name: b}", "{name: b, properties: {preemption.policy: disabled}}"));
     env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.pass(3);
+    let conf = callboard::config::load(&tree(A_AND_B)).expect("valid").partitions[0].clone();
+    env.apply(callboard::domain::command::Command::Configure(conf));
+    env.run();
+    env.pass(12);
+    assert_eq!(env.heard(), ["app-a Accepted"]);
     env.pass(2);
-    env.ask(vec![Ask::new("app-b", "more", 5)]);
-    // b gives back room and takes another queue's: c appears above any guarantee.
-    env.release("app-b", "v0", Termination::StoppedByRm);
-    assert_eq!(env.heard(), ["app-a Accepted", "released v0 StoppedByRm", "app-a Running", "new k1 on n1"]);
+    assert_eq!(env.heard(), ["released v4 Preempted"]);
 }
 
 #[test]

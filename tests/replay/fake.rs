@@ -26,6 +26,9 @@ pub struct Faults {
     pub break_after: Option<usize>,
     /// Every n-th allocation request is answered 429 first.
     pub busy_every: Option<usize>,
+    /// Everything takes so long, as on a busy machine, and a scheduling pass comes as late as a real one may: after the
+    /// next request, where there is one already.
+    pub slow: Option<Duration>,
     /// Accept the placements but never free anything in REST: the books then disagree.
     pub wrong_usage: bool,
 }
@@ -54,7 +57,8 @@ pub struct Fake {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    worker: Option<Mutex<mpsc::Sender<AllocationRequest>>>,
     faults: Faults,
     requests: AtomicUsize,
     streams: Arc<AtomicUsize>,
@@ -66,8 +70,10 @@ impl Fake {
     /// Starts one in a thread of its own, for the life of the test.
     pub fn start(faults: Faults) -> Fake {
         let (streams, refused, unregistered) = Default::default();
+        let state = Arc::new(Mutex::new(State::default()));
         let shared = web::Data::new(Shared {
-            state: Mutex::default(),
+            worker: faults.slow.map(|pause| Mutex::new(slow_worker(state.clone(), pause))),
+            state,
             faults,
             requests: AtomicUsize::new(0),
             streams: Arc::clone(&streams),
@@ -98,6 +104,26 @@ impl Fake {
         });
         Fake { address: address.recv().unwrap(), streams, refused, unregistered }
     }
+}
+
+/// Applies requests in order, each after a pause. A pass is put off until one more request was applied, or none came.
+fn slow_worker(state: Arc<Mutex<State>>, pause: Duration) -> mpsc::Sender<AllocationRequest> {
+    let (sender, requests) = mpsc::channel::<AllocationRequest>();
+    std::thread::spawn(move || {
+        while let Ok(request) = requests.recv() {
+            std::thread::sleep(pause);
+            state.lock().unwrap().apply(request);
+            match requests.recv_timeout(pause) {
+                Ok(next) => {
+                    let mut state = state.lock().unwrap();
+                    state.apply(next);
+                    state.schedule();
+                }
+                Err(_) => state.lock().unwrap().schedule(),
+            }
+        }
+    });
+    sender
 }
 
 async fn status(shared: web::Data<Shared>) -> HttpResponse {
@@ -143,20 +169,16 @@ async fn allocations(shared: web::Data<Shared>, body: web::Bytes) -> HttpRespons
         return HttpResponse::TooManyRequests().insert_header(("Retry-After", "0")).json(json!({}));
     }
     state.retry = false;
-    for ask in request.allocations {
-        assert!(state.queue_of_app.contains_key(&ask.application_id), "{} is unknown", ask.application_id);
-        state.pending.push((ask.allocation_key, ask.application_id, amounts(ask.resource_per_alloc)));
-    }
-    for release in request.releases.into_iter().flat_map(|releases| releases.allocations_to_release) {
-        let key = release.allocation_key;
-        state.pending.retain(|(pending, ..)| *pending != key);
-        if let Some((node, needs)) = state.placed.remove(&key) {
-            state.book(node, &needs, -1);
-            let released = json!({"allocationKey": key, "terminationType": "STOPPED_BY_RM"});
-            state.say(json!({"allocation": {"released": [released]}}));
+    drop(state);
+    match &shared.worker {
+        // The channel lives as long as the server.
+        Some(worker) => worker.lock().unwrap().send(request).unwrap(),
+        None => {
+            let mut state = shared.state.lock().unwrap();
+            state.apply(request);
+            state.schedule();
         }
     }
-    state.schedule();
     HttpResponse::Accepted().json(json!({}))
 }
 
@@ -170,6 +192,27 @@ impl State {
         for (name, need) in needs {
             *self.nodes[node].1.entry(name.clone()).or_default() -= sign * need;
             *self.used.entry(name.clone()).or_default() += sign * need;
+        }
+    }
+
+    fn apply(&mut self, request: AllocationRequest) {
+        for ask in request.allocations {
+            if !self.queue_of_app.contains_key(&ask.application_id) {
+                let (key, app) = (&ask.allocation_key, &ask.application_id);
+                let rejected = json!({"allocationKey": key, "applicationID": app, "reason": "unknown application"});
+                self.say(json!({"allocation": {"rejectedAllocations": [rejected]}}));
+                continue;
+            }
+            self.pending.push((ask.allocation_key, ask.application_id, amounts(ask.resource_per_alloc)));
+        }
+        for release in request.releases.into_iter().flat_map(|releases| releases.allocations_to_release) {
+            let key = release.allocation_key;
+            self.pending.retain(|(pending, ..)| *pending != key);
+            if let Some((node, needs)) = self.placed.remove(&key) {
+                self.book(node, &needs, -1);
+                let released = json!({"allocationKey": key, "terminationType": "STOPPED_BY_RM"});
+                self.say(json!({"allocation": {"released": [released]}}));
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use callboard::cli::{
         workload::Workload,
     },
     client::{DoorKind, server::Server},
-    replay::{ReplayArgs, Replayed, load, replay, shipped},
+    replay::{ReplayArgs, Replayed, load, own::COLUMNS, replay, shipped},
 };
 use clap::Parser;
 use fake::{Fake, Faults};
@@ -66,6 +66,28 @@ async fn broken_streams_are_resumed_and_busy_answers_honoured() {
     assert!(fake.refused.load(SeqCst) > 50);
 }
 
+/// Writes a trace in which there is room for every ask when it comes.
+fn roomy(dir: &Path) -> String {
+    let mut trace = format!("{}\nnode,n,,,,10000,1024,,,,\n", COLUMNS.join(","));
+    for at in 0..20 {
+        trace += &format!("ask,a-{at},app-{at},q,u,5000,1,,,{at},{}\n", at + 1);
+    }
+    let file = dir.join("trace.csv");
+    std::fs::write(&file, trace).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// The clock must not run away from a server that is slow: nothing waits on a cluster that has room for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_server_is_not_taken_for_a_full_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = roomy(dir.path());
+    let fake = Fake::start(Faults { slow: Some(Duration::from_millis(30)), ..Faults::default() });
+    let summary = played(&fake, &["--file", &file]).await.summary;
+    assert_eq!((summary.placed, summary.withdrawn, summary.waited), (20, 0, 0), "{summary}");
+    assert!(summary.had_to_wait.is_empty() && summary.never_placed.is_empty(), "{summary}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn books_that_disagree_are_told() {
     let fake = Fake::start(Faults { wrong_usage: true, ..Faults::default() });
@@ -100,8 +122,22 @@ async fn the_real_server_plays_the_shipped_trace_the_same_through_both_doors() {
         assert!(!summary.had_to_wait.keys().any(|reason| reason.starts_with("unknown")), "{summary}");
         placed.push(summary.placed);
     }
-    // Which ask waits is up to the moment at which the server was taken for quiet, so a few may differ.
-    assert!(placed[0].abs_diff(placed[1]) <= 10, "{placed:?}");
+    // The core reserves a node for an ask that has waited 2 s of real time, whatever the trace time; where a run is slow
+    // enough for that, a few asks end up elsewhere. Without reservations both doors give exactly the same.
+    assert!(placed[0].abs_diff(placed[1]) <= 12, "{placed:?}");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_waits_on_the_real_server_where_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = roomy(dir.path());
+    let server = real().await;
+    for door in ["http", "grpc"] {
+        let args = args(&["--server", &server.http, "--grpc", &server.grpc, "--door", door, "--file", &file]);
+        let summary = replay(&args, &load(&args).unwrap()).await.unwrap().summary;
+        assert_eq!((summary.placed, summary.withdrawn, summary.waited), (20, 0, 0), "{door}: {summary}");
+    }
     server.stop().await.unwrap();
 }
 

@@ -20,7 +20,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -58,7 +57,9 @@ pub struct ReplayArgs {
     /// Part of the peak demand that the nodes made for a dlrm trace hold
     #[arg(long, default_value = "0.8", value_parser = share)]
     pub share: f64,
-    /// How many times faster than real time, or max: the clock jumps whenever the server is quiet
+    /// How many times faster than real time, or max: the clock jumps whenever the server is quiet. With a number, waits
+    /// include the real time that an answer takes, so many times over. Delays inside the scheduler, such as that of
+    /// reservations, run in real time at any speed
     #[arg(long, default_value = "max", value_parser = speed, value_name = "N|max")]
     pub speed: Speed,
     /// Queue configuration to register with, instead of a queue for each team of the trace
@@ -76,9 +77,6 @@ pub struct ReplayArgs {
     /// Where the HTML report goes
     #[arg(long, value_name = "FILE", default_value = "callboard-report.html")]
     pub report: PathBuf,
-    /// The server counts as quiet when it sent nothing for so many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub quiet: u64,
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
@@ -256,7 +254,7 @@ async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc
     };
     let (shim, callbacks) = Shim::register(args.door, url, request).await?;
     let session = Session { shim, callbacks, api, rm };
-    let mut player = Player::new(trace, session, args.speed, Duration::from_millis(args.quiet));
+    let mut player = Player::new(trace, session, args.speed);
     let ended = tokio::select! {
         ended = player.play() => Some(ended),
         () = interrupted() => None,

@@ -7,14 +7,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    books::Books,
+    books::{Books, FollowUp},
     reasons::Explainer,
     trace::{Amounts, Millis, Step, Trace},
     wire,
 };
 use crate::{
     cli::client::{Callbacks, Incoming, Message, Shim, http::Api},
-    si::v1::TerminationType,
+    si::v1::{AllocationResponse, TerminationType},
 };
 
 /// How trace time relates to real time.
@@ -26,6 +26,14 @@ pub enum Speed {
     Times(f64),
 }
 
+/// Probes in a row that are answered with nothing else in between: then the server is quiet. How long they take does not
+/// matter, so a busy machine is not taken for a scheduler that finds no place. One shows that all requests were applied,
+/// the next ones that the scheduling pass after them placed nothing more.
+const QUIET_ROUNDS: usize = 3;
+/// Pause for the first answer before a probe is sent; saves requests, decides nothing.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// With a clock of its own the trace goes on meanwhile; so long after its making an ask is looked at for a reason.
+const REASON_AFTER: Duration = Duration::from_millis(50);
 /// How long a server may go without any answer while something must still come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -60,14 +68,15 @@ pub struct Player<'t> {
     session: Session,
     explainer: Explainer,
     speed: Speed,
-    silence: Duration,
     clock: Millis,
     started: Instant,
     progress: ProgressBar,
-    /// Number of the newest callback that was read.
-    newest: u64,
-    /// When the last callback that matters was read.
-    heard: Instant,
+    /// Callbacks that were read, those to probes left out.
+    heard: u64,
+    /// Probes that were sent.
+    probes: u64,
+    /// Newest probe that was answered.
+    answered: u64,
     /// Releases were sent while asks were known to wait: these may be placed now.
     room_made: bool,
     /// The books.
@@ -85,8 +94,8 @@ pub struct Player<'t> {
 }
 
 impl<'t> Player<'t> {
-    /// `silence`: the server counts as quiet when nothing came for so long (speed max).
-    pub fn new(trace: &'t Trace, session: Session, speed: Speed, silence: Duration) -> Player<'t> {
+    /// Nothing played yet.
+    pub fn new(trace: &'t Trace, session: Session, speed: Speed) -> Player<'t> {
         let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg}";
         // The template is a constant that a test renders.
         let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -96,12 +105,12 @@ impl<'t> Player<'t> {
             explainer: Explainer::new(session.api.clone(), &session.rm),
             session,
             speed,
-            silence,
             clock: Millis(0),
             started: Instant::now(),
             progress,
-            newest: 0,
-            heard: Instant::now(),
+            heard: 0,
+            probes: 0,
+            answered: 0,
             room_made: false,
             books: Books::new(trace),
             samples: Vec::new(),
@@ -176,9 +185,6 @@ impl<'t> Player<'t> {
             }
         }
         self.room_made |= !releases.is_empty() && !self.books.waiting.is_empty();
-        for request in wire::releases(&rm, &releases) {
-            self.session.shim.allocations(request).await?;
-        }
         let mut new_apps = Vec::new();
         for ask in &step.starts {
             if self.books.start(*ask, self.clock) {
@@ -191,7 +197,10 @@ impl<'t> Player<'t> {
         if !self.session.shim.ordered() && !new_apps.is_empty() {
             self.receive_until("applications to be accepted", |player| player.books.unanswered_apps == 0).await?;
         }
-        for request in wire::asks(self.trace, &rm, &step.starts, |ask| self.books.key(ask)) {
+        // One request is applied as one batch (R1.29): no scheduling pass comes between the ends and the starts of a moment,
+        // which would let chance decide who gets the room.
+        if !releases.is_empty() || !step.starts.is_empty() {
+            let request = wire::moment(self.trace, &rm, &step.starts, |ask| self.books.key(ask), &releases);
             self.session.shim.allocations(request).await?;
         }
         // An application of which nothing is left is removed; a later ask of it submits it again.
@@ -207,7 +216,7 @@ impl<'t> Player<'t> {
         loop {
             let elapsed = self.started.elapsed().as_secs_f64() * 1000.0 * times;
             self.clock = Millis(origin.0 + elapsed as i64);
-            let pause = Instant::now() + self.silence.max(Duration::from_millis(20));
+            let pause = Instant::now() + REASON_AFTER;
             match timeout_at(until.min(pause), self.session.callbacks.recv()).await {
                 Ok(incoming) => self.take(incoming).await?,
                 Err(_) if Instant::now() >= until => return Ok(()),
@@ -219,34 +228,49 @@ impl<'t> Player<'t> {
 
     /// Reads callbacks until nothing more can come: everything was answered, or the server is quiet.
     async fn settle(&mut self) -> Result<()> {
-        self.heard = Instant::now();
-        let mut last = None;
-        while self.books.unanswered() > 0 || self.books.unanswered_apps > 0 || self.room_made {
-            match timeout(self.silence, self.session.callbacks.recv()).await {
-                Ok(incoming) => self.take(incoming).await?,
-                Err(_) => {
-                    let asked = Instant::now();
-                    let status = self.session.api.status(&self.session.rm).await?;
-                    // A server that is slow to tell its state is not quiet but busy.
-                    let prompt = asked.elapsed() < self.silence.max(Duration::from_millis(25)) * 2;
-                    let seen = if self.session.shim.ordered() { Some(self.newest) } else { last };
-                    last = Some(status.last_sequence);
-                    if prompt && status.state == "Running" && seen == last {
-                        self.room_made = false;
-                        self.explain_new().await;
-                        return Ok(());
-                    }
-                    if self.heard.elapsed() > PATIENCE {
-                        bail!(
-                            "the server did not become quiet within {} s (state {})",
-                            PATIENCE.as_secs(),
-                            status.state
-                        );
-                    }
+        let mut rounds = 0;
+        let mut resumed = self.resumed;
+        while self.something_may_come() {
+            // Most answers come at once: a probe is sent only where one takes longer.
+            if rounds == 0
+                && let Ok(incoming) = timeout(FIRST_LOOK, self.session.callbacks.recv()).await
+            {
+                self.take(incoming).await?;
+                continue;
+            }
+            let heard = self.heard;
+            self.probe().await?;
+            let undisturbed = self.heard == heard && self.resumed == resumed;
+            resumed = self.resumed;
+            rounds = if undisturbed { rounds + 1 } else { 1 };
+            if rounds > QUIET_ROUNDS {
+                // A session that is Paused answers, and places nothing.
+                if self.session.api.status(&self.session.rm).await?.state == "Running" {
+                    self.room_made = false;
+                    self.explain_new().await;
+                    return Ok(());
                 }
+                rounds = 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
         Ok(())
+    }
+
+    fn something_may_come(&self) -> bool {
+        self.books.unanswered() > 0 || self.books.unanswered_apps > 0 || self.room_made
+    }
+
+    /// Sends an ask of an application that there is not, and reads callbacks until its rejection comes back.
+    ///
+    /// It goes the way of all asks, so its rejection comes after what the server made of everything before it. What is
+    /// placed in the scheduling pass that follows is seen by the next probe.
+    async fn probe(&mut self) -> Result<()> {
+        self.probes += 1;
+        let probe = self.probes;
+        self.session.shim.allocations(wire::probe(&self.session.rm, probe)).await?;
+        self.receive_until("a probe to be answered", |player| player.answered >= probe || !player.something_may_come())
+            .await
     }
 
     /// The end of the trace: also what was released last is booked, and what still waits is explained.
@@ -268,8 +292,8 @@ impl<'t> Player<'t> {
     }
 
     async fn take(&mut self, incoming: Option<Incoming>) -> Result<()> {
-        let (seq, message) = match incoming {
-            Some(Incoming::Message { seq, message, .. }) => (seq, message),
+        let message = match incoming {
+            Some(Incoming::Message { message, .. }) => message,
             Some(Incoming::Resumed) => {
                 self.resumed += 1;
                 return Ok(());
@@ -277,22 +301,33 @@ impl<'t> Player<'t> {
             Some(Incoming::Ended(error)) => return Err(error).context("the session ended"),
             None => bail!("the session ended"),
         };
-        self.newest = self.newest.max(seq);
         match message {
             Message::Other => return Ok(()),
             Message::Node(response) => self.books.nodes(response)?,
             Message::Application(response) => self.books.applications(response),
-            Message::Allocation(response) => {
-                let follow_up = self.books.allocations(response, self.clock)?;
-                for request in wire::releases(&self.session.rm, &follow_up.confirm) {
-                    self.session.shim.allocations(request).await?;
+            Message::Allocation(mut response) => {
+                let mut answered = self.answered;
+                response.rejected_allocations.retain(|rejected| match wire::probe_of(rejected) {
+                    Some(probe) => {
+                        answered = answered.max(probe);
+                        false
+                    }
+                    None => true,
+                });
+                self.answered = answered;
+                if response == AllocationResponse::default() {
+                    return Ok(());
                 }
-                for request in wire::asks(self.trace, &self.session.rm, &follow_up.again, |ask| self.books.key(ask)) {
+                let follow_up = self.books.allocations(response, self.clock)?;
+                if follow_up != FollowUp::default() {
+                    let FollowUp { confirm, again } = follow_up;
+                    let key = |ask| self.books.key(ask);
+                    let request = wire::moment(self.trace, &self.session.rm, &again, key, &confirm);
                     self.session.shim.allocations(request).await?;
                 }
             }
         }
-        self.heard = Instant::now();
+        self.heard += 1;
         Ok(())
     }
 

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::trace::{Amounts, ResourceKind, Trace};
 use crate::si::v1::{
     AddApplicationRequest, Allocation, AllocationRelease, AllocationReleasesRequest, AllocationRequest,
-    ApplicationRequest, NodeInfo, NodeRequest, Quantity, RemoveApplicationRequest, Resource, UserGroupInformation,
-    node_info::ActionFromRm,
+    ApplicationRequest, NodeInfo, NodeRequest, Quantity, RejectedAllocation, RemoveApplicationRequest, Resource,
+    UserGroupInformation, node_info::ActionFromRm,
 };
 
 /// Partition that a trace is played in.
 pub const PARTITION: &str = "default";
-/// Items per request.
+/// Nodes and applications per request.
 pub const CHUNK: usize = 1000;
 
 /// A resource without the types that are 0.
@@ -62,8 +62,17 @@ pub fn applications(trace: &Trace, rm: &str, new: &[usize], remove: &[usize]) ->
     submissions.chain(removals).collect()
 }
 
-/// Asks under their present keys, in requests.
-pub fn asks(trace: &Trace, rm: &str, asks: &[usize], key: impl Fn(usize) -> String) -> Vec<AllocationRequest> {
+/// A release or confirmation: key, application, type.
+pub type Release = (String, String, i32);
+
+/// Asks under their present keys, and releases, in one request.
+pub fn moment(
+    trace: &Trace,
+    rm: &str,
+    asks: &[usize],
+    key: impl Fn(usize) -> String,
+    releases: &[Release],
+) -> AllocationRequest {
     let ask = |at: &usize| {
         let ask = &trace.asks[*at];
         Allocation {
@@ -75,27 +84,38 @@ pub fn asks(trace: &Trace, rm: &str, asks: &[usize], key: impl Fn(usize) -> Stri
             ..Default::default()
         }
     };
-    let request = |chunk: &[usize]| AllocationRequest {
-        allocations: chunk.iter().map(ask).collect(),
-        releases: None,
-        rm_id: rm.to_owned(),
-    };
-    asks.chunks(CHUNK).map(request).collect()
-}
-
-/// Releases and confirmations (key, application, type), in requests.
-pub fn releases(rm: &str, releases: &[(String, String, i32)]) -> Vec<AllocationRequest> {
-    let release = |(key, app, kind): &(String, String, i32)| AllocationRelease {
+    let release = |(key, app, kind): &Release| AllocationRelease {
         partition_name: PARTITION.to_owned(),
         application_id: app.clone(),
         termination_type: *kind,
         message: String::new(),
         allocation_key: key.clone(),
     };
-    let request = |chunk: &[(String, String, i32)]| AllocationRequest {
-        allocations: Vec::new(),
-        releases: Some(AllocationReleasesRequest { allocations_to_release: chunk.iter().map(release).collect() }),
+    let allocations_to_release: Vec<_> = releases.iter().map(release).collect();
+    AllocationRequest {
+        allocations: asks.iter().map(ask).collect(),
+        releases: (!releases.is_empty()).then_some(AllocationReleasesRequest { allocations_to_release }),
         rm_id: rm.to_owned(),
+    }
+}
+
+/// Application of the probes, which is never submitted.
+const PROBE_APP: &str = "#probe";
+
+/// A probe: an ask of an application that there is not, which every server rejects.
+pub fn probe(rm: &str, number: u64) -> AllocationRequest {
+    let one = Resource { resources: HashMap::from([("vcore".to_owned(), Quantity { value: 1 })]) };
+    let probe = Allocation {
+        allocation_key: number.to_string(),
+        application_id: PROBE_APP.to_owned(),
+        partition_name: PARTITION.to_owned(),
+        resource_per_alloc: Some(one),
+        ..Default::default()
     };
-    releases.chunks(CHUNK).map(request).collect()
+    AllocationRequest { allocations: vec![probe], releases: None, rm_id: rm.to_owned() }
+}
+
+/// Number of the probe that this rejection answers; `None` where it is another one's.
+pub fn probe_of(rejected: &RejectedAllocation) -> Option<u64> {
+    if rejected.application_id == PROBE_APP { rejected.allocation_key.parse().ok() } else { None }
 }

@@ -177,8 +177,8 @@ impl Partition {
         row.node = Some(node);
         row.bound = cx.now;
         let placement = self.placement(alloc, Some(node), Books::ALL);
-        self.quota_clock_on_increase(placement.queue, cx.now);
         self.charge_and_tell(&placement, true, cx);
+        self.quota_clock_on_increase(placement.queue, cx.now);
     }
 
     /// A known key again: its size changes, or the shim placed it (R4.11–R4.14).

@@ -18,17 +18,22 @@ use std::{
 };
 
 use actix::{Actor as _, Arbiter};
-use actix_web::dev::ServerHandle;
+use actix_web::{dev::ServerHandle, web::ServiceConfig};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    actors::{event::EventActor, topology::Topology},
+    actors::{
+        event::EventActor,
+        journal::{DEFAULT_LIMIT, Journals},
+        topology::Topology,
+    },
     config::{self, LoadedConfig},
-    domain::event_settings::EventSettings,
+    domain::{event_settings::EventSettings, journal},
     grpc,
     http::{
+        api,
         server::{self as http, Doors, Listen},
         ws_v1::{self, RestState},
     },
@@ -126,7 +131,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     } else {
         EventActor::durable(EventSettings::default(), &args.data.join("events"))?
     };
-    let topology = wire(default_config, events);
+    let data = (!args.ephemeral).then_some(args.data.as_path());
+    let Wiring { topology, journals } = wire(default_config, events, data);
     log::follow(&topology.process);
     let max_body = args.http_max_body_bytes.get();
     let rest = Arc::new(RestState::new(topology.clone(), Arc::new(Metrics::new()?), max_body));
@@ -135,7 +141,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(addr) = http_addr {
         let doors = Arc::new(Doors { topology: topology.clone(), max_body });
         let listen = Listen { addr, workers: cores() };
-        let (server, bound) = http::bind(listen, doors, ws_v1::services(rest))
+        let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
+        let services = move |config: &mut ServiceConfig| {
+            own(config);
+            others(config);
+        };
+        let (server, bound) = http::bind(listen, doors, services)
             .with_context(|| format!("cannot listen on {addr} for HTTP; choose another with --http"))?;
         let handle = server.handle();
         actix::spawn(server);
@@ -162,8 +173,15 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Actors on their arbiters: one for control, the others for partitions.
-fn wire(default_config: LoadedConfig, events: EventActor) -> Arc<Topology> {
+/// What was wired.
+struct Wiring {
+    topology: Arc<Topology>,
+    journals: Arc<Journals>,
+}
+
+/// Actors on their arbiters: one for control, the others for partitions. `data` is the directory of what outlives the
+/// process, `None` for nothing at all.
+fn wire(default_config: LoadedConfig, events: EventActor, data: Option<&Path>) -> Wiring {
     let arbiter = || {
         let arbiter = Arbiter::new().handle();
         arbiter.spawn_fn(panics::critical);
@@ -172,7 +190,9 @@ fn wire(default_config: LoadedConfig, events: EventActor) -> Arc<Topology> {
     let control = arbiter();
     let pool = (0..cores().saturating_sub(1).max(1)).map(|_| arbiter()).collect();
     let events = EventActor::start_in_arbiter(&control, |_| events);
-    Topology::new(control, pool, Topology::launcher(), events, default_config)
+    let kept = data.map(|data| data.join("journal"));
+    let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), DEFAULT_LIMIT));
+    Wiring { topology: Topology::new(control, pool, Topology::launcher(), events, default_config), journals }
 }
 
 fn cores() -> usize {

@@ -3,7 +3,7 @@
 use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use actix_web::{
-    App, Error, HttpRequest, HttpServer,
+    App, Error, HttpRequest, HttpServer, Resource,
     body::MessageBody,
     dev::{Extensions, Server, ServiceRequest, ServiceResponse},
     http::StatusCode,
@@ -71,6 +71,14 @@ pub fn nothing_else(config: &mut web::ServiceConfig) {
 /// 404 for a path that nothing is at.
 pub async fn not_found(request: HttpRequest) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", request.path()))
+}
+
+/// A path that takes these methods: 405 for others.
+pub fn resource(path: &str, allow: &'static str) -> Resource {
+    web::resource(path).default_service(web::to(move || async move {
+        let detail = format!("this path takes {allow}");
+        Problem { allow: Some(allow), ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
+    }))
 }
 
 fn notice_silence(io: &dyn Any, _extensions: &mut Extensions) {

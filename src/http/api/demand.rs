@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use actix_web::{
     HttpResponse,
-    http::StatusCode,
-    web::{Data, Path},
+    web::{self, Data, Path, ServiceConfig},
 };
 use serde::Serialize;
 
+use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
     domain::{partition::Demand, types::Nanos},
-    http::problem::Problem,
+    http::{problem::Problem, server::resource},
     messages::partition::GetSnapshot,
 };
 
@@ -37,13 +37,16 @@ struct Row {
     waiting_since: String,
 }
 
+/// Adds the route. The application's data has to hold the [`Directory`].
+pub fn configure(service: &mut ServiceConfig) {
+    service.service(resource("/api/v1/partition/{partition}/demand", "GET").route(web::get().to(demand)));
+}
+
 /// The demand of one partition, by queue and size; an unknown partition is answered with 404. The application's data has to
 /// hold the [`Directory`].
 pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<HttpResponse, Problem> {
-    let listing = directory.get();
-    let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("partition '{path}' not found"));
-    let entry = listing.partition(&path).ok_or_else(unknown)?;
-    let snapshot = entry.addr.send(GetSnapshot).await.map_err(|_| unknown())?;
+    let entry = find_partition(&directory.get(), &path)?;
+    let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
     let demands = snapshot.partition.demand();
     let mut total: BTreeMap<&'static str, i64> = BTreeMap::new();
     for demand in &demands {

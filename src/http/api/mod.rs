@@ -4,3 +4,48 @@ pub mod demand;
 pub mod events;
 pub mod releases;
 pub mod resource;
+
+use std::sync::Arc;
+
+use actix::MailboxError;
+use actix_web::{
+    http::StatusCode,
+    web::{self, Data, ServiceConfig},
+};
+
+use self::{releases::ReleasesApi, resource::ResourceApi};
+use super::{problem::Problem, server};
+use crate::actors::{
+    directory::{Listing, PartitionEntry},
+    journal::Journals,
+    topology::Topology,
+};
+
+/// The API with its data, for `http::server::bind`, which has [`events`] already.
+pub fn services(topology: &Topology, journals: Arc<Journals>) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
+    let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });
+    let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
+    let directory = Data::from(topology.directory.clone());
+    move |config| {
+        config.app_data(resources.clone()).app_data(releases.clone()).app_data(directory.clone());
+        resource::configure(config);
+        releases::configure(config);
+        demand::configure(config);
+        config.service(web::resource("/api/v1{rest:(/.*)?}").to(server::not_found));
+    }
+}
+
+/// A partition by the name that REST shows or by its internal one; 404 with the names that there are.
+fn find_partition(listing: &Listing, name: &str) -> Result<PartitionEntry, Problem> {
+    if let Some(entry) = listing.partition(name) {
+        return Ok(entry.clone());
+    }
+    let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
+    let known = if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+    Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{name}' not found; {known}")))
+}
+
+/// The actor that would answer has ended.
+fn gone(_: MailboxError) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the partition is being stopped; try again")
+}

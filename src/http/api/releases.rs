@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use actix_web::{
     HttpResponse,
-    http::StatusCode,
     web::{self, Data, Path, ServiceConfig},
 };
 use serde::Serialize;
 
+use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
     domain::types::Nanos,
-    http::problem::Problem,
+    http::{problem::Problem, server::resource},
     messages::{application::UnconfirmedRelease, partition::ListUnconfirmed},
     si::outward,
 };
@@ -46,22 +46,13 @@ struct Row {
 
 /// Adds the route. The application's data has to hold a [`ReleasesApi`].
 pub fn configure(service: &mut ServiceConfig) {
-    service.service(web::resource("/api/v1/partition/{partition}/releases").route(web::get().to(unconfirmed)));
+    service.service(resource("/api/v1/partition/{partition}/releases", "GET").route(web::get().to(unconfirmed)));
 }
 
 async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
-    let listing = api.directory.get();
-    let Some(entry) = listing.partition(&path) else {
-        let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
-        let known = match names.is_empty() {
-            true => "there are none".to_owned(),
-            false => format!("there are: {}", names.join(", ")),
-        };
-        return Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{path}' not found; {known}")));
-    };
-    let stopped = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the partition is being stopped; try again");
-    let releases = entry.addr.send(ListUnconfirmed).await.map_err(stopped)?;
-    let partition = entry.shown.clone();
+    let entry = find_partition(&api.directory.get(), &path)?;
+    let releases = entry.addr.send(ListUnconfirmed).await.map_err(gone)?;
+    let partition = entry.shown;
     Ok(HttpResponse::Ok().json(Shown { partition, releases: releases.into_iter().map(row).collect() }))
 }
 

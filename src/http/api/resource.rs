@@ -6,7 +6,7 @@ mod stream;
 
 use std::sync::Arc;
 
-use actix::{Addr, MailboxError, Recipient};
+use actix::{Addr, Recipient};
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
@@ -20,7 +20,11 @@ use crate::{
         journal::{JournalActor, Journals},
     },
     domain::journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
-    http::problem::Problem,
+    http::{
+        api::{find_partition, gone},
+        problem::Problem,
+        server::resource,
+    },
     messages::{
         journal::{Attach, Cancel, Drain, GetStatus, Undrain},
         partition::GetSnapshot,
@@ -37,25 +41,20 @@ pub struct ResourceApi {
 
 /// Adds the routes. The application's data has to hold a [`ResourceApi`].
 pub fn configure(service: &mut ServiceConfig) {
-    let scope = web::scope("/api/v1/partition/{partition}/resource")
-        .route("/journal", web::get().to(journal))
-        .route("/journal/{stream}/cancel", web::post().to(cancel))
-        .route("/status", web::get().to(get_status))
-        .route("/drain", web::post().to(drain))
-        .route("/undrain", web::post().to(undrain));
-    service.service(scope);
+    const BASE: &str = "/api/v1/partition/{partition}/resource";
+    let at = |path: &str, allow| resource(&format!("{BASE}{path}"), allow);
+    service
+        .service(at("/journal", "GET").route(web::get().to(journal)))
+        .service(at("/journal/{stream}/cancel", "POST").route(web::post().to(cancel)))
+        .service(at("/status", "GET").route(web::get().to(get_status)))
+        .service(at("/drain", "POST").route(web::post().to(drain)))
+        .service(at("/undrain", "POST").route(web::post().to(undrain)));
 }
 
 impl ResourceApi {
     fn find(&self, partition: &str) -> Result<(Addr<JournalActor>, Recipient<GetSnapshot>), Problem> {
-        let listing = self.directory.get();
-        let Some(entry) = listing.partition(partition) else {
-            let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
-            let known =
-                if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
-            return Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{partition}' not found; {known}")));
-        };
-        Ok((self.journals.of(&entry.internal), entry.addr.clone().recipient()))
+        let entry = find_partition(&self.directory.get(), partition)?;
+        Ok((self.journals.of(&entry.internal), entry.addr.recipient()))
     }
 }
 
@@ -134,11 +133,6 @@ async fn undrain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Re
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
     journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
-}
-
-/// The actor that would answer has ended.
-fn gone(_: MailboxError) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the partition is being stopped; try again")
 }
 
 fn empty() -> HttpResponse {

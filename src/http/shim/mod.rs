@@ -9,9 +9,9 @@ mod requests;
 mod stream;
 mod ws;
 
-use actix_web::{Resource, http::StatusCode, web};
+use actix_web::web;
 
-use super::{problem::Problem, server::not_found};
+use super::server::{not_found, resource};
 
 /// Registers the paths.
 pub fn configure(config: &mut web::ServiceConfig) {
@@ -34,11 +34,4 @@ pub fn configure(config: &mut web::ServiceConfig) {
         .service(resource("/si/v1/rm/{rm}/ws", "GET").route(web::get().to(ws::ws)))
         .service(resource("/si/v1/rm/{rm}/answers", "POST").route(web::post().to(answers::answers)))
         .service(web::resource("/si/v1{rest:(/.*)?}").to(not_found));
-}
-
-fn resource(path: &str, allow: &'static str) -> Resource {
-    web::resource(path).default_service(web::to(move || async move {
-        let detail = format!("this path takes {allow}");
-        Problem { allow: Some(allow), ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
-    }))
 }

@@ -164,6 +164,7 @@ impl JournalActor {
                     Some(Command::OperatorDrain { nodes, drained }) if *drained == same => nodes.extend(more),
                     _ => commands.push(Command::OperatorDrain { nodes: more, drained: same }),
                 },
+                Output::HoldHosts { hosts, held } => commands.push(Command::HoldHosts { hosts, held }),
             }
         }
         if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty()) {
@@ -313,13 +314,14 @@ impl Actor for JournalActor {
 }
 
 impl Handler<Begin> for JournalActor {
-    type Result = ();
+    type Result = Vec<Arc<str>>;
 
-    fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) -> Self::Result {
         self.session = Some((msg.epoch, msg.partition));
         let mut out = Vec::new();
         self.journal.begin(self.now(), &mut out);
         self.commit(out, ctx);
+        self.journal.held_hosts()
     }
 }
 

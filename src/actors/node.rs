@@ -44,7 +44,10 @@ impl Handler<NodeNews> for NodeActor {
                     self.empty = empty;
                 }
                 NodeEffect::Emptied { .. } => self.empty = true,
-                NodeEffect::Seen { .. } | NodeEffect::Capacity { .. } | NodeEffect::Removed { .. } => {}
+                NodeEffect::Held { .. }
+                | NodeEffect::Seen { .. }
+                | NodeEffect::Capacity { .. }
+                | NodeEffect::Removed { .. } => {}
             }
             talk.seen = news.at;
         }

@@ -3,12 +3,15 @@
 
 mod conversations;
 mod handlers;
+mod journal;
+mod links;
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use actix::prelude::*;
 
-use self::conversations::Conversations;
+pub use self::links::Links;
+use self::{conversations::Conversations, journal::Link};
 use super::{clock::Clock, ugm::UgmActor, ugm::wants_groups};
 use crate::{
     domain::{
@@ -40,6 +43,7 @@ pub struct PartitionActor {
     partition: Partition,
     effects: Vec<Effect>,
     conversations: Conversations,
+    link: Link,
     ugm: Addr<UgmActor>,
     /// Batches that are not applied yet: a conversation's answer comes first.
     inbox: VecDeque<Commands>,
@@ -55,16 +59,16 @@ pub struct PartitionActor {
 
 impl PartitionActor {
     /// Starts one on an arbiter.
-    pub fn start_on(arbiter: &ArbiterHandle, setup: PartitionSetup) -> Addr<PartitionActor> {
-        PartitionActor::start_in_arbiter(arbiter, move |ctx| PartitionActor::new(setup, ctx))
+    pub fn start_on(arbiter: &ArbiterHandle, setup: PartitionSetup, links: Links) -> Addr<PartitionActor> {
+        PartitionActor::start_in_arbiter(arbiter, move |ctx| PartitionActor::new(setup, links, ctx))
     }
 
-    /// Starts one on the present arbiter.
+    /// Starts one on the present arbiter, linked to nothing else.
     pub fn start_here(setup: PartitionSetup) -> Addr<PartitionActor> {
-        PartitionActor::create(move |ctx| PartitionActor::new(setup, ctx))
+        PartitionActor::create(move |ctx| PartitionActor::new(setup, Links::default(), ctx))
     }
 
-    fn new(setup: PartitionSetup, ctx: &mut Context<Self>) -> PartitionActor {
+    fn new(setup: PartitionSetup, links: Links, ctx: &mut Context<Self>) -> PartitionActor {
         let clock = Clock::default();
         let mut effects = Vec::new();
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
@@ -74,6 +78,7 @@ impl PartitionActor {
         PartitionActor {
             conversations: Conversations::new(clock, me.clone().recipient(), me.recipient()),
             ugm: UgmActor::new(clock, resolver).start(),
+            link: Link::new(links.journal, setup.epoch),
             setup,
             clock,
             partition,
@@ -208,10 +213,14 @@ impl PartitionActor {
                     self.conversations.app(effect);
                 }
                 Effect::Queue(effect) => self.conversations.queue(effect),
-                Effect::Node(effect) => self.conversations.node(effect, now),
+                Effect::Node(effect) => {
+                    self.link.note(&effect);
+                    self.conversations.node(effect, now);
+                }
                 Effect::Configured(_) => {}
             }
         }
+        self.link.flush();
         let orphans = self.conversations.flush(now);
         self.awaited -= orphans;
         if !items.is_empty() {
@@ -237,5 +246,6 @@ impl Actor for PartitionActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.changed(ctx);
+        self.begin_journal(ctx);
     }
 }

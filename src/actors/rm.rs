@@ -1,5 +1,6 @@
 //! `RmActor`: the conversation with one resource manager. Registration life cycle, numbered callbacks, streams, predicates.
 
+mod alive;
 pub mod buffer;
 pub mod handle;
 mod life;
@@ -307,6 +308,10 @@ impl RmActor {
 
 impl Actor for RmActor {
     type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.vouch(ctx);
+    }
 }
 
 impl Handler<Deliver> for RmActor {

@@ -19,7 +19,8 @@ use self::{names::shown, registry::Registry};
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
-    partition::PartitionActor,
+    journal::Journals,
+    partition::{Links, PartitionActor},
     rm::{Reconfigure, Register, RmActor, RmSettings, handle::RmHandle, no_partitions},
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     domain::conf::PartitionConf,
     messages::{
         event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe},
-        partition::{Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
+        partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
 };
@@ -75,6 +76,8 @@ pub struct PartitionHandle {
     pub configure: Recipient<Configure>,
     /// Unconfirmed releases are wanted again.
     pub resend: Recipient<ResendUnconfirmed>,
+    /// Signs of life of nodes.
+    pub alive: Recipient<Alive>,
 }
 
 /// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `log.*`. The last writer wins.
@@ -149,11 +152,17 @@ impl Topology {
         })
     }
 
-    /// Starts real partitions.
+    /// Starts real partitions, without a journal.
     pub fn launcher() -> Launcher {
-        Arc::new(|arbiter, setup| {
+        Topology::launcher_with(None)
+    }
+
+    /// Starts real partitions, each with its journal.
+    pub fn launcher_with(journals: Option<Arc<Journals>>) -> Launcher {
+        Arc::new(move |arbiter, setup| {
             let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
-            let addr = PartitionActor::start_on(arbiter, setup);
+            let links = Links { journal: journals.as_ref().map(|journals| journals.of(&internal)) };
+            let addr = PartitionActor::start_on(arbiter, setup, links);
             PartitionHandle {
                 internal,
                 conf,
@@ -163,6 +172,7 @@ impl Topology {
                 try_configure: addr.clone().recipient(),
                 configure: addr.clone().recipient(),
                 resend: addr.clone().recipient(),
+                alive: addr.clone().recipient(),
                 addr,
             }
         })

@@ -192,7 +192,8 @@ fn wire(default_config: LoadedConfig, events: EventActor, data: Option<&Path>) -
     let events = EventActor::start_in_arbiter(&control, |_| events);
     let kept = data.map(|data| data.join("journal"));
     let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), DEFAULT_LIMIT));
-    Wiring { topology: Topology::new(control, pool, Topology::launcher(), events, default_config), journals }
+    let launcher = Topology::launcher_with(Some(journals.clone()));
+    Wiring { topology: Topology::new(control, pool, launcher, events, default_config), journals }
 }
 
 fn cores() -> usize {

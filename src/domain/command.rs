@@ -43,12 +43,20 @@ pub enum Command {
     /// Whether asks that wait long enough reserve nodes (R5.37); at first they do. Those of preemption and of required nodes
     /// are made in any case.
     Reservations(bool),
-    /// An operator drains or undrains nodes.
+    /// An operator drains or undrains nodes; remembered for nodes that are not registered.
     OperatorDrain {
         /// Node ids.
         nodes: Vec<Arc<str>>,
         /// Drain or undrain.
         drained: bool,
+    },
+    /// Nodes of these hosts are drained from their registration on, or no longer: an operator drained something there. What
+    /// holds for the very node is said by [`Command::OperatorDrain`] afterwards, where it differs.
+    HoldHosts {
+        /// Host names as the journal has them.
+        hosts: Vec<Arc<str>>,
+        /// Hold or not.
+        held: bool,
     },
     /// The partition ends: applications are told, everything goes.
     Stop,

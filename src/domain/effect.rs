@@ -281,6 +281,11 @@ pub enum NodeEffect {
         /// It takes allocations.
         schedulable: bool,
     },
+    /// It was registered just now, and is held back for what an operator drained before.
+    Held {
+        /// Node.
+        node: Arc<str>,
+    },
     /// Any sign of life.
     Seen {
         /// Node.

@@ -12,9 +12,10 @@ use tokio::sync::mpsc;
 use super::partition::Commands;
 use crate::domain::journal::{DrainRequest, Fact, Refusal, Target, UndrainRequest};
 
-/// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on.
+/// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
+/// the hosts where an operator drained something, without waiting for the disk.
 #[derive(Message)]
-#[rtype(result = "()")]
+#[rtype(result = "Vec<Arc<str>>")]
 pub struct Begin {
     /// The session.
     pub epoch: u64,

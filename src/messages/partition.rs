@@ -65,6 +65,18 @@ pub struct Snapshot {
     pub partition: Partition,
 }
 
+/// Signs of life of nodes.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Alive {
+    /// Session that they belong to.
+    pub epoch: u64,
+    /// The nodes; unknown ones are left alone. `None`: all of them, the resource manager vouches for them.
+    pub nodes: Option<Arc<[Arc<str>]>>,
+    /// Credits of the request, given back after they were noted.
+    pub permit: Option<Permit>,
+}
+
 /// Placements may be possible again: credits came back, or the session was resumed.
 #[derive(Message)]
 #[rtype(result = "()")]

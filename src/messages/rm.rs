@@ -112,6 +112,18 @@ pub struct Unregister;
 #[rtype(result = "()")]
 pub struct Shutdown;
 
+/// Nodes are alive.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct Heartbeat {
+    /// Session that it was sent in.
+    pub epoch: u64,
+    /// Node ids.
+    pub nodes: Arc<[Arc<str>]>,
+    /// Credits.
+    pub permit: Option<Permit>,
+}
+
 /// Items of one request, in order.
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]

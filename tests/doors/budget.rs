@@ -53,6 +53,7 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
             try_configure: addr.clone().recipient(),
             configure: addr.clone().recipient(),
             resend: addr.clone().recipient(),
+            alive: addr.clone().recipient(),
             addr,
         }
     };

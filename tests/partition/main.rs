@@ -1,6 +1,7 @@
 //! `domain::Partition` from outside: commands in, effects out, and an audit of every book after every step.
 
 mod atomic;
+mod drain;
 mod env;
 mod gang;
 mod gang_rules;

@@ -1,6 +1,7 @@
 //! What the running server connects: the journal, the durable events, demand, metrics. Real processes, real sockets.
 
 mod api;
+mod drain;
 mod rig;
 #[allow(dead_code)] // of what the door tests have, not all is needed here
 #[path = "../doors/server.rs"]

@@ -28,8 +28,12 @@ impl Handler<Commands> for Partition {
 
     fn handle(&mut self, msg: Commands, _ctx: &mut Self::Context) {
         for command in msg.commands {
-            let Command::OperatorDrain { nodes, drained } = command else { panic!("{command:?}") };
-            self.seen.lock().unwrap().push(format!("{} {drained} {}", msg.epoch, nodes.join(",")));
+            let text = match command {
+                Command::OperatorDrain { nodes, drained } => format!("{} {drained} {}", msg.epoch, nodes.join(",")),
+                Command::HoldHosts { hosts, held } => format!("{} {held} hosts {}", msg.epoch, hosts.join(",")),
+                other => panic!("{other:?}"),
+            };
+            self.seen.lock().unwrap().push(text);
         }
     }
 }
@@ -54,8 +58,9 @@ impl Rig {
         Rig { journal, partition: partition.start(), seen }
     }
 
-    async fn begin(&self, epoch: u64) {
-        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap();
+    /// Gives the hosts to hold.
+    async fn begin(&self, epoch: u64) -> Vec<Arc<str>> {
+        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap()
     }
 
     async fn register(&self, epoch: u64, hosts: &[&str]) {
@@ -223,17 +228,17 @@ async fn drains_reach_the_partition_of_the_present_session() {
     rig.register(1, &FOUR).await;
     // Still in the batch: the request sees the nodes nevertheless.
     rig.drain("n[1-2]").await.unwrap();
-    assert_eq!(rig.told(), ["1 true node-n1,node-n2"]);
+    assert_eq!(rig.told(), ["1 true hosts n1,n2", "1 true node-n1,node-n2"]);
     assert!(matches!(rig.drain("2").await, Err(Refusal::Drained(_))));
     assert!(rig.told().is_empty());
 
-    rig.begin(2).await;
+    assert_eq!(rig.begin(2).await, ["n1".into(), "n2".into()] as [Arc<str>; 2], "known before any node comes");
     rig.register(1, &["late"]).await;
     rig.register(2, &FOUR).await;
     assert_eq!(rig.told(), ["2 true node-n1,node-n2"], "in memory, drains outlive the session");
     let undrain = UndrainRequest { targets: "1".to_owned(), reason: None, lenient: false };
     rig.journal.send(Undrain(undrain)).await.unwrap().unwrap();
-    assert_eq!(rig.told(), ["2 false node-n1"]);
+    assert_eq!(rig.told(), ["2 false hosts n1", "2 false node-n1"]);
     let hosts: Vec<_> = rig.journal.send(GetStatus).await.unwrap().targets.iter().map(|t| t.host.to_string()).collect();
     assert_eq!(hosts, FOUR, "facts of another session are dropped");
     rig.journal.send(End { epoch: 1 }).await.unwrap();
@@ -287,7 +292,7 @@ async fn drains_and_ranks_outlive_the_process() {
     std::fs::write(&path, log).unwrap();
 
     let rig = Rig::start(Some(dir), 100);
-    rig.begin(7).await;
+    assert_eq!(rig.begin(7).await, ["n1".into()] as [Arc<str>; 1], "from the disk");
     rig.register(7, &["n3", "n1", "n0", "n4"]).await;
     assert_eq!(rig.told(), ["7 true node-n1"]);
     pass(150).await;

@@ -61,6 +61,7 @@ fn queue_of(effect: &QueueEffect) -> &Id {
 fn node_of(effect: &NodeEffect) -> &Id {
     match effect {
         NodeEffect::Registered { node, .. }
+        | NodeEffect::Held { node }
         | NodeEffect::Seen { node }
         | NodeEffect::Capacity { node, .. }
         | NodeEffect::Schedulable { node, .. }

@@ -115,6 +115,7 @@ impl Handler<StopPartition> for PartitionActor {
         let now = self.clock.now();
         self.partition.apply(Command::Stop, now, &mut self.effects);
         self.route();
+        self.link.end();
         self.conversations.stop();
         ctx.stop();
     }

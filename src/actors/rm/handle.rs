@@ -10,7 +10,7 @@ use crate::{
     domain::effect::Callback,
     messages::{
         budget::{Budget, Permit},
-        rm::{Part, Refusal, RefusalKind, RmState, Submit},
+        rm::{Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
 };
 
@@ -78,6 +78,12 @@ impl RmHandle {
         }
         let submit = Submit { epoch: gate.epoch, parts, rejected, permit: Some(permit) };
         self.addr.send(submit).await.unwrap_or_else(|_| Err(closing()))
+    }
+
+    /// Hands in signs of life of nodes, whose credits were taken at the gate.
+    pub async fn heartbeat(&self, gate: &Gate, nodes: Arc<[Arc<str>]>, permit: Permit) -> Result<(), Refusal> {
+        let heartbeat = Heartbeat { epoch: gate.epoch, nodes, permit: Some(permit) };
+        self.addr.send(heartbeat).await.unwrap_or_else(|_| Err(closing()))
     }
 }
 

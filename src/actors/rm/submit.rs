@@ -20,12 +20,17 @@ impl Handler<Submit> for RmActor {
 }
 
 impl RmActor {
+    /// A request is of another session than the present one.
+    pub(super) fn other_session(&self) -> Refusal {
+        let what = if self.life.state() == RmState::Stopped { "is Stopped" } else { "was registered again meanwhile" };
+        Refusal::new(RefusalKind::State, format!("resource manager \"{}\" {what}", self.id))
+    }
+
     fn submit(&mut self, msg: Submit, ctx: &mut Context<Self>) -> Result<(), Refusal> {
-        let (id, stopped) = (self.id.clone(), self.life.state() == RmState::Stopped);
-        let Some(session) = self.session(msg.epoch) else {
-            let what = if stopped { "is Stopped" } else { "was registered again meanwhile" };
-            return Err(Refusal::new(RefusalKind::State, format!("resource manager \"{id}\" {what}")));
-        };
+        if self.session(msg.epoch).is_none() {
+            return Err(self.other_session());
+        }
+        let Some(session) = &mut self.session else { return Ok(()) };
         let mut rejected = vec![(None, msg.rejected)];
         let mut permit = msg.permit;
         for part in msg.parts {

@@ -29,7 +29,7 @@ use crate::{
     messages::{
         budget::Budget,
         event::Publish,
-        partition::{Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
+        partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
         rm::{
             Attach, Attached, Closing, Deliver, Detach, Handed, Info, Line, Outgoing, Predicates, Refusal, RmInfo,
             RmState, ToStream, Want,
@@ -44,6 +44,9 @@ struct Fake {
     log: Log,
     refuses: Arc<Mutex<String>>,
 }
+
+/// What a fake tells of a sign of life of all its nodes.
+const VOUCHED: &str = "vouched";
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -130,6 +133,17 @@ impl Handler<ResendUnconfirmed> for Fake {
     }
 }
 
+impl Handler<Alive> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) {
+        match msg.nodes {
+            Some(nodes) => self.tell(format!("alive {}", nodes.join(","))),
+            None => self.tell(VOUCHED),
+        }
+    }
+}
+
 impl Handler<Deliver> for Sink {
     type Result = ();
 
@@ -183,7 +197,8 @@ impl Env {
                     stop: fake.clone().recipient(),
                     try_configure: fake.clone().recipient(),
                     configure: fake.clone().recipient(),
-                    resend: fake.recipient(),
+                    resend: fake.clone().recipient(),
+                    alive: fake.recipient(),
                 }
             }
         };
@@ -256,7 +271,20 @@ impl Env {
 
     /// What the partitions were told since the last time.
     fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.log.lock().expect("no panic"))
+        self.split_log().0
+    }
+
+    /// How often partitions heard that all nodes are alive, since this or [`Env::told`] was asked.
+    fn vouched(&self) -> usize {
+        self.split_log().1
+    }
+
+    fn split_log(&self) -> (Vec<String>, usize) {
+        let mut log = std::mem::take(&mut *self.log.lock().expect("no panic"));
+        let all = log.len();
+        log.retain(|line| !line.ends_with(VOUCHED));
+        let vouched = all - log.len();
+        (log, vouched)
     }
 
     /// Lets everything happen that can.

@@ -11,7 +11,7 @@ use super::{
     workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
 };
 use crate::{
-    actors::partition::PartitionActor,
+    actors::partition::{Links, PartitionActor},
     config,
     domain::{
         alloc::AskSpec,
@@ -59,7 +59,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
         callbacks: sink.clone().recipient(),
         events: sink.recipient(),
     };
-    let partition = PartitionActor::start_on(&arbiters[0].handle(), setup);
+    let partition = PartitionActor::start_on(&arbiters[0].handle(), setup, Links::default());
     let pid = Some(std::process::id());
     Ok(Rig { target: Core { partition, arbiters }, back, depth: "core", pid })
 }

@@ -1,10 +1,10 @@
 //! What operators ask for: drain and undrain. A request is planned first, which changes nothing; when its events are on
 //! disk they are carried out.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Journal, Moment, Output,
+    Journal, Moment, Output, Slot,
     event::{Kind, Origin, Overwrite, ResourceEvent},
     flush::RM_REASON,
     slot::DrainState,
@@ -117,13 +117,36 @@ impl Journal {
                 self.change_drain(rank, event);
             }
             if origin == Origin::Operator {
-                let slots = targets.idset.iter().filter_map(|rank| self.slots.get(rank as usize));
-                let nodes: Vec<_> = slots.filter(|slot| slot.online()).filter_map(|slot| slot.node.clone()).collect();
+                let slots: Vec<&Slot> = targets.idset.iter().filter_map(|rank| self.slots.get(rank as usize)).collect();
+                // A node that left may be remembered as drained, unless it is at another rank now.
+                let here = |slot: &&Slot| match &slot.node {
+                    Some(node) if slot.online() || !(drained || self.by_node.contains_key(node)) => Some(node.clone()),
+                    _ => None,
+                };
+                let nodes: Vec<_> = slots.iter().filter_map(here).collect();
+                let hosts: BTreeSet<&Arc<str>> = slots.into_iter().map(|slot| &slot.host).collect();
+                let hosts: Vec<_> = hosts.into_iter().filter(|host| self.holds(host) == drained).cloned().collect();
+                if !hosts.is_empty() {
+                    out.push(Output::HoldHosts { hosts, held: drained });
+                }
                 if !nodes.is_empty() {
                     out.push(Output::OperatorDrain { nodes, drained });
                 }
             }
         }
+    }
+
+    /// An operator drained a rank of this host.
+    fn holds(&self, host: &Arc<str>) -> bool {
+        let ranks = self.by_host.get(host).map_or(&[][..], Vec::as_slice);
+        ranks.iter().any(|rank| self.slots[*rank as usize].drained_by_operator())
+    }
+
+    /// The hosts of ranks that an operator drained: their nodes are drained from their registration on.
+    pub fn held_hosts(&self) -> Vec<Arc<str>> {
+        let held: BTreeSet<&Arc<str>> =
+            self.slots.iter().filter(|slot| slot.drained_by_operator()).map(|slot| &slot.host).collect();
+        held.into_iter().cloned().collect()
     }
 
     /// What a drain or undrain event does to one rank.

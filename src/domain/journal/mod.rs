@@ -91,6 +91,11 @@ pub enum Fact {
         /// It takes allocations.
         schedulable: bool,
     },
+    /// The partition drained it when it was registered; the journal corrects that where no operator drained it.
+    Held {
+        /// Node.
+        node: Arc<str>,
+    },
     /// A sign of life.
     Seen {
         /// Node.
@@ -109,6 +114,7 @@ impl Fact {
             NodeEffect::Registered { node, host, capacity, schedulable } => {
                 Some(Fact::Registered { node, host, capacity, schedulable })
             }
+            NodeEffect::Held { node } => Some(Fact::Held { node }),
             NodeEffect::Seen { node } => Some(Fact::Seen { node }),
             NodeEffect::Capacity { node, capacity } => Some(Fact::Capacity { node, capacity }),
             NodeEffect::Schedulable { node, schedulable, .. } => Some(Fact::Schedulable { node, schedulable }),
@@ -129,6 +135,13 @@ pub enum Output {
         nodes: Vec<Arc<str>>,
         /// Drain or undrain.
         drained: bool,
+    },
+    /// The partition has to drain nodes of these hosts when they are registered, or not any longer.
+    HoldHosts {
+        /// Host names.
+        hosts: Vec<Arc<str>>,
+        /// Hold or not.
+        held: bool,
     },
 }
 
@@ -237,6 +250,12 @@ impl Journal {
                     self.slots[rank as usize].schedulable = schedulable;
                     self.seen(rank, now);
                     self.changed(now);
+                }
+            }
+            Fact::Held { node } => {
+                let drained = |rank: &u32| self.slots[*rank as usize].drained_by_operator();
+                if self.by_node.get(&node).is_some_and(|rank| !drained(rank)) {
+                    out.push(Output::OperatorDrain { nodes: vec![node], drained: false });
                 }
             }
             Fact::Seen { node } => {

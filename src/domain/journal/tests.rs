@@ -15,6 +15,9 @@ fn show(output: &Output) -> String {
         Output::OperatorDrain { nodes, drained } => {
             return format!("{} {}", if *drained { "hold" } else { "release" }, nodes.join(","));
         }
+        Output::HoldHosts { hosts, held } => {
+            return format!("{} hosts {}", if *held { "hold" } else { "release" }, hosts.join(","));
+        }
     };
     let name = event.kind.name();
     let by = |origin: &Origin| if *origin == Origin::ResourceManager { " (rm)" } else { "" };
@@ -33,6 +36,11 @@ fn show(output: &Output) -> String {
     }
 }
 
+/// All but what is said of hosts, which has a test of its own.
+fn shown(out: &[Output]) -> Vec<String> {
+    out.iter().filter(|output| !matches!(output, Output::HoldHosts { .. })).map(show).collect()
+}
+
 impl Script {
     fn new(known: &str) -> Script {
         let known = HostList::parse(known).unwrap();
@@ -48,7 +56,7 @@ impl Script {
     fn collect(&mut self, act: impl FnOnce(&mut Journal, Moment, &mut Vec<Output>)) -> Vec<String> {
         let (now, mut out) = (self.moment(), Vec::new());
         act(&mut self.journal, now, &mut out);
-        out.iter().map(show).collect()
+        shown(&out)
     }
 
     fn begin(&mut self) -> Vec<String> {
@@ -97,7 +105,7 @@ impl Script {
         };
         let mut out: Vec<Output> = events.iter().cloned().map(Output::Event).collect();
         self.journal.carry_out(&events, &mut out);
-        out.iter().map(show).collect()
+        shown(&out)
     }
 
     fn drain(&mut self, targets: &str, reason: &str, overwrite: Option<i64>) -> Vec<String> {
@@ -437,4 +445,37 @@ fn ranks_without_host_count_as_they_are_or_are_named() {
     let lost = script.journal.replay(&past("3-2147483647", "", Origin::Operator)).unwrap_err();
     assert_eq!(lost, "ranks 4-2147483647 have no host in this event and do not exist (any more)");
     assert_eq!(script.drained().len(), 4);
+}
+
+#[test]
+fn the_partition_knows_the_hosts_to_hold_before_their_nodes_come() {
+    let mut script = four();
+    let operate = |script: &mut Script, targets: &str, drained: bool| -> Vec<String> {
+        let events = if drained {
+            let request = DrainRequest { targets: targets.to_owned(), ..DrainRequest::default() };
+            script.journal.plan_drain(&request, script.moment()).unwrap()
+        } else {
+            let request = UndrainRequest { targets: targets.to_owned(), reason: None, lenient: false };
+            script.journal.plan_undrain(&request, script.moment()).unwrap()
+        };
+        let mut out = Vec::new();
+        script.journal.carry_out(&events, &mut out);
+        out.iter().map(show).collect()
+    };
+    // Two nodes of one host, rank 1 and rank 4.
+    script.register_as("twin", "n1", true);
+    assert_eq!(operate(&mut script, "1-2", true), ["hold hosts n1,n2", "hold n1,n2"]);
+    assert_eq!(script.journal.held_hosts(), ["n1".into(), "n2".into()] as [Arc<str>; 2]);
+    assert_eq!(operate(&mut script, "4", true), ["hold hosts n1", "hold twin"]);
+    assert_eq!(operate(&mut script, "1", false), ["release n1"], "the other node of the host is drained still");
+    assert_eq!(operate(&mut script, "4", false), ["release hosts n1", "release twin"]);
+    // Also of what is away: the partition may remember it.
+    script.remove("n2");
+    assert_eq!(operate(&mut script, "2", false), ["release hosts n2", "release n2"]);
+    assert_eq!(operate(&mut script, "2", true), ["hold hosts n2"]);
+    // A node that the partition held back for its host is let go where that was wrong.
+    assert_eq!(script.fact(Fact::Held { node: "n3".into() }), ["release n3"]);
+    assert_eq!(script.register("n2"), ["hold n2"]);
+    assert!(script.fact(Fact::Held { node: "n2".into() }).is_empty());
+    assert!(script.fact(Fact::Held { node: "nobody".into() }).is_empty());
 }

@@ -98,6 +98,10 @@ pub struct Partition {
     pub scheduling_errors: u64,
     /// Users and groups.
     pub ugm: Ugm,
+    /// Nodes that an operator drained, registered or not.
+    drained_ids: imbl::OrdSet<Arc<str>>,
+    /// Hosts whose nodes an operator drained, as the journal writes them.
+    drained_hosts: imbl::OrdSet<Arc<str>>,
     /// Foreign allocations: key to node.
     foreign: imbl::OrdMap<Arc<str>, NodeIx>,
     index: NodeIndex,
@@ -253,6 +257,8 @@ impl Partition {
             reservations: 0,
             scheduling_errors: 0,
             ugm: Ugm::default(),
+            drained_ids: imbl::OrdSet::new(),
+            drained_hosts: imbl::OrdSet::new(),
             foreign: imbl::OrdMap::new(),
             index: NodeIndex::default(),
             shapes: shapes::Shapes::default(),
@@ -308,6 +314,7 @@ impl Partition {
             Command::ContainerStates(all) => self.all_container_states = all,
             Command::Reservations(on) => self.set_reservations(on),
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
+            Command::HoldHosts { hosts, held } => self.hold_hosts(hosts, held),
             Command::Stop => self.stop(cx),
         }
         self.drop_left_over(cx);

@@ -8,6 +8,7 @@ use crate::domain::{
     conf::NodeSortPolicy,
     effect::{Callback, Effect, NodeEffect, Released},
     event::{Change, Detail, EventKind},
+    hostlist,
     node::{Node, NodeSpec},
     node_index::sortable,
     resources::Resource,
@@ -78,14 +79,20 @@ impl Partition {
         let capacity = item.capacity.unwrap_or_default().pruned();
         let id = item.id.clone();
         let rank = self.rank_for(&id);
+        let spec = Arc::new(NodeSpec { id: id.clone(), attributes: item.attributes });
+        let host: Arc<str> = match spec.host_name() {
+            "" => id.clone(),
+            host => host.into(),
+        };
+        let held = self.is_held(&id, &host);
         let node = Node {
-            spec: Arc::new(NodeSpec { id: id.clone(), attributes: item.attributes }),
+            spec,
             available: capacity.clone(),
             capacity: capacity.clone(),
             allocated: Resource::new(),
             occupied: Resource::new(),
             rm_schedulable: schedulable,
-            operator_drained: false,
+            operator_drained: held,
             allocs: Vec::new(),
             foreign: BTreeMap::new(),
             reservations: Vec::new(),
@@ -93,10 +100,6 @@ impl Partition {
             sort_key: None,
             seen: cx.now,
             free: false,
-        };
-        let host: Arc<str> = match node.spec.host_name() {
-            "" => id.clone(),
-            host => host.into(),
         };
         let ix = match self.free_nodes.pop() {
             Some(ix) => {
@@ -108,7 +111,7 @@ impl Partition {
         self.node_by_id.insert(id.clone(), ix);
         self.index.track(&capacity);
         let shared = Arc::new(capacity);
-        let text = format!("schedulable: {schedulable}");
+        let text = format!("schedulable: {}", schedulable && !held);
         cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeSchedulable), &text, None);
         cx.message(
             EventKind::Node,
@@ -124,6 +127,9 @@ impl Partition {
         self.unblock_limits();
         self.rouse_required(&id);
         cx.fx.push(Effect::Node(NodeEffect::Registered { node: id.clone(), host, capacity: shared, schedulable }));
+        if held {
+            cx.fx.push(Effect::Node(NodeEffect::Held { node: id.clone() }));
+        }
         Ok(id)
     }
 
@@ -297,9 +303,31 @@ impl Partition {
         self.unblock_shapes(ix);
     }
 
-    /// An operator drains or undrains nodes; unknown ones are left alone, the journal remembers them.
+    /// A node that is registered now was drained by an operator before, or may have been: one of its host was.
+    fn is_held(&self, id: &Arc<str>, host: &str) -> bool {
+        self.drained_ids.contains(id)
+            || (!self.drained_hosts.is_empty() && self.drained_hosts.contains(&*hostlist::safe_name(host)))
+    }
+
+    /// From now on nodes of these hosts are drained when they are registered, or no longer.
+    pub(super) fn hold_hosts(&mut self, hosts: Vec<Arc<str>>, held: bool) {
+        for host in hosts {
+            if held {
+                self.drained_hosts.insert(host);
+            } else {
+                self.drained_hosts.remove(&host);
+            }
+        }
+    }
+
+    /// An operator drains or undrains nodes; for unknown ones it is remembered.
     pub(super) fn operator_drain(&mut self, ids: &[Arc<str>], drained: bool, cx: &mut Cx) {
         for id in ids {
+            if drained {
+                self.drained_ids.insert(id.clone());
+            } else {
+                self.drained_ids.remove(id);
+            }
             let Some(ix) = self.node_by_id.get(id).copied() else { continue };
             let row = &mut self.nodes[ix.ix()];
             let before = row.schedulable();

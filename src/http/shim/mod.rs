@@ -2,6 +2,7 @@
 
 mod answers;
 mod body;
+mod heartbeat;
 mod info;
 pub(super) mod query;
 mod registration;
@@ -29,6 +30,7 @@ pub fn configure(config: &mut web::ServiceConfig) {
         .service(resource("/si/v1/rm/{rm}/nodes", "POST").route(web::post().to(requests::nodes)))
         .service(resource("/si/v1/rm/{rm}/applications", "POST").route(web::post().to(requests::applications)))
         .service(resource("/si/v1/rm/{rm}/allocations", "POST").route(web::post().to(requests::allocations)))
+        .service(resource("/si/v1/rm/{rm}/heartbeat", "POST").route(web::post().to(heartbeat::heartbeat)))
         .service(resource("/si/v1/rm/{rm}/configuration", "PUT").route(web::put().to(registration::configure)))
         .service(resource("/si/v1/rm/{rm}/stream", "GET").route(web::get().to(stream::stream)))
         .service(resource("/si/v1/rm/{rm}/ws", "GET").route(web::get().to(ws::ws)))

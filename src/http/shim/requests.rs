@@ -148,7 +148,8 @@ pub fn same_rm(given: &str, path: &str) -> Result<(), Problem> {
     Err(Problem::field("rmID", format!("rmID \"{given}\" of the body is not that of the path, \"{path}\"")))
 }
 
-fn take(gate: &Gate, items: usize, rm: &str) -> Result<Permit, Refusal> {
+/// The credits of a request; 429 where there are none.
+pub fn take(gate: &Gate, items: usize, rm: &str) -> Result<Permit, Refusal> {
     gate.budget.take(items).ok_or_else(|| {
         Refusal::new(
             RefusalKind::Busy,

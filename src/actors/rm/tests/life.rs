@@ -181,3 +181,26 @@ async fn one_that_only_waited_is_forgotten() {
     assert!(env.topology.find("rm-1").is_none());
     assert_eq!(env.register("rm-1", &[]).await, 1, "and may come again");
 }
+
+#[actix::test]
+async fn an_open_stream_vouches_for_all_nodes_and_a_heartbeat_for_some() {
+    let env = Env::registered(&[("rm.gracePeriod", "10s")]).await;
+    env.pass(5 * SECOND).await;
+    assert_eq!(env.vouched(), 0, "no stream is open");
+    let stream = env.stream(0).await;
+    env.pass(5 * SECOND).await;
+    assert_eq!(env.vouched(), 5);
+    stream.lose().await;
+    env.pass(5 * SECOND).await;
+    assert_eq!(env.vouched(), 0);
+    let gate = env.rm().gate("Heartbeat").expect("accepted");
+    let nodes: Arc<[Arc<str>]> = ["n1".into(), "n2".into()].into();
+    let permit = gate.budget.take(2).expect("credits");
+    env.rm().heartbeat(&gate, nodes.clone(), permit).await.expect("taken");
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 alive n1,n2"]);
+    env.register("rm-1", &[]).await;
+    let permit = gate.budget.take(2).expect("credits");
+    let refusal = env.rm().heartbeat(&gate, nodes, permit).await.expect_err("of an old session");
+    assert!(refusal.detail.contains("was registered again"), "{}", refusal.detail);
+}

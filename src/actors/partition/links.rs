@@ -1,0 +1,12 @@
+//! What a partition is connected to, beside its resource manager and the event system.
+
+use actix::Addr;
+
+use crate::actors::journal::JournalActor;
+
+/// See the module. Without a link the partition does without.
+#[derive(Clone, Default)]
+pub struct Links {
+    /// Its resource journal.
+    pub journal: Option<Addr<JournalActor>>,
+}

@@ -1,0 +1,92 @@
+//! What an operator drained holds from the registration of a node on, also where that comes later.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use callboard::domain::{
+    command::{Command, NodeAction, NodeItem},
+    event::Detail,
+};
+
+use super::env::{Ask, Env, QUEUES, res};
+
+fn waiting() -> Env {
+    let mut env = Env::new(QUEUES);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.heard();
+    env
+}
+
+fn hold(env: &mut Env, host: &str, held: bool) {
+    env.apply(Command::HoldHosts { hosts: vec![host.into()], held });
+    env.run();
+}
+
+fn drain(env: &mut Env, node: &str, drained: bool) {
+    env.apply(Command::OperatorDrain { nodes: vec![node.into()], drained });
+    env.run();
+}
+
+fn node_on(env: &mut Env, id: &str, host: &str) {
+    let attributes = BTreeMap::from([("si/hostname".to_owned(), host.to_owned())]);
+    let item = NodeItem { id: id.into(), action: NodeAction::Create, capacity: Some(res(100, 100)), attributes };
+    env.apply(Command::Nodes(vec![item]));
+    env.run();
+}
+
+fn schedulable(env: &Env) -> Vec<String> {
+    let events = env.events.iter().filter(|event| event.detail == Detail::NodeSchedulable);
+    events.map(|event| format!("{} {}", event.object, event.message)).collect()
+}
+
+#[test]
+fn a_node_that_was_drained_before_it_came_gets_nothing() {
+    let mut env = waiting();
+    drain(&mut env, "n1", true);
+    env.node("n1", 100);
+    assert_eq!(env.heard(), ["node n1"]);
+    assert_eq!(schedulable(&env), ["n1 schedulable: false"]);
+    // The resource manager has no say in it.
+    env.node_action("n1", NodeAction::Drain, None);
+    env.node_action("n1", NodeAction::DrainToSchedulable, None);
+    assert!(env.heard().is_empty());
+    drain(&mut env, "n1", false);
+    assert_eq!(env.heard(), ["app-1 Running", "new k1 on n1"]);
+    assert_eq!(schedulable(&env).last().map(String::as_str), Some("n1 schedulable: true"));
+}
+
+#[test]
+fn a_drain_outlives_the_node() {
+    let mut env = waiting();
+    env.node("n0", 5);
+    drain(&mut env, "n0", true);
+    env.node_action("n0", NodeAction::Decommission, None);
+    env.heard();
+    env.node("n0", 100);
+    assert_eq!(env.heard(), ["node n0"]);
+    env.node_action("n0", NodeAction::Decommission, None);
+    drain(&mut env, "n0", false);
+    env.heard();
+    env.node("n0", 100);
+    assert_eq!(env.heard(), ["node n0", "app-1 Running", "new k1 on n0"]);
+}
+
+#[test]
+fn a_host_is_held_for_whatever_node_registers_there() {
+    let mut env = waiting();
+    hold(&mut env, "rack1%20slot", true);
+    hold(&mut env, "n2", true);
+    node_on(&mut env, "any", "rack1 slot");
+    env.node("n2", 100);
+    node_on(&mut env, "rack1%20slot", "elsewhere");
+    // Only the node of another host is free, whatever its id is.
+    assert_eq!(env.heard(), ["node any", "node n2", "node rack1%20slot", "app-1 Running", "new k1 on rack1%20slot"]);
+    // What is registered is let go by its id.
+    hold(&mut env, "n2", false);
+    env.ask(vec![Ask::new("app-1", "k2", 100)]);
+    assert!(env.heard().is_empty());
+    drain(&mut env, "n2", false);
+    assert_eq!(env.heard(), ["new k2 on n2"]);
+    let row = |id: &str| &env.partition.nodes[env.partition.node_by_id[&Arc::from(id)].ix()];
+    assert!(row("any").operator_drained && !row("n2").operator_drained);
+}

@@ -1,10 +1,11 @@
 //! Events as bytes: tables of the strings and resources of a frame, then a few bytes per event that refer to them.
 //!
 //! The events of one allocation share their strings and their resource, so equal pointers are looked for, not equal
-//! text: that costs no hash of a string. Whole numbers are variable-length (seven bits per byte, lowest first), signed
+//! text: that costs no hash of a string. The tables of pointers are of fixed size and forget on a collision, which costs
+//! a string written twice and no search. Whole numbers are variable-length (seven bits per byte, lowest first), signed
 //! ones in zigzag.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -14,11 +15,59 @@ use crate::domain::{
     types::Nanos,
 };
 
+/// Numbers of pointers that were met.
+struct Known {
+    slots: Vec<Slot>,
+    /// Slots of other rounds are free.
+    round: u32,
+    count: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    pointer: usize,
+    length: usize,
+    round: u32,
+    number: u32,
+}
+
+impl Known {
+    const BITS: u32 = 13;
+
+    fn clear(&mut self) {
+        self.count = 0;
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.slots.fill(Slot::default());
+            self.round = 1;
+        }
+    }
+
+    /// The number of a pointer, from 1, and whether it is new.
+    fn number(&mut self, pointer: usize, length: usize) -> (u32, bool) {
+        // Fibonacci hashing of the address, whose low bits are all the same.
+        let hash = (pointer as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - Self::BITS);
+        let slot = &mut self.slots[hash as usize];
+        if slot.round == self.round && slot.pointer == pointer && slot.length == length {
+            return (slot.number, false);
+        }
+        self.count += 1;
+        *slot = Slot { pointer, length, round: self.round, number: self.count };
+        (self.count, true)
+    }
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known { slots: vec![Slot::default(); 1 << Known::BITS], round: 0, count: 0 }
+    }
+}
+
 /// Encodes events; keeps its buffers for the next frame.
 #[derive(Default)]
 pub struct Encoder {
-    strings: FxHashMap<(usize, usize), u32>,
-    resources: FxHashMap<usize, u32>,
+    strings: Known,
+    resources: Known,
     string_table: Vec<u8>,
     resource_table: Vec<u8>,
     rows: Vec<u8>,
@@ -48,9 +97,9 @@ impl Encoder {
             signed(&mut self.rows, event.at.0.wrapping_sub(last));
             last = event.at.0;
         }
-        unsigned(out, self.strings.len() as u64);
+        unsigned(out, u64::from(self.strings.count));
         out.extend_from_slice(&self.string_table);
-        unsigned(out, self.resources.len() as u64);
+        unsigned(out, u64::from(self.resources.count));
         out.extend_from_slice(&self.resource_table);
         unsigned(out, count);
         out.extend_from_slice(&self.rows);
@@ -61,18 +110,18 @@ impl Encoder {
         if text.is_empty() {
             return 0;
         }
-        let new = self.strings.len() as u32 + 1;
-        *self.strings.entry((text.as_ptr() as usize, text.len())).or_insert_with(|| {
+        let (number, new) = self.strings.number(text.as_ptr() as usize, text.len());
+        if new {
             unsigned(&mut self.string_table, text.len() as u64);
             self.string_table.extend_from_slice(text.as_bytes());
-            new
-        })
+        }
+        number
     }
 
     /// Number of a resource, from 1.
     fn resource(&mut self, resource: &Arc<Resource>) -> u32 {
-        let new = self.resources.len() as u32 + 1;
-        *self.resources.entry(Arc::as_ptr(resource) as usize).or_insert_with(|| {
+        let (number, new) = self.resources.number(Arc::as_ptr(resource) as usize, 0);
+        if new {
             let table = &mut self.resource_table;
             unsigned(table, resource.len() as u64);
             for (kind, amount) in resource.iter() {
@@ -80,8 +129,8 @@ impl Encoder {
                 table.extend_from_slice(kind.name().as_bytes());
                 signed(table, clamp(amount));
             }
-            new
-        })
+        }
+        number
     }
 }
 
@@ -147,7 +196,7 @@ pub fn decode(bytes: &[u8], base: Nanos) -> Result<Vec<Event>, Malformed> {
     Ok(events)
 }
 
-fn by_number<T>(pairs: impl Iterator<Item = (i32, T)>) -> HashMap<i32, T, rustc_hash::FxBuildHasher> {
+fn by_number<T>(pairs: impl Iterator<Item = (i32, T)>) -> FxHashMap<i32, T> {
     pairs.collect()
 }
 

@@ -100,9 +100,12 @@ impl RmActor {
         }
         if let Some((extra, settings)) = msg.extra {
             session.extra = extra;
+            let before = session.settings.all_container_states;
             session.settings = settings;
             let all = session.settings.all_container_states;
-            session.command_all(|| Command::ContainerStates(all));
+            if all != before {
+                session.command_all(|| Command::ContainerStates(all));
+            }
         }
         self.session = Some(session);
         self.publish();

@@ -5,13 +5,14 @@ mod conversations;
 mod handlers;
 mod journal;
 mod links;
+mod meter;
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use actix::prelude::*;
 
 pub use self::links::Links;
-use self::{conversations::Conversations, journal::Link};
+use self::{conversations::Conversations, journal::Link, meter::Meter};
 use super::{clock::Clock, ugm::UgmActor, ugm::wants_groups};
 use crate::{
     domain::{
@@ -44,6 +45,7 @@ pub struct PartitionActor {
     effects: Vec<Effect>,
     conversations: Conversations,
     link: Link,
+    meter: Meter,
     ugm: Addr<UgmActor>,
     /// Batches that are not applied yet: a conversation's answer comes first.
     inbox: VecDeque<Commands>,
@@ -79,6 +81,7 @@ impl PartitionActor {
             conversations: Conversations::new(clock, me.clone().recipient(), me.recipient()),
             ugm: UgmActor::new(clock, resolver).start(),
             link: Link::new(links.journal, setup.epoch),
+            meter: Meter::new(links.metrics),
             setup,
             clock,
             partition,
@@ -169,6 +172,7 @@ impl PartitionActor {
             self.snapshot = None;
             self.route();
         }
+        self.meter.slice(began.elapsed(), more);
         self.arm(ctx);
         if more {
             self.ask_for_slice(ctx);
@@ -202,6 +206,7 @@ impl PartitionActor {
         let mut items = Vec::new();
         let mut events = Vec::new();
         for effect in self.effects.drain(..) {
+            self.meter.note(&effect, &self.partition);
             match effect {
                 Effect::Callback(callback) => items.push(Outgoing::Callback(callback)),
                 Effect::Ask(question) => items.push(Outgoing::Ask(question)),
@@ -220,6 +225,7 @@ impl PartitionActor {
                 Effect::Configured(_) => {}
             }
         }
+        self.meter.flush(&self.partition);
         self.link.flush();
         let orphans = self.conversations.flush(now);
         self.awaited -= orphans;

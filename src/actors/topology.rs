@@ -31,6 +31,7 @@ use crate::{
         partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
+    metrics::Metrics,
 };
 
 /// The wiring of one server.
@@ -50,6 +51,8 @@ pub struct Topology {
     default_config: Mutex<Arc<LoadedConfig>>,
     closing: AtomicBool,
     counts: [AtomicUsize; 4],
+    /// Takes what is counted outside of partitions.
+    pub(super) metrics: Option<Arc<Metrics>>,
 }
 
 /// Starts a partition on an arbiter.
@@ -125,6 +128,22 @@ impl From<Refusal> for Refusals {
 }
 
 impl Topology {
+    /// The wiring of a server whose partitions have journals and are counted.
+    pub fn linked(
+        control: ArbiterHandle,
+        pool: Vec<ArbiterHandle>,
+        (journals, metrics): (Arc<Journals>, Arc<Metrics>),
+        events: Addr<EventActor>,
+        default_config: LoadedConfig,
+    ) -> Arc<Topology> {
+        let counted = metrics.clone();
+        let launcher = Topology::launcher_with(move |partition| Links {
+            journal: Some(journals.of(partition)),
+            metrics: Some(counted.clone()),
+        });
+        Topology::build(control, pool, launcher, events, default_config, Some(metrics))
+    }
+
     /// The wiring on these arbiters. `default_config` is in force where a registration brings none.
     pub fn new(
         control: ArbiterHandle,
@@ -132,6 +151,17 @@ impl Topology {
         launcher: Launcher,
         events: Addr<EventActor>,
         default_config: LoadedConfig,
+    ) -> Arc<Topology> {
+        Topology::build(control, pool, launcher, events, default_config, None)
+    }
+
+    fn build(
+        control: ArbiterHandle,
+        pool: Vec<ArbiterHandle>,
+        launcher: Launcher,
+        events: Addr<EventActor>,
+        default_config: LoadedConfig,
+        metrics: Option<Arc<Metrics>>,
     ) -> Arc<Topology> {
         let process = ProcessSettings::default();
         let listening = events.clone();
@@ -149,19 +179,20 @@ impl Topology {
             default_config: Mutex::new(Arc::new(default_config)),
             closing: AtomicBool::new(false),
             counts: Default::default(),
+            metrics,
         })
     }
 
-    /// Starts real partitions, without a journal.
+    /// Starts real partitions, linked to nothing.
     pub fn launcher() -> Launcher {
-        Topology::launcher_with(None)
+        Topology::launcher_with(|_| Links::default())
     }
 
-    /// Starts real partitions, each with its journal.
-    pub fn launcher_with(journals: Option<Arc<Journals>>) -> Launcher {
+    /// Starts real partitions with the links that belong to the internal name of each.
+    fn launcher_with(links: impl Fn(&str) -> Links + Send + Sync + 'static) -> Launcher {
         Arc::new(move |arbiter, setup| {
             let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
-            let links = Links { journal: journals.as_ref().map(|journals| journals.of(&internal)) };
+            let links = links(&internal);
             let addr = PartitionActor::start_on(arbiter, setup, links);
             PartitionHandle {
                 internal,

@@ -132,10 +132,10 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         EventActor::durable(EventSettings::default(), &args.data.join("events"))?
     };
     let data = (!args.ephemeral).then_some(args.data.as_path());
-    let Wiring { topology, journals } = wire(default_config, events, data);
+    let Wiring { topology, journals, metrics } = wire(default_config, events, data)?;
     log::follow(&topology.process);
     let max_body = args.http_max_body_bytes.get();
-    let rest = Arc::new(RestState::new(topology.clone(), Arc::new(Metrics::new()?), max_body));
+    let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body));
     let _watch = ws_v1::watch::start(rest.clone());
     let mut http_door = None;
     if let Some(addr) = http_addr {
@@ -177,11 +177,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
 struct Wiring {
     topology: Arc<Topology>,
     journals: Arc<Journals>,
+    metrics: Arc<Metrics>,
 }
 
 /// Actors on their arbiters: one for control, the others for partitions. `data` is the directory of what outlives the
 /// process, `None` for nothing at all.
-fn wire(default_config: LoadedConfig, events: EventActor, data: Option<&Path>) -> Wiring {
+fn wire(default_config: LoadedConfig, events: EventActor, data: Option<&Path>) -> anyhow::Result<Wiring> {
     let arbiter = || {
         let arbiter = Arbiter::new().handle();
         arbiter.spawn_fn(panics::critical);
@@ -192,8 +193,10 @@ fn wire(default_config: LoadedConfig, events: EventActor, data: Option<&Path>) -
     let events = EventActor::start_in_arbiter(&control, |_| events);
     let kept = data.map(|data| data.join("journal"));
     let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), DEFAULT_LIMIT));
-    let launcher = Topology::launcher_with(Some(journals.clone()));
-    Wiring { topology: Topology::new(control, pool, launcher, events, default_config), journals }
+    let metrics = Arc::new(Metrics::new()?);
+    let links = (journals.clone(), metrics.clone());
+    let topology = Topology::linked(control, pool, links, events, default_config);
+    Ok(Wiring { topology, journals, metrics })
 }
 
 fn cores() -> usize {

@@ -2,6 +2,8 @@
 
 mod api;
 mod drain;
+mod events;
+mod metrics;
 mod rig;
 #[allow(dead_code)] // of what the door tests have, not all is needed here
 #[path = "../doors/server.rs"]

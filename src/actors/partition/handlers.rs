@@ -112,6 +112,7 @@ impl Handler<StopPartition> for PartitionActor {
 
     fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) {
         self.inbox.clear();
+        self.meter.ends();
         let now = self.clock.now();
         self.partition.apply(Command::Stop, now, &mut self.effects);
         self.route();

@@ -35,7 +35,12 @@ impl RmActor {
         let mut permit = msg.permit;
         for part in msg.parts {
             let Some(partition) = session.partition(&part.partition) else {
-                rejected.push((Some(part.partition.clone()), unknown::reject(part)));
+                let name = part.partition.clone();
+                let callbacks = unknown::reject(part);
+                if let Some(metrics) = &self.topology.metrics {
+                    unknown::count(&callbacks, metrics);
+                }
+                rejected.push((Some(name), callbacks));
                 continue;
             };
             // The credits go with the first part: they come back when a partition has applied something of the request.

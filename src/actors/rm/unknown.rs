@@ -8,6 +8,7 @@ use crate::{
         effect::Callback,
     },
     messages::rm::Part,
+    metrics::{Containers, Metrics, Submissions},
 };
 
 /// The answers to a command for an unknown partition (R2.2, R2.7, R3.24, R4.7, R4.18).
@@ -50,6 +51,18 @@ pub fn reject(part: Part) -> Vec<Callback> {
             })
             .collect(),
         _ => Vec::new(),
+    }
+}
+
+/// Counts the answers of [`reject`].
+pub fn count(callbacks: &[Callback], metrics: &Metrics) {
+    for callback in callbacks {
+        match callback {
+            Callback::RejectedNode { .. } => metrics.node_failed(),
+            Callback::RejectedApplication { .. } => metrics.submissions(Submissions::Rejected, 1),
+            Callback::RejectedAllocation { .. } => metrics.containers(Containers::Rejected, 1),
+            _ => {}
+        }
     }
 }
 

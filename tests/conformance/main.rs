@@ -37,18 +37,7 @@ const LINES: usize = 25;
 
 /// Topics (`gang`) or scenarios (`gang/timeout_hard`) that are not expected to pass yet, each with the subject of the issue
 /// that will make them.
-const WAITING: &[(&str, &str)] = &[
-    ("events", "Events: ring, batch, streams"),
-    ("gang", "Gang scheduling"),
-    ("mixed", "Gang scheduling"),
-    ("placement", "REST views"),
-    ("predicates", "Predicates asked of the resource manager"),
-    ("preemption", "Preemption between queues"),
-    ("quota_preemption", "Quota preemption"),
-    ("reload", "Configuration updates"),
-    ("required_node", "Asks that require a node"),
-    ("rest", "REST views"),
-];
+const WAITING: &[(&str, &str)] = &[];
 
 /// How a scenario ended.
 struct Outcome {

@@ -13,8 +13,9 @@ const AGAIN: Nanos = Nanos::from_secs(15);
 const CYCLE: Nanos = Nanos::from_millis(100);
 /// Failed attempts of one leaf in a cycle (R7.3).
 const ATTEMPTS: u32 = 10;
-/// Nodes and allocations that failed searches may look at in a cycle, all leaves together.
-const VISITS: u64 = 100_000;
+/// Nodes and allocations that failed searches may look at in a cycle, all leaves together; one that looks at more is paid
+/// for by the cycles that follow. It keeps searches in vain below a few hundredths of the time.
+const VISITS: u64 = 50_000;
 /// Decisions of one step.
 const BATCH: usize = 16;
 /// Age above the reservation delay from which a reservation by a lower priority gives way (R7.11).
@@ -135,8 +136,11 @@ impl Partition {
 
     /// Begins a new cycle where the last is over; then says whether the leaf has no attempt left in it.
     fn are_attempts_used_up(&mut self, leaf: QueueIx, now: Nanos) -> bool {
-        if now.minus(self.search.began) >= CYCLE {
-            self.search = Search { began: now, ..Search::default() };
+        let cycles = now.minus(self.search.began).0 / CYCLE.0;
+        if cycles >= 1 {
+            let paid = VISITS.saturating_mul(cycles.unsigned_abs());
+            let visits = self.search.visits.saturating_sub(paid);
+            self.search = Search { began: now, visits, ..Search::default() };
         }
         let began = self.search.began;
         let attempts = &mut self.queues[leaf.ix()].attempts;

@@ -16,6 +16,9 @@ use crate::domain::{
 /// Nodes that are looked at after the first that would do.
 const LOOK_FURTHER: usize = 100;
 
+/// What the choice among a node's victims costs, against a look at one of them.
+const WEIGHT: u64 = 8;
+
 /// A node with what has to leave it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -153,8 +156,19 @@ impl Partition {
         let wanted = missing.clone();
         let mut candidates: Vec<AllocIx> =
             row.allocs.iter().copied().filter(|alloc| self.is_victim(scope, *alloc)).collect();
-        if candidates.is_empty() && !missing.is_empty() {
-            return Trial::Nobody;
+        if !missing.is_empty() {
+            if candidates.is_empty() {
+                return Trial::Nobody;
+            }
+            // Where all of them together are not enough, their order does not matter.
+            let mut left = missing.clone();
+            for victim in &candidates {
+                close(&mut left, &self.allocs[victim.ix()].resource);
+            }
+            if !left.is_empty() {
+                return Trial::Short;
+            }
+            *visits += WEIGHT * candidates.len() as u64;
         }
         self.order_victims(&mut candidates);
         let mut tally = Tally::default();

@@ -165,7 +165,7 @@ impl Cx<'_> {
     }
 
     fn event(&mut self, kind: EventKind, object: &Arc<str>, change: Change, detail: Detail) {
-        self.record(kind, object, "".into(), change, detail, None);
+        self.record(kind, object, Arc::default(), change, detail, None);
     }
 
     fn event_of(
@@ -195,7 +195,8 @@ impl Cx<'_> {
             reference,
             change,
             detail,
-            message: "".into(),
+            // The empty text is shared: nothing is allocated for it.
+            message: Arc::default(),
             resource,
             at: self.now,
         };

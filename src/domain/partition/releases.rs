@@ -330,7 +330,7 @@ impl Partition {
     fn note_usage(&mut self, alloc: AllocIx, termination: Termination, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let Some(node) = row.node else { return };
-        let instance: Arc<str> = self.nodes[node.ix()].spec.instance_type().into();
+        let instance = self.nodes[node.ix()].spec.instance_type();
         let seconds = cx.now.minus(row.bound).as_secs().max(0);
         let used = row.resource.times(i128::from(seconds));
         let history = &mut self.apps[row.app.ix()].history;
@@ -341,6 +341,11 @@ impl Partition {
         } else {
             &mut history.normal
         };
-        book.entry(instance).or_default().add(&used);
+        match book.get_mut(instance) {
+            Some(sum) => sum.add(&used),
+            None => {
+                book.insert(instance.into(), used);
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Choosing what replaces which placeholder (R6.6–R6.12).
 
+use std::ops::Bound;
+
 use super::{Cx, Partition, predicates::Intent, schedule::Outcome};
 use crate::domain::{
     alloc::Phase,
@@ -51,12 +53,18 @@ impl Partition {
         Outcome::Nothing
     }
 
+    /// The placeholder of a group after this one.
+    fn next_replaceable(&self, app: AppIx, group: &str, after: Option<AllocIx>) -> Option<AllocIx> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.apps[app.ix()].replaceable.get(group)?.range((from, Bound::Unbounded)).next().copied()
+    }
+
     fn try_swap(&mut self, app: AppIx, real: AllocIx, cx: &mut Cx) -> Outcome {
         let group = self.allocs[real.ix()].spec.task_group.clone();
-        let candidates: Vec<AllocIx> =
-            self.apps[app.ix()].replaceable.get(&group).map(|set| set.iter().copied().collect()).unwrap_or_default();
         let mut first = None;
-        for placeholder in candidates {
+        let mut last = None;
+        while let Some(placeholder) = self.next_replaceable(app, &group, last) {
+            last = Some(placeholder);
             let resource = self.allocs[real.ix()].resource.clone();
             let ph = &self.allocs[placeholder.ix()];
             let Some(home) = ph.node.filter(|_| !ph.released && !ph.preempted) else { continue };

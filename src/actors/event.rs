@@ -262,6 +262,7 @@ impl Handler<GetEventStatus> for EventActor {
             streams: self.streams.len(),
             shims: self.shims.len(),
             store: self.durable.as_ref().map(Durable::status),
+            counters: self.counters.clone(),
         })
     }
 }

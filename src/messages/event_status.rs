@@ -39,10 +39,15 @@ impl EventCounters {
     pub fn add(counter: &AtomicU64, count: usize) {
         counter.fetch_add(count as u64, Relaxed);
     }
+
+    /// Reads one of the counters.
+    pub fn get(counter: &AtomicU64) -> u64 {
+        counter.load(Relaxed)
+    }
 }
 
 /// What the event system holds at the moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EventStatus {
     /// New events are recorded.
     pub tracking: bool,
@@ -58,6 +63,8 @@ pub struct EventStatus {
     pub shims: usize,
     /// The durable store, where there is one.
     pub store: Option<StoreStatus>,
+    /// What was counted since the start.
+    pub counters: Arc<EventCounters>,
 }
 
 /// The durable store at the moment.

@@ -3,6 +3,7 @@
 //! Counters and histograms are fed by the actors as things happen. Gauges are not kept at all: they are computed from a
 //! [`Picture`] at each scrape, so that they cannot drift from what they describe.
 
+mod events;
 mod picture;
 mod process;
 
@@ -17,7 +18,10 @@ use prometheus::{
     TextEncoder, core::Collector,
 };
 
-pub use self::picture::{Picture, QueuePicture, USAGE_RANGES};
+pub use self::{
+    events::{EventStorePicture, EventsPicture},
+    picture::{Picture, QueuePicture, USAGE_RANGES},
+};
 use self::{picture::Seen, process::Process};
 
 /// Bounds of all histograms. They hold seconds, although their names say milliseconds (REST quirk K).

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, Result};
 
-use super::{AppEnd, Metrics, added, clean, container_metric};
+use super::{AppEnd, EventsPicture, Metrics, added, clean, container_metric};
 
 /// Labels of the buckets of node usage, from empty to full.
 pub const USAGE_RANGES: [&str; 10] = [
@@ -33,6 +33,8 @@ pub struct Picture {
     pub queues: Vec<QueuePicture>,
     /// How often sessions of resource managers have entered each state, by its name in lowercase.
     pub sessions: Vec<(&'static str, u64)>,
+    /// The event system.
+    pub events: Option<EventsPicture>,
     /// Nodes per bucket of [`USAGE_RANGES`], by resource type.
     pub node_usage: BTreeMap<&'static str, [i64; 10]>,
 }
@@ -95,6 +97,9 @@ impl Metrics {
             for (state, count) in &picture.sessions {
                 sessions.with_label_values(&[*state]).inc_by(*count);
             }
+        }
+        if let Some(events) = &picture.events {
+            events.register(registry)?;
         }
         let ended = self.ended();
         let applications = vec(

@@ -114,3 +114,21 @@ fn process() {
         assert!(line.split(' ').next_back().unwrap().parse::<f64>().unwrap() > 0.0, "{line}");
     }
 }
+
+// EVT-062
+#[test]
+fn the_event_system() {
+    let metrics = Metrics::new().unwrap();
+    let events = EventsPicture { created: 9, processed: 7, streams: 2, ..EventsPicture::default() };
+    let without = text(&metrics, &Picture { events: Some(events), ..Picture::default() });
+    has(&without, "# TYPE yunikorn_event_total_created gauge");
+    has(&without, "yunikorn_event_total_created 9");
+    has(&without, "yunikorn_event_total_processed 7");
+    has(&without, "callboard_event_streams 2");
+    assert!(!without.contains("event_store"));
+    let store = EventStorePicture { lost: 3, failing: true, ..EventStorePicture::default() };
+    let with =
+        text(&metrics, &Picture { events: Some(EventsPicture { store: Some(store), ..events }), ..Picture::default() });
+    has(&with, "callboard_event_store_lost_total 3");
+    has(&with, "callboard_event_store_failing 1");
+}

@@ -15,7 +15,7 @@ use super::{
     state::RestState,
     usage,
 };
-use crate::domain::types::QueueIx;
+use crate::{domain::types::QueueIx, messages::event::GetEventStatus};
 
 /// Answers every request to `/ws/v1` and `/debug`, and what no service knows.
 pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
@@ -144,6 +144,7 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 async fn metrics(state: &RestState) -> Result<Reply, Failure> {
     let mut picture = scrape::picture(&state.views().await);
     picture.sessions = scrape::sessions(&state.topology);
+    picture.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);
     let text = state.metrics.text(&picture).map_err(|error| Failure {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         message: format!("the metrics could not be written: {error}"),

@@ -6,8 +6,11 @@ use super::{View, nodes};
 use crate::{
     actors::topology::Topology,
     domain::{app::App, queue::Queue, resources::Resource, types::AppState},
-    messages::rm::RmState,
-    metrics::{Picture, QueuePicture},
+    messages::{
+        event::{EventCounters, EventStatus},
+        rm::RmState,
+    },
+    metrics::{EventStorePicture, EventsPicture, Picture, QueuePicture},
 };
 
 /// `Content-Type` of the exposition.
@@ -48,6 +51,29 @@ pub fn sessions(topology: &Topology) -> Vec<(&'static str, u64)> {
         (RmState::Stopped, "stopped"),
     ];
     states.map(|(state, name)| (name, topology.entered(state) as u64)).into()
+}
+
+/// What the event system counts.
+pub fn events(status: &EventStatus) -> EventsPicture {
+    let counters = &status.counters;
+    let get = EventCounters::get;
+    EventsPicture {
+        created: get(&counters.processed) + get(&counters.discarded),
+        processed: get(&counters.processed),
+        stored: get(&counters.stored),
+        not_stored: get(&counters.not_stored),
+        collected: get(&counters.collected),
+        streams: status.streams as u64,
+        streams_cut: get(&counters.streams_cut),
+        store: status.store.as_ref().map(|store| EventStorePicture {
+            written: get(&counters.store_written),
+            lost: get(&counters.store_lost),
+            failures: get(&counters.store_failures),
+            failing: store.failing.is_some(),
+            bytes: store.bytes,
+            waiting: store.waiting as u64,
+        }),
+    }
 }
 
 fn queue_picture(queue: &Queue) -> QueuePicture {

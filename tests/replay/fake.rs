@@ -94,6 +94,10 @@ impl Fake {
                         .route("/si/v1/rm/{rm}/allocations", web::post().to(allocations))
                         .route("/si/v1/rm/{rm}/stream", web::get().to(stream))
                         .route("/ws/v1/partition/{p}/queues", web::get().to(queues))
+                        .route(
+                            "/ws/v1/partition/{p}/nodes",
+                            web::get().to(|| async { HttpResponse::Ok().json([0; 0]) }),
+                        )
                         .route("/ws/v1/partition/{p}/application/{a}", web::get().to(application))
                         .route("/ws/v1/partition/{p}/applications/active", web::get().to(active))
                 };

@@ -1,7 +1,10 @@
 //! Why an ask waits, in words: from the queues and the ask's own log as the server's REST shows them, and from what is
 //! free on the nodes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::{Duration, Instant},
+};
 
 use serde::Deserialize;
 
@@ -17,6 +20,9 @@ use crate::cli::client::{
 
 /// Up to this many applications are asked for one by one; more come as one list.
 const SINGLE_LOOKUPS: usize = 8;
+
+/// So long the list of reserved nodes is taken as it was; reservations are made after 2 s at the earliest.
+const RESERVATIONS_HOLD: Duration = Duration::from_secs(1);
 
 /// A queue as REST shows it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -63,20 +69,34 @@ struct Entry {
     message: String,
 }
 
+/// A node as REST shows it.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Node {
+    #[serde(rename = "nodeID")]
+    id: String,
+    #[serde(default, rename = "isReserved")]
+    reserved: bool,
+}
+
+/// Ids of the nodes that are reserved for some ask.
+type Reserved = HashSet<String>;
+
 /// Asks the server why.
 pub struct Explainer {
     api: Api,
     partition: String,
+    reserved: Option<(Instant, Reserved)>,
 }
 
 impl Explainer {
     /// For the partition of a resource manager.
     pub fn new(api: Api, rm: &str) -> Explainer {
-        Explainer { api, partition: format!("/ws/v1/partition/{}", segment(&format!("[{rm}]{PARTITION}"))) }
+        let partition = format!("/ws/v1/partition/{}", segment(&format!("[{rm}]{PARTITION}")));
+        Explainer { api, partition, reserved: None }
     }
 
     /// The reason for each of these waiting asks. An ask that was placed in between has none.
-    pub async fn explain(&self, trace: &Trace, books: &Books<'_>, asks: &[usize]) -> Vec<String> {
+    pub async fn explain(&mut self, trace: &Trace, books: &Books<'_>, asks: &[usize]) -> Vec<String> {
         let apps = match self.apps(trace, asks).await {
             Ok(apps) => apps,
             Err(error) => return vec![unknown(&error); asks.len()],
@@ -85,12 +105,28 @@ impl Explainer {
             Ok(root) => root,
             Err(error) => return vec![unknown(&error); asks.len()],
         };
+        if let Err(error) = self.look_at_reservations().await {
+            return vec![unknown(&error); asks.len()];
+        }
+        let none = Reserved::new();
+        let reserved = self.reserved.as_ref().map_or(&none, |(_, reserved)| reserved);
         let reason = |ask: &usize| {
             let app = apps.get(&trace.apps[trace.asks[*ask].app].id)?;
             let request = app.requests.iter().find(|request| request.key == books.key(*ask))?;
-            Some(reason(trace, books, *ask, &root, &app.queue, request))
+            Some(reason(trace, books, *ask, &root, &app.queue, request, reserved))
         };
         asks.iter().filter_map(reason).collect()
+    }
+
+    /// The list of nodes is long, and asks are explained in every moment of a trace.
+    async fn look_at_reservations(&mut self) -> crate::cli::client::Result<()> {
+        if self.reserved.as_ref().is_some_and(|(at, _)| at.elapsed() < RESERVATIONS_HOLD) {
+            return Ok(());
+        }
+        let nodes: Vec<Node> = self.api.get(&format!("{}/nodes", self.partition)).await?;
+        let reserved = nodes.into_iter().filter(|node| node.reserved).map(|node| node.id).collect();
+        self.reserved = Some((Instant::now(), reserved));
+        Ok(())
     }
 
     async fn apps(&self, trace: &Trace, asks: &[usize]) -> crate::cli::client::Result<HashMap<String, App>> {
@@ -124,7 +160,15 @@ fn unknown(error: &Error) -> String {
     }
 }
 
-fn reason(trace: &Trace, books: &Books<'_>, ask: usize, root: &Queue, queue: &str, request: &Request) -> String {
+fn reason(
+    trace: &Trace,
+    books: &Books<'_>,
+    ask: usize,
+    root: &Queue,
+    queue: &str,
+    request: &Request,
+    reserved: &Reserved,
+) -> String {
     let needs = &trace.asks[ask].needs;
     let path = path_of(root, queue);
     // Root's max is the size of the cluster, which is told below.
@@ -149,8 +193,19 @@ fn reason(trace: &Trace, books: &Books<'_>, ask: usize, root: &Queue, queue: &st
     }
     match last {
         Some(message) if message != "Not enough queue quota" => message.to_owned(),
-        _ => "others of its queue come first".to_owned(),
+        _ if only_reserved(trace, books, needs, reserved) => {
+            "the nodes with room for it are reserved for other asks".to_owned()
+        }
+        // Queue and nodes have room: what it waits for does not show, and is not guessed.
+        _ => "no reason is visible".to_owned(),
     }
+}
+
+/// Every node with room for it is reserved (R5.36: such nodes are closed to all other asks).
+fn only_reserved(trace: &Trace, books: &Books<'_>, needs: &Amounts, reserved: &Reserved) -> bool {
+    let fits = |free: &Amounts| free.iter().zip(needs).all(|(free, need)| free >= need);
+    let mut roomy = trace.nodes.iter().zip(&books.node_free).filter(|(_, free)| fits(free)).peekable();
+    roomy.peek().is_some() && roomy.all(|(node, _)| reserved.contains(&node.id))
 }
 
 /// Preemption is tried for every ask that waits; that it did not help is no reason of its own.
@@ -224,11 +279,23 @@ mod tests {
     }
 
     fn told(free: [i64; 2], root: &str, request: &str) -> String {
+        told_with(free, root, request, &[])
+    }
+
+    fn told_with(free: [i64; 2], root: &str, request: &str, reserved: &[&str]) -> String {
         let trace = trace();
         let mut books = Books::new(&trace);
         books.node_free = free.iter().map(|amount| vec![*amount]).collect();
         books.used = vec![80 - free[0] - free[1]];
-        reason(&trace, &books, 0, &tree(root), "root.q", &serde_json::from_str(request).unwrap())
+        reason(
+            &trace,
+            &books,
+            0,
+            &tree(root),
+            "root.q",
+            &serde_json::from_str(request).unwrap(),
+            &reserved.iter().map(|id| (*id).to_owned()).collect(),
+        )
     }
 
     const PLAIN: &str = r#"{"queuename":"root","maxResource":{"vcore":80},"children":[{"queuename":"root.q"}]}"#;
@@ -238,7 +305,12 @@ mod tests {
     fn reasons_are_told_in_words() {
         assert_eq!(told([5, 5], PLAIN, ASK), "the cluster is out of vcore");
         assert_eq!(told([25, 25], PLAIN, ASK), "no single node has enough vcore left");
-        assert_eq!(told([40, 40], PLAIN, ASK), "others of its queue come first");
+        // R5.36. A reason is told only where it shows: one node with room that is not reserved, and there is none.
+        let reserved = "the nodes with room for it are reserved for other asks";
+        assert_eq!(told_with([40, 5], PLAIN, ASK, &["n1"]), reserved);
+        assert_eq!(told_with([40, 40], PLAIN, ASK, &["n1", "n2"]), reserved);
+        assert_eq!(told_with([40, 40], PLAIN, ASK, &["n1"]), "no reason is visible");
+        assert_eq!(told([40, 40], PLAIN, ASK), "no reason is visible");
         let limited = r#"{"queuename":"root","children":[{"queuename":"root.q","maxResource":{"vcore":50},"allocatedResource":{"vcore":25}}]}"#;
         assert_eq!(told([40, 40], limited, ASK), "queue root.q is at its max of vcore");
         let user = r#"{"allocationKey":"a","allocationLog":[{"message":"Not enough user quota"},{"message":"Preemption does not help"}]}"#;

@@ -1,22 +1,28 @@
 //! Core depth: `PartitionActor` in this very process, driven by its messages, no sockets.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, mpsc::Sender},
+    time::Instant,
+};
 
 use actix::prelude::*;
 use anyhow::{Context as _, Result, bail};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
+    answers::{self, Answered, Asked},
     drive::{Batch, Release, Rig, Target},
+    shapes::Kind,
     workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
 };
 use crate::{
     actors::partition::{Links, PartitionActor},
     config,
     domain::{
-        alloc::AskSpec,
-        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
-        effect::Callback,
+        alloc::{AskSpec, PreemptionPolicy},
+        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
+        effect::{Callback, Question, QuestionKind},
         resources::Resource,
     },
     messages::{
@@ -49,7 +55,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
     // Nothing holds the partition back but itself.
     let budget = Budget::new(i64::MAX / 2, i64::MAX / 2);
     let credits = budget.clone();
-    let sink = Sink::start_in_arbiter(&arbiters[1].handle(), move |_| Sink { out, budget: credits });
+    let sink = Sink::start_in_arbiter(&arbiters[1].handle(), move |_| Sink { out, budget: credits, questions: None });
     let setup = PartitionSetup {
         rm: RM.into(),
         epoch: EPOCH,
@@ -57,9 +63,17 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
         conf,
         budget,
         callbacks: sink.clone().recipient(),
-        events: sink.recipient(),
+        events: sink.clone().recipient(),
     };
     let partition = PartitionActor::start_on(&arbiters[0].handle(), setup, Links::default());
+    if let Kind::Asking { batched } = work.shape.kind {
+        let to = partition.clone();
+        let questions = answers::start(batched, move |answers| {
+            to.do_send(commands(answers.into_iter().map(predicate).collect()));
+        });
+        sink.do_send(Questions(questions));
+        partition.do_send(commands(vec![Command::AskPredicates(true)]));
+    }
     let pid = Some(std::process::id());
     Ok(Rig { target: Core { partition, arbiters }, back, depth: "core", pid })
 }
@@ -76,7 +90,7 @@ impl Core {
     }
 
     fn send(&self, command: Command) {
-        self.partition.do_send(Commands { epoch: EPOCH, commands: vec![command], permit: None });
+        self.partition.do_send(commands(vec![command]));
     }
 }
 
@@ -107,6 +121,8 @@ impl Target for Core {
     }
 
     async fn asks(&self, work: &Workload, asks: &[Ask]) -> Result<()> {
+        let policy = PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true };
+        let preemption = work.preempts().then_some(policy);
         let item = |ask: &Ask| AllocationItem {
             app: work.apps[ask.app].id.as_str().into(),
             node: None,
@@ -116,6 +132,7 @@ impl Target for Core {
                 priority: ask.priority,
                 task_group: if ask.gang { TASK_GROUP.into() } else { "".into() },
                 placeholder: ask.placeholder,
+                preemption,
                 ..Default::default()
             }),
         };
@@ -135,6 +152,15 @@ impl Target for Core {
     }
 }
 
+fn commands(commands: Vec<Command>) -> Commands {
+    Commands { epoch: EPOCH, commands, permit: None }
+}
+
+fn predicate(answer: Answered) -> Command {
+    let result = if answer.fits { Ok(()) } else { Err("one in a hundred".into()) };
+    Command::Predicate(PredicateAnswer { question: answer.id, result, index: 0 })
+}
+
 fn resource(amount: Amount) -> Resource {
     Resource::of(&[("memory", amount.memory), ("vcore", amount.vcore)])
 }
@@ -143,10 +169,33 @@ fn resource(amount: Amount) -> Resource {
 struct Sink {
     out: UnboundedSender<Batch>,
     budget: Arc<Budget>,
+    questions: Option<Sender<(Instant, Vec<Asked>)>>,
 }
+
+/// Where the sink's questions go from now on.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Questions(Sender<(Instant, Vec<Asked>)>);
 
 impl Actor for Sink {
     type Context = Context<Self>;
+}
+
+impl Handler<Questions> for Sink {
+    type Result = ();
+
+    fn handle(&mut self, questions: Questions, _ctx: &mut Self::Context) {
+        self.questions = Some(questions.0);
+    }
+}
+
+impl Sink {
+    fn ask(&self, asked: Vec<Asked>) {
+        if let Some(questions) = self.questions.as_ref().filter(|_| !asked.is_empty()) {
+            // The shim ends with the run.
+            let _ = questions.send((Instant::now(), asked));
+        }
+    }
 }
 
 impl Handler<Deliver> for Sink {
@@ -154,9 +203,17 @@ impl Handler<Deliver> for Sink {
 
     fn handle(&mut self, delivered: Deliver, _ctx: &mut Self::Context) {
         let mut batch = Batch::new(Instant::now());
+        let mut asked = Vec::new();
         self.budget.delivered(delivered.items.len());
         for item in delivered.items {
-            let Outgoing::Callback(callback) = item else { continue };
+            let callback = match item {
+                Outgoing::Callback(callback) => callback,
+                Outgoing::Ask(Question { id, key, node, kind: QuestionKind::Fits { .. } }) => {
+                    asked.push(Asked { id, key: key.to_string(), node: node.to_string() });
+                    continue;
+                }
+                Outgoing::Ask(_) => continue,
+            };
             match callback {
                 Callback::New(new) => batch.placed.extend(number_of(&new.spec.key)),
                 Callback::Released(released) if released.confirm => batch.confirm.push(Release {
@@ -173,6 +230,7 @@ impl Handler<Deliver> for Sink {
                 _ => {}
             }
         }
+        self.ask(asked);
         // The run may be over already.
         let _ = self.out.send(batch);
     }

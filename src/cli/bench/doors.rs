@@ -1,21 +1,25 @@
 //! HTTP and gRPC depth: plain `si.v1` through a real door, so that any server of that interface can be driven.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::mpsc::Sender, time::Instant};
 
-use anyhow::Result;
-use tokio::sync::mpsc::unbounded_channel;
+use anyhow::{Result, bail};
+use reqwest::Method;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
+    answers::{self, Answered, Asked},
     drive::{Batch, Release, Rig, Target},
+    shapes::Kind,
     workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
 };
 use crate::{
-    cli::client::{Callbacks, DoorKind, Incoming, Message, Shim},
+    cli::client::{Callbacks, DoorKind, Incoming, Message, Shim, http::HttpShim},
     domain::types::Termination,
     si::v1::{
         AddApplicationRequest, Allocation, AllocationRelease, AllocationReleasesRequest, AllocationRequest,
-        ApplicationRequest, NodeInfo, NodeRequest, Quantity, RegisterResourceManagerRequest, Resource, TerminationType,
-        UserGroupInformation, node_info::ActionFromRm,
+        ApplicationRequest, NodeInfo, NodeRequest, PreemptionPolicy, Quantity, RegisterResourceManagerRequest,
+        Resource, TerminationType, UserGroupInformation, node_info::ActionFromRm,
     },
 };
 
@@ -38,9 +42,32 @@ pub async fn start(work: &Workload, door: DoorKind, url: &str, pid: Option<u32>)
         config: work.config.clone(),
         ..Default::default()
     };
-    let (shim, callbacks) = Shim::register(door, url, request).await?;
     let (out, back) = unbounded_channel();
-    tokio::spawn(translate(callbacks, out));
+    let shim = if let Kind::Asking { batched } = work.shape.kind {
+        if door == DoorKind::Grpc {
+            bail!("plain si.v1 over gRPC has no predicates");
+        }
+        let (shim, callbacks) = HttpShim::register_to_be_asked(url, request).await?;
+        let (to, path) = shim.answers();
+        let runtime = tokio::runtime::Handle::current();
+        let refusals = out.clone();
+        let questions = answers::start(batched, move |answers| {
+            let (to, path, refusals) = (to.clone(), path.clone(), refusals.clone());
+            runtime.spawn(async move {
+                let list: Vec<Value> = answers.iter().map(answer).collect();
+                if let Err(error) = to.send(Method::POST, &path, Some(&list)).await {
+                    // The run may be over already.
+                    let _ = refusals.send(ended(&error.to_string()));
+                }
+            });
+        });
+        tokio::spawn(translate(callbacks, out, Some(questions)));
+        Shim::Http(shim)
+    } else {
+        let (shim, callbacks) = Shim::register(door, url, request).await?;
+        tokio::spawn(translate(callbacks, out, None));
+        shim
+    };
     Ok(Rig { target: Door { shim, rm }, back, depth: door.name(), pid })
 }
 
@@ -51,16 +78,34 @@ impl Door {
     }
 }
 
-async fn translate(mut callbacks: Callbacks, out: tokio::sync::mpsc::UnboundedSender<Batch>) {
+fn answer(answer: &Answered) -> Value {
+    let message = if answer.fits { "" } else { "one in a hundred" };
+    serde_json::json!({ "id": answer.id, "success": answer.fits, "message": message })
+}
+
+fn ended(error: &str) -> Batch {
+    let mut last = Batch::new(Instant::now());
+    last.refused.push(format!("the session: {error}"));
+    last
+}
+
+/// Questions go to the shim's side of predicates, everything else to the driver.
+async fn translate(
+    mut callbacks: Callbacks,
+    out: UnboundedSender<Batch>,
+    questions: Option<Sender<(Instant, Vec<Asked>)>>,
+) {
     while let Some(incoming) = callbacks.recv().await {
         let batch = match incoming {
+            Incoming::Message { at, message: Message::Predicates { id, question }, .. } => {
+                let asked = Asked { id, key: question.allocation_key, node: question.node_id };
+                // The shim ends with the run.
+                let _ = questions.as_ref().map(|questions| questions.send((at, vec![asked])));
+                continue;
+            }
             Incoming::Message { at, message, .. } => batch(at, message),
             Incoming::Resumed => continue,
-            Incoming::Ended(error) => {
-                let mut last = Batch::new(std::time::Instant::now());
-                last.refused.push(format!("the session: {error}"));
-                last
-            }
+            Incoming::Ended(error) => ended(&error.to_string()),
         };
         if out.send(batch).is_err() {
             return;
@@ -68,7 +113,7 @@ async fn translate(mut callbacks: Callbacks, out: tokio::sync::mpsc::UnboundedSe
     }
 }
 
-fn batch(at: std::time::Instant, message: Message) -> Batch {
+fn batch(at: Instant, message: Message) -> Batch {
     let mut batch = Batch::new(at);
     match message {
         Message::Allocation(response) => {
@@ -87,7 +132,7 @@ fn batch(at: std::time::Instant, message: Message) -> Batch {
             let refused = response.rejected.iter();
             batch.refused = refused.map(|node| format!("node {}: {}", node.node_id, node.reason)).collect();
         }
-        Message::Other => {}
+        Message::Predicates { .. } | Message::Other => {}
     }
     batch
 }
@@ -134,6 +179,8 @@ impl Target for Door {
     }
 
     async fn asks(&self, work: &Workload, asks: &[Ask]) -> Result<()> {
+        let policy = PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true };
+        let preemption = work.preempts().then_some(policy);
         let ask = |ask: &Ask| Allocation {
             allocation_key: ask.key_text(),
             application_id: work.apps[ask.app].id.clone(),
@@ -142,6 +189,7 @@ impl Target for Door {
             priority: ask.priority,
             task_group_name: if ask.gang { TASK_GROUP.to_owned() } else { String::new() },
             placeholder: ask.placeholder,
+            preemption_policy: preemption,
             ..Default::default()
         };
         let allocations = asks.iter().map(ask).collect();

@@ -96,7 +96,9 @@ pub async fn run<T: Target>(work: &Workload, rig: &mut Rig<T>, churn: Duration) 
     }
     let mut record = Record::new(work.records());
     match work.shape.kind {
-        Kind::Wave | Kind::Behind(_) => Ok(vec![wave(work, rig, &mut record, &work.asks, &work.shape.name).await?]),
+        Kind::Wave | Kind::Behind(_) | Kind::Preempting(_) | Kind::Asking { .. } => {
+            Ok(vec![wave(work, rig, &mut record, &work.asks, &work.shape.name).await?])
+        }
         Kind::Gang => {
             let name = &work.shape.name;
             let first = wave(work, rig, &mut record, &work.asks, name).await?;
@@ -152,8 +154,10 @@ async fn wave<T: Target>(
     name: &str,
 ) -> Result<Outcome> {
     record.latencies.clear();
-    let before = Look::at(rig.pid);
-    let began = Instant::now();
+    let mut before = Look::at(rig.pid);
+    let mut began = Instant::now();
+    // Preemption waits for its delay: what counts is the time from the first victim on.
+    let mut delayed = matches!(work.shape.kind, Kind::Preempting(_));
     let mut last = began;
     let mut chunks = asks.chunks(CHUNK);
     let mut next = chunks.next();
@@ -175,6 +179,9 @@ async fn wave<T: Target>(
             bail!("{name}: only {placed} of {all} asks were placed, and nothing came for {} s", STALL.as_secs());
         };
         let Some(batch) = batch else { bail!("{name}: the session ended") };
+        if delayed && !batch.confirm.is_empty() {
+            (before, began, delayed) = (Look::at(rig.pid), batch.at, false);
+        }
         last = batch.at;
         record.take(&batch)?;
         confirm(rig, batch.confirm).await?;

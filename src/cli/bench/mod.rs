@@ -1,5 +1,6 @@
 //! `callboard bench`: drives shapes at core, HTTP or gRPC depth and reports what they cost.
 
+pub mod answers;
 pub mod core;
 pub mod doors;
 pub mod drive;
@@ -127,6 +128,17 @@ fn chosen(args: &BenchArgs) -> Result<Vec<ShapeId>> {
     let traces = args.traces.is_some() && args.depth != Depth::Core && args.endpoint.is_none();
     if args.all && !traces {
         chosen.retain(|id| *id != ShapeId::S13);
+    }
+    let asking = [ShapeId::S12, ShapeId::S12b];
+    if args.depth == Depth::Grpc {
+        // Plain si.v1 has no predicates.
+        if let Some(id) = chosen.iter().find(|id| asking.contains(id)).filter(|_| !args.all) {
+            bail!(
+                "{} needs predicates, which plain si.v1 over gRPC does not have: add --depth core or http",
+                id.name()
+            );
+        }
+        chosen.retain(|id| !asking.contains(id));
     }
     if chosen.contains(&ShapeId::S13) && !traces {
         bail!("S13 plays traces through a door of its own server: add --traces DIR and --depth http or grpc");
@@ -266,7 +278,7 @@ fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
 mod tests {
     use clap::Parser;
 
-    use super::*;
+    use super::{shapes::Kind, *};
 
     #[derive(Parser)]
     struct Command {
@@ -292,6 +304,7 @@ mod tests {
         assert!(args(&["--shape", "S1", "--nodes", "0"]).is_err());
         let refused = |more: &[&str]| run(&args(more).unwrap()).unwrap_err().to_string();
         assert!(refused(&["--shape", "S13"]).contains("--traces DIR"));
+        assert!(refused(&["--shape", "S12", "--depth", "grpc"]).contains("S12 needs predicates"));
         assert!(refused(&["--shape", "S1", "--endpoint", "http://127.0.0.1:1"]).contains("--depth http"));
     }
 
@@ -300,7 +313,12 @@ mod tests {
     fn small_shapes_run_at_core_depth() {
         for id in ShapeId::value_variants() {
             let Some(shape) = id.shape() else { continue };
-            let shape = Shape { nodes: 20, asks: 200, queues: shape.queues.min(5), apps: shape.apps.min(2), ..shape };
+            let kind = match shape.kind {
+                Kind::Preempting(_) => Kind::Preempting(200),
+                kind => kind,
+            };
+            let (queues, apps) = (shape.queues.min(5), shape.apps.min(2));
+            let shape = Shape { nodes: 20, asks: 200, queues, apps, kind, ..shape };
             let outcomes = in_process(&shape, Duration::from_secs(2)).unwrap_or_else(|e| panic!("{id:?}: {e:#}"));
             let churns = *id == ShapeId::S10;
             for outcome in &outcomes {

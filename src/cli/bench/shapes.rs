@@ -42,6 +42,15 @@ pub enum ShapeId {
     /// Churn: every allocation ends after a second and is asked for again
     #[value(name = "S10")]
     S10,
+    /// Preemption: a full cluster gives way to asks of a queue within its guarantee
+    #[value(name = "S11")]
+    S11,
+    /// As S8, every placement asked of a shim that needs 200 µs and refuses one in a hundred
+    #[value(name = "S12")]
+    S12,
+    /// As S12, answers that are due together in one message
+    #[value(name = "S12b")]
+    S12b,
     /// The traces of --traces, at full speed
     #[value(name = "S13")]
     S13,
@@ -60,6 +69,13 @@ pub enum Kind {
     Gang,
     /// All asks at once, then each is released a second after its placement and asked for again.
     Churn,
+    /// All asks at once, into a cluster that so many allocations of another queue have filled.
+    Preempting(usize),
+    /// All asks at once, each placement asked of the shim first.
+    Asking {
+        /// Answers that are due together go in one message.
+        batched: bool,
+    },
 }
 
 /// A workload. Sizes may be overridden from the command line.
@@ -153,6 +169,16 @@ impl ShapeId {
             }
             ShapeId::S10 => {
                 Shape { about: "churn".into(), kind: Kind::Churn, asks: 20_000, sizes: true, fill: 80, ..many }
+            }
+            ShapeId::S11 => {
+                let kind = Kind::Preempting(50_000);
+                Shape { about: "preemption".into(), kind, asks: 5_000, ..base }
+            }
+            ShapeId::S12 | ShapeId::S12b => {
+                let batched = self == ShapeId::S12b;
+                let about = if batched { "predicates, batched" } else { "predicates" };
+                let kind = Kind::Asking { batched };
+                Shape { about: about.into(), kind, asks: 20_000, sizes: true, fill: 80, ..many }
             }
             ShapeId::S13 => return None,
         })

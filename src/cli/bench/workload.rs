@@ -96,29 +96,26 @@ impl Workload {
     pub fn of(shape: &Shape) -> Workload {
         let shape = shape.clone();
         let count = shape.queues * shape.apps;
+        let preempting = matches!(shape.kind, Kind::Preempting(_));
         let asks: Vec<Ask> = (0..shape.asks)
             .map(|number| Ask {
                 number: Some(number),
                 key: 0,
-                app: number % count,
+                app: if preempting { count - 1 } else { number % count },
                 needs: Amount { memory: size(&shape, number), vcore: VCORE },
-                priority: 0,
+                priority: if preempting { 5 } else { 0 },
                 gang: shape.kind == Kind::Gang,
                 placeholder: shape.kind == Kind::Gang,
             })
             .collect();
+        let before = |ahead: usize, memory: i64, priority: i32| -> Vec<Ask> {
+            let needs = Amount { memory, vcore: VCORE };
+            let ask = |key| Ask { number: None, key, app: 0, needs, priority, gang: false, placeholder: false };
+            (0..ahead as u64).map(ask).collect()
+        };
         let ahead = match shape.kind {
-            Kind::Behind(ahead) => (0..ahead)
-                .map(|key| Ask {
-                    number: None,
-                    key: key as u64,
-                    app: 0,
-                    needs: Amount { memory: 1_000_000, vcore: VCORE },
-                    priority: 10,
-                    gang: false,
-                    placeholder: false,
-                })
-                .collect(),
+            Kind::Behind(ahead) => before(ahead, 1_000_000, 10),
+            Kind::Preempting(ahead) => before(ahead, MEMORY, 0),
             _ => Vec::new(),
         };
         let mut apps: Vec<App> = (0..count)
@@ -137,7 +134,8 @@ impl Workload {
                 sum.vcore += ask.needs.vcore;
             }
         }
-        Workload { config: config(&shape, &asks), nodes: nodes(&shape, &asks), apps, ahead, asks, shape }
+        let filling = if preempting { &ahead } else { &asks };
+        Workload { config: config(&shape, &asks), nodes: nodes(&shape, filling), apps, ahead, asks, shape }
     }
 
     /// The real asks that replace the placeholders.
@@ -145,6 +143,11 @@ impl Workload {
         let count = self.asks.len();
         let real = |ask: &Ask| Ask { number: ask.number.map(|number| number + count), placeholder: false, ..*ask };
         self.asks.iter().map(real).collect()
+    }
+
+    /// Asks say that they may preempt and be preempted.
+    pub fn preempts(&self) -> bool {
+        matches!(self.shape.kind, Kind::Preempting(_))
     }
 
     /// Number of records that the measured asks need.
@@ -205,6 +208,14 @@ fn config(shape: &Shape, asks: &[Ask]) -> String {
             text,
             "          - name: {name}\n            properties:\n              application.sort.policy: {sort}\n"
         );
+        if matches!(shape.kind, Kind::Preempting(_)) && queue == shape.queues - 1 {
+            let memory: i64 = asks.iter().map(|ask| ask.needs.memory).sum();
+            let _ = write!(
+                text,
+                "              preemption.delay: 100ms\n            resources:\n              guaranteed:\n                memory: {memory}\n                vcore: {}m\n",
+                asks.len() as i64 * VCORE
+            );
+        }
     }
     text
 }
@@ -242,7 +253,7 @@ mod tests {
 
     #[test]
     fn configurations_are_accepted() {
-        for id in [ShapeId::S1, ShapeId::S2, ShapeId::S4, ShapeId::S5, ShapeId::S7] {
+        for id in [ShapeId::S1, ShapeId::S2, ShapeId::S4, ShapeId::S5, ShapeId::S7, ShapeId::S11] {
             let work = Workload::of(&id.shape().unwrap());
             assert!(crate::config::load(&work.config).is_ok(), "{}", work.config);
         }

@@ -36,9 +36,21 @@ pub struct Status {
 impl HttpShim {
     /// Registers and opens the stream of callbacks from the first on.
     pub async fn register(base: &str, request: RegisterResourceManagerRequest) -> Result<(HttpShim, Callbacks)> {
+        HttpShim::open(base, "/si/v1/rm", request).await
+    }
+
+    /// As [`HttpShim::register`], for a shim that wants to be asked whether asks fit nodes.
+    pub async fn register_to_be_asked(
+        base: &str,
+        request: RegisterResourceManagerRequest,
+    ) -> Result<(HttpShim, Callbacks)> {
+        HttpShim::open(base, "/si/v1/rm?predicates=true", request).await
+    }
+
+    async fn open(base: &str, at: &str, request: RegisterResourceManagerRequest) -> Result<(HttpShim, Callbacks)> {
         let api = Api::new(base)?;
         let path = rm_path(&request.rm_id);
-        api.send(Method::POST, "/si/v1/rm", Some(&request)).await?;
+        api.send(Method::POST, at, Some(&request)).await?;
         let (sender, callbacks) = mpsc::unbounded_channel();
         let reader = tokio::spawn(stream::read(api.clone(), path.clone(), sender));
         Ok((HttpShim { api, path, reader }, callbacks))
@@ -57,6 +69,11 @@ impl HttpShim {
     /// Sends an allocation request.
     pub async fn allocations(&self, request: AllocationRequest) -> Result<()> {
         self.post("allocations", &request).await
+    }
+
+    /// Where answers to questions are posted, from any task.
+    pub fn answers(&self) -> (Api, String) {
+        (self.api.clone(), format!("{}/answers", self.path))
     }
 
     /// Ends the session.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::si::v1::{
     AllocationRequest, AllocationResponse, ApplicationRequest, ApplicationResponse, NodeRequest, NodeResponse,
-    RegisterResourceManagerRequest,
+    PredicatesArgs, RegisterResourceManagerRequest,
 };
 
 /// What can go wrong between a shim and its scheduler. Every text names the request and what the server said.
@@ -83,6 +83,13 @@ pub enum Message {
     Application(ApplicationResponse),
     /// Accepted and rejected nodes.
     Node(NodeResponse),
+    /// A question whether an ask fits a node, to be answered under its id.
+    Predicates {
+        /// Number of the question.
+        id: u64,
+        /// What is asked.
+        question: PredicatesArgs,
+    },
     /// Anything else: events, container states.
     Other,
 }

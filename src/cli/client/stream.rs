@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Error, Incoming, Message, Result, http::Api};
-use crate::si::v1::{AllocationResponse, ApplicationResponse, NodeResponse};
+use crate::si::v1::{AllocationResponse, ApplicationResponse, NodeResponse, PredicatesArgs};
 
 /// The server sends a line at least every 10 s; three missing ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -22,6 +22,8 @@ struct Line {
     allocation: Option<AllocationResponse>,
     application: Option<ApplicationResponse>,
     node: Option<NodeResponse>,
+    id: Option<u64>,
+    predicates: Option<PredicatesArgs>,
     closing: Option<Closing>,
 }
 
@@ -124,10 +126,12 @@ fn handle(line: &[u8], position: &mut Position) -> std::result::Result<(), Stop>
         return Err(Stop::Error(Error::Malformed { reason, line: excerpt(line) }));
     }
     position.last = seq;
-    let message = match (parsed.allocation, parsed.application, parsed.node) {
+    let asked = parsed.id.zip(parsed.predicates);
+    let message = match (parsed.allocation, parsed.application, parsed.node, asked) {
         (Some(allocation), ..) => Message::Allocation(allocation),
-        (_, Some(application), _) => Message::Application(application),
-        (.., Some(node)) => Message::Node(node),
+        (_, Some(application), ..) => Message::Application(application),
+        (_, _, Some(node), _) => Message::Node(node),
+        (.., Some((id, question))) => Message::Predicates { id, question },
         _ => Message::Other,
     };
     position.out.send(Incoming::Message { seq, at, message }).map_err(|_| Stop::Nobody)
@@ -163,6 +167,17 @@ mod tests {
         };
         assert_eq!(new.new[0].allocation_key, "a");
         assert!(matches!(handle(br#"{"seq":7,"node":{}}"#, &mut position), Err(Stop::Error(_))));
+    }
+
+    #[test]
+    fn questions_carry_their_id() {
+        let (mut position, mut incoming) = position(0);
+        let line = br#"{"seq":1,"id":1,"predicates":{"allocationKey":"a","nodeID":"n","allocate":true}}"#;
+        assert!(handle(line, &mut position).is_ok());
+        let Ok(Incoming::Message { message: Message::Predicates { id: 1, question }, .. }) = incoming.try_recv() else {
+            panic!("no question")
+        };
+        assert_eq!((&*question.allocation_key, &*question.node_id), ("a", "n"));
     }
 
     #[test]

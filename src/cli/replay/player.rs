@@ -302,7 +302,7 @@ impl<'t> Player<'t> {
             None => bail!("the session ended"),
         };
         match message {
-            Message::Other => return Ok(()),
+            Message::Predicates { .. } | Message::Other => return Ok(()),
             Message::Node(response) => self.books.nodes(response)?,
             Message::Application(response) => self.books.applications(response),
             Message::Allocation(mut response) => {

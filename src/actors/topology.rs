@@ -272,15 +272,21 @@ impl Topology {
         let handle = self.find(rm).ok_or_else(unknown)?;
         let settings = read_settings(&extra)?;
         let default_config = text.is_empty();
-        let config = self.load(text, "update of configuration failed").await?;
-        // A registration runs such a partition without any rule, an update is refused (CFG-098).
-        config.check_rules().map_err(|refused| prefixed(refused, "update of configuration failed"))?;
+        let config = self.load_update(text).await?;
         let extra = Arc::new(extra);
         let message =
             Reconfigure { config, default_config, only_default: false, extra: Some((extra.clone(), settings)) };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(super::rm::handle::closing()))?;
         self.process.apply(rm, &extra);
         Ok(())
+    }
+
+    /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied.
+    pub async fn load_update(&self, text: String) -> Result<Arc<LoadedConfig>, Refusals> {
+        let config = self.load(text, "update of configuration failed").await?;
+        // A registration runs such a partition without any rule, an update is refused (CFG-098).
+        config.check_rules().map_err(|refused| prefixed(refused, "update of configuration failed"))?;
+        Ok(config)
     }
 
     /// The server's own configuration was read again: it is in force for those that brought none.

@@ -51,16 +51,7 @@ impl Door {
     }
 
     fn url(&self, path: &str) -> String {
-        let mut partition = String::new();
-        for byte in self.partition.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-                partition.push(char::from(byte));
-            } else {
-                // Writing to a string cannot fail.
-                let _ = write!(partition, "%{byte:02X}");
-            }
-        }
-        format!("{}/api/v1/partition/{partition}/{path}", self.server.trim_end_matches('/'))
+        format!("{}/api/v1/partition/{}/{path}", self.server.trim_end_matches('/'), escaped(&self.partition))
     }
 
     async fn checked(&self, answer: reqwest::Result<Response>) -> Result<Response, Error> {
@@ -87,6 +78,20 @@ impl Door {
         }
         Error { text, status: None }
     }
+}
+
+/// Text as a part of a path or a query.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod client;
 pub mod door;
 pub mod events;
 pub mod journal;
+pub mod plan;
 pub mod replay;
 pub mod resource;
 pub mod serve;
@@ -18,6 +19,7 @@ use self::{
     bench::BenchArgs,
     events::EventsArgs,
     journal::JournalArgs,
+    plan::PlanArgs,
     replay::{GenerateArgs, ReplayArgs},
     resource::ResourceArgs,
     serve::ServeArgs,
@@ -49,6 +51,8 @@ enum Command {
         /// The file
         file: PathBuf,
     },
+    /// Show what a new configuration would do to a running server
+    Plan(PlanArgs),
     /// Show events: what happened to which application, node, queue, user and ask
     Events(EventsArgs),
     /// Show the resource journal
@@ -67,6 +71,7 @@ impl Cli {
             Some(Command::Generate(args)) => report(replay::generate(&args)),
             Some(Command::Bench(args)) => report(bench::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
+            Some(Command::Plan(args)) => wait_for(plan::run(args)),
             Some(Command::Events(args)) => wait_for(events::run(args)),
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),

@@ -26,6 +26,8 @@ pub struct App {
     pub queue: QueueIx,
     /// Path of the leaf queue; stays when the queue is gone. Empty for one that was never placed.
     pub queue_path: Arc<str>,
+    /// Queue as submitted: what placement rules went by.
+    pub submitted_queue: Arc<str>,
     /// State.
     pub state: AppState,
     /// Tags as submitted.

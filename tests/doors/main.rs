@@ -4,6 +4,7 @@ mod bad_input;
 mod budget;
 mod grpc;
 mod http;
+mod plan;
 mod program;
 mod server;
 mod ws;

@@ -123,6 +123,7 @@ impl Partition {
             groups: Arc::default(),
             queue: self.root,
             queue_path: item.queue.clone(),
+            submitted_queue: item.queue.clone(),
             state: AppState::New,
             tags: item.tags.clone(),
             forced,

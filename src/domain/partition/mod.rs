@@ -17,6 +17,7 @@ mod inspect;
 mod ledger;
 mod nodes;
 mod order;
+pub mod outlook;
 mod predicates;
 mod preempt;
 mod queues;

@@ -102,6 +102,25 @@ impl Ugm {
         if self.apps[track].counted { None } else { self.first(track, |bound| bound.admits()) }
     }
 
+    /// Every limit below what is used, with the applications that count there, sorted.
+    pub fn above(&self) -> Vec<(Refusal, Vec<Arc<str>>)> {
+        let mut above = Vec::new();
+        for (at, level) in self.levels.iter() {
+            let Some(limit) = &level.limit else { continue };
+            let tracker = &self.trackers[level.tracker];
+            let bound = Bound { who: tracker.who, name: &tracker.name, path: &level.path, limit, level: Some(level) };
+            let used_up = bound.headroom().is_some_and(|headroom| headroom.has_negative());
+            if used_up || limit.applications > 0 && bound.applications() > limit.applications {
+                let counted = tracker.apps.iter().map(|app| &self.apps[*app]).filter(|app| app.counted);
+                let here = counted.filter(|app| app.sides().any(|side| side.levels.contains(&at)));
+                let mut ids: Vec<Arc<str>> = here.map(|app| app.id.clone()).collect();
+                ids.sort_unstable();
+                above.push((bound.refusal(), ids));
+            }
+        }
+        above
+    }
+
     fn first(&self, track: Tracked, passes: impl Fn(&Bound) -> bool) -> Option<Refusal> {
         let mut refusal = None;
         self.all(track, |bound| {

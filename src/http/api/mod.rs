@@ -2,6 +2,7 @@
 
 pub mod demand;
 pub mod events;
+pub mod plan;
 pub mod releases;
 pub mod resource;
 
@@ -31,6 +32,7 @@ pub fn services(topology: &Topology, journals: Arc<Journals>) -> impl Fn(&mut Se
         resource::configure(config);
         releases::configure(config);
         demand::configure(config);
+        plan::configure(config);
         config.service(web::resource("/api/v1{rest:(/.*)?}").to(server::not_found));
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON up to a size.
+//! Bodies of requests up to a size, most of them JSON.
 
 use actix_web::{
     HttpRequest,
@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use crate::http::problem::Problem;
 
 /// Reads the body; 415 where it is declared as something else than JSON, 413 where it is too large.
-pub async fn read(request: &HttpRequest, mut payload: Payload, max: usize) -> Result<Bytes, Problem> {
+pub async fn read(request: &HttpRequest, payload: Payload, max: usize) -> Result<Bytes, Problem> {
     if let Some(kind) = request.headers().get(header::CONTENT_TYPE) {
         let kind = kind.to_str().unwrap_or("unreadable");
         let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -22,6 +22,11 @@ pub async fn read(request: &HttpRequest, mut payload: Payload, max: usize) -> Re
             ));
         }
     }
+    bytes(request, payload, max).await
+}
+
+/// Reads a body of any kind; 413 where it is too large.
+pub async fn bytes(request: &HttpRequest, mut payload: Payload, max: usize) -> Result<Bytes, Problem> {
     let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if declared.is_some_and(|length: u64| length > max as u64) {
         return Err(too_large(max));

@@ -1,7 +1,7 @@
 //! `/si/v1`: the shim's door over HTTP. JSON in, numbered lines out.
 
 mod answers;
-mod body;
+pub(super) mod body;
 mod heartbeat;
 mod info;
 pub(super) mod query;

@@ -1,0 +1,107 @@
+//! `POST /api/v1/plan`: what another configuration would do, before it is applied. Computed from snapshots off the arbiters
+//! of the partitions; nothing is touched.
+
+pub mod view;
+
+use std::sync::Arc;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Payload, ServiceConfig},
+};
+use futures::future::try_join_all;
+
+use self::view::{Change, PartitionPlan, Plan, Warning};
+use super::gone;
+use crate::{
+    actors::{
+        clock::Clock,
+        directory::{Listing, PartitionEntry, RmEntry},
+    },
+    config::LoadedConfig,
+    domain::{Partition, types::Nanos},
+    http::{
+        problem::Problem,
+        server::{Doors, resource},
+        shim::{body, query},
+    },
+    messages::partition::{GetSnapshot, Snapshot},
+};
+
+/// Adds the route. The application's data has to hold the [`Doors`].
+pub fn configure(service: &mut ServiceConfig) {
+    service.service(resource("/api/v1/plan", "POST").route(web::post().to(plan)));
+}
+
+async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+    let body = body::bytes(&request, payload, doors.max_body).await?;
+    let parameters = query::parameters(&request, &["rm"])?;
+    let text = String::from_utf8(body.into()).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Problem::field("config", format!("the configuration is not UTF-8: bad byte at offset {at}"))
+    })?;
+    let listing = doors.topology.directory.get();
+    let rm = find_rm(&listing, query::one(&parameters, "rm"))?.clone();
+    let config = doors.topology.load_update(text).await?;
+    // Snapshots first: all of them are of one moment, or close to it.
+    let own: Vec<PartitionEntry> = listing.partitions.iter().filter(|entry| entry.rm == rm.id).cloned().collect();
+    let snapshots = own.iter().map(|entry| entry.addr.send(GetSnapshot));
+    let snapshots = try_join_all(snapshots).await.map_err(gone)?;
+    let now = Clock::default().now();
+    let running: Vec<_> = own.into_iter().zip(snapshots).collect();
+    let computed = web::block(move || compute(&rm, &config, &running, now)).await;
+    let plan = computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))?;
+    Ok(HttpResponse::Ok().json(plan))
+}
+
+/// The resource manager that is named, or the only one.
+fn find_rm<'a>(listing: &'a Listing, named: Option<&str>) -> Result<&'a RmEntry, Problem> {
+    let ids = || listing.rms.iter().map(|rm| &*rm.id).collect::<Vec<_>>().join(", ");
+    match (named, listing.rms.as_slice()) {
+        (_, []) => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "no resource manager is registered: there is nothing to compare with",
+        )),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(Problem::field(
+            "rm",
+            format!("several resource managers are registered: name one with rm=, of {}", ids()),
+        )),
+        (Some(id), rms) => rms.iter().find(|rm| *rm.id == *id).ok_or_else(|| {
+            let detail = format!("resource manager \"{id}\" is not registered; there are: {}", ids());
+            Problem { field: Some("rm".to_owned()), ..Problem::new(StatusCode::NOT_FOUND, detail) }
+        }),
+    }
+}
+
+fn compute(rm: &RmEntry, config: &LoadedConfig, running: &[(PartitionEntry, Arc<Snapshot>)], now: Nanos) -> Plan {
+    let mut plan = Plan {
+        rm_id: rm.id.to_string(),
+        checksum: config.checksum.clone(),
+        unchanged: rm.config.checksum == config.checksum,
+        partitions: Vec::new(),
+        warnings: config.warnings.iter().map(Warning::from).collect(),
+    };
+    if plan.unchanged {
+        // CFG-093: partitions and queues are left untouched, also queues that drain.
+        return plan;
+    }
+    for conf in &config.partitions {
+        let known = running.iter().find(|(_, snapshot)| snapshot.partition.name == conf.name);
+        plan.partitions.push(match known {
+            Some((_, snapshot)) => {
+                let outlook = snapshot.partition.outlook(conf.clone(), now);
+                PartitionPlan::of(&conf.name, Change::Kept, outlook)
+            }
+            None => PartitionPlan::of(&conf.name, Change::Added, Partition::outlook_of_new(conf.clone(), now)),
+        });
+    }
+    for (_, snapshot) in running {
+        let name = &snapshot.partition.name;
+        if !config.partitions.iter().any(|conf| conf.name == *name) {
+            plan.partitions.push(PartitionPlan::of(name, Change::Removed, snapshot.partition.outlook_of_removal()));
+        }
+    }
+    plan
+}

@@ -2,7 +2,8 @@
 //! each on a server of its own, and compares what comes back with the golden files.
 //!
 //! `CONFORMANCE=gang,app/life_cycle cargo test --test conformance` replays the scenarios whose names begin so;
-//! `CONFORMANCE_PROGRAM=target/release/callboard` replays on another build. What differs on purpose is in
+//! `CONFORMANCE_PROGRAM=target/release/callboard` replays on another build. The topics with releases that the scheduler
+//! originates are replayed once more with every confirmation held back until everything else is quiet; they end the same. What differs on purpose is in
 //! `docs/differences.json`; what is documented there but not seen fails its scenario.
 
 mod callback;
@@ -28,7 +29,7 @@ use std::{
 use futures::StreamExt as _;
 use serde_json::Value;
 
-use crate::{differences::Differences, scenario::Scenario};
+use crate::{differences::Differences, scenario::Scenario, shim::Confirms};
 
 /// Scenarios that run at a time. They mostly wait.
 const JOBS: usize = 8;
@@ -39,6 +40,9 @@ const LINES: usize = 25;
 /// that will make them.
 const WAITING: &[(&str, &str)] = &[];
 
+/// Topics that are replayed with late confirmations too.
+const LATE: &str = "app/,gang/,recovery/,mixed/";
+
 /// How a scenario ended.
 struct Outcome {
     name: String,
@@ -48,13 +52,28 @@ struct Outcome {
 
 #[test]
 fn scenarios_end_as_the_golden_files_say() {
+    run(chosen(&env::var("CONFORMANCE").unwrap_or_default()), Confirms::AtOnce);
+}
+
+#[test]
+fn scenarios_end_the_same_where_releases_are_confirmed_late() {
+    // What a release holds stays charged until it is confirmed, and what waits for it waits as long; in the end the same
+    // callbacks have come, and the same is left.
+    let late = chosen(LATE);
+    let mut names = chosen(&env::var("CONFORMANCE").unwrap_or_default());
+    names.retain(|name| late.contains(name));
+    run(names, Confirms::Late);
+}
+
+/// Replays scenarios, and fails where one does not end as its golden file says.
+fn run(names: Vec<String>, confirms: Confirms) {
     let differences = differences::read(&project("docs/differences.json"));
-    let names = chosen(&env::var("CONFORMANCE").unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime for the replayer");
     let (mut passed, mut waiting, mut failed, mut ready) = (0, 0, Vec::new(), Vec::new());
     runtime.block_on(async {
-        let mut outcomes = futures::stream::iter(names).map(|name| one(name, &differences)).buffer_unordered(JOBS);
+        let mut outcomes =
+            futures::stream::iter(names).map(|name| one(name, &differences, confirms)).buffer_unordered(JOBS);
         while let Some(outcome) = outcomes.next().await {
             let expected = awaited(&outcome.name);
             report(&outcome, expected);
@@ -74,13 +93,13 @@ fn scenarios_end_as_the_golden_files_say() {
 }
 
 /// Replays one scenario.
-async fn one(name: String, differences: &Differences) -> Outcome {
+async fn one(name: String, differences: &Differences, confirms: Confirms) -> Outcome {
     let start = Instant::now();
     let found: Result<Vec<String>, String> = async {
         let scenario: Scenario = scenario::read(&file("scenarios", &name))?;
         let golden: Value = scenario::read(&file("golden", &name))?;
         let loose = scenario.loose_messages;
-        let observed = replay::run(scenario).await?;
+        let observed = replay::run(scenario, confirms).await?;
         Ok(compare::compare(&golden, &observed, loose))
     }
     .await;

@@ -11,7 +11,7 @@ use crate::{
     request, rest,
     scenario::{Scenario, Step},
     server::Server,
-    shim::{self, RM, Shim},
+    shim::{self, Confirms, RM, Shim},
 };
 
 /// Container states come from a job that runs every second, pushed events from one that runs every two.
@@ -31,10 +31,10 @@ const LISTS: [&str; 7] = [
 ];
 
 /// What was observed; else what broke, with the last lines of the server's log.
-pub async fn run(scenario: Scenario) -> Result<Value, String> {
+pub async fn run(scenario: Scenario, confirms: Confirms) -> Result<Value, String> {
     let mut server = Server::start().await?;
     let http = Http::new(&server.base)?;
-    let observed = observe(Arc::new(scenario), http).await;
+    let observed = observe(Arc::new(scenario), http, confirms).await;
     let ended = server.ended().map_or(Ok(()), Err);
     match ended.and(observed) {
         Ok(observed) => Ok(observed),
@@ -42,11 +42,11 @@ pub async fn run(scenario: Scenario) -> Result<Value, String> {
     }
 }
 
-async fn observe(scenario: Arc<Scenario>, http: Http) -> Result<Value, String> {
-    let mut shim = Shim::new(http, scenario.clone());
+async fn observe(scenario: Arc<Scenario>, http: Http, confirms: Confirms) -> Result<Value, String> {
+    let mut shim = Shim::new(http, scenario.clone(), confirms);
     let refused = shim.register(&Map::new()).await?;
     if refused.is_empty() {
-        shim.settle().await;
+        shim.settle().await?;
     }
     let mut result = Map::new();
     result.insert("register".into(), json!({"callbacks": ordered([refused, shim.take()].concat(), false)}));
@@ -79,7 +79,7 @@ async fn observe_step(shim: &mut Shim, at: usize, step: &Step) -> Result<Value, 
     let mut callbacks = act(shim, step).await?;
     let answer = ask(&shim.http, step).await?;
     if step.settles() {
-        shim.settle().await;
+        shim.settle().await?;
     }
     callbacks.extend(shim.take());
     for callback in callbacks.iter_mut().filter_map(Value::as_object_mut) {

@@ -43,6 +43,16 @@ pub struct Shim {
     scenario: Arc<Scenario>,
     seen: Arc<Mutex<Seen>>,
     reader: Option<JoinHandle<()>>,
+    confirms: Confirms,
+}
+
+/// When releases that the scheduler originates are confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirms {
+    /// As soon as they come.
+    AtOnce,
+    /// Only after everything else has gone quiet, all that came together in one request.
+    Late,
 }
 
 /// What came on the stream.
@@ -56,6 +66,8 @@ struct Seen {
     confirming: u32,
     states: Vec<Value>,
     events: Vec<Value>,
+    /// Releases that are to be confirmed when everything is quiet.
+    held: Vec<Value>,
     /// The last release by allocation key that the scheduler originated.
     releases: BTreeMap<String, Value>,
     problems: Vec<String>,
@@ -63,8 +75,8 @@ struct Seen {
 
 impl Shim {
     /// A resource manager that is not registered yet.
-    pub fn new(http: Http, scenario: Arc<Scenario>) -> Shim {
-        Shim { http, scenario, seen: Arc::default(), reader: None }
+    pub fn new(http: Http, scenario: Arc<Scenario>, confirms: Confirms) -> Shim {
+        Shim { http, scenario, seen: Arc::default(), reader: None, confirms }
     }
 
     /// Registers and opens the stream. The fields of `replaced` go over those of the request.
@@ -78,8 +90,8 @@ impl Shim {
         let refused = refusal(self.http.post(&format!("/si/v1/rm{asked}"), &body).await?);
         if refused.is_empty() && self.reader.is_none() {
             let lines = stream(&self.http, 0).await?;
-            let reader =
-                Reader { http: self.http.clone(), scenario: self.scenario.clone(), seen: self.seen.clone(), last: 0 };
+            let (http, scenario, seen) = (self.http.clone(), self.scenario.clone(), self.seen.clone());
+            let reader = Reader { http, scenario, seen, confirms: self.confirms, last: 0 };
             self.reader = Some(tokio::spawn(reader.run(lines)));
         }
         Ok(refused)
@@ -129,8 +141,21 @@ impl Shim {
         lock(&self.seen).problems.clone()
     }
 
-    /// Waits until the scheduler is quiet: no callback, no confirmation under way, no change of the state.
-    pub async fn settle(&self) {
+    /// Waits until the scheduler is quiet; confirms what is held then, and waits again.
+    pub async fn settle(&self) -> Result<(), String> {
+        loop {
+            self.quiet().await;
+            let held = std::mem::take(&mut lock(&self.seen).held);
+            if held.is_empty() {
+                return Ok(());
+            }
+            self.http.post(&format!("/si/v1/rm/{RM}/allocations"), &confirmation(held)).await?;
+            lock(&self.seen).activity += 1;
+        }
+    }
+
+    /// No callback, no confirmation under way, no change of the state for a while.
+    async fn quiet(&self) {
         let limit = Instant::now() + LONGEST;
         let (mut last, mut since, mut equal) = (None, Instant::now(), 0);
         while Instant::now() < limit {
@@ -210,6 +235,7 @@ struct Reader {
     http: Http,
     scenario: Arc<Scenario>,
     seen: Arc<Mutex<Seen>>,
+    confirms: Confirms,
     /// Number of the last line.
     last: u64,
 }
@@ -281,6 +307,10 @@ impl Reader {
             seen.releases.insert(key, release.clone());
         }
         if !confirm_releases || asked.is_empty() {
+            return Vec::new();
+        }
+        if self.confirms == Confirms::Late {
+            seen.held.extend(asked);
             return Vec::new();
         }
         seen.confirming += 1;

@@ -177,3 +177,50 @@ async fn shapes_run_through_both_doors() {
     }
     server.stop().await.unwrap();
 }
+
+/// Two models in two roles: one gang that has room, one that must wait for the first to end, one member that is
+/// withdrawn before its gang is there, and one that comes alone later.
+const MODELS: &str = "\
+instance_sn,role,app_name,cpu_request,cpu_limit,gpu_request,gpu_limit,rdma_request,rdma_limit,memory_request,memory_limit,disk_request,disk_limit,max_instance_per_node,creation_time,scheduled_time,deletion_time
+i0,HN,one,24,24,1,1,0,0,64.0,64.0,10.0,10.0,-1,,,
+i1,HN,one,24,24,1,1,0,0,64.0,64.0,10.0,10.0,-1,,,
+i2,CN,one,64,64,0,0,0,0,128.0,128.0,10.0,10.0,-1,,,100
+i3,CN,one,64,64,0,0,0,0,128.0,128.0,10.0,10.0,-1,,,100
+i4,CN,two,64,64,0,0,0,0,128.0,128.0,10.0,10.0,-1,50,,
+i5,CN,two,64,64,0,0,0,0,128.0,128.0,10.0,10.0,-1,50,,
+i6,HN,two,24,24,1,1,0,0,64.0,64.0,10.0,10.0,-1,50,,70
+i7,CN,one,64,64,0,0,0,0,128.0,128.0,10.0,10.0,-1,200,,300
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn models_are_played_as_gangs_and_nothing_is_left_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("models.csv");
+    std::fs::write(&file, MODELS).unwrap();
+    let server = real().await;
+    for door in ["http", "grpc"] {
+        let line = ["--server", &server.http, "--grpc", &server.grpc, "--door", door, "--trace", "dlrm", "--gangs"];
+        let args = args(&[&line[..], &["--share", "0.75", "--pods", file.to_str().unwrap()]].concat());
+        let trace = load(&args).unwrap();
+        let replayed = replay(&args, &trace).await.unwrap();
+        assert!(replayed.error.is_none(), "{door}: {:?}", replayed.error);
+        let summary = replayed.summary;
+        assert!(summary.complete && summary.refused.is_empty(), "{door}: {summary}");
+        assert_eq!((&summary.disagreement, &summary.not_compared), (&None, &None), "{door}: {summary}");
+        assert_eq!(summary.left_over, Vec::<String>::new(), "{door}");
+        assert_eq!((summary.applications, summary.asks), (3, 8), "{door}: {summary}");
+        assert_eq!((summary.placed, summary.withdrawn, summary.waiting), (7, 1, 0), "{door}: {summary}");
+        let gangs = summary.gangs.unwrap();
+        assert_eq!((gangs.complete, gangs.replaced), (3, 7), "{door}: {summary}");
+        assert!(summary.waited >= 2, "{door}: {summary}");
+    }
+    server.stop().await.unwrap();
+}
+
+#[test]
+fn gangs_go_with_traces_that_have_them() {
+    let told = |line: &[&str]| load(&args(line)).err().map(|e| e.to_string()).unwrap_or_default();
+    let line = ["--trace", "openb", "--nodes", "n.csv", "--pods", "p.csv", "--gangs"];
+    assert_eq!(told(&line), "every pod of an openb trace is an application of its own: leave out --gangs");
+    assert!(Command::try_parse_from(["replay", "--gangs"]).is_err());
+}

@@ -4,7 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::trace::{Amounts, Millis, Trace, add, subtract};
+use super::{
+    gangs::{Gangs, placeholder_key},
+    trace::{Amounts, Millis, Trace, add, subtract},
+    wire,
+};
 use crate::si::v1::{AllocationResponse, ApplicationResponse, NodeResponse, TerminationType};
 
 /// Where an ask is.
@@ -25,8 +29,8 @@ pub enum AskState {
 pub struct FollowUp {
     /// Releases to confirm: (key, application, type).
     pub confirm: Vec<(String, String, i32)>,
-    /// Asks whose placement the server took back: they are asked for again, under a new key.
-    pub again: Vec<usize>,
+    /// Asks to make: those whose placement the server took back, under a new key, and the real ones of a gang.
+    pub asks: Vec<usize>,
 }
 
 /// The server sent something that does not fit the session.
@@ -80,6 +84,8 @@ pub struct Books<'t> {
     pub known_waiting: BTreeSet<usize>,
     /// Applications neither accepted nor refused yet.
     pub unanswered_apps: usize,
+    /// Placeholders, where the applications are gangs.
+    pub gangs: Option<Gangs<'t>>,
     /// Wait of each placement.
     pub waits: Vec<Millis>,
     /// Counters.
@@ -110,6 +116,7 @@ impl<'t> Books<'t> {
             waiting: BTreeSet::new(),
             known_waiting: BTreeSet::new(),
             unanswered_apps: 0,
+            gangs: Gangs::new(trace),
             waits: Vec::new(),
             counts: Counts::default(),
         }
@@ -120,8 +127,21 @@ impl<'t> Books<'t> {
         self.state[ask]
     }
 
-    /// Key under which an ask is known to the server now.
+    /// Key under which an ask is known to the server now; that of its placeholder before the real ask of a gang was made.
     pub fn key(&self, ask: usize) -> String {
+        if self.is_placeholder(ask) { placeholder_key(&self.trace.asks[ask].key) } else { self.real_key(ask) }
+    }
+
+    /// An ask as it is to be made now.
+    pub fn ask(&self, ask: usize) -> wire::Ask {
+        wire::Ask { at: ask, key: self.key(ask), placeholder: self.is_placeholder(ask) }
+    }
+
+    fn is_placeholder(&self, ask: usize) -> bool {
+        self.gangs.as_ref().is_some_and(|gangs| !gangs.is_real(ask))
+    }
+
+    fn real_key(&self, ask: usize) -> String {
         match self.attempt[ask] {
             0 | 1 => self.trace.asks[ask].key.clone(),
             attempt => format!("{}#{attempt}", self.trace.asks[ask].key),
@@ -134,20 +154,62 @@ impl<'t> Books<'t> {
         self.wait(ask, now);
         let app = self.trace.asks[ask].app;
         self.live_asks[app] += 1;
+        if let Some(gangs) = &mut self.gangs {
+            gangs.begin(ask);
+        }
         let first = !std::mem::replace(&mut self.submitted[app], true);
         self.unanswered_apps += usize::from(first);
         first
     }
 
-    /// An ask ends. True where the server has to be told.
-    pub fn end(&mut self, ask: usize) -> bool {
-        match self.state[ask] {
-            AskState::Future | AskState::Done => return false,
-            AskState::Waiting => self.counts.withdrawn += 1,
-            AskState::Placed(node) => self.free(ask, node),
+    /// An ask ends. Gives the keys that the server has to be told to release: its own, and that of a placeholder that
+    /// nobody needs any more.
+    pub fn end(&mut self, ask: usize) -> Vec<String> {
+        let waited = match self.state[ask] {
+            AskState::Future | AskState::Done => return Vec::new(),
+            AskState::Waiting => {
+                self.counts.withdrawn += 1;
+                true
+            }
+            AskState::Placed(node) => {
+                self.free(ask, node);
+                false
+            }
+        };
+        let mut keys = Vec::new();
+        if !self.is_placeholder(ask) {
+            keys.push(self.real_key(ask));
         }
         self.done(ask);
-        true
+        let state = &self.state;
+        let surplus =
+            self.gangs.as_ref().filter(|_| waited).and_then(|gangs| gangs.surplus(ask, |at| waits(state, at)));
+        if let Some(placeholder) = surplus {
+            keys.push(placeholder_key(&self.trace.asks[placeholder].key));
+            self.end_placeholder(placeholder);
+        }
+        keys
+    }
+
+    /// The real asks that gangs among these applications make now, as none of their placeholders waits any more.
+    pub fn complete(&mut self, apps: &[usize]) -> Vec<usize> {
+        let Some(gangs) = &mut self.gangs else { return Vec::new() };
+        let state = &self.state;
+        let mut asks = Vec::new();
+        for app in apps {
+            asks.extend(gangs.complete(*app, |at| waits(state, at)));
+        }
+        // Something is to be expected of them again.
+        asks.iter().for_each(|ask| {
+            self.known_waiting.remove(ask);
+        });
+        asks
+    }
+
+    fn end_placeholder(&mut self, placeholder: usize) {
+        if let Some(node) = self.gangs.as_mut().and_then(|gangs| gangs.end(placeholder)) {
+            self.free(placeholder, node);
+        }
     }
 
     /// Those of `apps` of which no ask is waiting or placed any more; they count as not submitted from now on.
@@ -155,8 +217,20 @@ impl<'t> Books<'t> {
         apps.sort_unstable();
         apps.dedup();
         apps.retain(|app| self.live_asks[*app] == 0);
-        apps.iter().for_each(|app| self.submitted[*app] = false);
+        for app in &apps {
+            self.submitted[*app] = false;
+            // Placeholders of it go with it.
+            for (placeholder, node) in self.gangs.as_mut().map_or_else(Vec::new, |gangs| gangs.remove(*app)) {
+                self.free(placeholder, node);
+            }
+        }
         apps
+    }
+
+    /// Asks that wait or have a place.
+    pub fn unfinished(&self) -> Vec<usize> {
+        let unfinished = |ask: &usize| matches!(self.state[*ask], AskState::Waiting | AskState::Placed(_));
+        (0..self.state.len()).filter(unfinished).collect()
     }
 
     /// The ask waits.
@@ -203,13 +277,21 @@ impl<'t> Books<'t> {
 
     /// Takes an allocation response.
     pub fn allocations(&mut self, response: AllocationResponse, now: Millis) -> Result<FollowUp, Nonsense> {
+        let mut touched = Vec::new();
         for new in response.new {
             let ask = self.by_key.get(&new.allocation_key).copied();
             let node = self.node_by_id.get(new.node_id.as_str()).copied();
-            match (ask, node) {
-                (Some(ask), Some(node)) => self.placed(ask, node, now)?,
-                (None, _) => return Err(Nonsense(format!("placed {}, which nobody asked for", new.allocation_key))),
-                (_, None) => {
+            let placeholder = self.gangs.as_ref().and_then(|gangs| gangs.find(&new.allocation_key));
+            match (placeholder, ask, node) {
+                (Some(placeholder), _, Some(node)) => {
+                    self.placeholder_placed(placeholder, node)?;
+                    touched.push(self.trace.asks[placeholder].app);
+                }
+                (None, Some(ask), Some(node)) => self.placed(ask, node, now)?,
+                (None, None, _) => {
+                    return Err(Nonsense(format!("placed {}, which nobody asked for", new.allocation_key)));
+                }
+                (_, _, None) => {
                     return Err(Nonsense(format!("placed {} on unknown node {}", new.allocation_key, new.node_id)));
                 }
             }
@@ -222,26 +304,48 @@ impl<'t> Books<'t> {
                 let app = released.application_id.clone();
                 follow_up.confirm.push((released.allocation_key.clone(), app, released.termination_type));
             }
+            if let Some(gangs) = &mut self.gangs
+                && let Some(placeholder) = gangs.find(&released.allocation_key)
+            {
+                gangs.counts.replaced += usize::from(kind == PlaceholderReplaced);
+                self.end_placeholder(placeholder);
+                touched.push(self.trace.asks[placeholder].app);
+                continue;
+            }
             let Some(ask) = self.by_key.get(&released.allocation_key).copied() else { continue };
-            if released.allocation_key != self.key(ask) {
+            if released.allocation_key != self.real_key(ask) {
                 continue;
             }
             if let AskState::Placed(node) = self.state[ask] {
                 self.free(ask, node);
                 *self.counts.taken_back.entry(kind.as_str_name().to_owned()).or_default() += 1;
                 self.wait(ask, now);
-                follow_up.again.push(ask);
+                follow_up.asks.push(ask);
             }
         }
         for rejected in response.rejected_allocations {
             *self.counts.refused.entry(format!("ask: {}", rejected.reason)).or_default() += 1;
-            if let Some(ask) = self.by_key.get(&rejected.allocation_key).copied()
+            let placeholder = self.gangs.as_ref().and_then(|gangs| gangs.find(&rejected.allocation_key));
+            if let Some(placeholder) = placeholder {
+                self.end_placeholder(placeholder);
+                touched.push(self.trace.asks[placeholder].app);
+            }
+            if let Some(ask) = placeholder.or_else(|| self.by_key.get(&rejected.allocation_key).copied())
                 && self.state[ask] == AskState::Waiting
             {
                 self.done(ask);
             }
         }
+        follow_up.asks.extend(self.complete(&touched));
         Ok(follow_up)
+    }
+
+    fn placeholder_placed(&mut self, placeholder: usize, node: usize) -> Result<(), Nonsense> {
+        // One that was released while its placement was on the way is freed by that.
+        if self.gangs.as_mut().is_some_and(|gangs| gangs.place(placeholder, node)) {
+            self.take(placeholder, node)?;
+        }
+        Ok(())
     }
 
     fn placed(&mut self, ask: usize, node: usize, now: Millis) -> Result<(), Nonsense> {
@@ -253,6 +357,16 @@ impl<'t> Books<'t> {
                 return Err(Nonsense(format!("placed {} twice", self.trace.asks[ask].key)));
             }
         }
+        self.take(ask, node)?;
+        self.state[ask] = AskState::Placed(node);
+        self.waiting.remove(&ask);
+        self.known_waiting.remove(&ask);
+        self.waits.push(Millis(now.0 - self.since[ask].0));
+        self.counts.placed += 1;
+        Ok(())
+    }
+
+    fn take(&mut self, ask: usize, node: usize) -> Result<(), Nonsense> {
         let needs = &self.trace.asks[ask].needs;
         subtract(&mut self.node_free[node], needs);
         if self.node_free[node].iter().any(|free| *free < 0) {
@@ -261,11 +375,6 @@ impl<'t> Books<'t> {
         }
         add(&mut self.used, needs);
         add(&mut self.used_by_queue[self.queue_of_app[self.trace.asks[ask].app]], needs);
-        self.state[ask] = AskState::Placed(node);
-        self.waiting.remove(&ask);
-        self.known_waiting.remove(&ask);
-        self.waits.push(Millis(now.0 - self.since[ask].0));
-        self.counts.placed += 1;
         Ok(())
     }
 
@@ -278,7 +387,7 @@ impl<'t> Books<'t> {
 
     fn wait(&mut self, ask: usize, now: Millis) {
         self.attempt[ask] += 1;
-        self.by_key.insert(self.key(ask), ask);
+        self.by_key.insert(self.real_key(ask), ask);
         self.state[ask] = AskState::Waiting;
         self.since[ask] = now;
         self.waiting.insert(ask);
@@ -290,6 +399,10 @@ impl<'t> Books<'t> {
         self.known_waiting.remove(&ask);
         self.live_asks[self.trace.asks[ask].app] -= 1;
     }
+}
+
+fn waits(state: &[AskState], ask: usize) -> bool {
+    state[ask] == AskState::Waiting
 }
 
 #[cfg(test)]
@@ -350,7 +463,7 @@ mod tests {
         );
         assert_eq!(books.quiet(), vec![1]);
         assert_eq!((books.unanswered(), books.waiting.len()), (0, 1));
-        assert!(books.end(0) && !books.end(0));
+        assert_eq!((books.end(0), books.end(0)), (vec!["a".to_owned()], Vec::new()));
         assert_eq!((books.used[0], books.node_free[0][0]), (0, 10));
         // The echo of a release by the shim changes nothing.
         assert_eq!(
@@ -358,7 +471,7 @@ mod tests {
             FollowUp::default()
         );
         assert_eq!(books.remove_idle(vec![0]), Vec::<usize>::new());
-        assert!(books.end(1));
+        assert_eq!(books.end(1), ["b"]);
         assert_eq!(books.remove_idle(vec![0, 0]), vec![0]);
         assert_eq!((books.counts.placed, books.counts.withdrawn), (1, 1));
         // A placement that crossed the withdrawal is freed by it.
@@ -374,7 +487,7 @@ mod tests {
         books.allocations(new("a"), Millis(0)).unwrap();
         let follow_up = books.allocations(released("a", TerminationType::PreemptedByScheduler), Millis(10)).unwrap();
         let confirm = ("a".to_owned(), "app".to_owned(), i32::from(TerminationType::PreemptedByScheduler));
-        assert_eq!(follow_up, FollowUp { confirm: vec![confirm], again: vec![0] });
+        assert_eq!(follow_up, FollowUp { confirm: vec![confirm], asks: vec![0] });
         assert_eq!((books.key(0), books.state(0)), ("a#2".into(), AskState::Waiting));
         books.allocations(new("a#2"), Millis(15)).unwrap();
         assert_eq!(books.waits, vec![Millis(0), Millis(5)]);

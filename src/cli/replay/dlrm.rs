@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    table::{Error, Table},
-    trace::{Millis, ResourceKind, Trace, TraceApp, TraceAsk, TraceNode},
+    table::{Error, Row, Table},
+    trace::{GangPlan, Millis, ResourceKind, Trace, TraceApp, TraceAsk, TraceNode, add},
 };
 
 const GIB: i64 = 1 << 30;
@@ -16,14 +16,20 @@ const DEVICE: i64 = 1000;
 /// Cores of a made node, in milli-units; a larger ask makes the nodes larger.
 const NODE_CORES: i64 = 192_000;
 
+/// Queue of all gangs: the roles of a gang are together.
+const GANG_QUEUE: &str = "models";
+
 /// Reads the file. An application sits in one queue, and queues follow the role, so the instances of an application in
-/// one role are an application of their own, `NAME-ROLE`.
+/// one role are an application of their own, `NAME-ROLE`. As gangs, what an application starts at one moment, in all
+/// roles, is an application of its own, `NAME-gN`, whose task groups are role and shape.
 ///
 /// An empty creation time means that the instance was there before the trace, an empty deletion time that it stays.
-pub fn read(pods: &Path, share: f64) -> Result<Trace, Error> {
+pub fn read(pods: &Path, share: f64, as_gangs: bool) -> Result<Trace, Error> {
     let types = vec![ResourceKind::Memory, ResourceKind::Vcore, ResourceKind::Gpu, ResourceKind::Disk];
     let mut trace = Trace { name: "dlrm".into(), types, ..Trace::default() };
-    let mut apps: HashMap<String, usize> = HashMap::new();
+    let mut apps: HashMap<(String, Option<Millis>), usize> = HashMap::new();
+    let mut gangs_of: HashMap<String, usize> = HashMap::new();
+    let mut plan = GangPlan::default();
     let mut seen = HashSet::new();
     let columns = [
         "instance_sn",
@@ -58,16 +64,35 @@ pub fn read(pods: &Path, share: f64) -> Result<Trace, Error> {
             trace.left_out += 1;
             return Ok(());
         }
-        let id = format!("{user}-{role}");
-        let app = *apps.entry(id.clone()).or_insert_with(|| {
-            trace.apps.push(TraceApp { id, queue: role, user });
+        let group = task_group(row, &role);
+        let key_of_app = if as_gangs { (user.clone(), Some(starts)) } else { (format!("{user}-{role}"), None) };
+        let app = *apps.entry(key_of_app).or_insert_with_key(|(name, _)| {
+            let app = if as_gangs {
+                let number = gangs_of.entry(user.clone()).or_default();
+                *number += 1;
+                TraceApp { id: format!("{name}-g{number}"), queue: GANG_QUEUE.to_owned(), user }
+            } else {
+                TraceApp { id: name.clone(), queue: role, user }
+            };
+            trace.apps.push(app);
+            plan.sizes.push(vec![0; needs.len()]);
             trace.apps.len() - 1
         });
+        plan.groups.push(group);
+        add(&mut plan.sizes[app], &needs);
         trace.asks.push(TraceAsk { key: key.to_owned(), app, needs, priority: 0, starts, ends });
         Ok(())
     })?;
     trace.nodes = nodes_for(&trace, share);
+    trace.gangs = as_gangs.then_some(plan);
     Ok(trace)
+}
+
+/// Role and shape, as they are written in the file.
+fn task_group(row: &Row<'_>, role: &str) -> String {
+    let of = |column: &str| Some(row.text(column)).filter(|text| !text.is_empty()).unwrap_or("0").to_owned();
+    let [cpu, gpu, memory, disk] = ["cpu_request", "gpu_request", "memory_request", "disk_request"].map(of);
+    format!("{role}-{cpu}c-{gpu}g-{memory}m-{disk}d")
 }
 
 /// Equal nodes that hold `share` of the largest demand that is there at one time, in every resource.
@@ -100,7 +125,7 @@ mod tests {
         let file = dir.path().join("pods.csv");
         fs::write(&file, format!("{COLUMNS}{rows}")).unwrap();
         let prefix = format!("{}/", dir.path().display());
-        read(&file, share).map_err(|e| e.to_string().replace(&prefix, ""))
+        read(&file, share, false).map_err(|e| e.to_string().replace(&prefix, ""))
     }
 
     #[test]
@@ -113,6 +138,24 @@ mod tests {
         assert_eq!(trace.asks[0].needs, vec![120 * GIB, 12_000, 1000, 640 * GIB + GIB / 2]);
         assert_eq!((trace.asks[0].starts, trace.asks[0].ends), (Millis(0), None));
         assert_eq!((trace.asks[1].starts, trace.asks[1].ends), (Millis(475_000), Some(Millis(1_000_000))));
+    }
+
+    #[test]
+    fn what_starts_together_is_a_gang() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pods.csv");
+        let rows = "i0,HN,app_0,12,12,1,1,25,25,120.0,120.0,640.0,800.0,8,,,\n\
+                    i1,CN,app_0,64,64,0,0,1,1,320.0,320.0,255.0,255.0,-1,,,\n\
+                    i2,CN,app_0,64,64,,0,1,1,320.0,320.0,255.0,255.0,-1,475,,1000\n";
+        fs::write(&file, format!("{COLUMNS}{rows}")).unwrap();
+        let trace = read(&file, 1.0, true).unwrap();
+        let app = |id: &str| TraceApp { id: id.into(), queue: "models".into(), user: "app_0".into() };
+        assert_eq!(trace.apps, vec![app("app_0-g1"), app("app_0-g2")]);
+        assert_eq!(trace.asks.iter().map(|ask| ask.app).collect::<Vec<_>>(), [0, 0, 1]);
+        let plan = trace.gangs.unwrap();
+        assert_eq!(plan.groups, ["hn-12c-1g-120.0m-640.0d", "cn-64c-0g-320.0m-255.0d", "cn-64c-0g-320.0m-255.0d"]);
+        assert_eq!(plan.sizes[0], vec![440 * GIB, 76_000, 1000, 895 * GIB]);
+        assert_eq!(plan.sizes[1], vec![320 * GIB, 64_000, 0, 255 * GIB]);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 pub mod books;
 pub mod config;
 pub mod dlrm;
+pub mod gangs;
 pub mod generate;
+pub mod leftovers;
 pub mod openb;
 pub mod own;
 pub mod player;
@@ -54,6 +56,10 @@ pub struct ReplayArgs {
     /// Play a trace generated from this seed
     #[arg(long, value_name = "SEED", conflicts_with_all = ["trace", "file"])]
     pub generate: Option<u64>,
+    /// Play the applications of a dlrm trace as gangs: what an application starts at one moment first asks for
+    /// placeholders, with role and shape as task group, and is removed at the end; nothing may be left over then
+    #[arg(long, requires = "trace")]
+    pub gangs: bool,
     /// Part of the peak demand that the nodes made for a dlrm trace hold
     #[arg(long, default_value = "0.8", value_parser = share)]
     pub share: f64,
@@ -154,6 +160,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(match (summary.complete, &summary.disagreement) {
         (false, _) => ExitCode::from(INTERRUPTED),
         (true, Some(_)) => ExitCode::FAILURE,
+        (true, None) if !summary.left_over.is_empty() => ExitCode::FAILURE,
         (true, None) => ExitCode::SUCCESS,
     })
 }
@@ -162,6 +169,9 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
 pub fn load(args: &ReplayArgs) -> Result<Trace> {
     let trace = match (args.trace, &args.pods) {
         (Some(TraceKind::Openb), Some(pods)) => {
+            if args.gangs {
+                bail!("every pod of an openb trace is an application of its own: leave out --gangs");
+            }
             let Some(nodes) = &args.nodes else { bail!("an openb trace needs a node file: add --nodes FILE") };
             openb::read(nodes, pods)?
         }
@@ -169,7 +179,7 @@ pub fn load(args: &ReplayArgs) -> Result<Trace> {
             if let Some(nodes) = &args.nodes {
                 bail!("a dlrm trace has no node file: leave out --nodes {}", nodes.display());
             }
-            dlrm::read(pods, args.share)?
+            dlrm::read(pods, args.share, args.gangs)?
         }
         _ => match (&args.file, args.generate) {
             (Some(file), _) => {
@@ -267,12 +277,17 @@ async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc
             Err(error) => summary.not_compared = Some(error.to_string()),
         }
     }
+    let left = if complete && trace.gangs.is_some() { player.leave().await } else { Ok(Vec::new()) };
+    let error = match (ended, left) {
+        (Some(Err(error)), _) | (_, Err(error)) => Some(error),
+        (_, Ok(left)) => {
+            summary.left_over = left;
+            None
+        }
+    };
     // After an error the session may be gone already; the error is what counts.
     let unregistered = player.unregister().await;
-    let error = match ended {
-        Some(Err(error)) => Some(error),
-        _ => unregistered.err(),
-    };
+    let error = error.or(unregistered.err());
     let html = report::html(trace, &summary, &player.samples, &player.books.queues)?;
     Ok(Replayed { summary, html, error, server_cpu: None, server_memory: None })
 }

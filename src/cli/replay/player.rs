@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     books::{Books, FollowUp},
+    leftovers,
     reasons::Explainer,
     trace::{Amounts, Millis, Step, Trace},
     wire,
@@ -159,6 +160,19 @@ impl<'t> Player<'t> {
         Ok(self.explainer.used().await?)
     }
 
+    /// After the trace: all that is still there ends, and with it every application. Gives what the server holds all the
+    /// same.
+    pub async fn leave(&mut self) -> Result<Vec<String>> {
+        let ends = self.books.unfinished();
+        self.step(&Step { at: self.clock, ends, starts: Vec::new() }).await?;
+        self.room_made = true;
+        self.settle().await?;
+        // Twice, so that what was confirmed last is applied too.
+        self.room_made = true;
+        self.settle().await?;
+        Ok(leftovers::find(&self.session.api, &format!("[{}]{}", self.session.rm, wire::PARTITION)).await?)
+    }
+
     /// Trace time reached.
     pub fn clock(&self) -> Millis {
         self.clock
@@ -177,9 +191,8 @@ impl<'t> Player<'t> {
         let mut touched: Vec<usize> = Vec::new();
         let mut releases = Vec::new();
         for ask in &step.ends {
-            let key = self.books.key(*ask);
-            if self.books.end(*ask) {
-                let app = self.trace.asks[*ask].app;
+            let app = self.trace.asks[*ask].app;
+            for key in self.books.end(*ask) {
                 releases.push((key, self.trace.apps[app].id.clone(), TerminationType::StoppedByRm.into()));
                 touched.push(app);
             }
@@ -197,10 +210,14 @@ impl<'t> Player<'t> {
         if !self.session.shim.ordered() && !new_apps.is_empty() {
             self.receive_until("applications to be accepted", |player| player.books.unanswered_apps == 0).await?;
         }
+        let mut asks: Vec<usize> = step.starts.clone();
+        // What was withdrawn may have been all that a gang waited for.
+        asks.extend(self.books.complete(&touched));
+        let asks: Vec<wire::Ask> = asks.into_iter().map(|ask| self.books.ask(ask)).collect();
         // One request is applied as one batch (R1.29): no scheduling pass comes between the ends and the starts of a moment,
         // which would let chance decide who gets the room.
-        if !releases.is_empty() || !step.starts.is_empty() {
-            let request = wire::moment(self.trace, &rm, &step.starts, |ask| self.books.key(ask), &releases);
+        if !releases.is_empty() || !asks.is_empty() {
+            let request = wire::moment(self.trace, &rm, &asks, &releases);
             self.session.shim.allocations(request).await?;
         }
         // An application of which nothing is left is removed; a later ask of it submits it again.
@@ -320,9 +337,9 @@ impl<'t> Player<'t> {
                 }
                 let follow_up = self.books.allocations(response, self.clock)?;
                 if follow_up != FollowUp::default() {
-                    let FollowUp { confirm, again } = follow_up;
-                    let key = |ask| self.books.key(ask);
-                    let request = wire::moment(self.trace, &self.session.rm, &again, key, &confirm);
+                    let FollowUp { confirm, asks } = follow_up;
+                    let asks: Vec<wire::Ask> = asks.into_iter().map(|ask| self.books.ask(ask)).collect();
+                    let request = wire::moment(self.trace, &self.session.rm, &asks, &confirm);
                     self.session.shim.allocations(request).await?;
                 }
             }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use serde::Serialize;
 
 use super::{
+    gangs::GangCounts,
     player::Player,
     trace::{Amounts, Millis, Trace},
 };
@@ -51,6 +52,10 @@ pub struct Summary {
     pub wait_p999_ms: i64,
     /// Placements that had to wait at all.
     pub waited: usize,
+    /// Placeholders, where the applications were gangs.
+    pub gangs: Option<GangCounts>,
+    /// What the server still held when all applications were removed; looked for with gangs only.
+    pub left_over: Vec<String>,
     /// Length of the trace, ms.
     pub trace_ms: i64,
     /// Real time that it took, seconds.
@@ -105,6 +110,8 @@ impl Summary {
             wait_ms: [0.5, 0.99, 1.0].map(|share| quantile(&waits, share).0),
             wait_p999_ms: quantile(&waits, 0.999).0,
             waited: waits.iter().filter(|wait| wait.0 > 0).count(),
+            gangs: player.books.gangs.as_ref().map(|gangs| gangs.counts),
+            left_over: Vec::new(),
             trace_ms: player.clock().0 - start.0,
             seconds,
             allocations_per_second: if seconds > 0.0 { counts.placed as f64 / seconds } else { 0.0 },
@@ -187,6 +194,13 @@ impl fmt::Display for Summary {
             "  asks           {}: {} placed ({percent:.1} %), {} ended before a place was found, {} still waiting",
             self.asks, self.placed, self.withdrawn, self.waiting
         )?;
+        if let Some(gangs) = &self.gangs {
+            writeln!(
+                f,
+                "  gangs          {} with all that was left of them; {} placeholders placed, {} of them replaced",
+                gangs.complete, gangs.placeholders, gangs.replaced
+            )?;
+        }
         let [half, most, all] = self.wait_ms.map(Millis);
         writeln!(
             f,
@@ -229,6 +243,14 @@ impl fmt::Display for Summary {
         }
         if let Some(disagreement) = &self.disagreement {
             writeln!(f, "\nThe books do not agree: {disagreement}.")?;
+        }
+        if !self.left_over.is_empty() {
+            writeln!(f, "\nLeft over after all applications were removed:")?;
+            for found in &self.left_over {
+                writeln!(f, "  {found}")?;
+            }
+        } else if self.gangs.is_some() && self.complete {
+            writeln!(f, "\nNothing was left over after all applications were removed.")?;
         }
         if let Some(reason) = &self.not_compared {
             writeln!(f, "\nThe books could not be compared with the server's: {reason}")?;

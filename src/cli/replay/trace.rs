@@ -122,6 +122,17 @@ pub struct Trace {
     pub asks: Vec<TraceAsk>,
     /// Lines that were left out because they end before they start.
     pub left_out: usize,
+    /// The applications are gangs.
+    pub gangs: Option<GangPlan>,
+}
+
+/// What makes the applications of a trace gangs. All asks of such an application start at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GangPlan {
+    /// Task group of each ask, parallel to [`Trace::asks`].
+    pub groups: Vec<String>,
+    /// Sum of the asks of each application, parallel to [`Trace::apps`].
+    pub sizes: Vec<Amounts>,
 }
 
 /// What happens at one moment: all ends, then all starts.

@@ -43,12 +43,15 @@ pub fn nodes(trace: &Trace, rm: &str) -> Vec<NodeRequest> {
 /// Submissions and removals of applications, in requests.
 pub fn applications(trace: &Trace, rm: &str, new: &[usize], remove: &[usize]) -> Vec<ApplicationRequest> {
     let add = |app: &usize| {
+        let size = trace.gangs.as_ref().map(|plan| resource(&trace.types, &plan.sizes[*app]));
         let app = &trace.apps[*app];
         AddApplicationRequest {
             application_id: app.id.clone(),
             queue_name: format!("root.{}", app.queue),
             partition_name: PARTITION.to_owned(),
             ugi: Some(UserGroupInformation { user: app.user.clone(), groups: vec![app.user.clone()] }),
+            gang_scheduling_style: if size.is_some() { "Soft".to_owned() } else { String::new() },
+            placeholder_ask: size,
             ..Default::default()
         }
     };
@@ -65,18 +68,25 @@ pub fn applications(trace: &Trace, rm: &str, new: &[usize], remove: &[usize]) ->
 /// A release or confirmation: key, application, type.
 pub type Release = (String, String, i32);
 
-/// Asks under their present keys, and releases, in one request.
-pub fn moment(
-    trace: &Trace,
-    rm: &str,
-    asks: &[usize],
-    key: impl Fn(usize) -> String,
-    releases: &[Release],
-) -> AllocationRequest {
-    let ask = |at: &usize| {
-        let ask = &trace.asks[*at];
+/// An ask to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Position in the trace.
+    pub at: usize,
+    /// Key.
+    pub key: String,
+    /// It is a placeholder.
+    pub placeholder: bool,
+}
+
+/// Asks and releases in one request.
+pub fn moment(trace: &Trace, rm: &str, asks: &[Ask], releases: &[Release]) -> AllocationRequest {
+    let ask = |asked: &Ask| {
+        let ask = &trace.asks[asked.at];
         Allocation {
-            allocation_key: key(*at),
+            allocation_key: asked.key.clone(),
+            task_group_name: trace.gangs.as_ref().map(|plan| plan.groups[asked.at].clone()).unwrap_or_default(),
+            placeholder: asked.placeholder,
             application_id: trace.apps[ask.app].id.clone(),
             partition_name: PARTITION.to_owned(),
             resource_per_alloc: Some(resource(&trace.types, &ask.needs)),

@@ -9,6 +9,7 @@ mod gang_speed;
 mod gang_states;
 mod gang_stress;
 mod life;
+mod predicates;
 mod preempt;
 mod random;
 mod speed;

@@ -107,7 +107,7 @@ impl Partition {
 
     /// Charges the whole gang without showing it, and asks the shim about each of its placeholders.
     fn ask_for_gang(&mut self, app: AppIx, found: Vec<(AllocIx, NodeIx)>, cx: &mut Cx) -> Outcome {
-        if !self.may_ask_for(found.len()) {
+        if !self.may_ask_about_gang(app, found.len()) {
             return Outcome::Nothing;
         }
         let mut trial = Trial { held: Vec::with_capacity(found.len()), open: found.len() };

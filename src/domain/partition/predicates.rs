@@ -51,6 +51,8 @@ pub(crate) struct Questions {
     open: imbl::OrdMap<u64, Open>,
     /// Gangs that the shim is asked about as a whole.
     pub(super) gangs: imbl::OrdMap<AppIx, Trial>,
+    /// Gangs that wait until so many more questions may be open.
+    waiting: imbl::OrdMap<AppIx, usize>,
     /// (ask, node) → reason.
     refused: imbl::OrdMap<(AllocIx, NodeIx), Arc<str>>,
     /// The same after victims have gone, for the length of an attempt to preempt.
@@ -71,8 +73,38 @@ impl Partition {
     }
 
     /// Room for so many more; a gang that is larger than the bound is asked about while nothing else is.
-    pub(super) fn may_ask_for(&self, count: usize) -> bool {
+    fn may_ask_for(&self, count: usize) -> bool {
         self.questions.open.is_empty() || self.questions.open.len() + count <= MAX_PARKED
+    }
+
+    /// Room to ask about a whole gang; else nothing more is asked until there is.
+    pub(super) fn may_ask_about_gang(&mut self, app: AppIx, count: usize) -> bool {
+        let room = self.may_ask_for(count);
+        if !room {
+            self.questions.waiting.insert(app, count);
+        }
+        room
+    }
+
+    /// While as many questions are open as may be, nothing is tried, since every placement begins with one: what is tried in
+    /// vain would be put aside although it could be placed. A gang that waited for room comes first, or others would always
+    /// take it.
+    pub(super) fn ask_in_turn(&mut self, cx: &mut Cx) -> Option<Outcome> {
+        while let Some((app, count)) = self.questions.waiting.get_min().map(|(app, count)| (*app, *count)) {
+            if !self.may_ask_for(count) {
+                return Some(Outcome::Nothing);
+            }
+            self.questions.waiting.remove(&app);
+            if self.apps[app.ix()].free {
+                continue;
+            }
+            self.rouse_groups(app);
+            let outcome = self.try_app(app, cx);
+            if outcome != Outcome::Nothing {
+                return Some(outcome);
+            }
+        }
+        (!self.may_ask()).then_some(Outcome::Nothing)
     }
 
     /// Charges a placement without showing it, and asks the shim.

@@ -50,6 +50,11 @@ impl Partition {
         if self.state == ObjectState::Stopped || root.max.is_none() || !root.pending.is_positive() {
             return Outcome::Nothing;
         }
+        if self.ask_shim
+            && let Some(outcome) = self.ask_in_turn(cx)
+        {
+            return outcome;
+        }
         if self.reservations > 0 {
             let outcome = self.try_reserved(cx);
             if outcome != Outcome::Nothing {
@@ -89,7 +94,7 @@ impl Partition {
         Outcome::Nothing
     }
 
-    fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
+    pub(super) fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
         self.sync_app(app);
         let row = &self.apps[app.ix()];
         if matches!(row.state, AppState::Failing | AppState::Failed)

@@ -13,9 +13,6 @@ use crate::domain::{
 impl Partition {
     /// Begins one replacement; applications without one left to begin are put aside.
     pub(super) fn try_swaps(&mut self, cx: &mut Cx) -> Outcome {
-        if self.ask_shim && !self.may_ask() {
-            return Outcome::Nothing;
-        }
         while let Some(app) = self.swappable.get_min().copied() {
             let outcome = self.try_swap_of(app, cx);
             if outcome != Outcome::Nothing {

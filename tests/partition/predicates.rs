@@ -1,0 +1,63 @@
+//! A shim that is asked about many asks at once: how many questions may be open is bounded, and nothing waits longer for that.
+
+use callboard::domain::command::Command;
+
+use super::env::{Ask, Env, QUEUES};
+
+/// Open questions at once.
+const BOUND: usize = 256;
+
+fn asks(app: &str, count: usize) -> Vec<Ask> {
+    (0..count).map(|n| Ask::new(app, &format!("{app}-{n:04}"), 1)).collect()
+}
+
+#[test]
+fn what_was_not_asked_about_for_lack_of_room_is_asked_about_later() {
+    // R5.27
+    let mut env = Env::new(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 1000);
+    for app in ["app-1", "app-2"] {
+        env.app(app, "root.a");
+        env.ask(asks(app, 150));
+    }
+    assert_eq!(env.questions.len(), BOUND);
+    for answered in 1..=44 {
+        env.answer_one();
+        assert_eq!(env.questions.len(), BOUND, "after answer {answered} the next question takes its place");
+    }
+    let next = env.questions[0].key.to_string();
+    env.refuse(&next, "n1");
+    env.answer_all();
+    assert_eq!(env.partition.allocations, 299, "all but the refused one");
+    for app in ["app-1", "app-2"] {
+        env.remove_app(app);
+    }
+    env.assert_empty();
+}
+
+#[test]
+fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    for size in [BOUND - 30, BOUND + 10] {
+        let mut env = Env::new(&atomic);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 2000);
+        env.app("app-1", "root.b");
+        env.ask(asks("app-1", 60));
+        assert_eq!(env.questions.len(), 60);
+        env.gang("gang", "root.a", size as i64, "Soft");
+        let placeholders = (0..size).map(|n| Ask::new("gang", &format!("gang-p{n:04}"), 1).placeholder("tg"));
+        env.ask(placeholders.collect());
+        // Others come all the time, and do not keep it from its turn.
+        for n in 0..100 {
+            env.ask(vec![Ask::new("app-1", &format!("later-{n}"), 1)]);
+            env.answer_one();
+        }
+        env.answer_all();
+        assert_eq!((env.partition.placeholders, env.partition.allocations), (size as u64, 160 + size as u64));
+        env.remove_app("app-1");
+        env.remove_app("gang");
+        env.assert_empty();
+    }
+}

@@ -79,7 +79,7 @@ impl PartitionActor {
         let me = ctx.address();
         PartitionActor {
             conversations: Conversations::new(clock, me.clone().recipient(), me.recipient()),
-            ugm: UgmActor::new(clock, resolver).start(),
+            ugm: UgmActor::new(clock, resolver, links.ldap_secrets).start(),
             link: Link::new(links.journal, setup.epoch),
             meter: Meter::new(links.metrics),
             setup,

@@ -1,4 +1,6 @@
-//! Who belongs to which groups: plain functions that may block, for `spawn_blocking` (ACL-040–ACL-044).
+//! Who belongs to which groups: plain functions that may block, for `spawn_blocking` (ACL-040–ACL-046).
+
+pub mod ldap;
 
 use std::{ffi::CString, sync::Arc};
 

@@ -7,6 +7,7 @@ mod registry;
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -132,7 +133,7 @@ impl Topology {
     pub fn linked(
         control: ArbiterHandle,
         pool: Vec<ArbiterHandle>,
-        (journals, metrics): (Arc<Journals>, Arc<Metrics>),
+        (journals, metrics, ldap_secrets): (Arc<Journals>, Arc<Metrics>, Arc<Path>),
         events: Addr<EventActor>,
         default_config: LoadedConfig,
     ) -> Arc<Topology> {
@@ -140,6 +141,7 @@ impl Topology {
         let launcher = Topology::launcher_with(move |partition| Links {
             journal: Some(journals.of(partition)),
             metrics: Some(counted.clone()),
+            ldap_secrets: ldap_secrets.clone(),
         });
         Topology::build(control, pool, launcher, events, default_config, Some(metrics))
     }

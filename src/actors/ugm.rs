@@ -1,11 +1,14 @@
 //! `UgmActor`: the conversation with user directories: groups of users that were submitted without, looked up off the
 //! arbiter and cached. Usage and limits are the partition's.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
-use super::{clock::Clock, resolvers};
+use super::{
+    clock::Clock,
+    resolvers::{self, ldap::settings::LdapSettings},
+};
 use crate::{
     domain::{
         command::{AddApplication, Command},
@@ -20,6 +23,8 @@ use crate::{
 pub struct UgmActor {
     clock: Clock,
     resolver: Resolver,
+    /// Directory of the LDAP settings.
+    secrets: Arc<Path>,
     cache: GroupCache,
 }
 
@@ -27,8 +32,24 @@ type Answer = Result<Groups, Arc<str>>;
 
 impl UgmActor {
     /// An actor with an empty cache.
-    pub fn new(clock: Clock, resolver: Resolver) -> UgmActor {
-        UgmActor { clock, resolver, cache: GroupCache::default() }
+    pub fn new(clock: Clock, resolver: Resolver, secrets: Arc<Path>) -> UgmActor {
+        UgmActor { clock, resolver, secrets, cache: GroupCache::default() }
+    }
+
+    /// Says what is wrong with the settings of the resolver, before the first user is looked up.
+    fn check_settings(&self, ctx: &mut Context<Self>) {
+        if self.resolver != Resolver::Ldap {
+            return;
+        }
+        let secrets = self.secrets.clone();
+        let check = tokio::task::spawn_blocking(move || {
+            let mut warn = |warning: String| tracing::warn!("{warning}");
+            if let Err(error) = LdapSettings::read_with(&secrets, &mut warn) {
+                tracing::error!("usergroupresolver ldap: {error}; submissions without groups are rejected");
+            }
+        });
+        // It only logs.
+        ctx.spawn(check.into_actor(self).map(|_, _, _| ()));
     }
 
     /// What is known of a user; `None`: it has to be looked up.
@@ -67,15 +88,16 @@ fn fill(commands: &mut [Command], answers: &BTreeMap<Arc<str>, Answer>) {
     }
 }
 
-fn look_up(resolver: Resolver, user: &str) -> Answer {
+/// Blocks as long as the resolver does.
+fn look_up(resolver: Resolver, secrets: &Path, users: &[Arc<str>]) -> Vec<Answer> {
+    let one_by_one = |groups: fn(&str) -> Result<Groups, resolvers::Error>| {
+        users.iter().map(|user| groups(user).map_err(|error| error.to_string().into())).collect()
+    };
     match resolver {
-        Resolver::None => Ok(resolvers::none(user)),
-        Resolver::Os => resolvers::os(user).map_err(|e| e.to_string().into()),
-        Resolver::Test => resolvers::test(user).map_err(|e| e.to_string().into()),
-        Resolver::Ldap => Err(format!(
-            "groups of user '{user}' not found: this build has no directory client, submit with groups or use the resolver 'os'"
-        )
-        .into()),
+        Resolver::None => one_by_one(|user| Ok(resolvers::none(user))),
+        Resolver::Os => one_by_one(resolvers::os),
+        Resolver::Test => one_by_one(resolvers::test),
+        Resolver::Ldap => resolvers::ldap::look_up(secrets, users),
     }
 }
 
@@ -87,16 +109,18 @@ impl Actor for UgmActor {
             let now = actor.clock.now();
             actor.cache.clean(now);
         });
+        self.check_settings(ctx);
     }
 }
 
 impl Handler<UseResolver> for UgmActor {
     type Result = ();
 
-    fn handle(&mut self, msg: UseResolver, _ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: UseResolver, ctx: &mut Self::Context) {
         if self.resolver != msg.0 {
             self.resolver = msg.0;
             self.cache = GroupCache::default();
+            self.check_settings(ctx);
         }
     }
 }
@@ -106,7 +130,7 @@ impl Handler<Resolve> for UgmActor {
 
     fn handle(&mut self, msg: Resolve, _ctx: &mut Self::Context) -> Self::Result {
         let mut commands = msg.0;
-        let (now, resolver) = (self.clock.now(), self.resolver);
+        let (now, resolver, secrets) = (self.clock.now(), self.resolver, self.secrets.clone());
         let mut answers = BTreeMap::new();
         let mut unknown = Vec::new();
         for item in wanting(&mut commands) {
@@ -124,8 +148,12 @@ impl Handler<Resolve> for UgmActor {
                 return Vec::new();
             }
             // A directory may be slow: not on the arbiter of the partition.
-            let work = move || unknown.into_iter().map(|user| (user.clone(), look_up(resolver, &user))).collect();
-            tokio::task::spawn_blocking(work).await.unwrap_or_default()
+            let users = unknown.clone();
+            let answers = tokio::task::spawn_blocking(move || look_up(resolver, &secrets, &users)).await;
+            let failed =
+                |user: &Arc<str>| Err(format!("groups of user '{user}' not found: the resolver failed").into());
+            let answers = answers.unwrap_or_else(|_| unknown.iter().map(failed).collect());
+            unknown.into_iter().zip(answers).collect()
         };
         Box::pin(looked_up.into_actor(self).map(move |found: Vec<(Arc<str>, Answer)>, actor, _| {
             let now = actor.clock.now();

@@ -27,6 +27,7 @@ use crate::{
     actors::{
         event::EventActor,
         journal::{DEFAULT_LIMIT, Journals},
+        resolvers::ldap::SECRETS,
         topology::Topology,
     },
     config::{self, LoadedConfig},
@@ -62,6 +63,9 @@ pub struct ServeArgs {
     /// Configuration where a registration brings none; SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "CALLBOARD_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Directory of the settings of the group resolver `ldap`, one file each
+    #[arg(long, value_name = "DIR", env = "CALLBOARD_LDAP_SECRETS", default_value = SECRETS)]
+    pub ldap_secrets: PathBuf,
     /// Largest request of the HTTP and gRPC doors in bytes
     #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value = "67108864")]
     pub http_max_body_bytes: NonZeroUsize,
@@ -132,7 +136,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         EventActor::durable(EventSettings::default(), &args.data.join("events"))?
     };
     let data = (!args.ephemeral).then_some(args.data.as_path());
-    let Wiring { topology, journals, metrics } = wire(default_config, events, data)?;
+    let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
     log::follow(&topology.process);
     let max_body = args.http_max_body_bytes.get();
     let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body));
@@ -181,8 +185,13 @@ struct Wiring {
 }
 
 /// Actors on their arbiters: one for control, the others for partitions. `data` is the directory of what outlives the
-/// process, `None` for nothing at all.
-fn wire(default_config: LoadedConfig, events: EventActor, data: Option<&Path>) -> anyhow::Result<Wiring> {
+/// process, `None` for nothing at all; `ldap_secrets` that of the LDAP settings.
+fn wire(
+    default_config: LoadedConfig,
+    events: EventActor,
+    data: Option<&Path>,
+    ldap_secrets: &Path,
+) -> anyhow::Result<Wiring> {
     let arbiter = || {
         let arbiter = Arbiter::new().handle();
         arbiter.spawn_fn(panics::critical);
@@ -194,7 +203,7 @@ fn wire(default_config: LoadedConfig, events: EventActor, data: Option<&Path>) -
     let kept = data.map(|data| data.join("journal"));
     let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), DEFAULT_LIMIT));
     let metrics = Arc::new(Metrics::new()?);
-    let links = (journals.clone(), metrics.clone());
+    let links = (journals.clone(), metrics.clone(), ldap_secrets.into());
     let topology = Topology::linked(control, pool, links, events, default_config);
     Ok(Wiring { topology, journals, metrics })
 }

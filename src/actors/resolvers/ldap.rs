@@ -1,0 +1,170 @@
+//! Groups of users from a directory server (ACL-045, ACL-046). Blocks, within [`TOTAL`]: for `spawn_blocking`.
+
+pub mod settings;
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use ldap3::{LdapConnAsync, LdapConnSettings, LdapError, Scope, SearchEntry, ldap_escape};
+use tokio::time::timeout;
+
+use self::settings::LdapSettings;
+use crate::domain::group_cache::Groups;
+
+/// Where the settings are, if nothing else is said.
+pub const SECRETS: &str = "/run/secrets/ldap";
+
+/// Connecting, the TLS handshake included, takes this long at most; so does each answer.
+const STEP: Duration = Duration::from_secs(5);
+
+/// All look-ups of one request take this long at most, so that a silent directory does not hold up submissions for longer.
+pub const TOTAL: Duration = Duration::from_secs(10);
+
+type Answer = Result<Groups, Arc<str>>;
+
+/// Looks all these users up over one connection; each gets an answer. The settings are read anew, so that a password which
+/// was changed counts at once.
+pub fn look_up(secrets: &Path, users: &[Arc<str>]) -> Vec<Answer> {
+    let mut found = BTreeMap::new();
+    let failed = match LdapSettings::read(secrets) {
+        Err(error) => error.to_string(),
+        Ok(settings) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Err(error) => error.to_string(),
+            Ok(runtime) => runtime.block_on(async {
+                match timeout(TOTAL, session(&settings, users, &mut found)).await {
+                    Ok(Ok(())) => String::new(),
+                    Ok(Err(error)) => error,
+                    Err(_) => format!("directory {} did not answer within {TOTAL:?}", settings.url()),
+                }
+            }),
+        },
+    };
+    if !failed.is_empty() {
+        tracing::warn!(users = users.len() - found.len(), "groups of users are not known: {failed}");
+    }
+    let answer = |user: &Arc<str>| found.remove(user).unwrap_or_else(|| Err(unknown(user, &failed)));
+    users.iter().map(answer).collect()
+}
+
+fn unknown(user: &str, why: &str) -> Arc<str> {
+    format!("groups of user '{user}' not found: {why}").into()
+}
+
+/// One connection: bind, then a search for each user. An error ends it for those that are left.
+async fn session(
+    settings: &LdapSettings,
+    users: &[Arc<str>],
+    found: &mut BTreeMap<Arc<str>, Answer>,
+) -> Result<(), String> {
+    let url = settings.url();
+    let fault = |what: &str, error: LdapError| format!("directory {url}: {what}: {}", told(error));
+    let how = LdapConnSettings::new().set_conn_timeout(STEP).set_no_tls_verify(settings.insecure);
+    let (connection, mut ldap) =
+        LdapConnAsync::with_settings(how, &url).await.map_err(|error| fault("cannot connect", error))?;
+    let driven = tokio::spawn(async move { connection.drive().await });
+    let bound = ldap.with_timeout(STEP).simple_bind(&settings.bind_user, settings.bind_password.expose()).await;
+    bound
+        .and_then(ldap3::LdapResult::success)
+        .map_err(|error| fault(&format!("cannot bind as '{}'", settings.bind_user), error))?;
+    for user in users {
+        let filter = settings.filter.replace("%s", &ldap_escape(&**user));
+        let search = ldap.with_timeout(STEP).search(&settings.base_dn, Scope::Subtree, &filter, settings.wanted());
+        let search = search.await.and_then(ldap3::SearchResult::success);
+        let (entries, _) =
+            search.map_err(|error| fault(&format!("cannot search below '{}'", settings.base_dn), error))?;
+        let entries: Vec<SearchEntry> = entries.into_iter().map(SearchEntry::construct).collect();
+        let answer = match entries.is_empty() {
+            true => Err(unknown(user, &format!("directory {url} has no such user below '{}'", settings.base_dn))),
+            false => Ok(groups_of(user, &entries, &settings.group_attr)),
+        };
+        found.insert(user.clone(), answer);
+    }
+    // The answers are there: what becomes of the connection does not matter any more.
+    let _ = timeout(STEP, ldap.unbind()).await;
+    driven.abort();
+    Ok(())
+}
+
+/// An error in words. None of them holds what was sent.
+fn told(error: LdapError) -> String {
+    match error {
+        LdapError::Timeout { .. } => format!("no answer within {STEP:?}"),
+        LdapError::Io { source } => source.to_string(),
+        LdapError::ResultRecv { .. } | LdapError::OpSend { .. } | LdapError::EndOfStream => {
+            "the connection was closed".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
+/// The user's own name is its primary group; then those of the attribute, each once, in the order of the directory (ACL-034).
+fn groups_of(user: &Arc<str>, entries: &[SearchEntry], attribute: &str) -> Groups {
+    let mut groups: Vec<Arc<str>> = vec![user.clone()];
+    for entry in entries {
+        // Servers write names of attributes as they like.
+        let values = entry.attrs.iter().filter(|(name, _)| name.eq_ignore_ascii_case(attribute));
+        for group in values.flat_map(|(_, values)| values).filter_map(|value| group_name(value)) {
+            if !groups.iter().any(|known| **known == *group) {
+                groups.push(group.into());
+            }
+        }
+    }
+    groups.into()
+}
+
+/// The name in a value: that of the first part of a DN, `dev` in `CN=dev,OU=groups,DC=example`; all of a value that is no DN.
+fn group_name(value: &str) -> Option<String> {
+    let mut name = String::new();
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => name.extend(chars.next()),
+            ',' | '+' => break,
+            '=' if !name.contains('=') => name.push('='),
+            c => name.push(c),
+        }
+    }
+    let name = name.split_once('=').map_or(name.as_str(), |(_, name)| name).trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_groups() {
+        // ACL-046, section 12 item 14: odd values are tolerated.
+        for (value, name) in [
+            ("CN=dev,OU=groups,DC=example,DC=org", Some("dev")),
+            ("cn=Ops Team,dc=x", Some("Ops Team")),
+            ("ou=qa,dc=x", Some("qa")),
+            ("CN=data\\, science,DC=x", Some("data, science")),
+            ("CN=a=b,DC=x", Some("a=b")),
+            ("plain", Some("plain")),
+            ("CN=", None),
+            ("", None),
+            (",", None),
+        ] {
+            assert_eq!(group_name(value).as_deref(), name, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_user_first_and_each_once() {
+        let entry = |values: &[&str]| SearchEntry {
+            dn: String::new(),
+            attrs: [("memberof".to_owned(), values.iter().map(|value| value.to_string()).collect())].into(),
+            bin_attrs: Default::default(),
+        };
+        let entries = [entry(&["CN=dev,DC=x", "CN=alice,DC=x"]), entry(&["CN=dev,DC=y", "CN=ops,DC=x"])];
+        assert_eq!(groups_of(&"alice".into(), &entries, "memberOf").join(" "), "alice dev ops");
+        assert_eq!(groups_of(&"alice".into(), &entries, "other").join(" "), "alice");
+    }
+
+    #[test]
+    fn without_settings_everybody_is_told_why() {
+        let answers = look_up(Path::new("/nonexistent/ldap"), &["alice".into(), "bob".into()]);
+        let text = "groups of user 'bob' not found: LDAP settings cannot be read from /nonexistent/ldap: ";
+        assert!(answers.len() == 2 && answers[1].as_ref().is_err_and(|why| why.starts_with(text)), "{answers:?}");
+    }
+}

@@ -11,5 +11,6 @@ mod gang_stress;
 mod life;
 mod predicates;
 mod preempt;
+mod queue_laws;
 mod random;
 mod speed;

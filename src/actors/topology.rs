@@ -253,10 +253,7 @@ impl Topology {
                 state_dump: registration.state_dump,
             };
             match handle.addr.send(register).await {
-                Ok(Ok(epoch)) => {
-                    self.process.apply(&registration.rm, &extra);
-                    return Ok(epoch);
-                }
+                Ok(Ok(epoch)) => return Ok(epoch),
                 // It was forgotten just now: a new one takes its place.
                 Err(_) => self.open()?,
                 Ok(Err(refusal)) if refusal.kind == RefusalKind::Unknown => self.open()?,
@@ -276,10 +273,8 @@ impl Topology {
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
         let extra = Arc::new(extra);
-        let message =
-            Reconfigure { config, default_config, only_default: false, extra: Some((extra.clone(), settings)) };
+        let message = Reconfigure { config, default_config, only_default: false, extra: Some((extra, settings)) };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(super::rm::handle::closing()))?;
-        self.process.apply(rm, &extra);
         Ok(())
     }
 
@@ -414,7 +409,8 @@ impl ProcessSettings {
         lock(&self.present).clone()
     }
 
-    fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
+    /// Takes over what of the extra configuration of a resource manager concerns the whole process.
+    pub(super) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
         let wide = |key: &str| ["event.", "health.", "log."].iter().any(|prefix| key.starts_with(prefix));
         let wanted: BTreeMap<String, String> =
             extra.iter().filter(|(key, _)| wide(key)).map(|(key, value)| (key.clone(), value.clone())).collect();

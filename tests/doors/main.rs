@@ -6,5 +6,6 @@ mod grpc;
 mod http;
 mod plan;
 mod program;
+mod reload;
 mod server;
 mod ws;

@@ -111,10 +111,15 @@ impl Handler<StopPartition> for PartitionActor {
     type Result = ();
 
     fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) {
-        self.inbox.clear();
         self.meter.ends();
         let now = self.clock.now();
         self.partition.apply(Command::Stop, now, &mut self.effects);
+        // What still waited is answered by a partition that takes nothing any more.
+        for batch in std::mem::take(&mut self.inbox) {
+            for command in batch.commands {
+                self.partition.apply(command, now, &mut self.effects);
+            }
+        }
         self.route();
         self.link.end();
         self.conversations.stop();

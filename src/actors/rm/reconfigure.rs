@@ -41,11 +41,24 @@ impl Handler<Reconfigure> for RmActor {
 
     fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
         let change = self.plan(&msg);
+        let (id, topology) = (self.id.clone(), self.topology.clone());
+        let extra = msg.extra.as_ref().map(|(extra, _)| extra.clone());
         let work = async move {
-            match change? {
-                Some(change) => change.carry_out().await.map(|()| true),
-                None => Ok(false),
+            let change = change?;
+            if let Some(change) = &change {
+                change.try_all().await?;
             }
+            // Before the first event that the change makes (CFG-092); a refused one changes nothing (SEEDS S23).
+            let before = topology.process.get();
+            if let Some(extra) = &extra {
+                topology.process.apply(&id, extra);
+            }
+            let Some(change) = change else { return Ok(false) };
+            let done = change.carry_out().await;
+            if done.is_err() && extra.is_some() {
+                topology.process.apply(&id, &before);
+            }
+            done.map(|()| true)
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(move |changed, actor, ctx| {
             actor.configured(msg, changed?, ctx);
@@ -119,11 +132,15 @@ impl RmActor {
 }
 
 impl Change {
-    async fn carry_out(self) -> Result<(), Refusal> {
+    async fn try_all(&self) -> Result<(), Refusal> {
         let tries = self.known.iter().map(|(partition, conf)| partition.try_configure.send(TryConfigure(conf.clone())));
         for tried in join_all(tries).await {
             tried.unwrap_or_else(|_| Err("the partition has ended".into())).map_err(refused)?;
         }
+        Ok(())
+    }
+
+    async fn carry_out(self) -> Result<(), Refusal> {
         for (n, (partition, conf)) in self.known.iter().enumerate() {
             let done = partition.configure.send(Configure(conf.clone())).await;
             if let Err(reason) = done.unwrap_or_else(|_| Err("the partition has ended".into())) {

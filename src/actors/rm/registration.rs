@@ -146,6 +146,8 @@ impl RmActor {
             questions: Questions::default(),
             had_stream: false,
         };
+        // Before the first event that the registration makes (CFG-092).
+        self.topology.process.apply(&self.id, &session.extra);
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
         let partitions = session.config.partitions.iter();
         let partitions = partitions.map(|conf| self.launch(&session.budget, conf, ctx)).collect();

@@ -5,16 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cx, Partition};
+use super::{Cx, Partition, states::AppEvent};
 use crate::domain::{
     acl::Acl,
     conf::{QueueConf, TemplateConf},
-    effect::{Effect, QueueEffect},
+    effect::{Callback, Effect, QueueEffect},
     event::{Change, Detail, EventKind},
     queue::{Queue, QueueSettings, RECOVERY_QUEUE},
     resources::Resource,
     settings::{inherit, settings},
-    types::{Nanos, ObjectState, QueueIx},
+    types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
 };
 
 /// A limit that is in force: explicit zeros count only beside something above zero (QUE-021).
@@ -220,9 +220,11 @@ impl Partition {
         cx.fx.push(Effect::Queue(QueueEffect::Removed { queue: path }));
     }
 
-    /// The partition ends: applications fail and go, nodes go, queues are marked (OPS-077). Nothing is called back.
+    /// The partition ends: applications fail and go, nodes go, queues are marked (CFG-095, OPS-077). The shim is told what
+    /// becomes of its applications, and nothing of their allocations and of nodes (R1.8).
     pub(super) fn stop(&mut self, cx: &mut Cx) {
         let mut own = Vec::new();
+        let mut told = Vec::new();
         let inner = &mut Cx { now: cx.now, fx: &mut own };
         self.state = ObjectState::Stopped;
         self.state_since = inner.now;
@@ -231,12 +233,33 @@ impl Partition {
                 self.set_queue_state(QueueIx::from(ix), ObjectState::Draining, inner);
             }
         }
-        for app in self.app_by_id.values().copied().collect::<Vec<_>>() {
-            self.close_application(app, inner);
+        for (app, ix) in self.app_by_id.clone() {
+            for state in self.fail_for_removal(ix, inner) {
+                let (app, at, message) = (app.clone(), inner.now, PARTITION_REMOVED.into());
+                told.push(Effect::Callback(Callback::UpdatedApplication { app, state, at, message }));
+            }
         }
         for node in self.node_by_id.values().copied().collect::<Vec<_>>() {
             self.remove_node(node, inner);
         }
         cx.fx.extend(own.into_iter().filter(|effect| !matches!(effect, Effect::Callback(_) | Effect::Ask(_))));
+        cx.fx.extend(told);
+    }
+
+    /// An application goes with its partition; gives the states that it went through (R3.2, R3.3).
+    fn fail_for_removal(&mut self, ix: AppIx, cx: &mut Cx) -> Vec<AppState> {
+        let id = self.apps[ix.ix()].id.clone();
+        let (last, detail) = match self.apps[ix.ix()].state {
+            // It had ended already, and was only kept for a while.
+            AppState::Completing => (AppState::Completed, Detail::AppCompleted),
+            _ => (AppState::Failed, Detail::AppFailed),
+        };
+        let failing = self.fire(ix, AppEvent::Fail, Some(PARTITION_REMOVED), cx);
+        self.close_application(ix, cx);
+        cx.message(EventKind::App, &id, &"".into(), (Change::Set, detail), PARTITION_REMOVED, None);
+        failing.then_some(AppState::Failing).into_iter().chain([last]).collect()
     }
 }
+
+/// Why applications fail whose partition goes (R3.3).
+const PARTITION_REMOVED: &str = "PartitionRemoved";

@@ -12,5 +12,7 @@ mod life;
 mod predicates;
 mod preempt;
 mod queue_laws;
+mod queues;
 mod random;
+mod reload_speed;
 mod speed;

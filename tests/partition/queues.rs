@@ -1,0 +1,402 @@
+//! Queues from outside: how they come, change and go, what limits them, who is served first (sections 3 and 4 of the queue rules).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use callboard::{
+    config,
+    domain::{
+        command::{AddApplication, Command},
+        queue::Queue,
+        resources::Resource,
+        types::{AppState, ObjectState, Termination},
+    },
+};
+
+use super::env::{Ask, Env, res};
+
+/// A configuration with these queues below root, anybody may submit, and these other keys of the partition.
+fn text(queues: &str, more: &str) -> String {
+    format!("partitions:\n- name: default\n{more}  queues:\n  - name: root\n    submitacl: '*'\n    queues: {queues}\n")
+}
+
+const CREATE: &str = "  placementrules: [{name: provided, create: true}]\n";
+
+fn queue<'a>(env: &'a Env, path: &str) -> &'a Queue {
+    &env.partition.queues[env.partition.queue_by_path[path].ix()]
+}
+
+fn is_there(env: &Env, path: &str) -> bool {
+    env.partition.queue_by_path.contains_key(path)
+}
+
+fn reload(env: &mut Env, text: &str) {
+    let conf = config::load(text).unwrap_or_else(|refused| panic!("{refused:?}\n{text}")).partitions.remove(0);
+    env.apply(Command::Configure(conf));
+    env.run();
+}
+
+fn tagged(env: &mut Env, id: &str, queue: &str, tags: &[(&str, &str)]) {
+    let tags: BTreeMap<String, String> = tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let item = AddApplication { id: id.into(), queue: queue.into(), tags: Arc::new(tags), ..env.by("alice") };
+    env.add_app(item);
+}
+
+fn memory(amount: i64) -> Resource {
+    Resource::of(&[("memory", amount)])
+}
+
+#[test]
+fn a_draining_queue_goes_on_with_what_it_has() {
+    // QUE-005, QUE-007, QUE-010, CFG-100, test ideas 35, 62
+    let with = text("[{name: a}, {name: b}]", "");
+    let mut env = Env::calm(&with);
+    env.node("n1", 100);
+    env.app("one", "root.a");
+    reload(&mut env, &text("[{name: b}]", ""));
+    assert_eq!(queue(&env, "root.a").state, ObjectState::Draining);
+    env.heard();
+    env.ask(vec![Ask::new("one", "k", 10)]);
+    assert_eq!(env.heard(), ["one Accepted", "one Running", "new k on n1"]);
+    env.app("two", "root.a");
+    assert!(env.heard()[0].contains("no placement rule matched"));
+    env.pass(60);
+    assert!(is_there(&env, "root.a"), "it is not empty");
+    reload(&mut env, &with);
+    assert_eq!(queue(&env, "root.a").state, ObjectState::Active);
+    env.app("three", "root.a");
+    assert_eq!(env.heard(), ["accepted three"]);
+    reload(&mut env, &text("[{name: b}]", ""));
+    env.remove_app("one");
+    env.remove_app("three");
+    env.pass(11);
+    assert!(!is_there(&env, "root.a"));
+    assert!(is_there(&env, "root.b"), "QUE-011: an active queue stays, empty or not");
+}
+
+#[test]
+fn dynamic_queues_go_from_below_in_one_pass() {
+    // QUE-012, test idea 64
+    let mut env = Env::calm(&text("[]", CREATE));
+    env.app("one", "root.x.y.z");
+    assert!(is_there(&env, "root.x.y.z") && !queue(&env, "root.x").managed);
+    env.remove_app("one");
+    env.pass(11);
+    assert!(!is_there(&env, "root.x"));
+}
+
+#[test]
+fn a_refused_gang_leaves_its_queue_for_the_cleaner() {
+    // QUE-014, test idea 65
+    let mut env = Env::calm(&text("[]", CREATE));
+    let quota = r#"{"resources":{"memory":{"value":7}}}"#;
+    let tags = BTreeMap::from([("namespace.resourcequota".to_owned(), quota.to_owned())]);
+    let item = AddApplication {
+        id: "gang".into(),
+        queue: "root.x".into(),
+        placeholder_ask: Some(memory(8)),
+        tags: Arc::new(tags),
+        ..env.by("alice")
+    };
+    env.add_app(item);
+    assert!(env.heard()[0].contains("larger than max queue allocation"), "{:?}", env.told);
+    assert_eq!(queue(&env, "root.x").max, Some(memory(7)));
+    env.pass(11);
+    assert!(!is_there(&env, "root.x"));
+}
+
+#[test]
+fn managed_children_drain_dynamic_ones_stay() {
+    // CFG-100, CFG-101, test ideas 36, 37
+    let template = "childtemplate: {maxapplications: 5, resources: {max: {memory: 9}}}";
+    let with = text(&format!("[{{name: p, parent: true, {template}, queues: [{{name: c}}]}}]"), CREATE);
+    let mut env = Env::calm(&with);
+    env.app("one", "root.p.d1");
+    assert_eq!((queue(&env, "root.p.d1").max_applications, &queue(&env, "root.p.d1").max), (5, &Some(memory(9))));
+    reload(&mut env, &text("[]", CREATE));
+    let state = |path: &str| queue(&env, path).state;
+    let states = [state("root.p"), state("root.p.c"), state("root.p.d1")];
+    assert_eq!(states, [ObjectState::Draining, ObjectState::Draining, ObjectState::Active]);
+    // QUE-006, PLC-035: nothing new below it.
+    env.app("two", "root.p.new");
+    assert!(
+        env.heard()
+            .iter()
+            .any(|text| text.contains("cannot add a child queue when queue is marked for deletion: root.p"))
+    );
+    reload(&mut env, &text(&format!("[{{name: p, {template}, queues: [{{name: D1, maxapplications: 3}}]}}]"), CREATE));
+    let row = queue(&env, "root.p.d1");
+    assert_eq!((row.managed, row.max_applications, &row.max, row.apps.len()), (true, 3, &None, 1));
+}
+
+#[test]
+fn templates_are_for_what_placement_makes() {
+    // TPL-001, TPL-004–TPL-006, TPL-008, CFG-103, test ideas 38, 81, 83
+    let with = |max: i64, note: &str| {
+        format!(
+            "partitions:\n- name: default\n{CREATE}  queues:\n  - name: root\n    submitacl: '*'\n    childtemplate: {{resources: {{max: \
+             {{memory: {max}}}}}, properties: {{application.sort.policy: fair}}}}\n    queues: [{{name: p, parent: true}}, {{name: own, parent: true, \
+             childtemplate: {{maxapplications: 2}}}}, {{name: leaf}}]\n{note}"
+        )
+    };
+    let mut env = Env::calm(&with(10, ""));
+    env.app("one", "root.p.x");
+    assert_eq!((&queue(&env, "root.p.x").max, queue(&env, "root.p.x").settings.sort_fair), (&Some(memory(10)), true));
+    env.app("two", "root.own.x");
+    assert_eq!((&queue(&env, "root.own.x").max, queue(&env, "root.own.x").max_applications), (&None, 2));
+    assert_eq!((&queue(&env, "root.leaf").max, &queue(&env, "root.leaf").template), (&None, &None));
+    env.app("three", "root.p.deep.er");
+    assert_eq!(queue(&env, "root.p.deep.er").max, Some(memory(10)), "through a dynamic parent");
+    // A comment is a new configuration.
+    reload(&mut env, &with(10, "# note\n"));
+    env.app("four", "root.p.y");
+    assert_eq!(queue(&env, "root.p.y").max, Some(memory(10)));
+    // What is there already keeps its values.
+    reload(&mut env, &with(20, ""));
+    env.app("five", "root.p.z");
+    assert_eq!((&queue(&env, "root.p.x").max, &queue(&env, "root.p.z").max), (&Some(memory(10)), &Some(memory(20))));
+    // The recovery queue takes no part in it.
+    tagged(&mut env, "forced", "root.own", &[("application.create.force", "true")]);
+    let row = queue(&env, "root.@recovery@");
+    assert_eq!((&row.max, row.max_applications, row.settings.sort_fair, row.managed), (&None, 0, false, false));
+}
+
+#[test]
+fn tags_set_what_they_carry() {
+    // QUE-045, QUE-046, test ideas 66–68
+    let template = "childtemplate: {resources: {max: {memory: 10}}}";
+    let mut env = Env::calm(&text(&format!("[{{name: p, parent: true, {template}}}, {{name: m}}]"), CREATE));
+    let of = |kind: &str, value: i64| format!(r#"{{"resources":{{"{kind}":{{"value":{value}}}}}}}"#);
+    tagged(&mut env, "one", "root.p.x", &[("Namespace.ResourceGuaranteed", &of("memory", 7))]);
+    assert_eq!(
+        (&queue(&env, "root.p.x").guaranteed, &queue(&env, "root.p.x").max),
+        (&Some(memory(7)), &Some(memory(10)))
+    );
+    tagged(
+        &mut env,
+        "two",
+        "root.p.x",
+        &[("namespace.resourcequota", &of("vcore", 10_000)), ("namespace.resourcemaxapps", "1")],
+    );
+    let row = queue(&env, "root.p.x");
+    assert_eq!((row.max.clone(), row.max_applications), (Some(Resource::of(&[("vcore", 10_000)])), 1));
+    for bad in ["{", "7", &of("memory", 0), &of("memory", -1)] {
+        tagged(&mut env, "bad", "root.p.x", &[("namespace.resourcequota", bad), ("namespace.resourcemaxapps", "many")]);
+        env.remove_app("bad");
+        assert_eq!(
+            (&queue(&env, "root.p.x").max, queue(&env, "root.p.x").max_applications),
+            (&Some(Resource::of(&[("vcore", 10_000)])), 1)
+        );
+    }
+    tagged(&mut env, "three", "root.m", &[("namespace.resourcequota", &of("memory", 5))]);
+    assert_eq!(queue(&env, "root.m").max, None, "a configured queue is left alone");
+}
+
+#[test]
+fn quotas_by_type() {
+    // QUE-021, QUE-022, QUE-025, test ideas 54, 57, 59
+    let with = |a: &str| {
+        text(
+            &format!(
+                "[{{name: p, resources: {{max: {{memory: 50}}}}, queues: [{{name: a, resources: {{max: {a}}}}}]}}]"
+            ),
+            "",
+        )
+    };
+    let mut env = Env::calm(&with("{memory: 0, vcore: 30m}"));
+    env.node("n1", 100);
+    env.app("one", "root.p.a");
+    let only = |kind: &str, amount: i64| Resource::of(&[(kind, amount)]);
+    env.ask(vec![
+        Ask::new("one", "memory", 1).sized(only("memory", 1)),
+        Ask::new("one", "vcore", 1).sized(only("vcore", 20)),
+        Ask::new("one", "more", 1).sized(only("vcore", 20)),
+    ]);
+    let placed = |env: &Env| env.partition.allocations;
+    assert_eq!(placed(&env), 1, "memory is forbidden, the second does not fit");
+    // Zero alone limits nothing; the parent does.
+    reload(&mut env, &with("{memory: 0}"));
+    assert_eq!(placed(&env), 3);
+    env.ask(vec![Ask::new("one", "big", 1).sized(only("memory", 50))]);
+    assert_eq!(placed(&env), 3);
+    // Above its quota in one type it still takes another.
+    reload(&mut env, &text("[{name: p, resources: {max: {vcore: 30m, memory: 20}}, queues: [{name: a}]}]", ""));
+    assert_eq!(queue(&env, "root.p").allocated, Resource::of(&[("memory", 1), ("vcore", 40)]));
+    env.ask(vec![
+        Ask::new("one", "other", 1).sized(only("memory", 5)),
+        Ask::new("one", "same", 1).sized(only("vcore", 1)),
+    ]);
+    assert_eq!(placed(&env), 4);
+    env.release("one", "vcore", Termination::StoppedByRm);
+    assert_eq!(placed(&env), 4, "what left made room for the vcore");
+}
+
+#[test]
+fn headroom_is_the_least_on_the_way() {
+    // QUE-023, QUE-029, test idea 56
+    let mut env = Env::calm(&text(
+        "[{name: p, resources: {max: {memory: 20, vcore: 10m}}, queues: [{name: a, resources: {max: {memory: 10, gpu: 3}}}]}]",
+        "",
+    ));
+    let headroom = |env: &Env, path: &str| env.partition.headroom(env.partition.queue_by_path[path]);
+    assert_eq!(headroom(&env, "root.p.a"), Some(Resource::of(&[("memory", 10), ("vcore", 10), ("gpu", 3)])));
+    assert_eq!(headroom(&env, "root"), None, "no nodes, no limit");
+    env.node("n1", 15);
+    env.app("one", "root.p.a");
+    env.ask(vec![Ask::new("one", "k", 4)]);
+    assert_eq!(headroom(&env, "root.p.a"), Some(Resource::of(&[("memory", 6), ("vcore", 6), ("gpu", 3)])));
+}
+
+#[test]
+fn properties_are_inherited_but_for_three() {
+    // QUE-061–QUE-065, test ideas 70–73
+    let parent = "{name: p, properties: {priority.policy: fence, priority.offset: '100', preemption.policy: fence, x: y, \
+                  quota.preemption.delay: 5s, application.sort.policy: fair}, parent: true, queues: [{name: c}, {name: own, properties: {priority.offset: '7', \
+                  preemption.policy: default}}]}";
+    let mut env = Env::calm(&text(&format!("[{parent}]"), CREATE));
+    let get = |env: &Env, path: &str, key: &str| queue(env, path).properties.get(key).cloned().unwrap_or_default();
+    let child = ["priority.policy", "priority.offset", "preemption.policy", "x", "quota.preemption.delay"]
+        .map(|key| get(&env, "root.p.c", key));
+    assert_eq!(child, ["default", "0", "default", "y", "5s"]);
+    assert_eq!(get(&env, "root.p.own", "priority.offset"), "7");
+    assert!(queue(&env, "root.p.c").settings.sort_fair);
+    env.app("one", "root.p.dynamic");
+    assert!(queue(&env, "root.p.dynamic").properties.is_empty() && !queue(&env, "root.p.dynamic").settings.sort_fair);
+    let disabled = parent
+        .replace("preemption.policy: fence, x", "preemption.policy: disabled, x")
+        .replace("application.sort.policy: fair", "z: ''");
+    reload(&mut env, &text(&format!("[{disabled}]"), CREATE));
+    assert_eq!(
+        (get(&env, "root.p.c", "preemption.policy"), get(&env, "root.p.own", "preemption.policy")),
+        ("disabled".into(), "default".into())
+    );
+    assert!(!queue(&env, "root.p.c").settings.sort_fair, "what goes returns to its default");
+}
+
+#[test]
+fn priorities_rise_with_offsets_and_stop_at_fences() {
+    // QUE-080–QUE-084, test ideas 77, 78
+    let with = |offset: &str, policy: &str| {
+        text(
+            &format!(
+                "[{{name: p, queues: [{{name: a, properties: {{priority.offset: '{offset}', priority.policy: {policy}}}}}]}}]"
+            ),
+            "",
+        )
+    };
+    let mut env = Env::calm(&with("5", "default"));
+    let shown = |env: &Env| ["root.p.a", "root.p", "root"].map(|path| queue(env, path).exposed_priority);
+    env.app("one", "root.p.a");
+    assert_eq!(shown(&env), [i32::MIN; 3]);
+    env.ask(vec![Ask::new("one", "k", 10).priority(10), Ask::new("one", "l", 10).priority(20)]);
+    assert_eq!(shown(&env), [25, 25, 25]);
+    env.release("one", "l", Termination::StoppedByRm);
+    assert_eq!(shown(&env), [15, 15, 15]);
+    reload(&mut env, &with("50", "default"));
+    assert_eq!(shown(&env), [60, 60, 60], "at once on every level");
+    reload(&mut env, &with("7", "fence"));
+    assert_eq!(shown(&env), [7, 7, 7]);
+    reload(&mut env, &with("2147483647", "default"));
+    assert_eq!(shown(&env), [i32::MAX; 3]);
+    env.remove_app("one");
+    assert_eq!(shown(&env), [i32::MIN; 3], "an idle queue shows nothing of its offset");
+}
+
+/// The queues that are served, one after the other, when room for one ask at a time comes.
+fn served(env: &mut Env, steps: usize) -> Vec<String> {
+    env.heard();
+    for n in 0..steps {
+        env.node(&format!("m{n}"), 10);
+    }
+    let heard = env.heard();
+    heard.iter().filter_map(|text| text.strip_prefix("new ")?.split('-').next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn queues_by_priority_then_share_or_the_other_way() {
+    // QUE-071, QUE-072, QUE-072a, test idea 74
+    let with = |sort: &str| {
+        text(
+            "[{name: a, resources: {guaranteed: {memory: 10}}}, {name: b, resources: {guaranteed: {memory: 40}}}, {name: c}]",
+            "",
+        )
+        .replace("    submitacl", &format!("    properties: {{application.sort.priority: {sort}}}\n    submitacl"))
+    };
+    for sort in ["enabled", "disabled"] {
+        let mut env = Env::calm(&with(sort));
+        for name in ["a", "b", "c"] {
+            env.app(name, &format!("root.{name}"));
+            let count = if name == "c" { 2 } else { 5 };
+            let priority = i32::from(name == "c");
+            env.ask((0..count).map(|n| Ask::new(name, &format!("{name}-{n}"), 10).priority(priority)).collect());
+        }
+        let order = served(&mut env, 8);
+        // Whole nodes: each ask fills one. c has no guaranteed: its share is of the cluster, which grows.
+        assert_eq!(order.len(), 8, "{order:?}");
+        if sort == "enabled" {
+            assert_eq!(order[..2], ["c", "c"], "the higher priority first: {order:?}");
+        } else {
+            assert_ne!(order[1], "c", "its share is the larger one by then: {order:?}");
+        }
+        // b is guaranteed four times as much: of the first five of both it gets four.
+        let both: Vec<&String> = order.iter().filter(|name| *name != "c").take(5).collect();
+        assert_eq!(both.iter().filter(|name| **name == "b").count(), 4, "{sort}: {order:?}");
+    }
+}
+
+#[test]
+fn only_so_many_applications_run_on_every_level() {
+    // QUE-090–QUE-095, CFG-099, test ideas 39, 79, 80
+    let with = |root: u64| {
+        text("[{name: a, maxapplications: 1}, {name: b, maxapplications: 2}]", "")
+            .replace("    submitacl", &format!("    maxapplications: {root}\n    submitacl"))
+    };
+    let mut env = Env::calm(&with(2));
+    env.node("n1", 100);
+    for (app, queue) in [("a1", "root.a"), ("a2", "root.a"), ("b1", "root.b"), ("b2", "root.b")] {
+        env.app(app, queue);
+        env.ask(vec![Ask::new(app, &format!("{app}-k"), 5)]);
+    }
+    let running = |env: &Env| ["a1", "a2", "b1", "b2"].map(|app| env.state(app) == Some(AppState::Running));
+    assert_eq!(running(&env), [true, false, true, false], "one in a, two in all");
+    reload(&mut env, &with(3));
+    assert_eq!(running(&env), [true, false, true, true], "the root's limit follows a reload");
+    env.release("a1", "a1-k", Termination::StoppedByRm);
+    assert_eq!(running(&env), [false, true, true, true]);
+    // Lowered below what runs: they go on, nothing new starts.
+    reload(&mut env, &with(2).replace("name: b, maxapplications: 2", "name: b, maxapplications: 1"));
+    assert_eq!((queue(&env, "root").running, queue(&env, "root.b").running), (3, 2));
+    env.ask(vec![Ask::new("b1", "b1-more", 5)]);
+    assert!(env.heard().contains(&"new b1-more on n1".to_owned()));
+    // QUE-094: a gang that goes before it runs gives its place back on every level.
+    let mut env = Env::calm(&with(1).replace("maxapplications: 2", "maxapplications: 1"));
+    env.node("n1", 100);
+    env.gang("gang", "root.a", 20, "Soft");
+    env.ask(vec![Ask::new("gang", "p", 10).placeholder("tg")]);
+    assert_eq!(queue(&env, "root").allocating.len(), 1);
+    env.remove_app("gang");
+    env.app("next", "root.b");
+    env.ask(vec![Ask::new("next", "k", 5)]);
+    assert_eq!(env.state("next"), Some(AppState::Running));
+}
+
+#[test]
+fn a_leaf_that_becomes_a_parent_keeps_what_runs() {
+    // CFG-102
+    let mut env = Env::calm(&text("[{name: a}]", ""));
+    env.node("n1", 100);
+    env.app("one", "root.a");
+    env.ask(vec![Ask::new("one", "k", 10)]);
+    reload(&mut env, &text("[{name: a, queues: [{name: b}]}]", ""));
+    assert_eq!((queue(&env, "root.a").leaf, &queue(&env, "root.a").allocated), (false, &res(10, 10)));
+    env.app("two", "root.a.b");
+    env.ask(vec![Ask::new("two", "l", 10)]);
+    assert_eq!(queue(&env, "root.a").allocated, res(20, 20));
+    env.release("one", "k", Termination::StoppedByRm);
+    reload(&mut env, &text("[{name: a}]", ""));
+    env.remove_app("two");
+    env.pass(60);
+    assert!(queue(&env, "root.a").leaf && !is_there(&env, "root.a.b"));
+    env.app("three", "root.a");
+    env.ask(vec![Ask::new("three", "m", 10)]);
+    assert_eq!(env.state("three"), Some(AppState::Running));
+}

@@ -127,14 +127,16 @@ impl Handler<AppNews> for ApplicationActor {
 impl Handler<Resend> for ApplicationActor {
     type Result = ();
 
-    fn handle(&mut self, _msg: Resend, _ctx: &mut Self::Context) {
-        if self.unconfirmed.is_empty() {
-            return;
-        }
-        for row in self.unconfirmed.values_mut() {
+    fn handle(&mut self, msg: Resend, _ctx: &mut Self::Context) {
+        let on_their_way = msg.0.on_their_way;
+        let lost = |release: &Released| !on_their_way.contains(&(release.app.clone(), release.key.clone()));
+        for row in self.unconfirmed.values_mut().filter(|row| lost(&row.release)) {
             row.sent = row.sent.saturating_add(1);
         }
-        self.send.do_send(SendAgain(self.waiting().into_iter().map(|row| row.release).collect()));
+        let again: Vec<Released> = self.waiting().into_iter().map(|row| row.release).filter(lost).collect();
+        if !again.is_empty() {
+            self.send.do_send(SendAgain(again));
+        }
     }
 }
 

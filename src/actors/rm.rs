@@ -165,13 +165,16 @@ impl RmActor {
                 // What the shim says it has was delivered, whatever became of the socket.
                 let credits = session.buffer.hand(after, None);
                 session.give_back(credits);
+                if session.had_stream {
+                    session.resend_unconfirmed(after, None);
+                }
                 session.had_stream = true;
                 after
             }
             Want::Plain(kind) => {
                 self.streams.open_plain(kind, Stream::new(id, attach.door, at, attach.to, 0), &replaced);
                 if kind == Kind::Allocation && session.had_stream {
-                    session.resend_unconfirmed();
+                    session.resend_unconfirmed(0, Some(kind));
                 }
                 session.had_stream = true;
                 0

@@ -2,6 +2,7 @@
 
 use actix::prelude::*;
 
+use super::partition::ResendUnconfirmed;
 use crate::domain::{
     effect::{AppEffect, Released},
     types::Nanos,
@@ -15,7 +16,7 @@ pub struct AppNews(pub Vec<AppEffect>);
 /// The shim is there again: releases that it has not confirmed are sent once more.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Resend;
+pub struct Resend(pub ResendUnconfirmed);
 
 /// Releases that the shim has not confirmed.
 #[derive(Message)]

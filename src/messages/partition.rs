@@ -1,6 +1,6 @@
 //! For `PartitionActor`.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use actix::prelude::*;
 
@@ -98,9 +98,15 @@ pub struct Commit(pub SwapToken);
 pub struct SendAgain(pub Vec<Released>);
 
 /// The shim is there again, after its connection was lost: what it has not confirmed is sent once more.
-#[derive(Message)]
+#[derive(Clone, Default, Message)]
 #[rtype(result = "()")]
-pub struct ResendUnconfirmed;
+pub struct ResendUnconfirmed {
+    /// Application and key of releases that are on their way to it all the same.
+    pub on_their_way: Arc<OnTheirWay>,
+}
+
+/// Application and key of releases.
+pub type OnTheirWay = BTreeSet<(Arc<str>, Arc<str>)>;
 
 /// All releases of the partition that the shim has not confirmed, the oldest first.
 #[derive(Message)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, Result};
+use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, Result};
 
 use super::{AppEnd, EventsPicture, Metrics, added, clean, container_metric};
 
@@ -33,6 +33,10 @@ pub struct Picture {
     pub queues: Vec<QueuePicture>,
     /// How often sessions of resource managers have entered each state, by its name in lowercase.
     pub sessions: Vec<(&'static str, u64)>,
+    /// Releases that shims have not confirmed, by type as on the wire.
+    pub unconfirmed: BTreeMap<&'static str, i64>,
+    /// Age of the oldest of them in seconds.
+    pub oldest_unconfirmed: f64,
     /// The event system.
     pub events: Option<EventsPicture>,
     /// Nodes per bucket of [`USAGE_RANGES`], by resource type.
@@ -58,6 +62,9 @@ pub(super) struct Seen {
     applications: BTreeSet<&'static str>,
     resources: BTreeSet<(&'static str, &'static str)>,
 }
+
+/// Types of releases that shims have to confirm (R4.29).
+const UNCONFIRMED: [&str; 3] = ["PLACEHOLDER_REPLACED", "PREEMPTED_BY_SCHEDULER", "TIMEOUT"];
 
 /// States of applications that the gauge over all queues shows while they last.
 const SHOWN: [&str; 4] = ["running", "resuming", "failing", "completing"];
@@ -98,6 +105,22 @@ impl Metrics {
                 sessions.with_label_values(&[*state]).inc_by(*count);
             }
         }
+        let unconfirmed = vec(
+            "callboard_unconfirmed_releases",
+            "Releases that the scheduler began and shims have not confirmed, by `type`.",
+            &["type"],
+        )?;
+        for kind in UNCONFIRMED {
+            unconfirmed.with_label_values(&[kind]).set(picture.unconfirmed.get(kind).copied().unwrap_or(0));
+        }
+        added(
+            registry,
+            Gauge::new(
+                "callboard_unconfirmed_release_oldest_seconds",
+                "How long the oldest of the unconfirmed releases has waited; 0 where there is none.",
+            )?,
+        )?
+        .set(picture.oldest_unconfirmed);
         if let Some(events) = &picture.events {
             events.register(registry)?;
         }

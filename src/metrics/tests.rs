@@ -115,6 +115,21 @@ fn process() {
     }
 }
 
+// R4.30, the other way round
+#[test]
+fn unconfirmed_releases() {
+    let metrics = Metrics::new().unwrap();
+    let none = text(&metrics, &Picture::default());
+    has(&none, "callboard_unconfirmed_releases{type=\"TIMEOUT\"} 0");
+    has(&none, "callboard_unconfirmed_release_oldest_seconds 0");
+    let unconfirmed = [("TIMEOUT", 2), ("PREEMPTED_BY_SCHEDULER", 1)].into();
+    let some = text(&metrics, &Picture { unconfirmed, oldest_unconfirmed: 1.5, ..Picture::default() });
+    has(&some, "callboard_unconfirmed_releases{type=\"TIMEOUT\"} 2");
+    has(&some, "callboard_unconfirmed_releases{type=\"PREEMPTED_BY_SCHEDULER\"} 1");
+    has(&some, "callboard_unconfirmed_releases{type=\"PLACEHOLDER_REPLACED\"} 0");
+    has(&some, "callboard_unconfirmed_release_oldest_seconds 1.5");
+}
+
 // EVT-062
 #[test]
 fn the_event_system() {

@@ -41,7 +41,7 @@ const LINES: usize = 25;
 const WAITING: &[(&str, &str)] = &[];
 
 /// Topics that are replayed with late confirmations too.
-const LATE: &str = "app/,gang/,recovery/,mixed/";
+const LATE: &str = "app/,gang/,recovery/,mixed/,preemption/,quota_preemption/,required_node/";
 
 /// How a scenario ended.
 struct Outcome {

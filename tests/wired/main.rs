@@ -4,6 +4,7 @@ mod api;
 mod drain;
 mod events;
 mod metrics;
+mod releases;
 mod rig;
 #[allow(dead_code)] // of what the door tests have, not all is needed here
 #[path = "../doors/server.rs"]

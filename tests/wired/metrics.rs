@@ -12,7 +12,7 @@ async fn metrics(server: &Server) -> String {
 }
 
 /// Scrapes until all these lines are there.
-async fn until_there(server: &Server, lines: &[&str]) {
+pub async fn until_there(server: &Server, lines: &[&str]) {
     let scraped = async {
         loop {
             let text = metrics(server).await;

@@ -15,7 +15,7 @@ use crate::{
     messages::{
         application::{AppGone, AppNews, GetUnconfirmed, Resend, UnconfirmedRelease},
         node::{NodeGone, NodeNews},
-        partition::{Commit, SendAgain},
+        partition::{Commit, ResendUnconfirmed, SendAgain},
         queue::{QueueGone, QueueNews},
     },
 };
@@ -170,9 +170,9 @@ impl Conversations {
     }
 
     /// Every application sends again what the shim has not confirmed.
-    pub(super) fn resend(&self) {
+    pub(super) fn resend(&self, resend: &ResendUnconfirmed) {
         for addr in self.apps.values() {
-            addr.do_send(Resend);
+            addr.do_send(Resend(resend.clone()));
         }
     }
 

@@ -55,8 +55,8 @@ impl Handler<SendAgain> for PartitionActor {
 impl Handler<ResendUnconfirmed> for PartitionActor {
     type Result = ();
 
-    fn handle(&mut self, _msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
-        self.conversations.resend();
+    fn handle(&mut self, msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
+        self.conversations.resend(&msg);
     }
 }
 

@@ -17,8 +17,8 @@ use crate::{
     },
     messages::{
         budget::Budget,
-        partition::{Commands, ResendUnconfirmed, Wake},
-        rm::{Outgoing, Predicates, Refusal, RefusalKind},
+        partition::{Commands, OnTheirWay, ResendUnconfirmed, Wake},
+        rm::{Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind},
     },
 };
 
@@ -165,10 +165,19 @@ impl Session {
         }
     }
 
-    /// Has the conversations send what the shim has not confirmed once more.
-    pub fn resend_unconfirmed(&self) {
+    /// Has the conversations send what the shim has not confirmed once more, except for what a new stream is about to
+    /// get: of lines after this one, and of one kind or of all.
+    pub fn resend_unconfirmed(&self, after: u64, kind: Option<Kind>) {
+        let mut on_their_way: BTreeMap<Arc<str>, OnTheirWay> = BTreeMap::new();
+        for line in self.buffer.after(after, kind, usize::MAX) {
+            if let Payload::Released(releases) = &line.payload {
+                let ids = releases.iter().filter(|release| release.confirm).map(|r| (r.app.clone(), r.key.clone()));
+                on_their_way.entry(line.partition.clone()).or_default().extend(ids);
+            }
+        }
         for partition in &self.partitions {
-            partition.resend.do_send(ResendUnconfirmed);
+            let on_their_way = Arc::new(on_their_way.remove(&partition.internal).unwrap_or_default());
+            partition.resend.do_send(ResendUnconfirmed { on_their_way });
         }
     }
 

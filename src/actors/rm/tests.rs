@@ -128,8 +128,9 @@ impl Handler<Configure> for Fake {
 impl Handler<ResendUnconfirmed> for Fake {
     type Result = ();
 
-    fn handle(&mut self, _msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
-        self.tell("resend");
+    fn handle(&mut self, msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
+        let but: Vec<&str> = msg.on_their_way.iter().map(|(_, key)| &**key).collect();
+        self.tell(if but.is_empty() { "resend".to_owned() } else { format!("resend but {}", but.join(",")) });
     }
 }
 

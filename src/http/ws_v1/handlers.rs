@@ -143,6 +143,7 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 
 async fn metrics(state: &RestState) -> Result<Reply, Failure> {
     let mut picture = scrape::picture(&state.views().await);
+    scrape::unconfirmed(&state.listing(), &mut picture).await;
     picture.sessions = scrape::sessions(&state.topology);
     picture.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);
     let text = state.metrics.text(&picture).map_err(|error| Failure {

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use super::{View, nodes};
 use crate::{
-    actors::topology::Topology,
+    actors::{directory::Listing, topology::Topology},
     domain::{app::App, queue::Queue, resources::Resource, types::AppState},
     messages::{
         event::{EventCounters, EventStatus},
+        partition::ListUnconfirmed,
         rm::RmState,
     },
     metrics::{EventStorePicture, EventsPicture, Picture, QueuePicture},
+    si::outward,
 };
 
 /// `Content-Type` of the exposition.
@@ -40,6 +42,15 @@ pub fn picture(views: &[View]) -> Picture {
         }
     }
     picture
+}
+
+/// Adds what shims have not confirmed; a partition that just stopped has nothing.
+pub async fn unconfirmed(listing: &Listing, picture: &mut Picture) {
+    let asked = listing.partitions.iter().map(|entry| entry.addr.send(ListUnconfirmed));
+    for row in futures::future::join_all(asked).await.into_iter().flatten().flatten() {
+        *picture.unconfirmed.entry(outward::termination(row.release.termination).as_str_name()).or_default() += 1;
+        picture.oldest_unconfirmed = picture.oldest_unconfirmed.max(row.age.0 as f64 / 1e9);
+    }
 }
 
 /// How often sessions have entered each state.

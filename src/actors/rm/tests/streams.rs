@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::{
-    domain::event::{Change, Detail, Event, EventKind},
+    domain::{
+        effect::Released,
+        event::{Change, Detail, Event, EventKind},
+        types::Termination,
+    },
     messages::rm::{ClosingKind, DeliverEvents, Kind, RefusalKind},
 };
 
@@ -148,6 +152,24 @@ async fn unconfirmed_releases_are_sent_again_when_the_plain_stream_comes_back() 
     let _second = env.open(Want::Plain(Kind::Allocation)).await.expect("opened");
     env.settle().await;
     assert_eq!(env.told(), ["[rm-1]default#1 resend"]);
+}
+
+#[actix::test]
+async fn a_stream_of_everything_that_comes_back_gets_them_again_but_for_what_it_is_about_to_get() {
+    let env = Env::registered(&[]).await;
+    let release = |key: &str, confirm| {
+        let (key, app) = (key.into(), "app-1".into());
+        let release = Released { key, app, termination: Termination::Timeout, message: "".into(), confirm };
+        Outgoing::Callback(Callback::Released(Box::new(release)))
+    };
+    let first = env.stream(0).await;
+    env.deliver(vec![release("k1", true)]).await;
+    env.deliver(vec![release("k2", true), release("k3", false)]).await;
+    env.told();
+    first.lose().await;
+    let _second = env.stream(1).await;
+    env.settle().await;
+    assert_eq!(env.told(), ["[rm-1]default#1 resend but k2"]);
 }
 
 #[actix::test]

@@ -89,7 +89,9 @@ mod tests {
     fn every_question_is_answered_once() {
         for batched in [false, true] {
             let (out, back) = channel();
-            let questions = start(batched, move |answers| answers.into_iter().for_each(|a| drop(out.send(a.id))));
+            let questions = start(batched, move |answers| {
+                answers.into_iter().for_each(|answer| out.send(answer.id).unwrap());
+            });
             for id in 0..50 {
                 questions.send((Instant::now(), vec![asked(2 * id, id), asked(2 * id + 1, id)])).unwrap();
             }

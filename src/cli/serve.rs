@@ -34,7 +34,7 @@ use crate::{
     domain::{event_settings::EventSettings, journal},
     grpc,
     http::{
-        api,
+        api, page,
         server::{self as http, Doors, Listen},
         ws_v1::{self, RestState},
     },
@@ -147,6 +147,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         let listen = Listen { addr, workers: cores() };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
+            page::configure(config);
             own(config);
             others(config);
         };

@@ -3,6 +3,7 @@
 mod atomic;
 mod drain;
 mod env;
+mod explain;
 mod gang;
 mod gang_rules;
 mod gang_speed;

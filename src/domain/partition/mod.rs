@@ -10,6 +10,7 @@ mod asks;
 mod atomic;
 mod audit;
 mod deadlines;
+mod explain;
 mod foreign;
 mod gang;
 mod groups;
@@ -33,6 +34,7 @@ mod swaps;
 use std::sync::Arc;
 
 pub use audit::Finding;
+pub use explain::{Explainer, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use ledger::{Books, Placement, Reason};
 

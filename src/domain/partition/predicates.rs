@@ -67,6 +67,12 @@ impl Partition {
         self.questions.refused.contains_key(&(alloc, node))
     }
 
+    /// The nodes that the shim refused for an ask, and what it said.
+    pub(super) fn refusals(&self, alloc: AllocIx) -> impl Iterator<Item = (NodeIx, &Arc<str>)> {
+        let of = self.questions.refused.range((alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX)));
+        of.filter(|_| self.ask_shim).map(|((_, node), reason)| (*node, reason))
+    }
+
     /// Room for one more question.
     pub(super) fn may_ask(&self) -> bool {
         self.questions.open.len() < MAX_PARKED

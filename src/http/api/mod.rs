@@ -1,5 +1,6 @@
 //! `/api/v1`: what the reference does not have.
 
+pub mod board;
 pub mod demand;
 pub mod events;
 pub mod plan;
@@ -14,7 +15,7 @@ use actix_web::{
     web::{self, Data, ServiceConfig},
 };
 
-use self::{releases::ReleasesApi, resource::ResourceApi};
+use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi};
 use super::{problem::Problem, server};
 use crate::actors::{
     directory::{Listing, PartitionEntry},
@@ -23,12 +24,21 @@ use crate::actors::{
 };
 
 /// The API with its data, for `http::server::bind`, which has [`events`] already.
-pub fn services(topology: &Topology, journals: Arc<Journals>) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
+pub fn services(
+    topology: &Arc<Topology>,
+    journals: Arc<Journals>,
+) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
+    let board = Data::new(BoardApi { topology: topology.clone(), journals: journals.clone() });
     let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
     let directory = Data::from(topology.directory.clone());
     move |config| {
-        config.app_data(resources.clone()).app_data(releases.clone()).app_data(directory.clone());
+        config
+            .app_data(board.clone())
+            .app_data(resources.clone())
+            .app_data(releases.clone())
+            .app_data(directory.clone());
+        board::configure(config);
         resource::configure(config);
         releases::configure(config);
         demand::configure(config);

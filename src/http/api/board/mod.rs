@@ -1,0 +1,119 @@
+//! What the web page reads, and scripts that ask "why is this pending?": an overview of all partitions, their applications
+//! with the reason of each that waits, one application explained, and nodes in short.
+//!
+//! Everything is computed on the HTTP workers from snapshots, and small: no list of allocations is in any of it.
+
+mod applications;
+mod explain;
+mod nodes;
+mod overview;
+pub mod why;
+
+use std::sync::Arc;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Path, ServiceConfig},
+};
+
+use self::applications::Wanted;
+use super::{find_partition, gone};
+use crate::{
+    actors::{directory::PartitionEntry, journal::Journals, topology::Topology},
+    http::{
+        problem::Problem,
+        server::resource,
+        ws_v1::{
+            View,
+            reply::{self, Reply},
+        },
+    },
+    messages::{
+        partition::GetSnapshot,
+        rm::{Info, RmInfo, RmState},
+    },
+};
+
+/// What the handlers read.
+pub struct BoardApi {
+    /// The wiring.
+    pub topology: Arc<Topology>,
+    /// Journals of the partitions: which nodes are torpid, and why others are drained.
+    pub journals: Arc<Journals>,
+}
+
+/// Adds the routes. The application's data has to hold a [`BoardApi`].
+pub fn configure(service: &mut ServiceConfig) {
+    const BASE: &str = "/api/v1/partition/{partition}";
+    service
+        .service(resource("/api/v1/overview", "GET").route(web::get().to(get_overview)))
+        .service(resource(&format!("{BASE}/applications"), "GET").route(web::get().to(get_applications)))
+        .service(
+            resource(&format!("{BASE}/application/{{application}}/explain"), "GET").route(web::get().to(explain_one)),
+        )
+        .service(resource(&format!("{BASE}/nodes"), "GET").route(web::get().to(get_nodes)));
+}
+
+impl BoardApi {
+    fn entry(&self, partition: &str) -> Result<PartitionEntry, Problem> {
+        find_partition(&self.topology.directory.get(), partition)
+    }
+
+    async fn view(&self, partition: &str) -> Result<View, Problem> {
+        let entry = self.entry(partition)?;
+        let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
+        Ok(View { rm: entry.rm, shown: entry.shown, snapshot })
+    }
+
+    async fn manager(&self, rm: &str) -> Option<RmInfo> {
+        self.topology.find(rm)?.addr.send(Info).await.ok()
+    }
+
+    /// Nothing new is placed for this resource manager: its last stream was lost.
+    async fn is_paused(&self, rm: &str) -> bool {
+        self.manager(rm).await.is_some_and(|info| info.state != RmState::Running)
+    }
+}
+
+async fn get_overview(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {
+    let overview = overview::overview(&api).await;
+    reply::send(&request, Reply::json(&overview))
+}
+
+async fn get_applications(
+    api: Data<BoardApi>,
+    partition: Path<String>,
+    request: HttpRequest,
+) -> Result<HttpResponse, Problem> {
+    let wanted = Wanted::read(request.query_string())?;
+    let view = api.view(&partition).await?;
+    let paused = api.is_paused(&view.rm).await;
+    Ok(reply::send(&request, Reply::json(&applications::list(&view, &wanted, paused))))
+}
+
+async fn explain_one(
+    api: Data<BoardApi>,
+    path: Path<(String, String)>,
+    request: HttpRequest,
+) -> Result<HttpResponse, Problem> {
+    let (partition, application) = path.into_inner();
+    let view = api.view(&partition).await?;
+    let paused = api.is_paused(&view.rm).await;
+    let explained = explain::explain(&view, &application, paused).ok_or_else(|| {
+        let detail = format!("application '{application}' not found in partition '{}'", view.shown);
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    })?;
+    Ok(reply::send(&request, Reply::json(&explained)))
+}
+
+async fn get_nodes(
+    api: Data<BoardApi>,
+    partition: Path<String>,
+    request: HttpRequest,
+) -> Result<HttpResponse, Problem> {
+    let entry = api.entry(&partition)?;
+    let view = api.view(&partition).await?;
+    let status = nodes::status(&api, &entry).await;
+    Ok(reply::send(&request, Reply::json(&nodes::list(&view, status.as_ref()))))
+}

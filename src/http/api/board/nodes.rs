@@ -1,0 +1,105 @@
+//! Nodes in short: how full, and what is the matter with them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+
+use super::BoardApi;
+use crate::{
+    actors::directory::PartitionEntry,
+    domain::{journal::Target, node::Node},
+    http::ws_v1::{
+        View,
+        json::{Amounts, unset},
+        nodes::rows,
+        time_text,
+    },
+    messages::journal::{GetStatus, Status},
+};
+
+/// All nodes of a partition.
+#[derive(Serialize)]
+pub struct NodesView<'a> {
+    partition: &'a str,
+    /// Resource types of the capacities: the order of `used`.
+    types: Vec<&'static str>,
+    nodes: Vec<NodeView<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeView<'a> {
+    id: &'a str,
+    /// Percent of each type that is taken, allocations of other schedulers included; null where the node has none of it.
+    used: Vec<Option<i64>>,
+    #[serde(skip_serializing_if = "unset")]
+    allocations: usize,
+    #[serde(skip_serializing_if = "unset")]
+    reserved: bool,
+    /// Why it takes nothing new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drained: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drained_since: Option<String>,
+    /// It has been silent for too long.
+    #[serde(skip_serializing_if = "unset")]
+    torpid: bool,
+    /// It was registered before.
+    #[serde(skip_serializing_if = "unset")]
+    offline: bool,
+}
+
+/// The journal's view of the targets of a partition.
+pub async fn status(api: &BoardApi, entry: &PartitionEntry) -> Option<Status> {
+    api.journals.of(&entry.internal).send(GetStatus).await.ok()
+}
+
+/// The nodes by id, then those that are away.
+pub fn list<'a>(view: &'a View, status: Option<&'a Status>) -> NodesView<'a> {
+    let types: Vec<&'static str> = Amounts::from(&view.partition().total).0.into_iter().map(|(kind, _)| kind).collect();
+    let targets = || status.into_iter().flat_map(|status| &status.targets);
+    let by_node: BTreeMap<&str, &Target> =
+        targets().filter_map(|target| Some((target.node.as_deref()?, target))).collect();
+    let mut nodes: Vec<NodeView> =
+        rows(view).map(|node| shown(node, &types, by_node.get(&**node.id()).copied())).collect();
+    let away = targets().filter(|target| !target.online);
+    let ids = &view.partition().node_by_id;
+    let away = away.filter_map(|target| target.node.as_ref()).filter(|id| !ids.contains_key(*id));
+    nodes.extend(away.map(|id| NodeView {
+        id,
+        used: Vec::new(),
+        allocations: 0,
+        reserved: false,
+        drained: None,
+        drained_since: None,
+        torpid: false,
+        offline: true,
+    }));
+    NodesView { partition: &view.shown, types, nodes }
+}
+
+fn shown<'a>(node: &'a Node, types: &[&'static str], target: Option<&Target>) -> NodeView<'a> {
+    let taken = node.allocated.plus(&node.occupied);
+    let percent: BTreeMap<&str, i64> = taken.percent_of(&node.capacity).into_iter().collect();
+    let has: Vec<&str> = node.capacity.iter().map(|(kind, _)| kind.name()).collect();
+    let used = |kind: &&'static str| has.contains(kind).then(|| percent.get(kind).copied().unwrap_or(0));
+    let drain = target.and_then(|target| target.drain.as_ref());
+    NodeView {
+        id: node.id(),
+        used: types.iter().map(used).collect(),
+        allocations: node.allocs.len(),
+        reserved: !node.reservations.is_empty(),
+        drained: (!node.schedulable()).then(|| why_drained(node, drain.and_then(|drain| drain.reason.clone()))),
+        drained_since: drain.filter(|_| !node.schedulable()).map(|drain| time_text(drain.since)),
+        torpid: target.is_some_and(|target| target.torpid),
+        offline: false,
+    }
+}
+
+fn why_drained(node: &Node, reason: Option<Arc<str>>) -> String {
+    let by = if node.operator_drained { "an operator" } else { "the resource manager" };
+    match reason {
+        Some(reason) if !reason.is_empty() => format!("by {by}: {reason}"),
+        _ => format!("by {by}"),
+    }
+}

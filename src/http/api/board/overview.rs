@@ -1,0 +1,157 @@
+//! All partitions at a glance.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{BoardApi, nodes, why};
+use crate::{
+    domain::partition::Explainer,
+    http::ws_v1::{View, json::Amounts, nodes::rows, state::now, time_text},
+    messages::{
+        event::GetEventStatus,
+        journal::Status,
+        partition::GetSnapshot,
+        rm::{RmInfo, RmState},
+    },
+};
+
+/// The answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    /// Time of the server.
+    now: String,
+    version: &'static str,
+    /// Id of the next event, where they are recorded.
+    next_event: Option<u64>,
+    partitions: Vec<PartitionRow>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PartitionRow {
+    name: String,
+    state: &'static str,
+    rm: String,
+    rm_state: &'static str,
+    /// Since when, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rm_since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rm_why: Option<String>,
+    nodes: NodeCounts,
+    applications: BTreeMap<&'static str, usize>,
+    allocations: u64,
+    capacity: Amounts,
+    used: Amounts,
+    pending: Amounts,
+    waiting: WaitingView,
+}
+
+#[derive(Serialize)]
+struct NodeCounts {
+    total: usize,
+    drained: usize,
+    reserved: usize,
+    torpid: usize,
+    offline: usize,
+}
+
+#[derive(Default, Serialize)]
+struct WaitingView {
+    applications: usize,
+    asks: u64,
+    /// The reason of most asks first.
+    reasons: Vec<ReasonRow>,
+}
+
+#[derive(Serialize)]
+struct ReasonRow {
+    code: &'static str,
+    title: &'static str,
+    applications: usize,
+    asks: u64,
+}
+
+/// Looks at all partitions.
+pub async fn overview(api: &BoardApi) -> Overview {
+    let mut partitions = Vec::new();
+    for entry in &api.topology.directory.get().partitions {
+        // One that just stopped is left out.
+        let Ok(snapshot) = entry.addr.send(GetSnapshot).await else { continue };
+        let view = View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot };
+        let status = nodes::status(api, entry).await;
+        let manager = api.manager(&entry.rm).await;
+        partitions.push(row(&view, status.as_ref(), manager.as_ref()));
+    }
+    let events = api.topology.events.send(GetEventStatus).await.ok();
+    Overview {
+        now: time_text(now()),
+        version: env!("CARGO_PKG_VERSION"),
+        next_event: events.filter(|events| events.tracking).map(|events| events.next),
+        partitions,
+    }
+}
+
+fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> PartitionRow {
+    let partition = view.partition();
+    let root = partition.queues.get(partition.root.ix());
+    let mut applications: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for app in partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix())) {
+        *applications.entry(app.state.name()).or_default() += 1;
+    }
+    let targets = || status.into_iter().flat_map(|status| &status.targets);
+    let last = manager.and_then(|manager| manager.history.last());
+    let paused = manager.is_some_and(|manager| manager.state != RmState::Running);
+    PartitionRow {
+        name: view.shown.to_string(),
+        state: partition.state.name(),
+        rm: view.rm.to_string(),
+        rm_state: manager.map_or("Stopped", |manager| manager.state.name()),
+        rm_since: last.map(|change| time_text(change.at)),
+        rm_why: last.map(|change| change.why.to_string()).filter(|why| !why.is_empty()),
+        nodes: NodeCounts {
+            total: partition.node_by_id.len(),
+            drained: rows(view).filter(|node| !node.schedulable()).count(),
+            reserved: rows(view).filter(|node| !node.reservations.is_empty()).count(),
+            torpid: targets().filter(|target| target.online && target.torpid).count(),
+            offline: targets().filter(|target| !target.online && target.node.is_some()).count(),
+        },
+        applications,
+        allocations: partition.allocations,
+        capacity: Amounts::from(&partition.total),
+        used: Amounts::from(root.map(|root| &root.allocated)),
+        pending: Amounts::from(root.map(|root| &root.pending)),
+        waiting: waiting(view, paused),
+    }
+}
+
+/// What waits, counted by reason.
+fn waiting(view: &View, paused: bool) -> WaitingView {
+    let partition = view.partition();
+    let mut explainer = Explainer::new(partition);
+    let at = now();
+    let mut counts: BTreeMap<&'static str, (usize, u64)> = BTreeMap::new();
+    let mut found = WaitingView::default();
+    for ix in partition.app_by_id.values() {
+        let waiting = explainer.application(*ix, at);
+        found.applications += usize::from(!waiting.is_empty());
+        let mut own: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for waiting in &waiting {
+            found.asks += waiting.asks;
+            *own.entry(why::code(waiting, paused)).or_default() += waiting.asks;
+        }
+        for (code, asks) in own {
+            let (applications, sum) = counts.entry(code).or_default();
+            *applications += 1;
+            *sum += asks;
+        }
+    }
+    found.reasons = counts
+        .into_iter()
+        .map(|(code, (applications, asks))| ReasonRow { code, title: why::title(code), applications, asks })
+        .collect();
+    found.reasons.sort_by_key(|row| std::cmp::Reverse(row.asks));
+    found
+}

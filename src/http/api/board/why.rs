@@ -1,0 +1,450 @@
+//! Why something waits, in words and in figures: a code to count by, a sentence for people, and what the sentence rests on.
+
+use serde::Serialize;
+
+use crate::{
+    domain::{
+        partition::{Nodes, Unfit, Waiting, Why},
+        resources::Resource,
+        types::Nanos,
+        ugm::{Refusal, Who},
+    },
+    http::ws_v1::{json::Amounts, time_text},
+};
+
+/// A reason.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reason {
+    /// One of a fixed set, to count by.
+    pub code: &'static str,
+    /// A sentence.
+    pub text: String,
+    /// The queue that is at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The user at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The group at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The node at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The figures of each type that is short.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub short: Vec<Short>,
+    /// How the nodes stand to the ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeCounts>,
+}
+
+/// A type of which there is not enough: memory in bytes, vcore in milli.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Short {
+    resource: &'static str,
+    wanted: i64,
+    /// What is left of the limit; or the most that one node has left, or when empty where all are too small.
+    available: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<i64>,
+}
+
+/// Each node once, for the first that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCounts {
+    too_small: usize,
+    drained: usize,
+    full: usize,
+    reserved: usize,
+    refused: usize,
+    open: usize,
+}
+
+/// The title of a code: what a group of reasons is called.
+pub fn title(code: &str) -> &'static str {
+    match code {
+        "stopped" => "partition is being stopped",
+        "noNodes" => "no nodes are registered",
+        "ending" => "application is ending",
+        "backOff" => "backing off after failures",
+        "notALeaf" => "queue is not a leaf",
+        "runningApps" => "queue runs all it may",
+        "userApps" => "user or group runs all it may",
+        "gang" => "waiting for the gang",
+        "placeholder" => "waiting for a placeholder",
+        "gangRoom" => "no room for the whole gang",
+        "userQuota" => "user or group limit",
+        "queueQuota" => "queue at its max",
+        "requiredNode" => "required node cannot take it",
+        "nodes" => "no node has room",
+        "refused" => "refused by the resource manager",
+        "tooLarge" => "larger than every node",
+        "asking" => "being checked by the resource manager",
+        "paused" => "resource manager is away",
+        _ => "next in turn",
+    }
+}
+
+/// The code of the reason of these asks, without its words.
+pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
+    match &waiting.why {
+        Why::Stopped => "stopped",
+        Why::NoNodes => "noNodes",
+        Why::Ending(_) => "ending",
+        Why::BackOff(_) => "backOff",
+        Why::NotALeaf => "notALeaf",
+        Why::RunningApps { .. } => "runningApps",
+        Why::UserApps(_) => "userApps",
+        Why::Gang { .. } => "gang",
+        Why::Placeholder { .. } => "placeholder",
+        Why::GangRoom => "gangRoom",
+        Why::UserQuota(_) => "userQuota",
+        Why::QueueQuota { .. } => "queueQuota",
+        Why::RequiredNode { .. } => "requiredNode",
+        Why::Nodes(nodes) => nodes_code(nodes),
+        Why::Asking(_) => "asking",
+        Why::Turn if paused => "paused",
+        Why::Turn => "turn",
+    }
+}
+
+fn nodes_code(nodes: &Nodes) -> &'static str {
+    if nodes.refused > 0 && nodes.reserved == 0 {
+        "refused"
+    } else if nodes.drained + nodes.full + nodes.reserved + nodes.refused == 0 && nodes.too_small > 0 {
+        "tooLarge"
+    } else {
+        "nodes"
+    }
+}
+
+impl Reason {
+    fn new(code: &'static str, text: String) -> Reason {
+        Reason { code, text, queue: None, user: None, group: None, node: None, short: Vec::new(), nodes: None }
+    }
+
+    /// The reason of these asks. `paused`: the resource manager is away, so that nothing new is placed.
+    pub fn of(waiting: &Waiting, paused: bool) -> Reason {
+        let wanted = &*waiting.resource;
+        let code = code(waiting, paused);
+        match &waiting.why {
+            Why::Stopped => Reason::new(code, "The partition is being stopped.".into()),
+            Why::NoNodes => Reason::new(code, "No node is registered in this partition.".into()),
+            Why::Ending(state) => {
+                Reason::new(code, format!("The application is {}: nothing new is placed for it.", state.name()))
+            }
+            Why::BackOff(until) => Reason::new(
+                code,
+                format!("Too many of its asks found no node: it is tried again at {}.", time_text(whole(*until))),
+            ),
+            Why::NotALeaf => Reason::new(
+                code,
+                "Its queue has become a parent queue, which runs no applications; it waits until it is a leaf again."
+                    .into(),
+            ),
+            Why::RunningApps { queue, max, running } => Reason {
+                queue: Some(queue.to_string()),
+                ..Reason::new(
+                    code,
+                    format!("Queue {queue} runs {running} of at most {max} applications; this one has to wait for an end."),
+                )
+            },
+            Why::UserApps(refusal) => user_apps(refusal),
+            Why::Gang { missing, placed } => Reason::new(
+                code,
+                format!(
+                    "The gang is not complete: {placed} of {} placeholders are placed. Real work starts when all are.",
+                    placed + missing
+                ),
+            ),
+            Why::Placeholder { live } => Reason::new(
+                code,
+                format!(
+                    "It will replace a placeholder of task group {}, and {live} of them are being placed or released first.",
+                    waiting.task_group
+                ),
+            ),
+            Why::GangRoom => Reason::new(
+                code,
+                "Its queues have no room for all placeholders of the gang at once; none is placed before they do.".into(),
+            ),
+            Why::UserQuota(refusal) => user_quota(refusal, wanted),
+            Why::QueueQuota { queue, max, used } => {
+                let short = short_of(wanted, max, used);
+                Reason {
+                    queue: Some(queue.to_string()),
+                    text: format!("Queue {queue} is at its max: {}.", told(&short)),
+                    short,
+                    ..Reason::new(code, String::new())
+                }
+            }
+            Why::RequiredNode { node, why, free } => required(node, *why, wanted, free.as_ref()),
+            Why::Nodes(nodes) => nodes_reason(nodes, wanted),
+            Why::Asking(node) => Reason {
+                node: Some(node.to_string()),
+                ..Reason::new(code, format!("The resource manager is being asked whether it fits on node {node}."))
+            },
+            Why::Turn if paused => Reason::new(
+                code,
+                "The resource manager has no open stream: nothing new is placed until it is back.".into(),
+            ),
+            Why::Turn => Reason::new(
+                code,
+                "Nothing holds it back: it is placed when its turn comes. If it stays so, the resource manager does not \
+                 read its callbacks fast enough."
+                    .into(),
+            ),
+        }
+    }
+}
+
+fn whole(at: Nanos) -> Nanos {
+    Nanos::from_secs(at.as_secs() + 1)
+}
+
+fn whose(refusal: &Refusal) -> (&'static str, Option<String>, Option<String>) {
+    match refusal.who {
+        Who::User => ("User", Some(refusal.name.to_string()), None),
+        Who::Group => ("Group", None, Some(refusal.name.to_string())),
+    }
+}
+
+fn user_apps(refusal: &Refusal) -> Reason {
+    let (who, user, group) = whose(refusal);
+    let text = format!(
+        "{who} {} runs {} of at most {} applications in queue {}; this one has to wait for an end.",
+        refusal.name, refusal.applications, refusal.limit.applications, refusal.queue
+    );
+    Reason { user, group, queue: Some(refusal.queue.to_string()), ..Reason::new("userApps", text) }
+}
+
+fn user_quota(refusal: &Refusal, wanted: &Resource) -> Reason {
+    let (who, user, group) = whose(refusal);
+    let none = Resource::new();
+    let short = short_of(wanted, refusal.limit.resources.as_ref().unwrap_or(&none), &refusal.used);
+    let text = format!("{who} {} is at the limit in queue {}: {}.", refusal.name, refusal.queue, told(&short));
+    Reason { user, group, queue: Some(refusal.queue.to_string()), short, ..Reason::new("userQuota", text) }
+}
+
+fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) -> Reason {
+    let short: Vec<Short> = free.map_or_else(Vec::new, |free| {
+        Amounts::from(wanted)
+            .0
+            .into_iter()
+            .map(|(resource, wanted)| Short {
+                resource,
+                wanted,
+                available: amount(free, resource),
+                limit: None,
+                used: None,
+            })
+            .filter(|short| short.available < short.wanted)
+            .collect()
+    });
+    let text = match why {
+        Unfit::Unknown => format!("It requires node {node}, which is not registered."),
+        Unfit::TooSmall => format!("It requires node {node}, which is too small for it even when empty."),
+        Unfit::Full => {
+            let list: Vec<String> = short
+                .iter()
+                .map(|s| format!("{} free, {} wanted", shown(s.resource, s.available), shown(s.resource, s.wanted)))
+                .collect();
+            format!("It requires node {node}, which has no room now ({}).", list.join("; "))
+        }
+        Unfit::Reserved => format!("It requires node {node}, which is reserved for another ask."),
+        Unfit::Refused => format!("It requires node {node}, and the resource manager refused it there."),
+    };
+    Reason { node: Some(node.to_owned()), short, ..Reason::new("requiredNode", text) }
+}
+
+fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
+    let counts = NodeCounts {
+        too_small: nodes.too_small,
+        drained: nodes.drained,
+        full: nodes.full,
+        reserved: nodes.reserved,
+        refused: nodes.refused,
+        open: nodes.open,
+    };
+    let short: Vec<Short> = Amounts::from(wanted)
+        .0
+        .into_iter()
+        .map(|(resource, wanted)| {
+            let most = if nodes_code(nodes) == "tooLarge" { &nodes.largest } else { &nodes.most_free };
+            let available = amount(most, resource);
+            Short { resource, wanted, available, limit: None, used: None }
+        })
+        .filter(|short| short.available < short.wanted)
+        .collect();
+    let large = nodes.drained + nodes.full + nodes.reserved + nodes.refused;
+    let code = nodes_code(nodes);
+    let text = if code == "refused" {
+        let said = nodes.refusal.as_deref().unwrap_or("no reason given");
+        let (count, were) = (count(nodes.refused, "node"), was(nodes.refused));
+        format!("{count} with room {were} refused by the resource manager: {said}")
+    } else if code == "tooLarge" {
+        match short.first() {
+            Some(first) => format!(
+                "It is larger than every node: {} {} wanted, and the largest has {}.",
+                shown(first.resource, first.wanted),
+                noun(first.resource),
+                shown(first.resource, first.available),
+            ),
+            None => "It is larger than every node: none has as much of everything at once.".to_owned(),
+        }
+    } else if nodes.reserved > 0 {
+        format!("The only room is on {}, reserved for other asks.", count(nodes.reserved, "node"))
+    } else if nodes.full == 0 && nodes.drained > 0 {
+        format!("The {} large enough {} drained.", count(nodes.drained, "node"), are(nodes.drained))
+    } else if let Some(first) = short.first().filter(|_| large > 0) {
+        format!(
+            "No node has {} {} free; the most is {}, on {} large enough{}.",
+            shown(first.resource, first.wanted),
+            noun(first.resource),
+            shown(first.resource, first.available),
+            count(large, "node"),
+            if nodes.drained > 0 { format!(", {} of them drained", nodes.drained) } else { String::new() },
+        )
+    } else {
+        let types: Vec<&str> =
+            Amounts::from(wanted).0.into_iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind).collect();
+        format!("No single node has enough of {} at once.", types.join(" and "))
+    };
+    Reason { short, nodes: Some(counts), ..Reason::new(code, text) }
+}
+
+fn amount(resource: &Resource, kind: &str) -> i64 {
+    resource.named().into_iter().find(|(name, _)| *name == kind).map_or(0, |(_, amount)| amount)
+}
+
+fn short_of(wanted: &Resource, max: &Resource, used: &Resource) -> Vec<Short> {
+    let row = |(resource, wanted): (&'static str, i64)| {
+        let limit = max.named().into_iter().find(|(name, _)| *name == resource)?.1;
+        let used = amount(used, resource);
+        let available = limit.saturating_sub(used);
+        (wanted > available).then_some(Short { resource, wanted, available, limit: Some(limit), used: Some(used) })
+    };
+    Amounts::from(wanted).0.into_iter().filter(|(_, n)| *n > 0).filter_map(row).collect()
+}
+
+fn told(short: &[Short]) -> String {
+    let one = |s: &Short| {
+        let (used, limit) = (s.used.unwrap_or(0), s.limit.unwrap_or(0));
+        let wanted = shown(s.resource, s.wanted);
+        format!(
+            "{} of {} {} used, {wanted} more wanted",
+            shown(s.resource, used),
+            shown(s.resource, limit),
+            noun(s.resource)
+        )
+    };
+    if short.is_empty() {
+        "it was a moment ago".to_owned()
+    } else {
+        short.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+const fn was(n: usize) -> &'static str {
+    if n == 1 { "was" } else { "were" }
+}
+
+const fn are(n: usize) -> &'static str {
+    if n == 1 { "is" } else { "are" }
+}
+
+fn noun(resource: &str) -> &str {
+    if resource == "vcore" { "cores" } else { resource }
+}
+
+/// An amount for people: bytes with a binary unit, cores, or the plain number.
+pub fn shown(resource: &str, amount: i64) -> String {
+    if resource == "vcore" {
+        return decimals(amount as f64 / 1000.0);
+    }
+    if !(resource == "memory" || resource == "ephemeral-storage" || resource.starts_with("hugepages-")) {
+        return amount.to_string();
+    }
+    let mut value = amount as f64;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value.abs() < 1024.0 {
+            return format!("{} {unit}", decimals(value));
+        }
+        value /= 1024.0;
+    }
+    format!("{} PiB", decimals(value))
+}
+
+/// Up to two decimals, none that are zero.
+fn decimals(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::types::AllocIx;
+
+    fn reason(wanted: &[(&str, i64)], why: Why) -> Reason {
+        let waiting = Waiting {
+            asks: 1,
+            first: AllocIx(0),
+            resource: Arc::new(Resource::of(wanted)),
+            placeholder: false,
+            task_group: "g".into(),
+            since: Nanos(0),
+            why,
+            log: Vec::new(),
+        };
+        Reason::of(&waiting, false)
+    }
+
+    #[test]
+    fn amounts_are_readable() {
+        assert_eq!(shown("vcore", 1500), "1.5");
+        assert_eq!(shown("memory", 3 << 29), "1.5 GiB");
+        assert_eq!(shown("memory", 100), "100 B");
+        assert_eq!(shown("pods", 1500), "1500");
+    }
+
+    #[test]
+    fn a_queue_tells_what_is_short() {
+        let (max, used) = (Resource::of(&[("memory", 4 << 30), ("vcore", 9000)]), Resource::of(&[("memory", 3 << 30)]));
+        let why = Why::QueueQuota { queue: "root.a".into(), max, used };
+        let found = reason(&[("memory", 2 << 30), ("vcore", 1000)], why);
+        assert_eq!(found.text, "Queue root.a is at its max: 3 GiB of 4 GiB memory used, 2 GiB more wanted.");
+        assert_eq!((found.code, found.short.len(), found.queue.as_deref()), ("queueQuota", 1, Some("root.a")));
+    }
+
+    #[test]
+    fn nodes_tell_the_first_thing_that_helps() {
+        let text = |nodes: Nodes| {
+            let found = reason(&[("memory", 8 << 30)], Why::Nodes(Arc::new(nodes)));
+            (found.code, found.text)
+        };
+        let free = Resource::of(&[("memory", 1 << 30)]);
+        let full = Nodes { full: 3, drained: 1, most_free: free.clone(), ..Nodes::default() };
+        let told = "No node has 8 GiB memory free; the most is 1 GiB, on 4 nodes large enough, 1 of them drained.";
+        assert_eq!(text(full), ("nodes", told.to_owned()));
+        assert_eq!(text(Nodes { too_small: 3, ..Nodes::default() }).0, "tooLarge");
+        assert_eq!(text(Nodes { drained: 1, ..Nodes::default() }).1, "The 1 node large enough is drained.");
+        let refused = Nodes { refused: 2, refusal: Some("a taint".into()), ..Nodes::default() };
+        assert_eq!(
+            text(refused),
+            ("refused", "2 nodes with room were refused by the resource manager: a taint".into())
+        );
+    }
+}

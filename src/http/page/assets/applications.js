@@ -1,0 +1,91 @@
+// Applications: those that wait first, and why.
+
+import { get, segment } from "./api.js";
+import { age, amounts, el, number, plural, state } from "./format.js";
+import { table } from "./table.js";
+
+export function applications(context) {
+  const search = el("input", { type: "search", placeholder: "id, queue or user", "aria-label": "Filter applications by id, queue or user", spellcheck: false });
+  const list = el(
+    "select",
+    { "aria-label": "Which applications" },
+    [["active", "Live"], ["waiting", "Waiting only"], ["completed", "Ended"], ["rejected", "Rejected"]].map(([value, text]) => el("option", { value }, text)),
+  );
+  const filter = el("div", { class: "filters" });
+  const count = el("span", { class: "muted", role: "status" });
+  const rows = table({
+    label: "Applications",
+    key: (row) => row.applicationID + (row.finished || ""),
+    open: (row) => context.open("app", row.applicationID),
+    opened: () => context.opened("app"),
+    empty: "No application matches.",
+    columns: [
+      { title: "Application", class: "name", cell: (row) => row.applicationID, sort: (row) => row.applicationID },
+      { title: "State", cell: (row) => state(row.state), sort: (row) => row.state },
+      { title: "Why it waits", class: "wide", cell: why, sort: (row) => row.reason?.text || row.message || "" },
+      { title: "Asks", class: "num", cell: (row) => (row.asks ? number(row.asks) : "–"), sort: (row) => row.asks || 0 },
+      { title: "For", class: "num opt", cell: (row) => (row.waitingSince ? age(row.waitingSince, context.now()) : "–"), sort: (row) => -Date.parse(row.waitingSince || 0) },
+      { title: "Pending", class: "opt", cell: (row) => amounts(row.pending, 2), sort: (row) => row.pending?.memory || 0 },
+      { title: "Has", class: "opt", cell: (row) => (row.allocations ? `${number(row.allocations)}: ${amounts(row.used, 2)}` : "–"), sort: (row) => row.allocations },
+      { title: "Queue", class: "opt2", cell: (row) => row.queueName || "–", sort: (row) => row.queueName },
+      { title: "User", class: "opt2", cell: (row) => row.user || "–", sort: (row) => row.user },
+    ],
+  });
+  const root = el("section", { class: "pane", "aria-label": "Applications" }, el("div", { class: "tools" }, list, search, filter, count), rows.el);
+
+  function why(row) {
+    if (row.message) return el("span", { class: "bad-text", title: row.message }, row.message);
+    if (!row.reason) return el("span", { class: "muted" }, row.asks ? "" : "–");
+    const more = row.reasons > 1 ? el("span", { class: "more" }, ` +${row.reasons - 1} more`) : "";
+    return el("span", { title: row.reason.text }, el("i", { class: `dot ${row.reason.code}`, "aria-hidden": "true" }), row.reason.text, more);
+  }
+
+  let reading = null;
+  let typing = 0;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => context.set({ text: search.value }), 200);
+  });
+  list.addEventListener("change", () => context.set({ list: list.value === "active" ? "" : list.value, reason: "" }));
+
+  async function refresh() {
+    reading?.abort();
+    reading = new AbortController();
+    const params = context.params();
+    const which = params.get("list") || "active";
+    const query = new URLSearchParams({ limit: "2000" });
+    if (which === "waiting") query.set("waiting", "true");
+    else query.set("list", which);
+    for (const name of ["reason", "text", "queue", "user"]) if (params.get(name)) query.set(name, params.get(name));
+    try {
+      const answer = await get(`/api/v1/partition/${segment(context.partition())}/applications?${query}`, reading.signal);
+      rows.set(answer.applications);
+      const beyond = answer.matched > answer.applications.length ? `, the first ${number(answer.applications.length)} shown` : "";
+      const text = `${number(answer.matched)} of ${plural(answer.total, "application")}${beyond}`;
+      if (count.textContent !== text) count.textContent = text;
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  }
+
+  function changed() {
+    const params = context.params();
+    list.value = params.get("list") || "active";
+    if (document.activeElement !== search) search.value = params.get("text") || "";
+    const active = ["reason", "queue", "user"].filter((name) => params.get(name));
+    filter.replaceChildren(
+      ...active.map((name) =>
+        el("button", { type: "button", class: "chip on", "aria-label": `Remove filter ${name} ${params.get(name)}`, on: { click: () => context.set({ [name]: "" }) } }, `${name}: ${title(name, params.get(name))} ✕`),
+      ),
+    );
+    rows.draw();
+  }
+
+  function title(name, value) {
+    if (name !== "reason") return value;
+    return context.row()?.waiting.reasons.find((entry) => entry.code === value)?.title || value;
+  }
+
+  changed();
+  return { el: root, refresh, changed, focus: rows.focus, stop: () => reading?.abort() };
+}

@@ -1,0 +1,109 @@
+// Amounts, times and elements.
+
+const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+const isBytes = (type) => type === "memory" || type === "ephemeral-storage" || type.startsWith("hugepages-");
+
+const round = (value) => (value >= 100 ? Math.round(value) : Math.round(value * 10) / 10).toLocaleString("en");
+
+/** An amount of a resource, short. */
+export function amount(type, value) {
+  if (value === undefined || value === null) return "–";
+  if (type === "vcore") return round(value / 1000);
+  if (!isBytes(type)) return value.toLocaleString("en");
+  let unit = 0;
+  let rest = value;
+  while (Math.abs(rest) >= 1024 && unit < BYTES.length - 1) {
+    rest /= 1024;
+    unit += 1;
+  }
+  return `${round(rest)} ${BYTES[unit]}`;
+}
+
+/** A resource type for people. */
+export const noun = (type) => (type === "vcore" ? "cores" : type);
+
+/** All amounts of a resource in one line. */
+export function amounts(resource, limit = 3) {
+  const types = order(Object.keys(resource || {}).filter((type) => resource[type] !== 0));
+  const shown = types.slice(0, limit).map((type) => `${amount(type, resource[type])} ${isBytes(type) && type === "memory" ? "" : noun(type)}`.trim());
+  if (types.length > limit) shown.push(`+${types.length - limit}`);
+  return shown.join(" · ") || "–";
+}
+
+/** Memory and cores first, then by name. */
+export function order(types) {
+  const rank = (type) => (type === "memory" ? 0 : type === "vcore" ? 1 : 2);
+  return [...types].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+}
+
+export const number = (value) => (value || 0).toLocaleString("en");
+
+export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+
+/** How long ago, coarse. `now` is the time of the server. */
+export function age(text, now) {
+  const at = typeof text === "number" ? text : Date.parse(text);
+  if (!Number.isFinite(at)) return "–";
+  const seconds = Math.max(0, Math.floor((now - at) / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${minutes % 60} min`;
+  return `${Math.floor(hours / 24)} d`;
+}
+
+const two = (value) => String(value).padStart(2, "0");
+
+/** A time of day; with the date where it is not today. */
+export function clock(text) {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) return "–";
+  const day = at.toDateString() === new Date().toDateString() ? "" : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
+  return `${day}${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** An element; `props` are properties, `data-` and `aria-` attributes, `class`, or `on` with handlers. */
+export function el(name, props = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key === "class") node.className = value;
+    else if (key === "on") for (const [type, handler] of Object.entries(value)) node.addEventListener(type, handler);
+    else if (key.includes("-") || key === "role" || key === "scope" || key === "for") node.setAttribute(key, value);
+    else node[key] = value;
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+/**
+ * A bar of one resource: what is used, what waits on top of it, a tick where the guarantee is, against `limit`.
+ * The words beside it say the same.
+ */
+export function bar(type, { used = 0, pending = 0, guaranteed, limit, limited = true }) {
+  const scale = limit > 0 ? limit : 0;
+  const share = (value) => (scale ? Math.min(100, (100 * Math.max(0, value)) / scale) : 0);
+  const percent = scale ? Math.round((100 * used) / scale) : null;
+  const level = !limited ? "free" : percent >= 100 ? "over" : percent >= 90 ? "high" : "";
+  const fill = el("i", { class: `fill ${level}` });
+  fill.style.width = `${share(used)}%`;
+  const wait = el("i", { class: "wait" });
+  wait.style.left = `${share(used)}%`;
+  wait.style.width = `${Math.min(100 - share(used), share(pending))}%`;
+  const tick = el("i", { class: "tick" });
+  if (guaranteed > 0 && scale) tick.style.left = `${share(guaranteed)}%`;
+  else tick.hidden = true;
+  const whole = limited ? amount(type, limit) : limit > 0 ? `${amount(type, limit)} in all` : "no limit";
+  const words = [`${amount(type, used)} used of ${whole}`];
+  if (guaranteed > 0) words.push(`${amount(type, guaranteed)} guaranteed`);
+  if (pending > 0) words.push(`${amount(type, pending)} pending`);
+  const track = el("span", { class: "track", "aria-hidden": "true" }, fill, wait, tick);
+  const text = el("span", { class: "figure" }, limit > 0 || limited ? `${amount(type, used)} / ${limited ? amount(type, limit) : "∞"}` : amount(type, used));
+  if (pending > 0) text.append(el("em", {}, ` +${amount(type, pending)}`));
+  return el("span", { class: "bar", title: `${noun(type)}: ${words.join(", ")}`, role: "img", "aria-label": `${noun(type)}: ${words.join(", ")}` }, track, text);
+}
+
+/** A state as a word in its colour. */
+export const state = (name) => el("span", { class: `state ${String(name).toLowerCase()}` }, name);

@@ -1,0 +1,98 @@
+//! The web page at `/`: static files that are part of the program, and the headers that keep it to itself.
+//!
+//! The page holds no data and needs no token: all that it shows it reads from `/api/v1` and `/ws/v1`, with the token that
+//! the reader gives.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header,
+    web::{self, ServiceConfig},
+};
+
+use super::server::resource;
+
+/// Scripts, styles, images and connections from this server only; nothing inline, no frames, no forms to elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A file of the page.
+struct Asset {
+    path: &'static str,
+    kind: &'static str,
+    text: &'static str,
+}
+
+macro_rules! asset {
+    ($path:literal, $kind:literal, $file:literal) => {
+        Asset { path: $path, kind: $kind, text: include_str!(concat!("assets/", $file)) }
+    };
+}
+
+const ASSETS: [Asset; 12] = [
+    asset!("/", "text/html; charset=utf-8", "index.html"),
+    asset!("/page/page.css", "text/css; charset=utf-8", "page.css"),
+    asset!("/page/main.js", "text/javascript; charset=utf-8", "main.js"),
+    asset!("/page/api.js", "text/javascript; charset=utf-8", "api.js"),
+    asset!("/page/format.js", "text/javascript; charset=utf-8", "format.js"),
+    asset!("/page/table.js", "text/javascript; charset=utf-8", "table.js"),
+    asset!("/page/applications.js", "text/javascript; charset=utf-8", "applications.js"),
+    asset!("/page/detail.js", "text/javascript; charset=utf-8", "detail.js"),
+    asset!("/page/queues.js", "text/javascript; charset=utf-8", "queues.js"),
+    asset!("/page/nodes.js", "text/javascript; charset=utf-8", "nodes.js"),
+    asset!("/page/events.js", "text/javascript; charset=utf-8", "events.js"),
+    asset!("/page/people.js", "text/javascript; charset=utf-8", "people.js"),
+];
+
+/// Whether a path is a file of the page: these hold no data, and are given to everybody.
+pub fn is_asset(path: &str) -> bool {
+    ASSETS.iter().any(|asset| asset.path == path)
+}
+
+/// Adds the files.
+pub fn configure(config: &mut ServiceConfig) {
+    for asset in &ASSETS {
+        config.service(resource(asset.path, "GET").route(web::get().to(move |request| send(request, asset))));
+    }
+}
+
+async fn send(request: HttpRequest, asset: &'static Asset) -> HttpResponse {
+    let tag = format!("\"{:08x}\"", crc32fast::hash(asset.text.as_bytes()));
+    let known = request.headers().get(header::IF_NONE_MATCH).is_some_and(|given| given.as_bytes() == tag.as_bytes());
+    let mut response = if known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
+    response
+        .insert_header((header::CONTENT_TYPE, asset.kind))
+        .insert_header((header::CACHE_CONTROL, "no-cache"))
+        .insert_header((header::ETAG, tag))
+        .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
+        .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .insert_header((header::REFERRER_POLICY, "no-referrer"))
+        .insert_header((header::X_FRAME_OPTIONS, "DENY"));
+    if known { response.finish() } else { response.body(asset.text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The policy allows no inline script or style, and no address of another server may be in the page.
+    #[test]
+    fn nothing_from_outside() {
+        for asset in &ASSETS {
+            for forbidden in ["https://", "//cdn", "innerHTML", "eval(", "<style", " style=\"", "onclick="] {
+                assert!(!asset.text.contains(forbidden), "{} has {forbidden}", asset.path);
+            }
+            let addresses = asset.text.matches("http://").count();
+            // The name space of SVG is an identifier, nothing is read from it.
+            assert_eq!(addresses, asset.text.matches("http://www.w3.org/2000/svg").count(), "{}", asset.path);
+        }
+        let page = ASSETS[0].text;
+        let scripts: Vec<&str> = page.match_indices("<script").map(|(at, _)| &page[at..at + 60]).collect();
+        assert!(scripts.iter().all(|script| script.contains("src=\"/page/")), "{scripts:?}");
+    }
+
+    #[test]
+    fn only_files_of_the_page_are_free() {
+        assert!(is_asset("/") && is_asset("/page/main.js"));
+        assert!(!is_asset("/page/") && !is_asset("/page/nope.js") && !is_asset("/ws/v1/partitions"));
+    }
+}

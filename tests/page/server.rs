@@ -1,0 +1,158 @@
+//! The built program on a free port, with a resource manager that reads its stream and confirms releases.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+pub const RM: &str = "rm-1";
+
+pub struct Server {
+    child: Child,
+    pub url: String,
+    client: reqwest::Client,
+    shim: Option<JoinHandle<()>>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Server {
+    /// On any free port, with nothing on disk.
+    pub fn start() -> Server {
+        Server::start_at("127.0.0.1:0")
+    }
+
+    pub fn start_at(address: &str) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_callboard"))
+            .args(["serve", "--http", address, "--grpc", "off", "--ephemeral"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let http = line.split_whitespace().find_map(|word| word.strip_prefix("http=")).expect(&line);
+        let url = format!("http://{http}");
+        Server { child, url, client: reqwest::Client::new(), shim: None }
+    }
+
+    /// Kills it: no connection is closed in good order.
+    pub fn stop(&mut self) {
+        if let Some(shim) = self.shim.take() {
+            shim.abort();
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) {
+        let answer = self.client.post(format!("{}{path}", self.url)).json(body).send().await.unwrap();
+        let status = answer.status();
+        assert!(status.is_success(), "{path}: {status} {}", answer.text().await.unwrap());
+    }
+
+    pub async fn get(&self, path: &str) -> reqwest::Response {
+        self.client.get(format!("{}{path}", self.url)).send().await.unwrap()
+    }
+
+    pub async fn json(&self, path: &str) -> Value {
+        let answer = self.get(path).await;
+        let status = answer.status();
+        let text = answer.text().await.unwrap();
+        assert!(status.is_success(), "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Reads a path until what it shows is as wanted.
+    pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let value = self.json(path).await;
+            if wanted(&value) {
+                return value;
+            }
+            assert!(Instant::now() < end, "{path} stays {value:#}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Registers [`RM`] with this configuration, and keeps reading its callbacks.
+    pub async fn register(&mut self, config: &str) {
+        let body = json!({"rmID": RM, "version": "1", "policyGroup": "queues", "config": config,
+            "buildInfo": {"buildDate": "2026-11-20", "buildVersion": "latest"}});
+        self.post("/si/v1/rm", &body).await;
+        let (client, url) = (self.client.clone(), self.url.clone());
+        let mut stream = client.get(format!("{url}/si/v1/rm/{RM}/stream?after=0")).send().await.unwrap();
+        self.shim = Some(tokio::spawn(async move {
+            let mut rest: Vec<u8> = Vec::new();
+            while let Ok(Some(chunk)) = stream.chunk().await {
+                rest.extend_from_slice(&chunk);
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = rest.drain(..=end).collect();
+                    let Ok(line) = serde_json::from_slice::<Value>(&line) else { continue };
+                    let Some(released) = line["allocation"]["released"].as_array() else { continue };
+                    // What the core wants gone is gone.
+                    let confirm: Vec<&Value> =
+                        released.iter().filter(|r| r["terminationType"] == "PLACEHOLDER_REPLACED").collect();
+                    if !confirm.is_empty() {
+                        let body = json!({"rmID": RM, "releases": {"allocationsToRelease": confirm}});
+                        let path = format!("{url}/si/v1/rm/{RM}/allocations");
+                        let _ = client.post(path).json(&body).send().await;
+                    }
+                }
+            }
+        }));
+    }
+
+    pub async fn nodes(&self, nodes: Vec<Value>) {
+        for part in nodes.chunks(1_000) {
+            self.post(&format!("/si/v1/rm/{RM}/nodes"), &json!({"rmID": RM, "nodes": part})).await;
+        }
+    }
+
+    /// An application of the default partition; `more` is merged into it.
+    pub async fn app(&self, id: &str, queue: &str, user: &str, more: Value) {
+        let mut app = json!({"applicationID": id, "queueName": queue, "partitionName": "default",
+            "ugi": {"user": user, "groups": ["staff"]}});
+        merge(&mut app, more);
+        self.post(&format!("/si/v1/rm/{RM}/applications"), &json!({"rmID": RM, "new": [app]})).await;
+    }
+
+    /// Asks with keys `{app}-{prefix}{n}`; `more` is merged into each.
+    pub async fn asks(&self, app: &str, prefix: &str, count: usize, size: [i64; 2], more: Value) {
+        let ask = |n: usize| {
+            let mut ask = json!({"allocationKey": format!("{app}-{prefix}{n}"), "applicationID": app,
+                "partitionName": "default", "resourcePerAlloc": resource(size)});
+            merge(&mut ask, more.clone());
+            ask
+        };
+        let asks: Vec<Value> = (0..count).map(ask).collect();
+        for part in asks.chunks(5_000) {
+            self.post(&format!("/si/v1/rm/{RM}/allocations"), &json!({"rmID": RM, "allocations": part})).await;
+        }
+    }
+}
+
+/// Memory in bytes, vcore in milli.
+pub fn resource([memory, vcore]: [i64; 2]) -> Value {
+    json!({"resources": {"memory": {"value": memory.to_string()}, "vcore": {"value": vcore.to_string()}}})
+}
+
+pub fn node(id: &str, size: [i64; 2]) -> Value {
+    json!({"nodeID": id, "action": "CREATE", "schedulableResource": resource(size),
+        "attributes": {"si/hostname": format!("host-{id}"), "si/rackname": "rack-1", "si/node-partition": "default"}})
+}
+
+fn merge(into: &mut Value, from: Value) {
+    if let (Some(into), Value::Object(from)) = (into.as_object_mut(), from) {
+        into.extend(from);
+    }
+}

@@ -1,5 +1,8 @@
 //! The web page and what it reads, on the built program.
 
 mod board;
+mod chromium;
 mod cluster;
+mod guard;
+mod looks;
 mod server;

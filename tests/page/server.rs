@@ -44,13 +44,22 @@ impl Server {
         Server { child, url, client: reqwest::Client::new(), shim: None }
     }
 
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// Kills it: no connection is closed in good order.
     pub fn stop(&mut self) {
+        self.leave();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// The resource manager's stream ends, and nobody reads its callbacks any more.
+    pub fn leave(&mut self) {
         if let Some(shim) = self.shim.take() {
             shim.abort();
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 
     pub async fn post(&self, path: &str, body: &Value) {
@@ -138,6 +147,13 @@ impl Server {
         for part in asks.chunks(5_000) {
             self.post(&format!("/si/v1/rm/{RM}/allocations"), &json!({"rmID": RM, "allocations": part})).await;
         }
+    }
+
+    pub async fn release(&self, app: &str, key: &str) {
+        let release = json!({"partitionName": "default", "applicationID": app, "allocationKey": key,
+            "terminationType": "STOPPED_BY_RM"});
+        let body = json!({"rmID": RM, "releases": {"allocationsToRelease": [release]}});
+        self.post(&format!("/si/v1/rm/{RM}/allocations"), &body).await;
     }
 }
 

@@ -293,7 +293,7 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
             Some(first) => format!(
                 "It is larger than every node: {} {} wanted, and the largest has {}.",
                 shown(first.resource, first.wanted),
-                noun(first.resource),
+                noun(first.resource, first.wanted),
                 shown(first.resource, first.available),
             ),
             None => "It is larger than every node: none has as much of everything at once.".to_owned(),
@@ -306,7 +306,7 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
         format!(
             "No node has {} {} free; the most is {}, on {} large enough{}.",
             shown(first.resource, first.wanted),
-            noun(first.resource),
+            noun(first.resource, first.wanted),
             shown(first.resource, first.available),
             count(large, "node"),
             if nodes.drained > 0 { format!(", {} of them drained", nodes.drained) } else { String::new() },
@@ -341,7 +341,7 @@ fn told(short: &[Short]) -> String {
             "{} of {} {} used, {wanted} more wanted",
             shown(s.resource, used),
             shown(s.resource, limit),
-            noun(s.resource)
+            noun(s.resource, limit)
         )
     };
     if short.is_empty() {
@@ -363,8 +363,12 @@ const fn are(n: usize) -> &'static str {
     if n == 1 { "is" } else { "are" }
 }
 
-fn noun(resource: &str) -> &str {
-    if resource == "vcore" { "cores" } else { resource }
+fn noun(resource: &str, amount: i64) -> &str {
+    match (resource, amount) {
+        ("vcore", 1000) => "core",
+        ("vcore", _) => "cores",
+        _ => resource,
+    }
 }
 
 /// An amount for people: bytes with a binary unit, cores, or the plain number.

@@ -95,13 +95,14 @@ export function table({ label, columns, key, open, tree, empty = "Nothing here."
   function move(to) {
     if (!shown.length) return;
     const at = Math.max(0, Math.min(shown.length - 1, to));
-    current = key(shown[at]);
+    const id = key(shown[at]);
     const above = at * ROW;
     const room = box.clientHeight - 2 * ROW;
     if (box.scrollTop > above) box.scrollTop = above;
     else if (box.scrollTop + room < above) box.scrollTop = above - room;
+    current = id;
     draw();
-    find(current)?.focus({ preventScroll: true });
+    find(id)?.focus({ preventScroll: true });
   }
 
   box.addEventListener("scroll", later, { passive: true });
@@ -114,6 +115,12 @@ export function table({ label, columns, key, open, tree, empty = "Nothing here."
     if (event.target.closest(".twist")) tree.toggle(row);
     else if (open) open(row, node);
     later();
+  });
+  body.addEventListener("focusin", (event) => {
+    const id = event.target.dataset.key;
+    if (id === undefined || id === current) return;
+    for (const node of body.children) node.tabIndex = node.dataset.key === id ? 0 : -1;
+    current = id;
   });
   body.addEventListener("keydown", (event) => {
     if (!event.target.matches("tr[data-key]")) return;

@@ -82,6 +82,7 @@ fn slice(cast: &Cast, first: u64) -> Vec<Event> {
                     message: none.clone(),
                     resource: resource.clone(),
                     at: Nanos(1_795_194_232_864_123_328 + n as i64 * 5_000),
+                    partition: Arc::default(),
                 });
             };
         add(EventKind::App, app, &key, Change::Add, Detail::AppRequest, &resource);

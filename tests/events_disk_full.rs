@@ -37,6 +37,7 @@ fn events(ids: Range<u64>) -> Vec<Event> {
         message: Arc::from(""),
         resource: None,
         at: Nanos(id as i64),
+        partition: Arc::default(),
     };
     ids.map(event).collect()
 }

@@ -139,6 +139,7 @@ fn event(number: i64) -> Event {
         message: "".into(),
         resource: Some(Arc::new(Resource::of(&[("memory", 10)]))),
         at: Nanos(number),
+        partition: Arc::default(),
     }
 }
 

@@ -44,6 +44,7 @@ fn events(ids: Range<u64>) -> Vec<Event> {
         message: "".into(),
         resource: None,
         at: Nanos(id as i64),
+        partition: "".into(),
     };
     ids.map(event).collect()
 }

@@ -151,6 +151,7 @@ fn event(id: u64) -> Event {
         message: "".into(),
         resource: None,
         at: Nanos(id as i64),
+        partition: Arc::default(),
     }
 }
 

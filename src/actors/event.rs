@@ -13,6 +13,9 @@ mod streams;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod usage;
+#[cfg(test)]
+mod usage_tests;
 
 use std::{
     path::Path,
@@ -27,6 +30,7 @@ use self::{
     ring::Ring,
     shims::Shims,
     streams::{StreamLimits, Streams},
+    usage::UsageGaps,
 };
 use crate::{
     domain::{event_settings::EventSettings, types::Nanos},
@@ -52,6 +56,7 @@ pub struct EventActor {
     durable: Option<Durable>,
     /// The server stops, and nothing is recorded any more.
     stopping: bool,
+    gaps: UsageGaps,
     streams: Streams,
     shims: Shims,
     counters: Arc<EventCounters>,
@@ -75,15 +80,20 @@ impl EventActor {
     /// See [`OpenError`].
     pub fn durable(settings: EventSettings, directory: &Path) -> Result<EventActor, OpenError> {
         let counters = Arc::<EventCounters>::default();
-        let (durable, next) = Durable::open(directory, settings.store, counters.clone())?;
+        let (durable, next) = Durable::open(directory, settings.store, counters.clone(), now())?;
         Ok(EventActor::with(settings, Some(durable), next, counters))
     }
 
     fn with(settings: EventSettings, durable: Option<Durable>, base: u64, counters: Arc<EventCounters>) -> EventActor {
+        let mut ring = Ring::new(base, settings.ring_capacity);
+        if durable.is_none() {
+            ring.keep_usage();
+        }
         EventActor {
             instance: uuid::Uuid::new_v4().to_string().into(),
             base,
-            ring: Ring::new(base, settings.ring_capacity),
+            ring,
+            gaps: UsageGaps::new(settings.tracking, now()),
             settings,
             durable,
             stopping: false,
@@ -157,11 +167,13 @@ impl Handler<Publish> for EventActor {
     fn handle(&mut self, msg: Publish, ctx: &mut Self::Context) {
         let count = msg.events.len();
         if !self.settings.tracking || self.stopping {
+            self.gaps.pass(&msg.events);
             return EventCounters::add(&self.counters.discarded, count);
         }
         self.shims.store(&msg.rm, msg.epoch, &msg.events, &self.counters);
         EventCounters::add(&self.counters.processed, count);
         let added = self.ring.push(msg.events);
+        self.gaps.forget(&mut self.ring);
         if let Some(durable) = &mut self.durable {
             let job = durable.push(&added, now());
             self.run(job, ctx);
@@ -195,6 +207,14 @@ impl Handler<ApplyEventSettings> for EventActor {
     fn handle(&mut self, ApplyEventSettings(settings): ApplyEventSettings, _ctx: &mut Self::Context) {
         if settings != self.settings {
             tracing::info!(?settings, "event settings changed");
+        }
+        if settings.tracking != self.settings.tracking
+            && let Some(point) = self.gaps.switch(settings.tracking, now())
+        {
+            match &mut self.durable {
+                Some(durable) => durable.point(point),
+                None => self.gaps.keep(point, self.ring.next()),
+            }
         }
         self.ring.resize(settings.ring_capacity);
         if let Some(durable) = &mut self.durable {

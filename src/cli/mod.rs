@@ -9,6 +9,7 @@ pub mod plan;
 pub mod replay;
 pub mod resource;
 pub mod serve;
+pub mod usage;
 pub mod validate;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -23,6 +24,7 @@ use self::{
     replay::{GenerateArgs, ReplayArgs},
     resource::ResourceArgs,
     serve::ServeArgs,
+    usage::UsageArgs,
 };
 
 /// The command line.
@@ -59,6 +61,8 @@ enum Command {
     Journal(Box<JournalArgs>),
     /// Show, drain and undrain resources
     Resource(ResourceArgs),
+    /// Show what users, groups or queues used over a while
+    Usage(UsageArgs),
 }
 
 impl Cli {
@@ -75,6 +79,7 @@ impl Cli {
             Some(Command::Events(args)) => wait_for(events::run(args)),
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),
+            Some(Command::Usage(args)) => wait_for(usage::run(args)),
         }
     }
 }

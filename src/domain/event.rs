@@ -23,6 +23,8 @@ pub struct Event {
     pub resource: Option<Arc<Resource>>,
     /// When it was made.
     pub at: Nanos,
+    /// Internal name of the partition in which it happened. Not part of `si.v1`, so shims are not told.
+    pub partition: Arc<str>,
 }
 
 /// `EventRecord.Type`.

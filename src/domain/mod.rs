@@ -29,5 +29,6 @@ pub mod resources;
 pub mod settings;
 pub mod types;
 pub mod ugm;
+pub mod usage;
 
 pub use partition::Partition;

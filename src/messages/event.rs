@@ -15,6 +15,7 @@ use crate::domain::{
     event_block::{EventPiece, EventSlice},
     event_settings::EventSettings,
     types::Nanos,
+    usage::UsagePiece,
 };
 
 /// Events of one partition in order.
@@ -151,6 +152,26 @@ pub struct LogPage {
     pub pieces: Vec<EventPiece>,
     /// The id of the next event.
     pub next: u64,
+}
+
+/// A part of the log with what tells usage, as [`ReadLog`].
+#[derive(Message)]
+#[rtype(result = "Result<UsagePage, ReadError>")]
+pub struct ReadUsage {
+    /// First id; `None` for one at which usage is known, if possible before `since`.
+    pub from: Option<u64>,
+    /// From when on usage is to be known.
+    pub since: Nanos,
+    /// How many events at most, about.
+    pub events: usize,
+}
+
+/// Answer to [`ReadUsage`].
+pub struct UsagePage {
+    /// What begins at the id that was asked for, without holes. Points between two pages are in both.
+    pub pieces: Vec<UsagePiece>,
+    /// Nothing has happened after it.
+    pub last: bool,
 }
 
 /// An id of the log before which all events are older than a time; some behind it may be older too.

@@ -494,6 +494,7 @@ mod tests {
             message: "".into(),
             resource: Some(Arc::new(Resource::of(&[("memory", 1)]))),
             at: Nanos(5),
+            partition: Arc::default(),
         };
         let line = json(Payload::Events(vec![event]));
         assert_eq!(line["events"]["records"][0]["eventChangeDetail"], "QUEUE_PREEMPTION");

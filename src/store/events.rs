@@ -12,6 +12,7 @@ mod codec;
 mod frame;
 mod mark;
 mod open;
+mod point;
 mod reader;
 mod segment;
 #[cfg(test)]

@@ -15,6 +15,8 @@ use callboard::{
     },
 };
 
+use super::usage::Lives;
+
 pub const QUEUES: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: \"*\"\n        queues:\n          - name: a\n          - name: b\n";
 
 /// See the module.
@@ -35,6 +37,8 @@ pub struct Env {
     pub calm: bool,
     /// What the shim refuses: (ask, node).
     pub refusals: Vec<(String, String)>,
+    /// The lives of allocations, where they are watched.
+    pub lives: Option<Lives>,
 }
 
 pub fn res(memory: i64, vcore: i64) -> Resource {
@@ -120,6 +124,7 @@ impl Env {
             questions: Vec::new(),
             calm: false,
             refusals: Vec::new(),
+            lives: None,
         };
         env.take(effects);
         env
@@ -152,7 +157,10 @@ impl Env {
         }
     }
 
-    pub fn check(&self) {
+    pub fn check(&mut self) {
+        if let Some(lives) = &mut self.lives {
+            lives.observe(&self.partition, self.now);
+        }
         let findings = self.partition.audit();
         assert!(findings.is_empty(), "{findings:#?}\n told {:#?}", self.told);
     }

@@ -17,3 +17,4 @@ mod queues;
 mod random;
 mod reload_speed;
 mod speed;
+mod usage;

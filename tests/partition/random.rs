@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::env::{Ask, Env, res};
 
-const YAML: &str = "
+pub const YAML: &str = "
 partitions:
   - name: default
     preemption: {quotapreemptionenabled: true}
@@ -36,7 +36,7 @@ partitions:
 ";
 
 #[derive(Clone, Debug)]
-enum Step {
+pub enum Step {
     Node(u8, NodeAction, i64),
     App(u8, u8, bool),
     Gang(u8, u8, i64, bool),
@@ -54,7 +54,7 @@ enum Step {
     Answer(bool, i32),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     let action = prop_oneof![
         4 => Just(NodeAction::Create),
         1 => Just(NodeAction::CreateDrain),
@@ -94,7 +94,7 @@ fn termination(number: u8) -> Termination {
     }
 }
 
-fn run(env: &mut Env, step: Step) {
+pub fn run(env: &mut Env, step: Step) {
     match step {
         Step::Node(n, action, size) => env.node_action(&format!("n{n}"), action, Some(res(size, size))),
         Step::App(a, q, u) => {

@@ -9,3 +9,4 @@ mod rig;
 #[allow(dead_code)] // of what the door tests have, not all is needed here
 #[path = "../doors/server.rs"]
 mod server;
+mod usage;

@@ -5,6 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 use crate::domain::{
     event::Event,
     event_block::{EventBlock, EventGap, EventPiece, EventSlice, GapReason},
+    types::Nanos,
+    usage::{PointReason, Usage, UsagePiece, UsagePoint},
 };
 
 /// Events that may wait. What comes beyond becomes a gap.
@@ -25,12 +27,28 @@ pub struct Backlog {
     end: u64,
     events: usize,
     limit: usize,
+    /// What is used where events do not tell, numbered.
+    points: VecDeque<(u64, Arc<UsagePoint>)>,
+    /// Number of the last point.
+    number: u64,
+    /// Changes of usage by the events that were lost last, up to `end`, while nothing comes after them.
+    lost: Option<(UsagePoint, Usage)>,
 }
 
 impl Backlog {
     /// Nothing waits, and the next event has the id `next`.
     pub fn new(next: u64, limit: usize) -> Backlog {
-        Backlog { pieces: VecDeque::new(), gathered: Vec::new(), first: next, end: next, events: 0, limit }
+        Backlog {
+            pieces: VecDeque::new(),
+            gathered: Vec::new(),
+            first: next,
+            end: next,
+            events: 0,
+            limit,
+            points: VecDeque::new(),
+            number: 0,
+            lost: None,
+        }
     }
 
     /// First id that waits; the next one where none does.
@@ -66,8 +84,10 @@ impl Backlog {
         let count = slice.len();
         if self.events + count > self.limit {
             self.gap(slice.end(), GapReason::NotStored);
+            self.lose(slice);
             return count;
         }
+        self.seal_lost();
         self.events += count;
         if count < COPY {
             self.gathered.extend_from_slice(slice.events());
@@ -83,6 +103,37 @@ impl Backlog {
         0
     }
 
+    /// Adds a point behind what waits. Its id is set here.
+    pub fn point(&mut self, point: UsagePoint) {
+        self.seal_lost();
+        // No piece has it in its middle.
+        self.seal();
+        self.number += 1;
+        self.points.push_back((self.number, Arc::new(UsagePoint { id: self.end, ..point })));
+    }
+
+    /// The points that wait, with their numbers.
+    pub fn points(&mut self) -> Vec<(u64, Arc<UsagePoint>)> {
+        self.seal_lost();
+        self.points.iter().cloned().collect()
+    }
+
+    /// Usage goes on to be known although its events are lost.
+    fn lose(&mut self, slice: &EventSlice) {
+        let times = || slice.events().iter().map(|event| event.at);
+        let (from, to) = (times().min().unwrap_or(Nanos::ZERO), times().max().unwrap_or(Nanos::ZERO));
+        let point = UsagePoint { id: 0, reason: PointReason::NotStored, from, to, rows: Vec::new(), relative: true };
+        let (point, usage) = self.lost.get_or_insert_with(|| (point, Usage::default()));
+        point.to = point.to.max(to);
+        slice.events().iter().for_each(|event| usage.apply(event));
+    }
+
+    fn seal_lost(&mut self) {
+        if let Some((point, usage)) = self.lost.take() {
+            self.point(UsagePoint { rows: usage.rows(), ..point });
+        }
+    }
+
     fn seal(&mut self) {
         let events = std::mem::take(&mut self.gathered);
         let block = Arc::new(EventBlock { first: self.end - events.len() as u64, events });
@@ -95,8 +146,11 @@ impl Backlog {
         self.pieces.iter().cloned().collect()
     }
 
-    /// Everything below an id is stored.
-    pub fn written(&mut self, next: u64) {
+    /// Everything below an id is stored, and so are points up to a number.
+    pub fn written(&mut self, next: u64, points: u64) {
+        while self.points.front().is_some_and(|(number, _)| *number <= points) {
+            self.points.pop_front();
+        }
         while let Some(piece) = self.pieces.front_mut()
             && piece.first() < next
         {
@@ -117,6 +171,24 @@ impl Backlog {
             }
         }
         self.first = self.first.max(next).min(self.end);
+    }
+
+    /// As [`Backlog::read`], with the points from before the first to behind the last event, and whether that is all that
+    /// waits. Those between two pages are in both.
+    pub fn read_usage(&mut self, from: u64, events: usize) -> (Vec<UsagePiece>, bool) {
+        self.seal_lost();
+        let pieces = self.read(from, events);
+        let end = pieces.last().map_or(from, EventPiece::end);
+        let mut points = self.points.iter().filter(|(_, point)| (from..=end).contains(&point.id)).peekable();
+        let mut found = Vec::new();
+        for piece in pieces {
+            while let Some((_, point)) = points.next_if(|(_, point)| point.id <= piece.first()) {
+                found.push(UsagePiece::Point(point.clone()));
+            }
+            found.push(UsagePiece::Log(piece));
+        }
+        found.extend(points.map(|(_, point)| UsagePiece::Point(point.clone())));
+        (found, end == self.end)
     }
 
     /// What waits from id `from` on, up to about `events` events.
@@ -174,10 +246,10 @@ mod tests {
             assert_eq!(push(&mut backlog, &mut ring, count), 0);
         }
         assert_eq!(shown(&backlog.all()), ["0..6", "6..106", "106..115"]);
-        backlog.written(50);
+        backlog.written(50, 0);
         assert_eq!((shown(&backlog.all()), backlog.events()), (vec!["50..106".into(), "106..115".into()], 65));
         assert_eq!(shown(&backlog.read(60, 50)), ["60..106", "106..110"]);
-        backlog.written(115);
+        backlog.written(115, 0);
         assert!(backlog.is_empty() && backlog.events() == 0 && backlog.all().is_empty());
         assert_eq!(backlog.first(), 115);
         push(&mut backlog, &mut ring, 1);
@@ -193,7 +265,7 @@ mod tests {
         push(&mut backlog, &mut ring, 10);
         assert_eq!(shown(&backlog.all()), ["0..200", "gap 200..370", "370..380"]);
         assert_eq!(shown(&backlog.read(300, 9)), ["gap 300..370", "370..379"]);
-        backlog.written(210);
+        backlog.written(210, 0);
         assert_eq!(shown(&backlog.all()), ["gap 210..370", "370..380"]);
         assert_eq!(push(&mut backlog, &mut ring, 200), 0);
         assert_eq!(backlog.events(), 210);

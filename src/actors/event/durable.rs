@@ -15,6 +15,7 @@ use crate::{
         event_block::{EventGap, EventPiece, EventSlice, GapReason},
         event_settings::StoreSettings,
         types::Nanos,
+        usage::{PointReason, UsagePiece, UsagePoint},
     },
     messages::event::{EventCounters, StoreStatus},
     store::events::{self, Limits, OpenError, Reader, WriteError, Writer},
@@ -54,6 +55,7 @@ pub struct Durable {
 pub struct Job {
     writer: Writer,
     pieces: Vec<EventPiece>,
+    points: Vec<(u64, Arc<UsagePoint>)>,
     next: u64,
     now: Nanos,
     limits: Limits,
@@ -72,9 +74,12 @@ pub struct Done {
 impl Job {
     /// Does it.
     pub fn run(self) -> Done {
-        let Job { mut writer, pieces, next, now, limits, sync, close } = self;
+        let Job { mut writer, pieces, points, next, now, limits, sync, close } = self;
         writer.set_limits(limits);
-        let mut result = writer.write(&pieces, now).and_then(|()| writer.reserve(next));
+        let mut result = writer.write_with(&pieces, &points, now).and_then(|()| writer.reserve(next));
+        if result.is_ok() && sync {
+            result = writer.alive(now);
+        }
         if result.is_ok() && close {
             result = writer.close(next);
         } else if result.is_ok() && sync {
@@ -93,9 +98,15 @@ impl Durable {
         directory: &Path,
         settings: StoreSettings,
         counters: Arc<EventCounters>,
+        now: Nanos,
     ) -> Result<(Durable, u64), OpenError> {
         let opened = events::open(directory, limits(&settings))?;
         let mut backlog = Backlog::new(opened.gap.as_ref().map_or(opened.next, |gap| gap.from), LIMIT);
+        // Nothing is used in a process that begins; a clock that was set back does not make it end before it ended.
+        let (seen, killed) = opened.before.unwrap_or((now, false));
+        let reason = if killed { PointReason::Killed } else { PointReason::Stopped };
+        let (from, to) = (seen.min(now), now);
+        backlog.point(UsagePoint { id: 0, reason, from, to, rows: Vec::new(), relative: false });
         if let Some(gap) = opened.gap {
             backlog.gap(gap.end, gap.reason);
         }
@@ -173,9 +184,13 @@ impl Durable {
     fn job(&mut self, next: u64, now: Nanos, sync: bool) -> Option<Job> {
         let writer = self.writer.take()?;
         self.pruned = Instant::now();
+        let pieces = self.backlog.all();
+        // That a process began matters once something happens in it.
+        let points = if pieces.is_empty() && writer.points() == 0 { Vec::new() } else { self.backlog.points() };
         Some(Job {
             writer,
-            pieces: self.backlog.all(),
+            pieces,
+            points,
             next,
             now,
             limits: limits(&self.settings),
@@ -193,7 +208,7 @@ impl Durable {
             return None;
         };
         let before = self.backlog.events();
-        self.backlog.written(writer.next());
+        self.backlog.written(writer.next(), writer.points());
         EventCounters::add(&self.counters.store_written, before - self.backlog.events());
         self.dirty = !synced;
         self.reserved = writer.reserved();
@@ -255,9 +270,31 @@ impl Durable {
         Source::Disk(Box::new(move || {
             let pieces = reader.read(from, events)?;
             if pieces.is_empty() {
-                // Someone has removed the files.
-                let gap = EventGap { from, end: written, reason: GapReason::Damage("the files are gone".into()) };
-                return Ok(vec![EventPiece::Gap(gap)]);
+                return Ok(vec![EventPiece::Gap(gone(from, written))]);
+            }
+            Ok(pieces)
+        }))
+    }
+
+    /// Usage is not told by events for a while, and changed by that.
+    pub fn point(&mut self, point: UsagePoint) {
+        self.backlog.point(point);
+    }
+
+    /// As [`Durable::read`], with what tells usage. Without an id, from a place where usage is told, if possible not
+    /// after `since`.
+    pub fn read_usage(&mut self, from: Option<u64>, since: Nanos, events: usize) -> UsageSource {
+        let written = self.backlog.first();
+        let from = from.unwrap_or_else(|| self.reader.begin_before(since).unwrap_or(written).min(written));
+        if from >= written {
+            let (pieces, last) = self.backlog.read_usage(from, events);
+            return UsageSource::Here(pieces, last);
+        }
+        let reader = self.reader.clone();
+        UsageSource::Disk(Box::new(move || {
+            let pieces = reader.read_usage(from, events)?;
+            if pieces.is_empty() {
+                return Ok(vec![UsagePiece::Log(EventPiece::Gap(gone(from, written)))]);
             }
             Ok(pieces)
         }))
@@ -281,6 +318,19 @@ impl Durable {
             failing: self.failing.clone(),
         }
     }
+}
+
+/// Someone has removed the files.
+fn gone(from: u64, end: u64) -> EventGap {
+    EventGap { from, end, reason: GapReason::Damage("the files are gone".into()) }
+}
+
+/// Where what tells usage is.
+pub enum UsageSource {
+    /// Here it is, and whether that is all there is.
+    Here(Vec<UsagePiece>, bool),
+    /// On the disk.
+    Disk(Box<dyn FnOnce() -> std::io::Result<Vec<UsagePiece>> + Send>),
 }
 
 /// Reads the disk, blocking.

@@ -10,6 +10,7 @@ use std::{collections::VecDeque, sync::Arc};
 use crate::domain::{
     event::Event,
     event_block::{EventBlock, EventSlice},
+    usage::Usage,
 };
 
 /// Largest number of events in a block; longer batches are divided.
@@ -26,12 +27,24 @@ pub struct Ring {
     /// Lowest id that is shown.
     lowest: u64,
     capacity: u64,
+    /// What was used before `lowest`, where that is kept.
+    before: Option<Usage>,
 }
 
 impl Ring {
     /// An empty ring whose first event gets the id `next`.
     pub fn new(next: u64, capacity: u64) -> Ring {
-        Ring { blocks: VecDeque::new(), next, lowest: next, capacity }
+        Ring { blocks: VecDeque::new(), next, lowest: next, capacity, before: None }
+    }
+
+    /// The ring remembers what is used from now on.
+    pub fn keep_usage(&mut self) {
+        self.before = Some(Usage::default());
+    }
+
+    /// What was used before [`Ring::lowest`].
+    pub fn usage_before(&mut self) -> Option<&mut Usage> {
+        self.before.as_mut()
     }
 
     /// Id of the next event.
@@ -91,7 +104,12 @@ impl Ring {
     }
 
     fn trim(&mut self) {
-        self.lowest = self.lowest.max(self.next.saturating_sub(self.capacity));
+        let lowest = self.lowest.max(self.next.saturating_sub(self.capacity));
+        if let Some(usage) = &mut self.before {
+            let gone = self.blocks.iter().map_while(|block| EventSlice::of(block, self.lowest, lowest));
+            gone.for_each(|slice| slice.events().iter().for_each(|event| usage.apply(event)));
+        }
+        self.lowest = lowest;
         while self.blocks.front().is_some_and(|block| block.end() <= self.lowest) {
             self.blocks.pop_front();
         }

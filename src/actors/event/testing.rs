@@ -19,6 +19,7 @@ pub fn event(number: u64) -> Event {
         message: Arc::from(""),
         resource: None,
         at: Nanos(number as i64),
+        partition: Arc::default(),
     }
 }
 

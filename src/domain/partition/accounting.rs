@@ -11,8 +11,8 @@ use crate::domain::{
 };
 
 fn publish(events: Vec<UgmEvent>, cx: &mut Cx) {
-    let now = cx.now;
-    cx.fx.extend(events.into_iter().map(|event| Effect::Event(event.at(now))));
+    let (now, partition) = (cx.now, &cx.partition);
+    cx.fx.extend(events.into_iter().map(|event| Effect::Event(event.at(now, partition))));
 }
 
 impl Partition {

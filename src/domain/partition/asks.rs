@@ -289,7 +289,7 @@ impl Partition {
     /// Charges a placement and tells everybody of it.
     pub(super) fn charge_and_tell(&mut self, placement: &Placement, echo: bool, cx: &mut Cx) {
         let mut charged = std::mem::take(&mut self.scratch);
-        self.charge(placement, &mut Cx { now: cx.now, fx: &mut charged });
+        self.charge(placement, &mut cx.with(&mut charged));
         self.allocated(placement.alloc, echo, &mut charged, cx);
         self.scratch = charged;
     }

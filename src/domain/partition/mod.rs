@@ -160,9 +160,16 @@ pub struct Partition {
 pub(crate) struct Cx<'a> {
     pub now: Nanos,
     pub fx: &'a mut Vec<Effect>,
+    /// Internal name of the partition, for events.
+    pub partition: Arc<str>,
 }
 
 impl Cx<'_> {
+    /// The same, with other effects.
+    fn with<'b>(&self, fx: &'b mut Vec<Effect>) -> Cx<'b> {
+        Cx { now: self.now, fx, partition: self.partition.clone() }
+    }
+
     fn callback(&mut self, callback: Callback) {
         self.fx.push(Effect::Callback(callback));
     }
@@ -202,6 +209,7 @@ impl Cx<'_> {
             message: Arc::default(),
             resource,
             at: self.now,
+            partition: self.partition.clone(),
         };
         self.fx.push(Effect::Event(event));
     }
@@ -224,6 +232,7 @@ impl Cx<'_> {
             message: cut_message(message),
             resource,
             at: self.now,
+            partition: self.partition.clone(),
         };
         self.fx.push(Effect::Event(event));
     }
@@ -294,7 +303,7 @@ impl Partition {
             required_asks: 0,
             scratch: Vec::new(),
         };
-        let cx = &mut Cx { now, fx: effects };
+        let cx = &mut Cx { now, fx: effects, partition: partition.internal.clone() };
         partition.build_queues(&conf.root, cx);
         partition.start_periodic(now);
         partition
@@ -302,7 +311,7 @@ impl Partition {
 
     /// Applies one command.
     pub fn apply(&mut self, command: Command, now: Nanos, effects: &mut Vec<Effect>) {
-        let cx = &mut Cx { now, fx: effects };
+        let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
         match command {
             Command::Nodes(items) => self.apply_nodes(items, cx),
             Command::Applications { new, remove } => self.apply_applications(new, &remove, cx),

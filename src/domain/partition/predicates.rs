@@ -126,7 +126,7 @@ impl Partition {
     /// Charges a placement without showing it; gives the effects to be shown later.
     pub(super) fn park_charged(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let hidden = &mut Cx { now: cx.now, fx: &mut effects };
+        let hidden = &mut cx.with(&mut effects);
         self.park(placement.alloc, node, true);
         self.charge(placement, hidden);
         effects
@@ -297,6 +297,12 @@ impl Partition {
         row.bound = cx.now;
         self.forget_refusals(alloc);
         self.note_allocating(alloc, cx);
+        // It is allocated, and counts as usage, from now on.
+        for effect in &mut effects {
+            if let Effect::Event(event) = effect {
+                event.at = cx.now;
+            }
+        }
         self.allocated(alloc, false, &mut effects, cx);
     }
 
@@ -304,7 +310,7 @@ impl Partition {
     pub(super) fn take_back(&mut self, alloc: AllocIx, cx: &mut Cx) {
         self.drop_questions_of(alloc);
         let mut hidden = Vec::new();
-        let hidden = &mut Cx { now: cx.now, fx: &mut hidden };
+        let hidden = &mut cx.with(&mut hidden);
         let placement = self.placement(alloc, self.allocs[alloc.ix()].node, Books::ALL);
         self.refund(&placement, hidden);
         self.count_parked(alloc, true, false);

@@ -225,7 +225,7 @@ impl Partition {
     pub(super) fn stop(&mut self, cx: &mut Cx) {
         let mut own = Vec::new();
         let mut told = Vec::new();
-        let inner = &mut Cx { now: cx.now, fx: &mut own };
+        let inner = &mut cx.with(&mut own);
         self.state = ObjectState::Stopped;
         self.state_since = inner.now;
         for ix in 0..self.queues.len() {

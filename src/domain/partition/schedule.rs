@@ -29,7 +29,7 @@ impl Partition {
     /// Makes up to `max` decisions (placements, replacements, preemptions); fewer when nothing more can be done now. Gives
     /// their number.
     pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
-        let cx = &mut Cx { now, fx: effects };
+        let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
         let mut made = 0;
         while made < max {
             self.settle();

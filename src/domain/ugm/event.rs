@@ -24,8 +24,8 @@ pub struct UgmEvent {
 }
 
 impl UgmEvent {
-    /// The record, made at `now`. The message of these events is empty.
-    pub fn at(self, now: Nanos) -> Event {
+    /// The record, made at `now` in a partition. The message of these events is empty.
+    pub fn at(self, now: Nanos, partition: &Arc<str>) -> Event {
         Event {
             kind: EventKind::UserGroup,
             object: self.object,
@@ -35,6 +35,7 @@ impl UgmEvent {
             message: Arc::default(),
             resource: self.resource,
             at: now,
+            partition: partition.clone(),
         }
     }
 }

@@ -6,6 +6,8 @@ pub mod events;
 pub mod plan;
 pub mod releases;
 pub mod resource;
+mod time;
+pub mod usage;
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use actix_web::{
     web::{self, Data, ServiceConfig},
 };
 
-use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi};
+use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
 use super::{problem::Problem, server};
 use crate::actors::{
     directory::{Listing, PartitionEntry},
@@ -31,18 +33,21 @@ pub fn services(
     let board = Data::new(BoardApi { topology: topology.clone(), journals: journals.clone() });
     let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
+    let usage = Data::new(UsageApi { directory: topology.directory.clone(), events: topology.events.clone() });
     let directory = Data::from(topology.directory.clone());
     move |config| {
         config
             .app_data(board.clone())
             .app_data(resources.clone())
             .app_data(releases.clone())
+            .app_data(usage.clone())
             .app_data(directory.clone());
         board::configure(config);
         resource::configure(config);
         releases::configure(config);
         demand::configure(config);
         plan::configure(config);
+        usage::configure(config);
         config.service(web::resource("/api/v1{rest:(/.*)?}").to(server::not_found));
     }
 }

@@ -191,6 +191,7 @@ mod tests {
             message: "".into(),
             resource: resource.map(Arc::new),
             at: Nanos(1_795_194_232_864_123_328),
+            partition: Arc::default(),
         }
     }
 

@@ -88,10 +88,11 @@ impl Encoder {
             let object = self.text(&event.object);
             let reference = self.text(&event.reference);
             let message = self.text(&event.message);
+            let partition = self.text(&event.partition);
             let resource = event.resource.as_ref().map_or(0, |resource| self.resource(resource));
             self.rows.push((event.kind as u8) << 4 | event.change as u8);
             unsigned(&mut self.rows, event.detail as u64);
-            for index in [object, reference, message, resource] {
+            for index in [object, reference, message, partition, resource] {
                 unsigned(&mut self.rows, u64::from(index));
             }
             signed(&mut self.rows, event.at.0.wrapping_sub(last));
@@ -172,7 +173,7 @@ pub fn decode(bytes: &[u8], base: Nanos) -> Result<Vec<Event>, Malformed> {
             let text = usize::try_from(index).ok().and_then(|index| strings.get(index));
             text.cloned().ok_or(Malformed("a string that is not in the table"))
         };
-        let (object, reference, message) = (text()?, text()?, text()?);
+        let (object, reference, message, partition) = (text()?, text()?, text()?, text()?);
         let resource = input.unsigned()?;
         let resource = usize::try_from(resource).ok().and_then(|index| resources.get(index));
         at = at.wrapping_add(input.signed()?);
@@ -188,6 +189,7 @@ pub fn decode(bytes: &[u8], base: Nanos) -> Result<Vec<Event>, Malformed> {
             message,
             resource: resource.ok_or(Malformed("a resource that is not in the table"))?.clone(),
             at: Nanos(at),
+            partition,
         });
     }
     if !input.rest.is_empty() {
@@ -200,7 +202,8 @@ fn by_number<T>(pairs: impl Iterator<Item = (i32, T)>) -> FxHashMap<i32, T> {
     pairs.collect()
 }
 
-fn unsigned(out: &mut Vec<u8>, mut number: u64) {
+/// Appends a whole number.
+pub fn unsigned(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -208,22 +211,27 @@ fn unsigned(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn signed(out: &mut Vec<u8>, number: i64) {
+/// Appends a signed number.
+pub fn signed(out: &mut Vec<u8>, number: i64) {
     unsigned(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-struct Input<'a> {
-    rest: &'a [u8],
+/// Bytes that are still to be read.
+pub struct Input<'a> {
+    /// They.
+    pub rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    fn byte(&mut self) -> Result<u8, Malformed> {
+    /// A byte.
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
         let (first, rest) = self.rest.split_first().ok_or(Malformed("fewer bytes than events"))?;
         self.rest = rest;
         Ok(*first)
     }
 
-    fn unsigned(&mut self) -> Result<u64, Malformed> {
+    /// A whole number.
+    pub fn unsigned(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -235,20 +243,33 @@ impl<'a> Input<'a> {
         Err(Malformed("a number of more than 64 bits"))
     }
 
-    fn signed(&mut self) -> Result<i64, Malformed> {
+    /// A signed number.
+    pub fn signed(&mut self) -> Result<i64, Malformed> {
         let number = self.unsigned()?;
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
     /// A number of things that follow, each of at least one byte, so that no number makes a reader allocate too much.
-    fn count(&mut self) -> Result<usize, Malformed> {
-        let count = self.unsigned()?;
-        usize::try_from(count).ok().filter(|count| *count <= self.rest.len()).ok_or(Malformed("too large a number"))
+    pub fn count(&mut self) -> Result<usize, Malformed> {
+        self.count_plus(0)
     }
 
-    fn text(&mut self) -> Result<&'a str, Malformed> {
+    /// As [`Input::count`], of a number that is larger by `more`.
+    pub fn count_plus(&mut self, more: usize) -> Result<usize, Malformed> {
+        let count = self.unsigned()?;
+        let fits = |count: &usize| *count <= self.rest.len() + more;
+        usize::try_from(count).ok().filter(fits).ok_or(Malformed("too large a number"))
+    }
+
+    /// A text with its length before it.
+    pub fn text(&mut self) -> Result<&'a str, Malformed> {
         let length = self.count()?;
-        let (text, rest) = self.rest.split_at(length);
+        self.text_of(length)
+    }
+
+    /// A text of a length.
+    pub fn text_of(&mut self, length: usize) -> Result<&'a str, Malformed> {
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(Malformed("fewer bytes than events"))?;
         self.rest = rest;
         std::str::from_utf8(text).map_err(|_| Malformed("text that is not UTF-8"))
     }
@@ -276,7 +297,7 @@ mod tests {
             kind in 0..EventKind::ALL.len(), change in 0..Change::ALL.len(), detail in 0..Detail::ALL.len(),
             object in ".{0,40}", reference in ".{0,8}", message in ".{0,8}",
             amounts in proptest::option::of(proptest::collection::vec((0..4usize, any::<i64>()), 0..4)),
-            at in any::<i64>(),
+            partition in "(\\[rm\\])?default|", at in any::<i64>(),
         ) -> Event {
             let names = ["memory", "vcore", "example.com/gpu", "pods"];
             Event {
@@ -291,6 +312,7 @@ mod tests {
                     Arc::new(Resource::of(&named))
                 }),
                 at: Nanos(at),
+                partition: partition.into(),
             }
         }
     }
@@ -328,9 +350,10 @@ mod tests {
             message: text(""),
             resource: Some(Arc::new(Resource::of(&[("memory", 10)]))),
             at: Nanos(7),
+            partition: text("[rm-1]default"),
         };
         let one = encoded(std::slice::from_ref(&event), event.at).len();
         let many = encoded(&vec![event.clone(); 101], event.at).len();
-        assert_eq!(many - one, 100 * 8, "eight bytes for an event whose strings are known");
+        assert_eq!(many - one, 100 * 9, "nine bytes for an event whose strings are known");
     }
 }

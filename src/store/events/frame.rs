@@ -7,7 +7,7 @@
 //! | 8–11 | CRC-32 of the length, and of all that follows |
 //! | 12–15 | kind |
 //! | 16–31 | first id, and the id after the last |
-//! | 32–47 | time of the earliest and of the latest event |
+//! | 32–47 | time of the earliest and of the latest event; for usage, from when to when events do not tell it |
 //!
 //! Numbers are little-endian.
 
@@ -28,6 +28,8 @@ pub enum Kind {
     NotStored = 2,
     /// Nothing: the process ended without closing the store.
     Crash = 3,
+    /// What is used at this place, without events (see [`super::point`]).
+    Usage = 4,
 }
 
 /// See the module.
@@ -71,6 +73,7 @@ impl Head {
             1 => Kind::Events,
             2 => Kind::NotStored,
             3 => Kind::Crash,
+            4 => Kind::Usage,
             _ => return None,
         };
         let head = Head {
@@ -82,7 +85,8 @@ impl Head {
             length: u32_at(4),
             crc: u32_at(8),
         };
-        (bytes[..4] == MAGIC && head.first < head.end && head.length <= LONGEST).then_some(head)
+        let ids = if kind == Kind::Usage { head.first == head.end } else { head.first < head.end };
+        (bytes[..4] == MAGIC && ids && head.length <= LONGEST).then_some(head)
     }
 
     /// The checksum of head and payload is right.

@@ -3,7 +3,8 @@
 //! Readers see an event before it is on disk. Were the process killed in between, its id would be used again for
 //! another event, and a reader that resumes there would miss it. So ids are reserved ahead, in a small file that is
 //! written in place (which works on a full disk too); after a crash numbering goes on behind the reservation, and the
-//! ids in between are an explicit gap. A clean end leaves no gap.
+//! ids in between are an explicit gap. A clean end leaves no gap. It also says when the process was last alive, which is
+//! when what its allocations used ends for those who look back.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,15 +12,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::domain::types::Nanos;
+
 /// How many ids are reserved at a time.
 pub const AHEAD: u64 = 1 << 20;
-const LENGTH: usize = 24;
+const LENGTH: usize = 32;
 
 /// See the module.
 pub struct Mark {
     file: File,
     path: PathBuf,
     reserved: u64,
+    alive: Nanos,
 }
 
 /// What an earlier process left.
@@ -29,6 +33,8 @@ pub struct Left {
     pub reserved: u64,
     /// The next id, if the store was closed.
     pub closed: Option<u64>,
+    /// When it was last alive.
+    pub alive: Nanos,
 }
 
 impl Mark {
@@ -39,7 +45,7 @@ impl Mark {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let left = read(&bytes);
-        Ok((Mark { file, path, reserved: 0 }, left))
+        Ok((Mark { file, path, reserved: 0, alive: Nanos::ZERO }, left))
     }
 
     /// The file, for messages.
@@ -63,6 +69,12 @@ impl Mark {
         Ok(())
     }
 
+    /// The process is alive at this time.
+    pub fn alive(&mut self, now: Nanos) -> io::Result<()> {
+        self.alive = now;
+        self.write(self.reserved, u64::MAX)
+    }
+
     /// The store is closed, and `next` is the next id.
     pub fn close(&mut self, next: u64) -> io::Result<()> {
         self.write(next, next)?;
@@ -79,8 +91,9 @@ impl Mark {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(&reserved.to_le_bytes());
         bytes[8..16].copy_from_slice(&closed.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..16]);
-        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.alive.0.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&crc.to_le_bytes());
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&bytes)
     }
@@ -88,10 +101,11 @@ impl Mark {
 
 fn read(bytes: &[u8]) -> Option<Left> {
     let bytes = bytes.first_chunk::<LENGTH>()?;
-    let (reserved, rest) = bytes.split_first_chunk::<8>()?;
-    let (closed, rest) = rest.split_first_chunk::<8>()?;
-    let (crc, _) = rest.split_first_chunk::<4>()?;
-    let closed = u64::from_le_bytes(*closed);
-    (crc32fast::hash(&bytes[..16]) == u32::from_le_bytes(*crc))
-        .then(|| Left { reserved: u64::from_le_bytes(*reserved), closed: (closed != u64::MAX).then_some(closed) })
+    let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    let closed = number(8);
+    (u64::from(crc32fast::hash(&bytes[..24])) == number(24) & u64::from(u32::MAX)).then(|| Left {
+        reserved: number(0),
+        closed: (closed != u64::MAX).then_some(closed),
+        alive: Nanos(number(16) as i64),
+    })
 }

@@ -29,6 +29,8 @@ pub struct Opened {
     pub next: u64,
     /// Ids that a crash has left without events. To be written before anything else.
     pub gap: Option<EventGap>,
+    /// When the process that wrote last was last alive, and that it did not close the store; `None` where there was none.
+    pub before: Option<(Nanos, bool)>,
 }
 
 /// Opens the store in a directory, or makes it.
@@ -71,12 +73,13 @@ pub fn open(directory: &Path, limits: Limits) -> Result<Opened, OpenError> {
         let end = files.get(at + 1).map_or(*first, |(next, _)| *next);
         segments.push(Segment::new(path.clone(), *first, start, length, end));
     }
-    let (mut end, mut events) = (0, 0);
+    let (mut end, mut events, mut newest) = (0, 0, 0);
     let mut active = None;
     if let Some(last) = segments.pop() {
         let tail = scan(&last).map_err(failed("read", &last.path))?;
         end = tail.end;
         events = last.before + tail.events;
+        newest = tail.newest;
         if let Some(cut) = tail.cut {
             tracing::warn!(
                 path = %last.path.display(), offset = tail.length, bytes = cut,
@@ -91,6 +94,10 @@ pub fn open(directory: &Path, limits: Limits) -> Result<Opened, OpenError> {
     }
     let (mark, left) = Mark::open(directory).map_err(failed("open the mark", &directory.join("mark")))?;
     let next = resume_at(end, left, segments.is_empty());
+    let before = (!segments.is_empty()).then(|| match left {
+        Some(left) => (left.alive.max(Nanos(newest)), left.closed.is_none()),
+        None => (Nanos(newest), true),
+    });
     let gap = (next > end).then(|| {
         tracing::warn!(from = end, to = next - 1, "the event store was not closed: these ids may be lost");
         EventGap { from: end, end: next, reason: GapReason::Crash }
@@ -103,7 +110,7 @@ pub fn open(directory: &Path, limits: Limits) -> Result<Opened, OpenError> {
         path: error.path,
         source: io::Error::new(error.source.kind(), error.source),
     })?;
-    Ok(Opened { writer, reader: Reader::new(shared), next, gap })
+    Ok(Opened { writer, reader: Reader::new(shared), next, gap, before })
 }
 
 /// Where numbering goes on behind the events that end before `end`.
@@ -131,6 +138,8 @@ struct Tail {
     end: u64,
     /// Events in the file.
     events: u64,
+    /// Time of the latest event in nanoseconds.
+    newest: i64,
     /// Bytes up to there.
     length: u64,
     /// Bytes behind that are no frame.
@@ -143,12 +152,13 @@ struct Tail {
 fn scan(segment: &Segment) -> io::Result<Tail> {
     let bytes = fs::read(&segment.path)?;
     let (mut at, mut end, mut damaged) = (HEADER as usize, segment.first, segment.oldest == Nanos(i64::MAX));
-    let mut events = 0;
+    let (mut events, mut newest) = (0, segment.oldest.0.min(i64::MAX - 1));
     loop {
         let rest = &bytes[at.min(bytes.len())..];
         if let Some((head, payload)) = frame::whole(rest) {
             end = end.max(head.end);
             events += head.events();
+            newest = newest.max(head.newest);
             at += frame::HEAD + payload.len();
         } else if let Some(distance) = frame::resume(rest, end) {
             tracing::error!(
@@ -161,7 +171,7 @@ fn scan(segment: &Segment) -> io::Result<Tail> {
         } else {
             let length = at.min(bytes.len()) as u64;
             let cut = (bytes.len() as u64).checked_sub(length).filter(|bytes| *bytes > 0);
-            return Ok(Tail { end, events, length, cut, damaged });
+            return Ok(Tail { end, events, newest, length, cut, damaged });
         }
     }
 }

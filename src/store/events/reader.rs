@@ -9,11 +9,13 @@ use std::{
 use super::{
     codec,
     frame::{self, HEAD, Head, Kind},
+    point,
     segment::{HEADER, Segment, Shared},
 };
 use crate::domain::{
     event_block::{EventBlock, EventGap, EventPiece, EventSlice, GapReason},
     types::Nanos,
+    usage::UsagePiece,
 };
 
 /// Bytes that are read at once.
@@ -66,15 +68,43 @@ impl Reader {
     /// # Errors
     /// When a file cannot be read at all.
     pub fn read(&self, from: u64, events: usize) -> io::Result<Vec<EventPiece>> {
+        let mut pieces = Vec::new();
+        self.walk(from, events, false, |piece| {
+            if let UsagePiece::Log(piece) = piece {
+                pieces.push(piece);
+            }
+        })?;
+        Ok(pieces)
+    }
+
+    /// As [`Reader::read`], with the points at which usage is told, also those at the end.
+    ///
+    /// # Errors
+    /// When a file cannot be read at all.
+    pub fn read_usage(&self, from: u64, events: usize) -> io::Result<Vec<UsagePiece>> {
+        let mut pieces = Vec::new();
+        self.walk(from, events, true, |piece| pieces.push(piece))?;
+        Ok(pieces)
+    }
+
+    /// The id with which the last file begins that has nothing of this time or later before it; the first where all have.
+    pub fn begin_before(&self, at: Nanos) -> Option<u64> {
         let segments = self.shared.list();
-        let Some(first) = segments.first().map(|segment| segment.first) else { return Ok(Vec::new()) };
-        let mut walk = Walk { from, left: events, pieces: Vec::new() };
+        let start = segments.iter().skip(1).take_while(|segment| segment.oldest <= at).count();
+        segments.get(start).map(|segment| segment.first)
+    }
+
+    fn walk(&self, from: u64, events: usize, points: bool, to: impl FnMut(UsagePiece)) -> io::Result<()> {
+        let segments = self.shared.list();
+        let Some(first) = segments.first().map(|segment| segment.first) else { return Ok(()) };
+        let mut walk = Walk { from, left: events, points, ended: false, last: None, to };
         if from < first {
             walk.gap(first, GapReason::Retention);
         }
-        let at = segments.partition_point(|segment| segment.first <= walk.from).saturating_sub(1);
+        let before = |segment: &Arc<Segment>| segment.first < walk.from || !points && segment.first == walk.from;
+        let at = segments.partition_point(before).saturating_sub(1);
         for segment in &segments[at..] {
-            if walk.left == 0 {
+            if walk.ended || walk.left == 0 && !points {
                 break;
             }
             match walk.segment(segment) {
@@ -85,7 +115,8 @@ impl Reader {
                 other => other?,
             }
         }
-        Ok(walk.pieces)
+        walk.pass();
+        Ok(())
     }
 }
 
@@ -113,44 +144,69 @@ fn find_in(segment: &Segment, time: Nanos) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-struct Walk {
+/// On its way through the files.
+struct Walk<T> {
     from: u64,
     left: usize,
-    pieces: Vec<EventPiece>,
+    /// Points are wanted too, and those behind the last event that is wanted.
+    points: bool,
+    /// There is enough.
+    ended: bool,
+    /// The last piece, while more may be added to it.
+    last: Option<EventPiece>,
+    to: T,
 }
 
-impl Walk {
+impl<T: FnMut(UsagePiece)> Walk<T> {
+    fn pass(&mut self) {
+        if let Some(last) = self.last.take() {
+            (self.to)(UsagePiece::Log(last));
+        }
+    }
+
     fn gap(&mut self, end: u64, reason: GapReason) {
         if end <= self.from {
             return;
         }
-        if let Some(EventPiece::Gap(last)) = self.pieces.last_mut()
+        if let Some(EventPiece::Gap(last)) = &mut self.last
             && last.reason == reason
         {
             last.end = end;
         } else {
-            self.pieces.push(EventPiece::Gap(EventGap { from: self.from, end, reason }));
+            self.pass();
+            self.last = Some(EventPiece::Gap(EventGap { from: self.from, end, reason }));
         }
         self.from = end;
     }
 
     fn segment(&mut self, segment: &Segment) -> io::Result<()> {
         let (written, end) = segment.extent();
-        if self.from >= end {
+        if self.from >= end && !self.points {
             return Ok(());
         }
         let mut file = BufReader::with_capacity(BUFFER, File::open(&segment.path)?);
-        let mut at = segment.place_of(self.from);
+        // What is used at an id comes before the event.
+        let mut at = if self.points { segment.place_before(self.from) } else { segment.place_of(self.from) };
         file.seek(SeekFrom::Start(at))?;
-        while self.from < end && self.left > 0 {
+        // Behind the last event there may be points.
+        while !self.ended && (self.from < end && self.left > 0 || self.points && at < written) {
             match self.frame(segment, &mut file, at, written)? {
                 Some(length) => at += length,
                 None => match skip(segment, &mut file, at, written, self.from)? {
                     Some((distance, id)) => {
+                        if self.points && id <= self.from {
+                            // No event is missing, but what was used.
+                            self.pass();
+                            let (from, reason) = (self.from, damage(segment, at));
+                            (self.to)(UsagePiece::Log(EventPiece::Gap(EventGap { from, end: from, reason })));
+                        }
                         self.gap(id, damage(segment, at));
                         at += distance;
                     }
-                    None => self.gap(end, damage(segment, at)),
+                    None => {
+                        self.gap(end, damage(segment, at));
+                        return Ok(());
+                    }
                 },
             }
         }
@@ -170,7 +226,15 @@ impl Walk {
             return Ok(None);
         }
         let Some(head) = Head::read(&start).filter(|head| written - at >= head.total()) else { return Ok(None) };
-        if head.end <= self.from {
+        if self.left == 0 && head.kind != Kind::Usage {
+            self.ended = true;
+            return Ok(Some(0));
+        }
+        let passed = match head.kind {
+            Kind::Usage => head.first < self.from || !self.points,
+            _ => head.end <= self.from,
+        };
+        if passed {
             file.seek_relative(i64::from(head.length))?;
             return Ok(Some(head.total()));
         }
@@ -183,13 +247,20 @@ impl Walk {
         match head.kind {
             Kind::NotStored => self.gap(head.end, GapReason::NotStored),
             Kind::Crash => self.gap(head.end, GapReason::Crash),
+            Kind::Usage => {
+                if let Ok(point) = point::decode(&head, &payload) {
+                    self.pass();
+                    (self.to)(UsagePiece::Point(Arc::new(point)));
+                }
+            }
             Kind::Events => match codec::decode(&payload, Nanos(head.oldest)) {
                 Ok(events) if events.len() as u64 == head.end - head.first => {
                     let block = Arc::new(EventBlock { first: head.first, events });
                     if let Some(slice) = EventSlice::of(&block, self.from, head.end) {
                         self.left = self.left.saturating_sub(slice.len());
                         self.from = slice.end();
-                        self.pieces.push(EventPiece::Events(slice));
+                        self.pass();
+                        self.last = Some(EventPiece::Events(slice));
                     }
                 }
                 _ => self.gap(head.end, damage(segment, at)),

@@ -90,6 +90,11 @@ impl Segment {
         after.checked_sub(1).and_then(|at| places.get(at)).map_or(HEADER, |(_, at)| *at)
     }
 
+    /// A place before everything that is there for an id.
+    pub fn place_before(&self, id: u64) -> u64 {
+        id.checked_sub(1).map_or(HEADER, |before| self.place_of(before))
+    }
+
     /// Damage is found: true the first time.
     pub fn tell(&self) -> bool {
         !self.told.swap(true, SeqCst)

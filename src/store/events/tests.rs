@@ -8,12 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{Limits, OpenError, Opened, Reader, open, segment::HEADER};
+use super::{Limits, OpenError, Opened, Reader, frame::HEAD, open, segment::HEADER};
 use crate::domain::{
     event::{Change, Detail, Event, EventKind},
     event_block::{EventBlock, EventGap, EventPiece, EventSlice, GapReason},
     resources::Resource,
     types::Nanos,
+    usage::UsagePiece,
 };
 
 const ALL: Limits = Limits { events: 0, bytes: 0, age: Nanos::ZERO };
@@ -29,6 +30,7 @@ fn item(ids: Range<u64>) -> EventPiece {
         message: "".into(),
         resource: Some(Arc::new(Resource::of(&[("memory", 10)]))),
         at: Nanos(id as i64 * 1_000),
+        partition: Arc::default(),
     });
     let block = Arc::new(EventBlock { first: ids.start, events: events.collect() });
     EventPiece::Events(EventSlice::of(&block, ids.start, ids.end).unwrap())
@@ -193,8 +195,10 @@ fn damage_costs_the_frames_that_it_hits_and_is_named() {
     store(directory.path(), &frames);
     let path = files(directory.path())[0].clone();
     let bytes = fs::read(&path).unwrap();
-    let frame = (bytes.len() - HEADER as usize) / 40;
-    for hit in [HEADER as usize + 2, HEADER as usize + 5 * frame + 6, HEADER as usize + 5 * frame + 300] {
+    // Behind what is used before the first event.
+    let begin = HEADER as usize + HEAD + 2;
+    let frame = (bytes.len() - begin) / 40;
+    for hit in [begin + 2, begin + 5 * frame + 6, begin + 5 * frame + 300] {
         let mut damaged = bytes.clone();
         damaged[hit] ^= 0x55;
         fs::write(&path, &damaged).unwrap();
@@ -209,6 +213,15 @@ fn damage_costs_the_frames_that_it_hits_and_is_named() {
         assert!(place.contains("00000000000000000000.events at byte "), "{place}");
         read(&opened.reader, 0);
     }
+    // Usage is not known then, but every event is there.
+    let mut damaged = bytes.clone();
+    damaged[HEADER as usize + 20] ^= 0x55;
+    fs::write(&path, &damaged).unwrap();
+    let reader = opened(directory.path()).reader;
+    assert_eq!(read(&reader, 0), ["0..2000"]);
+    let first = &reader.read_usage(0, 1).unwrap()[0];
+    let UsagePiece::Log(EventPiece::Gap(gap)) = first else { panic!("{first:?}") };
+    assert!(matches!(gap.reason, GapReason::Damage(_)) && (gap.from, gap.end) == (0, 0));
 }
 
 #[test]

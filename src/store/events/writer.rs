@@ -12,11 +12,13 @@ use super::{
     codec::Encoder,
     frame::{HEAD, Head, Kind},
     mark::Mark,
+    point,
     segment::{self, HEADER, Segment, Shared, Start},
 };
 use crate::domain::{
     event_block::{EventGap, EventPiece, EventSlice, GapReason},
     types::Nanos,
+    usage::{PointReason, Usage, UsagePoint},
 };
 
 /// A limit is divided into this many files, so that what goes at once is a small part of what is kept.
@@ -40,6 +42,12 @@ pub struct Writer {
     mark: Mark,
     encoder: Encoder,
     frame: Vec<u8>,
+    /// What is used at `next`.
+    usage: Usage,
+    /// Points that were written, by their number.
+    points: u64,
+    /// Bytes of the usage with which the last file begins.
+    begin: u64,
 }
 
 impl Writer {
@@ -62,6 +70,9 @@ impl Writer {
             mark,
             encoder: Encoder::default(),
             frame: Vec::new(),
+            usage: Usage::default(),
+            points: 0,
+            begin: 0,
         }
     }
 
@@ -88,17 +99,52 @@ impl Writer {
         self.mark.reserve(next).map_err(failed("write", self.mark.path()))
     }
 
-    /// Writes pieces in the order of their ids and without holes, as far as they are not written yet. `now` is the time by which old events go.
+    /// The process is alive; said now and then, it tells the next one until when this one was.
     ///
     /// # Errors
-    /// [`Writer::next`] says how far it came; the rest may be tried again.
+    /// When the mark cannot be written.
+    pub fn alive(&mut self, now: Nanos) -> Result<(), WriteError> {
+        self.mark.alive(now).map_err(failed("write", self.mark.path()))
+    }
+
+    /// The number of the last point that was written.
+    pub fn points(&self) -> u64 {
+        self.points
+    }
+
+    /// As [`Writer::write_with`], without points.
+    ///
+    /// # Errors
+    /// As there.
     pub fn write(&mut self, items: &[EventPiece], now: Nanos) -> Result<(), WriteError> {
+        self.write_with(items, &[], now)
+    }
+
+    /// Writes pieces in the order of their ids and without holes, and numbered points among them, as far as they are not
+    /// written yet. `now` is the time by which old events go.
+    ///
+    /// # Errors
+    /// [`Writer::next`] and [`Writer::points`] say how far it came; the rest may be tried again.
+    pub fn write_with(
+        &mut self,
+        items: &[EventPiece],
+        points: &[(u64, Arc<UsagePoint>)],
+        now: Nanos,
+    ) -> Result<(), WriteError> {
         // First, so that there is room on a full disk.
         self.prune(now);
         let most = self.frame_events();
         let mut gathered: Vec<EventSlice> = Vec::new();
         let mut count = 0;
+        let mut points = points.iter().peekable();
         for item in items {
+            if item.end() > self.next {
+                while let Some((number, point)) = points.next_if(|(_, point)| point.id <= item.first()) {
+                    self.write_events(&mut gathered)?;
+                    count = 0;
+                    self.write_point(*number, point)?;
+                }
+            }
             match item {
                 written if written.end() <= self.next => {}
                 EventPiece::Events(slice) => {
@@ -121,6 +167,9 @@ impl Writer {
             }
         }
         self.write_events(&mut gathered)?;
+        for (number, point) in points {
+            self.write_point(*number, point)?;
+        }
         self.prune(now);
         Ok(())
     }
@@ -194,10 +243,28 @@ impl Writer {
         let (oldest, newest) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
         self.frame.clear();
         self.frame.resize(HEAD, 0);
-        let events = gathered.iter().flat_map(EventSlice::events);
-        self.encoder.encode(events, Nanos(oldest), &mut self.frame);
+        let events = || gathered.iter().flat_map(EventSlice::events);
+        self.encoder.encode(events(), Nanos(oldest), &mut self.frame);
+        self.emit(Kind::Events, ids, (oldest, newest))?;
+        events().for_each(|event| self.usage.apply(event));
         gathered.clear();
-        self.emit(Kind::Events, ids, (oldest, newest))
+        Ok(())
+    }
+
+    /// Writes what is used from here on, where the events do not tell.
+    fn write_point(&mut self, number: u64, point: &UsagePoint) -> Result<(), WriteError> {
+        if number <= self.points {
+            return Ok(());
+        }
+        let mut usage = self.usage.clone();
+        usage.pass(point);
+        self.frame.clear();
+        self.frame.resize(HEAD, 0);
+        point::encode(point.reason, &usage.rows(), &mut self.frame);
+        self.emit(Kind::Usage, self.next..self.next, (point.from.0, point.to.0))?;
+        self.usage = usage;
+        self.points = number;
+        Ok(())
     }
 
     fn gap(&mut self, gap: &EventGap, now: Nanos) -> Result<(), WriteError> {
@@ -212,7 +279,32 @@ impl Writer {
 
     fn emit(&mut self, kind: Kind, ids: std::ops::Range<u64>, times: (i64, i64)) -> Result<(), WriteError> {
         Head::seal(&mut self.frame, kind, ids.clone(), times);
-        let segment = self.file_for(ids.start, Nanos(times.0), Nanos(times.1))?;
+        let (segment, new) = self.file_for(ids.start, Nanos(times.0), Nanos(times.1))?;
+        if new && kind != Kind::Usage {
+            let frame = std::mem::take(&mut self.frame);
+            let begun = self.begin_with_usage(&segment, ids.start, times.0);
+            self.frame = frame;
+            begun?;
+        }
+        self.append(&segment, ids.clone())?;
+        self.next = ids.end;
+        if kind == Kind::Events {
+            self.events += ids.end - ids.start;
+        }
+        Ok(())
+    }
+
+    /// A new file begins with what is used before its first event.
+    fn begin_with_usage(&mut self, segment: &Segment, id: u64, at: i64) -> Result<(), WriteError> {
+        self.frame = vec![0; HEAD];
+        point::encode(PointReason::Begin, &self.usage.rows(), &mut self.frame);
+        Head::seal(&mut self.frame, Kind::Usage, id..id, (at, at));
+        self.begin = self.frame.len() as u64;
+        self.append(segment, id..id)
+    }
+
+    /// Appends the frame to a file.
+    fn append(&mut self, segment: &Segment, ids: std::ops::Range<u64>) -> Result<(), WriteError> {
         let (at, _) = segment.extent();
         let Some(file) = &mut self.file else { return Ok(()) };
         let written = file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(&self.frame));
@@ -222,16 +314,12 @@ impl Writer {
             return Err(failed("write", &segment.path)(error));
         }
         self.unsynced = true;
-        self.next = ids.end;
-        if kind == Kind::Events {
-            self.events += ids.end - ids.start;
-        }
         segment.grow(ids.start, at, at + self.frame.len() as u64, ids.end);
         Ok(())
     }
 
-    /// The last file, or a new one where that is full or old.
-    fn file_for(&mut self, first: u64, oldest: Nanos, newest: Nanos) -> Result<Arc<Segment>, WriteError> {
+    /// The last file, or a new one where that is full or old, and whether it is new.
+    fn file_for(&mut self, first: u64, oldest: Nanos, newest: Nanos) -> Result<(Arc<Segment>, bool), WriteError> {
         let segments = self.shared.list();
         if let (Some(last), Some(_)) = (segments.last(), &self.file) {
             let limits = &self.limits;
@@ -239,12 +327,14 @@ impl Writer {
                 0 => LARGEST_FILE,
                 limit => (limit / FILES).clamp(SMALLEST_FILE, LARGEST_FILE),
             };
+            // However many users there are, most of a file is events.
+            let largest = largest.max(4 * self.begin);
             let full = last.extent().0 + self.frame.len() as u64 > largest
                 || limits.events > 0 && self.events - last.before >= (limits.events / FILES).max(1)
                 || limits.age.0 > 0 && newest.minus(last.oldest).0 >= limits.age.0 / FILES as i64;
             // A file holds at least one frame, however large.
             if !full || last.extent().1 == last.first {
-                return Ok(last.clone());
+                return Ok((last.clone(), false));
             }
         }
         self.sync()?;
@@ -264,7 +354,7 @@ impl Writer {
         segments.push(segment.clone());
         self.shared.set(segments);
         self.file = Some(file);
-        Ok(segment)
+        Ok((segment, true))
     }
 }
 

@@ -20,6 +20,7 @@ fn event() -> Event {
         message: "".into(),
         resource: None,
         at: Default::default(),
+        partition: Arc::default(),
     }
 }
 

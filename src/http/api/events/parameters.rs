@@ -6,11 +6,11 @@ use actix_web::HttpRequest;
 
 use crate::{
     domain::{
-        duration,
         event::{Event, EventKind},
         types::Nanos,
     },
     http::{
+        api::time,
         problem::Problem,
         shim::query::{one, parameters},
     },
@@ -79,7 +79,7 @@ impl Wanted {
             filter: Filter {
                 object: one(&given, "object").map(str::to_owned),
                 kinds: kinds(&given)?,
-                since: one(&given, "since").map(|text| time(text, now)).transpose()?,
+                since: one(&given, "since").map(|text| time::moment("since", text, now)).transpose()?,
             },
         })
     }
@@ -107,17 +107,6 @@ fn kinds(given: &[(String, String)]) -> Result<Vec<EventKind>, Problem> {
         })
     };
     texts.map(kind).collect()
-}
-
-fn time(text: &str, now: Nanos) -> Result<Nanos, Problem> {
-    if let Some(ago) = duration::parse(text).filter(|ago| *ago >= Nanos::ZERO) {
-        return Ok(now.minus(ago));
-    }
-    let time = text.parse::<jiff::Timestamp>().ok().and_then(|time| i64::try_from(time.as_nanosecond()).ok());
-    time.map(Nanos).ok_or_else(|| {
-        let forms = "a time such as 2026-11-20T19:00:00Z, or a duration before now such as 10m";
-        Problem::field("since", format!("since \"{text}\" is not {forms}"))
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,242 @@
+//! Usage over time from the log, as the door reads it: from disk and memory, over restarts, losses and times without events.
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
+
+use actix::prelude::*;
+
+use super::{EventActor, now};
+use crate::{
+    domain::{
+        event::{Change, Detail, Event, EventKind},
+        event_settings::{EventSettings, StoreSettings},
+        resources::{MEMORY, Resource},
+        types::Nanos,
+        usage::{By, Gap, History, Line, Question, UsagePiece},
+    },
+    messages::event::{ApplyEventSettings, Publish, ReadUsage, StopEvents},
+};
+
+const PARTITION: &str = "[rm-1]default";
+
+fn settings(ring: u64, max_events: u64) -> EventSettings {
+    let store = StoreSettings { max_events, max_age: Nanos::ZERO, ..StoreSettings::default() };
+    EventSettings { ring_capacity: ring, store, ..EventSettings::default() }
+}
+
+fn event(user: &str, change: Change, amount: i64, at: Nanos) -> Event {
+    Event {
+        kind: EventKind::UserGroup,
+        object: user.into(),
+        reference: "root.a".into(),
+        change,
+        detail: Detail::UserResource,
+        message: Arc::default(),
+        resource: Some(Arc::new(Resource::of(&[("memory", amount)]))),
+        at,
+        partition: PARTITION.into(),
+    }
+}
+
+fn add(user: &str, amount: i64, at: Nanos) -> Event {
+    event(user, Change::Add, amount, at)
+}
+
+fn remove(user: &str, amount: i64, at: Nanos) -> Event {
+    event(user, Change::Remove, amount, at)
+}
+
+/// Events that change nothing in the end: an allocation of `noise` that lasts no time.
+fn noise(count: usize, at: Nanos) -> Vec<Event> {
+    (0..count).flat_map(|_| [add("noise", 7, at), remove("noise", 7, at)]).collect()
+}
+
+fn publish(actor: &Addr<EventActor>, events: Vec<Event>) {
+    actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events });
+}
+
+/// Amount × nanoseconds by user, and the gaps.
+async fn used(actor: &Addr<EventActor>, since: Option<Nanos>, until: Nanos) -> (BTreeMap<String, i128>, Vec<Gap>) {
+    let partition = PARTITION.into();
+    let mut history = History::new(Question { partition, by: By::User, queue: None, since, until, step: None });
+    let mut from = None;
+    loop {
+        let since = since.unwrap_or(Nanos(i64::MIN));
+        let page = actor.send(ReadUsage { from, since, events: 10 }).await.unwrap().unwrap();
+        for piece in &page.pieces {
+            history.take(piece);
+            match piece {
+                UsagePiece::Log(piece) => from = Some(piece.end()),
+                UsagePiece::Point(point) => from = from.or(Some(point.id)),
+            }
+        }
+        if page.last || history.is_over() {
+            break;
+        }
+    }
+    history.finish();
+    let (mut sums, mut gaps) = (BTreeMap::new(), Vec::new());
+    for line in history.lines() {
+        match line {
+            Line::Share(share) => assert!(sums.insert(share.name.to_string(), share.used.amount(MEMORY)).is_none()),
+            Line::Gap(gap) => gaps.push(gap),
+        }
+    }
+    assert_eq!(history.is_complete(), gaps.is_empty());
+    (sums, gaps)
+}
+
+fn sums(of: &[(&str, i128)]) -> BTreeMap<String, i128> {
+    of.iter().map(|(user, sum)| (user.to_string(), *sum)).collect()
+}
+
+async fn flushed() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+fn start(directory: &Path, max_events: u64) -> Addr<EventActor> {
+    EventActor::durable(settings(20, max_events), directory).unwrap().start()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+#[actix::test]
+async fn what_is_on_disk_and_what_is_in_memory_make_one_history() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let actor = start(directory.path(), 0);
+    let begun = now();
+    let at = |nanos: i64| Nanos(begun.0 + nanos);
+    let mut expected = 0;
+    for round in 0..50 {
+        publish(&actor, noise(1 + round % 40, at(round as i64 * 100)));
+        publish(&actor, vec![add("alice", 3, at(round as i64 * 100 + 50))]);
+        expected += 3 * (10_000 - (round as i128 * 100 + 50));
+        if round % 9 == 0 {
+            flushed().await;
+        }
+        let (told, gaps) = used(&actor, Some(begun), at(10_000)).await;
+        assert_eq!((told, gaps), (sums(&[("alice", expected)]), vec![]), "{round}");
+    }
+    // A part of it, which begins and ends in the middle.
+    let (told, _) = used(&actor, Some(at(75)), at(175)).await;
+    assert_eq!(told, sums(&[("alice", 3 * 100 + 3 * 25)]));
+}
+
+#[actix::test]
+async fn usage_is_known_where_the_events_that_made_it_are_dropped() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let actor = start(directory.path(), 160);
+    let begun = now();
+    let at = |nanos: i64| Nanos(begun.0 + nanos);
+    publish(&actor, vec![add("alice", 5, at(0))]);
+    for round in 1..20 {
+        publish(&actor, noise(20, at(round * 100)));
+        flushed().await;
+    }
+    let (told, gaps) = used(&actor, Some(at(1_850)), at(2_000)).await;
+    assert_eq!((told, gaps), (sums(&[("alice", 5 * 150)]), vec![]));
+    let (told, gaps) = used(&actor, Some(at(0)), at(2_000)).await;
+    let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+    assert_eq!((gap.from, gap.reason), (at(0), "retention"));
+    assert_eq!(told, sums(&[("alice", 5 * i128::from(at(2_000).0 - gap.to.0))]));
+    let (all, gaps) = used(&actor, None, at(2_000)).await;
+    assert_eq!((all, gaps), (told, vec![]), "as far back as is known");
+    // Only what the ring has, without a store.
+    let actor = EventActor::new(settings(20, 0)).start();
+    publish(&actor, vec![add("alice", 5, at(0))]);
+    publish(&actor, noise(500, at(100)));
+    let (told, gaps) = used(&actor, Some(at(200)), at(300)).await;
+    assert_eq!((told, gaps), (sums(&[("alice", 500)]), vec![]));
+    let (told, gaps) = used(&actor, Some(at(0)), at(300)).await;
+    assert_eq!((told, gaps.len()), (sums(&[("alice", 5 * 200)]), 1));
+}
+
+#[actix::test]
+async fn what_an_ended_server_had_is_not_used_for_ever() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let (store, killed) = (directory.path().join("events"), directory.path().join("killed"));
+    let actor = start(&store, 0);
+    let begun = now();
+    publish(&actor, vec![add("alice", 5, begun)]);
+    flushed().await;
+    flushed().await;
+    copy(&store, &killed);
+    actor.send(StopEvents).await.unwrap().unwrap();
+    let stopped = now();
+    for (path, reason) in [(&store, "stopped"), (&killed, "crash")] {
+        let actor = start(path, 0);
+        let again = now();
+        publish(&actor, vec![add("bob", 2, again)]);
+        for written in [false, true] {
+            let until = Nanos(again.0 + 1_000);
+            let (told, gaps) = used(&actor, Some(begun), until).await;
+            let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+            assert_eq!(gap.reason, reason);
+            assert!(begun <= gap.from && gap.from <= stopped && gap.to <= again && stopped <= gap.to, "{gap:?}");
+            assert_eq!(told, sums(&[("alice", 5 * i128::from(gap.from.0 - begun.0)), ("bob", 2_000)]), "{written}");
+            flushed().await;
+        }
+    }
+}
+
+#[actix::test]
+async fn times_without_events_are_told_and_usage_is_right_after_them() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    for actor in [start(directory.path(), 0), EventActor::new(settings(1_000, 0)).start()] {
+        let begun = now();
+        publish(&actor, vec![add("alice", 5, begun)]);
+        actor.send(ApplyEventSettings(EventSettings { tracking: false, ..settings(1_000, 0) })).await.unwrap();
+        publish(&actor, vec![remove("alice", 2, now()), add("bob", 4, now())]);
+        // It lasts.
+        let (told, gaps) = used(&actor, Some(begun), now()).await;
+        assert_eq!((told.len(), gaps.len(), gaps[0].reason), (1, 1, "tracking-off"));
+        actor.send(ApplyEventSettings(settings(1_000, 0))).await.unwrap();
+        let on = now();
+        let check = async || {
+            let until = Nanos(on.0 + 1_000_000);
+            let (told, gaps) = used(&actor, Some(begun), until).await;
+            let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+            let (first, then) = (i128::from(gap.to.0 - begun.0), i128::from(until.0 - gap.to.0));
+            assert_eq!(told, sums(&[("alice", 5 * first + 3 * then), ("bob", 4 * then)]));
+        };
+        check().await;
+        publish(&actor, noise(3, on));
+        check().await;
+        flushed().await;
+        publish(&actor, noise(3, on));
+        check().await;
+        let (told, gaps) = used(&actor, Some(on), Nanos(on.0 + 10)).await;
+        assert_eq!((told, gaps), (sums(&[("alice", 30), ("bob", 40)]), vec![]));
+    }
+}
+
+#[actix::test]
+async fn events_that_were_not_stored_are_told_and_usage_is_right_after_them() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let mut actor = EventActor::durable(settings(5, 0), directory.path()).unwrap();
+    actor.durable.as_mut().unwrap().limit_backlog(10);
+    let actor = actor.start();
+    let begun = now();
+    let at = |nanos: i64| Nanos(begun.0 + nanos);
+    publish(&actor, vec![add("alice", 5, at(0))]);
+    publish(&actor, [vec![remove("alice", 1, at(100))], noise(10, at(150)), vec![add("bob", 2, at(200))]].concat());
+    publish(&actor, vec![add("alice", 1, at(300))]);
+    for written in [false, true] {
+        let (told, gaps) = used(&actor, Some(at(0)), at(400)).await;
+        let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+        assert_eq!((gap.from, gap.to, gap.reason), (at(100), at(200), "not-stored"), "{written}");
+        // 5 until the gap ends, then 4, then 5 again.
+        assert_eq!(told, sums(&[("alice", 5 * 200 + 4 * 100 + 5 * 100), ("bob", 2 * 200)]), "{written}");
+        flushed().await;
+    }
+}

@@ -21,8 +21,9 @@ use actix::prelude::*;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::spawn_blocking, time::Instant};
 
+pub use self::registry::Journals;
 use self::{disk::Disk, log::Log};
-pub use self::{log::DEFAULT_LIMIT, registry::Journals};
+pub use crate::domain::journal::DEFAULT_LIMIT;
 use crate::{
     domain::{
         command::Command,
@@ -30,7 +31,10 @@ use crate::{
         types::Nanos,
     },
     messages::{
-        journal::{Attach, Attached, Begin, Cancel, Drain, End, GetStatus, Piece, Post, Status, Undrain, responses},
+        journal::{
+            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetStatus, Piece, Post, Status, Undrain,
+            responses,
+        },
         partition::Commands,
     },
     store::{eventlog::Record, resource_set},
@@ -367,6 +371,16 @@ impl Handler<Undrain> for JournalActor {
 
     fn handle(&mut self, msg: Undrain, _ctx: &mut Self::Context) -> Operation {
         self.operate(|journal, now| journal.plan_undrain(&msg.0, now))
+    }
+}
+
+impl Handler<ConfigureJournal> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, ConfigureJournal(settings): ConfigureJournal, ctx: &mut Self::Context) {
+        self.log.set_limit(settings.max_events);
+        self.journal.set_torpid_after(settings.torpid_after, self.now());
+        self.arm(ctx);
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     domain::conf::PartitionConf,
     messages::{
         event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe},
+        journal::ConfigureJournal,
         partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
@@ -82,6 +83,8 @@ pub struct PartitionHandle {
     pub resend: Recipient<ResendUnconfirmed>,
     /// Signs of life of nodes.
     pub alive: Recipient<Alive>,
+    /// Settings of its journal, where it has one.
+    pub journal: Option<Recipient<ConfigureJournal>>,
 }
 
 /// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `log.*`. The last writer wins.
@@ -195,6 +198,7 @@ impl Topology {
         Arc::new(move |arbiter, setup| {
             let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
             let links = links(&internal);
+            let journal = links.journal.clone().map(Addr::recipient);
             let addr = PartitionActor::start_on(arbiter, setup, links);
             PartitionHandle {
                 internal,
@@ -206,6 +210,7 @@ impl Topology {
                 configure: addr.clone().recipient(),
                 resend: addr.clone().recipient(),
                 alive: addr.clone().recipient(),
+                journal,
                 addr,
             }
         })

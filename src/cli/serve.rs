@@ -24,12 +24,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    actors::{
-        event::EventActor,
-        journal::{DEFAULT_LIMIT, Journals},
-        resolvers::ldap::SECRETS,
-        topology::Topology,
-    },
+    actors::{event::EventActor, journal::Journals, resolvers::ldap::SECRETS, topology::Topology},
     config::{self, LoadedConfig},
     domain::{event_settings::EventSettings, journal},
     grpc,
@@ -202,7 +197,7 @@ fn wire(
     let pool = (0..cores().saturating_sub(1).max(1)).map(|_| arbiter()).collect();
     let events = EventActor::start_in_arbiter(&control, |_| events);
     let kept = data.map(|data| data.join("journal"));
-    let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), DEFAULT_LIMIT));
+    let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), journal::DEFAULT_LIMIT));
     let metrics = Arc::new(Metrics::new()?);
     let links = (journals.clone(), metrics.clone(), ldap_secrets.into());
     let topology = Topology::linked(control, pool, links, events, default_config);

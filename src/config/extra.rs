@@ -7,13 +7,14 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::domain::{
     duration,
     event_settings::{EventSettings, StoreSettings},
+    journal::JournalSettings,
     types::Nanos,
 };
 
 type Map = BTreeMap<String, String>;
 
-/// All settings. `event.*`, `health.*`, `log.*` and `http.*` hold for the process, `rm.*` and `shim.*` for the resource
-/// manager that sent them.
+/// All settings. `event.*`, `health.*`, `log.*` and `http.*` hold for the process, `rm.*`, `shim.*` and `journal.*`
+/// for the resource manager that sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Events.
@@ -24,6 +25,8 @@ pub struct Settings {
     pub log: LogLevels,
     /// Session of the resource manager.
     pub rm: RmSettings,
+    /// `journal.torpidAfter` and `journal.maxEvents`: resource journals.
+    pub journal: JournalSettings,
     /// `shim.predicates.timeout`: without an answer by then it does not fit.
     pub predicate_timeout: Duration,
     /// `shim.containerStates` is `all`: SCHEDULED and RESERVED are reported too (SEEDS S7).
@@ -61,6 +64,7 @@ impl Settings {
                 buffered_callbacks: above_zero(map, "rm.bufferedCallbacks", 1_000_000),
                 buffered_bytes: above_zero(map, "rm.bufferedBytes", 256 << 20),
             },
+            journal: journal(map),
             predicate_timeout: time(map, "shim.predicates.timeout", 5),
             all_container_states: map.get("shim.containerStates").is_some_and(|states| states == "all"),
             max_body_bytes: above_zero(map, "http.maxBodyBytes", 64 << 20),
@@ -71,6 +75,15 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings::read(&Map::new())
+    }
+}
+
+fn journal(map: &Map) -> JournalSettings {
+    let default = JournalSettings::default();
+    let most = |text: &str| count(text).filter(|count| *count >= 2).and_then(|count| usize::try_from(count).ok());
+    JournalSettings {
+        torpid_after: value(map, "journal.torpidAfter", not_negative, default.torpid_after),
+        max_events: value(map, "journal.maxEvents", most, default.max_events),
     }
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::partition::Commands;
-use crate::domain::journal::{DrainRequest, Fact, Refusal, Target, UndrainRequest};
+use crate::domain::journal::{DrainRequest, Fact, JournalSettings, Refusal, Target, UndrainRequest};
 
 /// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
 /// the hosts where an operator drained something, without waiting for the disk.
@@ -40,6 +40,11 @@ pub struct Post {
     /// The facts.
     pub facts: Vec<Fact>,
 }
+
+/// Settings that are in force from now on.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ConfigureJournal(pub JournalSettings);
 
 /// An operator drains targets. Answered when it is on disk, and the partition was told.
 #[derive(Message)]

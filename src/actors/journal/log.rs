@@ -4,9 +4,6 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{messages::journal::Piece, store::eventlog::Record};
 
-/// Events that are kept at most where nothing else is said.
-pub const DEFAULT_LIMIT: usize = 100_000;
-
 /// See the module.
 #[derive(Debug)]
 pub struct Log {
@@ -35,6 +32,16 @@ impl Log {
             _ => {}
         }
         self.entries.push_back(entry);
+        self.trim();
+    }
+
+    /// Keeps another number of events, at least 2, from now on.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.max(2);
+        self.trim();
+    }
+
+    fn trim(&mut self) {
         if self.entries.len() <= self.limit {
             return;
         }
@@ -98,6 +105,11 @@ mod tests {
         assert_eq!(names(&log), ["1 online", "2 offline", "3 online", "4 offline"]);
         log.push(record(5, "online"));
         assert_eq!(names(&log), ["2 truncate", "3 online", "4 offline", "5 online"]);
+        // A limit that is changed holds at once; events that were dropped do not come back (FLUX.md section 7).
+        log.set_limit(2);
+        assert_eq!(names(&log), ["4 truncate", "5 online"]);
+        log.set_limit(4);
+        assert_eq!(names(&log), ["4 truncate", "5 online"]);
         log.push(record(6, "offline"));
         assert_eq!(names(&log), ["3 truncate", "4 offline", "5 online", "6 offline"]);
     }

@@ -119,6 +119,7 @@ impl RmActor {
             if all != before {
                 session.command_all(|| Command::ContainerStates(all));
             }
+            session.configure_journals();
         }
         self.session = Some(session);
         self.publish();

@@ -156,6 +156,7 @@ impl RmActor {
         if session.settings.all_container_states {
             session.command_all(|| Command::ContainerStates(true));
         }
+        session.configure_journals();
         if let Some(waiting) = self.streams.waiting.take() {
             let mut stream = waiting.stream;
             stream.predicates = Some(waiting.predicates);

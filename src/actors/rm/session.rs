@@ -13,10 +13,12 @@ use crate::{
     domain::{
         command::{Command, PredicateAnswer},
         effect::{Callback, ContainerState, Question},
+        journal::JournalSettings,
         types::Nanos,
     },
     messages::{
         budget::Budget,
+        journal::ConfigureJournal,
         partition::{Commands, OnTheirWay, ResendUnconfirmed, Wake},
         rm::{Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind},
     },
@@ -132,6 +134,14 @@ impl Session {
         if self.settings.all_container_states {
             partition.send(self.epoch, vec![Command::ContainerStates(true)]);
         }
+        partition.configure_journal(self.settings.journal);
+    }
+
+    /// The journals of all partitions go by the settings in force.
+    pub fn configure_journals(&self) {
+        for partition in &self.partitions {
+            partition.configure_journal(self.settings.journal);
+        }
     }
 
     /// Answers all open questions.
@@ -199,6 +209,12 @@ impl Session {
 }
 
 impl PartitionHandle {
+    fn configure_journal(&self, settings: JournalSettings) {
+        if let Some(journal) = &self.journal {
+            journal.do_send(ConfigureJournal(settings));
+        }
+    }
+
     /// Sends commands that take no credits.
     pub fn send(&self, epoch: u64, commands: Vec<Command>) {
         self.commands.do_send(Commands { epoch, commands, permit: None });

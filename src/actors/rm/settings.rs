@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::buffer::Bounds;
 use crate::{
     config::extra,
-    domain::{duration, types::Nanos},
+    domain::{duration, journal::JournalSettings, types::Nanos},
 };
 
 /// Settings of one session.
@@ -25,6 +25,8 @@ pub struct RmSettings {
     pub predicates: Duration,
     /// `shim.containerStates: all`: SCHEDULED and RESERVED are sent too (SEEDS S7).
     pub all_container_states: bool,
+    /// `journal.torpidAfter` and `journal.maxEvents`: for the resource journals of its partitions.
+    pub journal: JournalSettings,
 }
 
 impl RmSettings {
@@ -39,6 +41,11 @@ impl RmSettings {
                 "rm.bufferedCallbacks" | "rm.bufferedBytes" | "rm.itemsInFlight" | "rm.undeliveredCallbacks" => {
                     (count(value).is_some(), "a whole number above zero")
                 }
+                "journal.torpidAfter" => (
+                    duration::parse(value).is_some_and(|time| time >= Nanos::ZERO),
+                    "a duration, such as 30s, or 0 for never",
+                ),
+                "journal.maxEvents" => (count(value).is_some_and(|count| count >= 2), "a whole number of 2 or more"),
                 "shim.containerStates" => (matches!(value.as_str(), "" | "all" | "default"), "one of all, default"),
                 _ => continue,
             };
@@ -58,6 +65,7 @@ impl RmSettings {
             outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
             predicates: known.predicate_timeout,
             all_container_states: known.all_container_states,
+            journal: known.journal,
         })
     }
 }
@@ -85,6 +93,9 @@ mod tests {
         assert_eq!(settings.grace, Duration::from_secs(2));
         assert_eq!(settings.predicates, Duration::from_millis(100));
         assert_eq!((settings.bounds.entries, settings.outward), (10, 5));
+        let journal = read(&[("journal.torpidAfter", "0"), ("journal.maxEvents", "6")]).expect("valid").journal;
+        assert_eq!((journal.torpid_after, journal.max_events), (Nanos::ZERO, 6));
+        assert_eq!(settings.journal, JournalSettings::default());
     }
 
     #[test]
@@ -95,6 +106,8 @@ mod tests {
             ("rm.bufferedBytes", "0"),
             ("rm.itemsInFlight", "1e6"),
             ("shim.containerStates", "some"),
+            ("journal.torpidAfter", "-1s"),
+            ("journal.maxEvents", "1"),
         ] {
             let error = read(&[(key, value)]).expect_err("refused");
             assert!(error.contains(key) && error.contains(&format!("\"{value}\" is not ")), "{error}");

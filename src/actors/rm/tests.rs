@@ -200,6 +200,7 @@ impl Env {
                     configure: fake.clone().recipient(),
                     resend: fake.clone().recipient(),
                     alive: fake.recipient(),
+                    journal: None,
                 }
             }
         };

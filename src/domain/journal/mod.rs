@@ -49,6 +49,24 @@ impl Default for Settings {
     }
 }
 
+/// Events that are kept in memory at most where nothing else is said.
+pub const DEFAULT_LIMIT: usize = 100_000;
+
+/// What a resource manager may change at any time, for the journals of its partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalSettings {
+    /// `journal.torpidAfter`: see [`Settings::torpid_after`].
+    pub torpid_after: Nanos,
+    /// `journal.maxEvents`: events that are kept in memory at most, at least 2.
+    pub max_events: usize,
+}
+
+impl Default for JournalSettings {
+    fn default() -> Self {
+        JournalSettings { torpid_after: Settings::default().torpid_after, max_events: DEFAULT_LIMIT }
+    }
+}
+
 /// A moment on two clocks: events are stamped with the one that may be set, patience is measured with the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
@@ -426,6 +444,23 @@ impl Journal {
         }
         // Targets that fall silent one after another are looked at together.
         self.silence_check = next.map(|due| due.max(now.steady.plus(self.settings.batch)));
+    }
+
+    /// Silence is judged anew: targets that were silent for too long may not be any more, and others are from now on.
+    pub fn set_torpid_after(&mut self, after: Nanos, now: Moment) {
+        if after == self.settings.torpid_after {
+            return;
+        }
+        self.settings.torpid_after = after;
+        let mut changed = false;
+        for slot in self.slots.iter_mut().filter(|slot| slot.torpid) {
+            slot.torpid = after > Nanos::ZERO && slot.seen.plus(after) <= now.steady;
+            changed |= !slot.torpid;
+        }
+        if changed {
+            self.changed(now);
+        }
+        self.silence_check = (after > Nanos::ZERO).then_some(now.steady);
     }
 
     /// The moment of the steady clock at which [`Journal::tick`] has something to do.

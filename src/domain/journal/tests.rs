@@ -412,6 +412,32 @@ fn silence_may_be_nobodys_business() {
 }
 
 #[test]
+fn patience_may_change_at_any_time() {
+    let mut script = four();
+    let set = |script: &mut Script, seconds| {
+        script.collect(|journal, now, _| journal.set_torpid_after(Nanos::from_secs(seconds), now))
+    };
+    script.wait(10_000);
+    script.fact(Fact::Seen { node: "n0".into() });
+    // Shorter: those that have been silent for that long already are torpid at once.
+    set(&mut script, 5);
+    assert_eq!(script.wait(0), ["torpid 1-3"]);
+    assert_eq!(script.wait(5_000), ["torpid 0"]);
+    script.fact(Fact::Seen { node: "n1".into() });
+    assert_eq!(script.wait(100), ["lively 1"]);
+    // Longer: some have not been silent for that long.
+    set(&mut script, 12);
+    assert_eq!(script.wait(100), ["lively 0"]);
+    assert_eq!(script.wait(12_000), ["torpid 0", "torpid 1"]);
+    // Never.
+    set(&mut script, 0);
+    assert_eq!(script.wait(100), ["lively 0-3"]);
+    assert!(script.wait(1_000_000).is_empty());
+    set(&mut script, 30);
+    assert_eq!(script.wait(0), ["torpid 0-3"]);
+}
+
+#[test]
 fn the_end_of_a_session_takes_its_nodes_offline() {
     let mut script = four();
     assert_eq!(script.collect(|journal, now, out| journal.end(now, out)), ["offline 0-3"]);

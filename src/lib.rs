@@ -1,5 +1,6 @@
 //! Callboard: an actor-system resource scheduler. `ARCHITECTURE.md` explains how it is built.
 
+pub mod access;
 pub mod actors;
 pub mod cli;
 pub mod config;

@@ -3,8 +3,13 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reqwest::Response;
+use hyper::Method;
 use serde::{Deserialize, Serialize};
+
+use super::client::{
+    net::{Answer, Body, Client, Failed},
+    trust::Trust,
+};
 
 /// Which server, and which of its partitions.
 #[derive(Args, Clone, Debug)]
@@ -15,6 +20,8 @@ pub struct Door {
     /// Partition
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub partition: String,
+    #[command(flatten)]
+    pub trust: Trust,
 }
 
 /// The parts of a problem that people read.
@@ -38,25 +45,27 @@ impl Door {
     ///
     /// # Errors
     /// The server cannot be reached, or its answer is an error.
-    pub async fn get(&self, path: &str) -> Result<Response, Error> {
-        self.checked(reqwest::Client::new().get(self.url(path)).send().await).await
+    pub async fn get(&self, path: &str) -> Result<Answer, Error> {
+        self.send(Method::GET, path, None).await
     }
 
     /// POST of a JSON body to a path below the partition.
     ///
     /// # Errors
     /// The server cannot be reached, or its answer is an error.
-    pub async fn post(&self, path: &str, body: &impl Serialize) -> Result<Response, Error> {
-        self.checked(reqwest::Client::new().post(self.url(path)).json(body).send().await).await
+    pub async fn post(&self, path: &str, body: &impl Serialize) -> Result<Answer, Error> {
+        let body = serde_json::to_vec(body).map_err(|error| Error { text: error.to_string(), status: None })?;
+        self.send(Method::POST, path, Some(Body::json(body))).await
     }
 
     fn url(&self, path: &str) -> String {
         format!("{}/api/v1/partition/{}/{path}", self.server.trim_end_matches('/'), escaped(&self.partition))
     }
 
-    async fn checked(&self, answer: reqwest::Result<Response>) -> Result<Response, Error> {
-        let answer = answer.map_err(|error| self.unreachable(&error))?;
-        let status = answer.status();
+    async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Answer, Error> {
+        let client = Client::new(&self.server, &self.trust).map_err(|text| Error { text, status: None })?;
+        let answer = client.send(method, &self.url(path), body).await.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status;
         if status.is_success() {
             return Ok(answer);
         }
@@ -66,16 +75,8 @@ impl Door {
         Err(Error { text, status: Some(status.as_u16()) })
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> Error {
-        let mut text = format!("{} cannot be reached (--server names another)", self.server);
-        let mut cause: Option<&dyn std::error::Error> = Some(error);
-        while let Some(error) = cause {
-            cause = error.source();
-            if cause.is_none() {
-                // The innermost cause says most.
-                let _ = write!(text, ": {error}");
-            }
-        }
+    fn unreachable(&self, error: &Failed) -> Error {
+        let text = format!("{} cannot be reached (--server names another): {error}", self.server);
         Error { text, status: None }
     }
 }
@@ -100,7 +101,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_named() {
-        let door = Door { server: "http://127.0.0.1:9/".to_owned(), partition: "[rm-1]a b".to_owned() };
+        let (server, partition) = ("http://127.0.0.1:9/".to_owned(), "[rm-1]a b".to_owned());
+        let door = Door { server, partition, trust: Trust::default() };
         assert_eq!(door.url("x"), "http://127.0.0.1:9/api/v1/partition/%5Brm-1%5Da%20b/x");
         let error = door.get("resource/status").await.unwrap_err().to_string();
         assert!(error.starts_with("http://127.0.0.1:9/ cannot be reached (--server names another): "), "{error}");

@@ -8,7 +8,14 @@ use std::{
 
 use clap::Args;
 use futures::StreamExt as _;
+use hyper::Method;
 use serde::Deserialize;
+
+use super::client::{
+    http::segment,
+    net::{Client, Failed},
+    trust::Trust,
+};
 
 /// How long to wait before a lost connection is made again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -40,6 +47,8 @@ pub struct EventsArgs {
     /// The lines of the server as they are, one JSON object each.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub trust: Trust,
 }
 
 /// Why it ended early.
@@ -130,10 +139,10 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
 
 /// Reads one answer. `wanted` is changed to what is still wanted after it.
 async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error> {
-    let url = url(wanted)?;
-    let lost = |error: reqwest::Error| Error::Lost(format!("{}: {}", wanted.server, chain(&error)));
-    let answer = reqwest::get(url).await.map_err(lost)?;
-    let status = answer.status();
+    let client = Client::new(wanted.server.trim_end_matches('/'), &wanted.trust).map_err(Error::Refused)?;
+    let lost = |error: Failed| Error::Lost(format!("{}: {error}", wanted.server));
+    let answer = client.send(Method::GET, &url(wanted), None).await.map_err(lost)?;
+    let status = answer.status;
     if !status.is_success() {
         let text = answer.text().await.unwrap_or_default();
         let problem = serde_json::from_str::<serde_json::Value>(&text).ok();
@@ -141,10 +150,10 @@ async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error
         let text = format!("{} answered {status}: {detail}", wanted.server);
         return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
     }
-    let mut body = answer.bytes_stream();
+    let mut body = Box::pin(answer.chunks());
     let mut rest: Vec<u8> = Vec::new();
     while let Some(bytes) = body.next().await {
-        let bytes = bytes.map_err(|error| Error::Lost(format!("{}: {}", wanted.server, chain(&error))))?;
+        let bytes = bytes.map_err(|error| Error::Lost(format!("{}: {error}", wanted.server)))?;
         rest.extend_from_slice(&bytes);
         let mut from = 0;
         while let Some(length) = rest[from..].iter().position(|byte| *byte == b'\n') {
@@ -186,15 +195,13 @@ fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<b
     Ok(wanted.count == Some(0))
 }
 
-fn url(wanted: &EventsArgs) -> Result<reqwest::Url, Error> {
-    let base = format!("{}/api/v1/events", wanted.server.trim_end_matches('/'));
-    let mut url = reqwest::Url::parse(&base).map_err(|error| {
-        Error::Refused(format!("server \"{}\" is not an address such as http://127.0.0.1:9080: {error}", wanted.server))
-    })?;
-    let mut query = url.query_pairs_mut();
+fn url(wanted: &EventsArgs) -> String {
+    let mut url = format!("{}/api/v1/events", wanted.server.trim_end_matches('/'));
+    let mut separator = '?';
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            query.append_pair(name, &value);
+            url.push_str(&format!("{separator}{name}={}", segment(&value)));
+            separator = '&';
         }
     };
     add("from", wanted.from.map(|from| from.to_string()));
@@ -204,8 +211,7 @@ fn url(wanted: &EventsArgs) -> Result<reqwest::Url, Error> {
     add("type", (!wanted.types.is_empty()).then(|| wanted.types.join(",")));
     // Of an answer that goes on from an id, all is late enough.
     add("since", wanted.since.clone());
-    drop(query);
-    Ok(url)
+    url
 }
 
 /// An event as a row: time, id, type, change, detail, object, and where set second object, resource and message.
@@ -242,17 +248,6 @@ fn shown(line: &Line) -> String {
         row.push_str(&format!(" {}", line.message.escape_debug()));
     }
     row
-}
-
-/// An error with what caused it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -315,10 +310,8 @@ mod tests {
             types: vec!["app".into(), "node".into()],
             ..EventsArgs::default()
         };
-        let expected = "http://127.0.0.1:9080/api/v1/events?from=3&follow=true&object=root.a+b%26c&type=app%2Cnode";
-        assert_eq!(url(&wanted).unwrap().as_str(), expected);
-        let text = url(&EventsArgs { server: "board".into(), ..wanted }).unwrap_err().to_string();
-        assert!(text.contains("\"board\" is not an address"), "{text}");
+        let expected = "http://127.0.0.1:9080/api/v1/events?from=3&follow=true&object=root.a%20b%26c&type=app%2Cnode";
+        assert_eq!(url(&wanted), expected);
     }
 
     #[actix::test]

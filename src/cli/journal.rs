@@ -107,7 +107,7 @@ async fn print(args: &JournalArgs, printer: &mut Printer, out: &mut dyn Write) -
     let follow = args.follow || args.wait.is_some();
     let path = format!("resource/journal?historical=true&follow={follow}");
     let answer = args.door.get(&path).await.map_err(|error| Failure::Text(error.text))?;
-    let mut chunks = answer.bytes_stream();
+    let mut chunks = Box::pin(answer.chunks());
     let mut text = Vec::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| Failure::Text(format!("the journal broke off: {error}")))?;

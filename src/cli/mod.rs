@@ -9,6 +9,7 @@ pub mod plan;
 pub mod replay;
 pub mod resource;
 pub mod serve;
+pub mod token;
 pub mod usage;
 pub mod validate;
 
@@ -24,6 +25,7 @@ use self::{
     replay::{GenerateArgs, ReplayArgs},
     resource::ResourceArgs,
     serve::ServeArgs,
+    token::TokenArgs,
     usage::UsageArgs,
 };
 
@@ -63,6 +65,8 @@ enum Command {
     Resource(ResourceArgs),
     /// Show what users, groups or queues used over a while
     Usage(UsageArgs),
+    /// Make tokens: who may do what
+    Token(TokenArgs),
 }
 
 impl Cli {
@@ -80,6 +84,7 @@ impl Cli {
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
+            Some(Command::Token(args)) => report(token::run(&args)),
         }
     }
 }

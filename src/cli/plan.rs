@@ -9,9 +9,16 @@ use std::{
 };
 
 use clap::Args;
+use hyper::Method;
 use serde::Deserialize;
 
-use super::door::escaped;
+use super::{
+    client::{
+        net::{Body, Client, Failed},
+        trust::Trust,
+    },
+    door::escaped,
+};
 use crate::http::api::plan::view::{Change, PartitionPlan, Plan, Setting, Warning};
 
 /// Options of `callboard plan`.
@@ -31,6 +38,8 @@ pub struct PlanArgs {
     /// Print the answer of the server
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 /// The configuration is refused.
@@ -97,13 +106,13 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
         fs::read(&args.config).map_err(|error| Failure::unknown(format!("{name}: cannot be read: {error}")))?;
     let server = args.server.trim_end_matches('/');
     let query = args.rm.as_deref().map_or(String::new(), |rm| format!("?rm={}", escaped(rm)));
-    let request = reqwest::Client::new().post(format!("{server}/api/v1/plan{query}"));
-    let unreachable = |error: reqwest::Error| {
-        Failure::unknown(format!("{server} cannot be reached (--server names another): {}", innermost(&error)))
-    };
-    let request = request.header("Content-Type", "application/yaml").body(config);
-    let answer = request.send().await.map_err(unreachable)?;
-    let status = answer.status();
+    let client = Client::new(server, &args.trust).map_err(Failure::unknown)?;
+    let unreachable =
+        |error: Failed| Failure::unknown(format!("{server} cannot be reached (--server names another): {error}"));
+    let body = Body { kind: "application/yaml", bytes: config.into() };
+    let url = format!("{server}/api/v1/plan{query}");
+    let answer = client.send(Method::POST, &url, Some(body)).await.map_err(unreachable)?;
+    let status = answer.status;
     let mut json = answer.text().await.map_err(unreachable)?;
     if !status.is_success() {
         let problem: Problem = serde_json::from_str(&json)
@@ -126,14 +135,6 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
         .map_err(|error| Failure::unknown(format!("the answer of {server} is not a plan: {error}")))?;
     json.push('\n');
     Ok(Answer { plan, json })
-}
-
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 /// The plan for people.

@@ -1,5 +1,6 @@
 //! `callboard serve`: the server.
 
+pub mod access;
 mod data;
 mod log;
 mod panics;
@@ -17,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use self::access::{Access, AccessArgs};
 use actix::{Actor as _, Arbiter};
 use actix_web::{dev::ServerHandle, web::ServiceConfig};
 use anyhow::{Context as _, bail};
@@ -64,6 +66,8 @@ pub struct ServeArgs {
     /// Largest request of the HTTP and gRPC doors in bytes
     #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value = "67108864")]
     pub http_max_body_bytes: NonZeroUsize,
+    #[command(flatten)]
+    pub access: AccessArgs,
 }
 
 /// Where a door listens.
@@ -122,6 +126,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if http_addr.is_none() && grpc_addr.is_none() {
         bail!("--http off and --grpc off leave no door open");
     }
+    let access = Access::open(&args.access, &[("--http", http_addr), ("--grpc", grpc_addr)])?;
     let default_config = default_config(args.config.as_deref())?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
 
@@ -138,8 +143,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let _watch = ws_v1::watch::start(rest.clone());
     let mut http_door = None;
     if let Some(addr) = http_addr {
-        let doors = Arc::new(Doors { topology: topology.clone(), max_body });
-        let listen = Listen { addr, workers: cores() };
+        let doors = Arc::new(Doors { topology: topology.clone(), max_body, tokens: access.tokens.clone() });
+        let listen = Listen { addr, workers: cores(), tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
             page::configure(config);
@@ -154,11 +159,17 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     let mut grpc_door = None;
     if let Some(addr) = grpc_addr {
-        let started = grpc::server::start(addr, topology.clone(), max_body)
+        let (tokens, tls) = (access.tokens.clone(), access.tls(&[b"h2"])?);
+        let listen = grpc::server::Listen { addr, max_message: max_body, tokens, tls };
+        let started = grpc::server::start(listen, topology.clone())
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
     }
-    let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| addr.to_string());
+    let scheme = access.scheme();
+    let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| format!("{scheme}{addr}"));
+    if access.has_files() {
+        actix::spawn(access.clone().follow());
+    }
     let data = if args.ephemeral { "memory".to_owned() } else { args.data.display().to_string() };
     println!(
         "callboard ready http={} grpc={} data={data}",
@@ -167,7 +178,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     );
     io::stdout().flush()?;
 
-    let ended = wait(&topology, args.config.as_deref()).await?;
+    let ended = wait(&topology, args.config.as_deref(), &access).await?;
     tracing::info!(signal = ended, "shutting down");
     shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
     Ok(())
@@ -225,7 +236,7 @@ fn default_config(file: Option<&Path>) -> anyhow::Result<LoadedConfig> {
 }
 
 /// Until a signal ends the server; gives its name.
-async fn wait(topology: &Arc<Topology>, config: Option<&Path>) -> anyhow::Result<&'static str> {
+async fn wait(topology: &Arc<Topology>, config: Option<&Path>, access: &Access) -> anyhow::Result<&'static str> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -233,16 +244,19 @@ async fn wait(topology: &Arc<Topology>, config: Option<&Path>) -> anyhow::Result
         tokio::select! {
             _ = term.recv() => return Ok("SIGTERM"),
             _ = int.recv() => return Ok("SIGINT"),
-            _ = hangup.recv() => reload(topology, config).await,
+            _ = hangup.recv() => {
+                access.reload();
+                match config {
+                    Some(config) => reload(topology, config).await,
+                    None if access.has_files() => {}
+                    None => tracing::warn!("SIGHUP: started without --config, nothing to read again"),
+                }
+            }
         }
     }
 }
 
-async fn reload(topology: &Arc<Topology>, file: Option<&Path>) {
-    let Some(file) = file else {
-        tracing::warn!("SIGHUP: started without --config, nothing to read again");
-        return;
-    };
+async fn reload(topology: &Arc<Topology>, file: &Path) {
     match default_config(Some(file)) {
         Ok(config) => {
             tracing::info!(file = %file.display(), checksum = config.checksum, "configuration read again");

@@ -7,8 +7,16 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use futures::StreamExt as _;
+use hyper::Method;
 use serde::Deserialize;
+
+use super::{
+    client::{
+        net::{Client, Failed},
+        trust::Trust,
+    },
+    door::escaped,
+};
 
 /// Shows what was used over a while, so that quotas can be judged: amounts times the time for which they were used.
 #[derive(Args, Clone, Debug)]
@@ -37,6 +45,8 @@ pub struct UsageArgs {
     /// The lines of the server as they are, one JSON object each, in exact amounts times seconds.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub trust: Trust,
 }
 
 /// See [`UsageArgs::by`].
@@ -104,19 +114,20 @@ pub async fn run(wanted: UsageArgs) -> ExitCode {
 
 async fn read(wanted: &UsageArgs, out: &mut impl Write) -> Result<(), String> {
     let server = &wanted.server;
-    let answer = reqwest::get(url(wanted)?).await.map_err(|error| format!("{server}: {error}"))?;
-    let status = answer.status();
+    let client = Client::new(server, &wanted.trust)?;
+    let lost = |error: Failed| format!("{server}: {error}");
+    let mut answer = client.send(Method::GET, &url(wanted), None).await.map_err(lost)?;
+    let status = answer.status;
     if !status.is_success() {
         let text = answer.text().await.unwrap_or_default();
         let problem = serde_json::from_str::<serde_json::Value>(&text).ok();
         let detail = problem.and_then(|problem| Some(problem["detail"].as_str()?.to_owned())).unwrap_or(text);
         return Err(format!("{server} answered {status}: {detail}"));
     }
-    let mut body = answer.bytes_stream();
     let mut rest: Vec<u8> = Vec::new();
     let mut table = Table { by: wanted.by, ..Table::default() };
-    while let Some(bytes) = body.next().await {
-        rest.extend_from_slice(&bytes.map_err(|error| format!("{server}: {error}"))?);
+    while let Some(bytes) = answer.chunk().await.map_err(lost)? {
+        rest.extend_from_slice(&bytes);
         while let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=length).collect();
             let row: Row = serde_json::from_slice(&line)
@@ -138,25 +149,16 @@ async fn read(wanted: &UsageArgs, out: &mut impl Write) -> Result<(), String> {
     Err(format!("{server}: the connection ended"))
 }
 
-fn url(wanted: &UsageArgs) -> Result<reqwest::Url, String> {
-    let wrong = |why: &dyn std::fmt::Display| {
-        format!("server \"{}\" is not an address such as http://127.0.0.1:9080: {why}", wanted.server)
-    };
-    let mut url = reqwest::Url::parse(&wanted.server).map_err(|error| wrong(&error))?;
-    {
-        let mut path = url.path_segments_mut().map_err(|()| wrong(&"it has no path"))?;
-        path.pop_if_empty().extend(["api", "v1", "partition", &wanted.partition, "usage", "history"]);
-    }
-    let mut query = url.query_pairs_mut();
-    query.append_pair("by", wanted.by.name());
+fn url(wanted: &UsageArgs) -> String {
+    let (server, partition) = (wanted.server.trim_end_matches('/'), escaped(&wanted.partition));
+    let mut url = format!("{server}/api/v1/partition/{partition}/usage/history?by={}", wanted.by.name());
     let given = [("since", &wanted.since), ("until", &wanted.until), ("step", &wanted.step), ("queue", &wanted.queue)];
     for (name, value) in given {
         if let Some(value) = value {
-            query.append_pair(name, value);
+            url.push_str(&format!("&{name}={}", escaped(value)));
         }
     }
-    drop(query);
-    Ok(url)
+    url
 }
 
 /// What is shown to people: amounts times hours, in cores and GiB.
@@ -263,16 +265,15 @@ mod tests {
             step: Some("1d".into()),
             queue: Some("root.a b".into()),
             json: false,
+            trust: Trust::default(),
         }
     }
 
-    #[test]
-    fn the_address() {
-        let text = url(&args()).unwrap().to_string();
-        let expected =
-            "http://board:9080/api/v1/partition/[rm-1]default/usage/history?by=queue&since=7d&step=1d&queue=root.a+b";
-        assert_eq!(text.replace("%5B", "[").replace("%5D", "]"), expected);
-        let error = url(&UsageArgs { server: "board".into(), ..args() }).unwrap_err();
+    #[tokio::test]
+    async fn the_address() {
+        let expected = "http://board:9080/api/v1/partition/%5Brm-1%5Ddefault/usage/history?by=queue&since=7d&step=1d&queue=root.a%20b";
+        assert_eq!(url(&args()), expected);
+        let error = read(&UsageArgs { server: "board".into(), ..args() }, &mut Vec::new()).await.unwrap_err();
         assert!(error.starts_with("server \"board\" is not an address"), "{error}");
     }
 

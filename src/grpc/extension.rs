@@ -15,11 +15,13 @@ use tokio::sync::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    guard,
     order::{Order, wants_done},
     plain::Outgoing,
     status,
 };
 use crate::{
+    access::Caller,
     actors::{
         rm::{EXTENSION, RmActor, handle::not_registered},
         topology::Topology,
@@ -45,7 +47,10 @@ impl SchedulerExtension for Extension {
         &self,
         request: Request<v1::UpdateConfigurationRequest>,
     ) -> Result<Response<ext::UpdateConfigurationResponse>, Status> {
+        let caller = guard::caller(request.extensions())?;
         let request = request.into_inner();
+        caller.acts_for(&request.rm_id)?;
+        caller.configures()?;
         let extra = request.extra_config.into_iter().collect();
         let done = self.topology.configure(&request.rm_id, request.config, extra);
         status::guarded(async { done.await.map_err(status::refusals) }).await?;
@@ -56,7 +61,9 @@ impl SchedulerExtension for Extension {
         &self,
         request: Request<ext::UnregisterRequest>,
     ) -> Result<Response<ext::UnregisterResponse>, Status> {
+        let caller = guard::caller(request.extensions())?;
         let rm = request.into_inner().rm_id;
+        caller.acts_for(&rm)?;
         let unknown = || status::refusal(not_registered("UnregisterRequest", &rm));
         let handle = self.topology.find(&rm).ok_or_else(unknown)?;
         handle.addr.send(Unregister).await.map_err(|_| unknown())?.map_err(status::refusal)?;
@@ -69,13 +76,14 @@ impl SchedulerExtension for Extension {
         &self,
         request: Request<Streaming<ext::Reply>>,
     ) -> Result<Response<Self::CallbacksStream>, Status> {
+        let caller = guard::caller(request.extensions())?;
         let incoming = request.into_inner();
         let (to, words) = unbounded_channel();
         let (opened, open) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let topology = self.topology.clone();
         tokio::spawn(async move {
-            let _ = end.send(status::guarded(read(topology, incoming, to, opened)).await);
+            let _ = end.send(status::guarded(read(topology, caller, incoming, to, opened)).await);
         });
         let writer = Writer { words, opening: Some(open), open: None, ended, calls: VecDeque::new() };
         Ok(Response::new(Box::pin(stream::unfold(Some(writer), async |writer| {
@@ -117,6 +125,7 @@ impl Drop for Open {
 /// Reads replies until the peer ends. The stream goes with it: without replies nothing could go on.
 async fn read(
     topology: Arc<Topology>,
+    caller: Caller,
     mut incoming: Streaming<ext::Reply>,
     to: UnboundedSender<ToStream>,
     opened: oneshot::Sender<Arc<Open>>,
@@ -125,6 +134,7 @@ async fn read(
     let Some(reply::Reply::Hello(hello)) = first else {
         return Err(Status::invalid_argument("the first reply has to be a Hello"));
     };
+    caller.acts_for(&hello.rm_id)?;
     let predicates = if hello.batch_predicates { Predicates::Batch } else { Predicates::Single };
     let (handle, want) = if hello.resume {
         let unknown = || status::refusal(not_registered("Hello", &hello.rm_id));

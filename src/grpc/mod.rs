@@ -1,6 +1,8 @@
 //! The gRPC doors: `si.v1.Scheduler`, `callboard.v1.SchedulerExtension`, health and reflection. They only translate.
 
 mod extension;
+mod guard;
+mod incoming;
 mod order;
 mod plain;
 mod scheduler;

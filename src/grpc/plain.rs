@@ -12,6 +12,7 @@ use tonic::{Status, Streaming};
 
 use super::status;
 use crate::{
+    access::Caller,
     actors::{
         rm::{
             RmActor,
@@ -112,12 +113,16 @@ impl Plain for Nodes {
 }
 
 /// Serves a stream: one task reads, the stream that is given writes.
-pub fn serve<P: Plain>(topology: Arc<Topology>, incoming: Streaming<P::Request>) -> Outgoing<P::Response> {
+pub fn serve<P: Plain>(
+    topology: Arc<Topology>,
+    caller: Caller,
+    incoming: Streaming<P::Request>,
+) -> Outgoing<P::Response> {
     let (to, words) = unbounded_channel();
     let (attached, attach) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     tokio::spawn(async move {
-        let _ = end.send(status::guarded(read::<P>(topology, incoming, to, attached)).await);
+        let _ = end.send(status::guarded(read::<P>(topology, caller, incoming, to, attached)).await);
     });
     let writer = Writer { words, attach: Some(attach), ended: Some(ended), open: None, lines: Vec::new().into_iter() };
     Box::pin(stream::unfold(Some(writer), async |writer| {
@@ -132,6 +137,7 @@ pub fn serve<P: Plain>(topology: Arc<Topology>, incoming: Streaming<P::Request>)
 /// Reads requests until the peer ends, or something is wrong with the stream itself.
 async fn read<P: Plain>(
     topology: Arc<Topology>,
+    caller: Caller,
     mut incoming: Streaming<P::Request>,
     to: UnboundedSender<ToStream>,
     attached: oneshot::Sender<Open>,
@@ -143,6 +149,7 @@ async fn read<P: Plain>(
     if rm.is_empty() {
         return Err(Status::invalid_argument(format!("rmID of the first {} is empty", P::NAME)));
     }
+    caller.acts_for(&rm)?;
     let handle = topology.find(&rm).ok_or_else(|| status::refusal(not_registered(P::NAME, &rm)))?;
     let attach = Attach { door: "grpc", want: Want::Plain(P::KIND), to };
     let gone = || status::refusal(not_registered(P::NAME, &rm));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    guard,
     plain::{Allocations, Applications, Nodes, Outgoing, serve},
     status,
 };
@@ -26,7 +27,9 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<v1::RegisterResourceManagerRequest>,
     ) -> Result<Response<v1::RegisterResourceManagerResponse>, Status> {
+        let caller = guard::caller(request.extensions())?;
         let request = request.into_inner();
+        caller.acts_for(&request.rm_id)?;
         let registration = Registration {
             rm: request.rm_id,
             version: request.version,
@@ -49,7 +52,8 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<Streaming<v1::AllocationRequest>>,
     ) -> Result<Response<Self::UpdateAllocationStream>, Status> {
-        Ok(Response::new(serve::<Allocations>(self.topology.clone(), request.into_inner())))
+        let caller = guard::caller(request.extensions())?;
+        Ok(Response::new(serve::<Allocations>(self.topology.clone(), caller, request.into_inner())))
     }
 
     type UpdateApplicationStream = Outgoing<v1::ApplicationResponse>;
@@ -58,7 +62,8 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<Streaming<v1::ApplicationRequest>>,
     ) -> Result<Response<Self::UpdateApplicationStream>, Status> {
-        Ok(Response::new(serve::<Applications>(self.topology.clone(), request.into_inner())))
+        let caller = guard::caller(request.extensions())?;
+        Ok(Response::new(serve::<Applications>(self.topology.clone(), caller, request.into_inner())))
     }
 
     type UpdateNodeStream = Outgoing<v1::NodeResponse>;
@@ -67,6 +72,7 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<Streaming<v1::NodeRequest>>,
     ) -> Result<Response<Self::UpdateNodeStream>, Status> {
-        Ok(Response::new(serve::<Nodes>(self.topology.clone(), request.into_inner())))
+        let caller = guard::caller(request.extensions())?;
+        Ok(Response::new(serve::<Nodes>(self.topology.clone(), caller, request.into_inner())))
     }
 }

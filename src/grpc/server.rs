@@ -2,13 +2,13 @@
 
 use std::{io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
-use futures::StreamExt as _;
+use rustls::ServerConfig;
 use tokio::{net::TcpListener, sync::oneshot};
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
-use super::{extension::Extension, scheduler::SchedulerDoor};
+use super::{extension::Extension, guard::Guard, incoming, scheduler::SchedulerDoor};
 use crate::{
+    access::Tokens,
     actors::topology::Topology,
     si::{
         DESCRIPTORS, ext::scheduler_extension_server::SchedulerExtensionServer, v1::scheduler_server::SchedulerServer,
@@ -26,15 +26,28 @@ pub struct GrpcServer {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// Binds the listener and serves on a thread of its own. `max_message` bounds a request in bytes.
-pub fn start(addr: SocketAddr, topology: Arc<Topology>, max_message: usize) -> io::Result<GrpcServer> {
-    let listener = std::net::TcpListener::bind(addr)?;
+/// How the listener is set up.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// Address; port 0 takes any that is free.
+    pub addr: SocketAddr,
+    /// Largest request in bytes.
+    pub max_message: usize,
+    /// Who is let in; `None`: everybody.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Encryption.
+    pub tls: Option<ServerConfig>,
+}
+
+/// Binds the listener and serves on a thread of its own.
+pub fn start(listen: Listen, topology: Arc<Topology>) -> io::Result<GrpcServer> {
+    let listener = std::net::TcpListener::bind(listen.addr)?;
     listener.set_nonblocking(true)?;
     let addr = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
     let thread = thread::Builder::new().name("grpc".to_owned()).spawn(move || {
-        if let Err(error) = runtime.block_on(serve(listener, topology, max_message, stopped)) {
+        if let Err(error) = runtime.block_on(serve(listener, listen, topology, stopped)) {
             tracing::error!(%error, "the gRPC listener ended");
         }
     })?;
@@ -57,16 +70,12 @@ impl GrpcServer {
 
 async fn serve(
     listener: std::net::TcpListener,
+    listen: Listen,
     topology: Arc<Topology>,
-    max_message: usize,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let connections = TcpListenerStream::new(TcpListener::from_std(listener)?).map(|connection| {
-        connection.inspect(|stream| {
-            // It still works without, only slower.
-            let _ = stream.set_nodelay(true);
-        })
-    });
+    let listener = TcpListener::from_std(listener)?;
+    let Listen { max_message, tokens, tls, .. } = listen;
     let scheduler =
         SchedulerServer::new(SchedulerDoor { topology: topology.clone() }).max_decoding_message_size(max_message);
     let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(max_message);
@@ -78,7 +87,8 @@ async fn serve(
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    Server::builder()
+    let router = Server::builder()
+        .layer(Guard { tokens })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
         .initial_stream_window_size(1 << 20)
@@ -87,10 +97,13 @@ async fn serve(
         .add_service(extension)
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?)
-        .serve_with_incoming_shutdown(connections, async {
-            let _ = stopped.await;
-        })
-        .await?;
+        .add_service(reflection().build_v1alpha()?);
+    let stopped = async {
+        let _ = stopped.await;
+    };
+    match tls {
+        None => router.serve_with_incoming_shutdown(incoming::plain(listener), stopped).await?,
+        Some(tls) => router.serve_with_incoming_shutdown(incoming::encrypted(listener, tls), stopped).await?,
+    }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod events;
+pub mod guard;
 pub mod page;
 pub mod problem;
 pub mod server;

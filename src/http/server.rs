@@ -2,6 +2,7 @@
 
 use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
     App, Error, HttpRequest, HttpServer, Resource,
     body::MessageBody,
@@ -12,9 +13,10 @@ use actix_web::{
     web,
 };
 use futures::FutureExt as _;
+use rustls::ServerConfig;
 
-use super::{api, problem::Problem, shim};
-use crate::actors::topology::Topology;
+use super::{api, guard, problem::Problem, shim};
+use crate::{access::Tokens, actors::topology::Topology};
 
 /// What the doors share.
 pub struct Doors {
@@ -22,15 +24,19 @@ pub struct Doors {
     pub topology: Arc<Topology>,
     /// Largest body in bytes (`http.maxBodyBytes`).
     pub max_body: usize,
+    /// Who is let in; `None`: everybody.
+    pub tokens: Option<Arc<Tokens>>,
 }
 
 /// How the listener is set up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Listen {
     /// Address; port 0 takes any that is free.
     pub addr: SocketAddr,
     /// Worker threads.
     pub workers: usize,
+    /// Encryption.
+    pub tls: Option<ServerConfig>,
 }
 
 /// A peer that has not acknowledged anything for so long is gone.
@@ -47,6 +53,8 @@ where
         App::new()
             .app_data(web::Data::from(doors.clone()))
             .wrap(from_fn(catch_panic))
+            .wrap(from_fn(guard::guard))
+            .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
             .configure(shim::configure)
             .configure(api::events::configure)
             .configure(others.clone())
@@ -57,8 +65,11 @@ where
     .h1_allow_half_closed(false)
     .on_connect(notice_silence)
     .disable_signals()
-    .shutdown_timeout(1)
-    .bind(listen.addr)?;
+    .shutdown_timeout(1);
+    let server = match listen.tls {
+        Some(tls) => server.bind_rustls_0_23(listen.addr, tls)?,
+        None => server.bind(listen.addr)?,
+    };
     let bound = server.addrs().first().copied().unwrap_or(listen.addr);
     Ok((server.run(), bound))
 }
@@ -81,8 +92,17 @@ pub fn resource(path: &str, allow: &'static str) -> Resource {
     }))
 }
 
+/// A sign of life, for whoever restarts processes: the server answers, and is not shutting down.
+async fn alive(doors: web::Data<Doors>) -> Result<&'static str, Problem> {
+    if doors.topology.is_closing() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the scheduler is shutting down"));
+    }
+    Ok("ok\n")
+}
+
 fn notice_silence(io: &dyn Any, _extensions: &mut Extensions) {
-    if let Some(stream) = io.downcast_ref::<TcpStream>() {
+    let encrypted = || Some(io.downcast_ref::<TlsStream<TcpStream>>()?.get_ref().0);
+    if let Some(stream) = io.downcast_ref::<TcpStream>().or_else(encrypted) {
         watch(stream);
     }
 }

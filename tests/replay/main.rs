@@ -11,7 +11,7 @@ use callboard::cli::{
         shapes::{Shape, ShapeId},
         workload::Workload,
     },
-    client::{DoorKind, server::Server},
+    client::{DoorKind, server::Server, trust::Trust},
     replay::{ReplayArgs, Replayed, load, own::COLUMNS, replay, shipped},
 };
 use clap::Parser;
@@ -166,7 +166,7 @@ async fn shapes_run_through_both_doors() {
             let shape = id.shape().unwrap();
             let shape = Shape { nodes: 20, asks: 200, queues: shape.queues.min(5), apps: shape.apps.min(2), ..shape };
             let work = Workload::of(&shape);
-            let mut rig = doors::start(&work, door, address, Some(server.pid())).await.unwrap();
+            let mut rig = doors::start(&work, door, address, &Trust::default(), Some(server.pid())).await.unwrap();
             let outcomes = drive::run(&work, &mut rig, Duration::from_secs(1)).await;
             rig.target.stop().await.unwrap();
             for outcome in outcomes.unwrap_or_else(|e| panic!("{id:?} through {door:?}: {e:#}")) {

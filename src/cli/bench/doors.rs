@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::mpsc::Sender, time::Instant};
 
 use anyhow::{Result, bail};
-use reqwest::Method;
+use hyper::Method;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -14,7 +14,7 @@ use super::{
     workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
 };
 use crate::{
-    cli::client::{Callbacks, DoorKind, Incoming, Message, Shim, http::HttpShim},
+    cli::client::{Callbacks, DoorKind, Incoming, Message, Shim, http::HttpShim, trust::Trust},
     domain::types::Termination,
     si::v1::{
         AddApplicationRequest, Allocation, AllocationRelease, AllocationReleasesRequest, AllocationRequest,
@@ -33,7 +33,7 @@ pub struct Door {
 }
 
 /// Registers a resource manager for a workload. `pid` is the server's process, where it is ours.
-pub async fn start(work: &Workload, door: DoorKind, url: &str, pid: Option<u32>) -> Result<Rig<Door>> {
+pub async fn start(work: &Workload, door: DoorKind, url: &str, trust: &Trust, pid: Option<u32>) -> Result<Rig<Door>> {
     let rm = format!("callboard-bench-{}", std::process::id());
     let request = RegisterResourceManagerRequest {
         rm_id: rm.clone(),
@@ -47,7 +47,7 @@ pub async fn start(work: &Workload, door: DoorKind, url: &str, pid: Option<u32>)
         if door == DoorKind::Grpc {
             bail!("plain si.v1 over gRPC has no predicates");
         }
-        let (shim, callbacks) = HttpShim::register_to_be_asked(url, request).await?;
+        let (shim, callbacks) = HttpShim::register_to_be_asked(url, trust, request).await?;
         let (to, path) = shim.answers();
         let runtime = tokio::runtime::Handle::current();
         let refusals = out.clone();
@@ -62,9 +62,9 @@ pub async fn start(work: &Workload, door: DoorKind, url: &str, pid: Option<u32>)
             });
         });
         tokio::spawn(translate(callbacks, out, Some(questions)));
-        Shim::Http(shim)
+        Shim::Http(Box::new(shim))
     } else {
-        let (shim, callbacks) = Shim::register(door, url, request).await?;
+        let (shim, callbacks) = Shim::register(door, url, trust, request).await?;
         tokio::spawn(translate(callbacks, out, None));
         shim
     };

@@ -25,7 +25,7 @@ use shapes::{Shape, ShapeId};
 use sweep::{Axis, Point};
 use workload::Workload;
 
-use super::client::{DoorKind, server::Server};
+use super::client::{DoorKind, server::Server, trust::Trust};
 
 /// How deep into the server a workload goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -84,6 +84,8 @@ pub struct BenchArgs {
     /// Run this one workload at core depth and print its outcomes as JSON
     #[arg(long, hide = true, value_name = "JSON")]
     pub core_child: Option<String>,
+    #[command(flatten)]
+    pub trust: Trust,
 }
 
 fn positive(text: &str) -> Result<usize, String> {
@@ -222,7 +224,7 @@ fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcom
             (None, endpoint) => endpoint.clone().unwrap_or_default(),
         };
         let outcomes = async {
-            let mut rig = doors::start(&work, door, &url, server.as_ref().map(Server::pid)).await?;
+            let mut rig = doors::start(&work, door, &url, &args.trust, server.as_ref().map(Server::pid)).await?;
             let outcomes = drive::run(&work, &mut rig, Duration::from_secs(args.seconds)).await;
             let stopped = rig.target.stop().await;
             let outcomes = outcomes?;

@@ -7,9 +7,14 @@ use tokio::{
     task::JoinHandle,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status, Streaming, transport::Channel};
+use tonic::{
+    Code, Request, Status, Streaming,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
+};
 
-use super::{Callbacks, Error, Incoming, Message, Result};
+use super::{Callbacks, Error, Incoming, Message, Result, trust::Trust};
 use crate::si::{
     ext::{UnregisterRequest, scheduler_extension_client::SchedulerExtensionClient},
     v1::{
@@ -21,10 +26,45 @@ use crate::si::{
 /// Requests on their way per stream; a server that stops reading stops the sender here.
 const IN_FLIGHT: usize = 16;
 
+/// A connection whose every call carries the token.
+type Connection = InterceptedService<Channel, Bearer>;
+
+/// The token, where there is one.
+#[derive(Clone)]
+struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+fn bearer(trust: &Trust) -> Result<Option<MetadataValue<Ascii>>> {
+    let Some(token) = trust.token().map_err(Error::Server)? else { return Ok(None) };
+    // Not the reason: it might show the token.
+    let value = format!("Bearer {}", token.reveal()).parse::<MetadataValue<Ascii>>();
+    value.map(Some).map_err(|_| Error::Server("the token does not fit into a header".into()))
+}
+
+fn encrypted(endpoint: Endpoint, trust: &Trust) -> Result<Endpoint> {
+    let config = match &trust.ca {
+        Some(file) => {
+            let pem = std::fs::read(file);
+            let pem = pem.map_err(|e| Error::Server(format!("certificate file {}: {e}", file.display())))?;
+            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
+        }
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    endpoint.tls_config(config).map_err(|e| Error::Server(format!("no TLS can be spoken: {}", innermost(&e))))
+}
+
 /// A resource manager that talks gRPC.
 pub struct GrpcShim {
     rm: String,
-    channel: Channel,
+    channel: Connection,
     nodes: mpsc::Sender<NodeRequest>,
     applications: mpsc::Sender<ApplicationRequest>,
     allocations: mpsc::Sender<AllocationRequest>,
@@ -33,7 +73,11 @@ pub struct GrpcShim {
 
 impl GrpcShim {
     /// Registers and attaches the three streams.
-    pub async fn register(url: &str, request: RegisterResourceManagerRequest) -> Result<(GrpcShim, Callbacks)> {
+    pub async fn register(
+        url: &str,
+        trust: &Trust,
+        request: RegisterResourceManagerRequest,
+    ) -> Result<(GrpcShim, Callbacks)> {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let unreachable = |e: tonic::transport::Error| Error::Unreachable {
             request: "gRPC connection".into(),
@@ -42,7 +86,9 @@ impl GrpcShim {
         };
         let endpoint = Channel::from_shared(url.clone())
             .map_err(|e| Error::Server(format!("{url} is not an address for gRPC: {e}")))?;
+        let endpoint = if url.starts_with("https://") { encrypted(endpoint, trust)? } else { endpoint };
         let channel = endpoint.tcp_nodelay(true).connect().await.map_err(unreachable)?;
+        let channel = InterceptedService::new(channel, Bearer(bearer(trust)?));
         let client = SchedulerClient::new(channel.clone())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, Response, StatusCode, header::RETRY_AFTER};
+use hyper::{Method, StatusCode, header::RETRY_AFTER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc;
 
-use super::{Callbacks, Error, Result, stream};
+use super::{
+    Callbacks, Error, Result,
+    net::{Answer, Body, Client, Failed},
+    stream,
+    trust::Trust,
+};
 use crate::si::v1::{AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest};
 
 /// How long a request may take; registration of a large session included.
@@ -35,20 +40,30 @@ pub struct Status {
 
 impl HttpShim {
     /// Registers and opens the stream of callbacks from the first on.
-    pub async fn register(base: &str, request: RegisterResourceManagerRequest) -> Result<(HttpShim, Callbacks)> {
-        HttpShim::open(base, "/si/v1/rm", request).await
+    pub async fn register(
+        base: &str,
+        trust: &Trust,
+        request: RegisterResourceManagerRequest,
+    ) -> Result<(HttpShim, Callbacks)> {
+        HttpShim::open(base, trust, "/si/v1/rm", request).await
     }
 
     /// As [`HttpShim::register`], for a shim that wants to be asked whether asks fit nodes.
     pub async fn register_to_be_asked(
         base: &str,
+        trust: &Trust,
         request: RegisterResourceManagerRequest,
     ) -> Result<(HttpShim, Callbacks)> {
-        HttpShim::open(base, "/si/v1/rm?predicates=true", request).await
+        HttpShim::open(base, trust, "/si/v1/rm?predicates=true", request).await
     }
 
-    async fn open(base: &str, at: &str, request: RegisterResourceManagerRequest) -> Result<(HttpShim, Callbacks)> {
-        let api = Api::new(base)?;
+    async fn open(
+        base: &str,
+        trust: &Trust,
+        at: &str,
+        request: RegisterResourceManagerRequest,
+    ) -> Result<(HttpShim, Callbacks)> {
+        let api = Api::new(base, trust)?;
         let path = rm_path(&request.rm_id);
         api.send(Method::POST, at, Some(&request)).await?;
         let (sender, callbacks) = mpsc::unbounded_channel();
@@ -114,20 +129,16 @@ pub fn segment(text: &str) -> String {
 /// The HTTP door of a server.
 #[derive(Clone)]
 pub struct Api {
-    client: reqwest::Client,
+    client: Client,
     base: String,
 }
 
 impl Api {
     /// For the server at `base`, such as `http://127.0.0.1:9080`.
-    pub fn new(base: &str) -> Result<Api> {
+    pub fn new(base: &str, trust: &Trust) -> Result<Api> {
         let base = base.trim_end_matches('/').to_owned();
         let base = if base.contains("://") { base } else { format!("http://{base}") };
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .tcp_nodelay(true)
-            .build()
-            .map_err(|e| Error::Server(format!("no HTTP client could be made: {e}")))?;
+        let client = Client::new(&base, trust).map_err(Error::Server)?;
         Ok(Api { client, base })
     }
 
@@ -147,34 +158,31 @@ impl Api {
     }
 
     /// Opens the stream of callbacks after `after`.
-    pub(super) async fn stream(&self, rm_path: &str, after: u64) -> Result<Response> {
+    pub(super) async fn stream(&self, rm_path: &str, after: u64) -> Result<Answer> {
         let path = format!("{rm_path}/stream?after={after}");
         let request = format!("GET {path}");
         let url = format!("{}{path}", self.base);
-        let response = self.client.get(url).send().await.map_err(|e| self.unreachable(&request, &e))?;
-        if response.status().is_success() { Ok(response) } else { Err(refused(&request, response).await) }
+        let response = self.client.send(Method::GET, &url, None).await.map_err(|e| self.unreachable(&request, &e))?;
+        if response.status.is_success() { Ok(response) } else { Err(refused(&request, response).await) }
     }
 
     /// Sends one request. One that is answered 429 is sent again after the pause that the server asks for, and only
     /// then does this return, so that requests keep their order.
-    pub async fn send<T: Serialize>(&self, method: Method, path: &str, body: Option<&T>) -> Result<Response> {
+    pub async fn send<T: Serialize>(&self, method: Method, path: &str, body: Option<&T>) -> Result<Answer> {
         let request = format!("{method} {path}");
         let url = format!("{}{path}", self.base);
         let body = match body {
             Some(body) => {
                 let text = serde_json::to_vec(body)
                     .map_err(|e| Error::Malformed { reason: e.to_string(), line: request.clone() })?;
-                Some(bytes::Bytes::from(text))
+                Some(Body::json(text))
             }
             None => None,
         };
         loop {
-            let mut call = self.client.request(method.clone(), &url).timeout(REQUEST_PATIENCE);
-            if let Some(body) = &body {
-                call = call.header("content-type", "application/json").body(body.clone());
-            }
-            let response = call.send().await.map_err(|e| self.unreachable(&request, &e))?;
-            let status = response.status();
+            let call = self.client.send_within(REQUEST_PATIENCE, method.clone(), &url, body.clone());
+            let response = call.await.map_err(|e| self.unreachable(&request, &e))?;
+            let status = response.status;
             if status.is_success() {
                 return Ok(response);
             }
@@ -185,29 +193,24 @@ impl Api {
         }
     }
 
-    pub(super) fn unreachable(&self, request: &str, error: &reqwest::Error) -> Error {
-        // The innermost cause is what a person needs ("connection refused"), the outer ones repeat the address.
-        let mut reason: &dyn std::error::Error = error;
-        while let Some(source) = reason.source() {
-            reason = source;
-        }
-        Error::Unreachable { request: request.to_owned(), url: self.base.clone(), reason: reason.to_string() }
+    pub(super) fn unreachable(&self, request: &str, error: &Failed) -> Error {
+        Error::Unreachable { request: request.to_owned(), url: self.base.clone(), reason: error.to_string() }
     }
 }
 
-fn retry_after(response: &Response) -> Duration {
-    let seconds = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
+fn retry_after(response: &Answer) -> Duration {
+    let seconds = response.headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
     seconds.map_or(SHORTEST_RETRY, |s: u64| Duration::from_secs(s).clamp(SHORTEST_RETRY, LONGEST_RETRY))
 }
 
-async fn refused(request: &str, response: Response) -> Error {
+async fn refused(request: &str, response: Answer) -> Error {
     #[derive(Deserialize)]
     struct Problem {
         detail: Option<String>,
         title: Option<String>,
         message: Option<String>,
     }
-    let status = response.status();
+    let status = response.status;
     let text = response.text().await.unwrap_or_default();
     let detail = serde_json::from_str::<Problem>(&text).ok().and_then(|p| p.detail.or(p.message).or(p.title));
     let detail = detail.unwrap_or_else(|| text.chars().take(400).collect());

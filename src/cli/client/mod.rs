@@ -2,14 +2,17 @@
 
 pub mod grpc;
 pub mod http;
+pub mod net;
 pub mod process;
 pub mod server;
 pub mod stream;
+pub mod trust;
 
 use std::time::Instant;
 
 use tokio::sync::mpsc;
 
+use self::trust::Trust;
 use crate::si::v1::{
     AllocationRequest, AllocationResponse, ApplicationRequest, ApplicationResponse, NodeRequest, NodeResponse,
     PredicatesArgs, RegisterResourceManagerRequest,
@@ -118,7 +121,7 @@ pub type Callbacks = mpsc::UnboundedReceiver<Incoming>;
 /// A registered resource manager.
 pub enum Shim {
     /// Over HTTP/JSON.
-    Http(http::HttpShim),
+    Http(Box<http::HttpShim>),
     /// Over gRPC.
     Grpc(grpc::GrpcShim),
 }
@@ -128,15 +131,16 @@ impl Shim {
     pub async fn register(
         door: DoorKind,
         url: &str,
+        trust: &Trust,
         request: RegisterResourceManagerRequest,
     ) -> Result<(Shim, Callbacks)> {
         match door {
             DoorKind::Http => {
-                let (shim, callbacks) = http::HttpShim::register(url, request).await?;
-                Ok((Shim::Http(shim), callbacks))
+                let (shim, callbacks) = http::HttpShim::register(url, trust, request).await?;
+                Ok((Shim::Http(Box::new(shim)), callbacks))
             }
             DoorKind::Grpc => {
-                let (shim, callbacks) = grpc::GrpcShim::register(url, request).await?;
+                let (shim, callbacks) = grpc::GrpcShim::register(url, trust, request).await?;
                 Ok((Shim::Grpc(shim), callbacks))
             }
         }

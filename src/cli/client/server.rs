@@ -53,6 +53,11 @@ impl Server {
             // Named addresses, since the environment may name those of another server.
             .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
             .args(more)
+            // What the environment says of a server is meant for another one.
+            .env_remove("CALLBOARD_TOKENS")
+            .env_remove("CALLBOARD_TLS_CERT")
+            .env_remove("CALLBOARD_TLS_KEY")
+            .env_remove("CALLBOARD_CONFIG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use reqwest::StatusCode;
+use hyper::StatusCode;
 use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Error, Incoming, Message, Result, http::Api};
+use super::{Error, Incoming, Message, Result, http::Api, net::Answer};
 use crate::si::v1::{AllocationResponse, ApplicationResponse, NodeResponse, PredicatesArgs};
 
 /// The server sends a line at least every 10 s; three missing ones mean that the connection is dead.
@@ -87,7 +87,7 @@ enum Stop {
     Broken(String),
 }
 
-async fn follow(mut response: reqwest::Response, position: &mut Position) -> std::result::Result<(), Stop> {
+async fn follow(mut response: Answer, position: &mut Position) -> std::result::Result<(), Stop> {
     let mut buffer = BytesMut::new();
     loop {
         let chunk = match tokio::time::timeout(SILENCE, response.chunk()).await {

@@ -30,7 +30,7 @@ use player::{Player, Session, Speed};
 use summary::Summary;
 use trace::Trace;
 
-use super::client::{DoorKind, Shim, http::Api, process, server::Server};
+use super::client::{DoorKind, Shim, http::Api, process, server::Server, trust::Trust};
 use crate::si::v1::RegisterResourceManagerRequest;
 
 /// The trace that comes with the program; `generate` makes it from its seed.
@@ -86,6 +86,8 @@ pub struct ReplayArgs {
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub trust: Trust,
 }
 
 /// Kinds of traces that are read from files of others.
@@ -230,8 +232,11 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
         None => Some(Server::start(&[]).await?),
     };
     let played = match (&own, &args.server) {
-        (Some(server), _) => play(args, trace, config, &server.http, &server.grpc).await,
-        (None, Some(url)) => play(args, trace, config, url, args.grpc.as_deref().unwrap_or("")).await,
+        (Some(server), _) => play(args, &Trust::default(), trace, config, (&server.http, &server.grpc)).await,
+        (None, Some(url)) => {
+            let grpc = args.grpc.as_deref().unwrap_or("");
+            play(args, &args.trust, trace, config, (url, grpc)).await
+        }
         (None, None) => bail!("no server to play against"),
     };
     let Some(server) = own else { return played };
@@ -247,9 +252,15 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
     Ok(played)
 }
 
-async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc: &str) -> Result<Replayed> {
+async fn play(
+    args: &ReplayArgs,
+    trust: &Trust,
+    trace: &Trace,
+    config: String,
+    (http, grpc): (&str, &str),
+) -> Result<Replayed> {
     let rm = format!("callboard-replay-{}", std::process::id());
-    let api = Api::new(http)?;
+    let api = Api::new(http, trust)?;
     let url = match args.door {
         DoorKind::Http => http,
         DoorKind::Grpc if grpc.is_empty() => bail!("the server's gRPC address is not known: add --grpc URL"),
@@ -262,7 +273,7 @@ async fn play(args: &ReplayArgs, trace: &Trace, config: String, http: &str, grpc
         config,
         ..Default::default()
     };
-    let (shim, callbacks) = Shim::register(args.door, url, request).await?;
+    let (shim, callbacks) = Shim::register(args.door, url, trust, request).await?;
     let session = Session { shim, callbacks, api, rm };
     let mut player = Player::new(trace, session, args.speed);
     let ended = tokio::select! {

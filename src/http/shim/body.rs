@@ -5,7 +5,7 @@ use actix_web::{
     http::{StatusCode, header},
     web::{Bytes, BytesMut, Payload},
 };
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 
 use crate::http::problem::Problem;
 
@@ -44,7 +44,7 @@ pub async fn bytes(request: &HttpRequest, mut payload: Payload, max: usize) -> R
 }
 
 /// Reads a body that nobody wants, as long as it is small, so that the connection can be used again.
-pub async fn discard(mut payload: Payload) {
+pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpin) {
     let mut left: usize = 1 << 20;
     while let Some(Ok(chunk)) = payload.next().await {
         left = left.saturating_sub(chunk.len());

@@ -7,6 +7,7 @@ use actix_web::{
 use serde::Serialize;
 
 use crate::{
+    access::Caller,
     actors::rm::handle::not_registered,
     domain::types::Nanos,
     http::{problem::Problem, server::Doors},
@@ -44,11 +45,12 @@ struct Change {
     why: String,
 }
 
-/// GET `/si/v1/rm`.
-pub async fn all(doors: Data<Doors>) -> HttpResponse {
+/// GET `/si/v1/rm`: those that the caller may act for.
+pub async fn all(caller: Caller, doors: Data<Doors>) -> HttpResponse {
     let mut shown = Vec::new();
     for handle in doors.topology.known() {
-        if let Ok(info) = handle.addr.send(Info).await
+        if caller.acts_for(&handle.id).is_ok()
+            && let Ok(info) = handle.addr.send(Info).await
             && info.state != RmState::Init
         {
             shown.push(show(info));

@@ -10,6 +10,7 @@ use super::{
     requests::{enter, same_rm},
 };
 use crate::{
+    access::Caller,
     actors::{
         rm::{handle::not_registered, no_partitions},
         topology::Registration,
@@ -20,7 +21,12 @@ use crate::{
 };
 
 /// POST `/si/v1/rm`.
-pub async fn register(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+pub async fn register(
+    request: HttpRequest,
+    caller: Caller,
+    payload: Payload,
+    doors: Data<Doors>,
+) -> Result<HttpResponse, Problem> {
     let text = body::read(&request, payload, doors.max_body).await?;
     let parameters = query::parameters(&request, &["predicates", "stateDump"])?;
     let predicates = match query::one(&parameters, "predicates") {
@@ -38,6 +44,7 @@ pub async fn register(request: HttpRequest, payload: Payload, doors: Data<Doors>
     };
     let message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
     drop(text);
+    caller.acts_for(&message.rm_id)?;
     let registration = Registration {
         rm: message.rm_id,
         version: message.version,

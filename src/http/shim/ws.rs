@@ -28,6 +28,8 @@ use crate::{
     si::{decode, line, v1},
 };
 
+/// The protocol that is chosen where a client offers some, as browsers do that send a token that way.
+const PROTOCOL: &str = "callboard";
 /// An idle connection gets a ping this often.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -41,7 +43,7 @@ pub async fn ws(
     let handle = find(&doors, &rm)?;
     let parameters = query::parameters(&request, &["after"])?;
     let after = query::one(&parameters, "after").map(|after| number("after", after)).transpose()?;
-    let upgrade = actix_ws::handle(&request, payload);
+    let upgrade = actix_ws::handle_with_protocols(&request, payload, &[PROTOCOL]);
     let (response, session, messages) =
         upgrade.map_err(|error| Problem::field("Upgrade", format!("this path speaks WebSocket: {error}")))?;
     let (open, _) = Open::attach(&handle, "http-ws", after).await?;

@@ -1,0 +1,191 @@
+//! Whoever sent a request, and what they may do.
+
+use std::sync::Arc;
+
+use super::{Role, Tokens, line::Grant, tokens::Lease};
+
+/// The sender of a request.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    /// The server has no tokens: everybody may do everything.
+    Anyone,
+    /// The holder of a token.
+    Holder(Arc<Grant>),
+}
+
+/// Why a request is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// It has no token.
+    #[error("this needs a token: send the header Authorization: Bearer TOKEN")]
+    NoToken,
+    /// Its token is not known.
+    #[error("the token is not one of this server, or not any more")]
+    Unknown,
+    /// Its token does not suffice.
+    #[error("this needs the role {needed}; the token \"{name}\" has the role {role}")]
+    Role {
+        /// What it takes.
+        needed: Role,
+        /// Name of the token.
+        name: Arc<str>,
+        /// What it is.
+        role: Role,
+    },
+    /// A shim's token that may not configure.
+    #[error(
+        "a change of the configuration needs the role operator, or a token of a shim with \"configures\"; the token \
+         \"{name}\" has the role {role}"
+    )]
+    Configures {
+        /// Name of the token.
+        name: Arc<str>,
+        /// What it is.
+        role: Role,
+    },
+    /// Its token is for other resource managers.
+    #[error("the token \"{name}\" may not act for resource manager \"{rm}\", only for {allowed}")]
+    Rm {
+        /// Name of the token.
+        name: Arc<str>,
+        /// The resource manager.
+        rm: String,
+        /// Those it is for.
+        allowed: String,
+    },
+}
+
+impl Denied {
+    /// Nobody known asked, so that another token may help: HTTP 401, else 403.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Denied::NoToken | Denied::Unknown)
+    }
+
+    /// The value of `WWW-Authenticate` (RFC 6750).
+    pub fn challenge(&self) -> String {
+        let error = match self {
+            Denied::NoToken => String::new(),
+            Denied::Unknown => ", error=\"invalid_token\"".to_owned(),
+            Denied::Role { needed, .. } => format!(", error=\"insufficient_scope\", scope=\"{needed}\""),
+            Denied::Configures { .. } => ", error=\"insufficient_scope\", scope=\"operator\"".to_owned(),
+            Denied::Rm { .. } => ", error=\"insufficient_scope\"".to_owned(),
+        };
+        format!("Bearer realm=\"callboard\"{error}")
+    }
+}
+
+impl Caller {
+    /// Who sends this token; `tokens` are those of the server, where it has any.
+    ///
+    /// # Errors
+    /// There is none, or it is not known.
+    pub fn identify(tokens: Option<&Tokens>, token: Option<&str>) -> Result<Caller, Denied> {
+        let Some(tokens) = tokens else { return Ok(Caller::Anyone) };
+        let token = token.ok_or(Denied::NoToken)?;
+        tokens.find(token).map(Caller::Holder).ok_or(Denied::Unknown)
+    }
+
+    /// Is this, or more.
+    ///
+    /// # Errors
+    /// Less.
+    pub fn needs(&self, needed: Role) -> Result<(), Denied> {
+        match self {
+            Caller::Holder(grant) if grant.role < needed => {
+                Err(Denied::Role { needed, name: grant.name.clone(), role: grant.role })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// May act for this resource manager.
+    ///
+    /// # Errors
+    /// Only for others.
+    pub fn acts_for(&self, rm: &str) -> Result<(), Denied> {
+        let Caller::Holder(grant) = self else { return Ok(()) };
+        let Some(rms) = &grant.rms else { return Ok(()) };
+        if rms.iter().any(|allowed| **allowed == *rm) {
+            return Ok(());
+        }
+        Err(Denied::Rm { name: grant.name.clone(), rm: rm.to_owned(), allowed: rms.join(", ") })
+    }
+
+    /// May change the configuration of a running session.
+    ///
+    /// # Errors
+    /// Not its.
+    pub fn configures(&self) -> Result<(), Denied> {
+        match self {
+            Caller::Holder(grant) if grant.role < Role::Operator && !(grant.role == Role::Shim && grant.configures) => {
+                Err(Denied::Configures { name: grant.name.clone(), role: grant.role })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The right to go on with a long answer; `None` where it never ends.
+    pub fn lease(&self, tokens: Option<&Arc<Tokens>>) -> Option<Lease> {
+        match (self, tokens) {
+            (Caller::Holder(grant), Some(tokens)) => Some(Lease::new(tokens.clone(), grant.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// The token of an `Authorization` header.
+pub fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Digest;
+
+    fn holder(role: Role, rms: Option<&[&str]>, configures: bool) -> Caller {
+        let rms = rms.map(|rms| rms.iter().map(|rm| Arc::from(*rm)).collect());
+        Caller::Holder(Arc::new(Grant { role, digest: Digest::of("x"), name: "x".into(), rms, configures }))
+    }
+
+    #[test]
+    fn roles_include_those_before_them() {
+        for (role, may) in
+            [(Role::Viewer, [true, false, false]), (Role::Shim, [true, true, false]), (Role::Operator, [true; 3])]
+        {
+            let caller = holder(role, None, false);
+            assert_eq!(Role::ALL.map(|needed| caller.needs(needed).is_ok()), may, "{role}");
+            assert_eq!(caller.configures().is_ok(), role == Role::Operator);
+        }
+        assert!(holder(Role::Shim, None, true).configures().is_ok());
+        assert!(holder(Role::Viewer, None, true).configures().is_err());
+        let denied = holder(Role::Viewer, None, false).needs(Role::Operator).unwrap_err();
+        assert_eq!(denied.to_string(), "this needs the role operator; the token \"x\" has the role viewer");
+        let challenge = "Bearer realm=\"callboard\", error=\"insufficient_scope\", scope=\"operator\"";
+        assert_eq!(denied.challenge(), challenge);
+    }
+
+    #[test]
+    fn a_token_may_be_for_some_resource_managers() {
+        let some = holder(Role::Shim, Some(&["rm-1", "rm-2"]), false);
+        assert!(some.acts_for("rm-1").is_ok() && holder(Role::Shim, None, false).acts_for("any").is_ok());
+        let denied = some.acts_for("rm-3").unwrap_err().to_string();
+        assert_eq!(denied, "the token \"x\" may not act for resource manager \"rm-3\", only for rm-1, rm-2");
+    }
+
+    #[test]
+    fn headers() {
+        assert_eq!(bearer("Bearer abc"), Some("abc"));
+        assert_eq!(bearer("  bearer   abc "), Some("abc"));
+        for none in ["", "Bearer", "Bearer ", "Basic abc", "abc"] {
+            assert_eq!(bearer(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn without_tokens_everybody_may_do_everything() {
+        let anyone = Caller::identify(None, Some("whatever")).unwrap();
+        assert!(anyone.needs(Role::Operator).is_ok() && anyone.acts_for("x").is_ok() && anyone.configures().is_ok());
+    }
+}

@@ -1,0 +1,154 @@
+//! The certificate of the doors, read from files, and again when they change: new connections get the new one.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+
+/// Certificate chain and private key.
+pub struct Certificate {
+    chain: PathBuf,
+    key: PathBuf,
+    current: ArcSwap<CertifiedKey>,
+}
+
+impl Certificate {
+    /// Reads both files, in PEM form.
+    ///
+    /// # Errors
+    /// A file cannot be read or does not hold what it should, or they do not belong together.
+    pub fn open(chain: &Path, key: &Path) -> Result<Arc<Certificate>, String> {
+        let current = ArcSwap::from_pointee(read(chain, key)?);
+        Ok(Arc::new(Certificate { chain: chain.to_owned(), key: key.to_owned(), current }))
+    }
+
+    /// Reads both files again. Where that fails, what was there stays.
+    ///
+    /// # Errors
+    /// As [`Certificate::open`].
+    pub fn reload(&self) -> Result<(), String> {
+        self.current.store(Arc::new(read(&self.chain, &self.key)?));
+        Ok(())
+    }
+
+    /// The files.
+    pub fn files(&self) -> [&Path; 2] {
+        [&self.chain, &self.key]
+    }
+
+    /// For a listener that speaks these protocols (ALPN). Takes TLS 1.2 and 1.3.
+    ///
+    /// # Errors
+    /// The cryptography lacks a version of TLS.
+    pub fn server(self: &Arc<Self>, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(self.clone());
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(config)
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load_full())
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").field("chain", &self.chain).finish_non_exhaustive()
+    }
+}
+
+/// The cryptography of all connections.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The certificates of a PEM file.
+///
+/// # Errors
+/// It cannot be read, or holds none.
+pub fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let named = |what: String| format!("certificate file {}: {what}", file.display());
+    let read = CertificateDer::pem_file_iter(file).map_err(|error| named(error.to_string()))?;
+    let chain = read.collect::<Result<Vec<_>, _>>().map_err(|error| named(error.to_string()))?;
+    if chain.is_empty() {
+        return Err(named("it holds no certificate in PEM form".to_owned()));
+    }
+    Ok(chain)
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
+    let chain = chain(certificate)?;
+    let named = |what: String| format!("key file {}: {what}", key.display());
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| named(error.to_string()))?;
+    CertifiedKey::from_der(chain, private, &provider()).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            named(format!("it is not the key of the certificate in {}", certificate.display()))
+        }
+        other => named(other.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn pair() -> (String, String) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn files_are_read_and_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (chain, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
+        let (one, other) = (pair(), pair());
+        fs::write(&chain, &one.0).unwrap();
+        fs::write(&key, &one.1).unwrap();
+        let certificate = Certificate::open(&chain, &key).unwrap();
+        assert!(certificate.server(&[b"h2"]).is_ok());
+        let first = certificate.current.load().cert.clone();
+        // Half of a change is not taken.
+        fs::write(&chain, &other.0).unwrap();
+        let fault = certificate.reload().unwrap_err();
+        assert!(fault.contains("tls.key: it is not the key of the certificate in"), "{fault}");
+        assert_eq!(certificate.current.load().cert, first);
+        fs::write(&key, &other.1).unwrap();
+        certificate.reload().unwrap();
+        assert_ne!(certificate.current.load().cert, first);
+    }
+
+    #[test]
+    fn faults_name_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let (chain, key) = pair();
+        let (chain, key, empty) = (file("a.crt", &chain), file("a.key", &key), file("empty.pem", ""));
+        let fault = |chain: &Path, key: &Path| Certificate::open(chain, key).unwrap_err();
+        assert!(fault(&empty, &key).contains("empty.pem: it holds no certificate in PEM form"));
+        assert!(fault(&chain, &empty).starts_with("key file ") && fault(&chain, &empty).contains("empty.pem"));
+        assert!(fault(&dir.path().join("none"), &key).contains("none"));
+        let shown = fault(&chain, &file("bad.key", "-----BEGIN PRIVATE KEY-----\nQUJD\n-----END PRIVATE KEY-----\n"));
+        assert!(shown.contains("bad.key") && !shown.contains("QUJD"), "{shown}");
+    }
+}

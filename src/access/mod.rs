@@ -1,0 +1,18 @@
+//! Who may do what: tokens with roles, and the certificates of the doors. `docs/access.md` is the user's side of it.
+//!
+//! The doors ask here and say no in their own words. Nothing of this reaches a partition.
+
+pub mod caller;
+pub mod certificate;
+pub mod line;
+pub mod role;
+pub mod secret;
+pub mod tokens;
+pub mod watch;
+
+pub use self::{
+    caller::{Caller, Denied},
+    role::Role,
+    secret::{Digest, Secret},
+    tokens::Tokens,
+};

@@ -1,0 +1,178 @@
+//! The tokens that are known, read from a file, and again when it changes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use arc_swap::ArcSwap;
+use futures::Stream as _;
+use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
+
+use super::{Digest, line::Grant};
+
+/// The tokens of a server.
+#[derive(Debug)]
+pub struct Tokens {
+    file: PathBuf,
+    grants: ArcSwap<Vec<Arc<Grant>>>,
+    /// Counts the changes.
+    changes: watch::Sender<u64>,
+}
+
+impl Tokens {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line of it is wrong: the text names file and line.
+    pub fn open(file: &Path) -> Result<Arc<Tokens>, String> {
+        let grants = ArcSwap::from_pointee(read(file)?);
+        Ok(Arc::new(Tokens { file: file.to_owned(), grants, changes: watch::channel(0).0 }))
+    }
+
+    /// Reads the file again. Where that fails, what was known stays.
+    ///
+    /// # Errors
+    /// As [`Tokens::open`].
+    pub fn reload(&self) -> Result<(), String> {
+        let grants = read(&self.file)?;
+        if **self.grants.load() != grants {
+            self.grants.store(Arc::new(grants));
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        Ok(())
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.grants.load().len()
+    }
+
+    /// There are none: nobody is let in.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What this token grants. Takes as long whichever of them it is, or none.
+    pub fn find(&self, token: &str) -> Option<Arc<Grant>> {
+        let digest = Digest::of(token);
+        let mut found = None;
+        for grant in self.grants.load().iter() {
+            if bool::from(grant.digest.ct_eq(&digest)) {
+                found = Some(grant.clone());
+            }
+        }
+        found
+    }
+
+    /// The grant still holds, unchanged.
+    fn holds(&self, grant: &Arc<Grant>) -> bool {
+        self.grants.load().iter().any(|known| known == grant)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<Arc<Grant>>, String> {
+    let named = |what: String| format!("tokens file {}: {what}", file.display());
+    let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+    let mut grants: Vec<Arc<Grant>> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let at = |what: String| named(format!("line {number}: {what}"));
+        let Some(grant) = Grant::read(line).map_err(at)? else { continue };
+        if grants.iter().any(|known| known.digest == grant.digest) {
+            return Err(at(format!("the token of \"{}\" is there twice", grant.name)));
+        }
+        grants.push(Arc::new(grant));
+    }
+    Ok(grants)
+}
+
+/// The right to go on: ends when the tokens file takes the grant away, or changes it.
+#[derive(Debug)]
+pub struct Lease {
+    tokens: Arc<Tokens>,
+    grant: Arc<Grant>,
+    changes: WatchStream<u64>,
+}
+
+impl Lease {
+    /// For as long as the grant holds.
+    pub fn new(tokens: Arc<Tokens>, grant: Arc<Grant>) -> Lease {
+        let changes = WatchStream::new(tokens.changes.subscribe());
+        Lease { tokens, grant, changes }
+    }
+
+    /// Ready when the right has ended.
+    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(Some(_)) = Pin::new(&mut self.changes).poll_next(context) {
+            if !self.tokens.holds(&self.grant) {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::access::Role;
+
+    fn line(role: Role, token: &str) -> String {
+        format!("{role} {} name={token}\n", Digest::of(token))
+    }
+
+    #[test]
+    fn tokens_are_found_by_what_they_are() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), line(Role::Viewer, "one") + "# none\n\n" + &line(Role::Operator, "two")).unwrap();
+        let tokens = Tokens::open(file.path()).unwrap();
+        assert_eq!(tokens.len(), 2);
+        assert_eq!(tokens.find("two").unwrap().role, Role::Operator);
+        assert!(tokens.find("three").is_none() && tokens.find("").is_none());
+        assert!(tokens.find(&Digest::of("two").to_string()).is_none(), "a digest is no token");
+    }
+
+    #[test]
+    fn faults_name_file_and_line_and_change_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), line(Role::Viewer, "one")).unwrap();
+        let tokens = Tokens::open(file.path()).unwrap();
+        fs::write(file.path(), line(Role::Viewer, "one") + "king x\n").unwrap();
+        let fault = tokens.reload().unwrap_err();
+        assert!(fault.contains(&file.path().display().to_string()) && fault.contains("line 2"), "{fault}");
+        fs::write(file.path(), line(Role::Viewer, "one") + &line(Role::Shim, "one")).unwrap();
+        assert!(tokens.reload().unwrap_err().contains("line 2: the token of \"one\" is there twice"));
+        assert!(tokens.find("one").is_some());
+        assert!(Tokens::open(Path::new("/nonexistent/tokens")).unwrap_err().contains("/nonexistent/tokens"));
+    }
+
+    #[tokio::test]
+    async fn a_lease_ends_with_its_grant() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), line(Role::Viewer, "one") + &line(Role::Viewer, "two")).unwrap();
+        let tokens = Tokens::open(file.path()).unwrap();
+        let lease = |token: &str| Lease::new(tokens.clone(), tokens.find(token).unwrap());
+        let (mut one, mut two) = (lease("one"), lease("two"));
+        fs::write(file.path(), line(Role::Viewer, "two")).unwrap();
+        tokens.reload().unwrap();
+        poll_fn(|context| one.poll_ended(context)).await;
+        assert!(poll_fn(|context| two.poll_ended(context)).now_or_never().is_none());
+        fs::write(file.path(), line(Role::Operator, "two")).unwrap();
+        tokens.reload().unwrap();
+        poll_fn(|context| two.poll_ended(context)).await;
+    }
+}

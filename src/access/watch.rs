@@ -1,0 +1,57 @@
+//! Notices changed files.
+//!
+//! Asking for the state of a few files each second costs nothing, and works on every file system, with files that are
+//! replaced by renaming, and with mounted directories whose content is switched by a symbolic link.
+
+use std::{
+    fs::Metadata,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::{
+    fs,
+    time::{MissedTickBehavior, interval},
+};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What tells one content of a file from another: device, number, length, time of change.
+type Print = Option<(u64, u64, u64, i64, i64)>;
+
+/// Files as they were.
+#[derive(Clone, Debug, Default)]
+pub struct Watched(Vec<(PathBuf, Print)>);
+
+impl Watched {
+    /// These files as they are now. Whoever looks before reading them misses no change.
+    pub fn look<'a>(files: impl IntoIterator<Item = &'a Path>) -> Watched {
+        Watched(files.into_iter().map(|file| (file.to_owned(), std::fs::metadata(file).ok().map(print))).collect())
+    }
+
+    /// Calls `changed` whenever one of the files has changed, for ever. A file that is gone has not: there is nothing to
+    /// read.
+    pub async fn follow(mut self, mut changed: impl FnMut()) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let mut news = false;
+            for (file, known) in &mut self.0 {
+                let now = fs::metadata(file).await.ok().map(print);
+                if now.is_some() && now != *known {
+                    (*known, news) = (now, true);
+                }
+            }
+            if news {
+                changed();
+            }
+        }
+    }
+}
+
+fn print(data: Metadata) -> (u64, u64, u64, i64, i64) {
+    (data.dev(), data.ino(), data.len(), data.mtime(), data.mtime_nsec())
+}

@@ -1,0 +1,148 @@
+//! Tokens and certificates of the server: options, start, and what happens when the files change.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use anyhow::{anyhow, bail};
+use clap::Args;
+use rustls::ServerConfig;
+
+use crate::access::{Tokens, certificate::Certificate, watch::Watched};
+
+/// Who is let in, and how connections are encrypted.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AccessArgs {
+    /// Who may do what: a file of tokens, read again when it changes (`callboard token new` makes one). Without it
+    /// everybody may do everything, and only addresses of this machine's loopback are taken
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_TOKENS")]
+    pub tokens: Option<PathBuf>,
+    /// Certificate chain of both doors (PEM), read again when it changes: they speak TLS
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_TLS_CERT", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_TLS_KEY", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Listen without tokens on addresses that other machines reach: whoever gets there may do everything
+    #[arg(long, env = "CALLBOARD_INSECURE")]
+    pub insecure: bool,
+}
+
+/// Tokens and certificate of a running server.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Tokens, where there are any.
+    pub tokens: Option<Arc<Tokens>>,
+    certificate: Option<Arc<Certificate>>,
+    watched: [Watched; 2],
+}
+
+impl Access {
+    /// Reads the files. `doors` are the addresses that will be listened on, with their options.
+    ///
+    /// # Errors
+    /// A file is wrong, or a door would be open to everybody who reaches it.
+    pub fn open(args: &AccessArgs, doors: &[(&str, Option<SocketAddr>)]) -> anyhow::Result<Access> {
+        let watched = [
+            Watched::look(args.tokens.as_deref()),
+            Watched::look(args.tls_cert.as_deref().into_iter().chain(args.tls_key.as_deref())),
+        ];
+        let tokens = args.tokens.as_deref().map(Tokens::open).transpose().map_err(|error| anyhow!(error))?;
+        let certificate = match (&args.tls_cert, &args.tls_key) {
+            (Some(cert), Some(key)) => Some(Certificate::open(cert, key).map_err(|error| anyhow!(error))?),
+            _ => None,
+        };
+        let open = doors.iter().filter_map(|(name, addr)| Some((name, addr.as_ref()?)));
+        for (name, addr) in open.filter(|(_, addr)| !addr.ip().to_canonical().is_loopback()) {
+            match &tokens {
+                None if !args.insecure => bail!(
+                    "{name} {addr} can be reached from other machines, and nobody is asked for a token: add --tokens FILE \
+                     (callboard token new makes one), or --insecure to let everybody do everything"
+                ),
+                None => tracing::warn!(door = name, %addr, "open to everybody who reaches it (--insecure)"),
+                Some(_) if certificate.is_none() => {
+                    tracing::warn!(door = name, %addr, "tokens cross the network in the clear: add --tls-cert and --tls-key, unless something in front of it encrypts");
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(tokens) = tokens.as_ref().filter(|tokens| tokens.is_empty()) {
+            tracing::warn!(file = %tokens.file().display(), "no tokens in the file: nobody is let in");
+        }
+        Ok(Access { tokens, certificate, watched })
+    }
+
+    /// TLS for a door that speaks these protocols.
+    ///
+    /// # Errors
+    /// The cryptography lacks a version of TLS.
+    pub fn tls(&self, protocols: &[&[u8]]) -> anyhow::Result<Option<ServerConfig>> {
+        let made = self.certificate.as_ref().map(|certificate| certificate.server(protocols));
+        made.transpose().map_err(|error| anyhow!(error))
+    }
+
+    /// What the addresses of the doors begin with, where they speak TLS.
+    pub fn scheme(&self) -> &'static str {
+        if self.certificate.is_some() { "https://" } else { "" }
+    }
+
+    /// There are files to be read again.
+    pub fn has_files(&self) -> bool {
+        self.tokens.is_some() || self.certificate.is_some()
+    }
+
+    /// Reads all files again. One that is wrong changes nothing.
+    pub fn reload(&self) {
+        self.reload_tokens();
+        self.reload_certificate();
+    }
+
+    fn reload_tokens(&self) {
+        let Some(tokens) = &self.tokens else { return };
+        match tokens.reload() {
+            Ok(()) => tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again"),
+            Err(error) => tracing::error!("{error}; the tokens stay as they are"),
+        }
+    }
+
+    fn reload_certificate(&self) {
+        let Some(certificate) = &self.certificate else { return };
+        match certificate.reload() {
+            Ok(()) => tracing::info!(file = %certificate.files()[0].display(), "certificate read again"),
+            // The other half of a change may be on its way.
+            Err(error) => tracing::warn!("{error}; the certificate stays as it is"),
+        }
+    }
+
+    /// Reads files again whenever they change, for ever.
+    pub async fn follow(self) {
+        let [tokens, certificate] = self.watched.clone();
+        tokio::join!(tokens.follow(|| self.reload_tokens()), certificate.follow(|| self.reload_certificate()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(args: &AccessArgs, addr: &str) -> Result<Access, String> {
+        let doors = [("--http", Some(addr.parse().unwrap())), ("--grpc", None)];
+        Access::open(args, &doors).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn without_tokens_only_loopback_is_served() {
+        let none = AccessArgs::default();
+        for addr in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            assert!(open(&none, addr).is_ok(), "{addr}");
+        }
+        for addr in ["0.0.0.0:9080", "[::]:9080", "192.0.2.1:80", "[::ffff:192.0.2.1]:0"] {
+            let refused = open(&none, addr).unwrap_err();
+            assert!(refused.starts_with("--http ") && refused.contains("--tokens FILE"), "{refused}");
+            assert!(open(&AccessArgs { insecure: true, ..none.clone() }, addr).is_ok(), "{addr}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let tokens = AccessArgs { tokens: Some(file.path().to_owned()), ..none };
+        assert!(open(&tokens, "0.0.0.0:9080").is_ok());
+        let missing = AccessArgs { tokens: Some("/nonexistent/tokens".into()), ..tokens };
+        assert!(open(&missing, "127.0.0.1:0").unwrap_err().contains("/nonexistent/tokens"));
+    }
+}

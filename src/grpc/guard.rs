@@ -1,0 +1,157 @@
+//! Who is let in: tokens and roles before every call (`docs/access.md`).
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body::{Body as HttpBody, Frame};
+use tonic::{
+    Code, Extensions, Status,
+    body::Body,
+    codegen::{Service, http},
+    server::NamedService,
+};
+use tower_layer::Layer;
+
+use crate::access::{Caller, Denied, Role, Tokens, caller::bearer, tokens::Lease};
+
+/// The services behind a door that takes tokens.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// Who is let in; `None`: everybody.
+    pub tokens: Option<Arc<Tokens>>,
+}
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { inner, tokens: self.tokens.clone() }
+    }
+}
+
+/// A service that is called by those only who may.
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    inner: S,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl<S: NamedService> NamedService for Guarded<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+/// The role that a call takes; `None`: it is for everybody.
+fn need(path: &str) -> Option<Role> {
+    match path.split('/').nth(1).unwrap_or_default() {
+        // A sign of life, without data.
+        "grpc.health.v1.Health" => None,
+        // The descriptions are public, but tell nobody more than has to be known.
+        service if service.starts_with("grpc.reflection.") => Some(Role::Viewer),
+        _ => Some(Role::Shim),
+    }
+}
+
+impl<S, B> Service<http::Request<B>> for Guarded<S>
+where
+    S: Service<http::Request<B>, Response = http::Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<http::Response<Body>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        let caller = match need(request.uri().path()) {
+            None => Ok(Caller::Anyone),
+            Some(role) => {
+                let header = request.headers().get(http::header::AUTHORIZATION);
+                let token = header.and_then(|header| header.to_str().ok()).and_then(bearer);
+                Caller::identify(self.tokens.as_deref(), token).and_then(|caller| caller.needs(role).map(|()| caller))
+            }
+        };
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(denied) => {
+                tracing::debug!(path = request.uri().path(), "{denied}");
+                let refusal = Status::from(denied).into_http();
+                return Box::pin(async move { Ok(refusal) });
+            }
+        };
+        let lease = caller.lease(self.tokens.as_ref());
+        request.extensions_mut().insert(caller);
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            Ok(match lease {
+                Some(lease) => response.map(|body| Body::new(Leased { body, lease: Some(lease) })),
+                None => response,
+            })
+        })
+    }
+}
+
+/// The caller as [`Guarded`] found it.
+///
+/// # Errors
+/// It is not known: nobody is let in without.
+pub fn caller(extensions: &Extensions) -> Result<Caller, Status> {
+    extensions.get::<Caller>().cloned().ok_or_else(|| Denied::NoToken.into())
+}
+
+impl From<Denied> for Status {
+    fn from(denied: Denied) -> Status {
+        let code = if denied.is_unknown() { Code::Unauthenticated } else { Code::PermissionDenied };
+        Status::new(code, denied.to_string())
+    }
+}
+
+/// A body that ends when the right to it does.
+struct Leased {
+    body: Body,
+    /// `None` once it has ended.
+    lease: Option<Lease>,
+}
+
+impl HttpBody for Leased {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
+        if lease.poll_ended(context).is_ready() {
+            self.lease = None;
+            let mut trailers = http::HeaderMap::new();
+            let status = Status::unauthenticated("the token was taken back");
+            return Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.lease.is_none() || self.body.is_end_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_takes() {
+        assert_eq!(need("/grpc.health.v1.Health/Check"), None);
+        assert_eq!(need("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"), Some(Role::Viewer));
+        assert_eq!(need("/si.v1.Scheduler/UpdateNode"), Some(Role::Shim));
+        assert_eq!(need("/callboard.v1.SchedulerExtension/Callbacks"), Some(Role::Shim));
+        assert_eq!(need("/nowhere"), Some(Role::Shim));
+    }
+}

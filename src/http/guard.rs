@@ -1,0 +1,230 @@
+//! Who is let in: tokens and roles before every handler (`docs/access.md`).
+
+use std::{
+    borrow::Cow,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use actix_web::{
+    Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _,
+    body::{BodySize, BoxBody, MessageBody},
+    dev::{self, ServiceRequest, ServiceResponse},
+    http::{
+        Method, StatusCode,
+        header::{self, HeaderValue},
+    },
+    middleware::Next,
+    web::{Bytes, Data},
+};
+use tokio::time::timeout;
+
+use super::{
+    problem::Problem,
+    server::Doors,
+    shim::body::discard,
+    ws_v1::{
+        reply::{self, Failure},
+        url,
+    },
+};
+use crate::access::{Caller, Denied, Role, caller::bearer, tokens::Lease};
+
+/// Paths without data, for everybody: sign of life, pages, the description of the doors.
+const OPEN: [&str; 5] = ["/", "/healthz", "/favicon.ico", "/api/docs", "/api/v1/openapi.json"];
+
+/// A trial: it is sent something, and changes nothing.
+const PLAN: &str = "/api/v1/plan";
+
+/// How a browser, which cannot set headers there, sends its token with a WebSocket: as one of the protocols it offers.
+pub const PROTOCOL: &str = "callboard.bearer.";
+
+/// How long a body that nobody wants is read.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a request takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Need {
+    Nothing,
+    Role(Role),
+    /// To act for a resource manager, and to configure it.
+    Shim {
+        rm: Option<String>,
+        configure: bool,
+    },
+}
+
+/// What a request to this path, as it came, takes. What is not known here takes a role all the same.
+fn need(method: &Method, raw: &str) -> Need {
+    if *method == Method::OPTIONS || OPEN.contains(&raw) {
+        return Need::Nothing;
+    }
+    // As the routers see it; where it cannot be decoded, no route matches.
+    let path = url::decode_path(raw).unwrap_or(Cow::Borrowed(raw));
+    let below = |base: &str| path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if below("/si") {
+        let rm = raw.split('/').nth(4).filter(|rm| !rm.is_empty());
+        let rm = rm.map(|rm| url::decode_path(rm).unwrap_or(Cow::Borrowed(rm)).into_owned());
+        return Need::Shim { rm, configure: *method == Method::PUT };
+    }
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let changes = below("/api") && !reads && path != PLAN;
+    Need::Role(if below("/debug") || changes { Role::Operator } else { Role::Viewer })
+}
+
+fn allowed(caller: &Caller, need: &Need) -> Result<(), Denied> {
+    match need {
+        Need::Nothing => Ok(()),
+        Need::Role(role) => caller.needs(*role),
+        Need::Shim { rm, configure } => {
+            if *configure {
+                caller.configures()?
+            } else {
+                caller.needs(Role::Shim)?
+            }
+            rm.as_deref().map_or(Ok(()), |rm| caller.acts_for(rm))
+        }
+    }
+}
+
+/// Middleware: lets a request through with its [`Caller`], or refuses it in the form of errors that its door has.
+pub async fn guard(
+    mut request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    // Without the doors' data nobody is let in.
+    let Some(doors) = request.app_data::<Data<Doors>>().cloned() else {
+        return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the doors are not set up").into());
+    };
+    let need = need(request.method(), request.uri().path());
+    let caller = match &need {
+        Need::Nothing => Ok(Caller::Anyone),
+        _ => Caller::identify(doors.tokens.as_deref(), token(request.request())),
+    };
+    let caller = match caller.and_then(|caller| allowed(&caller, &need).map(|()| caller)) {
+        Ok(caller) => caller,
+        Err(denied) => {
+            tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
+            if !request.headers().contains_key(header::UPGRADE) {
+                // So that the answer is read before the connection ends. Nobody known gets much patience.
+                let _ = timeout(PATIENCE, discard(request.take_payload())).await;
+            }
+            let response = refusal(request.request(), &denied);
+            return Ok(request.into_response(response));
+        }
+    };
+    let lease = caller.lease(doors.tokens.as_ref());
+    request.extensions_mut().insert(caller);
+    let response = next.call(request).await?;
+    Ok(match lease {
+        // A token that is taken back ends what is still being answered.
+        Some(lease) if response.response().body().size() == BodySize::Stream => {
+            response.map_body(|_, body| BoxBody::new(Leased { body: BoxBody::new(body), lease }))
+        }
+        _ => response.map_into_boxed_body(),
+    })
+}
+
+/// The token of a request.
+fn token(request: &HttpRequest) -> Option<&str> {
+    let text = |name| request.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    if let Some(header) = text(header::AUTHORIZATION) {
+        return bearer(header);
+    }
+    text(header::SEC_WEBSOCKET_PROTOCOL)?.split(',').find_map(|offered| offered.trim().strip_prefix(PROTOCOL))
+}
+
+/// 401 or 403 in the form that clients of this path expect.
+fn refusal(request: &HttpRequest, denied: &Denied) -> HttpResponse {
+    let status = if denied.is_unknown() { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
+    let path = url::decode_path(request.uri().path()).unwrap_or_default();
+    let mut response = if path.starts_with("/ws/") || path.starts_with("/debug") {
+        reply::send(request, Failure { status, message: denied.to_string() }.into())
+    } else {
+        Problem::new(status, denied.to_string()).error_response()
+    };
+    // Names of roles and fixed words only: always a header.
+    if let Ok(challenge) = HeaderValue::from_str(&denied.challenge()) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Problem {
+        let status = if denied.is_unknown() { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
+        Problem::new(status, denied.to_string())
+    }
+}
+
+/// The caller as [`guard`] found it; without it nobody is let in.
+impl FromRequest for Caller {
+    type Error = Problem;
+    type Future = std::future::Ready<Result<Caller, Problem>>;
+
+    fn from_request(request: &HttpRequest, _: &mut dev::Payload) -> Self::Future {
+        let caller = request.extensions().get::<Caller>().cloned();
+        std::future::ready(caller.ok_or_else(|| Denied::NoToken.into()))
+    }
+}
+
+/// A body that breaks off when the right to it ends.
+struct Leased {
+    body: BoxBody,
+    lease: Lease,
+}
+
+impl MessageBody for Leased {
+    type Error = Box<dyn std::error::Error>;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        if self.lease.poll_ended(context).is_ready() {
+            return Poll::Ready(Some(Err("the token was taken back".into())));
+        }
+        Pin::new(&mut self.body).poll_next(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shim(rm: Option<&str>, configure: bool) -> Need {
+        Need::Shim { rm: rm.map(str::to_owned), configure }
+    }
+
+    #[test]
+    fn what_a_request_takes() {
+        let (get, post) = (Method::GET, Method::POST);
+        for (method, path, expected) in [
+            (&get, "/", Need::Nothing),
+            (&get, "/healthz", Need::Nothing),
+            (&get, "/api/docs", Need::Nothing),
+            (&Method::OPTIONS, "/debug/stack", Need::Nothing),
+            (&get, "/ws/v1/clusters", Need::Role(Role::Viewer)),
+            (&post, "/ws/v1/validate-conf", Need::Role(Role::Viewer)),
+            (&get, "/nowhere", Need::Role(Role::Viewer)),
+            (&get, "/debug/fullstatedump", Need::Role(Role::Operator)),
+            (&get, "/%64ebug/fullstatedump", Need::Role(Role::Operator)),
+            (&get, "/debug", Need::Role(Role::Operator)),
+            (&get, "/api/v1/events", Need::Role(Role::Viewer)),
+            (&post, "/api/v1/partition/p/resource/drain", Need::Role(Role::Operator)),
+            (&post, "/%61pi/v1/partition/p/resource/drain", Need::Role(Role::Operator)),
+            (&Method::DELETE, "/api/v1/openapi.json", Need::Nothing),
+            (&post, "/api/v1/plan", Need::Role(Role::Viewer)),
+            (&get, "/si/v1/rm", shim(None, false)),
+            (&post, "/si/v1/rm/rm-1/nodes", shim(Some("rm-1"), false)),
+            (&post, "/%73i/v1/rm/a%2Fb/nodes", shim(Some("a/b"), false)),
+            (&Method::PUT, "/si/v1/rm/rm-1/configuration", shim(Some("rm-1"), true)),
+            (&Method::DELETE, "/si/v1/rm/rm%2D1", shim(Some("rm-1"), false)),
+            (&post, "/si/v1/rm/rm%zz/nodes", shim(Some("rm%zz"), false)),
+        ] {
+            assert_eq!(need(method, path), expected, "{method} {path}");
+        }
+    }
+}

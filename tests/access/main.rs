@@ -1,0 +1,10 @@
+//! Who is let in: tokens, roles and certificates, over real sockets of the program itself.
+
+mod cli;
+mod grpc;
+mod reload;
+mod rig;
+mod roles;
+mod start;
+mod tls;
+mod ws;

@@ -81,6 +81,9 @@ fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
     for (map, what) in [(&queue.properties, "properties"), (&queue.template.properties, "childtemplate")] {
         unreadable(map, &format!("{what} of queue {path}"), warnings);
     }
+    for (what, map) in [("max", &queue.resources.max), ("guaranteed", &queue.resources.guaranteed)] {
+        zeros(what, map.as_ref(), path, warnings);
+    }
     QueueConf {
         name: name.as_str().into(),
         parent: queue.is_parent(),
@@ -109,6 +112,18 @@ fn unreadable(properties: &BTreeMap<String, Text>, here: &str, warnings: &mut Fa
         let at = properties.get(&key).map_or(At::default(), |value| value.at);
         let text = format!("{key} cannot be `{value}` and counts as its default");
         warnings.add(at, "CFG-07C", text, here);
+    }
+}
+
+/// Zeros count only beside an amount above zero (QUE-021).
+fn zeros(what: &str, map: Option<&Quantities>, path: &str, warnings: &mut Faults) {
+    if resource(map).is_some_and(|amounts| !amounts.is_positive())
+        && let Some((kind, amount)) = map.and_then(|map| map.first_key_value())
+    {
+        let text = format!(
+            "{what} of {kind} is 0, which counts only beside a type above zero: here it is as if there were none"
+        );
+        warnings.add(amount.at, "QUE-021", text, format!("queue {path}"));
     }
 }
 

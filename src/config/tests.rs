@@ -267,6 +267,19 @@ fn warnings() {
 }
 
 #[test]
+fn zeros_that_forbid_nothing() {
+    // QUE-021
+    let told = |max: &str| {
+        let text = format!("partitions:\n- queues:\n  - name: a\n    resources: {{max: {max}}}\n");
+        load(&text).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(told("{memory: 0, vcore: 1}"), Vec::<String>::new());
+    assert_eq!(told("{}"), Vec::<String>::new());
+    let text = "4:31: QUE-021: max of memory is 0, which counts only beside a type above zero: here it is as if there were none (queue root.a)";
+    assert_eq!(told("{memory: 0, vcore: 0}"), [text]);
+}
+
+#[test]
 fn validate_conf_endpoint() {
     // CFG-117
     assert_eq!(validate_conf(b""), (true, None));

@@ -47,7 +47,7 @@ pub struct Commands {
 #[rtype(result = "Result<(), Arc<str>>")]
 pub struct Configure(pub Arc<PartitionConf>);
 
-/// Would this configuration be accepted? Tried on a clone.
+/// Is the partition there to take this configuration? Asked of all before any takes it.
 #[derive(Message)]
 #[rtype(result = "Result<(), Arc<str>>")]
 pub struct TryConfigure(pub Arc<PartitionConf>);

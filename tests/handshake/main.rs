@@ -2,6 +2,8 @@
 //! in it. Begun: the shim was asked to release the placeholder. Confirmed: it has, and the other thing comes in the same
 //! request, before the replacement is carried out. Ended: it was carried out.
 
+mod between;
+mod elsewhere;
 mod releases;
 mod shim;
 
@@ -13,8 +15,9 @@ use callboard::{
     messages::partition::ResendUnconfirmed,
 };
 
-use shim::{Shim, ask, node, release, remove};
+use shim::{Shim, ask, daemon, node, release, remove};
 
+/// How far a replacement is.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Begun,
@@ -24,17 +27,22 @@ enum State {
 
 /// Brings a replacement into a state, lets the commands come, and compares what the shim is told and has to confirm then.
 async fn row(state: State, commands: Vec<Command>, told: &[&str], waiting: &[&str]) {
-    let shim = Shim::in_flight("Soft").await;
+    row_of(Shim::in_flight("Soft").await, "new r1 on n1", state, commands, told, waiting).await;
+}
+
+/// The same of a replacement that ends with this.
+async fn row_of(shim: Shim, end: &str, state: State, commands: Vec<Command>, told: &[&str], waiting: &[&str]) {
     let mut request = Vec::new();
     if state != State::Begun {
         request.push(release("ph1", PlaceholderReplaced));
     }
     if state == State::Ended {
         shim.send(std::mem::take(&mut request)).await;
-        assert_eq!(shim.heard(), ["new r1 on n1"]);
+        assert_eq!(shim.heard(), [end]);
     }
     request.extend(commands);
     shim.send(request).await;
+    shim.answer().await;
     assert_eq!(shim.heard(), told);
     assert_eq!(shim.waiting().await, waiting);
     shim.ends_empty().await;
@@ -86,6 +94,10 @@ rows! {
     // R4.23
     begun_then_everything_is_released: Begun, [release("", StoppedByRm)]
         => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing"], NONE;
+    // R4.31, R7.34: what is released already is no victim, and what is not charged yet cannot be one. Afterwards it is the
+    // youngest of them (R7.35).
+    begun_then_a_daemon_preempts: Begun, [node("n2", NodeAction::Create, 20), daemon("ds", 10)]
+        => ["released ph2 Preempted"], ["ph1 PlaceholderReplaced", "ph2 Preempted"];
     // R6.16
     begun_then_a_stale_confirmation: Begun, [release("nothing", PlaceholderReplaced)] => NONE, ["ph1 PlaceholderReplaced"];
 
@@ -97,6 +109,9 @@ rows! {
         => ["released ph1 StoppedByRm", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
     confirmed_then_confirmed_as_another_type: Confirmed, [release("ph1", Timeout)]
         => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    confirmed_then_a_daemon_preempts: Confirmed, [node("n2", NodeAction::Create, 20), daemon("ds", 10)]
+        => ["new r1 on n1", "released r1 Preempted"], ["r1 Preempted"];
+    confirmed_then_a_stale_confirmation: Confirmed, [release("nothing", PlaceholderReplaced)] => ["new r1 on n1"], NONE;
     confirmed_then_preempted: Confirmed, [release("ph1", Preempted)]
         => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
     // The placeholder is gone on the shim's side and must not stay here.
@@ -115,6 +130,10 @@ rows! {
         => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
     ended_then_the_node_is_drained: Ended, [node("n1", NodeAction::Drain, 20)] => NONE, NONE;
     ended_then_the_shim_releases_the_placeholder: Ended, [release("ph1", StoppedByRm)] => NONE, NONE;
+    ended_then_a_daemon_preempts: Ended, [node("n2", NodeAction::Create, 20), daemon("ds", 10)] => ["released r1 Preempted"], ["r1 Preempted"];
+    ended_then_everything_is_released: Ended, [release("", StoppedByRm)]
+        => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
+    ended_then_a_stale_confirmation: Ended, [release("nothing", PlaceholderReplaced)] => NONE, NONE;
     ended_then_preempted: Ended, [release("ph1", Preempted)] => NONE, NONE;
     // R3.15
     ended_then_the_real_one_is_released: Ended, [release("r1", StoppedByRm)]

@@ -10,11 +10,11 @@ use callboard::{
     actors::partition::PartitionActor,
     config,
     domain::{
-        alloc::AskSpec,
-        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
-        effect::Callback,
+        alloc::{AskSpec, PreemptionPolicy},
+        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
+        effect::{Callback, Question},
         resources::Resource,
-        types::Termination,
+        types::{Nanos, Termination},
     },
     messages::{
         application::UnconfirmedRelease,
@@ -25,10 +25,25 @@ use callboard::{
     },
 };
 
-const QUEUES: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: \"*\"\n        queues:\n          - name: a\n";
+/// Queue a for gangs, and b that may preempt for what it is guaranteed.
+const QUEUES: &str = "
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: '*'
+        queues:
+          - name: a
+          - name: b
+            resources: {guaranteed: {memory: 10}}
+            properties: {preemption.delay: 1s}
+";
 
 /// Records what comes out.
-struct Recorder(Arc<Mutex<Vec<String>>>);
+struct Recorder {
+    told: Arc<Mutex<Vec<String>>>,
+    questions: Arc<Mutex<Vec<Question>>>,
+}
 
 impl Actor for Recorder {
     type Context = Context<Self>;
@@ -38,9 +53,15 @@ impl Handler<Deliver> for Recorder {
     type Result = ();
 
     fn handle(&mut self, msg: Deliver, _ctx: &mut Self::Context) {
-        let mut told = self.0.lock().unwrap();
+        let mut told = self.told.lock().unwrap();
         for item in msg.items {
-            let Outgoing::Callback(callback) = item else { continue };
+            let callback = match item {
+                Outgoing::Callback(callback) => callback,
+                Outgoing::Ask(question) => {
+                    self.questions.lock().unwrap().push(question);
+                    continue;
+                }
+            };
             told.push(match callback {
                 Callback::New(new) => format!("new {} on {}", new.spec.key, new.node),
                 Callback::Released(released) => format!("released {} {:?}", released.key, released.termination),
@@ -63,6 +84,7 @@ pub struct Shim {
     pub partition: Addr<PartitionActor>,
     pub epoch: u64,
     told: Arc<Mutex<Vec<String>>>,
+    questions: Arc<Mutex<Vec<Question>>>,
 }
 
 pub fn res(size: i64) -> Resource {
@@ -86,6 +108,41 @@ pub fn ask(key: &str, size: i64, group: &str, placeholder: bool) -> Command {
     Command::Allocations { allocations: vec![item], releases: Vec::new() }
 }
 
+/// An ask that requires n1, and preempts what is in its way (R7.33).
+pub fn daemon(key: &str, size: i64) -> Command {
+    let spec = AskSpec {
+        key: key.into(),
+        resource: Arc::new(res(size)),
+        required_node: Some("n1".into()),
+        ..AskSpec::default()
+    };
+    let item = AllocationItem { app: "app-1".into(), node: None, spec: Arc::new(spec) };
+    Command::Allocations { allocations: vec![item], releases: Vec::new() }
+}
+
+/// Application app-2 in the queue that has a guarantee, and an ask of it that has waited long enough to preempt (R7.4).
+pub fn preemptor(size: i64) -> Vec<Command> {
+    let app = AddApplication {
+        id: "app-2".into(),
+        queue: "root.b".into(),
+        user: "bob".into(),
+        groups: Some(Arc::from([])),
+        ..AddApplication::default()
+    };
+    let spec = AskSpec {
+        key: "k1".into(),
+        resource: Arc::new(res(size)),
+        created: Some(Nanos::ZERO),
+        preemption: Some(PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true }),
+        ..AskSpec::default()
+    };
+    let item = AllocationItem { app: "app-2".into(), node: None, spec: Arc::new(spec) };
+    vec![
+        Command::Applications { new: vec![app], remove: Vec::new() },
+        Command::Allocations { allocations: vec![item], releases: Vec::new() },
+    ]
+}
+
 pub fn release(key: &str, termination: Termination) -> Command {
     let item = ReleaseItem { app: "app-1".into(), key: key.into(), termination };
     Command::Allocations { allocations: Vec::new(), releases: vec![item] }
@@ -95,11 +152,25 @@ pub fn remove() -> Command {
     Command::Applications { new: Vec::new(), remove: vec!["app-1".into()] }
 }
 
+fn gang(size: i64, style: &str) -> Command {
+    let app = AddApplication {
+        id: "app-1".into(),
+        queue: "root.a".into(),
+        user: "alice".into(),
+        groups: Some(Arc::from([])),
+        placeholder_ask: Some(res(size)),
+        gang_style: style.into(),
+        timeout_millis: 60_000,
+        ..AddApplication::default()
+    };
+    Command::Applications { new: vec![app], remove: Vec::new() }
+}
+
 impl Shim {
     pub fn new() -> Shim {
         tokio::time::pause();
-        let told = Arc::default();
-        let recorder = Recorder(Arc::clone(&told)).start();
+        let (told, questions) = (Arc::default(), Arc::default());
+        let recorder = Recorder { told: Arc::clone(&told), questions: Arc::clone(&questions) }.start();
         let setup = PartitionSetup {
             rm: "rm-1".into(),
             epoch: 1,
@@ -109,25 +180,20 @@ impl Shim {
             callbacks: recorder.clone().recipient(),
             events: recorder.recipient(),
         };
-        Shim { partition: PartitionActor::start_here(setup), epoch: 1, told }
+        Shim { partition: PartitionActor::start_here(setup), epoch: 1, told, questions }
     }
 
     /// Two placeholders on n1, and the replacement of the first by r1 in flight.
     pub async fn in_flight(style: &str) -> Shim {
+        Shim::of_announced(20, style).await
+    }
+
+    /// The same of a gang that announced so much. With more than 20 it stays Accepted: a third placeholder is never asked for.
+    pub async fn of_announced(size: i64, style: &str) -> Shim {
         let shim = Shim::new();
-        let app = AddApplication {
-            id: "app-1".into(),
-            queue: "root.a".into(),
-            user: "alice".into(),
-            groups: Some(Arc::from([])),
-            placeholder_ask: Some(res(20)),
-            gang_style: style.into(),
-            timeout_millis: 60_000,
-            ..AddApplication::default()
-        };
         shim.send(vec![
             node("n1", NodeAction::Create, 20),
-            Command::Applications { new: vec![app], remove: Vec::new() },
+            gang(size, style),
             ask("ph1", 10, "tg", true),
             ask("ph2", 10, "tg", true),
         ])
@@ -135,6 +201,49 @@ impl Shim {
         shim.send(vec![ask("r1", 10, "tg", false)]).await;
         assert_eq!(shim.heard().last().map(String::as_str), Some("released ph1 PlaceholderReplaced"));
         shim
+    }
+
+    /// Two placeholders on n1, and the replacement of the first by r1 in flight, which is to go to n2.
+    pub async fn elsewhere() -> Shim {
+        let shim = Shim::new();
+        shim.send(vec![
+            node("n1", NodeAction::Create, 20),
+            gang(20, "Soft"),
+            ask("ph1", 10, "tg", true),
+            ask("ph2", 10, "tg", true),
+        ])
+        .await;
+        shim.send(vec![node("n2", NodeAction::Create, 20), Command::AskPredicates(true)]).await;
+        shim.send(vec![ask("r1", 10, "tg", false)]).await;
+        shim.answer().await;
+        assert_eq!(shim.heard().last().map(String::as_str), Some("released ph1 PlaceholderReplaced"));
+        let snapshot = shim.snapshot().await;
+        let p = &snapshot.partition;
+        assert_eq!(p.nodes[p.node_by_id["n2"].ix()].allocs.len(), 1, "r1 occupies n2 at once (R6.10)");
+        shim
+    }
+
+    /// Answers questions until there is none: r1 may not go to n1, all else may.
+    pub async fn answer(&self) {
+        loop {
+            let questions = std::mem::take(&mut *self.questions.lock().unwrap());
+            if questions.is_empty() {
+                return;
+            }
+            let answer = |question: &Question| {
+                let refused = &*question.key == "r1" && &*question.node == "n1";
+                let result = if refused { Err("taint".into()) } else { Ok(()) };
+                Command::Predicate(PredicateAnswer { question: question.id, result, index: 0 })
+            };
+            self.send(questions.iter().map(answer).collect()).await;
+        }
+    }
+
+    /// A request that is applied when so much time has passed, before anything else that falls due then.
+    pub async fn send_after(&self, seconds: u64, commands: Vec<Command>) {
+        self.partition.do_send(Commands { epoch: self.epoch, commands, permit: None });
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        self.settle().await;
     }
 
     /// One request, and everything that follows from it.
@@ -172,9 +281,10 @@ impl Shim {
         self.partition.send(GetSnapshot).await.unwrap()
     }
 
-    /// The application goes, and nothing is charged to anybody.
+    /// The applications go, and nothing is charged to anybody.
     pub async fn ends_empty(&self) {
-        self.send(vec![remove()]).await;
+        self.answer().await;
+        self.send(vec![Command::Applications { new: Vec::new(), remove: vec!["app-1".into(), "app-2".into()] }]).await;
         let snapshot = self.snapshot().await;
         let p = &snapshot.partition;
         assert!(p.audit().is_empty(), "{:#?}", p.audit());

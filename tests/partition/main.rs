@@ -5,6 +5,7 @@ mod drain;
 mod env;
 mod explain;
 mod gang;
+mod gang_reserved;
 mod gang_rules;
 mod gang_speed;
 mod gang_states;

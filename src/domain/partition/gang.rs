@@ -408,6 +408,8 @@ impl Partition {
                     self.undo_swap_of_real(real, cx);
                 }
             }
+            // What the shim has released already is not asked for again.
+            self.drop_left_over(cx);
         }
         self.time_out(app, message, |placeholder| placeholder || hard, cx);
         self.drop_waiting(app, hard, cx);

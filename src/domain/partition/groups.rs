@@ -38,6 +38,8 @@ impl Partition {
         count_up(&mut app.priorities, priority);
         if placeholder {
             app.pending_placeholders += 1;
+            // Real asks that hold a node may have to leave it to this one.
+            self.ripe.extend(app.reservations.iter().copied());
         }
         let group = app.groups_by_key.entry(key.clone()).or_default();
         let head = group.asks.get_min().map(|(order, _)| *order);

@@ -101,6 +101,14 @@ impl Partition {
                 self.limited = true;
                 continue;
             }
+            // SEEDS S10, S11, R6.7: what waits for its gang, or for a placeholder, keeps no node from the placeholders that it
+            // waits for.
+            let key = self.group_key(alloc);
+            if self.allocs[alloc.ix()].phase == Phase::Pending && self.waits_for_gang(app, &key) {
+                self.unreserve(alloc, cx);
+                self.rouse(app);
+                continue;
+            }
             let outcome = self.try_reservation(alloc, cx);
             if outcome != Outcome::Nothing {
                 return outcome;

@@ -215,7 +215,7 @@ impl Partition {
 
     /// Real asks wait while their gang is not there (SEEDS S10) or a placeholder is to be replaced (R6.7); placeholders wait
     /// while their queues have no room for the whole gang (SEEDS S11).
-    fn waits_for_gang(&mut self, app: AppIx, key: &GroupKey) -> bool {
+    pub(super) fn waits_for_gang(&mut self, app: AppIx, key: &GroupKey) -> bool {
         let row = &self.apps[app.ix()];
         if key.placeholder {
             if row.state != AppState::Accepted || self.gang_may_start(app) {

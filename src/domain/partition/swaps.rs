@@ -4,7 +4,6 @@ use std::ops::Bound;
 
 use super::{Cx, Partition, predicates::Intent, schedule::Outcome};
 use crate::domain::{
-    alloc::Phase,
     effect::Released,
     event::{Change, Detail, EventKind},
     types::{AllocIx, AppIx, AppState, NodeIx, Termination},
@@ -124,15 +123,14 @@ impl Partition {
         self.send_release(release, cx);
     }
 
-    /// A replacement that the shim agreed to begins, if both sides are still there.
+    /// A replacement that the shim agreed to begins, if the placeholder may still be replaced. Its row may be that of something
+    /// else by now, so nothing is taken from it that is not in the application's own list.
     pub(super) fn swap_agreed(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
-        let ph = &self.allocs[placeholder.ix()];
-        let fine = !ph.free
-            && ph.phase == Phase::Allocated
-            && !ph.released
-            && !ph.preempted
-            && ph.app == self.allocs[real.ix()].app
-            && (ph.node == Some(node) || self.nodes[node.ix()].available.fits(&self.allocs[real.ix()].resource));
+        let (ph, row) = (&self.allocs[placeholder.ix()], &self.allocs[real.ix()]);
+        let replaceable = self.apps[row.app.ix()].replaceable.get(&row.spec.task_group);
+        let fine = replaceable.is_some_and(|set| set.contains(&placeholder))
+            && ph.resource.fits(&row.resource)
+            && (ph.node == Some(node) || self.nodes[node.ix()].available.fits(&row.resource));
         self.enqueue(real);
         if fine {
             self.begin_swap(placeholder, real, node, cx);

@@ -3,6 +3,7 @@
 mod claims;
 mod closed;
 mod demand;
+mod explore;
 mod fences;
 mod guarantees;
 mod loops;

@@ -1,0 +1,177 @@
+//! What may come between a confirmation and its commit, or before it, by time, by preemption of others, and by a new
+//! registration.
+
+use callboard::{
+    domain::{
+        command::{Command, NodeAction},
+        types::Termination::{PlaceholderReplaced, Preempted, Timeout},
+    },
+    messages::partition::{Commands, StopPartition},
+};
+
+use super::shim::{Shim, node, preemptor, release};
+
+/// Confirms ph1, and the time is over before the replacement is carried out.
+async fn confirmed_then_the_time_is_over(announced: i64, style: &str) -> (Shim, Vec<String>) {
+    let shim = Shim::of_announced(announced, style).await;
+    shim.send_after(61, vec![release("ph1", PlaceholderReplaced), Command::Tick]).await;
+    let heard = shim.heard();
+    (shim, heard)
+}
+
+/// R6.17: what is confirmed comes; the placeholder that is left goes.
+async fn running_gang(style: &str) {
+    let (shim, heard) = confirmed_then_the_time_is_over(20, style).await;
+    assert_eq!(heard, ["released ph2 Timeout", "new r1 on n1"]);
+    assert_eq!(shim.waiting().await, ["ph2 Timeout"]);
+    shim.send(vec![release("ph2", Timeout)]).await;
+    assert_eq!(shim.heard(), [""; 0], "R3.16: something runs");
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn the_time_of_a_running_gang_is_over() {
+    running_gang("Soft").await;
+}
+
+#[actix::test]
+async fn the_time_of_a_running_hard_gang_is_over() {
+    running_gang("Hard").await;
+}
+
+#[actix::test]
+async fn the_time_of_a_soft_gang_is_over() {
+    // R6.19a, SEEDS S13
+    let (shim, heard) = confirmed_then_the_time_is_over(30, "Soft").await;
+    assert_eq!(heard, ["released ph2 Timeout", "app-1 Resuming", "new r1 on n1"]);
+    shim.send(vec![release("ph2", Timeout)]).await;
+    assert_eq!(shim.heard(), ["app-1 Accepted"]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn the_time_of_a_hard_gang_is_over() {
+    // R6.22: everything goes, the placeholder that the shim has released already without another word.
+    let (shim, heard) = confirmed_then_the_time_is_over(30, "Hard").await;
+    assert_eq!(heard, ["released ph2 Timeout", "released r1 Timeout", "app-1 Failing"]);
+    shim.send(vec![release("ph2", Timeout)]).await;
+    assert_eq!(shim.heard(), ["app-1 Failed"]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn the_time_of_a_soft_gang_is_over_before_the_confirmation() {
+    // R6.19a: the replacement goes on.
+    let shim = Shim::of_announced(30, "Soft").await;
+    shim.pass(61).await;
+    assert_eq!(shim.heard(), ["released ph2 Timeout", "app-1 Resuming"]);
+    shim.send(vec![release("ph1", PlaceholderReplaced), release("ph2", Timeout)]).await;
+    assert_eq!(shim.heard(), ["app-1 Accepted", "new r1 on n1"]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn the_time_of_a_hard_gang_is_over_before_the_confirmation() {
+    // R6.19a: the first confirmation counts.
+    let shim = Shim::of_announced(30, "Hard").await;
+    shim.pass(61).await;
+    assert_eq!(shim.heard(), ["released ph1 Timeout", "released ph2 Timeout", "released r1 Timeout", "app-1 Failing"]);
+    shim.send(vec![release("ph1", PlaceholderReplaced), release("ph2", Timeout)]).await;
+    assert_eq!(shim.heard(), ["app-1 Failed"]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn the_time_is_over_where_the_real_ask_goes_elsewhere() {
+    let shim = Shim::elsewhere().await;
+    shim.send_after(61, vec![release("ph1", PlaceholderReplaced), Command::Tick]).await;
+    assert_eq!(shim.heard(), ["released ph2 Timeout", "new r1 on n2"]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn the_time_is_over_before_the_confirmation_where_the_real_ask_goes_elsewhere() {
+    let shim = Shim::elsewhere().await;
+    shim.pass(61).await;
+    assert_eq!(shim.heard(), ["released ph2 Timeout"]);
+    shim.send(vec![release("ph1", PlaceholderReplaced)]).await;
+    assert_eq!(shim.heard(), ["new r1 on n2"]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn another_queue_wants_its_guarantee_before_the_confirmation() {
+    // R7.10, R4.31: of two placeholders the one in flight is no victim.
+    let shim = Shim::in_flight("Soft").await;
+    shim.send(preemptor(10)).await;
+    assert_eq!(shim.heard(), ["app-2 Accepted", "released ph2 Preempted"]);
+    shim.send(vec![release("ph1", PlaceholderReplaced), release("ph2", Preempted)]).await;
+    assert_eq!(shim.heard(), ["app-1 Completing", "app-1 Running", "new r1 on n1", "app-2 Running", "new k1 on n1"]);
+    assert_eq!(shim.waiting().await, [""; 0]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn another_queue_wants_its_guarantee_before_the_commit() {
+    // R7.18: what took a placeholder's place is the youngest, and goes as any other.
+    let shim = Shim::in_flight("Soft").await;
+    shim.send([vec![release("ph1", PlaceholderReplaced)], preemptor(10)].concat()).await;
+    assert_eq!(shim.heard(), ["app-2 Accepted", "new r1 on n1", "released r1 Preempted"]);
+    shim.send(vec![release("r1", Preempted)]).await;
+    assert_eq!(shim.heard(), ["app-1 Completing", "app-2 Running", "new k1 on n1"]);
+    assert_eq!(shim.waiting().await, [""; 0]);
+    shim.ends_empty().await;
+}
+
+#[actix::test]
+async fn a_placeholder_that_is_preempted_is_not_replaced() {
+    // R6.25: the real ask that comes afterwards takes no victim's place.
+    let shim = Shim::in_flight("Soft").await;
+    shim.send(preemptor(10)).await;
+    shim.heard();
+    shim.send(vec![super::ask("r2", 10, "tg", false)]).await;
+    assert_eq!(shim.heard(), [""; 0]);
+    shim.send(vec![release("ph2", Preempted)]).await;
+    assert_eq!(shim.heard(), ["app-2 Running", "new k1 on n1"]);
+    shim.send(vec![node("n2", NodeAction::Create, 20)]).await;
+    assert_eq!(shim.heard(), [""; 0], "one of its group may come by replacement yet (R6.7)");
+    shim.send(vec![release("ph1", PlaceholderReplaced)]).await;
+    assert_eq!(shim.heard(), ["new r1 on n1", "new r2 on n2"]);
+    shim.ends_empty().await;
+}
+
+/// R1.8: nothing of the old session is heard after a registration.
+async fn registered(shim: Shim, ended: bool) {
+    let commands = vec![release("ph1", PlaceholderReplaced)];
+    if ended {
+        shim.send(commands).await;
+        shim.heard();
+    } else {
+        shim.partition.do_send(Commands { epoch: shim.epoch, commands, permit: None });
+    }
+    shim.partition.send(StopPartition).await.unwrap();
+    shim.settle().await;
+    let heard = shim.heard();
+    assert!(heard.iter().all(|line| !line.starts_with("released") && !line.starts_with("new")), "{heard:?}");
+    assert!(!shim.partition.connected());
+}
+
+#[actix::test]
+async fn a_registration_before_the_commit() {
+    registered(Shim::in_flight("Soft").await, false).await;
+}
+
+#[actix::test]
+async fn a_registration_before_the_commit_where_the_real_ask_goes_elsewhere() {
+    registered(Shim::elsewhere().await, false).await;
+}
+
+#[actix::test]
+async fn a_registration_after_the_commit() {
+    registered(Shim::in_flight("Soft").await, true).await;
+}
+
+#[actix::test]
+async fn a_registration_after_the_commit_where_the_real_one_went_elsewhere() {
+    registered(Shim::elsewhere().await, true).await;
+}

@@ -1,0 +1,90 @@
+//! The same states and happenings where the real ask goes to another node than its placeholder's, which it occupies at once
+//! (R6.10): ph1 is on n1, r1 on n2.
+
+use callboard::domain::{
+    command::NodeAction,
+    types::Termination::{FailedOnRm, PlaceholderReplaced, Preempted, StoppedByRm, Timeout},
+};
+
+use super::{
+    NONE, State, row_of,
+    shim::{Shim, ask, daemon, node, preemptor, release, remove},
+};
+
+macro_rules! rows {
+    ($($name:ident: $state:ident, $commands:expr => $told:expr, $waiting:expr;)*) => {
+        $(#[actix::test]
+        async fn $name() {
+            let shim = Shim::elsewhere().await;
+            row_of(shim, "new r1 on n2", State::$state, Vec::from($commands), &$told, &$waiting).await;
+        })*
+    };
+}
+
+rows! {
+    begun: Begun, [] => NONE, ["ph1 PlaceholderReplaced"];
+    begun_then_confirmed: Begun, [release("ph1", PlaceholderReplaced)] => ["new r1 on n2"], NONE;
+    // R2.23: only the placeholder's node went; what is on it is told first, then what took its place.
+    begun_then_the_placeholders_node_goes: Begun, [node("n1", NodeAction::Decommission, 0)]
+        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "new r1 on n2"], NONE;
+    // R2.25: nothing is told of the real ask, and it takes the first place that it may.
+    begun_then_the_real_ones_node_goes: Begun, [node("n2", NodeAction::Decommission, 0)] => NONE, NONE;
+    begun_then_the_placeholders_node_is_drained: Begun, [node("n1", NodeAction::Drain, 20)]
+        => NONE, ["ph1 PlaceholderReplaced"];
+    begun_then_the_real_ones_node_is_drained: Begun, [node("n2", NodeAction::Drain, 20)]
+        => NONE, ["ph1 PlaceholderReplaced"];
+    // R6.26a
+    begun_then_the_shim_releases_the_placeholder: Begun, [release("ph1", StoppedByRm)]
+        => ["released ph1 StoppedByRm", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    begun_then_confirmed_as_another_type: Begun, [release("ph1", Timeout)]
+        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    begun_then_preempted: Begun, [release("ph1", Preempted)]
+        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    begun_then_a_daemon_preempts: Begun, [daemon("ds", 10)]
+        => ["released ph2 Preempted"], ["ph1 PlaceholderReplaced", "ph2 Preempted"];
+    begun_then_another_queue_wants_its_guarantee: Begun, preemptor(10)
+        => ["app-2 Accepted", "app-2 Running", "new k1 on n2"], ["ph1 PlaceholderReplaced"];
+    // R4.27, R3.44a: the node that was occupied is free again.
+    begun_then_the_real_ask_is_released: Begun, [release("r1", StoppedByRm)] => NONE, NONE;
+    begun_then_the_real_ask_fails: Begun, [release("r1", FailedOnRm)] => NONE, ["ph1 PlaceholderReplaced"];
+    begun_then_the_real_ask_grows: Begun, [ask("r1", 15, "tg", false)]
+        => ["released ph1 Timeout", "released ph2 Timeout"], ["ph1 Timeout", "ph2 Timeout"];
+    begun_then_the_application_goes: Begun, [remove()]
+        => ["app-1 Completing", "released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
+    begun_then_everything_is_released: Begun, [release("", StoppedByRm)]
+        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing"], NONE;
+    begun_then_a_stale_confirmation: Begun, [release("ph2", PlaceholderReplaced)] => NONE, ["ph1 PlaceholderReplaced"];
+
+    confirmed_twice: Confirmed, [release("ph1", PlaceholderReplaced)] => ["new r1 on n2"], NONE;
+    confirmed_then_the_placeholders_node_goes: Confirmed, [node("n1", NodeAction::Decommission, 0)]
+        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "new r1 on n2"], NONE;
+    confirmed_then_the_real_ones_node_goes: Confirmed, [node("n2", NodeAction::Decommission, 0)] => NONE, NONE;
+    confirmed_then_the_placeholders_node_is_drained: Confirmed, [node("n1", NodeAction::Drain, 20)] => ["new r1 on n2"], NONE;
+    confirmed_then_the_real_ones_node_is_drained: Confirmed, [node("n2", NodeAction::Drain, 20)] => ["new r1 on n2"], NONE;
+    // SEEDS S25
+    confirmed_then_the_real_ones_node_shrinks: Confirmed, [node("n2", NodeAction::Update, 5)] => NONE, NONE;
+    confirmed_then_the_shim_releases_the_placeholder: Confirmed, [release("ph1", StoppedByRm)]
+        => ["released ph1 StoppedByRm", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    confirmed_then_confirmed_as_another_type: Confirmed, [release("ph1", Timeout)]
+        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    confirmed_then_preempted: Confirmed, [release("ph1", Preempted)]
+        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    confirmed_then_a_daemon_preempts: Confirmed, [daemon("ds", 20)] => ["new r1 on n2", "released ph2 Preempted"], ["ph2 Preempted"];
+    confirmed_then_another_queue_wants_its_guarantee: Confirmed, preemptor(10)
+        => ["app-2 Accepted", "new r1 on n2", "app-2 Running", "new k1 on n1"], NONE;
+    confirmed_then_the_real_ask_is_released: Confirmed, [release("r1", StoppedByRm)] => NONE, NONE;
+    confirmed_then_the_real_ask_fails: Confirmed, [release("r1", FailedOnRm)] => ["new r1 on n2"], NONE;
+    confirmed_then_the_application_goes: Confirmed, [remove()]
+        => ["app-1 Completing", "released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
+    confirmed_then_everything_is_released: Confirmed, [release("", StoppedByRm)]
+        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing"], NONE;
+    confirmed_then_a_stale_confirmation: Confirmed, [release("nothing", PlaceholderReplaced)] => ["new r1 on n2"], NONE;
+
+    ended_then_confirmed_again: Ended, [release("ph1", PlaceholderReplaced)] => NONE, NONE;
+    ended_then_the_placeholders_node_goes: Ended, [node("n1", NodeAction::Decommission, 0)]
+        => ["released ph2 StoppedByRm"], NONE;
+    ended_then_the_real_ones_node_goes: Ended, [node("n2", NodeAction::Decommission, 0)]
+        => ["app-1 Completing", "released r1 StoppedByRm"], NONE;
+    ended_then_the_application_goes: Ended, [remove()]
+        => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
+}

@@ -3,6 +3,7 @@
 mod board;
 mod chromium;
 mod cluster;
+mod dump;
 mod guard;
 mod looks;
 mod server;

@@ -44,6 +44,10 @@ impl Server {
         Server { child, url, client: reqwest::Client::new(), shim: None }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::json::{Amounts, as_text, no_entries, unset};
 use crate::domain::{
@@ -136,10 +136,58 @@ impl<'a> AllocationView<'a> {
             originator: alloc.spec.originator,
         }
     }
+}
 
-    /// Its place in a list: by key, and within equal keys by application.
-    pub fn order(&self) -> (&'a str, &'a str) {
-        (self.allocation_key, self.application_id)
+/// Open requests by key, made as they are written: an application may have very many.
+pub struct Requests<'a> {
+    application: &'a str,
+    rows: Vec<&'a Alloc>,
+}
+
+impl<'a> Requests<'a> {
+    /// Of these asks of this application.
+    pub fn new(application: &'a str, asks: impl Iterator<Item = &'a Alloc>) -> Requests<'a> {
+        let mut rows: Vec<&Alloc> = asks.collect();
+        rows.sort_by(|a, b| a.spec.key.cmp(&b.spec.key));
+        Requests { application, rows }
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+impl Serialize for Requests<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows.iter().map(|row| RequestView::new(row, self.application)))
+    }
+}
+
+/// Allocations by key, and within equal keys by application, made as they are written.
+pub struct Allocations<'a> {
+    partition: &'a Partition,
+    rows: Vec<&'a Alloc>,
+}
+
+impl<'a> Allocations<'a> {
+    /// Of these allocations.
+    pub fn new(partition: &'a Partition, allocations: impl Iterator<Item = &'a Alloc>) -> Allocations<'a> {
+        let mut rows: Vec<&Alloc> = allocations.collect();
+        let app = |row: &Alloc| partition.apps.get(row.app.ix()).map(|app| &app.id);
+        rows.sort_by(|a, b| a.spec.key.cmp(&b.spec.key).then_with(|| app(a).cmp(&app(b))));
+        Allocations { partition, rows }
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+impl Serialize for Allocations<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows.iter().map(|row| AllocationView::new(self.partition, row)))
     }
 }
 

@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::{
     View,
-    allocations::{AllocationView, RequestView},
+    allocations::{Allocations, Requests},
     checks::AppList,
     json::{Amounts, by_instance_type, unset},
 };
 use crate::domain::{
-    alloc::Phase,
+    alloc::{Alloc, Phase},
     app::App,
     types::{AppState, QueueIx},
 };
@@ -34,10 +34,10 @@ pub struct ApplicationView<'a> {
     submission_time: i64,
     #[serde(skip_serializing_if = "unset")]
     finished_time: i64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    requests: Vec<RequestView<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    allocations: Vec<AllocationView<'a>>,
+    #[serde(skip_serializing_if = "Requests::is_empty")]
+    requests: Requests<'a>,
+    #[serde(skip_serializing_if = "Allocations::is_empty")]
+    allocations: Allocations<'a>,
     #[serde(skip_serializing_if = "unset")]
     application_state: &'a str,
     #[serde(skip_serializing_if = "unset")]
@@ -102,14 +102,9 @@ pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> Applicati
     let partition = view.partition();
     let live = list == AppList::Active;
     let rows = |live: bool| app.by_seq.values().filter(move |_| live).filter_map(|ix| partition.allocs.get(ix.ix()));
-    let mut requests: Vec<_> = rows(live)
-        .filter(|row| matches!(row.phase, Phase::Pending | Phase::Parked))
-        .map(|row| (&row.spec.key, RequestView::new(row, &app.id)))
-        .collect();
-    requests.sort_by(|a, b| a.0.cmp(b.0));
-    let mut allocations: Vec<_> =
-        rows(live).filter(|row| row.is_allocated()).map(|row| AllocationView::new(partition, row)).collect();
-    allocations.sort_by_key(AllocationView::order);
+    let waits = |row: &&Alloc| matches!(row.phase, Phase::Pending | Phase::Parked);
+    let requests = Requests::new(&app.id, rows(live).filter(waits));
+    let allocations = Allocations::new(partition, rows(live).filter(|row| row.is_allocated()));
     let mut reservations: Vec<&str> =
         app.reservations.iter().filter_map(|ix| Some(&*partition.allocs.get(ix.ix())?.spec.key)).collect();
     reservations.sort_unstable();
@@ -132,7 +127,7 @@ pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> Applicati
         queue_name: &app.queue_path,
         submission_time: app.submission.0,
         finished_time: app.finished.map_or(0, |at| at.0),
-        requests: requests.into_iter().map(|(_, request)| request).collect(),
+        requests,
         allocations,
         application_state: app.state.name(),
         user: &app.user,
@@ -183,16 +178,17 @@ pub fn of_queue(view: &View, queue: QueueIx, status: Option<AppState>) -> Vec<Ap
 
 /// One of the three lists of a partition, by id; `status` filters the active ones.
 pub fn list(view: &View, list: AppList, status: Option<AppState>) -> Vec<ApplicationView<'_>> {
+    each(view, list, status).collect()
+}
+
+/// The same, one by one.
+pub fn each(view: &View, list: AppList, status: Option<AppState>) -> impl Iterator<Item = ApplicationView<'_>> {
     let partition = view.partition();
-    match list {
-        AppList::Active => partition
-            .app_by_id
-            .values()
-            .filter_map(|ix| partition.apps.get(ix.ix()))
-            .filter(|app| status.is_none_or(|status| app.state == status))
-            .map(|app| application(view, app, list))
-            .collect(),
-        AppList::Rejected => partition.rejected.values().map(|app| application(view, app, list)).collect(),
-        AppList::Completed => partition.terminated.values().map(|app| application(view, app, list)).collect(),
-    }
+    let live = (list == AppList::Active).then(|| partition.app_by_id.values());
+    let live = live.into_iter().flatten().filter_map(|ix| partition.apps.get(ix.ix()));
+    let live = live.filter(move |app| status.is_none_or(|status| app.state == status));
+    let rejected = (list == AppList::Rejected).then(|| partition.rejected.values()).into_iter().flatten();
+    let ended = (list == AppList::Completed).then(|| partition.terminated.values()).into_iter().flatten();
+    let kept = rejected.chain(ended).map(|app| &**app);
+    live.chain(kept).map(move |app| application(view, app, list))
 }

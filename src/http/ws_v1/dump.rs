@@ -1,69 +1,42 @@
-//! `/debug/fullstatedump`: everything at once, indented (REST 5.16, OPS-020).
+//! `/debug/fullstatedump`: everything at once, indented (REST 5.16, OPS-020), written as it is sent.
 
-use serde::Serialize;
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use actix_web::{HttpRequest, HttpResponse};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    View,
-    applications::{self, ApplicationView},
+    View, applications,
     checks::AppList,
     config, history,
-    json::{self, unset},
-    nodes::{self, NodeView},
-    partitions::{self, ClusterView, PartitionView},
-    queues::{self, QueueView},
-    reply::Reply,
-    rules::{self, RuleView},
+    json::{self, Each, Indented},
+    nodes, partitions, queues, rules, spool,
     state::{RestState, now},
     time_text,
 };
 use crate::{
     actors::directory::Listing,
+    domain::types::Nanos,
     messages::{event::GetStreams, rm::StateDump},
 };
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct DumpView<'a> {
-    timestamp: i64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    partitions: Vec<PartitionView<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    applications: Vec<ApplicationView<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+/// All that is in a dump. Its lists are made of the snapshots while it is written, so that a dump takes little more memory
+/// than its longest object, however large the cluster.
+struct Dump {
+    at: Nanos,
+    started: Nanos,
+    listing: Arc<Listing>,
+    views: Vec<View>,
     app_history: Vec<history::AppsView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    nodes: Vec<NodesView<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    cluster_info: Vec<ClusterView<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     container_history: Vec<history::ContainersView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    queues: Vec<QueueView<'a>>,
     rm_diagnostics: Value,
-    #[serde(skip_serializing_if = "unset")]
     log_level: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    placement_rules: Vec<RulesView<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     event_streams: Vec<StreamView>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NodesView<'a> {
-    partition_name: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    nodes_info: Vec<NodeView<'a>>,
-}
-
-#[derive(Serialize)]
-struct RulesView<'a> {
-    partition: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    rules: Vec<RuleView>,
 }
 
 #[derive(Serialize)]
@@ -73,45 +46,127 @@ struct StreamView {
     created_at: String,
 }
 
-/// Makes a dump; one at a time.
-pub async fn dump(state: &RestState) -> Reply {
-    let _turn = state.dumping.lock().await;
+/// Nodes or rules of a partition, left out where there are none.
+struct Part<'a, T> {
+    name_key: &'static str,
+    name: &'a str,
+    rows_key: &'static str,
+    rows: Option<T>,
+}
+
+impl<T: Serialize> Serialize for Part<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(self.name_key, self.name)?;
+        if let Some(rows) = &self.rows {
+            map.serialize_entry(self.rows_key, rows)?;
+        }
+        map.end()
+    }
+}
+
+impl Dump {
+    fn applications(&self) -> impl Iterator<Item = applications::ApplicationView<'_>> {
+        let lists = [AppList::Active, AppList::Completed, AppList::Rejected];
+        let of = move |view| lists.into_iter().flat_map(move |list| applications::each(view, list, None));
+        self.views.iter().flat_map(of)
+    }
+
+    fn has_applications(&self) -> bool {
+        let any = |view: &View| {
+            let partition = view.partition();
+            !(partition.app_by_id.is_empty() && partition.terminated.is_empty() && partition.rejected.is_empty())
+        };
+        self.views.iter().any(any)
+    }
+}
+
+/// In the order of REST 5.16; what is empty is left out.
+impl Serialize for Dump {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let some = !self.views.is_empty();
+        map.serialize_entry("timestamp", &self.at.0)?;
+        if some {
+            map.serialize_entry("partitions", &Each(|| self.views.iter().map(partitions::partition)))?;
+        }
+        if self.has_applications() {
+            map.serialize_entry("applications", &Each(|| self.applications()))?;
+        }
+        if !self.app_history.is_empty() {
+            map.serialize_entry("appHistory", &self.app_history)?;
+        }
+        if some {
+            let part = |view| {
+                let rows = nodes::rows(view).next().map(|_| Each(move || nodes::each(view)));
+                Part { name_key: "partitionName", name: &view.shown, rows_key: "nodesInfo", rows }
+            };
+            map.serialize_entry("nodes", &Each(|| self.views.iter().map(part)))?;
+        }
+        let clusters = partitions::clusters(&self.listing, self.started);
+        if !clusters.is_empty() {
+            map.serialize_entry("clusterInfo", &clusters)?;
+        }
+        if !self.container_history.is_empty() {
+            map.serialize_entry("containerHistory", &self.container_history)?;
+        }
+        if some {
+            map.serialize_entry("queues", &Each(|| self.views.iter().filter_map(queues::tree)))?;
+        }
+        map.serialize_entry("rmDiagnostics", &self.rm_diagnostics)?;
+        if !self.log_level.is_empty() {
+            map.serialize_entry("logLevel", self.log_level)?;
+        }
+        if let Some(config) = &self.config {
+            map.serialize_entry("config", config)?;
+        }
+        if some {
+            let part = |view| {
+                let rows = Some(rules::rules(view)).filter(|rules| !rules.is_empty());
+                Part { name_key: "partition", name: &view.shown, rows_key: "rules", rows }
+            };
+            map.serialize_entry("placementRules", &Each(|| self.views.iter().map(part)))?;
+        }
+        if !self.event_streams.is_empty() {
+            map.serialize_entry("eventStreams", &self.event_streams)?;
+        }
+        map.end()
+    }
+}
+
+impl Dump {
+    fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        json::write_to(&mut Indented::new(&mut *to), self)?;
+        to.write_all(b"\n")
+    }
+}
+
+/// Makes a dump and sends it as it is made; one at a time.
+pub async fn dump(req: &HttpRequest, state: &RestState) -> HttpResponse {
+    let turn = state.dumping.clone().lock_owned().await;
     let listing = state.listing();
-    let views = state.views().await;
     let streams = state.topology.events.send(GetStreams).await.unwrap_or_default();
-    let rm_diagnostics = diagnostics(state, &listing).await;
-    let dump = DumpView {
-        timestamp: now().0,
-        partitions: views.iter().map(partitions::partition).collect(),
-        applications: views.iter().flat_map(all_applications).collect(),
+    let dump = Dump {
+        at: now(),
+        started: state.started,
+        views: state.views().await,
         app_history: state.history.apps(),
-        nodes: views
-            .iter()
-            .map(|view| NodesView { partition_name: &view.shown, nodes_info: nodes::nodes(view) })
-            .collect(),
-        cluster_info: partitions::clusters(&listing, state.started),
         container_history: state.history.containers(),
-        queues: views.iter().filter_map(queues::tree).collect(),
-        rm_diagnostics,
+        rm_diagnostics: diagnostics(state, &listing).await,
         log_level: state.settings().log.of("core").name(),
         config: RawValue::from_string(config::shown_json(listing.rms.first())).ok(),
-        placement_rules: views
-            .iter()
-            .map(|view| RulesView { partition: &view.shown, rules: rules::rules(view) })
-            .collect(),
         event_streams: streams
             .into_iter()
             .map(|stream| StreamView { name: stream.name.to_string(), created_at: time_text(stream.created) })
             .collect(),
+        listing,
     };
-    let mut reply = Reply::json(&dump);
-    reply.body = json::indented(&reply.body);
-    reply
-}
-
-fn all_applications(view: &View) -> impl Iterator<Item = ApplicationView<'_>> {
-    let lists = [AppList::Active, AppList::Completed, AppList::Rejected];
-    lists.into_iter().flat_map(move |list| applications::list(view, list, None))
+    let write = move |to: &mut dyn Write| {
+        let done = dump.write(to);
+        drop(turn);
+        done
+    };
+    spool::send(req, write).await
 }
 
 /// The part of the resource manager; of several, one object per id.

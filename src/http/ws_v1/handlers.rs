@@ -21,6 +21,7 @@ use crate::{domain::types::QueueIx, messages::event::GetEventStatus};
 pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
     match router::decide(req.method(), req.uri().path()) {
         Decision::Handle(Route::EventsStream, _) => crate::http::events::stream(&req, &state.topology.events).await,
+        Decision::Handle(Route::StateDump, _) => dump::dump(&req, &state).await,
         Decision::Handle(Route::Moved, _) => reply::redirect(&req, &req.path().replacen("/ws/v1", "/debug", 1)),
         Decision::Handle(route, params) => {
             let params: Vec<&str> = params.iter().map(String::as_str).collect();
@@ -124,10 +125,9 @@ async fn answer(
             Ok(Reply::json(&Some(all).filter(|all| !all.is_empty())))
         }
         Route::Stack => Ok(debug::stack()),
-        Route::StateDump => Ok(dump::dump(state).await),
         Route::Profiles => Ok(debug::profiles()),
         Route::Profile => Ok(debug::profile(req.uri().path())),
-        Route::EventsStream | Route::Moved => Err(Failure::not_found("404 page not found")),
+        Route::EventsStream | Route::StateDump | Route::Moved => Err(Failure::not_found("404 page not found")),
     }
 }
 

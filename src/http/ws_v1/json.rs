@@ -1,7 +1,11 @@
 //! JSON as the clients of `/ws/v1` know it (REST 1.5): `<`, `>`, `&` and the two line separators are escaped, whole
 //! floats have no fraction, and omission rules that serde needs a predicate for.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    sync::Arc,
+};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::ser::Formatter;
@@ -22,60 +26,99 @@ pub fn compact<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 
 fn write<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
-    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Escaping);
-    if let Err(error) = value.serialize(&mut serializer) {
+    if let Err(error) = write_to(&mut text, value) {
         // Writing to a Vec cannot fail, and keys of our maps are strings: only a faulty `Serialize` gets here.
         tracing::error!(%error, "a view could not be written as JSON");
     }
     text
 }
 
-/// A compact document with two spaces for each level; empty lists and objects stay as they are.
-pub fn indented(compact: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(compact.len() * 2);
-    let mut depth = 0;
-    let mut in_string = false;
-    let mut escaped = false;
-    let new_line = |out: &mut Vec<u8>, depth: usize| {
-        out.push(b'\n');
-        out.extend(std::iter::repeat_n(b' ', depth * 2));
-    };
-    for (at, byte) in compact.iter().copied().enumerate() {
-        if in_string {
-            out.push(byte);
-            in_string = byte != b'"' || escaped;
-            escaped = byte == b'\\' && !escaped;
-            continue;
+/// Writes a compact document.
+///
+/// # Errors
+/// What the writer fails with.
+pub fn write_to<W: Write, T: Serialize + ?Sized>(writer: W, value: &T) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(writer, Escaping);
+    value.serialize(&mut serializer).map_err(io::Error::from)
+}
+
+/// Indents a compact document as it passes: two spaces for each level; empty lists and objects stay as they are.
+pub struct Indented<W> {
+    to: W,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// The last byte opened a list or object.
+    opened: bool,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Indented<W> {
+    /// To this writer.
+    pub fn new(to: W) -> Indented<W> {
+        Indented { to, depth: 0, in_string: false, escaped: false, opened: false, line: Vec::new() }
+    }
+
+    fn new_line(&mut self) {
+        self.line.push(b'\n');
+        self.line.extend(std::iter::repeat_n(b' ', self.depth * 2));
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if self.in_string {
+            self.line.push(byte);
+            self.in_string = byte != b'"' || self.escaped;
+            self.escaped = byte == b'\\' && !self.escaped;
+            return;
         }
-        let empty = |closing| compact.get(at + 1) == Some(&closing);
+        let closes = matches!(byte, b'}' | b']');
+        if closes {
+            self.depth = self.depth.saturating_sub(1);
+        }
+        if std::mem::take(&mut self.opened) != closes {
+            self.new_line();
+        }
+        self.line.push(byte);
         match byte {
             b'{' | b'[' => {
-                out.push(byte);
-                depth += 1;
-                if !empty(byte + 2) {
-                    new_line(&mut out, depth);
-                }
+                self.depth += 1;
+                self.opened = true;
             }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if at == 0 || compact[at - 1] != byte - 2 {
-                    new_line(&mut out, depth);
-                }
-                out.push(byte);
-            }
-            b',' => {
-                out.push(byte);
-                new_line(&mut out, depth);
-            }
-            b':' => out.extend(b": "),
-            b'"' => {
-                in_string = true;
-                out.push(byte);
-            }
-            other => out.push(other),
+            b',' => self.new_line(),
+            b':' => self.line.push(b' '),
+            b'"' => self.in_string = true,
+            _ => {}
         }
     }
-    out
+}
+
+impl<W: Write> Write for Indented<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.clear();
+        for byte in bytes {
+            self.byte(*byte);
+        }
+        self.to.write_all(&self.line)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A list whose items are made as they are written.
+pub struct Each<F>(pub F);
+
+impl<F, I> Serialize for Each<F>
+where
+    F: Fn() -> I,
+    I: Iterator,
+    I::Item: Serialize,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
 }
 
 struct Escaping;
@@ -181,7 +224,11 @@ mod tests {
     #[test]
     fn indents() {
         let compact = br#"{"a":[1,{"b\"{,":"x:y\\"}],"c":[],"d":{}}"#;
-        let indented = String::from_utf8(indented(compact)).unwrap();
+        let mut indented = Vec::new();
+        // In whatever pieces it comes.
+        let mut writer = Indented::new(&mut indented);
+        compact.chunks(3).for_each(|piece| writer.write_all(piece).unwrap());
+        let indented = String::from_utf8(indented).unwrap();
         assert_eq!(
             indented,
             "{\n  \"a\": [\n    1,\n    {\n      \"b\\\"{,\": \"x:y\\\\\"\n    }\n  ],\n  \"c\": [],\n  \"d\": {}\n}"

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     View,
-    allocations::{AllocationView, ForeignView},
+    allocations::{Allocations, ForeignView},
     json::{Amounts, no_entries, unset},
 };
 use crate::domain::{alloc::Phase, node::Node};
@@ -33,8 +33,8 @@ pub struct NodeView<'a> {
     available: Amounts,
     #[serde(skip_serializing_if = "Amounts::is_empty")]
     utilized: Amounts,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    allocations: Vec<AllocationView<'a>>,
+    #[serde(skip_serializing_if = "Allocations::is_empty")]
+    allocations: Allocations<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     foreign_allocations: Vec<ForeignView<'a>>,
     schedulable: bool,
@@ -47,11 +47,8 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
     let partition = view.partition();
     let rows = |ixs: &'a [_]| ixs.iter().filter_map(|ix: &crate::domain::types::AllocIx| partition.allocs.get(ix.ix()));
     // What waits for a predicate answer is charged but not known to anybody yet.
-    let mut allocations: Vec<_> = rows(&node.allocs)
-        .filter(|row| row.phase != Phase::Parked)
-        .map(|row| AllocationView::new(partition, row))
-        .collect();
-    allocations.sort_by_key(AllocationView::order);
+    let shown = rows(&node.allocs).filter(|row| row.phase != Phase::Parked);
+    let allocations = Allocations::new(partition, shown);
     let mut reservations: Vec<&str> = rows(&node.reservations).map(|row| &*row.spec.key).collect();
     reservations.sort_unstable();
     NodeView {
@@ -79,7 +76,12 @@ fn utilized(node: &Node) -> Amounts {
 
 /// All nodes of a partition, by id.
 pub fn nodes(view: &View) -> Vec<NodeView<'_>> {
-    rows(view).map(|node| node_view(view, node)).collect()
+    each(view).collect()
+}
+
+/// The same, one by one.
+pub fn each(view: &View) -> impl Iterator<Item = NodeView<'_>> {
+    rows(view).map(move |node| node_view(view, node))
 }
 
 /// One node.

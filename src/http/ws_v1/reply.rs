@@ -17,7 +17,8 @@ use super::{json, url};
 /// Bodies of at least this many bytes are compressed for clients that take it (REST 1.4).
 pub const COMPRESS_FROM: usize = 1400;
 
-const JSON: &str = "application/json; charset=UTF-8";
+/// `Content-Type` of JSON.
+pub const JSON: &str = "application/json; charset=UTF-8";
 
 /// An answer that is not sent yet.
 #[derive(Debug)]
@@ -152,7 +153,7 @@ pub fn redirect(req: &HttpRequest, path: &str) -> HttpResponse {
 }
 
 /// The first `gzip` of `Accept-Encoding` counts, unless its parameter is a quality of zero. `*` is not understood.
-fn takes_gzip(req: &HttpRequest) -> bool {
+pub fn takes_gzip(req: &HttpRequest) -> bool {
     let accepted = req.headers().get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
     accepted
         .split(',')

@@ -35,7 +35,7 @@ pub struct RestState {
     /// Longest accepted body in bytes (`http.maxBodyBytes`).
     pub max_body: usize,
     /// State dumps are made one at a time (OPS-020).
-    pub dumping: Mutex<()>,
+    pub dumping: Arc<Mutex<()>>,
 }
 
 impl RestState {
@@ -48,7 +48,7 @@ impl RestState {
             history: History::default(),
             health: Health::default(),
             max_body,
-            dumping: Mutex::new(()),
+            dumping: Arc::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod api;
 mod drain;
 mod events;
+mod kill;
 mod metrics;
 mod releases;
 mod rig;

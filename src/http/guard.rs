@@ -21,6 +21,7 @@ use actix_web::{
 use tokio::time::timeout;
 
 use super::{
+    page,
     problem::Problem,
     server::Doors,
     shim::body::discard,
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::access::{Caller, Denied, Role, caller::bearer, tokens::Lease};
 
-/// Paths without data, for everybody: sign of life, pages, the description of the doors.
+/// Paths without data, for everybody, besides the files of the page: sign of life, the description of the doors.
 const OPEN: [&str; 5] = ["/", "/healthz", "/favicon.ico", "/api/docs", "/api/v1/openapi.json"];
 
 /// A trial: it is sent something, and changes nothing.
@@ -57,7 +58,7 @@ enum Need {
 
 /// What a request to this path, as it came, takes. What is not known here takes a role all the same.
 fn need(method: &Method, raw: &str) -> Need {
-    if *method == Method::OPTIONS || OPEN.contains(&raw) {
+    if *method == Method::OPTIONS || OPEN.contains(&raw) || page::is_asset(raw) {
         return Need::Nothing;
     }
     // As the routers see it; where it cannot be decoded, no route matches.
@@ -204,6 +205,8 @@ mod tests {
         for (method, path, expected) in [
             (&get, "/", Need::Nothing),
             (&get, "/healthz", Need::Nothing),
+            (&get, "/page/main.js", Need::Nothing),
+            (&get, "/page/nowhere.js", Need::Role(Role::Viewer)),
             (&get, "/api/docs", Need::Nothing),
             (&Method::OPTIONS, "/debug/stack", Need::Nothing),
             (&get, "/ws/v1/clusters", Need::Role(Role::Viewer)),

@@ -215,7 +215,8 @@ fn world(guaranteed: [i64; 3], nested: bool, running: [&[i64]; 3], asking: [&[i6
 
 #[test]
 fn every_order_of_events_comes_to_rest() {
-    let loads: [([&[i64]; 3], [&[i64]; 3]); 4] = [
+    type Sizes = [&'static [i64]; 3];
+    let loads: [(Sizes, Sizes); 4] = [
         ([&[], &[2, 2], &[3]], [&[2], &[], &[]]),
         ([&[3], &[2, 2], &[]], [&[], &[1], &[2]]),
         ([&[2], &[3], &[2]], [&[1], &[], &[2]]),

@@ -105,13 +105,15 @@ mod tests {
         assert_eq!(names(&log), ["1 online", "2 offline", "3 online", "4 offline"]);
         log.push(record(5, "online"));
         assert_eq!(names(&log), ["2 truncate", "3 online", "4 offline", "5 online"]);
-        // A limit that is changed holds at once; events that were dropped do not come back (FLUX.md section 7).
-        log.set_limit(2);
-        assert_eq!(names(&log), ["4 truncate", "5 online"]);
-        log.set_limit(4);
-        assert_eq!(names(&log), ["4 truncate", "5 online"]);
         log.push(record(6, "offline"));
         assert_eq!(names(&log), ["3 truncate", "4 offline", "5 online", "6 offline"]);
+        // A limit that is changed holds at once; events that were dropped do not come back (FLUX.md section 7).
+        log.set_limit(2);
+        assert_eq!(names(&log), ["5 truncate", "6 offline"]);
+        log.set_limit(4);
+        assert_eq!(names(&log), ["5 truncate", "6 offline"]);
+        log.push(record(7, "online"));
+        assert_eq!(names(&log), ["5 truncate", "6 offline", "7 online"]);
     }
 
     #[test]

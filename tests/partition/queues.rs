@@ -6,6 +6,7 @@ use callboard::{
     config,
     domain::{
         command::{AddApplication, Command},
+        event::EventKind,
         queue::Queue,
         resources::Resource,
         types::{AppState, ObjectState, Termination},
@@ -399,4 +400,37 @@ fn a_leaf_that_becomes_a_parent_keeps_what_runs() {
     env.app("three", "root.a");
     env.ask(vec![Ask::new("three", "m", 10)]);
     assert_eq!(env.state("three"), Some(AppState::Running));
+}
+
+#[test]
+fn every_change_of_a_queue_has_its_event() {
+    // EVT-040–EVT-048 (table of the event interface), test idea 133
+    let mut env = Env::calm(&text("[{name: a, resources: {max: {memory: 5}}}]", CREATE));
+    let events = |env: &mut Env| {
+        let all = std::mem::take(&mut env.events);
+        let queues = all.into_iter().filter(|event| event.kind == EventKind::Queue);
+        let shown = queues.map(|event| {
+            let text =
+                format!("{} {:?} {:?} {} {}", event.object, event.change, event.detail, event.reference, event.message);
+            text.trim_end().to_owned()
+        });
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(events(&mut env), ["root Add None", "root.a Add None"]);
+    let changed = text("[{name: a, parent: true, resources: {max: {memory: 6}, guaranteed: {memory: 1}}}]", CREATE);
+    reload(&mut env, &changed);
+    assert_eq!(
+        events(&mut env),
+        ["root.a Set QueueType  leaf queue: false", "root.a Set QueueMax", "root.a Set QueueGuaranteed"]
+    );
+    reload(&mut env, &format!("{changed}# the same\n"));
+    assert_eq!(events(&mut env), Vec::<String>::new());
+    env.app("one", "root.a.x");
+    assert_eq!(events(&mut env), ["root.a.x Add QueueDynamic", "root.a.x Add QueueApp one"]);
+    env.remove_app("one");
+    env.pass(11);
+    assert_eq!(events(&mut env), ["root.a.x Remove QueueApp one", "root.a.x Remove QueueDynamic"]);
+    reload(&mut env, &text("[]", CREATE));
+    env.pass(11);
+    assert_eq!(events(&mut env), ["root.a Remove None"]);
 }

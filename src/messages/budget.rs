@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
 #[derive(Debug)]
 pub struct Budget {
+    whole: [i64; 2],
     inward: AtomicI64,
     outward: AtomicI64,
     paused: AtomicBool,
@@ -19,7 +20,23 @@ pub struct Budget {
 impl Budget {
     /// `inward` items of requests may be in flight, `outward` callbacks undelivered.
     pub fn new(inward: i64, outward: i64) -> Arc<Budget> {
-        Arc::new(Budget { inward: inward.into(), outward: outward.into(), paused: false.into(), room: Notify::new() })
+        Arc::new(Budget {
+            whole: [inward, outward],
+            inward: inward.into(),
+            outward: outward.into(),
+            paused: false.into(),
+            room: Notify::new(),
+        })
+    }
+
+    /// Items of requests that were taken and are not applied yet.
+    pub fn in_flight(&self) -> u64 {
+        u64::try_from(self.whole[0] - self.inward.load(SeqCst)).unwrap_or(0)
+    }
+
+    /// Callbacks that were made and not delivered yet.
+    pub fn undelivered(&self) -> u64 {
+        u64::try_from(self.whole[1] - self.outward.load(SeqCst)).unwrap_or(0)
     }
 
     /// Takes `items` for a request, as long as anything is left, so that no request is too large for ever.
@@ -89,7 +106,9 @@ mod tests {
         let budget = Budget::new(10, 1);
         let large = budget.take(1_000).expect("something is left");
         assert!(budget.take(1).is_none());
+        assert_eq!(budget.in_flight(), 1_000);
         drop(large);
+        assert_eq!(budget.in_flight(), 0);
         assert!(budget.take(1).is_some());
     }
 
@@ -99,6 +118,7 @@ mod tests {
         assert!(budget.may_place());
         budget.made(2);
         assert!(!budget.may_place());
+        assert_eq!(budget.undelivered(), 2);
         budget.delivered(1);
         assert!(budget.may_place());
         budget.pause(true);

@@ -4,6 +4,7 @@
 //! [`Picture`] at each scrape, so that they cannot drift from what they describe.
 
 mod events;
+mod own;
 mod picture;
 mod process;
 
@@ -20,12 +21,16 @@ use prometheus::{
 
 pub use self::{
     events::{EventStorePicture, EventsPicture},
+    own::{ManagerPicture, OwnPicture, PartitionPicture},
     picture::{Picture, QueuePicture, USAGE_RANGES},
 };
 use self::{picture::Seen, process::Process};
 
 /// Bounds of all histograms. They hold seconds, although their names say milliseconds (REST quirk K).
 const BUCKETS: [f64; 8] = [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0];
+
+/// Bounds for slices, which are to take about 300 µs.
+const SLICE_BUCKETS: [f64; 8] = [0.000_01, 0.000_03, 0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.1];
 
 /// What became of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +125,7 @@ pub struct Metrics {
     containers: IntCounterVec,
     submissions: IntCounterVec,
     pass: Histogram,
+    slice: Histogram,
     cycle: Histogram,
     sorting: HistogramVec,
     try_node: Histogram,
@@ -154,6 +160,7 @@ impl Metrics {
             let opts = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
             added(&registry, Histogram::with_opts(opts)?)
         };
+        let slice_opts = HistogramOpts::new("callboard_slice_seconds", "How long a scheduling slice took.");
         let sorting_opts = HistogramOpts::new(
             "yunikorn_scheduler_node_sorting_latency_milliseconds",
             "How long sorting took, in seconds; `level` is `app` or `queue`.",
@@ -173,6 +180,7 @@ impl Metrics {
                 "yunikorn_scheduler_scheduling_latency_milliseconds",
                 "How long one scheduling pass over a partition took, in seconds.",
             )?,
+            slice: added(&registry, Histogram::with_opts(slice_opts.buckets(SLICE_BUCKETS.to_vec()))?)?,
             cycle: histogram(
                 "yunikorn_scheduler_scheduling_cycle_milliseconds",
                 "How long a whole scheduling cycle took, in seconds.",
@@ -258,7 +266,10 @@ impl Metrics {
     pub fn took(&self, what: Timed, time: Duration) {
         let seconds = time.as_secs_f64();
         match what {
-            Timed::Pass => self.pass.observe(seconds),
+            Timed::Pass => {
+                self.pass.observe(seconds);
+                self.slice.observe(seconds);
+            }
             Timed::Cycle => self.cycle.observe(seconds),
             Timed::SortApps => self.sorting.with_label_values(&["app"]).observe(seconds),
             Timed::SortQueues => self.sorting.with_label_values(&["queue"]).observe(seconds),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, Result};
 
-use super::{AppEnd, EventsPicture, Metrics, added, clean, container_metric};
+use super::{AppEnd, EventsPicture, Metrics, OwnPicture, added, clean, container_metric};
 
 /// Labels of the buckets of node usage, from empty to full.
 pub const USAGE_RANGES: [&str; 10] = [
@@ -39,6 +39,8 @@ pub struct Picture {
     pub oldest_unconfirmed: f64,
     /// The event system.
     pub events: Option<EventsPicture>,
+    /// Callboard's own gauges.
+    pub own: Option<OwnPicture>,
     /// Nodes per bucket of [`USAGE_RANGES`], by resource type.
     pub node_usage: BTreeMap<&'static str, [i64; 10]>,
 }
@@ -123,6 +125,9 @@ impl Metrics {
         .set(picture.oldest_unconfirmed);
         if let Some(events) = &picture.events {
             events.register(registry)?;
+        }
+        if let Some(own) = &picture.own {
+            own.register(registry)?;
         }
         let ended = self.ended();
         let applications = vec(

@@ -6,4 +6,6 @@ mod cluster;
 mod dump;
 mod guard;
 mod looks;
+mod monitoring;
+mod reference_ui;
 mod server;

@@ -31,8 +31,13 @@ impl Server {
     }
 
     pub fn start_at(address: &str) -> Server {
+        Server::start_with(&["--http", address, "--ephemeral"])
+    }
+
+    pub fn start_with(arguments: &[&str]) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_callboard"))
-            .args(["serve", "--http", address, "--grpc", "off", "--ephemeral"])
+            .args(["serve", "--grpc", "off"])
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

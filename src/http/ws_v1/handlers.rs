@@ -8,7 +8,7 @@ use actix_web::{
 use serde::Serialize;
 
 use super::{
-    View, applications, checks, config, debug, dump, nodes, partitions, queues,
+    View, applications, checks, config, debug, dump, nodes, own, partitions, queues,
     reply::{self, Failure, Reply},
     router::{self, Decision, Route},
     rules, scrape,
@@ -142,7 +142,9 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 }
 
 async fn metrics(state: &RestState) -> Result<Reply, Failure> {
-    let mut picture = scrape::picture(&state.views().await);
+    let views = state.views().await;
+    let mut picture = scrape::picture(&views);
+    picture.own = Some(own::picture(state, &views).await);
     scrape::unconfirmed(&state.listing(), &mut picture).await;
     picture.sessions = scrape::sessions(&state.topology);
     picture.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);

@@ -40,6 +40,13 @@ struct CheckView {
     diagnosis_message: String,
 }
 
+impl HealthView {
+    /// All checks passed.
+    pub fn is_healthy(&self) -> bool {
+        self.healthy
+    }
+}
+
 impl Health {
     /// The last result, `None` before the first run.
     pub fn last(&self) -> Option<Arc<HealthView>> {

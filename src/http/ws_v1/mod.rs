@@ -14,6 +14,7 @@ pub mod health;
 pub mod history;
 pub mod json;
 pub mod nodes;
+mod own;
 pub mod partitions;
 pub mod queues;
 pub mod reply;

@@ -1,0 +1,140 @@
+//! Callboard's own gauges of partitions and sessions, computed at a scrape.
+
+use std::collections::BTreeMap;
+
+use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
+
+use super::added;
+
+/// What partitions and resource managers show of themselves.
+#[derive(Clone, Debug, Default)]
+pub struct OwnPicture {
+    /// By the name that REST shows.
+    pub partitions: BTreeMap<String, PartitionPicture>,
+    /// By id.
+    pub managers: BTreeMap<String, ManagerPicture>,
+    /// The last health check found nothing; `None` before the first.
+    pub healthy: Option<bool>,
+}
+
+/// A partition of an [`OwnPicture`].
+#[derive(Clone, Debug, Default)]
+pub struct PartitionPicture {
+    /// Batches of requests that wait for the answer of a conversation.
+    pub waiting_batches: u64,
+    /// Slices run.
+    pub slices: u64,
+    /// Placements and replacements made.
+    pub decisions: u64,
+    /// The longest slice in nanoseconds.
+    pub longest_slice: u64,
+    /// Live conversations by kind.
+    pub conversations: [(&'static str, u64); 3],
+    /// Releases that the shim has not confirmed.
+    pub unconfirmed: u64,
+    /// Age of the oldest of them in seconds.
+    pub oldest_unconfirmed: f64,
+    /// Asks that wait, by why.
+    pub waiting: BTreeMap<&'static str, u64>,
+}
+
+/// A resource manager of an [`OwnPicture`].
+#[derive(Clone, Debug, Default)]
+pub struct ManagerPicture {
+    /// It is Running.
+    pub running: bool,
+    /// Items of requests that were taken and are not applied yet.
+    pub in_flight: u64,
+    /// Callbacks that were made and not handed to a stream yet.
+    pub undelivered: u64,
+    /// Callbacks that are kept for a stream that resumes.
+    pub buffered: u64,
+    /// Open streams.
+    pub streams: u64,
+}
+
+impl OwnPicture {
+    /// Registers what is in it.
+    pub(super) fn register(&self, registry: &Registry) -> Result<()> {
+        let info = added(
+            registry,
+            IntGaugeVec::new(Opts::new("callboard_build_info", "1, with the `version`."), &["version"])?,
+        )?;
+        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        if let Some(healthy) = self.healthy {
+            added(registry, IntGauge::new("callboard_healthy", "1 if all checks of the last health check passed.")?)?
+                .set(healthy.into());
+        }
+        self.partitions(registry)?;
+        self.managers(registry)
+    }
+
+    fn partitions(&self, registry: &Registry) -> Result<()> {
+        let gauge =
+            |name: &str, help: &str, labels: &[&str]| added(registry, IntGaugeVec::new(Opts::new(name, help), labels)?);
+        let counter =
+            |name: &str, help: &str| added(registry, IntCounterVec::new(Opts::new(name, help), &["partition"])?);
+        let seconds = |name: &str, help: &str| added(registry, GaugeVec::new(Opts::new(name, help), &["partition"])?);
+        let batches = gauge(
+            "callboard_mailbox_batches",
+            "Request batches in a partition's inbox: they wait for groups of users or a gang's confirmation.",
+            &["partition"],
+        )?;
+        let slices = counter("callboard_slices_total", "Scheduling slices run.")?;
+        let decisions = counter("callboard_decisions_total", "Placements and replacements made.")?;
+        let longest = seconds("callboard_slice_longest_seconds", "The longest scheduling slice since the start.")?;
+        let conversations =
+            gauge("callboard_conversations", "Live conversation actors by `kind`.", &["partition", "kind"])?;
+        let unconfirmed = gauge(
+            "callboard_callbacks_unconfirmed",
+            "Releases that the resource manager has to confirm and has not.",
+            &["partition"],
+        )?;
+        let oldest =
+            seconds("callboard_callbacks_unconfirmed_oldest_seconds", "Age of the oldest unconfirmed release.")?;
+        let waiting = gauge(
+            "callboard_asks_waiting",
+            "Asks that wait, by `reason` (see docs/web.md).",
+            &["partition", "reason"],
+        )?;
+        for (name, row) in &self.partitions {
+            let label = &[name.as_str()];
+            batches.with_label_values(label).set(signed(row.waiting_batches));
+            slices.with_label_values(label).inc_by(row.slices);
+            decisions.with_label_values(label).inc_by(row.decisions);
+            longest.with_label_values(label).set(row.longest_slice as f64 / 1e9);
+            for (kind, count) in row.conversations {
+                conversations.with_label_values(&[name.as_str(), kind]).set(signed(count));
+            }
+            unconfirmed.with_label_values(label).set(signed(row.unconfirmed));
+            oldest.with_label_values(label).set(row.oldest_unconfirmed);
+            for (reason, count) in &row.waiting {
+                waiting.with_label_values(&[name.as_str(), reason]).set(signed(*count));
+            }
+        }
+        Ok(())
+    }
+
+    fn managers(&self, registry: &Registry) -> Result<()> {
+        let gauge = |name: &str, help: &str| added(registry, IntGaugeVec::new(Opts::new(name, help), &["rm"])?);
+        let running = gauge("callboard_rm_running", "1 while the resource manager is Running, 0 while it is Paused.")?;
+        let depth = gauge("callboard_mailbox_items", "Items of requests that were taken and are not applied yet.")?;
+        let undelivered =
+            gauge("callboard_callbacks_undelivered", "Callbacks that were made and not handed to a stream yet.")?;
+        let buffered = gauge("callboard_callbacks_buffered", "Callbacks that are kept for a stream that resumes.")?;
+        let streams = gauge("callboard_rm_streams", "Open callback streams.")?;
+        for (id, row) in &self.managers {
+            let label = &[id.as_str()];
+            running.with_label_values(label).set(row.running.into());
+            depth.with_label_values(label).set(signed(row.in_flight));
+            undelivered.with_label_values(label).set(signed(row.undelivered));
+            buffered.with_label_values(label).set(signed(row.buffered));
+            streams.with_label_values(label).set(signed(row.streams));
+        }
+        Ok(())
+    }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -7,13 +7,16 @@ use actix::prelude::*;
 
 use super::{
     clock::Clock,
-    resolvers::{self, ldap::settings::LdapSettings},
+    resolvers::{
+        self,
+        ldap::{Found, settings::LdapSettings},
+    },
 };
 use crate::{
     domain::{
         command::{AddApplication, Command},
         conf::Resolver,
-        group_cache::{CLEAN_EVERY, Cached, GroupCache, Groups},
+        group_cache::{CLEAN_EVERY, Cached, GroupCache, Groups, NEGATIVE},
         types::Nanos,
     },
     messages::ugm::{CountCached, Resolve, UseResolver},
@@ -26,6 +29,9 @@ pub struct UgmActor {
     /// Directory of the LDAP settings.
     secrets: Arc<Path>,
     cache: GroupCache,
+    /// The directory could not be asked then, and is left alone for [`NEGATIVE`]: each attempt may take seconds, in which
+    /// what comes after a submission waits.
+    unavailable: Option<(Nanos, Arc<str>)>,
 }
 
 type Answer = Result<Groups, Arc<str>>;
@@ -33,7 +39,7 @@ type Answer = Result<Groups, Arc<str>>;
 impl UgmActor {
     /// An actor with an empty cache.
     pub fn new(clock: Clock, resolver: Resolver, secrets: Arc<Path>) -> UgmActor {
-        UgmActor { clock, resolver, secrets, cache: GroupCache::default() }
+        UgmActor { clock, resolver, secrets, cache: GroupCache::default(), unavailable: None }
     }
 
     /// Says what is wrong with the settings of the resolver, before the first user is looked up.
@@ -54,10 +60,14 @@ impl UgmActor {
 
     /// What is known of a user; `None`: it has to be looked up.
     fn known(&self, user: &str, now: Nanos) -> Option<Answer> {
-        match self.cache.get(user, now) {
-            Cached::Groups(groups) => Some(Ok(groups)),
-            Cached::Failed(since) => Some(Err(resolvers::cached_failure(since).into())),
-            Cached::Unknown => None,
+        match (self.cache.get(user, now), &self.unavailable) {
+            (Cached::Groups(groups), _) => Some(Ok(groups)),
+            (Cached::Failed(since), _) => Some(Err(resolvers::cached_failure(since).into())),
+            (Cached::Unknown, Some((since, why))) if now.minus(*since) < NEGATIVE => {
+                let left = NEGATIVE.minus(now.minus(*since)).as_secs() + 1;
+                Some(Err(resolvers::ldap::unknown(user, &format!("{why}; it is asked again in {left} s"))))
+            }
+            (Cached::Unknown, _) => None,
         }
     }
 }
@@ -89,9 +99,10 @@ fn fill(commands: &mut [Command], answers: &BTreeMap<Arc<str>, Answer>) {
 }
 
 /// Blocks as long as the resolver does.
-fn look_up(resolver: Resolver, secrets: &Path, users: &[Arc<str>]) -> Vec<Answer> {
-    let one_by_one = |groups: fn(&str) -> Result<Groups, resolvers::Error>| {
-        users.iter().map(|user| groups(user).map_err(|error| error.to_string().into())).collect()
+fn look_up(resolver: Resolver, secrets: &Path, users: &[Arc<str>]) -> Found {
+    let one_by_one = |groups: fn(&str) -> Result<Groups, resolvers::Error>| Found {
+        answers: users.iter().map(|user| groups(user).map_err(|error| error.to_string().into())).collect(),
+        unavailable: None,
     };
     match resolver {
         Resolver::None => one_by_one(|user| Ok(resolvers::none(user))),
@@ -120,6 +131,7 @@ impl Handler<UseResolver> for UgmActor {
         if self.resolver != msg.0 {
             self.resolver = msg.0;
             self.cache = GroupCache::default();
+            self.unavailable = None;
             self.check_settings(ctx);
         }
     }
@@ -145,19 +157,22 @@ impl Handler<Resolve> for UgmActor {
         unknown.dedup();
         let looked_up = async move {
             if unknown.is_empty() {
-                return Vec::new();
+                return (unknown, Found { answers: Vec::new(), unavailable: None });
             }
             // A directory may be slow: not on the arbiter of the partition.
             let users = unknown.clone();
-            let answers = tokio::task::spawn_blocking(move || look_up(resolver, &secrets, &users)).await;
-            let failed =
-                |user: &Arc<str>| Err(format!("groups of user '{user}' not found: the resolver failed").into());
-            let answers = answers.unwrap_or_else(|_| unknown.iter().map(failed).collect());
-            unknown.into_iter().zip(answers).collect()
+            let found = tokio::task::spawn_blocking(move || look_up(resolver, &secrets, &users)).await;
+            let failed = |user: &Arc<str>| Err(resolvers::ldap::unknown(user, "the resolver failed"));
+            let failed = || Found { answers: unknown.iter().map(failed).collect(), unavailable: None };
+            let found = found.unwrap_or_else(|_| failed());
+            (unknown, found)
         };
-        Box::pin(looked_up.into_actor(self).map(move |found: Vec<(Arc<str>, Answer)>, actor, _| {
+        Box::pin(looked_up.into_actor(self).map(move |(users, found), actor, _| {
             let now = actor.clock.now();
-            for (user, answer) in found {
+            if let Some(why) = found.unavailable {
+                actor.unavailable = Some((now, why));
+            }
+            for (user, answer) in users.into_iter().zip(found.answers) {
                 actor.cache.put(user.clone(), answer.clone().ok(), now);
                 answers.insert(user, answer);
             }

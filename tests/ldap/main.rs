@@ -26,7 +26,7 @@ use crate::{
 /// What is found of these users: groups, or why not.
 fn found(dir: &Path, users: &[&str]) -> Vec<String> {
     let users: Vec<Arc<str>> = users.iter().map(|user| Arc::from(*user)).collect();
-    let answers = look_up(dir, &users).into_iter().map(|answer| match answer {
+    let answers = look_up(dir, &users).answers.into_iter().map(|answer| match answer {
         Ok(groups) => groups.join("|"),
         Err(why) => why.to_string(),
     });
@@ -172,6 +172,13 @@ async fn a_silent_directory_holds_up_nothing_else() {
     let line = answer(&mut stream).await;
     let told = line["application"]["rejected"][0]["reason"].as_str().unwrap_or_default();
     assert!(told.contains("cannot bind") && told.contains("no answer within 5s"), "{line}");
+    // It is left alone for a while: the next user does not make everybody wait again.
+    let began = Instant::now();
+    submit(&server, &[("other", json!({"user": "bob"}))]).await;
+    let line = answer(&mut stream).await;
+    let told = line["application"]["rejected"][0]["reason"].as_str().unwrap_or_default();
+    assert!(told.starts_with("groups of user 'bob' not found: ") && told.contains("it is asked again in "), "{line}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 /// What a server logs with these settings when `rm-1` registers, up to the line that says so.

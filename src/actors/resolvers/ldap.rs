@@ -2,7 +2,12 @@
 
 pub mod settings;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ldap3::{LdapConnAsync, LdapConnSettings, LdapError, Scope, SearchEntry, ldap_escape};
 use tokio::time::timeout;
@@ -19,33 +24,52 @@ const STEP: Duration = Duration::from_secs(5);
 /// All look-ups of one request take this long at most, so that a silent directory does not hold up submissions for longer.
 pub const TOTAL: Duration = Duration::from_secs(10);
 
+/// A failure that took less is no reason not to ask again at once.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 type Answer = Result<Groups, Arc<str>>;
+
+/// What came of a look-up.
+#[derive(Debug)]
+pub struct Found {
+    /// One for each user, in their order.
+    pub answers: Vec<Answer>,
+    /// The directory kept us waiting and failed: it is to be left alone for a while. A quick refusal is none of this.
+    pub unavailable: Option<Arc<str>>,
+}
 
 /// Looks all these users up over one connection; each gets an answer. The settings are read anew, so that a password which
 /// was changed counts at once.
-pub fn look_up(secrets: &Path, users: &[Arc<str>]) -> Vec<Answer> {
-    let mut found = BTreeMap::new();
-    let failed = match LdapSettings::read(secrets) {
-        Err(error) => error.to_string(),
-        Ok(settings) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Err(error) => error.to_string(),
-            Ok(runtime) => runtime.block_on(async {
-                match timeout(TOTAL, session(&settings, users, &mut found)).await {
-                    Ok(Ok(())) => String::new(),
-                    Ok(Err(error)) => error,
-                    Err(_) => format!("directory {} did not answer within {TOTAL:?}", settings.url()),
-                }
-            }),
-        },
+pub fn look_up(secrets: &Path, users: &[Arc<str>]) -> Found {
+    let settings = match LdapSettings::read(secrets) {
+        Ok(settings) => settings,
+        Err(error) => {
+            let why = error.to_string();
+            tracing::warn!(users = users.len(), "groups of users are not known: {why}");
+            return Found { answers: users.iter().map(|user| Err(unknown(user, &why))).collect(), unavailable: None };
+        }
     };
-    if !failed.is_empty() {
-        tracing::warn!(users = users.len() - found.len(), "groups of users are not known: {failed}");
+    let began = Instant::now();
+    let mut found = BTreeMap::new();
+    let asked = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Err(error) => Err(error.to_string()),
+        Ok(runtime) => runtime.block_on(async {
+            let asked = timeout(TOTAL, session(&settings, users, &mut found)).await;
+            asked.unwrap_or_else(|_| Err(format!("directory {} did not answer within {TOTAL:?}", settings.url())))
+        }),
+    };
+    let failed: Option<Arc<str>> = asked.err().map(Arc::from);
+    let why = failed.clone().unwrap_or_default();
+    let unavailable = failed.filter(|_| began.elapsed() >= PATIENCE);
+    if !why.is_empty() {
+        tracing::warn!(users = users.len() - found.len(), "groups of users are not known: {why}");
     }
-    let answer = |user: &Arc<str>| found.remove(user).unwrap_or_else(|| Err(unknown(user, &failed)));
-    users.iter().map(answer).collect()
+    let answer = |user: &Arc<str>| found.remove(user).unwrap_or_else(|| Err(unknown(user, &why)));
+    Found { answers: users.iter().map(answer).collect(), unavailable }
 }
 
-fn unknown(user: &str, why: &str) -> Arc<str> {
+/// The reason of a rejection.
+pub fn unknown(user: &str, why: &str) -> Arc<str> {
     format!("groups of user '{user}' not found: {why}").into()
 }
 
@@ -163,7 +187,8 @@ mod tests {
 
     #[test]
     fn without_settings_everybody_is_told_why() {
-        let answers = look_up(Path::new("/nonexistent/ldap"), &["alice".into(), "bob".into()]);
+        let Found { answers, unavailable } = look_up(Path::new("/nonexistent/ldap"), &["alice".into(), "bob".into()]);
+        assert_eq!(unavailable, None, "the directory was not asked");
         let text = "groups of user 'bob' not found: LDAP settings cannot be read from /nonexistent/ldap: ";
         assert!(answers.len() == 2 && answers[1].as_ref().is_err_and(|why| why.starts_with(text)), "{answers:?}");
     }

@@ -52,6 +52,7 @@ pub struct Topology {
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     default_config: Mutex<Arc<LoadedConfig>>,
     closing: AtomicBool,
+    no_reservations: AtomicBool,
     counts: [AtomicUsize; 4],
     /// Takes what is counted outside of partitions.
     pub(super) metrics: Option<Arc<Metrics>>,
@@ -183,6 +184,7 @@ impl Topology {
             listed: Mutex::default(),
             default_config: Mutex::new(Arc::new(default_config)),
             closing: AtomicBool::new(false),
+            no_reservations: AtomicBool::new(false),
             counts: Default::default(),
             metrics,
         })
@@ -314,6 +316,16 @@ impl Topology {
         for handle in self.known() {
             handle.addr.do_send(Shutdown);
         }
+    }
+
+    /// Asks reserve no nodes, where their resource manager does not say otherwise (R5.37).
+    pub fn without_reservations(&self) {
+        self.no_reservations.store(true, Relaxed);
+    }
+
+    /// Asks that wait long enough reserve a node, where their resource manager does not say otherwise.
+    pub fn reserves(&self) -> bool {
+        !self.no_reservations.load(Relaxed)
     }
 
     /// The server ends.

@@ -63,6 +63,10 @@ pub struct ServeArgs {
     /// Directory of the settings of the group resolver `ldap`, one file each
     #[arg(long, value_name = "DIR", env = "CALLBOARD_LDAP_SECRETS", default_value = SECRETS)]
     pub ldap_secrets: PathBuf,
+    /// Asks that no node takes reserve none, as DISABLE_RESERVATION=true does; a resource manager may say otherwise
+    /// (`rm.reservations`)
+    #[arg(long, env = "CALLBOARD_NO_RESERVATIONS")]
+    pub no_reservations: bool,
     /// Largest request of the HTTP and gRPC doors in bytes
     #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value = "67108864")]
     pub http_max_body_bytes: NonZeroUsize,
@@ -138,6 +142,10 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let data = (!args.ephemeral).then_some(args.data.as_path());
     let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
     log::follow(&topology.process);
+    // The name that deployments of the reference set (CFG-116).
+    if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
+        topology.without_reservations();
+    }
     let max_body = args.http_max_body_bytes.get();
     let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body));
     let _watch = ws_v1::watch::start(rest.clone());

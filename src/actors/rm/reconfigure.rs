@@ -103,7 +103,7 @@ impl RmActor {
                     Some(known) => PartitionHandle { conf: conf.clone(), ..known.clone() },
                     None => {
                         let started = self.launch(&session.budget, conf, ctx);
-                        session.welcome(&started);
+                        session.welcome(&started, self.topology.reserves());
                         started
                     }
                 })
@@ -113,11 +113,15 @@ impl RmActor {
         }
         if let Some((extra, settings)) = msg.extra {
             session.extra = extra;
-            let before = session.settings.all_container_states;
+            let default = self.topology.reserves();
+            let before = (session.settings.all_container_states, session.reserves(default));
             session.settings = settings;
-            let all = session.settings.all_container_states;
-            if all != before {
+            let (all, reserves) = (session.settings.all_container_states, session.reserves(default));
+            if all != before.0 {
                 session.command_all(|| Command::ContainerStates(all));
+            }
+            if reserves != before.1 {
+                session.command_all(|| Command::Reservations(reserves));
             }
             session.configure_journals();
         }

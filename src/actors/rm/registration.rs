@@ -156,6 +156,9 @@ impl RmActor {
         if session.settings.all_container_states {
             session.command_all(|| Command::ContainerStates(true));
         }
+        if !session.reserves(self.topology.reserves()) {
+            session.command_all(|| Command::Reservations(false));
+        }
         session.configure_journals();
         if let Some(waiting) = self.streams.waiting.take() {
             let mut stream = waiting.stream;

@@ -126,13 +126,21 @@ impl Session {
         }
     }
 
-    /// A partition that started while the session runs learns how the shim is asked.
-    pub fn welcome(&self, partition: &PartitionHandle) {
+    /// Asks that wait long enough reserve a node (R5.37).
+    pub fn reserves(&self, default: bool) -> bool {
+        self.settings.reservations.unwrap_or(default)
+    }
+
+    /// A partition that started while the session runs learns how the shim is asked, and what holds for the session.
+    pub fn welcome(&self, partition: &PartitionHandle, reserves: bool) {
         if self.asking != Predicates::Off {
             partition.send(self.epoch, vec![Command::AskPredicates(true)]);
         }
         if self.settings.all_container_states {
             partition.send(self.epoch, vec![Command::ContainerStates(true)]);
+        }
+        if !self.reserves(reserves) {
+            partition.send(self.epoch, vec![Command::Reservations(false)]);
         }
         partition.configure_journal(self.settings.journal);
     }

@@ -25,6 +25,8 @@ pub struct RmSettings {
     pub predicates: Duration,
     /// `shim.containerStates: all`: SCHEDULED and RESERVED are sent too (SEEDS S7).
     pub all_container_states: bool,
+    /// `rm.reservations`: asks that wait long enough reserve a node (R5.37); `None`: as the server was started.
+    pub reservations: Option<bool>,
     /// `journal.torpidAfter` and `journal.maxEvents`: for the resource journals of its partitions.
     pub journal: JournalSettings,
 }
@@ -46,6 +48,7 @@ impl RmSettings {
                     "a duration, such as 30s, or 0 for never",
                 ),
                 "journal.maxEvents" => (count(value).is_some_and(|count| count >= 2), "a whole number of 2 or more"),
+                "rm.reservations" => (matches!(value.as_str(), "true" | "false"), "one of true, false"),
                 "shim.containerStates" => (matches!(value.as_str(), "" | "all" | "default"), "one of all, default"),
                 _ => continue,
             };
@@ -65,6 +68,7 @@ impl RmSettings {
             outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
             predicates: known.predicate_timeout,
             all_container_states: known.all_container_states,
+            reservations: extra.get("rm.reservations").and_then(|value| value.parse().ok()),
             journal: known.journal,
         })
     }
@@ -84,6 +88,8 @@ mod tests {
 
     #[test]
     fn defaults_and_values() {
+        let reservations = |pairs: &[(&str, &str)]| read(pairs).expect("valid").reservations;
+        assert_eq!((reservations(&[]), reservations(&[("rm.reservations", "false")])), (None, Some(false)));
         let defaults = read(&[("event.trackingEnabled", "maybe")]).expect("not of the resource manager");
         assert_eq!((defaults.grace, defaults.pause), (Duration::from_secs(30), Duration::from_secs(300)));
         assert_eq!((defaults.bounds.entries, defaults.outward), (1_000_000, 100_000));
@@ -106,6 +112,7 @@ mod tests {
             ("rm.bufferedBytes", "0"),
             ("rm.itemsInFlight", "1e6"),
             ("shim.containerStates", "some"),
+            ("rm.reservations", "off"),
             ("journal.torpidAfter", "-1s"),
             ("journal.maxEvents", "1"),
         ] {

@@ -264,6 +264,10 @@ impl Partition {
         self.shapes.release(old);
         self.allocs[alloc.ix()].resource = resource;
         self.enqueue(alloc);
+        if self.allocs[alloc.ix()].reserved.is_some() {
+            // It may fit its node now.
+            self.ripe.insert(alloc);
+        }
     }
 
     /// An ask became an allocation that is in all books: states, timers, events, and the callback. `charged` are the effects of

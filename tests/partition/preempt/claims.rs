@@ -194,3 +194,28 @@ fn an_accepted_application_with_a_reservation_counts_as_allocating() {
     let env = claimed();
     assert!(!env.partition.queues[env.partition.root.ix()].allocating.is_empty());
 }
+
+#[test]
+fn a_reserved_ask_that_becomes_smaller_takes_its_node_at_once() {
+    // R4.11, R5.31; one that becomes too large for it gives it back (R5.44).
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    env.node("n2", 8);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "small", 12).on("n1")]);
+    env.ask(vec![Ask::new("app-1", "big", 10)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "big", 12)]);
+    assert_eq!((env.partition.reservations, env.heard().len()), (1, 0));
+    let mut grown = env.partition.clone();
+    env.ask(vec![Ask::new("app-1", "big", 8)]);
+    assert_eq!(env.partition.reservations, 0);
+    assert_eq!(env.heard(), ["new big on n1"]);
+    std::mem::swap(&mut env.partition, &mut grown);
+    env.ask(vec![Ask::new("app-1", "big", 21)]);
+    assert_eq!(env.partition.reservations, 0);
+    env.remove_app("app-1");
+    env.assert_empty();
+}

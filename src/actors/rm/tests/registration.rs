@@ -165,3 +165,22 @@ async fn the_epoch_of_an_answer_is_that_of_the_session() {
     assert_eq!(refused.kind, RefusalKind::State);
     assert!(refused.detail.contains("registered again"), "{refused:?}");
 }
+
+#[actix::test]
+async fn reservations_are_as_the_manager_says_else_as_the_server_was_started() {
+    // R5.37, CFG-116
+    let told = |env: &Env| env.told().into_iter().filter(|text| text.contains("Reservations")).collect::<Vec<_>>();
+    let update = async |env: &Env, extra: &[(&str, &str)]| {
+        env.topology.configure("rm-1", text(&["a"], true), map(extra)).await.expect("accepted");
+        told(env)
+    };
+    let env = with_partitions(&["a"]).await;
+    assert_eq!(update(&env, &[("rm.reservations", "true")]).await, [""; 0]);
+    assert_eq!(update(&env, &[("rm.reservations", "false")]).await, ["[rm-1]a#1 Reservations(false)"]);
+    assert_eq!(update(&env, &[]).await, ["[rm-1]a#1 Reservations(true)"]);
+    env.topology.without_reservations();
+    env.register("rm-1", &[]).await;
+    assert_eq!(told(&env), ["[rm-1]default#2 Reservations(false)"]);
+    env.topology.configure("rm-1", text(&["default", "b"], true), map(&[("x", "y")])).await.expect("accepted");
+    assert_eq!(told(&env), ["[rm-1]b#2 Reservations(false)"], "a partition that comes later");
+}

@@ -30,10 +30,6 @@ pub struct PartitionPicture {
     pub longest_slice: u64,
     /// Live conversations by kind.
     pub conversations: [(&'static str, u64); 3],
-    /// Releases that the shim has not confirmed.
-    pub unconfirmed: u64,
-    /// Age of the oldest of them in seconds.
-    pub oldest_unconfirmed: f64,
     /// Asks that wait, by why.
     pub waiting: BTreeMap<&'static str, u64>,
 }
@@ -85,13 +81,6 @@ impl OwnPicture {
         let longest = seconds("callboard_slice_longest_seconds", "The longest scheduling slice since the start.")?;
         let conversations =
             gauge("callboard_conversations", "Live conversation actors by `kind`.", &["partition", "kind"])?;
-        let unconfirmed = gauge(
-            "callboard_callbacks_unconfirmed",
-            "Releases that the resource manager has to confirm and has not.",
-            &["partition"],
-        )?;
-        let oldest =
-            seconds("callboard_callbacks_unconfirmed_oldest_seconds", "Age of the oldest unconfirmed release.")?;
         let waiting = gauge(
             "callboard_asks_waiting",
             "Asks that wait, by `reason` (see docs/web.md).",
@@ -106,8 +95,6 @@ impl OwnPicture {
             for (kind, count) in row.conversations {
                 conversations.with_label_values(&[name.as_str(), kind]).set(signed(count));
             }
-            unconfirmed.with_label_values(label).set(signed(row.unconfirmed));
-            oldest.with_label_values(label).set(row.oldest_unconfirmed);
             for (reason, count) in &row.waiting {
                 waiting.with_label_values(&[name.as_str(), reason]).set(signed(*count));
             }

@@ -14,7 +14,7 @@ use super::scenario::World;
 
 fn check(world: &World) -> Value {
     let health = Health::default();
-    health.run(&[world.view()], 0, Nanos::from_secs(1));
+    health.run(&[world.view()], 0, None, Nanos::from_secs(1));
     serde_json::from_slice(&json::line(&*health.last().unwrap())).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::{
-    rig::{end, until, with_data},
+    rig::{application, asks, end, until, with_data},
     server::{Server, command},
 };
 
@@ -62,4 +62,35 @@ fn a_store_that_cannot_be_opened_is_one_clear_line() {
     fs::write(dir.path().join("events"), "not a directory").expect("written");
     let text = fails(dir.path());
     assert!(text.contains(&dir.path().join("events").display().to_string()), "{text}");
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_write_is_told_and_scheduling_goes_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = with_data(dir.path());
+    // A file for each event, so that a missing directory is noticed at once.
+    let extra =
+        [("event.store.maxEvents", "16"), ("event.store.flushInterval", "50ms"), ("health.checkInterval", "1s")];
+    server.register("rm-1", &extra).await;
+    server.nodes(&["n1"]).await;
+    application(&server, "app-1").await;
+    let health = "/ws/v1/scheduler/healthcheck";
+    let check = |body: &Value, good: bool| {
+        let checks = body["HealthChecks"].as_array().into_iter().flatten();
+        let store = checks.filter(|check| check["Name"] == "Event store").any(|check| check["Succeeded"] == good);
+        store && body["Healthy"] == good
+    };
+    until(&server, health, |body| check(body, true)).await;
+    let (events, away) = (dir.path().join("events"), dir.path().join("away"));
+    fs::rename(&events, &away).expect("moved");
+    asks(&server, "app-1", &["k1", "k2"], 10).await;
+    let full = |users: &Value| users[0]["queues"]["resourceUsage"]["memory"] == 20;
+    until(&server, "/ws/v1/partition/default/usage/users", full).await;
+    let told = until(&server, health, |body| check(body, false)).await;
+    let text = told.to_string();
+    assert!(text.contains("cannot make") && text.contains("events: cannot") || text.contains(".events"), "{text}");
+    let (_, metrics) = server.get("/ws/v1/metrics").await;
+    assert!(metrics.as_str().is_some_and(|text| text.contains("callboard_event_store_failing 1")), "{metrics}");
+    fs::rename(&away, &events).expect("moved back");
+    until(&server, health, |body| check(body, true)).await;
 }

@@ -1,4 +1,4 @@
-//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition.
+//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition, and one of the event store.
 
 use std::{collections::VecDeque, fmt::Display, sync::Arc, sync::Mutex};
 
@@ -6,9 +6,12 @@ use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
 use super::{View, nodes};
-use crate::domain::{
-    resources::Resource,
-    types::{AllocIx, Nanos, NodeIx},
+use crate::{
+    domain::{
+        resources::Resource,
+        types::{AllocIx, Nanos, NodeIx},
+    },
+    messages::event::StoreStatus,
 };
 
 /// Errors older than this do not make the scheduler unhealthy any more (OPS-013).
@@ -53,19 +56,27 @@ impl Health {
         self.last.load_full()
     }
 
-    /// Runs all checks and keeps the result. `failed_nodes` counts since the start.
-    pub fn run(&self, views: &[View], failed_nodes: u64, now: Nanos) {
+    /// Runs all checks and keeps the result. `failed_nodes` counts since the start; `store` is the durable event store,
+    /// where there is one.
+    pub fn run(&self, views: &[View], failed_nodes: u64, store: Option<&StoreStatus>, now: Nanos) {
         let scheduling_errors = views.iter().map(|view| view.partition().scheduling_errors).sum();
-        self.run_with(views, scheduling_errors, failed_nodes, now);
+        self.run_with(views, scheduling_errors, failed_nodes, store, now);
     }
 
-    fn run_with(&self, views: &[View], scheduling_errors: u64, failed_nodes: u64, now: Nanos) {
+    fn run_with(
+        &self,
+        views: &[View],
+        scheduling_errors: u64,
+        failed_nodes: u64,
+        store: Option<&StoreStatus>,
+        now: Nanos,
+    ) {
         let recent = |window: &Mutex<Window>, total| {
             window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recent(total, now)
         };
         let errors = recent(&self.scheduling_errors, scheduling_errors);
         let failed = recent(&self.failed_nodes, failed_nodes);
-        self.last.store(Some(Arc::new(check(views, errors, failed))));
+        self.last.store(Some(Arc::new(check(views, errors, failed, store))));
     }
 }
 
@@ -88,8 +99,8 @@ impl Window {
     }
 }
 
-fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64) -> HealthView {
-    let checks = vec![
+fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Option<&StoreStatus>) -> HealthView {
+    let mut checks = vec![
         counted(
             "Scheduling errors",
             "Check for scheduling error entries in metrics",
@@ -144,7 +155,22 @@ fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64) -> HealthVie
             views.iter().flat_map(orphans_on_apps).collect(),
         ),
     ];
+    // Beyond what the reference checks (OPS-012), so only where it can fail.
+    checks.extend(store.map(stored));
     HealthView { healthy: checks.iter().all(|check| check.succeeded), health_checks: checks }
+}
+
+/// Events reach the disk.
+fn stored(store: &StoreStatus) -> CheckView {
+    CheckView {
+        name: "Event store",
+        succeeded: store.failing.is_none(),
+        description: "Check if events are stored durably",
+        diagnosis_message: match &store.failing {
+            None => format!("{} events wait to be stored", store.waiting),
+            Some(why) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+        },
+    }
 }
 
 fn counted(name: &'static str, description: &'static str, count: u64, what: &str) -> CheckView {
@@ -231,7 +257,7 @@ mod tests {
     fn first_run() {
         let health = Health::default();
         assert!(health.last().is_none());
-        health.run(&[], 0, Nanos::from_secs(1));
+        health.run(&[], 0, None, Nanos::from_secs(1));
         let last = health.last().unwrap();
         assert!(last.healthy);
         assert_eq!(last.health_checks.len(), 9);
@@ -243,7 +269,7 @@ mod tests {
     fn errors_recover() {
         let health = Health::default();
         let errors_at = |total, secs| {
-            health.run_with(&[], total, 0, Nanos::from_secs(secs));
+            health.run_with(&[], total, 0, None, Nanos::from_secs(secs));
             health.last().unwrap().health_checks[0].diagnosis_message.clone()
         };
         assert_eq!(errors_at(0, 0), "There were 0 scheduling errors logged in the metrics");

@@ -12,6 +12,7 @@ use super::{
     history::Sample,
     state::{RestState, now},
 };
+use crate::messages::event::GetEventStatus;
 
 /// Between two samples of the history.
 const SAMPLE_EVERY: Duration = Duration::from_secs(60);
@@ -46,9 +47,11 @@ async fn sample(state: Arc<RestState>) {
 async fn check(state: Arc<RestState>) {
     loop {
         let views = state.views().await;
+        let events = state.topology.events.send(GetEventStatus).await;
+        let store = events.ok().and_then(|events| events.store);
         let health = state.clone();
         // It walks all rows, which would hold up whatever shares this thread.
-        let run = move || health.health.run(&views, health.metrics.failed_nodes(), now());
+        let run = move || health.health.run(&views, health.metrics.failed_nodes(), store.as_ref(), now());
         if let Err(error) = spawn_blocking(run).await {
             tracing::error!(%error, "the health check failed");
         }

@@ -87,7 +87,7 @@ function application(context, app) {
 function shortage(reason) {
   if (!reason.short?.length) return null;
   return el("ul", { class: "short" }, reason.short.map((row) => row.limit === undefined
-    ? el("li", {}, `${noun(row.resource)}: ${amount(row.resource, row.wanted)} wanted, ${amount(row.resource, row.available)} ${reason.code === "tooLarge" ? "on the largest node" : "free at most"}`)
+    ? el("li", { class: "plain" }, `${noun(row.resource)}: ${amount(row.resource, row.wanted)} wanted, ${amount(row.resource, row.available)} ${reason.code === "tooLarge" ? "on the largest node" : "free at most"}`)
     : el("li", {}, el("span", {}, noun(row.resource)), bar(row.resource, { used: row.used, pending: row.wanted, limit: row.limit }))));
 }
 
@@ -99,7 +99,7 @@ function nodeCounts(counts) {
 }
 
 function gang(groups) {
-  return el("table", { class: "small" }, el("thead", {}, el("tr", {}, ["Task group", "Placeholders", "Held", "Replaced", "Timed out"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, groups.map((group) => el("tr", {}, el("th", { scope: "row" }, group.name), [group.placeholders, group.live, group.replaced, group.timedOut].map((value) => el("td", { class: "num" }, number(value)))))));
+  return el("table", { class: "small numbers" }, el("thead", {}, el("tr", {}, ["Task group", "Placeholders", "Held", "Replaced", "Timed out"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, groups.map((group) => el("tr", {}, el("th", { scope: "row" }, group.name), [group.placeholders, group.live, group.replaced, group.timedOut].map((value) => el("td", { class: "num" }, number(value)))))));
 }
 
 function levelOf(level, link, whole) {

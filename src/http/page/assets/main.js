@@ -202,6 +202,7 @@ function head() {
       ...rows.map((row) => el("option", { value: row.name }, row.waiting.asks ? `${row.name} – ${number(row.waiting.asks)} waiting` : row.name)),
     );
   }
+  select.parentElement.hidden = rows.length === 0;
   select.disabled = rows.length < 2;
   select.value = where().partition;
   $("forget").hidden = !token();

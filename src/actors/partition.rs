@@ -168,8 +168,9 @@ impl PartitionActor {
         self.talk.slices += 1;
         self.talk.decisions += made as u64;
         self.talk.longest_slice = self.talk.longest_slice.max(began.elapsed().as_nanos() as u64);
+        // Also where nothing was placed: an ask that was tried says so, and why it waits (R4.34, R4.37).
+        self.snapshot = None;
         if !self.effects.is_empty() || made > 0 {
-            self.snapshot = None;
             self.route();
         }
         self.meter.slice(began.elapsed(), more);

@@ -175,3 +175,29 @@ async fn a_registration_after_the_commit() {
 async fn a_registration_after_the_commit_where_the_real_one_went_elsewhere() {
     registered(Shim::elsewhere().await, true).await;
 }
+
+#[actix::test]
+async fn a_reader_sees_that_an_ask_was_tried_in_vain() {
+    // R4.37: a picture that was taken before the attempt is not given again after it.
+    let shim = Shim::new();
+    shim.send(vec![node("n1", NodeAction::Create, 20)]).await;
+    let [submission, _] = preemptor(10).try_into().unwrap();
+    shim.send(vec![submission]).await;
+    let spec = callboard::domain::alloc::AskSpec {
+        key: "ds".into(),
+        resource: std::sync::Arc::new(super::shim::res(10)),
+        required_node: Some("n9".into()),
+        ..Default::default()
+    };
+    let item = callboard::domain::command::AllocationItem { app: "app-2".into(), node: None, spec: spec.into() };
+    let commands = vec![Command::Allocations { allocations: vec![item], releases: Vec::new() }];
+    shim.partition.do_send(Commands { epoch: shim.epoch, commands, permit: None });
+    let attempted = |snapshot: &callboard::messages::partition::Snapshot| {
+        let p = &snapshot.partition;
+        p.allocs.iter().any(|row| &*row.spec.key == "ds" && row.attempted)
+    };
+    assert!(!attempted(&*shim.snapshot().await), "it was not tried yet");
+    shim.settle().await;
+    assert!(attempted(&*shim.snapshot().await));
+    shim.ends_empty().await;
+}

@@ -3,6 +3,7 @@
 pub mod api;
 pub mod events;
 pub mod guard;
+pub mod openapi;
 pub mod page;
 pub mod problem;
 pub mod server;

@@ -7,6 +7,7 @@ use actix_web::{
     body::BoxBody,
     http::{StatusCode, header},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -31,8 +32,10 @@ pub struct Problem {
     pub allow: Option<&'static str>,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub struct Body<'a> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
@@ -43,7 +46,8 @@ struct Body<'a> {
     errors: Vec<Error<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConfigurationFault")]
 struct Error<'a> {
     line: usize,
     column: usize,

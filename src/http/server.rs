@@ -15,7 +15,7 @@ use actix_web::{
 use futures::FutureExt as _;
 use rustls::ServerConfig;
 
-use super::{api, guard, problem::Problem, shim};
+use super::{api, guard, openapi, problem::Problem, shim};
 use crate::{access::Tokens, actors::topology::Topology};
 
 /// What the doors share.
@@ -57,6 +57,7 @@ where
             .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
             .configure(shim::configure)
             .configure(api::events::configure)
+            .configure(openapi::configure)
             .configure(others.clone())
     })
     .workers(listen.workers)
@@ -84,8 +85,12 @@ pub async fn not_found(request: HttpRequest) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", request.path()))
 }
 
-/// A path that takes these methods: 405 for others.
+/// A path that takes these methods: 405 for others. It is described in [`openapi`].
 pub fn resource(path: &str, allow: &'static str) -> Resource {
+    if cfg!(debug_assertions) && !openapi::describes(path, allow) {
+        // A test reads the log.
+        tracing::error!("{allow} {path} is not described by http::openapi");
+    }
     web::resource(path).default_service(web::to(move || async move {
         let detail = format!("this path takes {allow}");
         Problem { allow: Some(allow), ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail) }

@@ -201,7 +201,7 @@ async fn debugging() {
     assert!(cors(&stack));
     assert_eq!(server.get("/debug/pprof/").await.header("content-type"), Some("text/html; charset=utf-8"));
     assert_eq!(server.get("/debug/pprof/cmdline").await.status, 200);
-    assert_eq!(server.get("/debug/pprof/heap").await.status, 501);
+    assert_eq!(server.get("/debug/pprof/heap").await.status, 404);
     let dump = server.get("/debug/fullstatedump").await;
     assert!(dump.text().starts_with("{\n  \"timestamp\": ") && dump.text().ends_with("}\n"), "{}", dump.text());
     assert_eq!(dump.json()["rmDiagnostics"]["empty"], "Resource Manager did not register callback");

@@ -22,7 +22,7 @@ async fn the_api_is_there_beside_the_other_doors() {
         assert_eq!((answer, problem["detail"].as_str()), (status, Some(detail)), "{path}");
     }
     let (status, problem) = server.send("POST", "/api/v1/events", &json!({})).await;
-    assert_eq!((status, problem["detail"].as_str()), (405, Some("events can only be read: use GET")));
+    assert_eq!((status, problem["detail"].as_str()), (405, Some("this path takes GET")));
     // The plain and the internal name of the partition.
     for name in ["default", "[rm-1]default", "%5Brm-1%5Ddefault"] {
         let (status, body) = server.get(&format!("/api/v1/partition/{name}/resource/status")).await;

@@ -6,6 +6,7 @@ use actix_web::{
     HttpResponse,
     web::{self, Data, Path, ServiceConfig},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{find_partition, gone};
@@ -16,16 +17,19 @@ use crate::{
     messages::partition::GetSnapshot,
 };
 
-#[derive(Serialize)]
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Demand")]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+pub struct Shown<'a> {
     partition: &'a str,
     demand: Vec<Row>,
     /// Sum of all rows.
     total: BTreeMap<&'static str, i64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DemandRow")]
 #[serde(rename_all = "camelCase")]
 struct Row {
     queue_name: String,

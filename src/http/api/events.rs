@@ -31,7 +31,7 @@ use crate::{
     http::{
         events::{PIECE, host_header, json::Encoder},
         problem::Problem,
-        server::Doors,
+        server::{Doors, resource},
     },
     messages::event::{
         CheckStreams, Ended, FindInLog, FollowError, FollowLog, GetEventStatus, LineForm, LogPage, ReadError, ReadLog,
@@ -49,11 +49,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Registers the path. Needs `actix_web::web::Data<Doors>` as application data.
 pub fn configure(config: &mut ServiceConfig) {
     let get = web::get().to(async |req: HttpRequest, doors: Data<Doors>| events(&req, &doors.topology.events).await);
-    let other = web::to(async || Problem {
-        allow: Some("GET"),
-        ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, "events can only be read: use GET")
-    });
-    config.service(web::resource("/api/v1/events").route(get).default_service(other));
+    config.service(resource("/api/v1/events", "GET").route(get));
 }
 
 /// Answers `GET /api/v1/events?from=&count=&follow=&object=&type=&since=`.

@@ -6,6 +6,7 @@ use actix_web::{
     HttpResponse,
     web::{self, Data, Path, ServiceConfig},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{find_partition, gone};
@@ -23,13 +24,16 @@ pub struct ReleasesApi {
     pub directory: Arc<Directory>,
 }
 
-#[derive(Serialize)]
-struct Shown {
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Releases")]
+pub struct Shown {
     partition: Arc<str>,
     releases: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UnconfirmedRelease")]
 #[serde(rename_all = "camelCase")]
 struct Row {
     #[serde(rename = "applicationID")]

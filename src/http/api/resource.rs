@@ -1,7 +1,7 @@
 //! `/api/v1/partition/{p}/resource`: the resource journal (RFC 44), the state of targets, drain and undrain.
 
 mod query;
-mod status;
+pub mod status;
 mod stream;
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use actix::{Addr, Recipient};
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Bytes, Data, Path, ServiceConfig},
+    web::{self, Bytes, Data, Path, Payload, ServiceConfig},
 };
 use serde::Deserialize;
 
@@ -24,12 +24,16 @@ use crate::{
         api::{find_partition, gone},
         problem::Problem,
         server::resource,
+        shim::body,
     },
     messages::{
         journal::{Attach, Cancel, Drain, GetStatus, Undrain},
         partition::GetSnapshot,
     },
 };
+
+/// Longest body of a drain or undrain, bytes.
+const LONGEST: usize = 1 << 20;
 
 /// Where the handlers find partitions and journals.
 pub struct ResourceApi {
@@ -118,7 +122,13 @@ impl Body {
     }
 }
 
-async fn drain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Result<HttpResponse, Problem> {
+async fn drain(
+    api: Data<ResourceApi>,
+    path: Path<String>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Problem> {
+    let bytes = body::bytes(&request, payload, LONGEST).await?;
     let (journal, _) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite };
@@ -126,7 +136,13 @@ async fn drain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Resu
     Ok(empty())
 }
 
-async fn undrain(api: Data<ResourceApi>, path: Path<String>, bytes: Bytes) -> Result<HttpResponse, Problem> {
+async fn undrain(
+    api: Data<ResourceApi>,
+    path: Path<String>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Problem> {
+    let bytes = body::bytes(&request, payload, LONGEST).await?;
     let (journal, _) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     let lenient = overwrite.is_some();

@@ -48,6 +48,11 @@ pub fn is_asset(path: &str) -> bool {
     ASSETS.iter().any(|asset| asset.path == path)
 }
 
+/// Paths and types of all files.
+pub fn assets() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ASSETS.iter().map(|asset| (asset.path, asset.kind))
+}
+
 /// Adds the files.
 pub fn configure(config: &mut ServiceConfig) {
     for asset in &ASSETS {

@@ -4,6 +4,7 @@ use actix_web::{
     HttpResponse,
     web::{Data, Path},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -14,9 +15,11 @@ use crate::{
     messages::rm::{Info, RmInfo, RmState, StateChange, StreamInfo},
 };
 
-#[derive(Serialize)]
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResourceManager")]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+pub struct Shown {
     #[serde(rename = "rmID")]
     rm_id: String,
     state: &'static str,
@@ -31,14 +34,16 @@ struct Shown {
     history: Vec<Change>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "OpenStream")]
 struct Stream {
     door: &'static str,
     kinds: &'static [&'static str],
     since: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StateChange")]
 struct Change {
     state: &'static str,
     at: String,

@@ -3,7 +3,7 @@
 mod answers;
 pub(super) mod body;
 mod heartbeat;
-mod info;
+pub mod info;
 pub(super) mod query;
 mod registration;
 mod requests;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::json::{Amounts, as_text, no_entries, unset};
@@ -12,7 +13,8 @@ use crate::domain::{
 };
 
 /// A request that is not allocated yet (REST 5.5).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Request")]
 #[serde(rename_all = "camelCase")]
 pub struct RequestView<'a> {
     allocation_key: &'a str,
@@ -23,6 +25,7 @@ pub struct RequestView<'a> {
     #[serde(skip_serializing_if = "Amounts::is_empty")]
     resource: Amounts,
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     priority: i32,
     #[serde(skip_serializing_if = "unset")]
     required_node_id: &'a str,
@@ -44,7 +47,8 @@ pub struct RequestView<'a> {
     triggered_scale_up: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Log")]
 #[serde(rename_all = "camelCase")]
 struct LogView<'a> {
     #[serde(skip_serializing_if = "unset")]
@@ -83,7 +87,8 @@ impl<'a> RequestView<'a> {
 }
 
 /// An allocation (REST 5.6). Its time is the one of its creation, not the one of its binding.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Allocation")]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationView<'a> {
     allocation_key: &'a str,
@@ -98,6 +103,7 @@ pub struct AllocationView<'a> {
     #[serde(skip_serializing_if = "Amounts::is_empty")]
     resource: Amounts,
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     priority: i32,
     #[serde(skip_serializing_if = "unset")]
     node_id: &'a str,
@@ -192,7 +198,8 @@ impl Serialize for Allocations<'_> {
 }
 
 /// An allocation of another scheduler (REST 5.7).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Foreign")]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignView<'a> {
     allocation_key: &'a str,
@@ -203,6 +210,7 @@ pub struct ForeignView<'a> {
     #[serde(skip_serializing_if = "Amounts::is_empty")]
     resource: Amounts,
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     priority: i32,
     #[serde(skip_serializing_if = "unset")]
     node_id: &'a str,

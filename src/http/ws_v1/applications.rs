@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -17,7 +18,8 @@ use crate::domain::{
 };
 
 /// An application (REST 5.4).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Application")]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationView<'a> {
     #[serde(rename = "applicationID")]
@@ -35,8 +37,10 @@ pub struct ApplicationView<'a> {
     #[serde(skip_serializing_if = "unset")]
     finished_time: i64,
     #[serde(skip_serializing_if = "Requests::is_empty")]
+    #[schemars(with = "Vec<super::allocations::RequestView<'a>>")]
     requests: Requests<'a>,
     #[serde(skip_serializing_if = "Allocations::is_empty")]
+    #[schemars(with = "Vec<super::allocations::AllocationView<'a>>")]
     allocations: Allocations<'a>,
     #[serde(skip_serializing_if = "unset")]
     application_state: &'a str,
@@ -63,7 +67,8 @@ pub struct ApplicationView<'a> {
     backoff_deadline: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "State")]
 #[serde(rename_all = "camelCase")]
 struct StateView {
     #[serde(skip_serializing_if = "unset")]
@@ -71,7 +76,8 @@ struct StateView {
     application_state: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Placeholder")]
 #[serde(rename_all = "camelCase")]
 struct PlaceholderView<'a> {
     #[serde(skip_serializing_if = "unset")]
@@ -86,7 +92,8 @@ struct PlaceholderView<'a> {
     timed_out: u64,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "History")]
 #[serde(rename_all = "camelCase")]
 struct HistoryView<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -8,6 +8,7 @@ use actix_web::{
     web::Payload,
 };
 use futures::StreamExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -54,8 +55,9 @@ fn parts(rm: Option<&RmEntry>) -> (Option<&LoadedConfig>, &BTreeMap<String, Stri
 }
 
 /// Whether a configuration would be accepted (REST 5.15).
-#[derive(Serialize)]
-struct VerdictView {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Verdict")]
+pub struct VerdictView {
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,

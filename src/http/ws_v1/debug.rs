@@ -45,7 +45,7 @@ pub fn profile(path: &str) -> Reply {
                 "profile {name:?} belongs to the Go runtime and does not exist here; available: {}\n",
                 names.join(", ")
             );
-            Reply::plain(StatusCode::NOT_IMPLEMENTED, &text)
+            Reply::plain(StatusCode::NOT_FOUND, &text)
         }
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     fn profiles_of_go() {
         assert_eq!(profile("/debug/pprof/cmdline").status, StatusCode::OK);
         let heap = profile("/debug/pprof/heap");
-        assert_eq!(heap.status, StatusCode::NOT_IMPLEMENTED);
+        assert_eq!(heap.status, StatusCode::NOT_FOUND);
         assert!(String::from_utf8(heap.body).unwrap().contains("cmdline, goroutine, threadcreate"));
         assert!(String::from_utf8(profiles().body).unwrap().contains("<a href='cmdline'>"));
     }

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, fmt::Display, sync::Arc, sync::Mutex};
 
 use arc_swap::ArcSwapOption;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{View, nodes};
@@ -26,7 +27,8 @@ pub struct Health {
 }
 
 /// All checks (REST 5.13).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Health")]
 #[serde(rename_all = "PascalCase")]
 pub struct HealthView {
     healthy: bool,
@@ -34,7 +36,8 @@ pub struct HealthView {
 }
 
 /// One check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Check")]
 #[serde(rename_all = "PascalCase")]
 struct CheckView {
     name: &'static str,

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{View, json::as_text};
@@ -45,20 +46,24 @@ impl Sample {
 }
 
 /// A row of `/ws/v1/history/apps` (REST 5.12).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Apps")]
 #[serde(rename_all = "camelCase")]
 pub struct AppsView {
     timestamp: i64,
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     total_applications: u64,
 }
 
 /// A row of `/ws/v1/history/containers` (REST 5.12).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Containers")]
 #[serde(rename_all = "camelCase")]
 pub struct ContainersView {
     timestamp: i64,
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     total_containers: u64,
 }
 

@@ -2,11 +2,13 @@
 //! floats have no fraction, and omission rules that serde needs a predicate for.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     io::{self, Write},
     sync::Arc,
 };
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::ser::Formatter;
 
@@ -155,6 +157,20 @@ impl Formatter for Escaping {
 /// A resource, or percentages, as an object with sorted names; unset and empty look the same (REST 1.5).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Amounts(pub Vec<(&'static str, i64)>);
+
+impl JsonSchema for Amounts {
+    fn schema_name() -> Cow<'static, str> {
+        "Amounts".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Resource types and their amounts (memory in bytes, vcore in thousandths), or percentages",
+            "type": "object",
+            "additionalProperties": {"type": "integer", "format": "int64"},
+        })
+    }
+}
 
 impl Amounts {
     /// What is to be left out.

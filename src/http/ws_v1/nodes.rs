@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -12,7 +13,8 @@ use super::{
 use crate::domain::{alloc::Phase, node::Node};
 
 /// A node (REST 5.8).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Node")]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView<'a> {
     #[serde(rename = "nodeID")]
@@ -34,6 +36,7 @@ pub struct NodeView<'a> {
     #[serde(skip_serializing_if = "Amounts::is_empty")]
     utilized: Amounts,
     #[serde(skip_serializing_if = "Allocations::is_empty")]
+    #[schemars(with = "Vec<super::allocations::AllocationView<'a>>")]
     allocations: Allocations<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     foreign_allocations: Vec<ForeignView<'a>>,
@@ -98,7 +101,8 @@ pub fn rows(view: &View) -> impl Iterator<Item = &Node> {
 }
 
 /// How full the nodes of a partition are, by resource type (REST 5.9).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Utilization")]
 #[serde(rename_all = "camelCase")]
 pub struct UtilizationView<'a> {
     cluster_id: &'a str,
@@ -107,14 +111,16 @@ pub struct UtilizationView<'a> {
     utilizations: Vec<TypeView<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Type")]
 struct TypeView<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     utilization: Vec<BucketView<'a>>,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "Bucket")]
 #[serde(rename_all = "camelCase")]
 struct BucketView<'a> {
     bucket_name: &'static str,

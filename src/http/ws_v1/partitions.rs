@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -11,7 +12,8 @@ use super::{
 use crate::{actors::directory::Listing, domain::types::Nanos};
 
 /// A cluster, once for each partition (REST 5.1).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Cluster")]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterView<'a> {
     #[serde(skip_serializing_if = "unset")]
@@ -38,7 +40,8 @@ pub fn clusters(listing: &Listing, started: Nanos) -> Vec<ClusterView<'_>> {
 }
 
 /// A partition (REST 5.2).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Partition")]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionView<'a> {
     cluster_id: &'a str,
@@ -58,7 +61,8 @@ pub struct PartitionView<'a> {
     last_state_transition_time: i64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Capacity")]
 #[serde(rename_all = "camelCase")]
 struct CapacityView {
     #[serde(skip_serializing_if = "Amounts::is_empty")]
@@ -69,7 +73,8 @@ struct CapacityView {
     utilization: Amounts,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Sorting")]
 #[serde(rename_all = "camelCase")]
 struct SortingView<'a> {
     #[serde(rename = "type")]

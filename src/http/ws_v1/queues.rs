@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -16,7 +17,8 @@ use crate::domain::{
 };
 
 /// A queue (REST 5.3).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Queue")]
 #[serde(rename_all = "camelCase")]
 pub struct QueueView<'a> {
     #[serde(rename = "queuename")]
@@ -68,7 +70,8 @@ pub struct QueueView<'a> {
     priority_offset: i32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Template")]
 #[serde(rename_all = "camelCase")]
 struct TemplateView<'a> {
     #[serde(skip_serializing_if = "unset")]

@@ -10,6 +10,7 @@ use actix_web::{
     },
 };
 use flate2::{Compression, write::GzEncoder};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{json, url};
@@ -60,8 +61,10 @@ impl From<url::BadEscape> for Failure {
     }
 }
 
-#[derive(Serialize)]
-struct ErrorBody<'a> {
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RestError")]
+pub struct ErrorBody<'a> {
     status_code: u16,
     #[serde(skip_serializing_if = "str::is_empty")]
     message: &'a str,

@@ -46,9 +46,20 @@ pub enum Route {
     Moved,
 }
 
-const PARAM: &str = ":";
+/// A segment of a pattern that takes any text.
+fn is_param(segment: &str) -> bool {
+    segment.starts_with(':')
+}
 
-/// Pattern and handler of every GET route; a segment `:` takes any text.
+/// Method, pattern and handler of every route.
+pub fn routes() -> impl Iterator<Item = (Method, &'static str, Route)> {
+    let of = |method: Method, routes: &'static [(&'static str, Route)]| {
+        routes.iter().map(move |(pattern, route)| (method.clone(), *pattern, *route))
+    };
+    of(Method::GET, GET).chain(of(Method::POST, POST))
+}
+
+/// Pattern and handler of every GET route; a segment that begins with `:` is a parameter.
 const GET: &[(&str, Route)] = &[
     ("/ws/v1/clusters", Route::Clusters),
     ("/ws/v1/metrics", Route::Metrics),
@@ -56,20 +67,20 @@ const GET: &[(&str, Route)] = &[
     ("/ws/v1/history/apps", Route::HistoryApps),
     ("/ws/v1/history/containers", Route::HistoryContainers),
     ("/ws/v1/partitions", Route::Partitions),
-    ("/ws/v1/partition/:/placementrules", Route::PlacementRules),
-    ("/ws/v1/partition/:/queues", Route::Queues),
-    ("/ws/v1/partition/:/queue/:", Route::Queue),
-    ("/ws/v1/partition/:/nodes", Route::Nodes),
-    ("/ws/v1/partition/:/node/:", Route::Node),
-    ("/ws/v1/partition/:/queue/:/applications", Route::QueueApplications),
-    ("/ws/v1/partition/:/queue/:/applications/:", Route::QueueApplicationsByState),
-    ("/ws/v1/partition/:/queue/:/application/:", Route::QueueApplication),
-    ("/ws/v1/partition/:/application/:", Route::Application),
-    ("/ws/v1/partition/:/applications/:", Route::ApplicationsByState),
-    ("/ws/v1/partition/:/usage/users", Route::Users),
-    ("/ws/v1/partition/:/usage/user/:", Route::User),
-    ("/ws/v1/partition/:/usage/groups", Route::Groups),
-    ("/ws/v1/partition/:/usage/group/:", Route::Group),
+    ("/ws/v1/partition/:partition/placementrules", Route::PlacementRules),
+    ("/ws/v1/partition/:partition/queues", Route::Queues),
+    ("/ws/v1/partition/:partition/queue/:queue", Route::Queue),
+    ("/ws/v1/partition/:partition/nodes", Route::Nodes),
+    ("/ws/v1/partition/:partition/node/:node", Route::Node),
+    ("/ws/v1/partition/:partition/queue/:queue/applications", Route::QueueApplications),
+    ("/ws/v1/partition/:partition/queue/:queue/applications/:state", Route::QueueApplicationsByState),
+    ("/ws/v1/partition/:partition/queue/:queue/application/:application", Route::QueueApplication),
+    ("/ws/v1/partition/:partition/application/:application", Route::Application),
+    ("/ws/v1/partition/:partition/applications/:state", Route::ApplicationsByState),
+    ("/ws/v1/partition/:partition/usage/users", Route::Users),
+    ("/ws/v1/partition/:partition/usage/user/:user", Route::User),
+    ("/ws/v1/partition/:partition/usage/groups", Route::Groups),
+    ("/ws/v1/partition/:partition/usage/group/:group", Route::Group),
     ("/ws/v1/events/batch", Route::EventsBatch),
     ("/ws/v1/events/stream", Route::EventsStream),
     ("/ws/v1/scheduler/healthcheck", Route::HealthCheck),
@@ -145,10 +156,10 @@ fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
     loop {
         match (wanted.next(), given.next()) {
             (None, None) => return Some(params),
-            (Some(PARAM), Some(segment)) if !(segment.is_empty() && given.peek().is_none()) => {
+            (Some(fixed), Some(segment)) if is_param(fixed) && !(segment.is_empty() && given.peek().is_none()) => {
                 params.push(segment.to_owned());
             }
-            (Some(fixed), Some(segment)) if fixed == segment => {}
+            (Some(fixed), Some(segment)) if fixed == segment && !is_param(fixed) => {}
             _ => return None,
         }
     }
@@ -182,11 +193,11 @@ fn in_right_case(pattern: &str, path: &str) -> Option<String> {
         return None;
     }
     let fits = |(fixed, given): &(&str, &str)| {
-        if *fixed == PARAM { !given.is_empty() } else { fixed.eq_ignore_ascii_case(given) }
+        if is_param(fixed) { !given.is_empty() } else { fixed.eq_ignore_ascii_case(given) }
     };
     segments.iter().all(fits).then(|| {
         let right: Vec<&str> =
-            segments.iter().map(|(fixed, given)| if *fixed == PARAM { *given } else { *fixed }).collect();
+            segments.iter().map(|(fixed, given)| if is_param(fixed) { *given } else { *fixed }).collect();
         right.join("/")
     })
 }
@@ -194,15 +205,14 @@ fn in_right_case(pattern: &str, path: &str) -> Option<String> {
 /// A route is this path and one parameter more, and the plural of its last segment (`queue`, `queues`) is a route
 /// beside it. Clients see a redirect to this path, which then is not found (REST 1.2, errors 13 and 60).
 fn is_bare(routes: &[(&str, Route)], path: &str) -> bool {
-    let begins = |suffix: &str| {
-        let wanted = format!("{path}{suffix}");
-        let wanted: Vec<&str> = wanted.split('/').collect();
+    // The pattern has these segments at its beginning; `more` says what has to come after them.
+    let begins = |wanted: &str, more: fn(Option<&str>) -> bool| {
         routes.iter().any(|(pattern, _)| {
             let mut fixed = pattern.split('/');
-            wanted.iter().all(|given| fixed.next().is_some_and(|f| f == PARAM && *given != PARAM || f == *given))
+            wanted.split('/').all(|given| fixed.next().is_some_and(|f| is_param(f) || f == given)) && more(fixed.next())
         })
     };
-    begins("/:") && begins("s")
+    begins(path, |next| next.is_some_and(is_param)) && begins(&format!("{path}s"), |_| true)
 }
 
 #[cfg(test)]

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::View;
 use crate::domain::placement;
 
 /// A rule (REST 5.11).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Rule")]
 #[serde(rename_all = "camelCase")]
 pub struct RuleView {
     name: &'static str,
@@ -19,7 +21,8 @@ pub struct RuleView {
     parent_rule: Option<Box<RuleView>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Filter")]
 #[serde(rename_all = "camelCase")]
 struct FilterView {
     #[serde(rename = "type")]

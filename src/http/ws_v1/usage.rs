@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -11,7 +12,8 @@ use super::{
 use crate::domain::ugm::{GroupUsage, QueueUsage, UserUsage};
 
 /// A user (REST 5.10).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "User")]
 #[serde(rename_all = "camelCase")]
 pub struct UserView {
     user_name: String,
@@ -21,7 +23,8 @@ pub struct UserView {
 }
 
 /// A group (REST 5.10).
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Group")]
 #[serde(rename_all = "camelCase")]
 pub struct GroupView {
     group_name: String,
@@ -30,7 +33,8 @@ pub struct GroupView {
     queues: UsageView,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Usage")]
 #[serde(rename_all = "camelCase")]
 struct UsageView {
     queue_path: String,

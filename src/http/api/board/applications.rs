@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::why::Reason;
@@ -90,7 +91,8 @@ impl Wanted {
 }
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ApplicationsInShort")]
 pub struct ListView<'a> {
     partition: &'a str,
     /// Applications that match, also those beyond the limit.
@@ -100,7 +102,8 @@ pub struct ListView<'a> {
     applications: Vec<Row<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ApplicationInShort")]
 #[serde(rename_all = "camelCase")]
 struct Row<'a> {
     #[serde(rename = "applicationID")]

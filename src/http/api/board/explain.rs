@@ -1,5 +1,6 @@
 //! One application: what it has, what it waits for and why, and the limits on its way up.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::why::Reason;
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained<'a> {
     #[serde(rename = "applicationID")]
@@ -43,13 +44,15 @@ pub struct Explained<'a> {
     user_available: Option<Amounts>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EnteredState")]
 struct Entered {
     at: String,
     state: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskGroupInShort")]
 #[serde(rename_all = "camelCase")]
 struct TaskGroup<'a> {
     name: &'a str,
@@ -60,7 +63,8 @@ struct TaskGroup<'a> {
 }
 
 /// Asks that wait for one reason.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WaitingGroup")]
 #[serde(rename_all = "camelCase")]
 struct Group {
     asks: u64,
@@ -76,14 +80,16 @@ struct Group {
     log: Vec<Entry>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LogEntry")]
 struct Entry {
     message: String,
     last: String,
     count: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QueueLevel")]
 #[serde(rename_all = "camelCase")]
 struct Level<'a> {
     queue: &'a str,

@@ -3,10 +3,10 @@
 //!
 //! Everything is computed on the HTTP workers from snapshots, and small: no list of allocations is in any of it.
 
-mod applications;
-mod explain;
-mod nodes;
-mod overview;
+pub mod applications;
+pub mod explain;
+pub mod nodes;
+pub mod overview;
 pub mod why;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::BoardApi;
@@ -18,7 +19,8 @@ use crate::{
 };
 
 /// All nodes of a partition.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NodesInShort")]
 pub struct NodesView<'a> {
     partition: &'a str,
     /// Resource types of the capacities: the order of `used`.
@@ -26,7 +28,8 @@ pub struct NodesView<'a> {
     nodes: Vec<NodeView<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NodeInShort")]
 #[serde(rename_all = "camelCase")]
 struct NodeView<'a> {
     id: &'a str,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BoardApi, nodes, why};
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
     /// Time of the server.
@@ -28,7 +29,8 @@ pub struct Overview {
     partitions: Vec<PartitionRow>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PartitionOfOverview")]
 #[serde(rename_all = "camelCase")]
 struct PartitionRow {
     name: String,
@@ -49,7 +51,8 @@ struct PartitionRow {
     waiting: WaitingView,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NodesOfOverview")]
 struct NodeCounts {
     total: usize,
     drained: usize,
@@ -58,7 +61,8 @@ struct NodeCounts {
     offline: usize,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "WaitingOfOverview")]
 struct WaitingView {
     applications: usize,
     asks: u64,
@@ -66,7 +70,8 @@ struct WaitingView {
     reasons: Vec<ReasonRow>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReasonOfOverview")]
 struct ReasonRow {
     code: &'static str,
     title: &'static str,

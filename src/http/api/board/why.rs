@@ -1,5 +1,6 @@
 //! Why something waits, in words and in figures: a code to count by, a sentence for people, and what the sentence rests on.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// A reason.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
     /// One of a fixed set, to count by.
@@ -41,7 +42,8 @@ pub struct Reason {
 }
 
 /// A type of which there is not enough: memory in bytes, vcore in milli.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Shortage")]
 #[serde(rename_all = "camelCase")]
 pub struct Short {
     resource: &'static str,
@@ -55,7 +57,8 @@ pub struct Short {
 }
 
 /// Each node once, for the first that holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "NodesInVain")]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCounts {
     too_small: usize,

@@ -1,5 +1,6 @@
 //! The answer of `POST /api/v1/plan`, as it is sent and as `callboard plan` reads it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// What a configuration would do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// Resource manager whose configuration it would be.
@@ -28,7 +29,7 @@ pub struct Plan {
 }
 
 /// Part of the plan for one partition.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionPlan {
     /// Plain name.
@@ -46,7 +47,8 @@ pub struct PartitionPlan {
 }
 
 /// What becomes of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PartitionChange")]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
     /// It appears.
@@ -58,7 +60,8 @@ pub enum Change {
 }
 
 /// A setting; quantities in base units.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SettingChange")]
 pub struct Setting {
     /// As in the configuration, such as `resources.max.memory`.
     pub setting: String,
@@ -69,7 +72,7 @@ pub struct Setting {
 }
 
 /// A queue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuePlan {
     /// Path.
@@ -83,7 +86,8 @@ pub struct QueuePlan {
 }
 
 /// An application.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ApplicationPlan")]
 #[serde(rename_all = "camelCase")]
 pub struct Application {
     /// Id.
@@ -100,7 +104,8 @@ pub struct Application {
 }
 
 /// A quota or limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ExceededQuota")]
 #[serde(rename_all = "camelCase")]
 pub struct Exceeded {
     /// Queue.
@@ -123,7 +128,8 @@ pub struct Exceeded {
 }
 
 /// A warning with its place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ConfigurationWarning")]
 pub struct Warning {
     /// From 1.
     pub line: usize,

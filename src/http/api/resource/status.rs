@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -11,14 +12,15 @@ use crate::{
 };
 
 /// Targets as an idset and their hosts.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Targets {
     idset: String,
     nodelist: String,
 }
 
 /// Targets that were drained together.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DrainedTargets")]
 struct Drained {
     idset: String,
     nodelist: String,
@@ -28,8 +30,10 @@ struct Drained {
     by: Vec<&'static str>,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResourceStatus")]
+pub struct Body<'a> {
     all: Targets,
     online: Targets,
     offline: Targets,

@@ -1,0 +1,133 @@
+//! `/api/v1`, the page of this document, and the sign of life.
+
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+
+use super::{
+    operation::{Operation, count, one_of, text},
+    schema,
+};
+use crate::{
+    access::Role,
+    http::{
+        api::{board, demand, plan, releases, resource},
+        page, problem,
+    },
+};
+
+const LINES: &str = "application/x-ndjson";
+
+/// What every path may refuse with.
+const ALWAYS: [u16; 4] = [401, 403, 405, 500];
+
+/// The operations.
+pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
+    // Named by all.
+    let _ = schema::<problem::Body>(schemas);
+    let open = |method, path: &str, summary: &str| Operation::new(method, path, None, summary).problems(&[405, 500]);
+    let viewer = |method, path: &str, summary: &str| {
+        Operation::new(method, &format!("/api/v1{path}"), Some(Role::Viewer), summary).problems(&ALWAYS)
+    };
+    let operator = |method, path: &str, summary: &str| {
+        Operation::new(method, &format!("/api/v1{path}"), Some(Role::Operator), summary).problems(&ALWAYS)
+    };
+    let of = |path: &str| format!("/partition/{{partition}}{path}");
+    let nothing = || json!({"type": "object", "maxProperties": 0});
+    let lines = |what: &str| json!({"type": "string", "description": what});
+    let yes_or_no = || one_of(&["true", "false"]);
+    let plan = schema::<plan::view::Plan>(schemas);
+    let demand = schema::<demand::Shown>(schemas);
+    let unconfirmed = schema::<releases::Shown>(schemas);
+    let status = schema::<resource::status::Body>(schemas);
+    let alive = |method, summary: &str| {
+        let alive = open(method, "/healthz", summary).answer(200, "text/plain", text());
+        if method == "head" { alive.bare(503) } else { alive.problems(&[503]) }
+    };
+    let overview = schema::<board::overview::Overview>(schemas);
+    let applications = schema::<board::applications::ListView>(schemas);
+    let explained = schema::<board::explain::Explained>(schemas);
+    let nodes = schema::<board::nodes::NodesView>(schemas);
+    let files = page::assets().map(|(path, kind)| {
+        let operation = open("get", path, "A file of the web page").bare(304);
+        operation.answer(200, kind.split(';').next().unwrap_or(kind), json!({}))
+    });
+    let mut operations = vec![
+        alive("get", "A sign of life: the server answers, and is not shutting down"),
+        alive("head", "The same without a body"),
+        open("get", "/api/docs", "This document as a page").answer(200, "text/html", text()),
+        open("get", "/api/v1/openapi.json", "This document").json(200, json!({"type": "object"})),
+        viewer("get", "/events", "The log of events, to its end or for ever")
+            .query("from", count(), "first id; left out: the oldest that is kept, or the next with follow")
+            .query("count", json!({"type": "integer", "format": "uint64", "minimum": 1}), "how many at most")
+            .query("follow", yes_or_no(), "go on with new events, for ever")
+            .query("object", text(), "of this object only, or with it as second object")
+            .query("type", text(), "of these types only, separated by commas: request, app, node, queue, usergroup")
+            .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago")
+            .answer(200, LINES, lines("An event in a line with its id, a gap, or as the last one where to go on"))
+            .problems(&[400, 503]),
+        viewer("post", "/plan", "What another configuration would do, before it is applied")
+            .query("rm", text(), "resource manager whose configuration it would be, where there are several")
+            .body("application/yaml", text())
+            .json(200, plan)
+            .problems(&[400, 404, 413, 503]),
+        viewer("get", &of("/demand"), "What waits only for lack of nodes").json(200, demand).problems(&[404, 503]),
+        viewer("get", &of("/releases"), "Releases that the shim has not confirmed")
+            .json(200, unconfirmed)
+            .problems(&[404, 503]),
+        viewer("get", &of("/resource/journal"), "The resource journal (RFC 44): history, sentinel, new events")
+            .query("historical", yes_or_no(), "the events so far")
+            .query("follow", yes_or_no(), "those to come, for ever")
+            .answer(200, LINES, lines("Responses with events and resources, one in a line"))
+            .problems(&[400, 404, 503]),
+        operator("post", &of("/resource/journal/{stream}/cancel"), "Ends a reader of the journal")
+            .json(200, nothing())
+            .problems(&[404, 503]),
+        viewer("get", &of("/resource/status"), "Targets by state").json(200, status).problems(&[404, 503]),
+        operator("post", &of("/resource/drain"), "Takes targets out of service")
+            .body("application/json", drain())
+            .json(200, nothing())
+            .problems(&[400, 404, 409, 413, 503]),
+        operator("post", &of("/resource/undrain"), "Puts targets back into service")
+            .body("application/json", drain())
+            .json(200, nothing())
+            .problems(&[400, 404, 409, 413, 503]),
+        viewer("get", "/overview", "All partitions: what waits, and why").json(200, overview),
+        viewer("get", &of("/applications"), "Applications with the reason of each that waits")
+            .query("list", one_of(&["active", "completed", "rejected"]), "which")
+            .query("queue", text(), "of this queue and those below")
+            .query("user", text(), "of this user")
+            .query("reason", text(), "that wait for this reason")
+            .query("text", text(), "with this in id, queue or user")
+            .query("waiting", yes_or_no(), "only those that wait")
+            .query("limit", json!({"type": "integer", "minimum": 1}), "how many at most")
+            .json(200, applications)
+            .problems(&[400, 404, 503]),
+        viewer("get", &of("/application/{application}/explain"), "Why an application waits")
+            .json(200, explained)
+            .problems(&[404, 503]),
+        viewer("get", &of("/nodes"), "Nodes in short").json(200, nodes).problems(&[404, 503]),
+        viewer("get", &of("/usage/history"), "What users, groups or queues used over a while")
+            .query("by", text(), "user, group or queue")
+            .query("queue", text(), "of this queue and those below")
+            .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago")
+            .query("until", text(), "up to this time")
+            .query("step", text(), "in steps of this length")
+            .answer(200, LINES, lines("A share, a gap, or as the last one how complete it is, in a line"))
+            .problems(&[400, 404, 503]),
+    ];
+    operations.extend(files);
+    operations
+}
+
+fn drain() -> Value {
+    json!({
+        "type": "object",
+        "required": ["targets"],
+        "additionalProperties": false,
+        "properties": {
+            "targets": {"type": "string", "description": "idset of ranks, or hostlist"},
+            "reason": {"type": ["string", "null"]},
+            "overwrite": {"type": ["integer", "null"], "minimum": 0, "maximum": 2},
+        },
+    })
+}

@@ -1,0 +1,101 @@
+//! `/si/v1`: the shim's door.
+
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+
+use super::{
+    list,
+    operation::{Operation, count, named, one_of, text},
+    schema,
+};
+use crate::{access::Role, http::shim::info::Shown};
+
+const LINES: &str = "application/x-ndjson";
+
+/// An answer without content.
+fn nothing() -> Value {
+    json!({"type": "object", "maxProperties": 0})
+}
+
+/// What every path may refuse with.
+const ALWAYS: [u16; 4] = [401, 403, 405, 500];
+
+/// What a request of a session may be refused with.
+const REQUEST: [u16; 7] = [400, 404, 409, 413, 415, 429, 503];
+
+/// The operations.
+pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
+    let shim = |method, path: &str, summary: &str| {
+        Operation::new(method, &format!("/si/v1/rm{path}"), Some(Role::Shim), summary).problems(&ALWAYS)
+    };
+    let request = |path: &str, message: Value, summary: &str| {
+        let operation = shim("post", path, summary).body("application/json", message);
+        operation.json(202, nothing()).problems(&REQUEST)
+    };
+    let known = schema::<Shown>(schemas);
+    let line = json!({
+        "description": "One callback in a line: its number, and exactly one of the others. The last line of a stream that \
+                        the server ends is {\"closing\": …}; empty lines are signs of life.",
+        "type": "string",
+    });
+    let answer = json!({
+        "description": "The answer to a question of the stream, by its id",
+        "type": "object",
+        "required": ["id"],
+        "additionalProperties": false,
+        "properties": {
+            "id": {"anyOf": [count(), {"type": "string", "pattern": "^[0-9]{1,19}$"}]},
+            "success": {"type": "boolean"},
+            "message": text(),
+            "index": {"type": "integer", "format": "int32", "minimum": i32::MIN, "maximum": i32::MAX},
+            "errors": {"type": ["array", "null"], "items": text()},
+            "json": {"type": ["string", "null"]},
+            "error": {"type": ["string", "null"]},
+        },
+    });
+    let after = "the last number that was seen: goes on with the next; left out: from the oldest that is kept";
+    vec![
+        shim("get", "", "Resource managers, as far as the caller may act for them").json(200, list(known.clone())),
+        shim("post", "", "Registers a resource manager: begins a session")
+            .query("predicates", one_of(&["true", "false", "batch"]), "whether the shim wants to be asked about nodes")
+            .query("stateDump", one_of(&["true", "false"]), "whether the shim has a part of state dumps")
+            .body("application/json", named("si.v1.RegisterResourceManagerRequest"))
+            .json(200, nothing())
+            .problems(&[400, 409, 413, 415, 429, 503]),
+        shim("get", "/{rm}", "State of a session").json(200, known).problems(&[404]),
+        shim("delete", "/{rm}", "Ends a session: its partitions go").json(200, nothing()).problems(&[404, 409, 503]),
+        request("/{rm}/nodes", named("si.v1.NodeRequest"), "Nodes that come, change and go"),
+        request("/{rm}/applications", named("si.v1.ApplicationRequest"), "Applications that come and go"),
+        request("/{rm}/allocations", named("si.v1.AllocationRequest"), "Asks, allocations and releases"),
+        request(
+            "/{rm}/heartbeat",
+            json!({"type": "object", "required": ["nodes"], "additionalProperties": false,
+                "properties": {"nodes": list(text())}}),
+            "Signs of life of nodes",
+        ),
+        request(
+            "/{rm}/answers",
+            json!({"anyOf": [answer.clone(), list(answer)]}),
+            "Answers to questions of the stream",
+        ),
+        Operation::new(
+            "put",
+            "/si/v1/rm/{rm}/configuration",
+            Some(Role::Operator),
+            "Changes the configuration of a running session, as a whole or not at all",
+        )
+        .problems(&ALWAYS)
+        .body("application/json", named("si.v1.UpdateConfigurationRequest"))
+        .json(200, nothing())
+        .problems(&REQUEST),
+        shim("get", "/{rm}/stream", "The callbacks of a session, for ever")
+            .query("after", count(), after)
+            .answer(200, LINES, line.clone())
+            .answer(200, "text/event-stream", line)
+            .problems(&[400, 404, 409, 410, 503]),
+        shim("get", "/{rm}/ws", "The same over a WebSocket, which takes requests and answers as well")
+            .query("after", count(), after)
+            .bare(101)
+            .problems(&[400, 404, 409, 410, 503]),
+    ]
+}

@@ -182,8 +182,8 @@ pub struct AskGroup {
     pub parked: bool,
     /// Why the group waited when it was last tried.
     pub hold: Option<Hold>,
-    /// Asks that were added since.
-    pub fresh: Vec<AllocIx>,
+    /// Asks that were added since; none as long as it never waited, since then all of them are.
+    pub fresh: imbl::OrdMap<AskOrder, AllocIx>,
     /// No ask of it tries to preempt before.
     pub preempt_at: Nanos,
 }

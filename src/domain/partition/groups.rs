@@ -44,7 +44,9 @@ impl Partition {
         let group = app.groups_by_key.entry(key.clone()).or_default();
         let head = group.asks.get_min().map(|(order, _)| *order);
         group.asks.insert(order, alloc);
-        group.fresh.push(alloc);
+        if group.hold.is_some() {
+            group.fresh.insert(order, alloc);
+        }
         group.preempt_at = group.preempt_at.min(due);
         if let Some(head) = head.filter(|head| !group.parked && order < *head) {
             app.group_order.remove(&head);
@@ -76,9 +78,7 @@ impl Partition {
         if let Some(group) = app.groups_by_key.get_mut(&key) {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
-            if let Some(at) = group.fresh.iter().position(|fresh| *fresh == alloc) {
-                group.fresh.swap_remove(at);
-            }
+            group.fresh.remove(&order);
             let (next, parked) = (group.asks.get_min().map(|(head, _)| *head), group.parked);
             if was_head && !parked {
                 app.group_order.remove(&order);

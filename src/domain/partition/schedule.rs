@@ -337,7 +337,7 @@ impl Partition {
         let again = group.hold == Some(hold);
         group.hold = Some(hold);
         let fresh = std::mem::take(&mut group.fresh);
-        let asks: Vec<AllocIx> = if again { fresh } else { group.asks.values().copied().collect() };
+        let asks: Vec<AllocIx> = if again { &fresh } else { &group.asks }.values().copied().collect();
         for alloc in asks {
             self.hold_ask(alloc, hold, cx);
         }

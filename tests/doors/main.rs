@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod budget;
+mod gangs;
 mod grpc;
 mod http;
 mod plan;

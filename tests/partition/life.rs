@@ -1,8 +1,8 @@
 //! Nodes, applications, asks and releases.
 
 use callboard::domain::{
-    command::NodeAction,
-    types::{AppState, Termination},
+    command::{Command, NodeAction},
+    types::{AppState, Nanos, Termination},
 };
 
 use super::env::{Ask, Env, QUEUES, res};
@@ -161,4 +161,63 @@ fn reservations_are_made_after_two_seconds_and_used_first() {
     env.release("app-1", "small", Termination::StoppedByRm);
     assert_eq!(env.heard(), ["released small StoppedByRm", "new big on n1"]);
     assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn an_old_ask_moves_its_whole_application_forward() {
+    // R3.49, R5.20: first in, first out, by the oldest ask or allocation that was ever reported.
+    for recovered in [false, true] {
+        let mut env = Env::new(QUEUES);
+        for app in ["app-1", "app-2", "app-3"] {
+            env.app(app, "root.a");
+            env.now = env.now.plus(Nanos::from_secs(10));
+        }
+        let mut old = Ask::new("app-3", "old", 10);
+        old.spec.created = Some(env.now.minus(Nanos::from_secs(3600)));
+        if recovered {
+            env.node("n0", 10);
+            old = old.on("n0");
+        }
+        env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-2", "k2", 10), Ask::new("app-3", "k3", 10), old]);
+        if !recovered {
+            env.release("app-3", "old", Termination::StoppedByRm);
+        }
+        env.heard();
+        env.node("n1", 20);
+        let new: Vec<String> = env.heard().into_iter().filter(|text| text.starts_with("new")).collect();
+        assert_eq!(new[0], "new k3 on n1", "the time stays when the ask has gone");
+        assert_eq!(new[1], "new k1 on n1");
+    }
+}
+
+#[test]
+fn ended_applications_stay_for_three_to_four_days() {
+    // R3.24, R3.25, R3.47, R3.48
+    let hours = |env: &mut Env, count: i64| {
+        for _ in 0..count {
+            env.now = env.now.plus(Nanos::from_secs(3600));
+            env.apply(Command::Tick);
+        }
+    };
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    env.app("app-1", "root.a");
+    env.app("lost", "root.nowhere");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    env.pass(31);
+    assert_eq!((env.partition.terminated.len(), env.partition.rejected.len()), (1, 1));
+    hours(&mut env, 71);
+    assert_eq!((env.partition.terminated.len(), env.partition.rejected.len()), (1, 1));
+    // The same id again meanwhile: both lives are listed.
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    env.pass(31);
+    assert_eq!(env.partition.terminated.len(), 2);
+    hours(&mut env, 25);
+    assert_eq!((env.partition.terminated.len(), env.partition.rejected.len()), (1, 0));
+    hours(&mut env, 75);
+    assert_eq!(env.partition.terminated.len(), 0);
+    env.assert_empty();
 }

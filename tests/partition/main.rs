@@ -16,6 +16,7 @@ mod preempt;
 mod queue_laws;
 mod queues;
 mod random;
+mod records;
 mod reload_speed;
 mod speed;
 mod usage;

@@ -1,5 +1,6 @@
 //! Preemption (section 7 of the scheduling rules).
 
+mod changes;
 mod claims;
 mod closed;
 mod demand;

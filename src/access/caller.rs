@@ -61,6 +61,16 @@ impl Denied {
         matches!(self, Denied::NoToken | Denied::Unknown)
     }
 
+    /// The kind of refusal, as metrics name it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Denied::NoToken => "no_token",
+            Denied::Unknown => "unknown_token",
+            Denied::Role { .. } | Denied::Configures { .. } => "role",
+            Denied::Rm { .. } => "resource_manager",
+        }
+    }
+
     /// The value of `WWW-Authenticate` (RFC 6750).
     pub fn challenge(&self) -> String {
         let error = match self {

@@ -147,11 +147,13 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         topology.without_reservations();
     }
     let max_body = args.http_max_body_bytes.get();
+    let refused = metrics.refused();
     let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body));
     let _watch = ws_v1::watch::start(rest.clone());
     let mut http_door = None;
     if let Some(addr) = http_addr {
-        let doors = Arc::new(Doors { topology: topology.clone(), max_body, tokens: access.tokens.clone() });
+        let (tokens, refused) = (access.tokens.clone(), refused.clone());
+        let doors = Arc::new(Doors { topology: topology.clone(), max_body, tokens, refused });
         let listen = Listen { addr, workers: cores(), tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
@@ -168,7 +170,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut grpc_door = None;
     if let Some(addr) = grpc_addr {
         let (tokens, tls) = (access.tokens.clone(), access.tls(&[b"h2"])?);
-        let listen = grpc::server::Listen { addr, max_message: max_body, tokens, tls };
+        let listen = grpc::server::Listen { addr, max_message: max_body, tokens, refused, tls };
         let started = grpc::server::start(listen, topology.clone())
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);

@@ -1,6 +1,7 @@
 //! Who is let in: tokens and roles before every call (`docs/access.md`).
 
 use std::{
+    error::Error as _,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -17,20 +18,25 @@ use tonic::{
 };
 use tower_layer::Layer;
 
-use crate::access::{Caller, Denied, Role, Tokens, caller::bearer, tokens::Lease};
+use crate::{
+    access::{Caller, Denied, Role, Tokens, caller::bearer, tokens::Lease},
+    metrics::Refused,
+};
 
 /// The services behind a door that takes tokens.
 #[derive(Clone, Debug)]
 pub struct Guard {
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
+    /// Counts who is not.
+    pub refused: Refused,
 }
 
 impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, tokens: self.tokens.clone() }
+        Guarded { inner, tokens: self.tokens.clone(), refused: self.refused.clone() }
     }
 }
 
@@ -39,6 +45,7 @@ impl<S> Layer<S> for Guard {
 pub struct Guarded<S> {
     inner: S,
     tokens: Option<Arc<Tokens>>,
+    refused: Refused,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -83,17 +90,21 @@ where
             Ok(caller) => caller,
             Err(denied) => {
                 tracing::debug!(path = request.uri().path(), "{denied}");
+                self.refused.grpc(denied.reason());
                 let refusal = Status::from(denied).into_http();
                 return Box::pin(async move { Ok(refusal) });
             }
         };
         let lease = caller.lease(self.tokens.as_ref());
         request.extensions_mut().insert(caller);
-        let answer = self.inner.call(request);
+        let (answer, refused) = (self.inner.call(request), self.refused.clone());
         Box::pin(async move {
             let response = answer.await?;
+            if let Some(reason) = denied(response.extensions()) {
+                refused.grpc(reason);
+            }
             Ok(match lease {
-                Some(lease) => response.map(|body| Body::new(Leased { body, lease: Some(lease) })),
+                Some(lease) => response.map(|body| Body::new(Leased { body, lease: Some(lease), refused })),
                 None => response,
             })
         })
@@ -111,8 +122,16 @@ pub fn caller(extensions: &Extensions) -> Result<Caller, Status> {
 impl From<Denied> for Status {
     fn from(denied: Denied) -> Status {
         let code = if denied.is_unknown() { Code::Unauthenticated } else { Code::PermissionDenied };
-        Status::new(code, denied.to_string())
+        let mut status = Status::new(code, denied.to_string());
+        status.set_source(Arc::new(denied));
+        status
     }
+}
+
+/// Why a handler refused a call before it began to answer, as metrics name it.
+fn denied(answer: &http::Extensions) -> Option<&'static str> {
+    let source = answer.get::<Status>()?.source()?;
+    source.downcast_ref().map(Denied::reason)
 }
 
 /// A body that ends when the right to it does.
@@ -120,6 +139,7 @@ struct Leased {
     body: Body,
     /// `None` once it has ended.
     lease: Option<Lease>,
+    refused: Refused,
 }
 
 impl HttpBody for Leased {
@@ -134,7 +154,15 @@ impl HttpBody for Leased {
             let status = Status::unauthenticated("the token was taken back");
             return Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
         }
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(status) = frame.trailers_ref().and_then(|trailers| trailers.get("grpc-status"))
+            && Code::from_bytes(status.as_bytes()) == Code::PermissionDenied
+        {
+            // A stream names its resource manager when it has begun; there is nothing else that it could be refused for.
+            self.refused.grpc("resource_manager");
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -10,6 +10,7 @@ use super::{extension::Extension, guard::Guard, incoming, scheduler::SchedulerDo
 use crate::{
     access::Tokens,
     actors::topology::Topology,
+    metrics::Refused,
     si::{
         DESCRIPTORS, ext::scheduler_extension_server::SchedulerExtensionServer, v1::scheduler_server::SchedulerServer,
     },
@@ -35,6 +36,8 @@ pub struct Listen {
     pub max_message: usize,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
+    /// Counts who is not.
+    pub refused: Refused,
     /// Encryption.
     pub tls: Option<ServerConfig>,
 }
@@ -75,7 +78,7 @@ async fn serve(
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::from_std(listener)?;
-    let Listen { max_message, tokens, tls, .. } = listen;
+    let Listen { max_message, tokens, refused, tls, .. } = listen;
     let scheduler =
         SchedulerServer::new(SchedulerDoor { topology: topology.clone() }).max_decoding_message_size(max_message);
     let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(max_message);
@@ -88,7 +91,7 @@ async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let router = Server::builder()
-        .layer(Guard { tokens })
+        .layer(Guard { tokens, refused })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
         .initial_stream_window_size(1 << 20)

@@ -107,6 +107,7 @@ pub async fn guard(
         Ok(caller) => caller,
         Err(denied) => {
             tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
+            doors.refused.http(denied.reason());
             if !request.headers().contains_key(header::UPGRADE) {
                 // So that the answer is read before the connection ends. Nobody known gets much patience.
                 let _ = timeout(PATIENCE, discard(request.take_payload())).await;
@@ -118,6 +119,11 @@ pub async fn guard(
     let lease = caller.lease(doors.tokens.as_ref());
     request.extensions_mut().insert(caller);
     let response = next.call(request).await?;
+    // What only the handler could tell: for whom it is.
+    let problem = response.response().error().and_then(|error| error.as_error::<Problem>());
+    if let Some(reason) = problem.and_then(|problem| problem.denied) {
+        doors.refused.http(reason);
+    }
     Ok(match lease {
         // A token that is taken back ends what is still being answered.
         Some(lease) if response.response().body().size() == BodySize::Stream => {
@@ -155,7 +161,7 @@ fn refusal(request: &HttpRequest, denied: &Denied) -> HttpResponse {
 impl From<Denied> for Problem {
     fn from(denied: Denied) -> Problem {
         let status = if denied.is_unknown() { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
-        Problem::new(status, denied.to_string())
+        Problem { denied: Some(denied.reason()), ..Problem::new(status, denied.to_string()) }
     }
 }
 

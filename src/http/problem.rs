@@ -30,6 +30,8 @@ pub struct Problem {
     pub faults: Vec<Fault>,
     /// Methods that the path knows (405).
     pub allow: Option<&'static str>,
+    /// Why its sender was not let in, as metrics name it (401, 403).
+    pub denied: Option<&'static str>,
 }
 
 /// The answer.
@@ -58,7 +60,7 @@ struct Error<'a> {
 impl Problem {
     /// An error with this text.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
-        Problem { status, detail: detail.into(), field: None, faults: Vec::new(), allow: None }
+        Problem { status, detail: detail.into(), field: None, faults: Vec::new(), allow: None, denied: None }
     }
 
     /// 400 for a field.

@@ -16,7 +16,7 @@ use futures::FutureExt as _;
 use rustls::ServerConfig;
 
 use super::{api, guard, openapi, problem::Problem, shim};
-use crate::{access::Tokens, actors::topology::Topology};
+use crate::{access::Tokens, actors::topology::Topology, metrics::Refused};
 
 /// What the doors share.
 pub struct Doors {
@@ -26,6 +26,8 @@ pub struct Doors {
     pub max_body: usize,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
+    /// Counts who is not.
+    pub refused: Refused,
 }
 
 /// How the listener is set up.

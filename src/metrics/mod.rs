@@ -7,6 +7,7 @@ mod events;
 mod own;
 mod picture;
 mod process;
+mod refused;
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,7 @@ pub use self::{
     events::{EventStorePicture, EventsPicture},
     own::{ManagerPicture, OwnPicture, PartitionPicture},
     picture::{Picture, QueuePicture, USAGE_RANGES},
+    refused::{REASONS, Refused},
 };
 use self::{picture::Seen, process::Process};
 
@@ -136,6 +138,7 @@ pub struct Metrics {
     nodes_decommissioned: IntCounter,
     scrapes: IntCounterVec,
     scraping: IntGauge,
+    refused: Refused,
     process: Process,
     queues: Mutex<Queues>,
 }
@@ -210,6 +213,7 @@ impl Metrics {
                 &registry,
                 IntGauge::new("promhttp_metric_handler_requests_in_flight", "Scrapes that are being served.")?,
             )?,
+            refused: Refused::new(&registry)?,
             process: Process::new(&registry)?,
             queues: Mutex::default(),
             registry,
@@ -260,6 +264,11 @@ impl Metrics {
     /// A node was decommissioned.
     pub fn node_decommissioned(&self) {
         self.nodes_decommissioned.inc();
+    }
+
+    /// The counter of requests that were not let in, for the doors.
+    pub fn refused(&self) -> Refused {
+        self.refused.clone()
     }
 
     /// Something took this long.

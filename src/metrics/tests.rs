@@ -23,6 +23,7 @@ fn at_the_start() {
     has(&text, "# TYPE yunikorn_scheduler_scheduling_latency_milliseconds histogram");
     has(&text, "yunikorn_scheduler_trypreemption_latency_milliseconds_bucket{le=\"0.0001\"} 0");
     has(&text, "yunikorn_scheduler_trypreemption_latency_milliseconds_bucket{le=\"+Inf\"} 0");
+    has(&text, "callboard_requests_refused_total{door=\"grpc\",reason=\"resource_manager\"} 0");
     for absent in ["yunikorn_queue_", "application_submission", "node_sorting", "node_usage"] {
         assert!(!text.contains(absent), "{absent}");
     }

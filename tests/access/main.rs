@@ -2,6 +2,7 @@
 
 mod cli;
 mod grpc;
+mod refused;
 mod reload;
 mod rig;
 mod roles;

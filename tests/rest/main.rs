@@ -3,9 +3,12 @@
 mod bodies;
 mod cluster;
 mod health;
+mod history;
 mod ordered;
 mod requests;
 mod routes;
+mod rows;
 mod scenario;
 mod server;
+mod timers;
 mod transport;

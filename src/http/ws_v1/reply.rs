@@ -128,6 +128,19 @@ pub fn send(req: &HttpRequest, reply: Reply) -> HttpResponse {
     response.body(reply.body)
 }
 
+/// The answer to OPTIONS: what the path takes, and that pages of other origins may send it, with a token too (REST quirk M).
+pub fn preflight(allow: &'static str) -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::ALLOW, allow))
+        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, allow))
+        .insert_header((
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "X-Requested-With,Content-Type,Accept,Origin,Authorization",
+        ))
+        .finish()
+}
+
 /// The headers that let pages of other origins read an answer (REST 1.3).
 pub fn cors_headers(method: &Method) -> [(header::HeaderName, &'static str); 3] {
     let methods = if method == Method::POST { "OPTIONS, POST" } else { "GET, OPTIONS" };

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use callboard::access::Digest;
 use serde_json::json;
 
 use super::{
     chromium::Browser,
     cluster::{GIB, busy},
-    guard::Guard,
     server::{Server, node},
 };
 
@@ -169,21 +169,25 @@ async fn tells_when_the_connection_is_lost_and_recovers() {
 #[tokio::test]
 async fn asks_for_a_token_and_keeps_it_in_the_tab() {
     let Some(browser) = Browser::start("asks_for_a_token_and_keeps_it_in_the_tab").await else { return };
-    let mut server = Server::start();
+    let files = tempfile::tempdir().unwrap();
+    let tokens = files.path().join("tokens").display().to_string();
+    let line = |role: &str, token: &str| format!("{role} {}\n", Digest::of(token));
+    std::fs::write(&tokens, line("viewer", "open-sesame") + &line("operator", "all-of-it")).unwrap();
+    let arguments = ["--http", "127.0.0.1:0", "--ephemeral", "--tokens", &tokens];
+    let mut server = Server::start_as(&arguments, Some("all-of-it"));
     busy(&mut server).await;
-    let guard = Guard::start(server.address(), "open sesame").await;
-    browser.open(&format!("{}/#/default/events", guard.url)).await;
+    browser.open(&format!("{}/#/default/events", server.url)).await;
     browser.until("document.querySelector('#login').open && document.activeElement.id === 'token'").await;
     browser
         .run("document.querySelector('#token').value = 'wrong'; document.querySelector('#login form').requestSubmit()")
         .await;
     browser.shows("The server does not take this token.").await;
-    browser.run("document.querySelector('#token').value = 'open sesame'; document.querySelector('#login form').requestSubmit()").await;
+    browser.run("document.querySelector('#token').value = 'open-sesame'; document.querySelector('#login form').requestSubmit()").await;
     browser.until(&format!("!document.querySelector('#login').open && {ROW}.length > 3")).await;
     let kept = browser
         .run("return [Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]")
         .await;
-    assert_eq!((&kept[0], &kept[1], &kept[2]), (&json!(["open sesame"]), &json!([]), &json!("")));
+    assert_eq!((&kept[0], &kept[1], &kept[2]), (&json!(["open-sesame"]), &json!([]), &json!("")));
     assert!(!kept[3].as_str().unwrap().contains("sesame"));
     browser.run("document.querySelector('#forget').click()").await;
     browser.until("document.querySelector('#login').open && sessionStorage.length === 0").await;

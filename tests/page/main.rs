@@ -4,7 +4,6 @@ mod board;
 mod chromium;
 mod cluster;
 mod dump;
-mod guard;
 mod looks;
 mod monitoring;
 mod reference_ui;

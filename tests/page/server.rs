@@ -35,9 +35,15 @@ impl Server {
     }
 
     pub fn start_with(arguments: &[&str]) -> Server {
+        Server::start_as(arguments, None)
+    }
+
+    /// With these tokens, and sends this one itself.
+    pub fn start_as(arguments: &[&str], token: Option<&str>) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_callboard"))
             .args(["serve", "--grpc", "off"])
             .args(arguments)
+            .env_remove("CALLBOARD_TOKENS")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -46,7 +52,12 @@ impl Server {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let http = line.split_whitespace().find_map(|word| word.strip_prefix("http=")).expect(&line);
         let url = format!("http://{http}");
-        Server { child, url, client: reqwest::Client::new(), shim: None }
+        let headers = token.map(|token| {
+            let value = format!("Bearer {token}").parse().unwrap();
+            [(reqwest::header::AUTHORIZATION, value)].into_iter().collect()
+        });
+        let client = reqwest::Client::builder().default_headers(headers.unwrap_or_default()).build().unwrap();
+        Server { child, url, client, shim: None }
     }
 
     pub fn pid(&self) -> u32 {

@@ -4,6 +4,7 @@ mod board;
 mod chromium;
 mod cluster;
 mod dump;
+mod interfaces;
 mod looks;
 mod monitoring;
 mod reference_ui;

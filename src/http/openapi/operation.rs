@@ -91,6 +91,13 @@ impl Operation {
         self.parameter(json!({"name": name, "in": "query", "schema": schema, "description": description}))
     }
 
+    /// Must be asked with this.
+    pub fn required_query(self, name: &str, schema: Value, description: &str) -> Operation {
+        self.parameter(
+            json!({"name": name, "in": "query", "required": true, "schema": schema, "description": description}),
+        )
+    }
+
     /// Takes a body of this type.
     pub fn body(mut self, kind: &str, schema: Value) -> Operation {
         self.document["requestBody"] = json!({"required": true, "content": {kind: {"schema": schema}}});

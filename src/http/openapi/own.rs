@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     access::Role,
+    domain::usage::By,
     http::{
         api::{board, demand, plan, releases, resource},
         page, problem,
@@ -107,11 +108,15 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .problems(&[404, 503]),
         viewer("get", &of("/nodes"), "Nodes in short").json(200, nodes).problems(&[404, 503]),
         viewer("get", &of("/usage/history"), "What users, groups or queues used over a while")
-            .query("by", text(), "user, group or queue")
+            .required_query("by", one_of(&By::ALL.map(By::name)), "whose usage is told apart")
             .query("queue", text(), "of this queue and those below")
-            .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago")
-            .query("until", text(), "up to this time")
-            .query("step", text(), "in steps of this length")
+            .query(
+                "since",
+                text(),
+                "from this time on: RFC 3339, or 10m for ten minutes ago; left out: as far back as is known",
+            )
+            .query("until", text(), "up to this time, now at the latest; left out: until now")
+            .query("step", text(), "in steps of this length, such as 1h; needs since, and there are 10,000 at most")
             .answer(200, LINES, lines("A share, a gap, or as the last one how complete it is, in a line"))
             .problems(&[400, 404, 503]),
     ];

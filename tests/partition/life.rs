@@ -1,5 +1,7 @@
 //! Nodes, applications, asks and releases.
 
+use std::sync::Arc;
+
 use callboard::domain::{
     command::{Command, NodeAction},
     types::{AppState, Nanos, Termination},
@@ -118,6 +120,39 @@ fn an_execution_time_ends_an_application() {
     env.confirm_all();
     assert_eq!(env.heard(), ["app-1 Expired"]);
     env.assert_empty();
+}
+
+#[test]
+fn a_recovered_execution_time_goes_on_with_what_is_left() {
+    // SEEDS S6, R3.41: 60 s; what is known of application and allocation, the later, is when it began.
+    for (app_made, alloc_made, left) in
+        [(Some(50), None, 10), (Some(50), Some(20), 40), (None, Some(20), 40), (None, None, 60), (Some(90), None, 0)]
+    {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 20);
+        let mut item = env.by("alice");
+        item.id = "app-1".into();
+        item.queue = "root.a".into();
+        item.timeout_millis = 60_000;
+        if let Some(ago) = app_made {
+            let made = (env.now.0 / 1_000_000_000 - ago).to_string();
+            item.tags = Arc::new([("yunikorn.apache.org/creationTime".to_owned(), made)].into());
+        }
+        env.add_app(item);
+        let mut ask = Ask::new("app-1", "k1", 10).on("n1");
+        ask.spec.created = alloc_made.map(|ago| env.now.minus(Nanos::from_secs(ago)));
+        env.ask(vec![ask]);
+        env.heard();
+        if left > 0 {
+            env.pass(left - 1);
+            assert_eq!(env.heard(), [""; 0], "{app_made:?} {alloc_made:?}");
+        }
+        env.pass(1);
+        assert_eq!(env.heard(), ["released k1 Timeout"], "{app_made:?} {alloc_made:?}");
+        env.confirm_all();
+        assert_eq!(env.heard(), ["app-1 Expired"]);
+        env.assert_empty();
+    }
 }
 
 #[test]

@@ -367,13 +367,18 @@ impl Partition {
 /// was created (R3.41), at least 1 ms.
 pub(super) fn gang_timeout(given: Option<Nanos>, tags: &BTreeMap<String, String>, arrived: Nanos) -> Nanos {
     let timeout = given.unwrap_or(GANG_TIMEOUT);
-    match tags.get(CREATION_TIME).and_then(|text| text.parse::<i64>().ok()) {
+    match creation_time(tags) {
         Some(created) => {
-            let left = Nanos::from_secs(created).plus(timeout).minus(arrived);
+            let left = created.plus(timeout).minus(arrived);
             left.min(timeout).max(Nanos::from_millis(1))
         }
         None => timeout,
     }
+}
+
+/// When an application was created, where its tags tell (R3.36).
+pub(super) fn creation_time(tags: &BTreeMap<String, String>) -> Option<Nanos> {
+    tags.get(CREATION_TIME).and_then(|text| text.parse().ok()).map(Nanos::from_secs)
 }
 
 /// The owner of an application by what was submitted (ACL-030–ACL-032).

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, Placement, states::AppEvent};
+use super::{Books, Cx, Partition, Placement, apps::creation_time, states::AppEvent};
 use crate::domain::{
     alloc::{Alloc, AskSpec, Phase},
     app::TaskGroup,
@@ -74,7 +74,10 @@ impl Partition {
                 let alloc = self.new_alloc(app, &item.spec, cx.now);
                 match node {
                     None => self.add_ask(alloc, cx),
-                    Some(node) => self.recover(alloc, node, cx),
+                    Some(node) => {
+                        self.note_ran(alloc, cx.now);
+                        self.recover(alloc, node, cx);
+                    }
                 }
                 Ok(())
             }
@@ -179,6 +182,19 @@ impl Partition {
         let placement = self.placement(alloc, Some(node), Books::ALL);
         self.charge_and_tell(&placement, true, cx);
         self.quota_clock_on_increase(placement.queue, cx.now);
+    }
+
+    /// An application that comes with an allocation ran before: the limit of its time (SEEDS S6) goes on with what is left
+    /// since application and allocation were made, as far as their tags tell.
+    fn note_ran(&mut self, alloc: AllocIx, now: Nanos) {
+        let row = &self.allocs[alloc.ix()];
+        let (app, made) = (&mut self.apps[row.app.ix()], row.spec.created);
+        if app.started.is_none()
+            && !row.is_placeholder()
+            && let Some(began) = made.max(creation_time(&app.tags))
+        {
+            app.ran = now.minus(began).max(Nanos::ZERO);
+        }
     }
 
     /// A known key again: its size changes, or the shim placed it (R4.11–R4.14).

@@ -3,7 +3,7 @@
 
 use callboard::domain::{
     alloc::{Alloc, Foreign, Phase},
-    command::NodeAction,
+    command::{Command, NodeAction},
     types::Termination,
 };
 
@@ -59,14 +59,16 @@ fn capacity(env: &mut Env, size: i64) {
 }
 
 /// Node n1 with 100: 80 of app-b, 10 foreign, 10 free; k1 wants 20. Node n2 with 8 is empty.
-fn waiting(how: &str) -> Env {
+fn waiting(how: &str, asked: bool) -> Env {
     let mut env = Env::calm(&tree(A_AND_B));
+    env.apply(Command::AskPredicates(asked));
     env.node("n1", 100);
     env.app("app-a", "root.a");
     env.app("app-b", "root.b");
     let above = if how == "required" { 9 } else { 0 };
     for n in 0..4 {
         env.ask(vec![Ask::new("app-b", &format!("v{n}"), 20).preempts().priority(above)]);
+        env.answer_all();
     }
     foreign(&mut env, "f", "n1", 10);
     env.node("n2", 8);
@@ -79,8 +81,10 @@ fn waiting(how: &str) -> Env {
         "claimed" => k1.preempts(),
         _ => k1.requires("n1"),
     }]);
+    env.answer_all();
     if how != "just so" {
         env.pass(3);
+        env.answer_all();
     }
     let victims = usize::from(how != "just so" && how != "reserved" && how != "required");
     assert_eq!((env.partition.reservations, env.unconfirmed.len()), (u64::from(how != "just so"), victims), "{how}");
@@ -95,6 +99,7 @@ fn k1(env: &Env) -> &Alloc {
 
 /// The ask does not wait where it fits, and nobody was told to go where it would not fit then.
 fn look(env: &mut Env, what: &str) {
+    env.answer_all();
     let told = env.heard().iter().any(|text| text.ends_with("Preempted"));
     let row = k1(env);
     if row.phase != Phase::Pending {
@@ -156,13 +161,13 @@ fn ends_well(env: &mut Env, what: &str) {
     assert!(env.partition.nodes.iter().all(|node| node.free || node.occupied.is_zero()), "{what}");
 }
 
-fn all_pairs(how: &str) {
+fn all_pairs(how: &str, asked: bool) {
     for (m, (first, change)) in CHANGES.iter().enumerate() {
         for (n, (second, next)) in CHANGES.iter().enumerate() {
             // The victims are confirmed before the second change, or after it.
             let late = (m + n) % 2 == 0;
-            let what = format!("{how}; {first}; {second}; confirmed late: {late}");
-            let mut env = waiting(how);
+            let what = format!("{how}; {first}; {second}; confirmed late: {late}; shim asked: {asked}");
+            let mut env = waiting(how, asked);
             change(&mut env);
             look(&mut env, &what);
             if !late {
@@ -179,32 +184,38 @@ fn all_pairs(how: &str) {
 // R2.15–R2.20, R2.24, R4.11–R4.14, R5.30–R5.44, R7.25–R7.28, R7.33–R7.38
 #[test]
 fn an_ask_that_just_waits() {
-    all_pairs(WAITS[0]);
+    all_pairs(WAITS[0], false);
+    all_pairs(WAITS[0], true);
 }
 
 #[test]
 fn an_ask_that_has_reserved_the_node() {
-    all_pairs(WAITS[1]);
+    all_pairs(WAITS[1], false);
+    all_pairs(WAITS[1], true);
 }
 
 #[test]
 fn an_ask_whose_victims_are_on_their_way() {
-    all_pairs(WAITS[2]);
+    all_pairs(WAITS[2], false);
+    all_pairs(WAITS[2], true);
 }
 
 #[test]
 fn a_required_node_without_victims() {
-    all_pairs(WAITS[3]);
+    all_pairs(WAITS[3], false);
+    all_pairs(WAITS[3], true);
 }
 
 #[test]
 fn a_required_node_whose_victims_are_on_their_way() {
-    all_pairs(WAITS[4]);
+    all_pairs(WAITS[4], false);
+    all_pairs(WAITS[4], true);
 }
 
 #[test]
 fn a_drained_required_node_whose_victims_are_on_their_way() {
-    all_pairs(WAITS[5]);
+    all_pairs(WAITS[5], false);
+    all_pairs(WAITS[5], true);
 }
 
 #[test]
@@ -215,7 +226,7 @@ fn an_ask_preempts_once_for_one_need() {
         if !harmless.contains(name) && *name != "foreign work goes" && *name != "the node grows" {
             continue;
         }
-        let mut env = waiting("claimed");
+        let mut env = waiting("claimed", false);
         change(&mut env);
         for _ in 0..10 {
             env.pass(16);

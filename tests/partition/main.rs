@@ -20,3 +20,4 @@ mod records;
 mod reload_speed;
 mod speed;
 mod usage;
+mod usage_books;

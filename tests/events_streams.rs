@@ -153,6 +153,57 @@ async fn many_streams_miss_nothing() {
     );
 }
 
+/// Lines of an answer as far as they are JSON objects.
+async fn objects(
+    body: impl futures::Stream<Item = reqwest::Result<bytes::Bytes>>,
+    until: usize,
+) -> Vec<serde_json::Value> {
+    let mut body = std::pin::pin!(body);
+    let (mut rest, mut found) = (Vec::new(), Vec::new());
+    while found.len() < until
+        && let Some(chunk) = body.next().await
+    {
+        rest.extend_from_slice(&chunk.unwrap());
+        let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = rest[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        found.extend(lines.map(|line| serde_json::from_slice::<serde_json::Value>(line).unwrap()));
+        rest.drain(..whole);
+    }
+    found
+}
+
+// EVT-085
+#[actix::test]
+async fn a_stopped_reader_is_told_where_it_stopped_and_goes_on_from_there() {
+    let settings = EventSettings { ring_capacity: 400_000, ..EventSettings::default() };
+    let events = EventActor::new(settings).start();
+    let address = serve(&events);
+    let mut stopped = reqwest::get(format!("http://{address}/stream")).await.unwrap().bytes_stream();
+    let head = stopped.next().await.unwrap().unwrap();
+    assert!(head.starts_with(b"{\"InstanceUUID\":"));
+    // More than sockets and queue hold.
+    let cut = async || {
+        let status = events.send(GetEventStatus).await.unwrap();
+        callboard::messages::event::EventCounters::get(&status.counters.streams_cut)
+    };
+    let mut made = 0;
+    while cut().await == 0 {
+        assert!(made < 400_000, "it was never ended");
+        events.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: (made..made + 5_000).map(event).collect() });
+        made += 5_000;
+    }
+    // It reads again: what was on the way, without a hole, and where that ends.
+    let mut lines = objects(stopped, usize::MAX).await;
+    let last = lines.pop().unwrap();
+    let number = |line: &serde_json::Value| line["timestampNano"].as_u64().unwrap() - event(0).at.0 as u64;
+    assert!(lines.iter().map(number).eq(0..lines.len() as u64));
+    assert_eq!(last["message"], "Event stream was closed by the producer");
+    assert_eq!(last["next"], lines.len() as u64, "{last}");
+    let url = format!("http://{address}/follow?follow=true&from={}", last["next"]);
+    let rest = objects(reqwest::get(url).await.unwrap().bytes_stream(), made as usize - lines.len()).await;
+    assert!(rest.iter().map(|line| line["id"].as_u64().unwrap()).eq(lines.len() as u64..made));
+}
+
 /// Processor time of this thread.
 fn on_thread() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -145,7 +145,7 @@ impl Writing {
                 Err(ended) => {
                     self.reader = None;
                     match ended {
-                        Ended::Lagging { .. } => error_body(StatusCode::OK, CLOSED_BY_PRODUCER),
+                        Ended::Lagging { next } => closed_by_producer(next),
                         Ended::Stopped => return None,
                     }
                 }
@@ -195,6 +195,20 @@ fn error_body(status: StatusCode, text: &str) -> Bytes {
     encoder.string(text);
     encoder.raw(",\"description\":");
     encoder.string(text);
+    encoder.raw("}\n");
+    encoder.finish()
+}
+
+/// The last line of a stream that could not keep up (EVT-085), with the first event that it was not given: the id from
+/// which `/api/v1/events` goes on.
+fn closed_by_producer(next: u64) -> Bytes {
+    let mut encoder = Encoder::default();
+    encoder.raw("{\"status_code\":200,\"message\":");
+    encoder.string(CLOSED_BY_PRODUCER);
+    encoder.raw(",\"description\":");
+    encoder.string(CLOSED_BY_PRODUCER);
+    encoder.raw(",\"next\":");
+    encoder.number(next);
     encoder.raw("}\n");
     encoder.finish()
 }

@@ -123,12 +123,12 @@ impl EventActor {
     /// Runs a job of the durable store where it may block.
     fn run(&self, job: Option<Job>, ctx: &mut Context<EventActor>) {
         let Some(job) = job else { return };
-        let done = actix::fut::wrap_future(tokio::task::spawn_blocking(|| job.run()));
-        ctx.spawn(done.map(|done: Result<Done, _>, actor: &mut EventActor, ctx| {
-            let next = actor.ring.next();
-            let job = actor.durable.as_mut().and_then(|durable| durable.done(done.ok(), next, now()));
-            actor.run(job, ctx);
-        }));
+        // As a message: a future of the actor is not looked at while events come without a pause.
+        let actor = ctx.address();
+        actix::spawn(async move {
+            let done = tokio::task::spawn_blocking(|| job.run()).await.ok();
+            actor.do_send(JobDone(done));
+        });
     }
 
     /// Flushes the durable store now and then.
@@ -181,6 +181,23 @@ impl Handler<Publish> for EventActor {
         if !self.streams.is_empty() {
             let cut = self.streams.publish(&added);
             EventCounters::add(&self.counters.streams_cut, cut);
+        }
+    }
+}
+
+/// A job of the durable store ended, or panicked.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct JobDone(Option<Done>);
+
+impl Handler<JobDone> for EventActor {
+    type Result = ();
+
+    fn handle(&mut self, JobDone(done): JobDone, ctx: &mut Self::Context) {
+        let next = self.ring.next();
+        let jobs = self.durable.as_mut().map_or_else(Vec::new, |durable| durable.done(done, next, now()));
+        for job in jobs {
+            self.run(Some(job), ctx);
         }
     }
 }

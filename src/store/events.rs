@@ -24,7 +24,7 @@ use std::{io, path::PathBuf, sync::Arc};
 pub use self::{
     open::{Opened, open},
     reader::Reader,
-    writer::Writer,
+    writer::{Unsynced, Writer},
 };
 use crate::domain::types::Nanos;
 

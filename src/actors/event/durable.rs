@@ -1,5 +1,6 @@
 //! The durable store as `EventActor` drives it: one blocking job at a time owns the writer, and events wait in a bounded
-//! backlog meanwhile. Nothing here ever blocks the arbiter.
+//! backlog meanwhile. Waiting for the disk is a job of its own, which does not hold the writer, so that what a kill would
+//! take is written in time however slow the disk is. Nothing here ever blocks the arbiter.
 
 use std::{
     path::Path,
@@ -18,7 +19,7 @@ use crate::{
         usage::{PointReason, UsagePiece, UsagePoint},
     },
     messages::event::{EventCounters, StoreStatus},
-    store::events::{self, Limits, OpenError, Reader, WriteError, Writer},
+    store::events::{self, Limits, OpenError, Reader, Unsynced, WriteError, Writer},
 };
 
 /// Events that are written without waiting for the next flush.
@@ -37,8 +38,18 @@ pub struct Durable {
     writer: Option<Writer>,
     backlog: Backlog,
     settings: StoreSettings,
-    /// Something was written and not flushed.
+    /// Something was written and not handed on to be flushed.
     dirty: bool,
+    /// A job waits for the disk.
+    syncing: bool,
+    /// What was written while it waits, to be flushed after it.
+    unsynced: Option<Unsynced>,
+    /// The disk refused to flush, and has not flushed since.
+    unsure: bool,
+    /// A flush fell due while the writer was away.
+    due: bool,
+    /// When a flush was last asked for.
+    ticked: Instant,
     pruned: Instant,
     failing: Option<Arc<str>>,
     /// Ids below this are reserved.
@@ -51,8 +62,16 @@ pub struct Durable {
     counters: Arc<EventCounters>,
 }
 
-/// What a job is to do; [`Job::run`] blocks.
-pub struct Job {
+/// What is to be done; [`Job::run`] blocks.
+pub enum Job {
+    /// Write.
+    Write(Box<Write>),
+    /// Wait until what was written is on the disk.
+    Sync(Unsynced),
+}
+
+/// See [`Job`].
+pub struct Write {
     writer: Writer,
     pieces: Vec<EventPiece>,
     points: Vec<(u64, Arc<UsagePoint>)>,
@@ -60,13 +79,23 @@ pub struct Job {
     now: Nanos,
     limits: Limits,
     sync: bool,
+    /// Also what is said to be flushed.
+    again: bool,
     close: bool,
 }
 
 /// What came of a job.
-pub struct Done {
+pub enum Done {
+    /// Of writing; with what is to be flushed now.
+    Written(Box<Written>),
+    /// Of waiting for the disk.
+    Synced(Result<(), WriteError>),
+}
+
+/// See [`Done`].
+pub struct Written {
     writer: Writer,
-    result: Result<(), WriteError>,
+    result: Result<Option<Unsynced>, WriteError>,
     synced: bool,
     close: bool,
 }
@@ -74,7 +103,16 @@ pub struct Done {
 impl Job {
     /// Does it.
     pub fn run(self) -> Done {
-        let Job { mut writer, pieces, points, next, now, limits, sync, close } = self;
+        match self {
+            Job::Write(write) => Done::Written(Box::new(write.run())),
+            Job::Sync(unsynced) => Done::Synced(unsynced.sync()),
+        }
+    }
+}
+
+impl Write {
+    fn run(self) -> Written {
+        let Write { mut writer, pieces, points, next, now, limits, sync, again, close } = self;
         writer.set_limits(limits);
         let mut result = writer.write_with(&pieces, &points, now).and_then(|()| writer.reserve(next));
         if result.is_ok() && sync {
@@ -82,10 +120,9 @@ impl Job {
         }
         if result.is_ok() && close {
             result = writer.close(next);
-        } else if result.is_ok() && sync {
-            result = writer.sync();
         }
-        Done { synced: result.is_ok() && (sync || close), writer, result, close }
+        let result = result.and_then(|()| if sync && !close { writer.unsynced(again) } else { Ok(None) });
+        Written { synced: result.is_ok() && (sync || close), writer, result, close }
     }
 }
 
@@ -117,6 +154,11 @@ impl Durable {
             backlog,
             settings,
             dirty: false,
+            syncing: false,
+            unsynced: None,
+            unsure: false,
+            due: false,
+            ticked: Instant::now(),
             pruned: Instant::now(),
             failing: None,
             closing: Vec::new(),
@@ -158,13 +200,20 @@ impl Durable {
         }
         let reservation_ends = next > 0 && next.saturating_add(RESERVED_LEAST) > self.reserved;
         let much = self.backlog.events() >= EAGER && self.failing.is_none();
+        if self.failing.is_none() && self.ticked.elapsed() > self.period().mul_f32(1.5) {
+            // The timer is not heard while events come without a pause.
+            return self.flush(next, now);
+        }
         if much || reservation_ends { self.job(next, now, false) } else { None }
     }
 
-    /// Writes and flushes what waits. `next` is the id of the next event.
+    /// Writes and flushes what waits, at once or as soon as the writer is back. `next` is the id of the next event.
     pub fn flush(&mut self, next: u64, now: Nanos) -> Option<Job> {
+        self.due = self.writer.is_none();
+        self.ticked = Instant::now();
         let old = self.pruned.elapsed() >= PRUNE;
-        (!self.closed && (self.dirty || old || !self.backlog.is_empty())).then(|| self.job(next, now, true)).flatten()
+        let something = self.dirty || self.unsure || old || !self.backlog.is_empty();
+        (!self.closed && something).then(|| self.job(next, now, true)).flatten()
     }
 
     /// Closes the store; the sender is answered when that is done.
@@ -187,7 +236,7 @@ impl Durable {
         let pieces = self.backlog.all();
         // That a process began matters once something happens in it.
         let points = if pieces.is_empty() && writer.points() == 0 { Vec::new() } else { self.backlog.points() };
-        Some(Job {
+        Some(Job::Write(Box::new(Write {
             writer,
             pieces,
             points,
@@ -195,46 +244,101 @@ impl Durable {
             now,
             limits: limits(&self.settings),
             sync,
+            again: self.unsure && !self.syncing,
             close: !self.closing.is_empty(),
-        })
+        })))
     }
 
-    /// A job is done, or has panicked (`None`). A job that is returned is to be run.
-    pub fn done(&mut self, done: Option<Done>, next: u64, now: Nanos) -> Option<Job> {
-        let Some(Done { writer, result, synced, close }) = done else {
-            self.broken = true;
-            self.fail(PANICKED.into());
-            self.answer(Err(PANICKED.into()));
-            return None;
-        };
+    /// A job is done, or has panicked (`None`). The jobs that are returned are to be run.
+    pub fn done(&mut self, done: Option<Done>, next: u64, now: Nanos) -> Vec<Job> {
+        match done {
+            None => {
+                self.broken = true;
+                self.fail(PANICKED.into());
+                self.answer(Err(PANICKED.into()));
+                Vec::new()
+            }
+            Some(Done::Written(written)) => self.written(*written, next, now),
+            Some(Done::Synced(result)) => self.synced(result).into_iter().collect(),
+        }
+    }
+
+    fn written(&mut self, written: Written, next: u64, now: Nanos) -> Vec<Job> {
+        let Written { writer, result, synced, close } = written;
         let before = self.backlog.events();
         self.backlog.written(writer.next(), writer.points());
         EventCounters::add(&self.counters.store_written, before - self.backlog.events());
         self.dirty = !synced;
         self.reserved = writer.reserved();
         self.writer = Some(writer);
-        match result {
-            Ok(()) => {
-                if self.failing.take().is_some() {
-                    tracing::info!("the event store takes events again");
-                }
-                self.counters.store_failing.store(false, Relaxed);
-                if close && self.backlog.is_empty() {
-                    self.closed = true;
-                    self.answer(Ok(()));
-                    return None;
-                }
-                let more = !self.closing.is_empty() || self.backlog.events() >= EAGER;
-                more.then(|| self.job(next, now, false)).flatten()
-            }
+        let unsynced = match result {
+            Ok(unsynced) => unsynced,
             Err(error) => {
-                EventCounters::add(&self.counters.store_failures, 1);
-                let text: Arc<str> = error.to_string().into();
-                self.answer(Err(text.clone()));
-                self.fail(text);
-                None
+                self.refused(&error);
+                return Vec::new();
+            }
+        };
+        if close && self.backlog.is_empty() {
+            // Closing has flushed everything.
+            self.unsure = false;
+            self.works();
+            self.closed = true;
+            self.answer(Ok(()));
+            return Vec::new();
+        }
+        self.works();
+        let mut jobs = Vec::new();
+        if let Some(unsynced) = unsynced {
+            if self.syncing {
+                // The files of a later one hold those of an earlier one, or those were flushed when the file changed.
+                self.unsynced = Some(unsynced);
+            } else {
+                self.syncing = true;
+                jobs.push(Job::Sync(unsynced));
             }
         }
+        let due = std::mem::take(&mut self.due);
+        if !self.closing.is_empty() || self.backlog.events() >= EAGER {
+            jobs.extend(self.job(next, now, due));
+        } else if due {
+            jobs.extend(self.flush(next, now));
+        }
+        jobs
+    }
+
+    fn synced(&mut self, result: Result<(), WriteError>) -> Option<Job> {
+        self.syncing = false;
+        match result {
+            Ok(()) => {
+                self.unsure = false;
+                self.works();
+            }
+            Err(error) => {
+                self.unsure = true;
+                self.refused(&error);
+            }
+        }
+        let next = self.unsynced.take().map(Job::Sync);
+        self.syncing = next.is_some();
+        next
+    }
+
+    /// Something succeeded.
+    fn works(&mut self) {
+        if self.unsure {
+            return;
+        }
+        if self.failing.take().is_some() {
+            tracing::info!("the event store takes events again");
+        }
+        self.counters.store_failing.store(false, Relaxed);
+    }
+
+    fn refused(&mut self, error: &WriteError) {
+        EventCounters::add(&self.counters.store_failures, 1);
+        let text: Arc<str> = error.to_string().into();
+        self.answer(Err(text.clone()));
+        self.fail(text);
     }
 
     fn fail(&mut self, text: Arc<str>) {

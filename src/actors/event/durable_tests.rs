@@ -6,6 +6,8 @@ use actix::prelude::*;
 
 use super::{
     EventActor,
+    durable::{Durable, Job},
+    ring::Ring,
     testing::{events, ids},
 };
 use crate::{
@@ -143,6 +145,37 @@ async fn a_killed_process_loses_a_flush_interval_at_most() {
     stop(actor).await;
     let actor = start(copy.path(), 10);
     assert_eq!(all(&actor, 400).await.len(), 3);
+}
+
+// The flush interval holds however long the disk takes: what is written survives the process, flushed or not.
+#[actix::test]
+async fn a_slow_disk_does_not_keep_events_in_memory() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let store = settings(1_000, 0).store;
+    let (mut durable, _) = Durable::open(directory.path(), store, Default::default(), Nanos(0)).unwrap();
+    let mut ring = Ring::new(0, 1_000);
+    assert!(durable.push(&ring.push(events(0..10)), Nanos(1)).is_none());
+    let first = durable.flush(10, Nanos(1)).expect("something waits");
+    // It takes so long that the next flush falls due; that begins as soon as the writer is back.
+    assert!(durable.push(&ring.push(events(10..20)), Nanos(1)).is_none());
+    assert!(durable.flush(20, Nanos(1)).is_none());
+    let mut jobs = durable.done(Some(first.run()), 20, Nanos(1));
+    let second = jobs.pop().expect("what fell due");
+    let slow = jobs.pop().expect("the disk is waited for");
+    assert!(matches!((&slow, &second), (Job::Sync(_), Job::Write(_))) && jobs.is_empty());
+    assert!(durable.done(Some(second.run()), 20, Nanos(1)).is_empty(), "one waits for the disk at a time");
+    let status = durable.status();
+    assert_eq!((status.written, status.waiting), (20, 0));
+    // Events come so that the timer is not heard.
+    tokio::time::advance(durable.period() * 2).await;
+    let third = durable.push(&ring.push(events(20..21)), Nanos(1)).expect("it is late");
+    assert!(durable.done(Some(third.run()), 21, Nanos(1)).is_empty());
+    assert_eq!(durable.status().written, 21);
+    let mut jobs = durable.done(Some(slow.run()), 21, Nanos(1));
+    let rest = jobs.pop().expect("what was written meanwhile");
+    assert!(matches!(rest, Job::Sync(_)) && durable.done(Some(rest.run()), 21, Nanos(1)).is_empty());
+    assert!(durable.flush(21, Nanos(1)).is_none(), "nothing is left to do");
 }
 
 #[actix::test]

@@ -82,6 +82,11 @@ impl Mark {
         self.sync()
     }
 
+    /// Another handle of the file, to wait for the disk elsewhere.
+    pub fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// Waits for the disk.
     pub fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()

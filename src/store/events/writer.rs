@@ -26,6 +26,21 @@ const FILES: u64 = 16;
 const SMALLEST_FILE: u64 = 64 * 1024;
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 
+/// Files that were written and are to be flushed.
+pub struct Unsynced {
+    files: Vec<(File, PathBuf)>,
+}
+
+impl Unsynced {
+    /// Waits until it is on the disk.
+    ///
+    /// # Errors
+    /// As [`Writer::sync`].
+    pub fn sync(self) -> Result<(), WriteError> {
+        self.files.into_iter().try_for_each(|(file, path)| file.sync_data().map_err(failed("flush", &path)))
+    }
+}
+
 /// The only one that changes the files.
 pub struct Writer {
     directory: PathBuf,
@@ -39,6 +54,8 @@ pub struct Writer {
     events: u64,
     /// Something was written since the last `sync`.
     unsynced: bool,
+    /// What was written before is flushed elsewhere, perhaps still (see [`Unsynced`]).
+    lent: bool,
     mark: Mark,
     encoder: Encoder,
     frame: Vec<u8>,
@@ -67,6 +84,7 @@ impl Writer {
             next,
             events,
             unsynced: false,
+            lent: false,
             mark,
             encoder: Encoder::default(),
             frame: Vec::new(),
@@ -174,12 +192,33 @@ impl Writer {
         Ok(())
     }
 
+    /// What is to be flushed, for someone else to wait for it; nothing where nothing was written since the last time,
+    /// unless it is to be done `again`.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn unsynced(&mut self, again: bool) -> Result<Option<Unsynced>, WriteError> {
+        if !self.unsynced && !again {
+            return Ok(None);
+        }
+        let mut files = Vec::with_capacity(2);
+        if let (Some(file), Some(last)) = (&self.file, self.shared.list().last()) {
+            files.push((file.try_clone().map_err(failed("flush", &last.path))?, last.path.clone()));
+        }
+        let mark = self.mark.path();
+        files.push((self.mark.handle().map_err(failed("flush", mark))?, mark.to_owned()));
+        self.unsynced = false;
+        self.lent = true;
+        Ok(Some(Unsynced { files }))
+    }
+
     /// Waits until everything is on the disk.
     ///
     /// # Errors
     /// When the disk refuses; what was written stays readable until the machine stops.
     pub fn sync(&mut self) -> Result<(), WriteError> {
-        if !std::mem::take(&mut self.unsynced) {
+        let lent = std::mem::take(&mut self.lent);
+        if !std::mem::take(&mut self.unsynced) && !lent {
             return Ok(());
         }
         if let (Some(file), Some(last)) = (&self.file, self.shared.list().last()) {

@@ -1,6 +1,7 @@
 //! The page of the interfaces (`/api/docs`) in a real browser: everything is there, and what it sends is answered.
 
 use callboard::access::Digest;
+use serde_json::json;
 
 use super::{chromium::Browser, cluster::busy, server::Server};
 
@@ -56,6 +57,11 @@ async fn tries_what_it_describes() {
         .run(&format!("[...{stream}.querySelectorAll('button')].find(one => one.textContent === 'Stop').click()"))
         .await;
     browser.until(&format!("{stream}.querySelector('pre').textContent.includes('(stopped)')")).await;
+    // It fits a phone.
+    let phone = json!({"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": false});
+    browser.tool("Emulation.setDeviceMetricsOverride", phone).await;
+    let wide = browser.run("return document.documentElement.scrollWidth").await.as_u64().unwrap();
+    assert!(wide <= 390, "{wide}");
     // Answers with errors are told by the browser as well; nothing else may be.
     let faults: Vec<String> = browser.faults().await.into_iter().filter(|text| !text.contains("401")).collect();
     assert_eq!(faults, Vec::<String>::new());

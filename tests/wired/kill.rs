@@ -19,7 +19,7 @@ use crate::{
 
 const FLUSH: Duration = Duration::from_millis(200);
 /// A flush itself takes a moment on a busy machine.
-const SLACK: Duration = Duration::from_millis(400);
+const SLACK: Duration = Duration::from_millis(800);
 
 /// What was seen of the server before it was killed.
 #[derive(Default)]

@@ -1,8 +1,11 @@
 //! A shim that is asked about many asks at once: how many questions may be open is bounded, and nothing waits longer for that.
 
-use callboard::domain::command::Command;
+use callboard::domain::{
+    command::{Command, NodeAction},
+    types::Nanos,
+};
 
-use super::env::{Ask, Env, QUEUES};
+use super::env::{Ask, Env, QUEUES, res};
 
 /// Open questions at once.
 const BOUND: usize = 256;
@@ -59,5 +62,35 @@ fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
         env.remove_app("app-1");
         env.remove_app("gang");
         env.assert_empty();
+    }
+}
+
+#[test]
+fn refusals_are_told_once_in_fifteen_seconds_per_ask() {
+    // EVT-015
+    let mut env = Env::new(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 100);
+    env.app("app-1", "root.a");
+    for key in ["k1", "k2"] {
+        env.ask(vec![Ask::new("app-1", key, 1)]);
+    }
+    let mut refused = 0;
+    for second in 0..40 {
+        while !env.questions.is_empty() && refused < 1_000 {
+            env.answer(Err("no such volume".into()), 0);
+            refused += 1;
+        }
+        // A node that changes is worth another question.
+        env.node_action("n1", NodeAction::Update, Some(res(101 + second, 101 + second)));
+        env.pass(1);
+    }
+    assert!(refused >= 20, "asked again and again: {refused}");
+    for key in ["k1", "k2"] {
+        let text = format!("Unschedulable request '{key}': no such volume (1x); ");
+        let told: Vec<Nanos> =
+            env.events.iter().filter(|event| *event.message == *text).map(|event| event.at).collect();
+        assert!(told.len() >= 2, "{key}: {told:?}");
+        assert!(told.windows(2).all(|pair| pair[1].minus(pair[0]) >= Nanos::from_secs(15)), "{key}: {told:?}");
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use callboard::domain::{
     alloc::Phase,
-    command::{AddApplication, AllocationItem, Command, NodeAction},
+    command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
     resources::Resource,
     ugm::{QueueUsage, Who},
 };
@@ -22,7 +22,10 @@ use proptest::{
     test_runner::{Config, RngSeed, TestError, TestRunner},
 };
 
-use super::{env::Env, random};
+use super::{
+    env::{Env, res},
+    random,
+};
 
 const SEQUENCES: u32 = 10_000;
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
@@ -111,9 +114,13 @@ struct Life {
 impl Life {
     fn new() -> Life {
         let mut env = Env::calm(&yaml(&[None; 5]));
-        for n in 0..3 {
-            env.node(&format!("n{n}"), 50);
-        }
+        let node = |n: u8| NodeItem {
+            id: format!("n{n}").into(),
+            action: NodeAction::Create,
+            capacity: Some(res(50, 50)),
+            attributes: BTreeMap::from([("si/node-partition".to_owned(), "[rm-1]default".to_owned())]),
+        };
+        env.apply(Command::Nodes((0..3).map(node).collect()));
         Life { env, links: BTreeMap::new() }
     }
 
@@ -243,9 +250,8 @@ impl Life {
     }
 
     fn end(mut self) {
-        for app in 0..4 {
-            self.env.remove_app(&format!("app{app}"));
-        }
+        let remove = (0..4).map(|app| format!("app{app}").into()).collect();
+        self.env.apply(Command::Applications { new: Vec::new(), remove });
         self.env.apply(Command::Configure(
             callboard::config::load(&yaml(&[None; 5])).expect("valid").partitions[0].clone(),
         ));
@@ -267,7 +273,7 @@ fn live(seed: u64, cases: u32) {
         max_shrink_iters: 2_000,
         ..Config::default()
     };
-    let result = TestRunner::new(config).run(&prop::collection::vec(step(), 1..20), |steps| {
+    let result = TestRunner::new(config).run(&prop::collection::vec(step(), 1..14), |steps| {
         let mut life = Life::new();
         steps.iter().for_each(|step| life.apply(step));
         life.end();

@@ -50,6 +50,8 @@ impl ApplicationActor {
             AppEffect::Confirmed { key, termination, .. } => {
                 self.unconfirmed.remove(&(key, termination));
             }
+            // The log level of this name is a setting (CFG-115).
+            AppEffect::Ended { summary } => tracing::info!(target: "core.scheduler.application.usage", "{summary}"),
             // The life of this actor says the same.
             AppEffect::Added { .. } | AppEffect::Removed { .. } => {}
         }

@@ -6,6 +6,7 @@ use super::{
     alloc::AskSpec,
     event::Event,
     resources::Resource,
+    summary::AppSummary,
     types::{AppState, Nanos, ObjectState, SwapToken, Termination},
 };
 
@@ -198,6 +199,11 @@ pub enum AppEffect {
         token: SwapToken,
         /// How.
         why: SwapEnd,
+    },
+    /// It ended after it had run (OPS-076).
+    Ended {
+        /// What it used.
+        summary: Arc<AppSummary>,
     },
     /// A release that the core originated waits for its confirmation.
     Unconfirmed {

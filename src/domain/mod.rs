@@ -27,6 +27,7 @@ pub mod quantity;
 pub mod queue;
 pub mod resources;
 pub mod settings;
+pub mod summary;
 pub mod types;
 pub mod ugm;
 pub mod usage;

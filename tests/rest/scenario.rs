@@ -24,6 +24,8 @@ pub struct World {
     pub partition: Partition,
     pub now: Nanos,
     effects: Vec<Effect>,
+    /// What was logged of applications that ended.
+    pub summaries: Vec<String>,
 }
 
 impl World {
@@ -32,7 +34,7 @@ impl World {
         let conf = config::load(QUEUES).unwrap().partitions[0].clone();
         let mut effects = Vec::new();
         let partition = Partition::new("mycluster".into(), "[mycluster]default".into(), conf, START, &mut effects);
-        World { partition, now: START, effects }
+        World { partition, now: START, effects, summaries: Vec::new() }
     }
 
     /// What it looks like now.
@@ -57,6 +59,10 @@ impl World {
             .drain(..)
             .filter_map(|effect| match effect {
                 Effect::App(AppEffect::SwapConfirmed { token, .. }) => Some(token),
+                Effect::App(AppEffect::Ended { summary }) => {
+                    self.summaries.push(summary.to_string());
+                    None
+                }
                 _ => None,
             })
             .collect();

@@ -39,6 +39,11 @@ fn ended_applications_stay_for_three_to_four_days() {
     world.pass(2_000);
     let is = |state: &str| Some(state.to_owned());
     assert_eq!(ended(&world), is("Completed"));
+    // OPS-076: it ran, and what it used is told once.
+    let of_it = |line: &&String| line.starts_with("YK_APP_SUMMARY: {ApplicationID: app-done, SubmissionTime: 17");
+    let told: Vec<&String> = world.summaries.iter().filter(of_it).collect();
+    assert_eq!(told.len(), 1, "{:?}", world.summaries);
+    assert!(told[0].contains("State: Completed, RmID: mycluster, ResourceUsage: TrackedResource{"), "{told:?}");
     hours(&mut world, 71);
     assert_eq!(ended(&world), is("Completed"));
     hours(&mut world, 2);

@@ -44,6 +44,7 @@ fn app_of(effect: &AppEffect) -> &Id {
         | AppEffect::SwapEnded { app, .. }
         | AppEffect::Confirmed { app, .. } => app,
         AppEffect::Unconfirmed { release } => &release.app,
+        AppEffect::Ended { summary } => &summary.app,
     }
 }
 

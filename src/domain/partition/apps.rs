@@ -13,6 +13,7 @@ use crate::domain::{
     event::{Change, Detail, EventKind},
     names, placement,
     resources::Resource,
+    summary::AppSummary,
     types::{AppIx, AppState, GangStyle, Nanos, ObjectState, QueueIx, Termination},
 };
 
@@ -247,8 +248,22 @@ impl Partition {
         let expired = self.apps[ix.ix()].state == AppState::Expired;
         self.cancel_asks(ix, Detail::RequestCancel, cx);
         let mut copy = self.apps[ix.ix()].clone();
+        let history = std::mem::take(&mut copy.history);
+        if let Some(started) = copy.started {
+            let summary = AppSummary {
+                app: copy.id.clone(),
+                submission: copy.submission,
+                started,
+                finished: cx.now,
+                user: copy.user.clone(),
+                queue: copy.queue_path.clone(),
+                state: copy.state,
+                rm: self.rm.clone(),
+                history,
+            };
+            cx.fx.push(Effect::App(AppEffect::Ended { summary: Arc::new(summary) }));
+        }
         self.detach(ix, false, cx);
-        copy.history = UsageHistory::default();
         copy.by_key = imbl::HashMap::new();
         copy.by_seq = imbl::OrdMap::new();
         copy.order = None;

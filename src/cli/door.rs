@@ -15,10 +15,10 @@ use super::client::{
 #[derive(Args, Clone, Debug)]
 pub struct Door {
     /// Address of the server
-    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, global = true, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// Partition
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
     pub partition: String,
     #[command(flatten)]
     pub trust: Trust,

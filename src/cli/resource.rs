@@ -177,3 +177,24 @@ async fn post(
         error
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: ResourceArgs,
+    }
+
+    #[test]
+    fn the_server_may_be_named_after_the_word_that_says_what_to_do() {
+        for words in [["--server", "http://a:1", "status"], ["status", "--server", "http://a:1"]] {
+            let command = Command::try_parse_from(["resource"].iter().chain(&words)).unwrap();
+            assert_eq!(command.args.door.server, "http://a:1");
+        }
+    }
+}

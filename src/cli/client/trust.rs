@@ -14,10 +14,10 @@ const TOKEN: &str = "CALLBOARD_TOKEN";
 #[derive(Args, Clone, Debug, Default)]
 pub struct Trust {
     /// File with the token to send, instead of the variable CALLBOARD_TOKEN
-    #[arg(long, value_name = "FILE", env = "CALLBOARD_TOKEN_FILE")]
+    #[arg(long, global = true, value_name = "FILE", env = "CALLBOARD_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     /// Certificates to believe instead of those of the system, such as that of an own authority (PEM)
-    #[arg(long, value_name = "FILE", env = "CALLBOARD_CA")]
+    #[arg(long, global = true, value_name = "FILE", env = "CALLBOARD_CA")]
     pub ca: Option<PathBuf>,
 }
 

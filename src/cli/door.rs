@@ -1,12 +1,11 @@
 //! How the commands that ask a running server reach its `/api/v1`.
 
-use std::fmt::Write as _;
-
 use clap::Args;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 
 use super::client::{
+    http::segment,
     net::{Answer, Body, Client, Failed},
     trust::Trust,
 };
@@ -59,7 +58,7 @@ impl Door {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("{}/api/v1/partition/{}/{path}", self.server.trim_end_matches('/'), escaped(&self.partition))
+        format!("{}/api/v1/partition/{}/{path}", self.server.trim_end_matches('/'), segment(&self.partition))
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Answer, Error> {
@@ -79,20 +78,6 @@ impl Door {
         let text = format!("{} cannot be reached (--server names another): {error}", self.server);
         Error { text, status: None }
     }
-}
-
-/// Text as a part of a path or a query.
-pub fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

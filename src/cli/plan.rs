@@ -12,12 +12,10 @@ use clap::Args;
 use hyper::Method;
 use serde::Deserialize;
 
-use super::{
-    client::{
-        net::{Body, Client, Failed},
-        trust::Trust,
-    },
-    door::escaped,
+use super::client::{
+    http::segment,
+    net::{Body, Client, Failed},
+    trust::Trust,
 };
 use crate::http::api::plan::view::{Change, PartitionPlan, Plan, Setting, Warning};
 
@@ -105,7 +103,7 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
     let config =
         fs::read(&args.config).map_err(|error| Failure::unknown(format!("{name}: cannot be read: {error}")))?;
     let server = args.server.trim_end_matches('/');
-    let query = args.rm.as_deref().map_or(String::new(), |rm| format!("?rm={}", escaped(rm)));
+    let query = args.rm.as_deref().map_or(String::new(), |rm| format!("?rm={}", segment(rm)));
     let client = Client::new(server, &args.trust).map_err(Failure::unknown)?;
     let unreachable =
         |error: Failed| Failure::unknown(format!("{server} cannot be reached (--server names another): {error}"));

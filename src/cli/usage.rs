@@ -10,12 +10,10 @@ use clap::{Args, ValueEnum};
 use hyper::Method;
 use serde::Deserialize;
 
-use super::{
-    client::{
-        net::{Client, Failed},
-        trust::Trust,
-    },
-    door::escaped,
+use super::client::{
+    http::segment,
+    net::{Client, Failed},
+    trust::Trust,
 };
 
 /// Shows what was used over a while, so that quotas can be judged: amounts times the time for which they were used.
@@ -150,12 +148,12 @@ async fn read(wanted: &UsageArgs, out: &mut impl Write) -> Result<(), String> {
 }
 
 fn url(wanted: &UsageArgs) -> String {
-    let (server, partition) = (wanted.server.trim_end_matches('/'), escaped(&wanted.partition));
+    let (server, partition) = (wanted.server.trim_end_matches('/'), segment(&wanted.partition));
     let mut url = format!("{server}/api/v1/partition/{partition}/usage/history?by={}", wanted.by.name());
     let given = [("since", &wanted.since), ("until", &wanted.until), ("step", &wanted.step), ("queue", &wanted.queue)];
     for (name, value) in given {
         if let Some(value) = value {
-            url.push_str(&format!("&{name}={}", escaped(value)));
+            url.push_str(&format!("&{name}={}", segment(value)));
         }
     }
     url

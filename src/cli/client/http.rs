@@ -113,7 +113,7 @@ pub fn rm_path(rm: &str) -> String {
     format!("/si/v1/rm/{}", segment(rm))
 }
 
-/// A path segment, percent-encoded.
+/// A path segment or a value of a query, percent-encoded.
 pub fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

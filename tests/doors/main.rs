@@ -1,12 +1,17 @@
-//! The doors over real sockets: the program itself on free ports of the loopback.
+//! The doors over real sockets: the program itself, or a server in process, on free ports of the loopback.
 
-mod bad_input;
-mod budget;
-mod gangs;
-mod grpc;
-mod http;
-mod plan;
-mod program;
-mod reload;
-mod server;
-mod ws;
+mod access;
+mod events_disk_full;
+mod events_http;
+mod events_kill;
+mod events_log;
+mod events_streams;
+mod journal_door;
+mod journal_flux;
+mod ldap;
+mod openapi;
+mod page;
+mod replay;
+mod rest;
+mod shim;
+mod wired;

@@ -1,0 +1,59 @@
+//! The tokens file changes while the server runs.
+
+use std::{fs, time::Duration};
+
+use futures::StreamExt as _;
+
+use crate::access::rig::{LIMIT, Server, line, standard, until};
+
+#[tokio::test]
+async fn a_changed_file_counts_at_once() {
+    let server = Server::start(&[]);
+    assert_eq!(server.status("late", "GET", "/ws/v1/clusters").await, 401);
+    fs::write(server.tokens(), standard() + &line("viewer", "late", "")).unwrap();
+    until(|| async { server.status("late", "GET", "/ws/v1/clusters").await == 200 }).await;
+    // A replaced file, as editors and mounted secrets do it; on the signal, without waiting for the next look.
+    let new = server.dir.path().join("new");
+    fs::write(&new, line("operator", "late", "")).unwrap();
+    fs::rename(&new, server.tokens()).unwrap();
+    server.signal("HUP");
+    until(|| async { server.status("late", "GET", "/debug/stack").await == 200 }).await;
+    assert_eq!(server.status("operator", "GET", "/ws/v1/clusters").await, 401);
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_file_changes_nothing() {
+    let server = Server::start(&[]);
+    fs::write(server.tokens(), standard() + "nonsense\n").unwrap();
+    until(|| async { server.log().contains("role \"nonsense\" does not exist") }).await;
+    assert_eq!(server.status("viewer", "GET", "/ws/v1/clusters").await, 200);
+    fs::remove_file(server.tokens()).unwrap();
+    server.signal("HUP");
+    until(|| async { server.log().contains("No such file") }).await;
+    assert_eq!(server.status("viewer", "GET", "/ws/v1/clusters").await, 200);
+}
+
+#[tokio::test]
+async fn what_is_being_answered_ends_with_its_token() {
+    let server = Server::start(&[]);
+    server.register().await;
+    let open = async |caller: &str, path: &str| {
+        let url = format!("{}{path}", server.address("http"));
+        let sent = server.http.get(url).bearer_auth(crate::access::rig::token(caller)).send().await.unwrap();
+        assert_eq!(sent.status(), 200);
+        sent
+    };
+    let events = open("viewer", "/api/v1/events?follow=true&from=0").await;
+    let stream = open("shim", "/si/v1/rm/rm-1/stream").await;
+    let kept = open("operator", "/api/v1/events?follow=true&from=0").await;
+    fs::write(server.tokens(), line("operator", "operator", "")).unwrap();
+    server.signal("HUP");
+    for response in [events, stream] {
+        let mut body = response.bytes_stream();
+        let ended = async { while let Some(Ok(_)) = body.next().await {} };
+        tokio::time::timeout(LIMIT, ended).await.expect("it broke off");
+    }
+    let mut kept = kept.bytes_stream();
+    let ended = async { while let Some(Ok(_)) = kept.next().await {} };
+    assert!(tokio::time::timeout(Duration::from_millis(300), ended).await.is_err(), "the other goes on");
+}

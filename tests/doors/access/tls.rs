@@ -1,0 +1,61 @@
+//! Encrypted doors, with a certificate made for the test.
+
+use std::{fs, net::TcpStream, sync::Arc};
+
+use callboard::access::certificate::{chain, provider};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, pki_types::ServerName};
+use std::io::{Read as _, Write as _};
+
+use crate::access::rig::{Server, certificate, standard, token, until};
+
+fn encrypted() -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let [cert, key] = certificate(dir.path());
+    let tokens = dir.path().join("tokens");
+    fs::write(&tokens, standard()).unwrap();
+    Server::start_in(dir, &["--tokens", &tokens.display().to_string(), "--tls-cert", &cert, "--tls-key", &key])
+}
+
+/// One request over TLS; gives the answer, and the certificate that the server showed.
+fn get(server: &Server, path: &str) -> Result<(String, Vec<u8>), String> {
+    let mut roots = RootCertStore::empty();
+    for known in chain(&server.dir.path().join("tls.crt")).unwrap() {
+        roots.add(known).unwrap();
+    }
+    let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let address = server.address("http").trim_start_matches("https://").to_owned();
+    let mut socket = TcpStream::connect(&address).unwrap();
+    let mut stream = rustls::Stream::new(&mut session, &mut socket);
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+        token("viewer")
+    );
+    stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
+    let mut answer = String::new();
+    // The end may come without the farewell of TLS.
+    let _ = stream.read_to_string(&mut answer);
+    let shown = session.peer_certificates().unwrap()[0].to_vec();
+    Ok((answer, shown))
+}
+
+#[tokio::test]
+async fn http_is_encrypted() {
+    let server = encrypted();
+    assert!(server.ready.contains(" http=https://127.0.0.1:") && server.ready.contains(" grpc=https://"));
+    let (answer, _) = get(&server, "/ws/v1/clusters").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("[]\n"), "{answer}");
+    // Whoever does not encrypt gets nothing.
+    let plain = server.address("http").replace("https://", "http://");
+    assert!(reqwest::get(format!("{plain}/ws/v1/clusters")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_shown_to_new_connections() {
+    let server = encrypted();
+    let (_, first) = get(&server, "/healthz").unwrap();
+    certificate(server.dir.path());
+    until(|| async { get(&server, "/healthz").is_ok_and(|(_, shown)| shown != first) }).await;
+}

@@ -1,0 +1,189 @@
+//! API sections 1 and 3 over HTTP.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use crate::shim::server::{Lines, Server};
+
+#[tokio::test]
+async fn a_session_from_registration_to_its_end() {
+    let server = Server::registered(&[]).await;
+    let mut stream = server.stream("?after=0").await;
+    server.nodes(&["n1", "n2"]).await;
+    assert_eq!(stream.next().await, json!({"seq": 1, "node": {"accepted": [{"nodeID": "n1"}, {"nodeID": "n2"}]}}));
+
+    let app = json!({"rmID": "rm-1", "new": [
+        {"applicationID": "app-1", "queueName": "root.a", "ugi": {"user": "u", "groups": ["g"]}}
+    ]});
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &app).await.0, 202);
+    assert_eq!(stream.next().await["application"]["accepted"][0]["applicationID"], "app-1");
+    let ask = json!({"allocations": [{"allocationKey": "k1", "applicationID": "app-1",
+        "resourcePerAlloc": {"resources": {"memory": {"value": 10}}}}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/allocations", &ask).await.0, 202);
+    let mut new = stream.next().await;
+    while new["allocation"]["new"].is_null() {
+        new = stream.next().await;
+    }
+    let new = &new["allocation"]["new"][0];
+    assert_eq!(new["allocationKey"], "k1");
+    assert_eq!(new["resourcePerAlloc"], json!({"resources": {"memory": {"value": "10"}}}));
+    assert!(new.get("partitionName").is_none(), "R4.6");
+
+    let (status, info) = server.get("/si/v1/rm/rm-1").await;
+    assert_eq!(status, 200);
+    assert_eq!((&info["state"], &info["epoch"]), (&json!("Running"), &json!(1)));
+    assert_eq!(info["partitions"], json!(["[rm-1]default"]));
+    assert_eq!(info["streams"][0]["door"], "http");
+    assert_eq!(server.get("/si/v1/rm").await.1[0]["rmID"], "rm-1");
+
+    for _ in 0..2 {
+        assert_eq!(server.delete("/si/v1/rm/rm-1").await, (200, json!({})), "DELETE is idempotent");
+    }
+    let mut last = stream.next().await;
+    while last["closing"].is_null() {
+        last = stream.next().await;
+    }
+    assert_eq!(last["closing"]["status"], 409);
+    assert!(stream.ended().await);
+    let (status, refused) = server.send("POST", "/si/v1/rm/rm-1/nodes", &json!({})).await;
+    assert_eq!(status, 409, "{refused}");
+    let (status, info) = server.get("/si/v1/rm/rm-1").await;
+    assert_eq!((status, &info["state"]), (200, &json!("Stopped")));
+    server.register("rm-1", &[]).await;
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["epoch"], 2);
+}
+
+#[tokio::test]
+async fn a_stream_resumes_and_a_second_one_replaces_it() {
+    let server = Server::registered(&[]).await;
+    for id in ["n1", "n2", "n3"] {
+        server.nodes(&[id]).await;
+    }
+    let mut first = server.stream("").await;
+    assert_eq!(first.up_to(3).await.len(), 3, "without after: from the oldest");
+    let mut second = server.stream("?after=1").await;
+    assert_eq!(second.up_to(3).await[0]["seq"], 2);
+    let closing = first.next().await;
+    assert_eq!(closing["closing"]["status"], 409);
+    assert!(closing["closing"]["detail"].as_str().is_some_and(|detail| detail.contains("another stream")));
+    assert!(first.ended().await);
+}
+
+#[tokio::test]
+async fn server_sent_events_carry_numbers() {
+    let server = Server::registered(&[]).await;
+    for id in ["n1", "n2"] {
+        server.nodes(&[id]).await;
+    }
+    let open = || server.http.get(server.url("/si/v1/rm/rm-1/stream?after=0")).header("accept", "text/event-stream");
+    let response = open().send().await.expect("an answer");
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut lines = Lines::of(response);
+    assert_eq!(lines.text().await.as_deref(), Some("id: 1"));
+    assert!(lines.text().await.is_some_and(|line| line.starts_with("data: {\"seq\":1,")));
+    // The client comes back to the same address with what it has.
+    let mut resumed = Lines::of(open().header("last-event-id", "1").send().await.expect("an answer"));
+    assert_eq!(resumed.text().await.as_deref(), Some("id: 2"));
+    while lines.text().await.expect("the last word") != "event: closing" {}
+    assert!(lines.text().await.is_some_and(|line| line.starts_with("data: {\"closing\":{\"status\":409")));
+}
+
+#[tokio::test]
+async fn a_peer_that_closed_its_connection_is_noticed_within_a_second() {
+    let server = Server::registered(&[("rm.gracePeriod", "1ms")]).await;
+    let address = server.url("").trim_start_matches("http://").to_owned();
+    let mut peer = TcpStream::connect(&address).expect("connected");
+    write!(peer, "GET /si/v1/rm/rm-1/stream?after=0 HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("sent");
+    let mut head = [0; 12];
+    peer.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 200");
+    server.until(|info| info["state"] == "Running" && info["streams"][0]["door"] == "http").await;
+    drop(peer);
+    let lost = Instant::now();
+    server.until(|info| info["state"] == "Paused").await;
+    assert!(lost.elapsed() < Duration::from_secs(1), "{:?}", lost.elapsed());
+    // It comes back where it was.
+    server.nodes(&["n1"]).await;
+    let mut stream = server.stream("?after=0").await;
+    assert_eq!(stream.next().await["seq"], 1);
+    assert_eq!(server.until(|info| info["state"] == "Running").await["streams"][0]["door"], "http");
+}
+
+#[tokio::test]
+async fn what_was_dropped_is_gone_and_what_never_was_is_invalid() {
+    let server = Server::registered(&[("rm.bufferedCallbacks", "2")]).await;
+    let mut stream = server.stream("?after=0").await;
+    for (n, id) in ["n1", "n2", "n3", "n4"].iter().enumerate() {
+        server.nodes(&[id]).await;
+        stream.up_to(n as u64 + 1).await;
+        server.until(|info| info["deliveredSequence"] == n + 1).await;
+    }
+    let (status, gone) = server.get("/si/v1/rm/rm-1/stream?after=0").await;
+    assert_eq!(status, 410, "{gone}");
+    let (status, beyond) = server.get("/si/v1/rm/rm-1/stream?after=9").await;
+    assert_eq!(status, 400, "{beyond}");
+    server.nodes(&["n5"]).await;
+    assert_eq!(stream.next().await["seq"], 5, "refused streams replace nothing");
+}
+
+#[tokio::test]
+async fn registering_again_begins_anew() {
+    // SEEDS S1
+    let server = Server::registered(&[]).await;
+    server.nodes(&["n1"]).await;
+    let mut old = server.stream("?after=0").await;
+    old.up_to(1).await;
+    server.register("rm-1", &[]).await;
+    assert_eq!(old.next().await["closing"]["status"], 409);
+    let mut stream = server.stream("?after=0").await;
+    server.nodes(&["n1"]).await;
+    let accepted = stream.next().await;
+    assert_eq!(accepted, json!({"seq": 1, "node": {"accepted": [{"nodeID": "n1"}]}}), "the old node is gone");
+}
+
+#[tokio::test]
+async fn several_resource_managers_do_not_touch_each_other() {
+    // SEEDS S21
+    let server = Server::registered(&[]).await;
+    server.register("rm-2", &[]).await;
+    let mut stream = server.stream("?after=0").await;
+    server.nodes(&["n1"]).await;
+    stream.up_to(1).await;
+    assert_eq!(server.get("/si/v1/rm/rm-2").await.1["lastSequence"], 0);
+    assert_eq!(server.delete("/si/v1/rm/rm-2").await.0, 200);
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["state"], "Running");
+}
+
+#[tokio::test]
+async fn predicates_are_asked_and_answered() {
+    let server = Server::start(&[]);
+    let body = json!({"rmID": "rm-1", "config": crate::shim::server::CONFIG});
+    assert_eq!(server.send("POST", "/si/v1/rm?predicates=true", &body).await.0, 200);
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["predicates"], "single");
+    let mut stream = server.stream("?after=0").await;
+    server.nodes(&["n1", "n2"]).await;
+    let app = json!({"new": [{"applicationID": "app-1", "queueName": "root.a", "ugi": {"user": "u"}}]});
+    server.send("POST", "/si/v1/rm/rm-1/applications", &app).await;
+    let ask = json!({"allocations": [{"allocationKey": "k1", "applicationID": "app-1",
+        "resourcePerAlloc": {"resources": {"memory": {"value": "10"}}}}]});
+    server.send("POST", "/si/v1/rm/rm-1/allocations", &ask).await;
+    let mut refused = None;
+    let placed = loop {
+        let line = stream.next().await;
+        if let Some(question) = line.get("predicates") {
+            assert_eq!(question["allocationKey"], "k1");
+            let first = refused.get_or_insert(question["nodeID"].clone());
+            let fits = *first != question["nodeID"];
+            let answer = json!({"id": line["id"], "success": fits, "message": "taint"});
+            assert_eq!(server.send("POST", "/si/v1/rm/rm-1/answers", &answer).await.0, 202);
+        } else if !line["allocation"]["new"].is_null() {
+            break line["allocation"]["new"][0]["nodeID"].clone();
+        }
+    };
+    assert_ne!(Some(placed), refused);
+}

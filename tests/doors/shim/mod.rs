@@ -1,0 +1,12 @@
+//! The doors over real sockets: the program itself on free ports of the loopback.
+
+mod bad_input;
+mod budget;
+mod gangs;
+mod grpc;
+mod http;
+mod plan;
+mod program;
+mod reload;
+mod server;
+mod ws;

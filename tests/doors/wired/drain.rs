@@ -1,0 +1,106 @@
+//! What an operator drained stays drained, over sessions and restarts.
+
+use serde_json::{Value, json};
+
+use crate::wired::{
+    rig::{application, asks, end, until, with_data},
+    server::Server,
+};
+
+const STATUS: &str = "/api/v1/partition/default/resource/status";
+
+async fn drain(server: &Server, what: &str, targets: &str) {
+    let path = format!("/api/v1/partition/default/resource/{what}");
+    let (status, body) = server.send("POST", &path, &json!({"targets": targets, "reason": "disk"})).await;
+    assert_eq!(status, 200, "{body}");
+}
+
+/// A session in which two asks are there before the nodes are.
+async fn begin(server: &Server) {
+    server.register("rm-1", &[]).await;
+    application(server, "app-1").await;
+    asks(server, "app-1", &["k1", "k2"], 60).await;
+    server.nodes(&["n1", "n2"]).await;
+}
+
+/// One ask is placed, on `n2`, and the other is not.
+async fn only_n2(server: &Server) {
+    let nodes = until(server, "/ws/v1/partition/default/nodes", |nodes| allocations(nodes, "n2") == 1).await;
+    assert_eq!(allocations(&nodes, "n1"), 0, "{nodes}");
+    let (_, text) = server.get("/api/v1/events?from=0&object=n1&type=node").await;
+    assert!(!text.to_string().contains("NODE_ALLOC"), "never anything on n1: {text}");
+}
+
+fn allocations(nodes: &Value, id: &str) -> usize {
+    let node = nodes.as_array().and_then(|nodes| nodes.iter().find(|node| node["nodeID"] == id));
+    node.and_then(|node| node["allocations"].as_array()).map_or(0, Vec::len)
+}
+
+#[tokio::test]
+async fn an_operators_drain_holds_over_sessions_and_restarts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1", "n2"]).await;
+    until(&server, STATUS, |status| status["online"]["nodelist"] == "n[1-2]").await;
+    drain(&server, "drain", "n1").await;
+    assert_eq!(server.get(STATUS).await.1["drained"][0]["nodelist"], "n1");
+    for _ in 0..3 {
+        begin(&server).await;
+        only_n2(&server).await;
+    }
+    assert_eq!(end(server).await, Some(0));
+
+    let server = with_data(dir.path());
+    begin(&server).await;
+    only_n2(&server).await;
+    let status = until(&server, STATUS, |status| status["online"]["nodelist"] == "n[1-2]").await;
+    assert_eq!(status["drained"][0]["nodelist"], "n1");
+    assert_eq!((&status["drained"][0]["reason"], &status["drained"][0]["by"]), (&json!("disk"), &json!(["operator"])));
+    drain(&server, "undrain", "n1").await;
+    until(&server, "/ws/v1/partition/default/nodes", |nodes| allocations(nodes, "n1") == 1).await;
+}
+
+#[tokio::test]
+async fn the_journal_tells_of_nodes_and_sessions() {
+    let server = Server::registered(&[]).await;
+    let stream = server.http.get(server.url("/api/v1/partition/default/resource/journal")).send().await;
+    let mut journal = crate::wired::server::Lines::of(stream.expect("an answer"));
+    assert_eq!(journal.next().await, json!({"events": []}), "nothing has happened");
+    server.nodes(&["n1", "n2"]).await;
+    let mut names = Vec::new();
+    let mut until_named = async |wanted: &str| loop {
+        let line = journal.next().await;
+        let event = line["events"][0].clone();
+        names.push(event["name"].as_str().expect("a name").to_owned());
+        if event["name"] == wanted {
+            return event;
+        }
+    };
+    assert_eq!(until_named("online").await["context"]["idset"], "0-1");
+    let node = json!({"nodeID": "n2", "action": "DECOMISSION"});
+    let (status, body) = server.send("POST", "/si/v1/rm/rm-1/nodes", &json!({"nodes": [node]})).await;
+    assert_eq!(status, 202, "{body}");
+    assert_eq!(until_named("offline").await["context"]["idset"], "1");
+    assert_eq!(server.delete("/si/v1/rm/rm-1").await.0, 200);
+    assert_eq!(until_named("offline").await["context"]["idset"], "0", "the session ended");
+    assert_eq!(names, ["restart", "resource-define", "online", "offline", "offline"]);
+}
+
+#[tokio::test]
+async fn heartbeats_are_taken() {
+    let server = Server::registered(&[]).await;
+    let path = "/si/v1/rm/rm-1/heartbeat";
+    assert_eq!(server.send("POST", path, &json!({"nodes": ["n1", "n2"]})).await, (202, json!({})));
+    for (path, body, status, detail) in [
+        (path, json!({}), 400, "missing field `nodes`"),
+        (path, json!({"nodes": "n1"}), 400, "invalid type: string \"n1\""),
+        (path, json!({"node": ["n1"]}), 400, "unknown field `node`"),
+        ("/si/v1/rm/nobody/heartbeat", json!({"nodes": []}), 404, "RmID=\"nobody\" not registered"),
+    ] {
+        let (answer, problem) = server.send("POST", path, &body).await;
+        let text = problem["detail"].as_str().expect("a detail");
+        assert!(answer == status && text.contains(detail), "{path} {body}: {answer} {text}");
+    }
+    assert_eq!(server.get(path).await.0, 405);
+}

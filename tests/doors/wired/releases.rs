@@ -1,0 +1,85 @@
+//! Releases that the scheduler began, over a connection that is lost: told again, listed, counted, and confirmed late.
+
+use serde_json::{Value, json};
+
+use crate::wired::{
+    metrics::until_there,
+    rig::until,
+    server::{Lines, Server},
+};
+
+const LISTED: &str = "/api/v1/partition/default/releases";
+
+async fn send(server: &Server, kind: &str, body: Value) {
+    let (status, answer) = server.send("POST", &format!("/si/v1/rm/rm-1/{kind}"), &body).await;
+    assert_eq!(status, 202, "{answer}");
+}
+
+fn ask(key: &str, placeholder: bool) -> Value {
+    json!({"allocationKey": key, "applicationID": "gang-1", "partitionName": "default", "taskGroupName": "tg",
+        "placeholder": placeholder, "resourcePerAlloc": {"resources": {"memory": {"value": 10}}}})
+}
+
+/// Reads until a release, and gives it.
+async fn release(stream: &mut Lines) -> Value {
+    loop {
+        let line = stream.next().await;
+        if let Some(release) = line.pointer("/allocation/released/0") {
+            return release.clone();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_confirmed_is_told_again_after_a_lost_connection() {
+    // R4.30, the other way round; R6.14–R6.16
+    let server = Server::registered(&[]).await;
+    server.nodes(&["n1"]).await;
+    let mut stream = server.stream("?after=0").await;
+    let gang = json!({"applicationID": "gang-1", "queueName": "root.a", "partitionName": "default",
+        "placeholderAsk": {"resources": {"memory": {"value": 10}}}, "ugi": {"user": "u", "groups": ["g"]}});
+    send(&server, "applications", json!({"new": [gang]})).await;
+    send(&server, "allocations", json!({"allocations": [ask("ph", true)]})).await;
+    send(&server, "allocations", json!({"allocations": [ask("real", false)]})).await;
+    let told = release(&mut stream).await;
+    assert_eq!(
+        (&told["allocationKey"], &told["terminationType"], &told["message"]),
+        (&json!("ph"), &json!("PLACEHOLDER_REPLACED"), &json!("replacing allocationKey: real"))
+    );
+    let listed = until(&server, LISTED, |body| body["releases"][0]["sent"] == 1).await;
+    assert_eq!(listed["releases"][0]["allocationKey"], "ph");
+    until_there(&server, &["callboard_unconfirmed_releases{type=\"PLACEHOLDER_REPLACED\"} 1"]).await;
+
+    // The connection is lost, and comes back behind everything that was told.
+    let seen = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].clone();
+    drop(stream);
+    server.until(|info| info["streams"] == json!([])).await;
+    let mut stream = server.stream(&format!("?after={}", seen.as_str().map_or(seen.to_string(), str::to_owned))).await;
+    let again = release(&mut stream).await;
+    assert_eq!(again, told, "the same once more");
+    until(&server, LISTED, |body| body["releases"][0]["sent"] == 2).await;
+
+    // Confirmed twice, as a shim may that was told twice: it counts once.
+    let confirmed = json!({"releases": {"allocationsToRelease": [told, again]}});
+    send(&server, "allocations", confirmed).await;
+    let new = loop {
+        let line = stream.next().await;
+        if let Some(new) = line.pointer("/allocation/new/0") {
+            break new.clone();
+        }
+    };
+    assert_eq!((&new["allocationKey"], &new["nodeID"]), (&json!("real"), &json!("n1")));
+    until(&server, LISTED, |body| body["releases"] == json!([])).await;
+    let none = [
+        "callboard_unconfirmed_releases{type=\"PLACEHOLDER_REPLACED\"} 0",
+        "callboard_unconfirmed_release_oldest_seconds 0",
+    ];
+    until_there(&server, &none).await;
+    // What was confirmed is not told again.
+    drop(stream);
+    server.until(|info| info["streams"] == json!([])).await;
+    let seen = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].clone();
+    let mut stream = server.stream(&format!("?after={}", seen.as_str().map_or(seen.to_string(), str::to_owned))).await;
+    server.nodes(&["n2"]).await;
+    assert_eq!(stream.next().await["node"]["accepted"][0]["nodeID"], "n2");
+}

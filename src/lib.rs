@@ -1,10 +1,11 @@
 //! Callboard: an actor-system resource scheduler. `ARCHITECTURE.md` explains how it is built.
 
+pub use callboard_domain as domain;
+pub use callboard_domain::config;
+
 pub mod access;
 pub mod actors;
 pub mod cli;
-pub mod config;
-pub mod domain;
 pub mod grpc;
 pub mod http;
 pub mod messages;

@@ -1,9 +1,6 @@
 //! The group resolver `ldap` with a real directory server, and submissions that wait for it (ACL-045, ACL-046, SEEDS S15).
 //! Without Debian's package `slapd` these tests say that they are skipped.
 
-#[allow(dead_code)] // of what the door tests have, not all is needed here
-#[path = "../shim/server.rs"]
-mod server;
 mod slapd;
 
 use std::{
@@ -18,9 +15,9 @@ use std::{
 use callboard::actors::resolvers::ldap::look_up;
 use serde_json::{Value, json};
 
-use crate::ldap::{
-    server::{LIMIT, Lines, Server, command},
-    slapd::{PASSWORD, Slapd, installed, secrets},
+use crate::{
+    ldap::slapd::{PASSWORD, Slapd, installed, secrets},
+    shim::server::{LIMIT, Lines, Server, command},
 };
 
 /// What is found of these users: groups, or why not.

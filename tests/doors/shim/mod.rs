@@ -8,5 +8,5 @@ mod http;
 mod plan;
 mod program;
 mod reload;
-mod server;
+pub mod server;
 mod ws;

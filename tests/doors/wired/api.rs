@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::wired::{
-    rig::{application, asks, until},
-    server::Server,
+use crate::{
+    shim::server::Server,
+    wired::rig::{application, asks, until},
 };
 
 #[tokio::test]

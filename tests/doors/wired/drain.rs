@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::wired::{
-    rig::{application, asks, end, until, with_data},
-    server::Server,
+use crate::{
+    shim::server::Server,
+    wired::rig::{application, asks, end, until, with_data},
 };
 
 const STATUS: &str = "/api/v1/partition/default/resource/status";
@@ -65,7 +65,7 @@ async fn an_operators_drain_holds_over_sessions_and_restarts() {
 async fn the_journal_tells_of_nodes_and_sessions() {
     let server = Server::registered(&[]).await;
     let stream = server.http.get(server.url("/api/v1/partition/default/resource/journal")).send().await;
-    let mut journal = crate::wired::server::Lines::of(stream.expect("an answer"));
+    let mut journal = crate::shim::server::Lines::of(stream.expect("an answer"));
     assert_eq!(journal.next().await, json!({"events": []}), "nothing has happened");
     server.nodes(&["n1", "n2"]).await;
     let mut names = Vec::new();

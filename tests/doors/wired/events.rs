@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::wired::{
-    rig::{application, asks, end, until, with_data},
-    server::{Server, command},
+use crate::{
+    shim::server::{Server, command},
+    wired::rig::{application, asks, end, until, with_data},
 };
 
 /// Events and the last line.

@@ -12,9 +12,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use crate::wired::{
-    rig::with_data,
-    server::{Lines, Server},
+use crate::{
+    shim::server::{Lines, Server},
+    wired::rig::with_data,
 };
 
 const FLUSH: Duration = Duration::from_millis(200);

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::wired::{
-    rig::{application, asks},
-    server::{LIMIT, Server},
+use crate::{
+    shim::server::{LIMIT, Server},
+    wired::rig::{application, asks},
 };
 
 async fn metrics(server: &Server) -> String {

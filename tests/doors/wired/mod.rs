@@ -7,7 +7,4 @@ mod kill;
 mod metrics;
 mod releases;
 mod rig;
-#[allow(dead_code)] // of what the door tests have, not all is needed here
-#[path = "../shim/server.rs"]
-mod server;
 mod usage;

@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::wired::{
-    metrics::until_there,
-    rig::until,
-    server::{Lines, Server},
+use crate::{
+    shim::server::{Lines, Server},
+    wired::{metrics::until_there, rig::until},
 };
 
 const LISTED: &str = "/api/v1/partition/default/releases";

@@ -9,7 +9,7 @@ use std::{
 use reqwest::Client;
 use serde_json::{Value, json};
 
-use crate::wired::server::{LIMIT, Server, command};
+use crate::shim::server::{LIMIT, Server, command};
 
 /// A server that keeps its data in this directory.
 pub fn with_data(data: &Path) -> Server {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::wired::{
-    rig::{application, asks, end, until, with_data},
-    server::{Server, command},
+use crate::{
+    shim::server::{Server, command},
+    wired::rig::{application, asks, end, until, with_data},
 };
 
 async fn lines(server: &Server, query: &str) -> Vec<Value> {

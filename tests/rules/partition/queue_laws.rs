@@ -370,7 +370,7 @@ proptest! {
 }
 
 proptest! {
-    /// What is shown of a configuration is that configuration (CFG-118); `src/config` has the same for odd names and texts.
+    /// What is shown of a configuration is that configuration (CFG-118); `config` has the same for odd names and texts.
     #[test]
     fn accepted_configurations_round_trip(text in accepted()) {
         let first = config::load(&text).expect("accepted");

@@ -1,0 +1,182 @@
+//! Checked configuration to what the domain uses: names lowercase, quantities and access lists read, rules made.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    faults::Faults,
+    written::{Filter, Limit, Partition, Quantities, Queue, Rule, Template, Text},
+    yaml::At,
+};
+use crate::{
+    acl::Acl,
+    conf::{LimitConf, NodeSort, NodeSortPolicy, PartitionConf, QueueConf, Resolver, TemplateConf},
+    placement::{FilterSpec, RuleConf, RuleSpec},
+    quantity,
+    resources::{Resource, ResourceType},
+    settings,
+};
+
+/// Makes a partition that was found without faults. Rules that cannot be made are noted, and then there are none at all
+/// (CFG-098).
+pub fn partition(partition: &Partition, rule_faults: &mut Faults, warnings: &mut Faults) -> PartitionConf {
+    let root = partition.queues.iter().flatten().next().map(|root| queue(root, "root", warnings)).unwrap_or_default();
+    PartitionConf {
+        name: partition.name.value.as_str().into(),
+        root,
+        rules: rules(&partition.rules, rule_faults),
+        preemption: partition.preemption.enabled.unwrap_or(true),
+        quota_preemption: partition.preemption.quota.unwrap_or(false),
+        node_sort: node_sort(partition),
+        resolver: match partition.resolver.value.as_str() {
+            "os" => Resolver::Os,
+            "ldap" => Resolver::Ldap,
+            "test" => Resolver::Test,
+            // Also for names that nobody knows (CFG-07B).
+            _ => Resolver::None,
+        },
+    }
+}
+
+fn node_sort(partition: &Partition) -> NodeSort {
+    let mut node_sort = NodeSort::default();
+    if partition.node_sort.policy.value == "binpacking" {
+        node_sort.policy = NodeSortPolicy::Binpacking;
+    }
+    if !partition.node_sort.weights.is_empty() {
+        let weights = partition.node_sort.weights.iter();
+        node_sort.weights = weights.map(|(kind, weight)| (kind.clone(), weight.value)).collect();
+    }
+    node_sort
+}
+
+fn rules(rules: &[Rule], faults: &mut Faults) -> Vec<RuleConf> {
+    if rules.is_empty() {
+        return vec![RuleConf::provided()];
+    }
+    let built = rules.iter().filter_map(|rule| {
+        let built = RuleConf::build(&spec(rule));
+        built.map_err(|text| faults.add(rule.at, "CFG-098", text, "")).ok()
+    });
+    let built: Vec<_> = built.collect();
+    if built.len() == rules.len() { built } else { Vec::new() }
+}
+
+fn spec(rule: &Rule) -> RuleSpec {
+    RuleSpec {
+        name: rule.name.value.clone(),
+        create: rule.create,
+        filter: filter(&rule.filter),
+        parent: rule.parent.as_deref().map(|parent| Box::new(spec(parent))),
+        value: rule.value.value.clone(),
+    }
+}
+
+fn filter(filter: &Filter) -> FilterSpec {
+    let list = |names: &[Text]| names.iter().map(|name| name.value.clone()).collect();
+    FilterSpec { kind: filter.kind.value.clone(), users: list(&filter.users), groups: list(&filter.groups) }
+}
+
+fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
+    let name = queue.name.value.to_ascii_lowercase();
+    for (map, what) in [(&queue.properties, "properties"), (&queue.template.properties, "childtemplate")] {
+        unreadable(map, &format!("{what} of queue {path}"), warnings);
+    }
+    for (what, map) in [("max", &queue.resources.max), ("guaranteed", &queue.resources.guaranteed)] {
+        zeros(what, map.as_ref(), path, warnings);
+    }
+    QueueConf {
+        name: name.as_str().into(),
+        parent: queue.is_parent(),
+        max: resource(queue.resources.max.as_ref()),
+        guaranteed: resource(queue.resources.guaranteed.as_ref()),
+        max_applications: queue.max_applications.value,
+        properties: texts(&queue.properties),
+        admin_acl: acl(&queue.admin_acl, path, warnings),
+        submit_acl: acl(&queue.submit_acl, path, warnings),
+        template: template(&queue.template).map(Arc::new),
+        limits: queue.limits.iter().map(limit).collect(),
+        children: queue
+            .queues
+            .iter()
+            .map(|child| self::queue(child, &format!("{path}.{}", child.name.value), warnings))
+            .collect(),
+    }
+}
+
+fn texts(map: &BTreeMap<String, Text>) -> BTreeMap<String, String> {
+    map.iter().map(|(key, value)| (key.clone(), value.value.clone())).collect()
+}
+
+fn unreadable(properties: &BTreeMap<String, Text>, here: &str, warnings: &mut Faults) {
+    for (key, value) in settings::unreadable(&texts(properties)) {
+        let at = properties.get(&key).map_or(At::default(), |value| value.at);
+        let text = format!("{key} cannot be `{value}` and counts as its default");
+        warnings.add(at, "CFG-07C", text, here);
+    }
+}
+
+/// Zeros count only beside an amount above zero (QUE-021).
+fn zeros(what: &str, map: Option<&Quantities>, path: &str, warnings: &mut Faults) {
+    if resource(map).is_some_and(|amounts| !amounts.is_positive())
+        && let Some((kind, amount)) = map.and_then(|map| map.first_key_value())
+    {
+        let text = format!(
+            "{what} of {kind} is 0, which counts only beside a type above zero: here it is as if there were none"
+        );
+        warnings.add(amount.at, "QUE-021", text, format!("queue {path}"));
+    }
+}
+
+fn acl(text: &Text, path: &str, warnings: &mut Faults) -> Acl {
+    for name in Acl::dropped(&text.value) {
+        let message = format!("access list names `{name}`, which nobody can be called: it grants nothing");
+        warnings.add(text.at, "ACL-005", message, format!("queue {path}"));
+    }
+    // Checked before; nobody is the safe answer.
+    Acl::parse(&text.value).unwrap_or_default()
+}
+
+/// Quantities that were checked before; an empty map is none.
+fn resource(map: Option<&Quantities>) -> Option<Resource> {
+    let map = map.filter(|map| !map.is_empty())?;
+    let mut resource = Resource::new();
+    for (name, amount) in map {
+        if let (Some(kind), Ok(amount)) = (ResourceType::new(name), quantity::parse(name, &amount.value)) {
+            resource.set(kind, i128::from(amount));
+        }
+    }
+    Some(resource)
+}
+
+/// `None` where the template says nothing (TPL-002, TPL-003).
+fn template(template: &Template) -> Option<TemplateConf> {
+    let written = |map: &Option<Quantities>| {
+        map.iter().flatten().any(|(kind, amount)| !kind.is_empty() && !amount.value.is_empty())
+    };
+    let mut properties = texts(&template.properties);
+    properties.retain(|key, value| !key.is_empty() && !value.is_empty());
+    let resources = &template.resources;
+    if template.max_applications == 0
+        && properties.is_empty()
+        && !written(&resources.max)
+        && !written(&resources.guaranteed)
+    {
+        return None;
+    }
+    Some(TemplateConf {
+        max_applications: template.max_applications,
+        properties,
+        max: resource(resources.max.as_ref()).filter(Resource::is_positive),
+        guaranteed: resource(resources.guaranteed.as_ref()).filter(Resource::is_positive),
+    })
+}
+
+fn limit(limit: &Limit) -> LimitConf {
+    let names = |names: &[Text]| names.iter().map(|name| name.value.as_str().into()).collect();
+    LimitConf {
+        users: names(&limit.users),
+        groups: names(&limit.groups),
+        max_resources: resource(Some(&limit.max_resources)),
+        max_applications: limit.max_applications.value,
+    }
+}

@@ -1,0 +1,431 @@
+//! The flat settings that come beside the YAML text (CFG-110–CFG-116).
+//!
+//! Keys are case-sensitive; unknown ones do nothing, values that cannot be read count as their defaults.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    duration,
+    event_settings::{EventSettings, StoreSettings},
+    journal::JournalSettings,
+    types::Nanos,
+};
+
+type Map = BTreeMap<String, String>;
+
+/// All settings. `event.*`, `health.*`, `log.*` and `http.*` hold for the process, `rm.*`, `shim.*` and `journal.*`
+/// for the resource manager that sent them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Events.
+    pub event: EventSettings,
+    /// `health.checkInterval`; `None`: no checks (zero or below).
+    pub health_check_interval: Option<Duration>,
+    /// Log levels.
+    pub log: LogLevels,
+    /// Session of the resource manager.
+    pub rm: RmSettings,
+    /// `journal.torpidAfter` and `journal.maxEvents`: resource journals.
+    pub journal: JournalSettings,
+    /// `shim.predicates.timeout`: without an answer by then it does not fit.
+    pub predicate_timeout: Duration,
+    /// `shim.containerStates` is `all`: SCHEDULED and RESERVED are reported too (SEEDS S7).
+    pub all_container_states: bool,
+    /// `http.maxBodyBytes`: larger bodies are refused.
+    pub max_body_bytes: u64,
+}
+
+/// Settings of a resource manager's session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RmSettings {
+    /// `rm.gracePeriod`: Running without a stream for this long after the registration.
+    pub grace_period: Duration,
+    /// `rm.pauseTimeout`: Paused this long, it is Stopped.
+    pub pause_timeout: Duration,
+    /// `rm.bufferedCallbacks`: callbacks kept for a shim that is away.
+    pub buffered_callbacks: u64,
+    /// `rm.bufferedBytes`: and their size.
+    pub buffered_bytes: u64,
+}
+
+impl Settings {
+    /// Reads the map; an empty one gives the defaults.
+    pub fn read(map: &Map) -> Settings {
+        Settings {
+            event: event(map),
+            health_check_interval: match value(map, "health.checkInterval", duration::parse, Nanos::from_secs(30)) {
+                interval if interval <= Nanos::ZERO => None,
+                interval => Some(Duration::from_nanos(interval.0.unsigned_abs())),
+            },
+            log: LogLevels::read(map),
+            rm: RmSettings {
+                grace_period: time(map, "rm.gracePeriod", 30),
+                pause_timeout: time(map, "rm.pauseTimeout", 300),
+                buffered_callbacks: above_zero(map, "rm.bufferedCallbacks", 1_000_000),
+                buffered_bytes: above_zero(map, "rm.bufferedBytes", 256 << 20),
+            },
+            journal: journal(map),
+            predicate_timeout: time(map, "shim.predicates.timeout", 5),
+            all_container_states: map.get("shim.containerStates").is_some_and(|states| states == "all"),
+            max_body_bytes: above_zero(map, "http.maxBodyBytes", 64 << 20),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings::read(&Map::new())
+    }
+}
+
+fn journal(map: &Map) -> JournalSettings {
+    let default = JournalSettings::default();
+    let most = |text: &str| count(text).filter(|count| *count >= 2).and_then(|count| usize::try_from(count).ok());
+    JournalSettings {
+        torpid_after: value(map, "journal.torpidAfter", not_negative, default.torpid_after),
+        max_events: value(map, "journal.maxEvents", most, default.max_events),
+    }
+}
+
+fn event(map: &Map) -> EventSettings {
+    let default = EventSettings::default();
+    let store = default.store;
+    EventSettings {
+        tracking: value(map, "event.trackingEnabled", boolean, default.tracking),
+        request_capacity: above_zero(map, "event.requestCapacity", default.request_capacity),
+        ring_capacity: above_zero(map, "event.ringBufferCapacity", default.ring_capacity),
+        max_streams: value(map, "event.maxStreams", count, default.max_streams),
+        max_streams_per_host: value(map, "event.maxStreamsPerHost", count, default.max_streams_per_host),
+        response_size: above_zero(map, "event.RESTResponseSize", default.response_size),
+        store: StoreSettings {
+            max_events: value(map, "event.store.maxEvents", count, store.max_events),
+            max_bytes: value(map, "event.store.maxBytes", bytes, store.max_bytes),
+            max_age: value(map, "event.store.maxAge", not_negative, store.max_age),
+            flush_interval: value(map, "event.store.flushInterval", flush_interval, store.flush_interval),
+        },
+    }
+}
+
+/// A number of bytes, with a binary unit or without.
+fn bytes(text: &str) -> Option<u64> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+    let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (number, shift) = unit.unwrap_or((text, 0));
+    count(number)?.checked_mul(1 << shift)
+}
+
+fn not_negative(text: &str) -> Option<Nanos> {
+    duration::parse(text).filter(|nanos| *nanos >= Nanos::ZERO)
+}
+
+fn flush_interval(text: &str) -> Option<Nanos> {
+    let (least, most) = (Nanos::from_millis(10), Nanos::from_secs(3_600));
+    duration::parse(text).filter(|nanos| (least..=most).contains(nanos))
+}
+
+fn value<T>(map: &Map, key: &str, parse: impl Fn(&str) -> Option<T>, default: T) -> T {
+    map.get(key).and_then(|text| parse(text)).unwrap_or(default)
+}
+
+fn above_zero(map: &Map, key: &str, default: u64) -> u64 {
+    value(map, key, |text| count(text).filter(|count| *count > 0), default)
+}
+
+/// A duration above zero.
+fn time(map: &Map, key: &str, default_seconds: u64) -> Duration {
+    let parse = |text: &str| {
+        let nanos = duration::parse(text).filter(|nanos| *nanos > Nanos::ZERO)?;
+        Some(Duration::from_nanos(nanos.0.unsigned_abs()))
+    };
+    value(map, key, parse, Duration::from_secs(default_seconds))
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Decimal digits without a sign.
+fn count(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| !text.starts_with('+'))
+}
+
+/// How important a log line is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// For those who look for a fault.
+    Debug,
+    /// The default.
+    #[default]
+    Info,
+    /// Something is odd.
+    Warn,
+    /// Something failed.
+    Error,
+    /// As [`LogLevel::Error`], kept apart because clients name it.
+    DPanic,
+    /// As [`LogLevel::DPanic`].
+    Panic,
+    /// The process cannot go on.
+    Fatal,
+}
+
+impl LogLevel {
+    const ALL: [(LogLevel, &'static str); 7] = [
+        (LogLevel::Debug, "debug"),
+        (LogLevel::Info, "info"),
+        (LogLevel::Warn, "warn"),
+        (LogLevel::Error, "error"),
+        (LogLevel::DPanic, "dpanic"),
+        (LogLevel::Panic, "panic"),
+        (LogLevel::Fatal, "fatal"),
+    ];
+
+    /// A name in any case, nothing for info, or a number from -1 (debug) to 5 (fatal) (CFG-113).
+    pub fn parse(text: &str) -> Option<LogLevel> {
+        if text.is_empty() {
+            return Some(LogLevel::Info);
+        }
+        if let Some((level, _)) = LogLevel::ALL.iter().find(|(_, name)| name.eq_ignore_ascii_case(text)) {
+            return Some(*level);
+        }
+        let number: i64 = text.parse().ok()?;
+        // In range after the clamp.
+        let (level, _) = LogLevel::ALL[(number.clamp(-1, 5) + 1) as usize];
+        Some(level)
+    }
+
+    /// The name in lowercase.
+    pub fn name(self) -> &'static str {
+        LogLevel::ALL[self as usize].1
+    }
+}
+
+/// Subsystems that have a log level of their own (CFG-115).
+pub const SUBSYSTEMS: [&str; 31] = [
+    "core",
+    "test",
+    "deprecation",
+    "core.config",
+    "core.entrypoint",
+    "core.events",
+    "core.opentracing",
+    "core.resources",
+    "core.rest",
+    "core.rmproxy",
+    "core.rpc",
+    "core.metrics",
+    "core.scheduler",
+    "core.scheduler.allocation",
+    "core.scheduler.application",
+    "core.scheduler.application.usage",
+    "core.scheduler.context",
+    "core.scheduler.fsm",
+    "core.scheduler.health",
+    "core.scheduler.node",
+    "core.scheduler.partition",
+    "core.scheduler.preemption",
+    "core.scheduler.queue",
+    "core.scheduler.reservation",
+    "core.scheduler.ugm",
+    "core.scheduler.nodesusage",
+    "core.scheduler.preemption.quotachange",
+    "core.scheduler.preemption.requirednode",
+    "core.security",
+    "core.utils",
+    "core.diagnostics",
+];
+
+/// Log levels by subsystem (CFG-113–CFG-115).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogLevels {
+    /// `log.level`.
+    default: LogLevel,
+    by_subsystem: BTreeMap<String, LogLevel>,
+}
+
+impl LogLevels {
+    fn read(map: &Map) -> LogLevels {
+        let mut levels =
+            LogLevels { default: value(map, "log.level", LogLevel::parse, LogLevel::Info), ..LogLevels::default() };
+        for (key, text) in map {
+            let subsystem = key.strip_prefix("log.").and_then(|key| key.strip_suffix(".level"));
+            let ill_formed = key.contains("..") || key.contains(' ');
+            if let (Some(subsystem), false, Some(level)) = (subsystem, ill_formed, LogLevel::parse(text)) {
+                levels.by_subsystem.insert(subsystem.to_owned(), level);
+            }
+        }
+        levels
+    }
+
+    /// The level of a subsystem: its own, else that of the nearest one above it, else `log.level` (CFG-114).
+    pub fn of(&self, subsystem: &str) -> LogLevel {
+        let mut name = subsystem;
+        loop {
+            if let Some(level) = self.by_subsystem.get(name) {
+                return *level;
+            }
+            match name.rsplit_once('.') {
+                Some((above, _)) => name = above,
+                None => return self.default,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Settings {
+        Settings::read(&pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
+    }
+
+    #[test]
+    fn defaults() {
+        // CFG-110
+        let settings = Settings::default();
+        let event = EventSettings {
+            tracking: true,
+            request_capacity: 1000,
+            ring_capacity: 100_000,
+            max_streams: 100,
+            max_streams_per_host: 15,
+            response_size: 10_000,
+            store: StoreSettings::default(),
+        };
+        assert_eq!(settings.event, event);
+        assert_eq!(settings.health_check_interval, Some(Duration::from_secs(30)));
+        let rm = RmSettings {
+            grace_period: Duration::from_secs(30),
+            pause_timeout: Duration::from_secs(300),
+            buffered_callbacks: 1_000_000,
+            buffered_bytes: 268_435_456,
+        };
+        assert_eq!(settings.rm, rm);
+        assert_eq!(settings.predicate_timeout, Duration::from_secs(5));
+        assert!(!settings.all_container_states);
+        assert_eq!(settings.max_body_bytes, 67_108_864);
+    }
+
+    #[test]
+    fn the_event_store() {
+        let settings = read(&[
+            ("event.store.maxEvents", "0"),
+            ("event.store.maxBytes", "2Gi"),
+            ("event.store.maxAge", "1h30m"),
+            ("event.store.flushInterval", "250ms"),
+        ]);
+        let store = StoreSettings {
+            max_events: 0,
+            max_bytes: 2 << 30,
+            max_age: Nanos::from_secs(5_400),
+            flush_interval: Nanos::from_millis(250),
+        };
+        assert_eq!(settings.event.store, store);
+        let settings = read(&[
+            ("event.store.maxEvents", "-1"),
+            ("event.store.maxBytes", "2GB"),
+            ("event.store.maxAge", "-1h"),
+            ("event.store.flushInterval", "1ms"),
+        ]);
+        assert_eq!(settings.event.store, StoreSettings::default());
+    }
+
+    #[test]
+    fn zero() {
+        // CFG-110, test idea 40: only the stream limits can be 0.
+        let settings = read(&[
+            ("event.requestCapacity", "0"),
+            ("event.ringBufferCapacity", "0"),
+            ("event.maxStreams", "0"),
+            ("event.maxStreamsPerHost", "0"),
+            ("event.RESTResponseSize", "0"),
+            ("event.trackingEnabled", "0"),
+            ("rm.bufferedBytes", "0"),
+        ]);
+        let defaults = Settings::default();
+        let event =
+            EventSettings { tracking: false, max_streams: 0, max_streams_per_host: 0, ..defaults.event.clone() };
+        assert_eq!(settings.event, event);
+        assert_eq!(settings.rm, defaults.rm);
+    }
+
+    #[test]
+    fn bad_values_and_other_keys() {
+        // CFG-110, CFG-111
+        let settings = read(&[
+            ("event.trackingEnabled", "no"),
+            ("event.requestCapacity", "-1"),
+            ("event.maxStreams", "+5"),
+            ("event.ringbufferCapacity", "7"),
+            ("Event.maxStreams", "7"),
+            ("health.checkInterval", "bad"),
+            ("log.level", "loud"),
+            ("log.core.level", "loud"),
+            ("rm.gracePeriod", "-1s"),
+            ("shim.predicates.timeout", "5"),
+            ("shim.containerStates", "some"),
+            ("http.maxBodyBytes", "1e6"),
+        ]);
+        assert_eq!(settings, Settings::default());
+    }
+
+    #[test]
+    fn good_values() {
+        let settings = read(&[
+            ("event.trackingEnabled", "False"),
+            ("event.ringBufferCapacity", "5"),
+            ("health.checkInterval", "1m30s"),
+            ("rm.gracePeriod", "1s"),
+            ("rm.pauseTimeout", "1m"),
+            ("shim.predicates.timeout", "250ms"),
+            ("shim.containerStates", "all"),
+            ("http.maxBodyBytes", "1024"),
+        ]);
+        assert!(!settings.event.tracking && settings.all_container_states);
+        assert_eq!((settings.event.ring_capacity, settings.max_body_bytes), (5, 1024));
+        assert_eq!(settings.health_check_interval, Some(Duration::from_secs(90)));
+        assert_eq!(settings.rm.pause_timeout, Duration::from_secs(60));
+        assert_eq!(settings.predicate_timeout, Duration::from_millis(250));
+        // OPS-010
+        for off in ["0", "0s", "-1s"] {
+            assert_eq!(read(&[("health.checkInterval", off)]).health_check_interval, None);
+        }
+    }
+
+    #[test]
+    fn log_levels() {
+        // CFG-113
+        for (text, level) in [
+            ("debug", LogLevel::Debug),
+            ("WARN", LogLevel::Warn),
+            ("", LogLevel::Info),
+            ("-1", LogLevel::Debug),
+            ("-9", LogLevel::Debug),
+            ("2", LogLevel::Error),
+            ("5", LogLevel::Fatal),
+            ("99", LogLevel::Fatal),
+        ] {
+            assert_eq!(LogLevel::parse(text), Some(level), "{text:?}");
+        }
+        assert_eq!((LogLevel::parse("verbose"), LogLevel::DPanic.name()), (None, "dpanic"));
+    }
+
+    #[test]
+    fn log_inheritance() {
+        // CFG-114, test idea 41
+        let log = read(&[("log.core.scheduler.level", "debug"), ("log.level", "warn")]).log;
+        assert_eq!(log.of("core.scheduler.queue"), LogLevel::Debug);
+        assert_eq!(log.of("core.config"), LogLevel::Warn);
+        let log = read(&[("log.core..level", "debug"), ("log.a b.level", "debug"), ("log.core.level", "error")]).log;
+        assert_eq!(
+            (log.of("core.rest"), log.of("test"), log.of("a b")),
+            (LogLevel::Error, LogLevel::Info, LogLevel::Info)
+        );
+        assert!(SUBSYSTEMS.contains(&"core.scheduler.preemption.quotachange"));
+    }
+}

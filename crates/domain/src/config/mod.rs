@@ -1,0 +1,169 @@
+//! YAML text to validated configuration, and the flat settings that come beside it.
+//!
+//! [`yaml`] reads a tree with positions, [`decode`] turns it into the configuration as [`written`], [`validate`]
+//! normalises and checks it, [`build`] makes what the domain uses. [`shown`] is the way back, for REST; [`extra`] reads
+//! the flat settings.
+
+mod build;
+mod checksum;
+mod decode;
+pub mod extra;
+mod faults;
+pub mod shown;
+mod validate;
+mod written;
+mod yaml;
+
+use std::{fmt, sync::Arc};
+
+use crate::conf::PartitionConf;
+use faults::Faults;
+pub use shown::Shown;
+
+/// The configuration where the text is empty (CFG-002).
+pub const DEFAULT: &str = "\
+partitions:
+  - name: default
+    placementrules:
+      - name: tag
+        value: namespace
+        create: true
+    queues:
+      - name: root
+        submitacl: '*'
+";
+
+/// An accepted configuration.
+#[derive(Clone, Debug)]
+pub struct LoadedConfig {
+    /// Partitions in the order of the text.
+    pub partitions: Vec<Arc<PartitionConf>>,
+    /// Checksum of the text (CFG-080).
+    pub checksum: String,
+    /// The text; the built-in default where none was given.
+    pub text: Arc<str>,
+    /// The configuration for REST.
+    pub shown: Shown,
+    /// Placement rules that cannot be built. A registration accepts them and runs the partition without any rule;
+    /// an update is refused (CFG-098): see [`LoadedConfig::check_rules`].
+    pub rule_faults: Vec<Fault>,
+    /// What is accepted but does not do what it looks like: names that an access list drops, values of properties that
+    /// cannot be read.
+    pub warnings: Vec<Fault>,
+}
+
+impl LoadedConfig {
+    /// Refuses a configuration whose placement rules cannot be built: for updates and validation (CFG-098).
+    pub fn check_rules(&self) -> Result<(), Refused> {
+        match self.rule_faults.first() {
+            Some(first) => Err(Refused { message: first.message.clone(), faults: self.rule_faults.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The text of the reference for the first fault.
+    pub message: String,
+    /// All faults.
+    pub faults: Vec<Fault>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// One fault of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Line from 1; 0 where it belongs to no line.
+    pub line: usize,
+    /// Column from 1.
+    pub column: usize,
+    /// Rule, such as `CFG-041`.
+    pub rule: &'static str,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    /// `line:column: rule: message`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.line, self.column, self.rule, self.message)
+    }
+}
+
+/// Reads and checks a configuration; nothing of a refused one is used.
+///
+/// An empty text is the built-in default (CFG-002), one without a document has no partitions (CFG-003). An update must
+/// also pass [`LoadedConfig::check_rules`].
+pub fn load(text: &str) -> Result<LoadedConfig, Refused> {
+    let text = if text.is_empty() { DEFAULT } else { text };
+    let mut scheduler = read(text)?;
+    let mut faults = Faults::default();
+    validate::normalise_and_check(&mut scheduler.0, &mut faults);
+    let mut all = scheduler.1;
+    all.append(faults);
+    all.refusal()?;
+    let scheduler = scheduler.0;
+    let (mut rule_faults, mut warnings) = (Faults::default(), Faults::default());
+    let partitions = scheduler.partitions.iter().flatten();
+    let partitions =
+        partitions.map(|partition| Arc::new(build::partition(partition, &mut rule_faults, &mut warnings))).collect();
+    let checksum = checksum::of(text);
+    Ok(LoadedConfig {
+        partitions,
+        shown: Shown { scheduler, checksum: checksum.clone() },
+        checksum,
+        text: text.into(),
+        rule_faults: rule_faults.into_list(),
+        warnings: warnings.into_list(),
+    })
+}
+
+/// Would this text be accepted as an update? With the reason where not (CFG-117).
+pub fn validate_conf(body: &[u8]) -> (bool, Option<String>) {
+    let checked = match std::str::from_utf8(body) {
+        Ok(text) => load(text).and_then(|config| config.check_rules()).map_err(|refused| refused.message),
+        Err(e) => Err(format!("yaml: the text is not UTF-8: bad byte at offset {}", e.valid_up_to())),
+    };
+    (checked.is_ok(), checked.err())
+}
+
+/// The text as written, with what does not fit the schema.
+fn read(text: &str) -> Result<(written::Scheduler, Faults), Refused> {
+    let node = yaml::read(text).map_err(|e| {
+        let mut faults = Faults::default();
+        faults.add(e.at, "CFG-005", format!("yaml: line {}: {}", e.at.line, e.message), "");
+        match faults.refusal() {
+            Err(refused) => refused,
+            Ok(()) => Refused { message: e.message, faults: Vec::new() },
+        }
+    })?;
+    let Some(node) = node else {
+        return Ok(Default::default());
+    };
+    let (scheduler, misfits) = decode::scheduler(&node);
+    let mut faults = Faults::default();
+    for misfit in &misfits {
+        faults.add(misfit.at, "CFG-005", &misfit.message, &misfit.hint);
+    }
+    let lines: Vec<_> = misfits
+        .iter()
+        .filter(|misfit| !misfit.hidden)
+        .map(|misfit| format!("\n  line {}: {}", misfit.at.line, misfit.message))
+        .collect();
+    if !lines.is_empty() {
+        faults.set_message(format!("yaml: unmarshal errors:{}", lines.concat()));
+    }
+    Ok((scheduler, faults))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! Reading: where texts come from, the schema, and what becomes of an accepted one. The checks are in `validate`.
+
+use super::*;
+use crate::{
+    conf::{NodeSortPolicy, Resolver},
+    placement::{Placement, QueueLookup, QueueStatus, Submission, place},
+    resources::Resource,
+};
+
+fn message(text: &str) -> String {
+    load(text).map(|config| panic!("accepted: {config:?}")).unwrap_or_else(|refused: Refused| refused.message)
+}
+
+fn only(text: &str) -> Arc<PartitionConf> {
+    load(text).unwrap_or_else(|refused| panic!("{refused:?}")).partitions.remove(0)
+}
+
+#[test]
+fn empty_text_is_the_default() {
+    // CFG-002, test idea 1
+    let config = load("").unwrap();
+    assert_eq!(&*config.text, DEFAULT);
+    let partition = &config.partitions[0];
+    assert_eq!((&*partition.name, &*partition.root.name), ("default", "root"));
+    assert!(partition.root.submit_acl.everyone);
+    struct OnlyRoot;
+    impl QueueLookup for OnlyRoot {
+        fn queue(&self, path: &str) -> Option<QueueStatus> {
+            (path == "root").then_some(QueueStatus { leaf: false, draining: false })
+        }
+        fn may_submit(&self, _: &str, _: &str, _: &[Arc<str>]) -> bool {
+            true
+        }
+    }
+    let tags = [("namespace".to_owned(), "web".to_owned())].into();
+    let app = Submission { app: "a", queue: "root.x", user: "u", groups: &[], tags: &tags, forced: false };
+    let placed = place(&partition.rules, &app, &OnlyRoot);
+    assert_eq!(placed, Placement::Create { path: "root.web".into(), ancestor: "root".into() });
+}
+
+#[test]
+fn no_document_no_partitions() {
+    // CFG-003, test idea 2
+    for text in [" ", "\n\n", "# one comment line", "---\n", "~", "partitions:\n", "partitions: []"] {
+        assert_eq!(load(text).unwrap().partitions.len(), 0, "{text:?}");
+    }
+}
+
+#[test]
+fn first_document_only() {
+    // CFG-004, test idea 3
+    let config = load("partitions: [{queues: []}]\n---\nnonsense: [").unwrap();
+    assert_eq!(config.partitions.len(), 1);
+}
+
+#[test]
+fn strict_keys() {
+    // CFG-005, CFG-008, test idea 4
+    let text = "partitions:\n  - name: default\n    bogus: 1\n    queues: []\n";
+    assert_eq!(
+        message(text),
+        "yaml: unmarshal errors:\n  line 3: field bogus not found in type configs.PartitionConfig"
+    );
+    let text = "partitions:\n  - name: default\n    queues:\n      - name: root\n        colour: blue\n";
+    assert_eq!(message(text), "yaml: unmarshal errors:\n  line 5: field colour not found in type configs.QueueConfig");
+    let text = "partitions:\n  - NodeSortPolicy: {type: fair}\n    queues: []\n    name: a\n    name: b\n";
+    let refused = load(text).unwrap_err();
+    assert_eq!(refused.message, "yaml: unmarshal errors:\n  line 5: mapping key \"name\" already defined at line 4");
+    assert_eq!(refused.faults.len(), 2);
+    assert!(refused.faults.iter().any(|f| f.line == 2 && f.message.contains("field NodeSortPolicy not found")));
+    for text in
+        ["statedumpfilepath: x", "partitions: [{queues: [], statedump: 1}]", "partitions: [{queues: [{fifo: 1}]}]"]
+    {
+        assert!(message(text).contains("not found in type"), "{text}");
+    }
+}
+
+#[test]
+fn wrong_kinds() {
+    // CFG-005, CFG-007, CFG-07A
+    for (text, wanted) in [
+        ("just text", "line 1: cannot unmarshal !!str `just text` into configs.SchedulerConfig"),
+        ("a longer text", "line 1: cannot unmarshal !!str `a longe...` into configs.SchedulerConfig"),
+        ("partitions: 5", "line 1: cannot unmarshal !!int `5` into []configs.PartitionConfig"),
+        ("partitions: {a: 1}", "line 1: cannot unmarshal !!map into []configs.PartitionConfig"),
+        (
+            "partitions: [{queues: [], nodesortpolicy: fair}]",
+            "cannot unmarshal !!str `fair` into configs.NodeSortingPolicy",
+        ),
+        ("partitions: [{queues: [{name: a, maxapplications: -1}]}]", "cannot unmarshal !!int `-1` into uint64"),
+        ("partitions: [{queues: [{name: a, maxapplications: 1.5}]}]", "cannot unmarshal !!float `1.5` into uint64"),
+        ("partitions: [{queues: [{name: a, maxapplications: x}]}]", "cannot unmarshal !!str `x` into uint64"),
+        ("partitions: [{queues: [{name: a, parent: 1}]}]", "cannot unmarshal !!int `1` into bool"),
+        ("partitions: [{queues: [{name: a, parent: 'true'}]}]", "cannot unmarshal !!str `true` into bool"),
+        ("partitions: [{queues: [{name: [a]}]}]", "cannot unmarshal !!seq into string"),
+        ("partitions: [{queues: [{name: a, properties: [a]}]}]", "cannot unmarshal !!seq into map[string]string"),
+        ("partitions: [{queues: [{name: a, limits: [{users: u}]}]}]", "cannot unmarshal !!str `u` into []string"),
+        (
+            "partitions: [{queues: [], nodesortpolicy: {resourceweights: {a: x}}}]",
+            "cannot unmarshal !!str `x` into float64",
+        ),
+        ("partitions: [{queues: [{? [a] : b}]}]", "cannot unmarshal !!seq into string"),
+    ] {
+        let message = message(text);
+        assert!(message.starts_with("yaml: unmarshal errors:\n  line 1: ") && message.ends_with(wanted), "{message}");
+    }
+    // One fault is told once, not with what follows from it.
+    assert_eq!(load("partitions: [{queues: x}]").unwrap_err().faults.len(), 1);
+    assert_eq!(load("partitions: [{queues: [{name: [a]}]}]").unwrap_err().faults.len(), 1);
+}
+
+#[test]
+fn all_misfits_are_told() {
+    let text = "partitions:\n  - queues:\n      - name: a\n        parent: maybe\n        maxapplications: -1\n      - name: b b\n";
+    let refused = load(text).unwrap_err();
+    let wanted = "yaml: unmarshal errors:\n  line 4: cannot unmarshal !!str `maybe` into bool\n  line 5: cannot unmarshal !!int `-1` into uint64";
+    assert_eq!(refused.message, wanted);
+    let places: Vec<_> = refused.faults.iter().map(|f| (f.line, f.column, f.rule)).collect();
+    assert_eq!(places, [(4, 17, "CFG-005"), (5, 26, "CFG-005"), (6, 15, "CFG-020")]);
+}
+
+#[test]
+fn not_yaml() {
+    let refused = load("partitions:\n  - name: default\n   queues: [\n").unwrap_err();
+    assert!(refused.message.starts_with("yaml: line "), "{refused:?}");
+    assert_eq!((refused.faults.len(), refused.faults[0].rule), (1, "CFG-005"));
+    // CFG-030: a bare star is an alias.
+    assert!(message("partitions: [{queues: [{name: root, submitacl: *}]}]").starts_with("yaml: line 1: "));
+}
+
+#[test]
+fn booleans_and_counts() {
+    // CFG-007
+    let partition =
+        only("partitions: [{queues: [{name: a, parent: yes, maxapplications: 0x10}, {name: b, parent: no}]}]");
+    let children = &partition.root.children;
+    assert_eq!((children[0].parent, children[0].max_applications, children[1].parent), (true, 16, false));
+    let partition = only("partitions: [{queues: [{name: a, maxapplications: 18446744073709551615}]}]");
+    assert_eq!(partition.root.children[0].max_applications, u64::MAX);
+}
+
+#[test]
+fn scalars_in_maps() {
+    // CFG-006
+    let max = |text: &str| {
+        only(&format!("partitions: [{{queues: [{{name: a, resources: {{max: {{memory: {text}}}}}}}]}}]")).root.children
+            [0]
+        .max
+        .clone()
+    };
+    assert_eq!(max("10"), max("\"10\""));
+    assert_eq!(max("10"), Some(Resource::of(&[("memory", 10)])));
+    for bad in ["1.5", "~", "", "-5", "''"] {
+        let text = format!("partitions:\n- queues:\n  - name: a\n    resources: {{max: {{memory: {bad}}}}}\n");
+        let refused = load(&text).unwrap_err();
+        assert_eq!((refused.message.as_str(), refused.faults[0].line), ("invalid quantity", 4), "{bad}");
+        assert!(refused.faults[0].message.contains("of memory, queue root.a"), "{refused:?}");
+    }
+    let partition = only("partitions: [{queues: [{name: a, properties: {x: 1, y: true, z: }}]}]");
+    let properties: Vec<_> =
+        partition.root.children[0].properties.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(properties, [("x", "1"), ("y", "true"), ("z", "")]);
+}
+
+#[test]
+fn defaults_of_a_partition() {
+    // Section 1.2, CFG-07A, PLC-002
+    let partition = only("partitions: [{queues: []}]");
+    assert_eq!((&*partition.name, partition.preemption, partition.quota_preemption), ("default", true, false));
+    assert_eq!((partition.node_sort.policy, partition.resolver), (NodeSortPolicy::Fair, Resolver::None));
+    assert_eq!(partition.node_sort.weights, [("memory".to_owned(), 1.0), ("vcore".to_owned(), 1.0)].into());
+    assert_eq!(
+        (partition.rules.len(), partition.rules[0].kind.name(), partition.rules[0].create),
+        (1, "provided", false)
+    );
+    let partition = only(
+        "partitions: [{queues: [], preemption: {quotapreemptionenabled: true}, usergroupresolver: {type: ldap}, \
+         nodesortpolicy: {type: binpacking, resourceweights: {gpu: 2}}}]",
+    );
+    assert_eq!((partition.preemption, partition.quota_preemption), (true, true));
+    assert_eq!((partition.node_sort.policy, partition.resolver), (NodeSortPolicy::Binpacking, Resolver::Ldap));
+    assert_eq!(partition.node_sort.weights, [("gpu".to_owned(), 2.0)].into());
+    // CFG-07B
+    for (name, resolver) in [("os", Resolver::Os), ("test", Resolver::Test), ("other", Resolver::None)] {
+        let partition = only(&format!("partitions: [{{queues: [], usergroupresolver: {{type: {name}}}}}]"));
+        assert_eq!(partition.resolver, resolver);
+    }
+}
+
+#[test]
+fn roots() {
+    // CFG-012, CFG-013, CFG-014, test ideas 6, 7
+    let paths = |text: &str| {
+        fn walk(queue: &crate::conf::QueueConf, above: &str, to: &mut Vec<String>) {
+            let path = format!("{above}{}", queue.name);
+            to.push(format!("{path}{}", if queue.parent { "/" } else { "" }));
+            queue.children.iter().for_each(|child| walk(child, &format!("{path}."), to));
+        }
+        let mut paths = Vec::new();
+        walk(&only(text).root, "", &mut paths);
+        paths
+    };
+    assert_eq!(paths("partitions: [{queues: []}]"), ["root/"]);
+    assert_eq!(paths("partitions: [{queues: [{name: root}]}]"), ["root/"]);
+    assert_eq!(paths("partitions: [{queues: [{name: ROOT, queues: [{name: a}]}]}]"), ["root/", "root.a"]);
+    assert_eq!(paths("partitions: [{queues: [{name: root}, {name: other}]}]"), ["root/", "root.root", "root.other"]);
+    // CFG-023, CFG-027
+    let text = "partitions: [{queues: [{name: Dev, parent: false, queues: [{name: B}]}, {name: c, parent: true}]}]";
+    assert_eq!(paths(text), ["root/", "root.dev/", "root.dev.b", "root.c/"]);
+    assert_eq!(message("partitions: [{name: default}]"), "queue config is not set");
+    assert_eq!(message("partitions:\n- queues:\n  name: x\n"), "queue config is not set");
+}
+
+#[test]
+fn queues_as_the_domain_sees_them() {
+    // CFG-016, UGM-013, test idea 10
+    let partition = only(
+        "partitions:\n- limits: [{limit: l, users: [u], groups: [g, '*'], maxapplications: 3}]\n  queues:\n  - name: a\n    adminacl: x\n    \
+         submitacl: ' dev'\n    resources: {guaranteed: {vcore: 1}, max: {vcore: 2, memory: 0}}\n    maxapplications: 4\n    \
+         limits: [{users: [u], maxapplications: 2, maxresources: {vcore: 500m}}]\n",
+    );
+    let root = &partition.root.limits[0];
+    assert_eq!((&*root.users[0], root.groups.len(), root.max_applications), ("u", 2, 3));
+    assert_eq!(root.max_resources, None);
+    let queue = &partition.root.children[0];
+    assert!(queue.admin_acl.allows("x", &[]) && queue.submit_acl.allows("y", &["dev".into()]));
+    assert_eq!(queue.guaranteed, Some(Resource::of(&[("vcore", 1000)])));
+    assert!(queue.max.as_ref().unwrap().same_types(&Resource::of(&[("vcore", 2000), ("memory", 0)])));
+    assert_eq!(queue.limits[0].max_resources, Some(Resource::of(&[("vcore", 500)])));
+}
+
+#[test]
+fn templates() {
+    // TPL-002, TPL-003, test idea 82
+    let template = |text: &str| {
+        only(&format!("partitions: [{{queues: [{{name: a, parent: true, childtemplate: {text}}}]}}]")).root.children[0]
+            .template
+            .clone()
+    };
+    for absent in ["{}", "{maxapplications: 0}", "{properties: {a: '', '': b}}", "{resources: {max: {}}}"] {
+        assert_eq!(template(absent), None, "{absent}");
+    }
+    let made = template("{properties: {a: b, c: ''}, resources: {max: {memory: 0}, guaranteed: {memory: 5}}}").unwrap();
+    assert_eq!(made.properties, [("a".to_owned(), "b".to_owned())].into());
+    assert_eq!((made.max.clone(), made.guaranteed.clone()), (None, Some(Resource::of(&[("memory", 5)]))));
+}
+
+#[test]
+fn rules_that_cannot_be_built() {
+    // CFG-098, PLC-003, test idea 32: a registration goes on without rules, an update is refused.
+    let config = load("partitions:\n- queues: []\n  placementrules:\n  - name: user\n  - name: nosuch\n").unwrap();
+    assert!(config.partitions[0].rules.is_empty());
+    let refused = config.check_rules().unwrap_err();
+    assert_eq!(refused.message, "unknown rule name specified nosuch, failing placement rule config");
+    assert_eq!((refused.faults[0].line, refused.faults[0].column, refused.faults[0].rule), (5, 5, "CFG-098"));
+    assert!(load(DEFAULT).unwrap().check_rules().is_ok());
+}
+
+#[test]
+fn warnings() {
+    // ACL-005, CFG-07C
+    let text = "partitions:\n- queues:\n  - name: root\n    submitacl: 'ok,#bad'\n    properties: {priority.offset: many, x.y: z}\n";
+    let config = load(text).unwrap();
+    let told: Vec<_> = config.warnings.iter().map(|w| (w.line, w.rule)).collect();
+    assert_eq!(told, [(5, "CFG-07C"), (4, "ACL-005")]);
+    assert_eq!(config.partitions[0].root.properties.len(), 2);
+}
+
+#[test]
+fn zeros_that_forbid_nothing() {
+    // QUE-021
+    let told = |max: &str| {
+        let text = format!("partitions:\n- queues:\n  - name: a\n    resources: {{max: {max}}}\n");
+        load(&text).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(told("{memory: 0, vcore: 1}"), Vec::<String>::new());
+    assert_eq!(told("{}"), Vec::<String>::new());
+    let text = "4:31: QUE-021: max of memory is 0, which counts only beside a type above zero: here it is as if there were none (queue root.a)";
+    assert_eq!(told("{memory: 0, vcore: 0}"), [text]);
+}
+
+#[test]
+fn validate_conf_endpoint() {
+    // CFG-117
+    assert_eq!(validate_conf(b""), (true, None));
+    assert_eq!(validate_conf(b"partitions: []"), (true, None));
+    let refused = |text: &[u8]| match validate_conf(text) {
+        (false, Some(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    let twice = b"partitions: [{queues: [{name: root, queues: [{name: a}, {name: a}]}]}]";
+    assert_eq!(refused(twice), "duplicate child name found with name 'a', level 1");
+    assert!(refused(b"partitions: [{queues: [{name: root, bad: 1}]}]").contains("field bad not found"));
+    assert!(refused(b"\xff\xfe").starts_with("yaml: the text is not UTF-8"));
+    // What would not be applied is not allowed: CFG-031, CFG-045, CFG-098.
+    assert_eq!(
+        refused(b"partitions: [{queues: [{name: a, submitacl: 'a  b'}]}]"),
+        "multiple spaces found in ACL: 'a  b'"
+    );
+    let template = b"partitions: [{queues: [{name: a, childtemplate: {resources: {max: {memory: x}}}}]}]";
+    assert_eq!(refused(template), "invalid quantity");
+    assert!(refused(b"partitions: [{queues: [], placementrules: [{name: nosuch}]}]").starts_with("unknown rule name"));
+    assert_eq!(validate_conf(b"partitions: [{queues: [{name: ROOT}]}]"), (true, None)); // CFG-014
+}
+
+#[test]
+fn checksums() {
+    // CFG-080, CFG-081, CFG-093
+    let plain = load("partitions: []\n").unwrap().checksum;
+    assert_eq!(load("partitions: []\nchecksum: \n").unwrap().checksum.len(), 64);
+    assert_eq!(load(&format!("partitions: []\nchecksum: {}", "0".repeat(64))).unwrap().checksum, plain);
+    assert_ne!(load("partitions: []\n# comment\n").unwrap().checksum, plain);
+}
+
+#[test]
+fn deep_nesting_is_refused_not_a_crash() {
+    let nested = |depth: usize| {
+        let level = |n: usize| format!("{0}- name: q\n{0}  queues:\n", "  ".repeat(n));
+        format!("partitions:\n- queues:\n{}", (1..=depth).map(level).collect::<String>())
+    };
+    load(&nested(190)).unwrap();
+    assert!(message(&nested(300)).contains("nested deeper than 400 levels"));
+    assert!(message(&"{a: ".repeat(100_000)).starts_with("yaml: line 1: "));
+}
+
+proptest::proptest! {
+    /// Whatever the text: an answer, never a panic; and a refusal tells at least one fault.
+    #[test]
+    fn any_text_is_answered(text in "(\\PC|[\\[\\]{}:,\n &*!|>'\"-]|name|queues|partitions|limits|root){0,60}") {
+        if let Err(refused) = load(&text) {
+            proptest::prop_assert!(!refused.faults.is_empty() && !refused.message.is_empty());
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What operators ask for: drain and undrain. A request is planned first, which changes nothing; when its events are on
+//! disk they are carried out.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    Journal, Moment, Output, Slot,
+    event::{Kind, Origin, Overwrite, ResourceEvent},
+    flush::RM_REASON,
+    slot::DrainState,
+};
+use crate::{
+    hostlist::{self, HostList},
+    idset::IdSet,
+};
+
+/// Host names at fault that an error lists at most.
+const LISTED: usize = 20;
+
+/// An operator's drain.
+#[derive(Clone, Debug, Default)]
+pub struct DrainRequest {
+    /// Idset of ranks, or else a hostlist.
+    pub targets: String,
+    /// Why.
+    pub reason: Option<Arc<str>>,
+    /// What changes on targets that are drained already; `None`: then the request is refused.
+    pub overwrite: Option<Overwrite>,
+}
+
+/// An operator's undrain.
+#[derive(Clone, Debug, Default)]
+pub struct UndrainRequest {
+    /// Idset of ranks, or else a hostlist.
+    pub targets: String,
+    /// Why.
+    pub reason: Option<Arc<str>>,
+    /// Targets that are not drained are no error.
+    pub lenient: bool,
+}
+
+/// Why a request was refused. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The targets are wrong.
+    #[error("{0}")]
+    Targets(String),
+    /// Some of them are drained already.
+    #[error("{0} already drained; overwrite 0 leaves them as they are, 1 replaces their reason, 2 reason and time")]
+    Drained(String),
+    /// Some of them are not drained.
+    #[error("{0} not drained")]
+    NotDrained(String),
+    /// The resource manager drained some of them.
+    #[error("{0} drained by the resource manager, which has to undrain them")]
+    RmDrained(String),
+    /// The file could not be written.
+    #[error("{0}")]
+    Disk(String),
+}
+
+impl Journal {
+    /// The events of a drain (RFC 44): one with all targets, even where it changes nothing on some.
+    ///
+    /// # Errors
+    /// The targets are wrong, or, without `overwrite`, an operator drained one of them already.
+    pub fn plan_drain(&self, request: &DrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, Refusal> {
+        let idset = self.resolve(&request.targets)?;
+        if request.overwrite.is_none() {
+            self.refuse_where(&idset, Refusal::Drained, |slot| slot.drained_by_operator())?;
+        }
+        let kind = Kind::Drain {
+            targets: self.targets(idset),
+            reason: request.reason.clone(),
+            overwrite: request.overwrite.unwrap_or_default(),
+            origin: Origin::Operator,
+        };
+        Ok(vec![ResourceEvent { at: now.wall, kind }])
+    }
+
+    /// The events of an undrain. Targets that the resource manager drained too are drained by it again in the next event.
+    ///
+    /// # Errors
+    /// The targets are wrong; one is not drained, unless the request is lenient; one is drained by the resource manager alone.
+    pub fn plan_undrain(&self, request: &UndrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, Refusal> {
+        let idset = self.resolve(&request.targets)?;
+        if !request.lenient {
+            self.refuse_where(&idset, Refusal::NotDrained, |slot| slot.drain.is_none())?;
+        }
+        self.refuse_where(&idset, Refusal::RmDrained, |slot| slot.drained_by_rm() && !slot.drained_by_operator())?;
+        let still: IdSet = idset.iter().filter(|rank| self.slots[*rank as usize].drained_by_rm()).collect();
+        let kind =
+            Kind::Undrain { targets: self.targets(idset), reason: request.reason.clone(), origin: Origin::Operator };
+        let mut events = vec![ResourceEvent { at: now.wall, kind }];
+        if !still.is_empty() {
+            let kind = Kind::Drain {
+                targets: self.targets(still),
+                reason: Some(RM_REASON.into()),
+                overwrite: Overwrite::Nothing,
+                origin: Origin::ResourceManager,
+            };
+            events.push(ResourceEvent { at: now.wall, kind });
+        }
+        Ok(events)
+    }
+
+    /// Carries out planned events, and tells the partition of the nodes concerned.
+    pub fn carry_out(&mut self, events: &[ResourceEvent], out: &mut Vec<Output>) {
+        for event in events {
+            let (targets, origin, drained) = match &event.kind {
+                Kind::Drain { targets, origin, .. } => (targets, *origin, true),
+                Kind::Undrain { targets, origin, .. } => (targets, *origin, false),
+                _ => continue,
+            };
+            let size = self.size();
+            for rank in targets.idset.iter().take_while(|rank| *rank < size) {
+                self.change_drain(rank, event);
+            }
+            if origin == Origin::Operator {
+                let slots: Vec<&Slot> = targets.idset.iter().filter_map(|rank| self.slots.get(rank as usize)).collect();
+                // A node that left may be remembered as drained, unless it is at another rank now.
+                let here = |slot: &&Slot| match &slot.node {
+                    Some(node) if slot.online() || !(drained || self.by_node.contains_key(node)) => Some(node.clone()),
+                    _ => None,
+                };
+                let nodes: Vec<_> = slots.iter().filter_map(here).collect();
+                let hosts: BTreeSet<&Arc<str>> = slots.into_iter().map(|slot| &slot.host).collect();
+                let hosts: Vec<_> = hosts.into_iter().filter(|host| self.holds(host) == drained).cloned().collect();
+                if !hosts.is_empty() {
+                    out.push(Output::HoldHosts { hosts, held: drained });
+                }
+                if !nodes.is_empty() {
+                    out.push(Output::OperatorDrain { nodes, drained });
+                }
+            }
+        }
+    }
+
+    /// An operator drained a rank of this host.
+    fn holds(&self, host: &Arc<str>) -> bool {
+        let ranks = self.by_host.get(host).map_or(&[][..], Vec::as_slice);
+        ranks.iter().any(|rank| self.slots[*rank as usize].drained_by_operator())
+    }
+
+    /// The hosts of ranks that an operator drained: their nodes are drained from their registration on.
+    pub fn held_hosts(&self) -> Vec<Arc<str>> {
+        let held: BTreeSet<&Arc<str>> =
+            self.slots.iter().filter(|slot| slot.drained_by_operator()).map(|slot| &slot.host).collect();
+        held.into_iter().cloned().collect()
+    }
+
+    /// What a drain or undrain event does to one rank.
+    pub(super) fn change_drain(&mut self, rank: u32, event: &ResourceEvent) {
+        let Some(slot) = self.slots.get_mut(rank as usize) else { return };
+        let Kind::Drain { reason, overwrite, origin, .. } = &event.kind else {
+            slot.drain = None;
+            return;
+        };
+        let by_rm = *origin == Origin::ResourceManager;
+        let operator = (!by_rm).then(|| reason.clone());
+        let Some(state) = &mut slot.drain else {
+            slot.drain = Some(DrainState { since: event.at, reason: reason.clone(), operator, rm: by_rm });
+            return;
+        };
+        state.rm |= by_rm;
+        if !by_rm && (state.operator.is_none() || *overwrite != Overwrite::Nothing) {
+            state.operator = operator;
+        }
+        match overwrite {
+            Overwrite::Nothing => {}
+            Overwrite::Reason => state.reason = reason.clone(),
+            Overwrite::ReasonAndTime => {
+                state.reason = reason.clone();
+                state.since = event.at;
+            }
+        }
+    }
+
+    /// Ranks named by an idset, or else by a hostlist; a host stands for all its ranks.
+    fn resolve(&self, text: &str) -> Result<IdSet, Refusal> {
+        let Ok(idset) = IdSet::parse(text) else { return self.resolve_hosts(text) };
+        let Some(last) = idset.last() else {
+            return Err(Refusal::Targets("idset is empty: name at least one rank or host".to_owned()));
+        };
+        if last >= self.size() {
+            let missing = idset.difference(&self.ranks());
+            let there = match self.size() {
+                0 => "there are no targets yet".to_owned(),
+                _ => format!("ranks are {}", self.ranks()),
+            };
+            return Err(Refusal::Targets(format!("idset is out of range: '{missing}' ({there})")));
+        }
+        Ok(idset)
+    }
+
+    fn resolve_hosts(&self, text: &str) -> Result<IdSet, Refusal> {
+        let hosts = HostList::parse(text).map_err(|hostlist::Error { position, what, .. }| {
+            Refusal::Targets(format!(
+                "invalid targets: Hostlist cannot be decoded: '{text}', character {position}: {what} (nor is it an idset)"
+            ))
+        })?;
+        let mut idset = IdSet::new();
+        let mut unknown = Vec::new();
+        for host in hosts.iter() {
+            match self.by_host.get(host.as_str()) {
+                Some(ranks) => ranks.iter().for_each(|rank| idset.insert(*rank)),
+                None => unknown.push(host),
+            }
+            if unknown.len() == LISTED {
+                break;
+            }
+        }
+        if !unknown.is_empty() {
+            let unknown: HostList = unknown.into_iter().collect();
+            return Err(Refusal::Targets(format!("invalid targets: invalid hosts: {unknown}")));
+        }
+        if idset.is_empty() {
+            return Err(Refusal::Targets("hostlist is empty: name at least one rank or host".to_owned()));
+        }
+        Ok(idset)
+    }
+
+    fn refuse_where(
+        &self,
+        idset: &IdSet,
+        refusal: impl Fn(String) -> Refusal,
+        fault: impl Fn(&super::Slot) -> bool,
+    ) -> Result<(), Refusal> {
+        let faulty: IdSet = idset.iter().filter(|rank| self.slots.get(*rank as usize).is_some_and(&fault)).collect();
+        match faulty.len() {
+            0 => Ok(()),
+            1 => Err(refusal(format!("rank {faulty}"))),
+            _ => Err(refusal(format!("ranks {faulty}"))),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! From what is the case to events: what the journal has not told yet, in one event of each kind.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    Journal, Moment, Output, event as make_event,
+    event::{Kind, Method, Origin, Overwrite},
+    slot::DrainState,
+};
+use crate::idset::IdSet;
+
+/// The reason of a drain that the resource manager asked for.
+pub(super) const RM_REASON: &str = "drained by the resource manager";
+
+impl Journal {
+    /// Makes the events of everything collected so far: the map, the resource set, online, offline, torpid, lively,
+    /// drains and undrains of the resource manager, in this order.
+    pub fn flush(&mut self, now: Moment, out: &mut Vec<Output>) {
+        self.waiting_since = None;
+        if self.map_changed || (!self.announced && !self.slots.is_empty()) {
+            self.give_up_trailing(now);
+            self.announce(Method::DynamicDiscovery, now, out);
+        } else if std::mem::take(&mut self.offer_changed) {
+            out.push(make_event(now, Kind::Define(Method::Reload)));
+        }
+        self.availability(now, out);
+        self.liveliness(now, out);
+        self.drains_of_rm(now, out);
+    }
+
+    /// The map from ranks to hosts and the resource set, as they are now.
+    pub(super) fn announce(&mut self, method: Method, now: Moment, out: &mut Vec<Output>) {
+        self.announced = true;
+        self.map_changed = false;
+        self.offer_changed = false;
+        let online = self.ranks_where(|slot| slot.posted_online);
+        let restart = Kind::Restart { ranks: self.ranks(), online, nodelist: self.nodelist() };
+        out.push(make_event(now, restart));
+        out.push(make_event(now, Kind::Define(method)));
+    }
+
+    /// Ranks at the end whose hosts will not come back.
+    fn give_up_trailing(&mut self, now: Moment) {
+        while self.slots.last().is_some_and(|slot| slot.given_up(now.steady, self.settings.keep_rank)) {
+            self.forget(self.size() - 1);
+            self.slots.pop();
+        }
+    }
+
+    fn ranks_where(&self, which: impl Fn(&super::Slot) -> bool) -> IdSet {
+        (0_u32..).zip(&self.slots).filter(|(_, slot)| which(slot)).map(|(rank, _)| rank).collect()
+    }
+
+    fn availability(&mut self, now: Moment, out: &mut Vec<Output>) {
+        let online = self.ranks_where(|slot| slot.online() && !slot.posted_online);
+        let offline = self.ranks_where(|slot| !slot.online() && slot.posted_online);
+        for slot in &mut self.slots {
+            slot.posted_online = slot.online();
+        }
+        post(Kind::Online, online, now, out);
+        post(Kind::Offline, offline, now, out);
+    }
+
+    /// A torpid target that goes offline stays torpid, untold, until it is heard of again: then it is lively.
+    fn liveliness(&mut self, now: Moment, out: &mut Vec<Output>) {
+        let torpid = self.ranks_where(|slot| slot.torpid && slot.online() && !slot.posted_torpid);
+        let lively = self.ranks_where(|slot| !slot.torpid && slot.posted_torpid);
+        for slot in &mut self.slots {
+            slot.posted_torpid = slot.torpid && (slot.posted_torpid || slot.online());
+        }
+        post(Kind::Torpid, torpid, now, out);
+        post(Kind::Lively, lively, now, out);
+    }
+
+    /// What the resource manager drained and undrained. A target that an operator drained too stays drained, with the
+    /// operator's reason.
+    fn drains_of_rm(&mut self, now: Moment, out: &mut Vec<Output>) {
+        let (mut drained, mut undrained) = (IdSet::new(), IdSet::new());
+        let mut handed_over: BTreeMap<Option<Arc<str>>, IdSet> = BTreeMap::new();
+        for (rank, slot) in (0_u32..).zip(&mut self.slots) {
+            let wanted = slot.online() && !slot.schedulable;
+            if wanted == slot.drained_by_rm() {
+                continue;
+            }
+            match (&mut slot.drain, wanted) {
+                (Some(drain), true) => drain.rm = true,
+                (drain @ None, true) => {
+                    *drain =
+                        Some(DrainState { since: now.wall, reason: Some(RM_REASON.into()), operator: None, rm: true });
+                    drained.insert(rank);
+                }
+                (_, false) => {
+                    if slot.release_rm() {
+                        undrained.insert(rank);
+                    } else if let Some(drain) = &mut slot.drain
+                        && let Some(reason) = &drain.operator
+                        && drain.reason != *reason
+                    {
+                        drain.reason = reason.clone();
+                        handed_over.entry(reason.clone()).or_default().insert(rank);
+                    }
+                }
+            }
+        }
+        if !drained.is_empty() {
+            self.drained_by_rm(drained, now, out);
+        }
+        for (reason, ranks) in handed_over {
+            out.push(make_event(
+                now,
+                Kind::Drain {
+                    targets: self.targets(ranks),
+                    reason,
+                    overwrite: Overwrite::Reason,
+                    origin: Origin::Operator,
+                },
+            ));
+        }
+        if !undrained.is_empty() {
+            self.undrained_by_rm(&undrained, now, out);
+        }
+    }
+
+    pub(super) fn drained_by_rm(&self, ranks: IdSet, now: Moment, out: &mut Vec<Output>) {
+        out.push(make_event(
+            now,
+            Kind::Drain {
+                targets: self.targets(ranks),
+                reason: Some(RM_REASON.into()),
+                overwrite: Overwrite::Nothing,
+                origin: Origin::ResourceManager,
+            },
+        ));
+    }
+
+    pub(super) fn undrained_by_rm(&self, ranks: &IdSet, now: Moment, out: &mut Vec<Output>) {
+        let targets = self.targets(ranks.clone());
+        out.push(make_event(now, Kind::Undrain { targets, reason: None, origin: Origin::ResourceManager }));
+    }
+}
+
+fn post(kind: impl FnOnce(IdSet) -> Kind, ranks: IdSet, now: Moment, out: &mut Vec<Output>) {
+    if !ranks.is_empty() {
+        out.push(make_event(now, kind(ranks)));
+    }
+}

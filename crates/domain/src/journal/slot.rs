@@ -1,0 +1,201 @@
+//! A rank: its host, and what is known of the node there.
+
+use std::sync::Arc;
+
+use super::{Journal, event::Targets};
+use crate::{
+    hostlist::HostList,
+    idset::{IdSet, MAX_ID},
+    resources::{Resource, VCORE},
+    types::Nanos,
+};
+
+/// What a target offers, in the units of R version 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Whole cores.
+    pub cores: u32,
+    /// GPUs.
+    pub gpus: u32,
+}
+
+impl Capacity {
+    /// Cores from vcore (milli-units, rounded down); GPUs from all resource types called `gpu` or `…/gpu`.
+    pub fn of(resource: &Resource) -> Capacity {
+        let gpus = resource.iter().filter(|(kind, _)| {
+            let name = kind.name();
+            name == "gpu" || name.ends_with("/gpu")
+        });
+        Capacity { cores: count(resource.amount(VCORE) / 1000), gpus: count(gpus.map(|(_, amount)| amount).sum()) }
+    }
+}
+
+fn count(amount: i128) -> u32 {
+    amount.clamp(0, i128::from(MAX_ID)) as u32
+}
+
+/// A host of a stored resource set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Host name.
+    pub host: Arc<str>,
+    /// What it offered.
+    pub capacity: Capacity,
+}
+
+/// The resource set: what R version 1 says.
+#[derive(Clone, Debug)]
+pub struct ResourceSet {
+    /// Ranks that offer the same, by their first rank.
+    pub groups: Vec<(IdSet, Capacity)>,
+    /// The n-th host is that of rank n.
+    pub nodelist: HostList,
+    /// End of its life, seconds since the Unix epoch; 0: none.
+    pub expiration: i64,
+}
+
+/// Why and since when a target is drained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainState {
+    /// Since.
+    pub since: Nanos,
+    /// The reason that holds, where one was given.
+    pub reason: Option<Arc<str>>,
+    /// An operator drained it, for this reason.
+    pub operator: Option<Option<Arc<str>>>,
+    /// The resource manager drained it.
+    pub rm: bool,
+}
+
+/// What readers see of a rank.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Rank.
+    pub rank: u32,
+    /// Host name.
+    pub host: Arc<str>,
+    /// The node registered there, or the last one that was.
+    pub node: Option<Arc<str>>,
+    /// A node is registered there.
+    pub online: bool,
+    /// It has been silent for too long.
+    pub torpid: bool,
+    /// What it offers.
+    pub capacity: Capacity,
+    /// Drained.
+    pub drain: Option<DrainState>,
+}
+
+/// A row of the table of ranks.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub host: Arc<str>,
+    pub node: Option<Arc<str>>,
+    pub capacity: Capacity,
+    /// Since when no node is registered there, `None` while one is.
+    pub away_since: Option<Nanos>,
+    /// The resource manager lets it take allocations.
+    pub schedulable: bool,
+    pub seen: Nanos,
+    pub torpid: bool,
+    /// What the journal last said of it.
+    pub posted_online: bool,
+    pub posted_torpid: bool,
+    pub drain: Option<DrainState>,
+}
+
+impl Slot {
+    pub fn new(host: Arc<str>, capacity: Capacity) -> Slot {
+        Slot {
+            host,
+            node: None,
+            capacity,
+            // Before a session begins nothing is due.
+            away_since: Some(Nanos(i64::MAX)),
+            schedulable: true,
+            seen: Nanos::ZERO,
+            torpid: false,
+            posted_online: false,
+            posted_torpid: false,
+            drain: None,
+        }
+    }
+
+    pub fn online(&self) -> bool {
+        self.away_since.is_none()
+    }
+
+    /// Its host has been away for so long that the rank may go to another one.
+    pub fn given_up(&self, now: Nanos, keep: Nanos) -> bool {
+        self.drain.is_none() && !self.posted_online && self.away_since.is_some_and(|since| since.plus(keep) <= now)
+    }
+
+    pub fn drained_by_operator(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.operator.is_some())
+    }
+
+    pub fn drained_by_rm(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.rm)
+    }
+
+    /// The resource manager's drain ends. True: so it is not drained any longer.
+    pub fn release_rm(&mut self) -> bool {
+        let Some(drain) = &mut self.drain else { return false };
+        let released = std::mem::take(&mut drain.rm) && drain.operator.is_none();
+        if released {
+            self.drain = None;
+        }
+        released
+    }
+}
+
+impl Journal {
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// All ranks.
+    pub fn ranks(&self) -> IdSet {
+        IdSet::first(self.size())
+    }
+
+    /// The hosts by rank.
+    pub fn nodelist(&self) -> HostList {
+        self.slots.iter().map(|slot| &*slot.host).collect()
+    }
+
+    /// Ranks with their hosts.
+    pub fn targets(&self, idset: IdSet) -> Targets {
+        let nodelist = idset.iter().filter_map(|rank| self.slots.get(rank as usize)).map(|slot| &*slot.host).collect();
+        Targets { idset, nodelist }
+    }
+
+    /// Every rank, for readers.
+    pub fn status(&self) -> Vec<Target> {
+        let view = |(rank, slot): (u32, &Slot)| Target {
+            rank,
+            host: slot.host.clone(),
+            node: slot.node.clone(),
+            online: slot.online(),
+            torpid: slot.torpid && slot.online(),
+            capacity: slot.capacity,
+            drain: slot.drain.clone(),
+        };
+        (0_u32..).zip(&self.slots).map(view).collect()
+    }
+
+    /// The present resource set.
+    pub fn resource_set(&self) -> ResourceSet {
+        let mut groups: Vec<(IdSet, Capacity)> = Vec::new();
+        let mut by_capacity = std::collections::BTreeMap::new();
+        for (rank, slot) in (0_u32..).zip(&self.slots) {
+            let at = *by_capacity.entry((slot.capacity.cores, slot.capacity.gpus)).or_insert_with(|| {
+                groups.push((IdSet::new(), slot.capacity));
+                groups.len() - 1
+            });
+            groups[at].0.insert(rank);
+        }
+        ResourceSet { groups, nodelist: self.nodelist(), expiration: self.expiration }
+    }
+}

@@ -1,0 +1,507 @@
+//! The rules of RFC 44 on the state machine, without actors.
+
+use super::*;
+use crate::hostlist::HostList;
+
+/// A journal on a clock of its own. Events read like a script: `online 0-3`, `drain 1 n1 reason overwrite`.
+struct Script {
+    journal: Journal,
+    now: Nanos,
+}
+
+fn show(output: &Output) -> String {
+    let event = match output {
+        Output::Event(event) => event,
+        Output::OperatorDrain { nodes, drained } => {
+            return format!("{} {}", if *drained { "hold" } else { "release" }, nodes.join(","));
+        }
+        Output::HoldHosts { hosts, held } => {
+            return format!("{} hosts {}", if *held { "hold" } else { "release" }, hosts.join(","));
+        }
+    };
+    let name = event.kind.name();
+    let by = |origin: &Origin| if *origin == Origin::ResourceManager { " (rm)" } else { "" };
+    match &event.kind {
+        Kind::Restart { ranks, online, nodelist } => format!("{name} {ranks} <{online}> {nodelist}"),
+        Kind::Define(method) => format!("{name} {}", method.name()),
+        Kind::Update { expiration } => format!("{name} {expiration}"),
+        Kind::Drain { targets, reason, overwrite, origin } => {
+            let reason = reason.as_deref().unwrap_or("-");
+            format!("{name} {} {} <{reason}> {}{}", targets.idset, targets.nodelist, overwrite.number(), by(origin))
+        }
+        Kind::Undrain { targets, origin, .. } => {
+            format!("{name} {} {}{}", targets.idset, targets.nodelist, by(origin))
+        }
+        Kind::Online(set) | Kind::Offline(set) | Kind::Torpid(set) | Kind::Lively(set) => format!("{name} {set}"),
+    }
+}
+
+/// All but what is said of hosts, which has a test of its own.
+fn shown(out: &[Output]) -> Vec<String> {
+    out.iter().filter(|output| !matches!(output, Output::HoldHosts { .. })).map(show).collect()
+}
+
+impl Script {
+    fn new(known: &str) -> Script {
+        let known = HostList::parse(known).unwrap();
+        let capacity = Capacity { cores: 4, gpus: 0 };
+        let known = known.iter().map(|host| Known { host: host.into(), capacity }).collect();
+        Script { journal: Journal::new(Settings::default(), known, 0), now: Nanos::from_secs(1) }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { wall: Nanos::from_secs(1_700_000_000).plus(self.now), steady: self.now }
+    }
+
+    fn collect(&mut self, act: impl FnOnce(&mut Journal, Moment, &mut Vec<Output>)) -> Vec<String> {
+        let (now, mut out) = (self.moment(), Vec::new());
+        act(&mut self.journal, now, &mut out);
+        shown(&out)
+    }
+
+    fn begin(&mut self) -> Vec<String> {
+        self.collect(|journal, now, out| journal.begin(now, out))
+    }
+
+    fn fact(&mut self, fact: Fact) -> Vec<String> {
+        self.collect(|journal, now, out| journal.apply(fact, now, out))
+    }
+
+    /// Registers hosts; each is its own node and offers 4 cores.
+    fn register(&mut self, hosts: &str) -> Vec<String> {
+        let hosts = HostList::parse(hosts).unwrap();
+        hosts.iter().flat_map(|host| self.register_as(&host, &host, true)).collect()
+    }
+
+    fn register_as(&mut self, node: &str, host: &str, schedulable: bool) -> Vec<String> {
+        let capacity = Arc::new(Resource::of(&[("vcore", 4000)]));
+        self.fact(Fact::Registered { node: node.into(), host: host.into(), capacity, schedulable })
+    }
+
+    fn remove(&mut self, node: &str) -> Vec<String> {
+        self.fact(Fact::Removed { node: node.into() })
+    }
+
+    fn schedulable(&mut self, node: &str, schedulable: bool) -> Vec<String> {
+        self.fact(Fact::Schedulable { node: node.into(), schedulable })
+    }
+
+    /// Lets time pass, stopping at every deadline.
+    fn wait(&mut self, millis: i64) -> Vec<String> {
+        let until = self.now.plus(Nanos::from_millis(millis));
+        let mut seen = Vec::new();
+        while let Some(next) = self.journal.next_deadline().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            seen.extend(self.collect(|journal, now, out| journal.tick(now, out)));
+        }
+        self.now = until;
+        seen
+    }
+
+    fn operate(&mut self, events: Result<Vec<ResourceEvent>, Refusal>) -> Vec<String> {
+        let events = match events {
+            Ok(events) => events,
+            Err(refusal) => return vec![format!("refused: {refusal}")],
+        };
+        let mut out: Vec<Output> = events.iter().cloned().map(Output::Event).collect();
+        self.journal.carry_out(&events, &mut out);
+        shown(&out)
+    }
+
+    fn drain(&mut self, targets: &str, reason: &str, overwrite: Option<i64>) -> Vec<String> {
+        let overwrite = overwrite.map(|number| Overwrite::from_number(number).unwrap());
+        let reason = (!reason.is_empty()).then(|| reason.into());
+        let request = DrainRequest { targets: targets.to_owned(), reason, overwrite };
+        let planned = self.journal.plan_drain(&request, self.moment());
+        self.operate(planned)
+    }
+
+    fn undrain(&mut self, targets: &str, lenient: bool) -> Vec<String> {
+        let request = UndrainRequest { targets: targets.to_owned(), reason: None, lenient };
+        let planned = self.journal.plan_undrain(&request, self.moment());
+        self.operate(planned)
+    }
+
+    /// Drained ranks with the second since the start of the script, and the reason.
+    fn drained(&self) -> Vec<String> {
+        let drained = |target: Target| {
+            let drain = target.drain?;
+            let since = drain.since.minus(Nanos::from_secs(1_700_000_000)).as_secs();
+            Some(format!("{} {since} {}", target.host, drain.reason.as_deref().unwrap_or("-")))
+        };
+        self.journal.status().into_iter().filter_map(drained).collect()
+    }
+}
+
+/// Four hosts, known and registered.
+fn four() -> Script {
+    let mut script = Script::new("n[0-3]");
+    script.begin();
+    script.register("n[0-3]");
+    script.wait(100);
+    script
+}
+
+#[test]
+fn registrations_leave_as_one_event_of_each_kind() {
+    // RFC 44 restart, resource-define, online; FLUX.md 5.3
+    let mut script = Script::new("");
+    assert!(script.begin().is_empty(), "nothing is known yet");
+    assert!(script.register("n[0-3]").is_empty());
+    let expected = ["restart 0-3 <> n[0-3]", "resource-define dynamic-discovery", "online 0-3"];
+    assert_eq!(script.wait(100), expected);
+    assert!(script.wait(1000).is_empty());
+
+    script.register("n4");
+    let expected = ["restart 0-4 <0-3> n[0-4]", "resource-define dynamic-discovery", "online 4"];
+    assert_eq!(script.wait(100), expected);
+}
+
+#[test]
+fn known_hosts_come_back_at_their_ranks() {
+    let mut script = Script::new("n[0-3]");
+    assert_eq!(script.begin(), ["restart 0-3 <> n[0-3]", "resource-define kvs"]);
+    script.register("n[2,0]");
+    assert_eq!(script.wait(100), ["online 0,2"]);
+    script.register("n3");
+    script.remove("n0");
+    assert_eq!(script.wait(100), ["online 3", "offline 0"], "online comes first (FLUX.md 5.3)");
+    script.remove("n3");
+    script.register("n3");
+    assert!(script.wait(100).is_empty(), "no difference, no event");
+}
+
+#[test]
+fn a_rank_goes_to_another_host_only_after_its_own_stayed_away() {
+    let mut script = four();
+    script.remove("n1");
+    script.remove("n3");
+    script.wait(100);
+    script.register("x0");
+    let expected = ["restart 0-4 <0,2> n[0-3],x0", "resource-define dynamic-discovery", "online 4"];
+    assert_eq!(script.wait(100)[..3], expected);
+    script.drain("3", "", None);
+    script.wait(3_600_000);
+    // n3 is drained and keeps its rank.
+    script.register("x[1-2]");
+    assert!(script.wait(100).contains(&"restart 0-5 <0,2,4> n0,x1,n[2-3],x[0,2]".to_owned()));
+}
+
+#[test]
+fn ranks_at_the_end_are_given_up() {
+    let mut script = four();
+    script.remove("n2");
+    script.remove("n3");
+    script.wait(100);
+    script.now = script.now.plus(Nanos::from_secs(3600));
+    script.remove("n0");
+    script.register("n1");
+    script.register("x0");
+    script.register("n0");
+    script.remove("x0");
+    let events = script.wait(100);
+    assert!(events.contains(&"restart 0-2 <0-1> n[0-1],x0".to_owned()), "{events:?}");
+}
+
+#[test]
+fn several_nodes_may_share_a_host() {
+    // FLUX.md 5.1: a host with several ranks drains all of them
+    let mut script = Script::new("");
+    script.begin();
+    for node in ["a", "b", "c"] {
+        script.register_as(node, if node == "a" { "x" } else { "y" }, true);
+    }
+    assert_eq!(script.wait(100)[0], "restart 0-2 <> x,y,y");
+    assert_eq!(script.drain("y", "multi", None), ["drain 1-2 y,y <multi> 0", "hold b,c"]);
+    script.remove("b");
+    script.remove("c");
+    script.register_as("c", "y", true);
+    assert_eq!(script.wait(100), ["offline 1"], "c has the rank that it had");
+}
+
+#[test]
+fn host_names_that_no_list_can_hold_are_escaped() {
+    let mut script = Script::new("");
+    script.begin();
+    script.register_as("node one", "", true);
+    assert_eq!(script.wait(100)[0], "restart 0 <> node%20one");
+}
+
+#[test]
+fn changed_offers_define_the_set_anew() {
+    // RFC 44 resource-define: reload
+    let mut script = four();
+    let capacity = Arc::new(Resource::of(&[("vcore", 8500), ("nvidia.com/gpu", 2), ("memory", 5)]));
+    script.fact(Fact::Capacity { node: "n1".into(), capacity });
+    assert_eq!(script.wait(100), ["resource-define reload"]);
+    let set = script.journal.resource_set();
+    let groups: Vec<_> = set.groups.iter().map(|(ranks, c)| (ranks.to_string(), c.cores, c.gpus)).collect();
+    assert_eq!(groups, [("0,2-3".to_owned(), 4, 0), ("1".to_owned(), 8, 2)]);
+    assert_eq!(set.nodelist.to_string(), "n[0-3]");
+}
+
+#[test]
+fn an_expiration_is_an_update() {
+    // RFC 44 resource-update; SEEDS S19
+    let mut script = four();
+    assert_eq!(script.fact(Fact::Expiration(1_900_000_000)), ["resource-update 1900000000"]);
+    assert!(script.fact(Fact::Expiration(1_900_000_000)).is_empty());
+    assert_eq!(script.journal.resource_set().expiration, 1_900_000_000);
+}
+
+#[test]
+fn overwrite_decides_what_changes_on_drained_targets() {
+    // RFC 44 drain; SEEDS S18
+    let mut script = four();
+    assert_eq!(script.drain("1", "", Some(0)), ["drain 1 n1 <-> 0", "hold n1"]);
+    let start = script.now.as_secs();
+    script.wait(10_000);
+    script.drain("1", "late", Some(0));
+    assert_eq!(script.drained(), [format!("n1 {start} -")], "0: nothing, not even a missing reason");
+    script.drain("1", "why", Some(1));
+    assert_eq!(script.drained(), [format!("n1 {start} why")], "1: the reason");
+    script.drain("1", "again", Some(2));
+    let later = script.now.as_secs();
+    assert_eq!(script.drained(), [format!("n1 {later} again")], "2: reason and time");
+    script.wait(1000);
+    script.drain("1", "", Some(1));
+    assert_eq!(script.drained(), [format!("n1 {later} -")], "1 without reason clears it");
+    // One event with all targets, whatever changes on each.
+    assert_eq!(script.drain("0-1", "both", Some(0))[0], "drain 0-1 n[0-1] <both> 0");
+    assert_eq!(script.drained(), [format!("n0 {} both", later + 1), format!("n1 {later} -")]);
+}
+
+#[test]
+fn a_drain_that_says_nothing_of_overwriting_wants_undrained_targets() {
+    // FLUX.md 5.1, mode absent
+    let mut script = four();
+    script.drain("1-2", "", None);
+    let before = script.drained();
+    let refused = "already drained; overwrite 0 leaves them as they are, 1 replaces their reason, 2 reason and time";
+    assert_eq!(script.drain("0-1", "x", None), [format!("refused: rank 1 {refused}")]);
+    assert_eq!(script.drain("0-3", "x", None), [format!("refused: ranks 1-2 {refused}")]);
+    assert_eq!(script.drained(), before, "all or nothing");
+}
+
+#[test]
+fn targets_are_ranks_or_hosts() {
+    // FLUX.md 5.1
+    let mut script = four();
+    assert_eq!(script.drain("n[2-3]", "by host", None)[0], "drain 2-3 n[2-3] <by host> 0");
+    for (targets, fault) in [
+        ("", "idset is empty: name at least one rank or host"),
+        ("[]", "idset is empty: name at least one rank or host"),
+        (",", "hostlist is empty: name at least one rank or host"),
+        ("2-9", "idset is out of range: '4-9' (ranks are 0-3)"),
+        ("0-2147483647", "idset is out of range: '4-2147483647' (ranks are 0-3)"),
+        ("3,2", "invalid targets: invalid hosts: [3,2]"),
+        ("01", "invalid targets: invalid hosts: 01"),
+        ("n1,nosuch", "invalid targets: invalid hosts: nosuch"),
+        (
+            "x[",
+            "invalid targets: Hostlist cannot be decoded: 'x[', character 2: brackets are not balanced (nor is it an idset)",
+        ),
+    ] {
+        assert_eq!(script.drain(targets, "", None), [format!("refused: {fault}")]);
+        assert_eq!(script.undrain(targets, true), [format!("refused: {fault}")]);
+    }
+    let unknown: Vec<String> = (0..20).map(|n| format!("z{n}")).collect();
+    let expected = unknown.iter().collect::<HostList>();
+    assert_eq!(
+        script.drain("z[0-1048575]", "", None),
+        [format!("refused: invalid targets: invalid hosts: {expected}")]
+    );
+}
+
+#[test]
+fn undrain_wants_drained_targets_unless_told_otherwise() {
+    // RFC 44 undrain; FLUX.md 5.2
+    let mut script = four();
+    script.drain("2-3", "", None);
+    assert_eq!(script.undrain("0-2", false), ["refused: ranks 0-1 not drained"]);
+    assert_eq!(script.drained().len(), 2);
+    assert_eq!(script.undrain("n2", false), ["undrain 2 n2", "release n2"]);
+    assert_eq!(script.undrain("2-3", true), ["undrain 2-3 n[2-3]", "release n2,n3"]);
+    assert!(script.drained().is_empty());
+}
+
+#[test]
+fn operator_drains_outlive_sessions_and_registrations() {
+    let mut script = four();
+    script.drain("1", "disk", None);
+    script.remove("n1");
+    script.wait(100);
+    assert_eq!(script.register("n1"), ["hold n1"]);
+    script.wait(100);
+    script.collect(|journal, now, out| journal.end(now, out));
+    assert_eq!(script.begin(), ["restart 0-3 <> n[0-3]", "resource-define kvs"]);
+    assert_eq!(script.register("n[0-3]"), ["hold n1"]);
+    assert_eq!(script.wait(100), ["online 0-3"]);
+    assert_eq!(script.undrain("1", false)[1], "release n1");
+    assert!(script.register("n1").is_empty());
+}
+
+#[test]
+fn the_drain_of_the_resource_manager_follows_it() {
+    let mut script = four();
+    script.schedulable("n1", false);
+    script.schedulable("n2", false);
+    assert_eq!(script.wait(100), ["drain 1-2 n[1-2] <drained by the resource manager> 0 (rm)"]);
+    assert_eq!(
+        script.undrain("1", true),
+        ["refused: rank 1 drained by the resource manager, which has to undrain them"]
+    );
+    script.schedulable("n1", true);
+    assert_eq!(script.wait(100), ["undrain 1 n1 (rm)"]);
+    script.remove("n2");
+    assert_eq!(script.wait(100), ["offline 2", "undrain 2 n2 (rm)"], "it does not outlive the node");
+    script.register_as("n2", "n2", false);
+    assert_eq!(script.wait(100)[0], "online 2");
+    // Nor the session.
+    assert_eq!(script.begin(), ["restart 0-3 <> n[0-3]", "resource-define kvs", "undrain 2 n2 (rm)"]);
+}
+
+#[test]
+fn both_may_drain_a_target() {
+    let mut script = four();
+    script.schedulable("n1", false);
+    script.wait(100);
+    // The operator's drain is accepted: for an operator the target is not drained yet.
+    assert_eq!(script.drain("1", "disk", None), ["drain 1 n1 <disk> 0", "hold n1"]);
+    script.schedulable("n1", true);
+    assert_eq!(script.wait(100), ["drain 1 n1 <disk> 1"], "it stays drained, with the operator's reason");
+    script.schedulable("n1", false);
+    assert!(script.wait(100).is_empty());
+    // The operator lets go, the resource manager does not.
+    let expected = ["undrain 1 n1", "drain 1 n1 <drained by the resource manager> 0 (rm)", "release n1"];
+    let mut events = script.undrain("1", false);
+    events.sort_by_key(|event| event.starts_with("release"));
+    assert_eq!(events, expected);
+    script.schedulable("n1", true);
+    assert_eq!(script.wait(100), ["undrain 1 n1 (rm)"]);
+    assert!(script.drained().is_empty());
+}
+
+#[test]
+fn silence_makes_torpid_and_a_sign_of_life_lively() {
+    // RFC 44 torpid, lively; FLUX.md 5.4
+    let mut script = four();
+    script.wait(19_900);
+    script.fact(Fact::Seen { node: "n0".into() });
+    assert_eq!(script.wait(10_000), ["torpid 1-3"]);
+    script.fact(Fact::Seen { node: "n2".into() });
+    assert_eq!(script.wait(100), ["lively 2"]);
+    // Torpid, then offline: it is lively when it is heard of again.
+    script.remove("n3");
+    assert_eq!(script.wait(100), ["offline 3"]);
+    script.register("n3");
+    assert_eq!(script.wait(100), ["online 3", "lively 3"]);
+    assert_eq!(script.wait(40_000), ["torpid 0", "torpid 2", "torpid 3"]);
+    script.fact(Fact::AllSeen);
+    assert_eq!(script.wait(100), ["lively 0-3"]);
+}
+
+#[test]
+fn silence_may_be_nobodys_business() {
+    let settings = Settings { torpid_after: Nanos::ZERO, ..Settings::default() };
+    let mut script = Script { journal: Journal::new(settings, Vec::new(), 0), now: Nanos::from_secs(1) };
+    script.begin();
+    script.register("n0");
+    script.wait(100);
+    assert!(script.wait(1_000_000).is_empty());
+}
+
+#[test]
+fn patience_may_change_at_any_time() {
+    let mut script = four();
+    let set = |script: &mut Script, seconds| {
+        script.collect(|journal, now, _| journal.set_torpid_after(Nanos::from_secs(seconds), now))
+    };
+    script.wait(10_000);
+    script.fact(Fact::Seen { node: "n0".into() });
+    // Shorter: those that have been silent for that long already are torpid at once.
+    set(&mut script, 5);
+    assert_eq!(script.wait(0), ["torpid 1-3"]);
+    assert_eq!(script.wait(5_000), ["torpid 0"]);
+    script.fact(Fact::Seen { node: "n1".into() });
+    assert_eq!(script.wait(100), ["lively 1"]);
+    // Longer: some have not been silent for that long.
+    set(&mut script, 12);
+    assert_eq!(script.wait(100), ["lively 0"]);
+    assert_eq!(script.wait(12_000), ["torpid 0", "torpid 1"]);
+    // Never.
+    set(&mut script, 0);
+    assert_eq!(script.wait(100), ["lively 0-3"]);
+    assert!(script.wait(1_000_000).is_empty());
+    set(&mut script, 30);
+    assert_eq!(script.wait(0), ["torpid 0-3"]);
+}
+
+#[test]
+fn the_end_of_a_session_takes_its_nodes_offline() {
+    let mut script = four();
+    assert_eq!(script.collect(|journal, now, out| journal.end(now, out)), ["offline 0-3"]);
+    assert!(script.fact(Fact::Seen { node: "n0".into() }).is_empty());
+    assert!(script.wait(100_000).is_empty());
+}
+
+fn past(idset: &str, nodelist: &str, origin: Origin) -> Past {
+    let targets = Targets::parse(idset, nodelist).unwrap();
+    Past::Drain { at: Nanos::from_secs(1_700_000_001), targets, reason: None, overwrite: Overwrite::Nothing, origin }
+}
+
+#[test]
+fn a_drained_host_that_is_not_known_waits_for_its_return() {
+    // FLUX.md 6.3: keep unknown hosts
+    let mut script = Script::new("n[0-1]");
+    script.journal.replay(&past("2-3", "n[8-9]", Origin::Operator)).unwrap();
+    script.journal.replay(&past("2", "n7", Origin::ResourceManager)).unwrap();
+    assert_eq!(script.begin()[0], "restart 0-3 <> n[0-1,8-9]");
+    assert_eq!(script.undrain("n8", false), ["undrain 2 n8"]);
+    assert_eq!(script.register("n9"), ["hold n9"]);
+    assert_eq!(script.wait(100), ["resource-define reload", "online 3"]);
+}
+
+#[test]
+fn ranks_without_host_count_as_they_are_or_are_named() {
+    // FLUX.md 6.2, rules 4 and 5
+    let mut script = Script::new("n[0-3]");
+    script.journal.replay(&past("0-2", "n0", Origin::Operator)).unwrap();
+    assert_eq!(script.drained(), ["n0 1 -", "n1 1 -", "n2 1 -"]);
+    let lost = script.journal.replay(&past("3-2147483647", "", Origin::Operator)).unwrap_err();
+    assert_eq!(lost, "ranks 4-2147483647 have no host in this event and do not exist (any more)");
+    assert_eq!(script.drained().len(), 4);
+}
+
+#[test]
+fn the_partition_knows_the_hosts_to_hold_before_their_nodes_come() {
+    let mut script = four();
+    let operate = |script: &mut Script, targets: &str, drained: bool| -> Vec<String> {
+        let events = if drained {
+            let request = DrainRequest { targets: targets.to_owned(), ..DrainRequest::default() };
+            script.journal.plan_drain(&request, script.moment()).unwrap()
+        } else {
+            let request = UndrainRequest { targets: targets.to_owned(), reason: None, lenient: false };
+            script.journal.plan_undrain(&request, script.moment()).unwrap()
+        };
+        let mut out = Vec::new();
+        script.journal.carry_out(&events, &mut out);
+        out.iter().map(show).collect()
+    };
+    // Two nodes of one host, rank 1 and rank 4.
+    script.register_as("twin", "n1", true);
+    assert_eq!(operate(&mut script, "1-2", true), ["hold hosts n1,n2", "hold n1,n2"]);
+    assert_eq!(script.journal.held_hosts(), ["n1".into(), "n2".into()] as [Arc<str>; 2]);
+    assert_eq!(operate(&mut script, "4", true), ["hold hosts n1", "hold twin"]);
+    assert_eq!(operate(&mut script, "1", false), ["release n1"], "the other node of the host is drained still");
+    assert_eq!(operate(&mut script, "4", false), ["release hosts n1", "release twin"]);
+    // Also of what is away: the partition may remember it.
+    script.remove("n2");
+    assert_eq!(operate(&mut script, "2", false), ["release hosts n2", "release n2"]);
+    assert_eq!(operate(&mut script, "2", true), ["hold hosts n2"]);
+    // A node that the partition held back for its host is let go where that was wrong.
+    assert_eq!(script.fact(Fact::Held { node: "n3".into() }), ["release n3"]);
+    assert_eq!(script.register("n2"), ["hold n2"]);
+    assert!(script.fact(Fact::Held { node: "n2".into() }).is_empty());
+    assert!(script.fact(Fact::Held { node: "nobody".into() }).is_empty());
+}

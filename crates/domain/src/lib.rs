@@ -1,0 +1,36 @@
+//! The numbers: a deterministic state machine per partition. It knows no actor, no I/O, no clock, no randomness.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, reason = "the domain is told the time"))]
+
+pub mod acl;
+pub mod alloc;
+pub mod app;
+pub mod command;
+pub mod conf;
+pub mod config;
+pub mod cow;
+pub mod duration;
+pub mod effect;
+pub mod event;
+pub mod event_block;
+mod event_names;
+pub mod event_settings;
+pub mod group_cache;
+pub mod hostlist;
+pub mod idset;
+pub mod journal;
+pub mod names;
+pub mod node;
+pub mod node_index;
+pub mod partition;
+pub mod placement;
+pub mod quantity;
+pub mod queue;
+pub mod resources;
+pub mod settings;
+pub mod summary;
+pub mod types;
+pub mod ugm;
+pub mod usage;
+
+pub use partition::Partition;

@@ -1,0 +1,125 @@
+//! The books of users and groups, kept by `domain::ugm`: this file only brings its handles, amounts and events together.
+
+use std::sync::Arc;
+
+use super::{Cx, Partition};
+use crate::{
+    effect::Effect,
+    resources::Resource,
+    types::{AppIx, AppState, QueueIx},
+    ugm::UgmEvent,
+};
+
+fn publish(events: Vec<UgmEvent>, cx: &mut Cx) {
+    let (now, partition) = (cx.now, &cx.partition);
+    cx.fx.extend(events.into_iter().map(|event| Effect::Event(event.at(now, partition))));
+}
+
+impl Partition {
+    /// Full paths from root to a queue.
+    pub(super) fn chain(&self, queue: QueueIx) -> Arc<[Arc<str>]> {
+        let mut paths = Vec::new();
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            paths.push(row.path.clone());
+            level = row.parent;
+        }
+        paths.reverse();
+        paths.into()
+    }
+
+    /// Chooses the group of an application where that is not done yet (UGM-020).
+    pub(super) fn user_resolve(&mut self, app: AppIx, cx: &mut Cx) {
+        if let Some(track) = self.apps[app.ix()].track {
+            let mut events = Vec::new();
+            self.ugm.resolve(track, &mut events);
+            publish(events, cx);
+        }
+    }
+
+    pub(super) fn user_fits(&self, app: AppIx, request: &Resource) -> bool {
+        self.apps[app.ix()].track.is_none_or(|track| self.ugm.fits(track, request))
+    }
+
+    /// As `user_fits`, beside what is promised to asks of the application that have preempted.
+    pub(super) fn user_fits_beside(&self, app: AppIx, request: &Resource) -> bool {
+        let claimed = &self.apps[app.ix()].claimed;
+        if claimed.is_empty() { self.user_fits(app, request) } else { self.user_fits(app, &request.plus(claimed)) }
+    }
+
+    /// What user and group may still use; `None`: nothing limits (UGM-030).
+    pub fn user_headroom(&self, app: AppIx) -> Option<Resource> {
+        self.apps[app.ix()].track.and_then(|track| self.ugm.headroom(track))
+    }
+
+    pub(super) fn user_can_run(&self, app: AppIx) -> bool {
+        self.apps[app.ix()].track.is_none_or(|track| self.ugm.can_run(track))
+    }
+
+    pub(super) fn user_increase(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
+        if let Some(track) = self.apps[app.ix()].track {
+            let mut events = Vec::new();
+            self.ugm.resolve(track, &mut events);
+            self.ugm.increase(track, amount, &mut events);
+            publish(events, cx);
+        }
+    }
+
+    /// Usage of the user shrinks; with the last of it the application counts no more (UGM-041).
+    pub(super) fn user_decrease(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
+        let row = &self.apps[app.ix()];
+        // EVT-050: what a removal by the shim takes goes as one sum at its end.
+        if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all) {
+            // A resuming application goes on, and counts (R6.21).
+            let last = self.is_idle(app) && row.placeholders == 0 && row.state != AppState::Resuming;
+            let mut events = Vec::new();
+            self.ugm.decrease(track, amount, last, &mut events);
+            publish(events, cx);
+        }
+    }
+
+    pub(super) fn user_resize(&mut self, app: AppIx, delta: &Resource, cx: &mut Cx) {
+        if let Some(track) = self.apps[app.ix()].track {
+            let mut events = Vec::new();
+            self.ugm.resize(track, delta, &mut events);
+            publish(events, cx);
+        }
+    }
+
+    /// The application ended, or the shim removed it: the user's trackers let go of it.
+    pub(super) fn user_close(&mut self, app: AppIx, removed: bool, cx: &mut Cx) {
+        if let Some(track) = self.apps[app.ix()].track.take() {
+            let mut events = Vec::new();
+            if removed {
+                self.ugm.remove(track, &mut events);
+            } else {
+                self.ugm.close(track, &mut events);
+            }
+            publish(events, cx);
+        }
+    }
+
+    /// Limits as configured, for the whole tree (UGM-010).
+    pub(super) fn load_limits(&mut self, cx: &mut Cx) {
+        let conf = self.conf.clone();
+        let mut limits = Vec::new();
+        collect(&conf.root, "root".into(), &mut limits);
+        let mut events = Vec::new();
+        self.ugm.set_limits(limits.iter().map(|(path, entries)| (path, *entries)), &mut events);
+        publish(events, cx);
+    }
+}
+
+fn collect<'a>(
+    queue: &'a crate::conf::QueueConf,
+    path: Arc<str>,
+    limits: &mut Vec<(Arc<str>, &'a [crate::conf::LimitConf])>,
+) {
+    for child in &queue.children {
+        collect(child, format!("{path}.{}", child.name).into(), limits);
+    }
+    if !queue.limits.is_empty() {
+        limits.push((path, &queue.limits));
+    }
+}

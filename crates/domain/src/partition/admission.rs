@@ -1,0 +1,252 @@
+//! The way of an application into a queue: placement, creation of queues, limits from tags, gang checks.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Cx, Partition, queues::effective};
+use crate::{
+    app::App,
+    command::AddApplication,
+    event::{Change, Detail, EventKind},
+    placement::{self, Placement, QueueLookup, QueueStatus, Submission, reason},
+    queue::RECOVERY_QUEUE,
+    resources::{Resource, ResourceType, Shown, min_limit},
+    types::{ObjectState, QueueIx},
+};
+
+/// Quota tags of a namespace (R3.34).
+const TAG_MAX: &str = "namespace.resourcequota";
+const TAG_GUARANTEED: &str = "namespace.resourceguaranteed";
+const TAG_MAX_APPS: &str = "namespace.resourcemaxapps";
+
+impl QueueLookup for Partition {
+    fn queue(&self, path: &str) -> Option<QueueStatus> {
+        let row = &self.queues[self.queue_by_path.get(path)?.ix()];
+        Some(QueueStatus { leaf: row.leaf, draining: row.state == ObjectState::Draining })
+    }
+
+    fn may_submit(&self, path: &str, user: &str, groups: &[Arc<str>]) -> bool {
+        if path == RECOVERY_QUEUE {
+            return false;
+        }
+        let mut level = self.queue_by_path.get(path).copied();
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            if row.submit_acl.allows(user, groups) || row.admin_acl.allows(user, groups) {
+                return true;
+            }
+            level = row.parent;
+        }
+        false
+    }
+}
+
+impl Partition {
+    /// The queue of a submission, made where the rules say so; the error is the reason of the rejection.
+    pub(super) fn place_application(
+        &mut self,
+        item: &AddApplication,
+        row: &mut App,
+        cx: &mut Cx,
+    ) -> Result<QueueIx, Arc<str>> {
+        let submission = Submission {
+            app: &item.id,
+            queue: &item.queue,
+            user: &row.user,
+            groups: &row.groups,
+            tags: &item.tags,
+            forced: row.forced,
+        };
+        let path = match placement::place(&self.conf.rules, &submission, self) {
+            Placement::Rejected { reason, queue } => {
+                row.queue_path = queue.into();
+                return Err(reason.into());
+            }
+            Placement::Existing { path } | Placement::Create { path, .. } => path,
+            Placement::Recovery => RECOVERY_QUEUE.to_owned(),
+        };
+        let ix = match self.queue_by_path.get(path.as_str()).copied() {
+            Some(ix) => Some(ix),
+            None => self.add_dynamic(&path, cx),
+        };
+        ix.filter(|ix| self.queues[ix.ix()].leaf).ok_or_else(|| reason::not_found(&item.id, &path).into())
+    }
+
+    /// Limits that the tags of a submission set on its dynamic queue; each tag sets only what it carries (R3.35, QUE-045,
+    /// section 12 item 8).
+    pub(super) fn apply_tags(&mut self, ix: QueueIx, tags: &BTreeMap<String, String>, cx: &mut Cx) {
+        let row = &self.queues[ix.ix()];
+        if row.managed || *row.path == *RECOVERY_QUEUE {
+            return;
+        }
+        let path = row.path.clone();
+        if let Some(max) = tag(tags, TAG_MAX_APPS).and_then(|text| text.parse::<u64>().ok()).filter(|max| *max > 0) {
+            self.queues[ix.ix()].max_applications = max;
+            self.unblock_limits();
+        }
+        let quota = |key| tag(tags, key).and_then(quota_of_json).filter(Resource::is_positive);
+        if let Some(max) = quota(TAG_MAX) {
+            self.set_max(ix, Some(max), &path, cx);
+        }
+        if let Some(guaranteed) = quota(TAG_GUARANTEED) {
+            self.set_guaranteed(ix, Some(guaranteed), &path, cx);
+        }
+    }
+
+    /// A new max, with its event where it differs (EVT-043, EVT-048).
+    pub(super) fn set_max(&mut self, ix: QueueIx, max: Option<Resource>, path: &Arc<str>, cx: &mut Cx) {
+        let row = &mut self.queues[ix.ix()];
+        if row.max.clone().unwrap_or_default() != max.clone().unwrap_or_default() {
+            let shown = Arc::new(max.clone().unwrap_or_default());
+            cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
+        }
+        row.max = effective(max.as_ref());
+        self.touch_queue(ix);
+        self.unblock_limits();
+    }
+
+    /// A new guarantee, with its event where it differs (EVT-044).
+    pub(super) fn set_guaranteed(&mut self, ix: QueueIx, guaranteed: Option<Resource>, path: &Arc<str>, cx: &mut Cx) {
+        let row = &mut self.queues[ix.ix()];
+        if row.guaranteed.clone().unwrap_or_default() != guaranteed.clone().unwrap_or_default() {
+            let shown = Arc::new(guaranteed.clone().unwrap_or_default());
+            cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueGuaranteed), "", Some(shown));
+        }
+        row.guaranteed = effective(guaranteed.as_ref());
+        self.touch_queue(ix);
+    }
+
+    /// A gang needs a fifo leaf and a total that its queues can hold (R3.37, QUE-047).
+    pub(super) fn check_gang(&self, ix: QueueIx, app: &App) -> Result<(), Arc<str>> {
+        let Some(ask) = &app.placeholder_ask else { return Ok(()) };
+        let row = &self.queues[ix.ix()];
+        if row.settings.sort_fair {
+            return Err(format!(
+                "queue {} cannot run application {} with task group request: unsupported sort type",
+                row.path, app.id
+            )
+            .into());
+        }
+        let max = self.configured_max(ix);
+        if max.as_ref().is_some_and(|max| !max.fits_or_unlimited(ask)) {
+            return Err(format!(
+                "queue {} cannot fit application {}: task group request {ask} larger than max queue allocation {}",
+                row.path,
+                app.id,
+                Shown(max.as_ref())
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// The smallest max on the path, root left out (QUE-024).
+    pub(super) fn configured_max(&self, queue: QueueIx) -> Option<Resource> {
+        let mut max = None;
+        let mut level = Some(queue);
+        while let Some(ix) = level.filter(|ix| *ix != self.root) {
+            let row = &self.queues[ix.ix()];
+            max = min_limit(row.max.as_ref(), max.as_ref());
+            level = row.parent;
+        }
+        max
+    }
+}
+
+/// The value of a tag, its key compared without case (R3.34).
+fn tag<'a>(tags: &'a BTreeMap<String, String>, key: &str) -> Option<&'a str> {
+    tags.get(key)
+        .or_else(|| tags.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, value)| value))
+        .map(String::as_str)
+}
+
+/// Reads the JSON form of a quota tag: `{"resources":{"memory":{"value":7}}}`, values as numbers or texts.
+///
+/// The form is small and fixed, and the domain depends on no JSON library.
+fn quota_of_json(text: &str) -> Option<Resource> {
+    let mut reader = Reader { rest: text.trim() };
+    let mut resource = Resource::new();
+    reader.object(|reader, key| {
+        if key != "resources" {
+            return None;
+        }
+        reader.object(|reader, name| {
+            let kind = ResourceType::new(&name)?;
+            let mut value = 0;
+            reader.object(|reader, key| {
+                value = (key == "value").then(|| reader.number())??;
+                Some(())
+            })?;
+            resource.set(kind, i128::from(value));
+            Some(())
+        })
+    })?;
+    reader.rest.trim().is_empty().then_some(resource)
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, token: char) -> Option<()> {
+        self.rest = self.rest.trim_start().strip_prefix(token)?;
+        Some(())
+    }
+
+    fn peek(&self, token: char) -> bool {
+        self.rest.trim_start().starts_with(token)
+    }
+
+    /// A text without escapes: resource names need none.
+    fn text(&mut self) -> Option<String> {
+        self.take('"')?;
+        let (text, rest) = self.rest.split_once('"')?;
+        self.rest = rest;
+        (!text.contains('\\')).then(|| text.to_owned())
+    }
+
+    fn number(&mut self) -> Option<i64> {
+        if self.peek('"') {
+            return self.text()?.parse().ok();
+        }
+        let rest = self.rest.trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len());
+        self.rest = &rest[end..];
+        rest[..end].parse().ok()
+    }
+
+    fn object(&mut self, mut member: impl FnMut(&mut Self, String) -> Option<()>) -> Option<()> {
+        self.take('{')?;
+        if self.peek('}') {
+            return self.take('}');
+        }
+        loop {
+            let key = self.text()?;
+            self.take(':')?;
+            member(self, key)?;
+            if self.take(',').is_none() {
+                return self.take('}');
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quota_tags_are_read_or_ignored() {
+        // R3.34, RES-011
+        let read = |text| quota_of_json(text);
+        assert_eq!(read(r#"{"resources":{"vcore":{"value":111}}}"#), Some(Resource::of(&[("vcore", 111)])));
+        assert_eq!(
+            read(r#" { "resources" : { "memory":{"value":"7"} , "vcore":{"value":-2} } } "#),
+            Some(Resource::of(&[("memory", 7), ("vcore", -2)]))
+        );
+        assert_eq!(read(r#"{"resources":{}}"#), Some(Resource::new()));
+        for bad in ["", "{", "7", r#"{"x":{}}"#, r#"{"resources":{"memory":7}}"#, r#"{"resources":{}} x"#] {
+            assert!(read(bad).is_none(), "{bad}");
+        }
+    }
+}

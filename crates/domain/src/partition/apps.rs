@@ -1,0 +1,424 @@
+//! Applications are submitted, end and are removed (sections 3.C and 3.F of the scheduling rules).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Cx, Partition, deadlines::Deadline, states::AppEvent};
+use crate::{
+    app::{App, UsageHistory},
+    command::AddApplication,
+    effect::{AppEffect, Callback, Effect, QueueEffect, Released},
+    event::{Change, Detail, EventKind},
+    names, placement,
+    resources::Resource,
+    summary::AppSummary,
+    types::{AppIx, AppState, GangStyle, Nanos, ObjectState, QueueIx, Termination},
+};
+
+/// Tag with the creation time of an application in Unix seconds (R3.36).
+pub const CREATION_TIME: &str = "yunikorn.apache.org/creationTime";
+/// Placeholder time-out where none is given (R3.38).
+const GANG_TIMEOUT: Nanos = Nanos::from_secs(15 * 60);
+
+/// Owner of an application after the rules of ACL-030–ACL-032.
+pub(super) struct Owner {
+    pub user: Arc<str>,
+    pub groups: Arc<[Arc<str>]>,
+}
+
+impl Partition {
+    /// An application request: submissions, the answers to them, then removals (R1.30).
+    pub(super) fn apply_applications(&mut self, new: Vec<AddApplication>, remove: &[Arc<str>], cx: &mut Cx) {
+        let mut answers = Vec::new();
+        for item in new {
+            let id = item.id.clone();
+            answers.push(match self.submit(item, cx) {
+                Ok(()) => Callback::AcceptedApplication(id),
+                Err(reason) => Callback::RejectedApplication { app: id, reason },
+            });
+        }
+        cx.fx.extend(answers.into_iter().map(Effect::Callback));
+        for id in remove {
+            self.remove_application(id, cx);
+        }
+    }
+
+    /// One submission; the first check that fails rejects it (R3.23).
+    fn submit(&mut self, item: AddApplication, cx: &mut Cx) -> Result<(), Arc<str>> {
+        cx.event(EventKind::App, &item.id, Change::Add, Detail::AppNew);
+        let forced = placement::is_forced(&item.tags);
+        let mut row = self.new_app(&item, forced, cx.now);
+        let queue = match self.admit(&item, &mut row, forced, cx) {
+            Ok(queue) => queue,
+            Err(reason) => {
+                self.reject(row, &reason, cx);
+                return Err(reason);
+            }
+        };
+        row.queue = queue;
+        row.queue_path = self.queues[queue.ix()].path.clone();
+        let chain = self.chain(queue);
+        row.track = Some(self.ugm.open(row.id.clone(), row.user.clone(), row.groups.clone(), chain));
+        let id = row.id.clone();
+        let ix = match self.free_apps.pop() {
+            Some(ix) => {
+                self.apps[ix.ix()] = row;
+                ix
+            }
+            None => AppIx::from(self.apps.push(row)),
+        };
+        self.app_by_id.insert(id.clone(), ix);
+        let row = &mut self.queues[queue.ix()];
+        row.apps.insert(ix);
+        let path = row.path.clone();
+        cx.message(EventKind::Queue, &path, &id, (Change::Add, Detail::QueueApp), "", None);
+        cx.fx.push(Effect::Queue(QueueEffect::Admitted { queue: path, app: id.clone() }));
+        cx.fx.push(Effect::App(AppEffect::Added { app: id }));
+        Ok(())
+    }
+
+    fn admit(&mut self, item: &AddApplication, row: &mut App, forced: bool, cx: &mut Cx) -> Result<QueueIx, Arc<str>> {
+        let owner = owner(item, forced)?;
+        row.user = owner.user;
+        row.groups = owner.groups;
+        if self.state != ObjectState::Active {
+            return Err(
+                format!("partition {} is stopped cannot add a new application {}", self.internal, item.id).into()
+            );
+        }
+        if self.app_by_id.contains_key(&item.id) {
+            return Err(format!(
+                "adding application {} to partition {}, but application already existed",
+                item.id, self.internal
+            )
+            .into());
+        }
+        let queue = self.place_application(item, row, cx)?;
+        self.apply_tags(queue, &item.tags, cx);
+        if let Err(reason) = self.check_gang(queue, row) {
+            let path = self.queues[queue.ix()].path.clone();
+            row.queue_path = path.clone();
+            cx.fx.push(Effect::Queue(QueueEffect::Refused {
+                queue: path,
+                app: row.id.clone(),
+                reason: reason.clone(),
+            }));
+            return Err(reason);
+        }
+        Ok(queue)
+    }
+
+    fn new_app(&mut self, item: &AddApplication, forced: bool, now: Nanos) -> App {
+        let gang = item.placeholder_ask.as_ref().is_some_and(|ask| !ask.is_zero());
+        let given = i128::from(item.timeout_millis) * 1_000_000;
+        let given = i64::try_from(given).ok().filter(|nanos| *nanos > 0).map(Nanos);
+        let timeout = match gang {
+            true => gang_timeout(given, &item.tags, now),
+            false => given.unwrap_or(Nanos::ZERO),
+        };
+        App {
+            id: item.id.clone(),
+            user: item.user.clone(),
+            groups: Arc::default(),
+            queue: self.root,
+            queue_path: item.queue.clone(),
+            submitted_queue: item.queue.clone(),
+            state: AppState::New,
+            tags: item.tags.clone(),
+            forced,
+            placeholder_ask: item.placeholder_ask.clone().filter(|_| gang),
+            style: if item.gang_style == "Hard" { GangStyle::Hard } else { GangStyle::Soft },
+            timeout,
+            submission: now,
+            arrived: now,
+            started: None,
+            finished: None,
+            pending: Resource::new(),
+            allocated: Resource::new(),
+            allocated_placeholders: Resource::new(),
+            claimed: Resource::new(),
+            max_used: Resource::new(),
+            by_key: imbl::HashMap::new(),
+            by_seq: imbl::OrdMap::new(),
+            allocs: imbl::OrdSet::new(),
+            groups_by_key: BTreeMap::new(),
+            group_order: BTreeMap::new(),
+            priorities: BTreeMap::new(),
+            task_groups: BTreeMap::new(),
+            reservations: BTreeSet::new(),
+            placeholders: 0,
+            pending_placeholders: 0,
+            parked_placeholders: 0,
+            asking: 0,
+            announced: Resource::new(),
+            replaceable: BTreeMap::new(),
+            swaps: 0,
+            gang_started: false,
+            priority: i32::MIN,
+            state_log: Vec::new(),
+            ran: Nanos::ZERO,
+            rejected: None,
+            history: UsageHistory::default(),
+            backoff_until: None,
+            parked: false,
+            parked_groups: Vec::new(),
+            parked_in: 0,
+            order: None,
+            dirty: false,
+            track: None,
+            serial: self.serial(),
+            state_timer: None,
+            placeholder_timer: None,
+            execution_timer: None,
+            removing: false,
+            releasing_all: false,
+            expiring: false,
+            wake_at: None,
+            held_by_queue: false,
+            held_by_quota: false,
+            free: false,
+        }
+    }
+
+    /// Remembers a refused submission (R3.25); an earlier one of the same id is replaced.
+    fn reject(&mut self, mut row: App, reason: &Arc<str>, cx: &mut Cx) {
+        row.state = AppState::Rejected;
+        row.state_log.push((cx.now, AppState::Rejected));
+        row.finished = Some(cx.now);
+        row.rejected = Some(reason.clone());
+        let id = row.id.clone();
+        cx.message(EventKind::App, &id, &"".into(), (Change::Set, Detail::AppReject), reason, None);
+        self.expire_later(id.clone(), cx.now, true);
+        self.rejected.insert(id, Arc::new(row));
+    }
+
+    /// The shim removes an application (R3.43, R3.44); an unknown id stays silent.
+    fn remove_application(&mut self, id: &Arc<str>, cx: &mut Cx) {
+        let Some(ix) = self.app_by_id.get(id).copied() else { return };
+        self.drop_application(ix, cx);
+    }
+
+    /// Everything of an application goes: asks, allocations, the application. Callbacks and states as R3.43 and R3.44 say.
+    fn drop_application(&mut self, ix: AppIx, cx: &mut Cx) {
+        let id = self.apps[ix.ix()].id.clone();
+        let released = self.close_application(ix, cx);
+        let message: Arc<str> = format!("Application {id} Removed").into();
+        for key in released {
+            cx.callback(Callback::Released(Box::new(Released {
+                key,
+                app: id.clone(),
+                termination: Termination::StoppedByRm,
+                message: message.clone(),
+                confirm: false,
+            })));
+        }
+    }
+
+    /// The common part of removal by the shim and of the end of the partition; gives the keys of what was allocated.
+    pub(super) fn close_application(&mut self, ix: AppIx, cx: &mut Cx) -> Vec<Arc<str>> {
+        // Nothing of it may end it on the way: it ends here.
+        self.apps[ix.ix()].placeholder_timer = None;
+        self.apps[ix.ix()].execution_timer = None;
+        for real in self.apps[ix.ix()].by_seq.values().copied().collect::<Vec<_>>() {
+            if self.allocs[real.ix()].phase == crate::alloc::Phase::Replacing {
+                self.undo_swap_of_real(real, cx);
+            }
+        }
+        self.cancel_asks(ix, Detail::RequestCancel, cx);
+        self.complete_if_clean(ix, cx);
+        if !self.apps[ix.ix()].free && self.apps[ix.ix()].state == AppState::Completing {
+            self.apps[ix.ix()].removing = true;
+            self.fire(ix, AppEvent::Complete, None, cx);
+        }
+        self.apps[ix.ix()].removing = true;
+        let released = self.remove_allocations(ix, Termination::StoppedByRm, cx);
+        self.cancel_asks(ix, Detail::RequestCancel, cx);
+        self.detach(ix, true, cx);
+        released
+    }
+
+    /// A completed, failed or expired application leaves its queue and is kept for readers (R3.7, R3.47). One that is being
+    /// removed is not kept.
+    pub(super) fn retire(&mut self, ix: AppIx, cx: &mut Cx) {
+        if self.apps[ix.ix()].removing {
+            return;
+        }
+        let expired = self.apps[ix.ix()].state == AppState::Expired;
+        self.cancel_asks(ix, Detail::RequestCancel, cx);
+        let mut copy = self.apps[ix.ix()].clone();
+        let history = std::mem::take(&mut copy.history);
+        if let Some(started) = copy.started {
+            let summary = AppSummary {
+                app: copy.id.clone(),
+                submission: copy.submission,
+                started,
+                finished: cx.now,
+                user: copy.user.clone(),
+                queue: copy.queue_path.clone(),
+                state: copy.state,
+                rm: self.rm.clone(),
+                history,
+            };
+            cx.fx.push(Effect::App(AppEffect::Ended { summary: Arc::new(summary) }));
+        }
+        self.detach(ix, false, cx);
+        copy.by_key = imbl::HashMap::new();
+        copy.by_seq = imbl::OrdMap::new();
+        copy.order = None;
+        copy.track = None;
+        let (id, finished) = (copy.id.clone(), cx.now);
+        self.terminated.insert((id.clone(), finished), Arc::new(copy));
+        if !expired {
+            self.expire_later(id, finished, false);
+        }
+    }
+
+    /// Takes an application without allocations and asks out of its queue and out of the tables.
+    fn detach(&mut self, ix: AppIx, removed: bool, cx: &mut Cx) {
+        let row = &self.apps[ix.ix()];
+        let (id, queue, running) = (row.id.clone(), row.queue, row.state == AppState::Running);
+        if running {
+            self.stop_running(ix);
+        }
+        self.leave_allocating(ix);
+        self.user_close(ix, removed, cx);
+        self.leave_order(ix);
+        self.gangs.remove(&ix);
+        self.swappable.remove(&ix);
+        self.reserved_apps.remove(&ix);
+        let row = &mut self.queues[queue.ix()];
+        row.apps.remove(&ix);
+        let (path, empty) = (row.path.clone(), row.apps.is_empty());
+        cx.message(EventKind::Queue, &path, &id, (Change::Remove, Detail::QueueApp), "", None);
+        cx.event(EventKind::App, &id, Change::Remove, Detail::None);
+        if empty {
+            cx.fx.push(Effect::Queue(QueueEffect::Emptied { queue: path }));
+        }
+        cx.fx.push(Effect::App(AppEffect::Removed { app: id.clone() }));
+        if self.app_by_id.get(&id) == Some(&ix) {
+            self.app_by_id.remove(&id);
+        }
+        let row = &mut self.apps[ix.ix()];
+        row.free = true;
+        row.by_key = imbl::HashMap::new();
+        row.by_seq = imbl::OrdMap::new();
+        row.tags = Arc::default();
+        self.free_apps.push(ix);
+        self.unblock_limits();
+    }
+
+    pub(super) fn expire_terminated(&mut self, id: Arc<str>, finished: Nanos, cx: &mut Cx) {
+        if let Some(app) = self.terminated.get(&(id.clone(), finished)) {
+            let mut copy = App::clone(app);
+            self.expire_copy(&mut copy, cx);
+            self.terminated.insert((id, finished), Arc::new(copy));
+        }
+    }
+
+    pub(super) fn expire_rejected(&mut self, id: &Arc<str>, finished: Nanos, cx: &mut Cx) {
+        if let Some(app) = self.rejected.get(id).filter(|app| app.finished == Some(finished)) {
+            let mut copy = App::clone(app);
+            self.expire_copy(&mut copy, cx);
+            self.rejected.insert(id.clone(), Arc::new(copy));
+        }
+    }
+
+    fn expire_copy(&self, copy: &mut App, cx: &mut Cx) {
+        copy.state = AppState::Expired;
+        copy.state_log.push((cx.now, AppState::Expired));
+        cx.callback(Callback::UpdatedApplication {
+            app: copy.id.clone(),
+            state: AppState::Expired,
+            at: cx.now,
+            message: "expireApplication".into(),
+        });
+        cx.event(EventKind::App, &copy.id, Change::Set, Detail::AppExpired);
+    }
+
+    /// An ordinary application runs: its execution time goes on (SEEDS S6).
+    pub(super) fn start_execution_timer(&mut self, ix: AppIx, now: Nanos) {
+        let timer = self.serial();
+        let row = &mut self.apps[ix.ix()];
+        if row.placeholder_ask.is_none() && row.timeout > Nanos::ZERO && !row.expiring {
+            row.execution_timer = Some(timer);
+            let at = now.plus(row.timeout.minus(row.ran).max(Nanos::ZERO));
+            self.deadlines.add(at, Deadline::Execution { app: ix, timer });
+        }
+    }
+
+    /// It runs no longer: the time that it has run so far is kept.
+    pub(super) fn stop_execution_timer(&mut self, ix: AppIx, now: Nanos) {
+        let row = &mut self.apps[ix.ix()];
+        if row.execution_timer.take().is_some() {
+            row.ran = row.ran.plus(now.minus(row.started.unwrap_or(now)));
+        }
+    }
+
+    /// The execution time is over: asks are dropped, allocations released, and when the shim has confirmed the application
+    /// expires (SEEDS S6).
+    pub(super) fn execution_timer(&mut self, ix: AppIx, timer: u64, cx: &mut Cx) {
+        let row = &mut self.apps[ix.ix()];
+        if row.free || row.execution_timer != Some(timer) {
+            return;
+        }
+        row.execution_timer = None;
+        row.expiring = true;
+        self.cancel_asks(ix, Detail::RequestTimeout, cx);
+        self.time_out(ix, "releasing allocations on application execution timeout", |_| true, cx);
+        self.finish_expiring(ix, cx);
+    }
+
+    pub(super) fn finish_expiring(&mut self, ix: AppIx, cx: &mut Cx) {
+        let row = &self.apps[ix.ix()];
+        if row.expiring && row.allocs.is_empty() {
+            self.fire(ix, AppEvent::Expire, None, cx);
+        }
+    }
+}
+
+/// The placeholder time-out: as given, else 15 minutes (R3.38); what is left of it where the tags say when the application
+/// was created (R3.41), at least 1 ms.
+pub(super) fn gang_timeout(given: Option<Nanos>, tags: &BTreeMap<String, String>, arrived: Nanos) -> Nanos {
+    let timeout = given.unwrap_or(GANG_TIMEOUT);
+    match creation_time(tags) {
+        Some(created) => {
+            let left = created.plus(timeout).minus(arrived);
+            left.min(timeout).max(Nanos::from_millis(1))
+        }
+        None => timeout,
+    }
+}
+
+/// When an application was created, where its tags tell (R3.36).
+pub(super) fn creation_time(tags: &BTreeMap<String, String>) -> Option<Nanos> {
+    tags.get(CREATION_TIME).and_then(|text| text.parse().ok()).map(Nanos::from_secs)
+}
+
+/// The owner of an application by what was submitted (ACL-030–ACL-032).
+fn owner(item: &AddApplication, forced: bool) -> Result<Owner, Arc<str>> {
+    if item.user.is_empty() {
+        if !forced {
+            return Err("empty user cannot resolve".into());
+        }
+        return Ok(Owner { user: "nobody".into(), groups: Arc::from([Arc::from("nogroup")]) });
+    }
+    if let Some(groups) = &item.groups {
+        if !names::is_user_name(&item.user) {
+            return Err("invalid username, it contains invalid characters".into());
+        }
+        return Ok(Owner { user: item.user.clone(), groups: groups.clone() });
+    }
+    if let Some(reason) = &item.unresolved {
+        if !forced {
+            return Err(reason.clone());
+        }
+        if !names::is_user_name(&item.user) {
+            return Err("invalid username, it contains invalid characters".into());
+        }
+        return Ok(Owner { user: item.user.clone(), groups: Arc::from([Arc::from("nogroup")]) });
+    }
+    // ACL-040: without a resolver the user is its own group.
+    Ok(Owner { user: item.user.clone(), groups: Arc::from([item.user.clone()]) })
+}

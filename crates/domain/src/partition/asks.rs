@@ -1,0 +1,350 @@
+//! Asks and placed allocations come in (section 4.B of the scheduling rules).
+
+use std::sync::Arc;
+
+use super::{Books, Cx, Partition, Placement, apps::creation_time, states::AppEvent};
+use crate::{
+    alloc::{Alloc, AskSpec, Phase},
+    app::TaskGroup,
+    command::{AllocationItem, ReleaseItem},
+    effect::{Callback, Effect, NewAllocation},
+    event::{Change, Detail, EventKind},
+    resources::Resource,
+    types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState},
+};
+
+impl Partition {
+    /// An allocation request: allocations in order, their rejections, then releases in order (R1.29).
+    pub(super) fn apply_allocations(
+        &mut self,
+        allocations: Vec<AllocationItem>,
+        releases: &[ReleaseItem],
+        cx: &mut Cx,
+    ) {
+        let mut rejected = Vec::new();
+        for item in allocations {
+            if let Err(reason) = self.add_allocation(&item, cx) {
+                rejected.push(Callback::RejectedAllocation { key: item.spec.key.clone(), app: item.app, reason });
+            }
+        }
+        cx.fx.extend(rejected.into_iter().map(Effect::Callback));
+        for item in releases {
+            self.release(item, cx);
+        }
+    }
+
+    /// One entry; the error is the text of its rejection (R4.7).
+    fn add_allocation(&mut self, item: &AllocationItem, cx: &mut Cx) -> Result<(), Arc<str>> {
+        let key = &item.spec.key;
+        if self.state == ObjectState::Stopped {
+            return Err(format!(
+                "partition {} is stopped cannot add a new allocation {key} for application {}",
+                self.internal, item.app
+            )
+            .into());
+        }
+        if item.spec.foreign.is_some() {
+            return self.add_foreign(item, cx);
+        }
+        let Some(app) = self.app_by_id.get(&item.app).copied() else {
+            self.scheduling_errors += 1;
+            return Err(format!("failed to find application {}", item.app).into());
+        };
+        let node = match &item.node {
+            Some(id) => match self.node_by_id.get(id) {
+                Some(node) => Some(*node),
+                None => {
+                    self.scheduling_errors += 1;
+                    return Err(format!("failed to find node {id}").into());
+                }
+            },
+            None => None,
+        };
+        if item.spec.resource.is_zero() {
+            self.scheduling_errors += 1;
+            return Err("allocation contains no resources".into());
+        }
+        if item.spec.resource.has_negative() {
+            self.scheduling_errors += 1;
+            return Err("allocation contains negative resources".into());
+        }
+        match self.apps[app.ix()].by_key.get(key).copied() {
+            None => {
+                self.note_creation(app, &item.spec, cx.now);
+                let alloc = self.new_alloc(app, &item.spec, cx.now);
+                match node {
+                    None => self.add_ask(alloc, cx),
+                    Some(node) => {
+                        self.note_ran(alloc, cx.now);
+                        self.recover(alloc, node, cx);
+                    }
+                }
+                Ok(())
+            }
+            Some(known) => self.update_allocation(known, node, &item.spec, cx),
+        }
+    }
+
+    /// The submission time of an application is that of its oldest ask (R3.49).
+    fn note_creation(&mut self, app: AppIx, spec: &AskSpec, now: Nanos) {
+        let created = spec.created.unwrap_or(now);
+        let row = &mut self.apps[app.ix()];
+        if created < row.submission {
+            row.submission = created;
+            self.touch_app(app);
+        }
+    }
+
+    /// A row for an ask; it is in no book yet.
+    fn new_alloc(&mut self, app: AppIx, spec: &Arc<AskSpec>, now: Nanos) -> AllocIx {
+        let created = spec.created.unwrap_or(now);
+        let seq = self.serial();
+        let ix = self.free_allocs.pop().unwrap_or_else(|| AllocIx::from(self.allocs.len()));
+        let of = self.ask_shim.then_some(ix);
+        let (shape, resource) = self.shapes.intern(&spec.resource, of);
+        let row = Alloc {
+            spec: spec.clone(),
+            app,
+            resource,
+            shape,
+            phase: Phase::Pending,
+            node: None,
+            created,
+            requested: created,
+            bound: Nanos::ZERO,
+            seq,
+            link: None,
+            token: None,
+            reserved: None,
+            reserved_at: Nanos::ZERO,
+            released: false,
+            confirmed: false,
+            preempted: false,
+            placeholder_used: false,
+            attempted: false,
+            victim_of: None,
+            triggered_preemption: false,
+            preemption_tried: Nanos(i64::MIN),
+            triggered_scale_up: false,
+            over_user_quota: false,
+            over_queue_quota: false,
+            predicate_event: Nanos(i64::MIN),
+            required_node_event: Nanos(i64::MIN),
+            log: Vec::new(),
+            free: false,
+        };
+        if ix.ix() == self.allocs.len() {
+            self.allocs.push(row);
+        } else {
+            self.allocs[ix.ix()] = row;
+        }
+        let app_row = &mut self.apps[app.ix()];
+        app_row.by_key.insert(spec.key.clone(), ix);
+        app_row.by_seq.insert(seq, ix);
+        if spec.placeholder {
+            app_row.announced.add(&spec.resource);
+            let group = app_row
+                .task_groups
+                .entry(spec.task_group.clone())
+                .or_insert_with(|| TaskGroup { min: spec.resource.clone(), ..TaskGroup::default() });
+            group.count += 1;
+            group.live += 1;
+        }
+        ix
+    }
+
+    /// A new ask waits (R4.9).
+    fn add_ask(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let app = self.allocs[alloc.ix()].app;
+        self.enqueue(alloc);
+        if matches!(self.apps[app.ix()].state, AppState::New | AppState::Completing) {
+            self.fire(app, AppEvent::Run, None, cx);
+        }
+        self.request_event(alloc, Change::Add, Detail::AppRequest, cx);
+    }
+
+    pub(super) fn request_event(&self, alloc: AllocIx, change: Change, detail: Detail, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let app = &self.apps[row.app.ix()];
+        cx.event_of(EventKind::App, &app.id, &row.spec.key, change, detail, &row.resource);
+    }
+
+    /// An allocation that the shim placed itself, new or pending before: in all books, past all limits (R4.10, R4.12).
+    fn recover(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        let app = self.allocs[alloc.ix()].app;
+        if self.apps[app.ix()].state == AppState::New {
+            self.fire(app, AppEvent::Run, None, cx);
+        }
+        let row = &mut self.allocs[alloc.ix()];
+        row.phase = Phase::Allocated;
+        row.node = Some(node);
+        row.bound = cx.now;
+        let placement = self.placement(alloc, Some(node), Books::ALL);
+        self.charge_and_tell(&placement, true, cx);
+        self.quota_clock_on_increase(placement.queue, cx.now);
+    }
+
+    /// An application that comes with an allocation ran before: the limit of its time (SEEDS S6) goes on with what is left
+    /// since application and allocation were made, as far as their tags tell.
+    fn note_ran(&mut self, alloc: AllocIx, now: Nanos) {
+        let row = &self.allocs[alloc.ix()];
+        let (app, made) = (&mut self.apps[row.app.ix()], row.spec.created);
+        if app.started.is_none()
+            && !row.is_placeholder()
+            && let Some(began) = made.max(creation_time(&app.tags))
+        {
+            app.ran = now.minus(began).max(Nanos::ZERO);
+        }
+    }
+
+    /// A known key again: its size changes, or the shim placed it (R4.11–R4.14).
+    fn update_allocation(
+        &mut self,
+        alloc: AllocIx,
+        node: Option<NodeIx>,
+        spec: &Arc<AskSpec>,
+        cx: &mut Cx,
+    ) -> Result<(), Arc<str>> {
+        let row = &self.allocs[alloc.ix()];
+        let changed = node.is_some() || *row.resource != *spec.resource;
+        match row.phase {
+            // What the shim was asked about, or was to take a placeholder's place, is no longer what waits.
+            Phase::Parked if changed => self.unpark(alloc, cx),
+            Phase::Replacing if changed => self.undo_swap_of_real(alloc, cx),
+            _ => {}
+        }
+        let row = &self.allocs[alloc.ix()];
+        if row.is_pending() {
+            if *row.resource != *spec.resource {
+                self.resize_pending(alloc, &spec.resource, cx);
+            }
+            if let Some(node) = node {
+                if self.allocs[alloc.ix()].reserved.is_some() {
+                    self.end_claim(alloc);
+                    self.unreserve(alloc, cx);
+                }
+                self.dequeue(alloc);
+                self.recover(alloc, node, cx);
+            }
+            return Ok(());
+        }
+        if let Some(on) = row.node
+            && self.nodes[on.ix()].free
+        {
+            return Err(self.node_gone(spec));
+        }
+        if row.node.is_none() {
+            // Its node was removed and the shim has not released it yet (R2.22).
+            return Err(self.node_gone(spec));
+        }
+        if row.phase == Phase::Allocated && *row.resource != *spec.resource {
+            let delta = spec.resource.minus(&row.resource);
+            let app = row.app;
+            let (shape, resource) = self.shapes.intern(&spec.resource, self.ask_shim.then_some(alloc));
+            let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);
+            self.shapes.release(old);
+            if self.allocs[alloc.ix()].preempted {
+                self.sub_preempting(alloc);
+            }
+            self.allocs[alloc.ix()].resource = resource;
+            if self.allocs[alloc.ix()].preempted {
+                self.add_preempting(alloc);
+            }
+            self.resize(alloc, &delta, cx);
+            self.quota_clock_on_increase(self.apps[app.ix()].queue, cx.now);
+        }
+        Ok(())
+    }
+
+    fn node_gone(&mut self, spec: &AskSpec) -> Arc<str> {
+        self.scheduling_errors += 1;
+        format!("failed to find node for allocation {}: its node is gone, release it first", spec.key).into()
+    }
+
+    /// Another size is another need: what it has preempted for the old one is held no more.
+    fn resize_pending(&mut self, alloc: AllocIx, resource: &Arc<Resource>, cx: &mut Cx) {
+        self.end_claim(alloc);
+        if let Some(node) = self.allocs[alloc.ix()].reserved
+            && !self.nodes[node.ix()].capacity.fits(resource)
+        {
+            self.unreserve(alloc, cx);
+        }
+        self.dequeue(alloc);
+        let row = &self.allocs[alloc.ix()];
+        if row.is_placeholder() {
+            let delta = resource.minus(&row.resource);
+            self.apps[row.app.ix()].announced.add(&delta);
+        }
+        let (shape, resource) = self.shapes.intern(resource, self.ask_shim.then_some(alloc));
+        let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);
+        self.shapes.release(old);
+        self.allocs[alloc.ix()].resource = resource;
+        self.enqueue(alloc);
+        if self.allocs[alloc.ix()].reserved.is_some() {
+            // It may fit its node now.
+            self.ripe.insert(alloc);
+        }
+    }
+
+    /// An ask became an allocation that is in all books: states, timers, events, and the callback. `charged` are the effects of
+    /// its charge, which come after the change of the state.
+    pub(super) fn allocated(&mut self, alloc: AllocIx, echo: bool, charged: &mut Vec<Effect>, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let (app, placeholder, Some(node)) = (row.app, row.is_placeholder(), row.node) else { return };
+        let (spec, resource) = (row.spec.clone(), row.resource.clone());
+        let node_id = self.nodes[node.ix()].spec.id.clone();
+        cx.event_of(EventKind::Node, &node_id, &spec.key, Change::Add, Detail::NodeAlloc, &resource);
+        if placeholder {
+            self.placeholder_allocated(alloc, cx);
+        } else if self.apps[app.ix()].state != AppState::Running {
+            self.fire(app, AppEvent::Run, None, cx);
+        }
+        cx.fx.append(charged);
+        self.note_peak(app);
+        self.allocated_events(alloc, cx);
+        let app_id = self.apps[app.ix()].id.clone();
+        cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource, echo })));
+    }
+
+    /// Charges a placement and tells everybody of it.
+    pub(super) fn charge_and_tell(&mut self, placement: &Placement, echo: bool, cx: &mut Cx) {
+        let mut charged = std::mem::take(&mut self.scratch);
+        self.charge(placement, &mut cx.with(&mut charged));
+        self.allocated(placement.alloc, echo, &mut charged, cx);
+        self.scratch = charged;
+    }
+
+    /// The peak of an application's usage; placeholders and real allocations each have theirs, and the higher shows
+    /// (`maxUsedResource`). A resize does not count (R4.14), nor what the shim has not agreed to.
+    pub(super) fn note_peak(&mut self, app: AppIx) {
+        let row = &self.apps[app.ix()];
+        let mut parked = [Resource::new(), Resource::new()];
+        if self.ask_shim {
+            for alloc in row.allocs.iter().map(|alloc| &self.allocs[alloc.ix()]).filter(|a| a.phase == Phase::Parked) {
+                parked[usize::from(alloc.is_placeholder())].add(&alloc.resource);
+            }
+        }
+        let row = &mut self.apps[app.ix()];
+        for (used, parked) in [&row.allocated, &row.allocated_placeholders].into_iter().zip(&parked) {
+            if parked.is_empty() && row.max_used.ge_all(used) {
+                continue;
+            }
+            row.max_used = row.max_used.max(&used.minus(parked));
+        }
+    }
+
+    /// The row of an ask goes: it is in no book any more.
+    pub(super) fn forget(&mut self, alloc: AllocIx) {
+        let row = &mut self.allocs[alloc.ix()];
+        row.free = true;
+        let (app, key, seq, shape) = (row.app, row.spec.key.clone(), row.seq, row.shape);
+        row.log = Vec::new();
+        let app = &mut self.apps[app.ix()];
+        if app.by_key.get(&key) == Some(&alloc) {
+            app.by_key.remove(&key);
+        }
+        app.by_seq.remove(&seq);
+        self.shapes.release(shape);
+        self.free_allocs.push(alloc);
+    }
+}

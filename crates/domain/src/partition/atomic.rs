@@ -1,0 +1,153 @@
+//! All-or-nothing admission of gangs (queue property `gang.admission: atomic`): the placeholders of an application are placed
+//! only when all of them fit at once, in one step. So no gang ever holds a part of what it needs while it waits for the
+//! rest, and two gangs can never wait for each other.
+
+use super::{Books, Cx, Partition, schedule::Outcome};
+use crate::{
+    alloc::Phase,
+    app::{GroupKey, Hold},
+    effect::Effect,
+    resources::Resource,
+    types::{AllocIx, AppIx, NodeIx},
+};
+
+/// A gang that fits, while the shim is asked about each of its placeholders.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trial {
+    /// Every placeholder with the effects of its charge, kept until all are agreed to.
+    held: Vec<(AllocIx, Vec<Effect>)>,
+    /// Questions that are open.
+    open: usize,
+}
+
+impl Partition {
+    /// The asks of this group are placed together with all placeholders of their application, or not at all: no node is
+    /// reserved, and nothing preempted, for a single one of them.
+    pub(super) fn goes_all_at_once(&self, app: AppIx, key: &GroupKey) -> bool {
+        key.placeholder && self.queues[self.apps[app.ix()].queue.ix()].settings.atomic_gangs
+    }
+
+    /// Places all pending placeholders of an application, if all that were announced have come and all fit at once.
+    pub(super) fn try_gang(&mut self, app: AppIx, cx: &mut Cx) -> Result<Outcome, Hold> {
+        let row = &self.apps[app.ix()];
+        let missing = row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask));
+        if missing || row.parked_placeholders > 0 {
+            return Err(Hold::Gang);
+        }
+        // Another group of the same gang was tried in this epoch, and all of them with it.
+        if row.groups_by_key.iter().any(|(key, g)| key.placeholder && g.parked && g.hold == Some(Hold::Nodes)) {
+            return Err(Hold::Nodes);
+        }
+        let mut total = Resource::new();
+        let mut asks = Vec::new();
+        for (key, group) in row.groups_by_key.iter().filter(|(key, _)| key.placeholder) {
+            total.add(&self.shapes.resource(key.shape).times(group.asks.len() as i128));
+            asks.extend(group.asks.iter().map(|(order, alloc)| (*order, *alloc)));
+        }
+        let queue = row.queue;
+        // The size of the cluster is no limit: it may grow.
+        let level = self.queue_fits(queue, &total).err().filter(|level| *level != self.root);
+        if !self.user_fits(app, &total) || level.is_some() {
+            self.limited = true;
+            return Err(Hold::Gang);
+        }
+        asks.sort_unstable_by_key(|(order, _)| *order);
+        let mut asks: Vec<AllocIx> = asks.into_iter().map(|(_, alloc)| alloc).collect();
+        let mut found = self.fit_all(&asks);
+        if found.is_none() {
+            // In their order they do not fit; the largest first may.
+            asks.sort_by_key(|alloc| std::cmp::Reverse(self.allocs[alloc.ix()].resource.total()));
+            found = self.fit_all(&asks);
+        }
+        let Some(found) = found else {
+            self.gang_waits = true;
+            return Err(Hold::Nodes);
+        };
+        if self.ask_shim {
+            return Ok(self.ask_for_gang(app, found, cx));
+        }
+        for (alloc, node) in found {
+            // Every limit was checked for the sum, every node with what the others take of it.
+            let placement = self.placement(alloc, Some(node), Books::ALL);
+            self.note_passed(alloc, cx);
+            self.leave_waiting(alloc, Phase::Allocated, node, cx);
+            self.note_allocating(alloc, cx);
+            self.charge_and_tell(&placement, false, cx);
+        }
+        Ok(Outcome::Placed)
+    }
+
+    /// A node for each, the first in order that fits beside those before it. A trial: nothing of it is left afterwards.
+    fn fit_all(&mut self, asks: &[AllocIx]) -> Option<Vec<(AllocIx, NodeIx)>> {
+        let mut found: Vec<(AllocIx, NodeIx)> = Vec::with_capacity(asks.len());
+        for alloc in asks {
+            let Some(node) = self.node_beside(*alloc) else { break };
+            let resource = self.allocs[alloc.ix()].resource.clone();
+            self.nodes[node.ix()].available.sub(&resource);
+            self.reindex(node);
+            found.push((*alloc, node));
+        }
+        for (alloc, node) in found.iter().rev() {
+            let resource = self.allocs[alloc.ix()].resource.clone();
+            let available = &mut self.nodes[node.ix()].available;
+            available.add(&resource);
+            available.prune();
+            self.reindex(*node);
+        }
+        (found.len() == asks.len()).then_some(found)
+    }
+
+    fn node_beside(&self, alloc: AllocIx) -> Option<NodeIx> {
+        let row = &self.allocs[alloc.ix()];
+        let Some(required) = &row.spec.required_node else { return self.find_node(alloc, &row.resource) };
+        let node = *self.node_by_id.get(required)?;
+        let fits = self.nodes[node.ix()].available.fits(&row.resource);
+        (fits && !(self.ask_shim && self.is_refused(alloc, node))).then_some(node)
+    }
+
+    /// Charges the whole gang without showing it, and asks the shim about each of its placeholders.
+    fn ask_for_gang(&mut self, app: AppIx, found: Vec<(AllocIx, NodeIx)>, cx: &mut Cx) -> Outcome {
+        if !self.may_ask_about_gang(app, found.len()) {
+            return Outcome::Nothing;
+        }
+        let mut trial = Trial { held: Vec::with_capacity(found.len()), open: found.len() };
+        for (alloc, node) in found {
+            self.note_passed(alloc, cx);
+            let placement = self.placement(alloc, Some(node), Books::ALL);
+            trial.held.push((alloc, self.park_charged(&placement, node, cx)));
+            self.ask_about_gang(alloc, node, cx);
+        }
+        self.questions.gangs.insert(app, trial);
+        Outcome::Progress
+    }
+
+    /// The shim agreed to one of a gang; with the last of them all are placed, in the order of the trial.
+    pub(super) fn gang_agreed(&mut self, app: AppIx, cx: &mut Cx) {
+        let Some(trial) = self.questions.gangs.get_mut(&app) else { return };
+        trial.open -= 1;
+        if trial.open > 0 {
+            return;
+        }
+        for (alloc, effects) in self.questions.gangs.remove(&app).unwrap_or_default().held {
+            self.place_parked(alloc, effects, cx);
+        }
+    }
+
+    /// This ask is one of a gang that the shim is asked about as a whole.
+    pub(super) fn is_in_trial(&self, app: AppIx, alloc: AllocIx) -> bool {
+        self.questions.gangs.get(&app).is_some_and(|trial| trial.held.iter().any(|(held, _)| *held == alloc))
+    }
+
+    /// The shim refused one of a gang, or one of them goes: all of them wait again.
+    pub(super) fn undo_gang(&mut self, app: AppIx, cx: &mut Cx) {
+        for (alloc, _) in self.questions.gangs.remove(&app).unwrap_or_default().held {
+            self.take_back(alloc, cx);
+        }
+    }
+
+    /// Gangs that the shim is asked about and that would use this node.
+    pub(super) fn gangs_on(&self, node: NodeIx) -> Vec<AppIx> {
+        let uses = |trial: &Trial| trial.held.iter().any(|(alloc, _)| self.allocs[alloc.ix()].node == Some(node));
+        self.questions.gangs.iter().filter(|(_, trial)| uses(trial)).map(|(app, _)| *app).collect()
+    }
+}

@@ -1,0 +1,277 @@
+//! Recomputes every sum from the allocations (section 10.8 of the scheduling rules): what must hold after every step.
+
+use std::collections::BTreeMap;
+
+use super::Partition;
+use crate::{
+    alloc::Phase,
+    resources::Resource,
+    types::{AllocIx, AppIx, NodeIx, QueueIx},
+    ugm::Live,
+};
+
+/// One broken invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What the numbers belong to, such as `node n1`.
+    pub object: String,
+    /// What differs.
+    pub text: String,
+}
+
+struct Report(Vec<Finding>);
+
+impl Report {
+    fn check(&mut self, object: impl Fn() -> String, what: &str, kept: &Resource, real: &Resource) {
+        if kept != real {
+            self.0.push(Finding { object: object(), text: format!("{what} is {kept}, its parts are {real}") });
+        }
+    }
+
+    fn count(&mut self, object: impl Fn() -> String, what: &str, kept: u64, real: u64) {
+        if kept != real {
+            self.0.push(Finding { object: object(), text: format!("{what} is {kept}, there are {real}") });
+        }
+    }
+}
+
+impl Partition {
+    /// All broken invariants; none in a healthy partition.
+    pub fn audit(&self) -> Vec<Finding> {
+        let mut report = Report(Vec::new());
+        self.audit_nodes(&mut report);
+        self.audit_apps(&mut report);
+        self.audit_queues(&mut report);
+        self.audit_claims(&mut report);
+        self.audit_users(&mut report);
+        report.0
+    }
+
+    fn live(&self) -> impl Iterator<Item = (AllocIx, &crate::alloc::Alloc)> {
+        self.allocs.iter().enumerate().filter(|(_, row)| !row.free).map(|(ix, row)| (AllocIx::from(ix), row))
+    }
+
+    fn audit_nodes(&self, report: &mut Report) {
+        let mut used: BTreeMap<NodeIx, (Resource, u64)> = BTreeMap::new();
+        let mut reserved: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        for (_, row) in self.live() {
+            let charged = match row.phase {
+                Phase::Allocated => true,
+                Phase::Parked => row
+                    .node
+                    .is_some_and(|n| self.nodes[n.ix()].allocs.iter().any(|a| std::ptr::eq(&self.allocs[a.ix()], row))),
+                // Only on another node than its placeholder's.
+                Phase::Replacing => row.link.is_some_and(|ph| self.allocs[ph.ix()].node != row.node),
+                Phase::Pending | Phase::Ended => false,
+            };
+            if let Some(node) = row.node.filter(|_| charged) {
+                let sum = used.entry(node).or_default();
+                sum.0.add(&row.resource);
+                sum.1 += 1;
+            }
+            if let Some(node) = row.reserved {
+                *reserved.entry(node).or_default() += 1;
+            }
+        }
+        let (mut total, mut reservations) = (Resource::new(), 0);
+        for (ix, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.free) {
+            let name = || format!("node {}", node.spec.id);
+            let (sum, count) = used.remove(&NodeIx::from(ix)).unwrap_or_default();
+            report.check(name, "allocated", &node.allocated, &sum);
+            report.count(name, "number of allocations", node.allocs.len() as u64, count);
+            let mut occupied = Resource::new();
+            for foreign in node.foreign.values() {
+                occupied.add(&foreign.resource);
+            }
+            report.check(name, "occupied", &node.occupied, &occupied);
+            let available = node.capacity.minus(&node.allocated).minus(&node.occupied);
+            report.check(name, "available", &node.available, &available);
+            let held = reserved.remove(&NodeIx::from(ix)).unwrap_or_default();
+            report.count(name, "number of reservations", node.reservations.len() as u64, held);
+            let listed = node.sort_key.is_some();
+            let expected = node.schedulable() && node.reservations.is_empty();
+            if listed != expected {
+                report.0.push(Finding { object: name(), text: format!("in the sort order: {listed}") });
+            }
+            total.add(&node.capacity);
+            reservations += held;
+        }
+        report.check(|| "partition".into(), "total", &self.total, &total);
+        report.count(|| "partition".into(), "number of reservations", self.reservations, reservations);
+        for node in used.keys() {
+            report.0.push(Finding { object: format!("node row {}", node.0), text: "gone, but charged".into() });
+        }
+    }
+
+    fn audit_apps(&self, report: &mut Report) {
+        let (mut allocations, mut placeholders) = (0, 0);
+        for (_, app) in self.apps.iter().enumerate().filter(|(_, app)| !app.free) {
+            let name = || format!("application {}", app.id);
+            let (mut pending, mut real, mut held) = (Resource::new(), Resource::new(), Resource::new());
+            let (mut count, mut ph_count, mut ph_pending, mut reserved) = (0, 0, 0, 0);
+            for alloc in app.by_seq.values() {
+                let row = &self.allocs[alloc.ix()];
+                let charged =
+                    row.phase == Phase::Allocated || (row.phase == Phase::Parked && app.allocs.contains(alloc));
+                if row.phase == Phase::Pending {
+                    pending.add(&row.resource);
+                    ph_pending += u64::from(row.is_placeholder());
+                } else if charged {
+                    count += 1;
+                    ph_count += u64::from(row.is_placeholder());
+                    if row.is_placeholder() { held.add(&row.resource) } else { real.add(&row.resource) }
+                }
+                reserved += u64::from(row.reserved.is_some());
+            }
+            report.check(name, "pending", &app.pending, &pending);
+            report.check(name, "allocated", &app.allocated, &real);
+            report.check(name, "allocated placeholders", &app.allocated_placeholders, &held);
+            report.count(name, "number of allocations", app.allocs.len() as u64, count);
+            report.count(name, "number of placeholders", u64::from(app.placeholders), ph_count);
+            report.count(name, "number of pending placeholders", u64::from(app.pending_placeholders), ph_pending);
+            report.count(name, "number of reservations", app.reservations.len() as u64, reserved);
+            let mut claimed = Resource::new();
+            for claim in app.by_seq.values().filter_map(|alloc| self.claims.get(alloc)) {
+                claimed.add(&claim.resource);
+            }
+            report.check(name, "claimed", &app.claimed, &claimed);
+            self.audit_gang(app, report);
+            let grouped: usize = app.groups_by_key.values().map(|group| group.asks.len()).sum();
+            let waiting = app.by_seq.values().filter(|a| self.allocs[a.ix()].is_pending()).count();
+            report.count(name, "number of grouped asks", grouped as u64, waiting as u64);
+            allocations += count;
+            placeholders += ph_count;
+        }
+        report.count(|| "partition".into(), "number of allocations", self.allocations, allocations);
+        report.count(|| "partition".into(), "number of placeholders", self.placeholders, placeholders);
+        let swaps: u64 = self.apps.iter().filter(|app| !app.free).map(|app| u64::from(app.swaps)).sum();
+        report.count(|| "partition".into(), "number of replacements", self.swaps.len() as u64, swaps);
+        let gone = |app: &&AppIx| self.apps[app.ix()].free;
+        let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
+        report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
+    }
+
+    /// Replacements in flight, placeholders that may be replaced, and the counters of task groups.
+    fn audit_gang(&self, app: &crate::app::App, report: &mut Report) {
+        let name = || format!("application {}", app.id);
+        let mut live: BTreeMap<&str, u64> = app.task_groups.keys().map(|group| (&**group, 0)).collect();
+        let (mut swaps, mut parked, mut asking, mut replaceable) = (0, 0, 0, 0);
+        for alloc in app.by_seq.values() {
+            let row = &self.allocs[alloc.ix()];
+            swaps += u64::from(row.phase == Phase::Replacing);
+            parked += u64::from(row.phase == Phase::Parked && row.is_placeholder());
+            asking += u64::from(row.phase == Phase::Parked && !app.allocs.contains(alloc));
+            let linked = row.link.map(|other| &self.allocs[other.ix()]);
+            let expected = match row.phase {
+                Phase::Replacing => linked.is_some_and(|ph| ph.released && ph.is_placeholder()),
+                Phase::Allocated => linked.is_none_or(|real| row.released && real.phase == Phase::Replacing),
+                _ => linked.is_none(),
+            };
+            let token = linked.is_none_or(|other| row.token.is_some() && row.token == other.token);
+            if !expected || !token || (row.confirmed && linked.is_none()) {
+                let text = format!("{} is {:?}, its link does not go with it", row.spec.key, row.phase);
+                report.0.push(Finding { object: name(), text });
+            }
+            if row.is_placeholder() && row.phase != Phase::Ended {
+                *live.entry(&row.spec.task_group).or_default() += 1;
+            }
+            let group = app.replaceable.get(&row.spec.task_group);
+            let listed = group.is_some_and(|group| group.contains(alloc));
+            replaceable += u64::from(listed);
+            if row.is_placeholder() && row.phase == Phase::Allocated && !row.preempted && listed == row.released {
+                let text = format!("{}: released {}, replaceable {listed}", row.spec.key, row.released);
+                report.0.push(Finding { object: name(), text });
+            }
+        }
+        let listed: usize = app.replaceable.values().map(std::collections::BTreeSet::len).sum();
+        report.count(name, "number of replaceable placeholders", listed as u64, replaceable);
+        report.count(name, "number of replacements", u64::from(app.swaps), swaps);
+        report.count(name, "number of parked placeholders", u64::from(app.parked_placeholders), parked);
+        report.count(name, "number of asks without charge", u64::from(app.asking), asking);
+        for (group, counters) in &app.task_groups {
+            let text = format!("live placeholders of {group}");
+            report.count(name, &text, counters.live, live.get(&**group).copied().unwrap_or_default());
+        }
+    }
+
+    fn audit_queues(&self, report: &mut Report) {
+        let mut pending: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        let mut allocated: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        let mut preempting: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        let mut running: BTreeMap<QueueIx, u64> = BTreeMap::new();
+        let mut claimed: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        for app in self.apps.iter().filter(|app| !app.free) {
+            let mut marked = Resource::new();
+            for alloc in app.allocs.iter().filter(|a| self.allocs[a.ix()].preempted) {
+                marked.add(&self.allocs[alloc.ix()].resource);
+            }
+            let mut level = Some(app.queue);
+            while let Some(queue) = level {
+                pending.entry(queue).or_default().add(&app.pending);
+                let sum = allocated.entry(queue).or_default();
+                sum.add(&app.allocated);
+                sum.add(&app.allocated_placeholders);
+                preempting.entry(queue).or_default().add(&marked);
+                claimed.entry(queue).or_default().add(&app.claimed);
+                if app.state == crate::types::AppState::Running {
+                    *running.entry(queue).or_default() += 1;
+                }
+                level = self.queues[queue.ix()].parent;
+            }
+        }
+        for (ix, queue) in self.queues.iter().enumerate().filter(|(_, queue)| !queue.free) {
+            let ix = QueueIx::from(ix);
+            let name = || format!("queue {}", queue.path);
+            report.check(name, "pending", &queue.pending, &pending.remove(&ix).unwrap_or_default());
+            report.check(name, "allocated", &queue.allocated, &allocated.remove(&ix).unwrap_or_default());
+            report.check(name, "preempting", &queue.preempting, &preempting.remove(&ix).unwrap_or_default());
+            report.check(name, "claimed", &queue.claimed, &claimed.remove(&ix).unwrap_or_default());
+            report.count(name, "running applications", queue.running, running.remove(&ix).unwrap_or_default());
+            for app in queue.allocating.iter().filter(|app| self.apps[app.ix()].free) {
+                let text = format!("row {} is gone, but counts as allocating", app.0);
+                report.0.push(Finding { object: name(), text });
+            }
+        }
+    }
+
+    /// A claim belongs to a waiting ask with a reservation; victims are running allocations (R4.31).
+    fn audit_claims(&self, report: &mut Report) {
+        for (alloc, claim) in &self.claims {
+            let row = &self.allocs[alloc.ix()];
+            let waits = matches!(row.phase, Phase::Pending | Phase::Parked) && row.reserved.is_some();
+            if row.free || !waits || *row.resource != *claim.resource {
+                let text = format!("claims {} and is {:?}", claim.resource, row.phase);
+                report.0.push(Finding { object: format!("ask {}", row.spec.key), text });
+            }
+        }
+        for (_, row) in self.live().filter(|(_, row)| row.preempted) {
+            if row.phase != Phase::Allocated || row.released || row.spec.required_node.is_some() {
+                let text = format!("a victim, and {:?}", row.phase);
+                report.0.push(Finding { object: format!("allocation {}", row.spec.key), text });
+            }
+        }
+        let listed = self.nodes.iter().filter(|node| !node.free && node.sort_key.is_some()).count();
+        report.count(|| "partition".into(), "number of open nodes", self.open_nodes.len() as u64, listed as u64);
+    }
+
+    fn audit_users(&self, report: &mut Report) {
+        let usage: BTreeMap<AppIx, Resource> = self
+            .app_by_id
+            .values()
+            .map(|ix| (*ix, self.apps[ix.ix()].allocated.plus(&self.apps[ix.ix()].allocated_placeholders)))
+            .collect();
+        let live = self.app_by_id.values().filter_map(|ix| {
+            let app = &self.apps[ix.ix()];
+            Some(Live {
+                track: app.track?,
+                id: &app.id,
+                user: &app.user,
+                queue: &app.queue_path,
+                usage: usage.get(ix)?,
+            })
+        });
+        for text in self.ugm.audit(live) {
+            report.0.push(Finding { object: "users".into(), text });
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Deadlines that scheduling depends on: rows in the domain, ordered by time. `PartitionActor` arms one timer for the first.
+
+use std::sync::Arc;
+
+use super::{Cx, Partition, states::TERMINATED};
+use crate::types::{AppIx, AppState, Nanos};
+
+/// What falls due. Rows of applications name the timer that they belong to; one that was stopped or replaced is ignored.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Deadline {
+    /// Completing is over (R3.5).
+    State { app: AppIx, timer: u64 },
+    /// The gang took too long (R3.39).
+    Placeholder { app: AppIx, timer: u64 },
+    /// The application ran too long (SEEDS S6).
+    Execution { app: AppIx, timer: u64 },
+    /// Waiting asks of an application are looked at again: a reservation, preemption or back-off delay is over.
+    Wake { app: AppIx, serial: u64 },
+    /// A terminated application expires (R3.5).
+    ExpireTerminated { id: Arc<str>, finished: Nanos },
+    /// A rejected application expires.
+    ExpireRejected { id: Arc<str>, finished: Nanos },
+    /// Empty dynamic and draining queues go (R1.17).
+    CleanQueues,
+    /// Asks that wait for nodes are told to the shim (R4.38).
+    Inspect,
+    /// Expired applications go (R3.48).
+    Sweep,
+    /// Queues above a lowered max are looked at (R7.42); only while one has a start time.
+    Quotas,
+}
+
+/// All deadlines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deadlines {
+    rows: imbl::OrdSet<(Nanos, Deadline)>,
+}
+
+impl Deadlines {
+    pub(super) fn add(&mut self, at: Nanos, deadline: Deadline) {
+        self.rows.insert((at, deadline));
+    }
+
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.rows.get_min().map(|(at, _)| *at)
+    }
+
+    fn pop(&mut self, now: Nanos) -> Option<Deadline> {
+        let first = self.rows.get_min().filter(|(at, _)| *at <= now)?.clone();
+        self.rows.remove(&first);
+        Some(first.1)
+    }
+}
+
+const CLEAN: Nanos = Nanos::from_secs(10);
+const INSPECT: Nanos = Nanos::from_secs(1);
+const SWEEP: Nanos = Nanos::from_secs(24 * 3600);
+
+impl Partition {
+    pub(super) fn start_periodic(&mut self, now: Nanos) {
+        self.deadlines.add(now.plus(CLEAN), Deadline::CleanQueues);
+        self.deadlines.add(now.plus(INSPECT), Deadline::Inspect);
+        self.deadlines.add(now.plus(SWEEP), Deadline::Sweep);
+    }
+
+    /// Does everything that has fallen due.
+    pub(super) fn tick(&mut self, cx: &mut Cx) {
+        while let Some(deadline) = self.deadlines.pop(cx.now) {
+            match deadline {
+                Deadline::State { app, timer } => self.state_timer(app, timer, cx),
+                Deadline::Placeholder { app, timer } => self.placeholder_timer(app, timer, cx),
+                Deadline::Execution { app, timer } => self.execution_timer(app, timer, cx),
+                Deadline::Wake { app, serial } => self.wake(app, serial, cx.now),
+                Deadline::ExpireTerminated { id, finished } => self.expire_terminated(id, finished, cx),
+                Deadline::ExpireRejected { id, finished } => self.expire_rejected(&id, finished, cx),
+                Deadline::CleanQueues => {
+                    self.clean_queues(cx);
+                    self.deadlines.add(cx.now.plus(CLEAN), Deadline::CleanQueues);
+                }
+                Deadline::Inspect => {
+                    self.inspect(cx);
+                    self.deadlines.add(cx.now.plus(INSPECT), Deadline::Inspect);
+                }
+                Deadline::Quotas => self.check_quotas(cx),
+                Deadline::Sweep => {
+                    self.sweep();
+                    self.deadlines.add(cx.now.plus(SWEEP), Deadline::Sweep);
+                }
+            }
+            self.settle();
+        }
+    }
+
+    /// Looks at an application again at a later moment, unless an earlier one is set.
+    pub(super) fn wake_at(&mut self, app: AppIx, at: Nanos) {
+        let row = &mut self.apps[app.ix()];
+        if row.wake_at.is_none_or(|set| at < set) {
+            row.wake_at = Some(at);
+            let serial = row.serial;
+            self.deadlines.add(at, Deadline::Wake { app, serial });
+        }
+    }
+
+    fn wake(&mut self, app: AppIx, serial: u64, now: Nanos) {
+        let row = &mut self.apps[app.ix()];
+        if row.free || row.serial != serial {
+            return;
+        }
+        if row.wake_at.is_some_and(|at| at <= now) {
+            row.wake_at = None;
+        }
+        if row.backoff_until.is_some_and(|until| until <= now) {
+            row.backoff_until = None;
+        }
+        self.ripe.extend(self.apps[app.ix()].reservations.iter().copied());
+        self.rouse_groups(app);
+    }
+
+    /// Keeps an ended application until it expires.
+    pub(super) fn expire_later(&mut self, id: Arc<str>, finished: Nanos, rejected: bool) {
+        let at = finished.plus(TERMINATED);
+        let deadline = if rejected {
+            Deadline::ExpireRejected { id, finished }
+        } else {
+            Deadline::ExpireTerminated { id, finished }
+        };
+        self.deadlines.add(at, deadline);
+    }
+
+    /// Expired applications are forgotten (R3.48).
+    fn sweep(&mut self) {
+        self.terminated = self
+            .terminated
+            .iter()
+            .filter(|(_, app)| app.state != AppState::Expired)
+            .map(|(key, app)| (key.clone(), app.clone()))
+            .collect();
+        self.rejected = self
+            .rejected
+            .iter()
+            .filter(|(_, app)| app.state != AppState::Expired)
+            .map(|(key, app)| (key.clone(), app.clone()))
+            .collect();
+    }
+}

@@ -1,0 +1,386 @@
+//! Why asks wait, as the scheduler sees it now: the questions of the scheduling step in their order, asked without
+//! changing anything (R5.23–R5.27, R6.7, SEEDS S10 and S11).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::Partition;
+use crate::{
+    alloc::{LogEntry, Phase},
+    app::GroupKey,
+    node::Node,
+    resources::{Resource, ResourceType},
+    types::{AllocIx, AppIx, AppState, Nanos, ObjectState, QueueIx, ShapeIx},
+    ugm::Refusal,
+};
+
+/// Why an ask waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Why {
+    /// The partition is being stopped.
+    Stopped,
+    /// No node is registered.
+    NoNodes,
+    /// The application is on its way out: nothing new is placed for it.
+    Ending(AppState),
+    /// Too many of its asks failed on nodes: the application waits until then (R5.26).
+    BackOff(Nanos),
+    /// Its queue became a parent, and places nothing until it is a leaf again (CFG-102).
+    NotALeaf,
+    /// This queue, or one above, runs as many applications as it may (R4.36).
+    RunningApps {
+        /// Path.
+        queue: Arc<str>,
+        /// Running at most.
+        max: u64,
+        /// Running and starting.
+        running: u64,
+    },
+    /// A user or group runs as many applications as it may.
+    UserApps(Refusal),
+    /// A real ask waits until the placeholders of its gang are placed (SEEDS S10).
+    Gang {
+        /// Placeholders that are not placed yet.
+        missing: u32,
+        /// Placeholders that are.
+        placed: u32,
+    },
+    /// A real ask waits for a placeholder of its task group, which it is to replace (R6.7).
+    Placeholder {
+        /// Placeholders of the group that wait or are placed.
+        live: u64,
+    },
+    /// The queues have no room for the whole gang (SEEDS S11), or not all of it has been announced yet.
+    GangRoom,
+    /// A limit of the user or group on resources.
+    UserQuota(Refusal),
+    /// The max of a queue.
+    QueueQuota {
+        /// Path of the level that has no room.
+        queue: Arc<str>,
+        /// Its max.
+        max: Resource,
+        /// What is used of it, or promised to asks that have preempted.
+        used: Resource,
+    },
+    /// Its required node.
+    RequiredNode {
+        /// Id.
+        node: Arc<str>,
+        /// What is the matter with it.
+        why: Unfit,
+        /// What is free on it; `None` where it is not registered.
+        free: Option<Resource>,
+    },
+    /// No node takes it.
+    Nodes(Arc<Nodes>),
+    /// The shim is being asked whether it fits on this node.
+    Asking(Arc<str>),
+    /// Nothing holds it back: it is placed when its turn comes.
+    Turn,
+}
+
+/// What is the matter with a required node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is not registered.
+    Unknown,
+    /// It is too small, even when empty.
+    TooSmall,
+    /// It has not enough left; it is reserved for the ask meanwhile.
+    Full,
+    /// It is reserved for another ask.
+    Reserved,
+    /// The shim refused it.
+    Refused,
+}
+
+/// Why no node takes an ask: each node is counted in the first row that holds for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Nodes {
+    /// Too small, even when empty.
+    pub too_small: usize,
+    /// Large enough, but drained.
+    pub drained: usize,
+    /// Without enough left.
+    pub full: usize,
+    /// With enough left, but reserved for other asks.
+    pub reserved: usize,
+    /// Refused by the shim.
+    pub refused: usize,
+    /// They would take it: a decision is due.
+    pub open: usize,
+    /// The most of each wanted type that any node has when empty.
+    pub largest: Resource,
+    /// What the shim said of the first node that it refused.
+    pub refusal: Option<Arc<str>>,
+    /// The most of each wanted type that one node that is large enough and takes allocations has left.
+    pub most_free: Resource,
+    /// What those nodes have left together.
+    pub all_free: Resource,
+}
+
+/// Asks of an application that wait for the same reason.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Number of the asks.
+    pub asks: u64,
+    /// The first of them in their order.
+    pub first: AllocIx,
+    /// Size of each: memory in bytes, vcore in milli.
+    pub resource: Arc<Resource>,
+    /// They are placeholders of a gang.
+    pub placeholder: bool,
+    /// Task group, empty for none.
+    pub task_group: Arc<str>,
+    /// Creation time of the oldest.
+    pub since: Nanos,
+    /// The reason.
+    pub why: Why,
+    /// What the scheduler noted of the first ask (R4.34), by last occurrence.
+    pub log: Vec<LogEntry>,
+}
+
+/// Explains the asks of one state of a partition; remembers what it found out about the nodes.
+pub struct Explainer<'a> {
+    partition: &'a Partition,
+    nodes: BTreeMap<Vec<(ResourceType, i128)>, Arc<Nodes>>,
+}
+
+/// Sizes of asks for which all nodes are looked at; for more, only whether one takes the ask is told.
+const SIZES: usize = 256;
+
+impl<'a> Explainer<'a> {
+    /// For this state.
+    pub fn new(partition: &'a Partition) -> Explainer<'a> {
+        Explainer { partition, nodes: BTreeMap::new() }
+    }
+
+    /// What of an application waits, and why: first what comes first in its order. `now` is the time.
+    pub fn application(&mut self, app: AppIx, now: Nanos) -> Vec<Waiting> {
+        let partition = self.partition;
+        let Some(row) = partition.apps.get(app.ix()) else { return Vec::new() };
+        let whole = self.application_waits(app, now);
+        let mut found: Vec<(_, Waiting)> = Vec::new();
+        for (key, group) in &row.groups_by_key {
+            let Some((order, first)) = group.asks.get_min() else { continue };
+            let why = whole.clone().unwrap_or_else(|| self.group_waits(app, key, *first));
+            found.push((*order, self.waiting(*first, group.asks.len() as u64, why)));
+        }
+        if partition.ask_shim {
+            for alloc in row.by_seq.values().filter(|alloc| partition.allocs[alloc.ix()].phase == Phase::Parked) {
+                let node = partition.allocs[alloc.ix()].node.and_then(|node| partition.nodes.get(node.ix()));
+                let why = Why::Asking(node.map(|node| node.spec.id.clone()).unwrap_or_default());
+                found.push((partition.ask_order(*alloc), self.waiting(*alloc, 1, why)));
+            }
+        }
+        found.sort_by_key(|(order, _)| *order);
+        found.into_iter().map(|(_, waiting)| waiting).collect()
+    }
+
+    fn waiting(&self, first: AllocIx, asks: u64, why: Why) -> Waiting {
+        let row = &self.partition.allocs[first.ix()];
+        let mut log = row.log.clone();
+        log.sort_by_key(|entry| entry.last);
+        Waiting {
+            asks,
+            first,
+            resource: row.resource.clone(),
+            placeholder: row.is_placeholder(),
+            task_group: row.spec.task_group.clone(),
+            since: row.created,
+            why,
+            log,
+        }
+    }
+
+    /// What holds back all of an application.
+    fn application_waits(&self, app: AppIx, now: Nanos) -> Option<Why> {
+        let partition = self.partition;
+        let row = &partition.apps[app.ix()];
+        if partition.state == ObjectState::Stopped {
+            return Some(Why::Stopped);
+        }
+        if partition.node_by_id.is_empty() {
+            return Some(Why::NoNodes);
+        }
+        if matches!(row.state, AppState::Failing | AppState::Failed) || row.expiring {
+            return Some(Why::Ending(row.state));
+        }
+        if let Some(until) = row.backoff_until.filter(|until| *until > now) {
+            return Some(Why::BackOff(until));
+        }
+        if !partition.queues[row.queue.ix()].leaf {
+            return Some(Why::NotALeaf);
+        }
+        if row.state != AppState::Accepted {
+            return None;
+        }
+        partition
+            .full_of_apps(app)
+            .map(|queue| {
+                let row = &partition.queues[queue.ix()];
+                let running = row.running + row.allocating.len() as u64;
+                Why::RunningApps { queue: row.path.clone(), max: row.max_applications, running }
+            })
+            .or_else(|| row.track.and_then(|track| partition.ugm.held(track)).map(Why::UserApps))
+    }
+
+    /// What holds back a group, in the order in which the scheduling step finds out.
+    fn group_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
+        let partition = self.partition;
+        let row = &partition.apps[app.ix()];
+        if key.placeholder {
+            let all_at_once = partition.goes_all_at_once(app, key);
+            let missing = || row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask));
+            if row.state == AppState::Accepted && !partition.gang_may_start(app) || all_at_once && missing() {
+                return Why::GangRoom;
+            }
+        } else if row.state == AppState::Accepted && row.awaits_placeholders() {
+            let missing = row.pending_placeholders + row.parked_placeholders;
+            return Why::Gang { missing, placed: row.placeholders };
+        } else if key.required_node.is_none()
+            && let Some(group) = row.task_groups.get(&key.task_group).filter(|_| !key.task_group.is_empty())
+            && group.live > 0
+        {
+            return Why::Placeholder { live: group.live };
+        }
+        let resource = &partition.allocs[first.ix()].resource;
+        let wanted = resource.plus(&row.claimed);
+        if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, &wanted)) {
+            return Why::UserQuota(refusal);
+        }
+        if let Err(level) = partition.queue_fits(row.queue, resource)
+            && level != partition.root
+        {
+            return self.queue_quota(level);
+        }
+        match &key.required_node {
+            Some(node) => self.required(first, node),
+            None => {
+                let nodes = self.nodes_of(key.shape, first);
+                if nodes.open > 0 { Why::Turn } else { Why::Nodes(nodes) }
+            }
+        }
+    }
+
+    fn queue_quota(&self, level: QueueIx) -> Why {
+        let queue = &self.partition.queues[level.ix()];
+        let mut used = queue.allocated.clone();
+        if !queue.claimed.is_empty() {
+            used = used.max(&used.minus(&queue.preempting).plus(&queue.claimed));
+        }
+        Why::QueueQuota { queue: queue.path.clone(), max: queue.max.clone().unwrap_or_default(), used }
+    }
+
+    fn required(&self, ask: AllocIx, id: &Arc<str>) -> Why {
+        let partition = self.partition;
+        let resource = &partition.allocs[ask.ix()].resource;
+        let Some(at) = partition.node_by_id.get(id).copied() else {
+            return Why::RequiredNode { node: id.clone(), why: Unfit::Unknown, free: None };
+        };
+        let node = &partition.nodes[at.ix()];
+        let why = if !node.capacity.fits(resource) {
+            Unfit::TooSmall
+        } else if !node.available.fits(resource) {
+            Unfit::Full
+        } else if node.reservations.iter().any(|other| *other != ask) {
+            Unfit::Reserved
+        } else if partition.ask_shim && partition.is_refused(ask, at) {
+            Unfit::Refused
+        } else {
+            return Why::Turn;
+        };
+        Why::RequiredNode { node: id.clone(), why, free: Some(node.available.clone()) }
+    }
+
+    /// What the nodes say to an ask: what they say to its size, and what the shim said of it.
+    fn nodes_of(&mut self, shape: ShapeIx, ask: AllocIx) -> Arc<Nodes> {
+        let partition = self.partition;
+        let resource = &partition.allocs[ask.ix()].resource;
+        let key: Vec<_> = resource.iter().collect();
+        let known = match self.nodes.get(&key) {
+            Some(known) => known.clone(),
+            None if self.nodes.len() >= SIZES => {
+                let open = usize::from(!partition.shapes.is_nowhere(shape));
+                return Arc::new(Nodes { open, ..Nodes::default() });
+            }
+            None => {
+                let found = Arc::new(self.look_at_nodes(ask));
+                self.nodes.insert(key, found.clone());
+                found
+            }
+        };
+        let mut refusals = partition
+            .refusals(ask)
+            .filter(|(node, _)| partition.nodes.get(node.ix()).is_some_and(|row| is_open(row, resource, ask)))
+            .peekable();
+        if refusals.peek().is_none() {
+            return known;
+        }
+        let mut own = Nodes::clone(&known);
+        for (_, reason) in refusals {
+            own.refusal.get_or_insert_with(|| reason.clone());
+            own.refused += 1;
+            own.open = own.open.saturating_sub(1);
+        }
+        Arc::new(own)
+    }
+
+    fn look_at_nodes(&self, ask: AllocIx) -> Nodes {
+        let partition = self.partition;
+        let resource = &partition.allocs[ask.ix()].resource;
+        let wanted: Vec<ResourceType> = resource.iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind).collect();
+        let mut found = Nodes::default();
+        for at in partition.node_by_id.values().copied() {
+            let node = &partition.nodes[at.ix()];
+            for kind in &wanted {
+                found.largest.set(*kind, found.largest.amount(*kind).max(node.capacity.amount(*kind)));
+            }
+            if !node.capacity.fits(resource) {
+                found.too_small += 1;
+                continue;
+            }
+            if !node.schedulable() {
+                found.drained += 1;
+                continue;
+            }
+            for kind in &wanted {
+                let free = node.available.amount(*kind).max(0);
+                found.most_free.set(*kind, found.most_free.amount(*kind).max(free));
+                found.all_free.set(*kind, found.all_free.amount(*kind) + free);
+            }
+            if !node.available.fits(resource) {
+                found.full += 1;
+            } else if is_open(node, resource, ask) && partition.fits_beside_claims(ask, at) {
+                found.open += 1;
+            } else {
+                found.reserved += 1;
+            }
+        }
+        found
+    }
+}
+
+/// The node has room for the ask, takes allocations and is reserved for nobody else.
+fn is_open(node: &Node, resource: &Resource, ask: AllocIx) -> bool {
+    node.schedulable()
+        && node.capacity.fits(resource)
+        && node.available.fits(resource)
+        && !node.reservations.iter().any(|other| *other != ask)
+}
+
+impl Partition {
+    /// The queue, nearest to the leaf, that runs as many applications as it may (R4.36).
+    fn full_of_apps(&self, app: AppIx) -> Option<QueueIx> {
+        let mut level = Some(self.apps[app.ix()].queue);
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            let taken = row.running + row.allocating.len() as u64;
+            if row.max_applications > 0 && !row.allocating.contains(&app) && taken >= row.max_applications {
+                return Some(ix);
+            }
+            level = row.parent;
+        }
+        None
+    }
+}

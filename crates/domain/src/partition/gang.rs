@@ -1,0 +1,447 @@
+//! Gangs: placeholders, their replacement by real allocations, their time-out (section 6 of the scheduling rules).
+//!
+//! The domain owns the link of a replacement in flight: placeholder, real ask and node under a token. `begin_swap` makes it,
+//! `commit_swap` carries it out as one change of all books, `undo_swap_of_real` takes it back; whatever happens in between
+//! (node gone, release, time-out, removal) ends in one of the two within the same command.
+
+use std::sync::Arc;
+
+use super::{Books, Cx, Partition, apps::gang_timeout, deadlines::Deadline, releases::Removal, states::AppEvent};
+use crate::{
+    alloc::Phase,
+    effect::{AppEffect, Callback, Effect, NewAllocation, Released, SwapEnd},
+    event::{Change, Detail, EventKind},
+    resources::Resource,
+    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, SwapToken, Termination},
+};
+
+impl Partition {
+    /// A placeholder was allocated: the time-out starts with the first, the application runs when the gang is there
+    /// (R3.12, R3.39).
+    pub(super) fn placeholder_allocated(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let (app, group) = (row.app, row.spec.task_group.clone());
+        let timer = self.serial();
+        let row = &mut self.apps[app.ix()];
+        row.replaceable.entry(group).or_default().insert(alloc);
+        row.gang_started = true;
+        if row.state == AppState::Accepted && row.placeholder_timer.is_none() {
+            row.placeholder_timer = Some(timer);
+            // An application that announced no gang has an execution time instead, if any (SEEDS S6).
+            let timeout = match row.placeholder_ask {
+                Some(_) => row.timeout,
+                None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
+            };
+            self.deadlines.add(cx.now.plus(timeout), Deadline::Placeholder { app, timer });
+        }
+        let row = &self.apps[app.ix()];
+        if row.state == AppState::Accepted
+            && row.parked_placeholders == 0
+            && row.placeholder_ask.as_ref().is_some_and(|ask| *ask == row.allocated_placeholders)
+        {
+            self.fire(app, AppEvent::Run, None, cx);
+        }
+        self.gang_progress(app);
+        self.swappable.insert(app);
+        self.rouse_groups(app);
+    }
+
+    /// Keeps the set of gangs that have begun and still wait (SEEDS S11).
+    pub(super) fn gang_progress(&mut self, app: AppIx) {
+        let row = &self.apps[app.ix()];
+        if row.gang_started && row.pending_placeholders > 0 && !row.free {
+            self.gangs.insert(app);
+        } else if self.gangs.remove(&app).is_some() {
+            self.unblock_limits();
+        }
+    }
+
+    /// Has a gang that has not begun room for all of its placeholders, over every configured max on its path (SEEDS S11)?
+    /// What gangs that have begun still wait for counts as used.
+    pub(super) fn gang_may_start(&self, app: AppIx) -> bool {
+        let row = &self.apps[app.ix()];
+        let Some(ask) = row.placeholder_ask.as_ref().filter(|_| !row.gang_started) else { return true };
+        let mut level = Some(row.queue);
+        while let Some(queue) = level.filter(|queue| *queue != self.root) {
+            let queue_row = &self.queues[queue.ix()];
+            if let Some(max) = &queue_row.max {
+                let mut used = queue_row.allocated.plus(ask);
+                for other in self.gangs.iter().filter(|other| **other != app) {
+                    let other = &self.apps[other.ix()];
+                    if self.is_below(other.queue, queue) {
+                        used.add(&self.waiting_placeholders(other));
+                    }
+                }
+                if !max.fits_or_unlimited(&used) {
+                    return false;
+                }
+            }
+            level = queue_row.parent;
+        }
+        true
+    }
+
+    fn waiting_placeholders(&self, app: &crate::app::App) -> Resource {
+        let mut waiting = Resource::new();
+        for (key, group) in app.groups_by_key.iter().filter(|(key, _)| key.placeholder) {
+            waiting.add(&self.shapes.resource(key.shape).times(group.asks.len() as i128));
+        }
+        waiting
+    }
+
+    /// Links a placeholder and the real ask that takes its place, and asks the shim to release the placeholder (R6.13,
+    /// R6.14). On another node than the placeholder's, the real ask occupies that node at once (R6.10).
+    pub(super) fn begin_swap(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
+        if self.allocs[real.ix()].reserved.is_some() {
+            self.unreserve(real, cx);
+        }
+        self.dequeue(real);
+        let token = SwapToken(self.serial());
+        let ph = &mut self.allocs[placeholder.ix()];
+        ph.released = true;
+        ph.link = Some(real);
+        ph.token = Some(token);
+        let (app, group, home) = (ph.app, ph.spec.task_group.clone(), ph.node);
+        let row = &mut self.allocs[real.ix()];
+        row.phase = Phase::Replacing;
+        row.node = Some(node);
+        row.bound = cx.now;
+        row.link = Some(placeholder);
+        row.token = Some(token);
+        if home != Some(node) {
+            let placement = self.placement(real, Some(node), Books::NODE);
+            self.charge(&placement, cx);
+            self.node_event(real, node, Change::Add, cx);
+        }
+        self.swaps.insert(token, placeholder);
+        let app_row = &mut self.apps[app.ix()];
+        app_row.swaps += 1;
+        if let Some(set) = app_row.replaceable.get_mut(&group) {
+            set.remove(&placeholder);
+            if set.is_empty() {
+                app_row.replaceable.remove(&group);
+            }
+        }
+        let app_id = app_row.id.clone();
+        let key = self.allocs[placeholder.ix()].spec.key.clone();
+        let message = format!("replacing allocationKey: {}", self.allocs[real.ix()].spec.key);
+        let release = Released {
+            key: key.clone(),
+            app: app_id.clone(),
+            termination: Termination::PlaceholderReplaced,
+            message: message.into(),
+            confirm: true,
+        };
+        cx.fx.push(Effect::App(AppEffect::SwapBegun { app: app_id, token, placeholder: key }));
+        self.send_release(release, cx);
+    }
+
+    /// Sends a release that the shim has to confirm.
+    pub(super) fn send_release(&mut self, release: Released, cx: &mut Cx) {
+        cx.fx.push(Effect::App(AppEffect::Unconfirmed { release: release.clone() }));
+        cx.callback(Callback::Released(Box::new(release)));
+    }
+
+    /// Takes a replacement back: the real ask waits again, the placeholder may be replaced by another.
+    pub(super) fn undo_swap_of_real(&mut self, real: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[real.ix()];
+        let (Some(placeholder), Some(token)) = (row.link, row.token) else { return };
+        if let Some(node) = row.node.filter(|node| self.allocs[placeholder.ix()].node != Some(*node)) {
+            let placement = self.placement(real, Some(node), Books::NODE);
+            self.refund(&placement, cx);
+            self.node_event(real, node, Change::Remove, cx);
+        }
+        self.unlink(placeholder, real, token, SwapEnd::Undone, cx);
+        let row = &mut self.allocs[real.ix()];
+        row.phase = Phase::Pending;
+        row.node = None;
+        row.triggered_scale_up = false;
+        let ph = &mut self.allocs[placeholder.ix()];
+        ph.released = false;
+        if std::mem::take(&mut ph.confirmed) {
+            // The shim has released it already, and will not say so again.
+            self.left_over.push((placeholder, ph.seq));
+        }
+        let ph = &self.allocs[placeholder.ix()];
+        let (app, group) = (ph.app, ph.spec.task_group.clone());
+        self.apps[app.ix()].replaceable.entry(group).or_default().insert(placeholder);
+        self.swappable.insert(app);
+        self.enqueue(real);
+        if self.apps[app.ix()].state == AppState::Completing {
+            self.fire(app, AppEvent::Run, None, cx);
+        }
+    }
+
+    /// A replacement takes up another node, or leaves it again (EVT-033, EVT-034). One on the placeholder's own node changes
+    /// nothing of what the node holds, and has no such event.
+    fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let id = self.nodes[node.ix()].spec.id.clone();
+        cx.event_of(EventKind::Node, &id, &row.spec.key, change, Detail::NodeAlloc, &row.resource);
+    }
+
+    fn unlink(&mut self, placeholder: AllocIx, real: AllocIx, token: SwapToken, why: SwapEnd, cx: &mut Cx) {
+        self.swaps.remove(&token);
+        for side in [placeholder, real] {
+            let row = &mut self.allocs[side.ix()];
+            row.link = None;
+            row.token = None;
+        }
+        let row = &mut self.apps[self.allocs[real.ix()].app.ix()];
+        row.swaps -= 1;
+        let app = row.id.clone();
+        cx.fx.push(Effect::App(AppEffect::SwapEnded { app, token, why }));
+    }
+
+    /// Placeholders that the shim has released while their replacement was undone go as any other (R6.24).
+    pub(super) fn drop_left_over(&mut self, cx: &mut Cx) {
+        while let Some((alloc, seq)) = self.left_over.pop() {
+            let row = &self.allocs[alloc.ix()];
+            if !row.free && row.seq == seq && row.phase == Phase::Allocated {
+                self.drop_placeholder(alloc, cx);
+            }
+        }
+    }
+
+    fn drop_placeholder(&mut self, placeholder: AllocIx, cx: &mut Cx) {
+        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes: false, silent: false };
+        self.remove_allocation(placeholder, removal, cx);
+        // The application may have ended with it.
+        if !self.allocs[placeholder.ix()].free && self.allocs[placeholder.ix()].phase == Phase::Ended {
+            self.forget(placeholder);
+        }
+    }
+
+    /// The node of a replacement still has room for the real allocation once the placeholder is gone.
+    fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
+        let (ph, row) = (&self.allocs[placeholder.ix()], &self.allocs[real.ix()]);
+        let Some(node) = row.node else { return false };
+        let mut room = self.nodes[node.ix()].available.clone();
+        room.add(if ph.node == row.node { &ph.resource } else { &row.resource });
+        room.fits(&row.resource)
+    }
+
+    /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). A token that is no longer in flight
+    /// has no effect (R6.16). Where the node has shrunk meanwhile another one is taken, or the real ask waits again (SEEDS
+    /// S25).
+    pub(super) fn commit_swap(&mut self, token: SwapToken, cx: &mut Cx) {
+        let Some(placeholder) = self.swaps.get(&token).copied() else { return };
+        let Some(real) = self.allocs[placeholder.ix()].link else { return };
+        if !self.swap_fits(placeholder, real) {
+            let resource = self.allocs[real.ix()].resource.clone();
+            // A shim that wants to be asked first gets its question when the ask is looked at again.
+            let other = if self.ask_shim { None } else { self.find_node(real, &resource) };
+            let Some(other) = other else {
+                self.allocs[placeholder.ix()].confirmed = false;
+                self.undo_swap_of_real(real, cx);
+                self.drop_placeholder(placeholder, cx);
+                return;
+            };
+            if self.allocs[real.ix()].node != self.allocs[placeholder.ix()].node {
+                let placement = self.placement(real, self.allocs[real.ix()].node, Books::NODE);
+                self.refund(&placement, cx);
+            }
+            self.allocs[real.ix()].node = Some(other);
+            let placement = self.placement(real, Some(other), Books::NODE);
+            self.charge(&placement, cx);
+        }
+        self.swap(placeholder, real, false, cx);
+        self.announce_swapped(real, cx);
+        // The record of the placeholder goes with it.
+        if !self.allocs[placeholder.ix()].free {
+            self.request_event(placeholder, Change::Remove, Detail::RequestCancel, cx);
+            self.forget(placeholder);
+        }
+    }
+
+    /// Only the placeholder's node went: the swap is complete without a confirmation (R2.23). The caller announces both.
+    pub(super) fn complete_swap_early(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
+        self.swap(placeholder, real, true, cx);
+    }
+
+    fn swap(&mut self, placeholder: AllocIx, real: AllocIx, node_goes: bool, cx: &mut Cx) {
+        let row = &self.allocs[placeholder.ix()];
+        let (app, home, created, token) = (row.app, row.node, row.created, row.token);
+        let group = row.spec.task_group.clone();
+        let elsewhere = self.allocs[real.ix()].node != home;
+        // The replacement still counts as in flight while the placeholder goes, so that user and application stay known.
+        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes, silent: !elsewhere };
+        self.take_off(placeholder, removal, cx);
+        if let Some(token) = token {
+            self.unlink(placeholder, real, token, SwapEnd::Swapped, cx);
+        }
+        if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
+            group.replaced += 1;
+        }
+        let first = self.apps[app.ix()].allocated.is_zero();
+        // R3.17a: a completing application does not end with its last placeholder while a real allocation takes its place,
+        // and none becomes one by it where the node went (R2.27).
+        match self.apps[app.ix()].state {
+            AppState::Completing => {}
+            AppState::Accepted | AppState::Running if node_goes => self.gang_progress(app),
+            _ => self.placeholder_gone(app, cx),
+        }
+        let row = &mut self.allocs[real.ix()];
+        row.phase = Phase::Allocated;
+        row.placeholder_used = true;
+        row.requested = created;
+        let node = row.node;
+        let books = if elsewhere { Books::REST } else { Books::ALL };
+        let placement = self.placement(real, node, books);
+        self.charge(&placement, cx);
+        self.note_peak(app);
+        if self.apps[app.ix()].state == AppState::Completing
+            || (!first && self.apps[app.ix()].state != AppState::Running)
+        {
+            // R6.29: the first replacement of an accepted application changes nothing, the second does.
+            self.fire(app, AppEvent::Run, None, cx);
+        }
+        self.rouse_groups(app);
+    }
+
+    /// Tells the shim of the real allocation that took a placeholder's place.
+    pub(super) fn announce_swapped(&mut self, real: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[real.ix()];
+        let Some(node) = row.node else { return };
+        let (spec, resource) = (row.spec.clone(), row.resource.clone());
+        self.scheduled(real, cx);
+        let app = self.apps[row.app.ix()].id.clone();
+        let node = self.nodes[node.ix()].spec.id.clone();
+        self.allocated_events(real, cx);
+        cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource, echo: false })));
+    }
+
+    /// A placeholder is gone; with the last one the application goes on (R3.16).
+    pub(super) fn placeholder_gone(&mut self, app: AppIx, cx: &mut Cx) {
+        self.gang_progress(app);
+        let row = &self.apps[app.ix()];
+        if row.free || row.placeholders > 0 {
+            return;
+        }
+        if row.expiring && !row.removing {
+            self.finish_expiring(app, cx);
+            return;
+        }
+        if row.removing {
+            // R3.44: a removal ends in Completing at most, and never in Failed.
+            if self.is_idle(app) && matches!(row.state, AppState::Accepted | AppState::Running) {
+                self.fire(app, AppEvent::Complete, None, cx);
+            }
+            return;
+        }
+        match row.state {
+            AppState::Failing => self.fail_if_empty(app, cx),
+            AppState::Resuming => {
+                self.fire(app, AppEvent::Run, None, cx);
+            }
+            AppState::Completing if row.state_timer.is_none() && self.is_idle(app) => {
+                self.fire(app, AppEvent::Complete, None, cx);
+            }
+            // R3.17: also a completing application whose timer runs.
+            _ if self.is_idle(app) => {
+                self.fire(app, AppEvent::Complete, None, cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// A failing application fails when nothing of it is left.
+    pub(super) fn fail_if_empty(&mut self, app: AppIx, cx: &mut Cx) {
+        let row = &self.apps[app.ix()];
+        if row.state == AppState::Failing && row.allocs.is_empty() && !row.removing {
+            self.fire(app, AppEvent::Fail, None, cx);
+        }
+    }
+
+    /// Asks the shim to release every placeholder that is not on its way out already (R6.17, R6.18).
+    pub(super) fn release_placeholders(&mut self, app: AppIx, message: &str, cx: &mut Cx) {
+        self.time_out(app, message, |placeholder| placeholder, cx);
+    }
+
+    /// Asks the shim to release allocations with TIMEOUT.
+    pub(super) fn time_out(&mut self, app: AppIx, message: &str, choose: impl Fn(bool) -> bool, cx: &mut Cx) {
+        let message: Arc<str> = message.into();
+        let id = self.apps[app.ix()].id.clone();
+        let mut allocs: Vec<AllocIx> = self.apps[app.ix()].allocs.iter().copied().collect();
+        allocs.sort_unstable_by_key(|alloc| self.allocs[alloc.ix()].seq);
+        for alloc in allocs {
+            let row = &mut self.allocs[alloc.ix()];
+            if row.phase == Phase::Allocated && !row.released && !row.preempted && choose(row.is_placeholder()) {
+                row.released = true;
+                let (key, group) = (row.spec.key.clone(), row.spec.task_group.clone());
+                if row.is_placeholder()
+                    && let Some(set) = self.apps[app.ix()].replaceable.get_mut(&group)
+                {
+                    set.remove(&alloc);
+                    if set.is_empty() {
+                        self.apps[app.ix()].replaceable.remove(&group);
+                    }
+                }
+                let release = Released {
+                    key,
+                    app: id.clone(),
+                    termination: Termination::Timeout,
+                    message: message.clone(),
+                    confirm: true,
+                };
+                self.send_release(release, cx);
+            }
+        }
+    }
+
+    /// The gang took too long (R6.17–R6.22, SEEDS S13: the releases come first, then the state).
+    pub(super) fn placeholder_timer(&mut self, app: AppIx, timer: u64, cx: &mut Cx) {
+        let row = &mut self.apps[app.ix()];
+        if row.free || row.placeholder_timer != Some(timer) {
+            return;
+        }
+        row.placeholder_timer = None;
+        let message = "releasing allocated placeholders on placeholder timeout";
+        if matches!(row.state, AppState::Running | AppState::Completing) {
+            self.release_placeholders(app, message, cx);
+            return;
+        }
+        let hard = row.style == GangStyle::Hard;
+        if hard {
+            for real in self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>() {
+                if self.allocs[real.ix()].phase == Phase::Replacing {
+                    self.undo_swap_of_real(real, cx);
+                }
+            }
+            // What the shim has released already is not asked for again.
+            self.drop_left_over(cx);
+        }
+        self.time_out(app, message, |placeholder| placeholder || hard, cx);
+        self.drop_waiting(app, hard, cx);
+        let event = if hard { AppEvent::Fail } else { AppEvent::Resume };
+        self.fire(app, event, Some("ResourceReservationTimeout"), cx);
+        if self.apps[app.ix()].placeholders == 0 {
+            self.placeholder_gone(app, cx);
+        }
+    }
+
+    /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20).
+    fn drop_waiting(&mut self, app: AppIx, hard: bool, cx: &mut Cx) {
+        let id = self.apps[app.ix()].id.clone();
+        let message: Arc<str> = "releasing pending placeholders on placeholder timeout".into();
+        for alloc in self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>() {
+            let row = &self.allocs[alloc.ix()];
+            if !matches!(row.phase, Phase::Pending | Phase::Parked) || !(hard || row.is_placeholder()) {
+                continue;
+            }
+            let (key, group) = (row.spec.key.clone(), row.spec.task_group.clone());
+            if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
+                group.timed_out += 1;
+            }
+            self.cancel_ask(alloc, Detail::RequestTimeout, cx);
+            // Nothing is held for it any more: the shim's answer changes nothing.
+            cx.callback(Callback::Released(Box::new(Released {
+                key,
+                app: id.clone(),
+                termination: Termination::Timeout,
+                message: message.clone(),
+                confirm: false,
+            })));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What is pending, in the order in which it is tried, and what is out of that order because it cannot be placed now.
+//!
+//! Asks of an application that agree in everything that decides a placement form a group, and are tried once for all. What
+//! was tried without success is *parked*: a group leaves its application's order, an application without another group its
+//! queue's, a queue without another application its parent's, so that nothing is walked past again and again. It comes
+//! back when the partition's epoch has moved on, or when something is added below it.
+
+use super::{
+    Partition,
+    order::{count_down, count_up},
+};
+use crate::{
+    app::GroupKey,
+    types::{AllocIx, AppIx, QueueIx},
+};
+
+impl Partition {
+    pub(super) fn group_key(&self, alloc: AllocIx) -> GroupKey {
+        let row = &self.allocs[alloc.ix()];
+        GroupKey {
+            shape: row.shape,
+            placeholder: row.is_placeholder(),
+            task_group: row.spec.task_group.clone(),
+            required_node: row.spec.required_node.clone(),
+        }
+    }
+
+    /// An ask waits from now on: it takes its place in the order, and counts as pending.
+    pub(super) fn enqueue(&mut self, alloc: AllocIx) {
+        let key = self.group_key(alloc);
+        let order = self.ask_order(alloc);
+        self.required_asks += usize::from(key.required_node.is_some());
+        let row = &self.allocs[alloc.ix()];
+        let (app_ix, resource, priority, placeholder) =
+            (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
+        let due = self.preempt_due(alloc);
+        let app = &mut self.apps[app_ix.ix()];
+        count_up(&mut app.priorities, priority);
+        if placeholder {
+            app.pending_placeholders += 1;
+            // Real asks that hold a node may have to leave it to this one.
+            self.ripe.extend(app.reservations.iter().copied());
+        }
+        let group = app.groups_by_key.entry(key.clone()).or_default();
+        let head = group.asks.get_min().map(|(order, _)| *order);
+        group.asks.insert(order, alloc);
+        if group.hold.is_some() {
+            group.fresh.insert(order, alloc);
+        }
+        group.preempt_at = group.preempt_at.min(due);
+        if let Some(head) = head.filter(|head| !group.parked && order < *head) {
+            app.group_order.remove(&head);
+        }
+        group.parked = false;
+        let first = head.map_or(order, |head| head.min(order));
+        app.group_order.insert(first, key);
+        let swappable = !placeholder && !app.replaceable.is_empty();
+        self.add_pending(app_ix, &resource);
+        self.rouse(app_ix);
+        if swappable {
+            self.swappable.insert(app_ix);
+        }
+    }
+
+    /// An ask no longer waits.
+    pub(super) fn dequeue(&mut self, alloc: AllocIx) {
+        let key = self.group_key(alloc);
+        let order = self.ask_order(alloc);
+        self.required_asks -= usize::from(key.required_node.is_some());
+        let row = &self.allocs[alloc.ix()];
+        let (app_ix, resource, priority, placeholder) =
+            (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
+        let app = &mut self.apps[app_ix.ix()];
+        count_down(&mut app.priorities, priority);
+        if placeholder {
+            app.pending_placeholders -= 1;
+        }
+        if let Some(group) = app.groups_by_key.get_mut(&key) {
+            let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
+            group.asks.remove(&order);
+            group.fresh.remove(&order);
+            let (next, parked) = (group.asks.get_min().map(|(head, _)| *head), group.parked);
+            if was_head && !parked {
+                app.group_order.remove(&order);
+                if let Some(next) = next {
+                    app.group_order.insert(next, key.clone());
+                }
+            }
+            if next.is_none() {
+                app.groups_by_key.remove(&key);
+            }
+        }
+        self.sub_pending(app_ix, &resource);
+    }
+
+    /// A group cannot be placed in this epoch.
+    pub(super) fn park_group(&mut self, app: AppIx, key: &GroupKey) {
+        let row = &mut self.apps[app.ix()];
+        if let Some(group) = row.groups_by_key.get_mut(key)
+            && !group.parked
+        {
+            group.parked = true;
+            if let Some((head, _)) = group.asks.get_min() {
+                row.group_order.remove(head);
+            }
+            row.parked_groups.push(key.clone());
+        }
+    }
+
+    /// Groups that were parked come back.
+    pub(super) fn unpark_groups(&mut self, app: AppIx) {
+        let row = &mut self.apps[app.ix()];
+        for key in std::mem::take(&mut row.parked_groups) {
+            if let Some(group) = row.groups_by_key.get_mut(&key)
+                && group.parked
+            {
+                group.parked = false;
+                if let Some((head, _)) = group.asks.get_min() {
+                    row.group_order.insert(*head, key);
+                }
+            }
+        }
+    }
+
+    /// An application cannot be placed in this epoch.
+    pub(super) fn park_app(&mut self, app: AppIx) {
+        let row = &mut self.apps[app.ix()];
+        if row.parked {
+            return;
+        }
+        row.parked = true;
+        let (queue, key) = (row.queue, row.order.clone());
+        let row = &mut self.queues[queue.ix()];
+        if let Some(key) = key {
+            row.app_order.remove(&key);
+        }
+        row.parked_apps.push(app);
+    }
+
+    fn unpark_app(&mut self, app: AppIx) {
+        let row = &mut self.apps[app.ix()];
+        if row.parked {
+            row.parked = false;
+            let queue = row.queue;
+            if let Some(key) = row.order.clone().filter(|_| !row.free) {
+                self.queues[queue.ix()].app_order.insert(key, app);
+            }
+        }
+    }
+
+    /// A queue cannot be placed in this epoch.
+    pub(super) fn park_queue(&mut self, queue: QueueIx) {
+        let row = &mut self.queues[queue.ix()];
+        let Some(parent) = row.parent else { return };
+        if row.parked {
+            return;
+        }
+        row.parked = true;
+        let key = row.order;
+        let row = &mut self.queues[parent.ix()];
+        if let Some(key) = key {
+            row.child_order.remove(&key);
+        }
+        row.parked_children.push(queue);
+    }
+
+    fn unpark_queue(&mut self, queue: QueueIx) {
+        let row = &mut self.queues[queue.ix()];
+        if row.parked {
+            row.parked = false;
+            if let (Some(parent), Some(key), false) = (row.parent, row.order, row.free) {
+                self.queues[parent.ix()].child_order.insert(key, queue);
+            }
+        }
+    }
+
+    /// Brings back what was parked below a queue in an earlier epoch.
+    pub(super) fn sync_queue(&mut self, queue: QueueIx) {
+        let epoch = self.epoch;
+        let row = &mut self.queues[queue.ix()];
+        if row.parked_in != epoch {
+            row.parked_in = epoch;
+            let (children, apps) = (std::mem::take(&mut row.parked_children), std::mem::take(&mut row.parked_apps));
+            for child in children {
+                self.unpark_queue(child);
+            }
+            for app in apps {
+                self.unpark_app(app);
+            }
+        }
+    }
+
+    /// Brings back the groups that were parked in an earlier epoch.
+    pub(super) fn sync_app(&mut self, app: AppIx) {
+        let epoch = self.epoch;
+        let row = &mut self.apps[app.ix()];
+        if row.parked_in != epoch {
+            row.parked_in = epoch;
+            self.unpark_groups(app);
+        }
+    }
+
+    /// An application is to be looked at again, and so are the queues above it.
+    pub(super) fn rouse(&mut self, app: AppIx) {
+        self.unpark_app(app);
+        let mut level = Some(self.apps[app.ix()].queue);
+        while let Some(ix) = level {
+            if self.queues[ix.ix()].parked {
+                self.unpark_queue(ix);
+            }
+            level = self.queues[ix.ix()].parent;
+        }
+    }
+
+    /// All groups of an application are to be tried again.
+    pub(super) fn rouse_groups(&mut self, app: AppIx) {
+        if self.apps[app.ix()].free {
+            return;
+        }
+        self.unpark_groups(app);
+        self.rouse(app);
+        let row = &self.apps[app.ix()];
+        if !row.replaceable.is_empty() && !row.pending.is_zero() {
+            self.swappable.insert(app);
+        }
+    }
+
+    /// A queue is this ancestor, or below it.
+    pub(super) fn is_below(&self, queue: QueueIx, ancestor: QueueIx) -> bool {
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            if ix == ancestor {
+                return true;
+            }
+            level = self.queues[ix.ix()].parent;
+        }
+        false
+    }
+}

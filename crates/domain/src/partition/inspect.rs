@@ -1,0 +1,140 @@
+//! Once a second: asks that wait only for nodes are told to the shim, so that it can add some (R4.38–R4.40, QUE-032).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Cx, Partition};
+use crate::{
+    effect::{Callback, ContainerState},
+    resources::{Resource, min_limit},
+    types::{AllocIx, AppIx, Nanos, QueueIx},
+};
+
+/// Asks of one queue and size that wait only for nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Path of the leaf.
+    pub queue: Arc<str>,
+    /// Size of each of them: memory in bytes, vcore in milli.
+    pub resource: Arc<Resource>,
+    /// Their number.
+    pub asks: u64,
+    /// Number of the applications that they belong to.
+    pub applications: u64,
+    /// Highest priority among them.
+    pub priority: i32,
+    /// Creation time of the oldest.
+    pub since: Nanos,
+}
+
+/// A queue and the amounts that an ask of it wants.
+type Size = (Arc<str>, Vec<(&'static str, i64)>);
+
+impl Partition {
+    /// What waits only for lack of nodes: within the limits of queues and users, with no placeholder to replace, no required
+    /// node, and nothing preempted for it (R4.38, R4.40). By queue, then by size, the largest number first.
+    pub fn demand(&self) -> Vec<Demand> {
+        let mut found = Vec::new();
+        self.inspect_queue(self.root, None, true, &mut found);
+        let mut by_size: BTreeMap<Size, (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
+        for alloc in found {
+            let row = &self.allocs[alloc.ix()];
+            let queue = self.queue_path(alloc);
+            let (demand, apps) = by_size.entry((queue.clone(), row.resource.named())).or_insert_with(|| {
+                let (resource, priority, since) = (row.resource.clone(), row.spec.priority, row.created);
+                (Demand { queue, resource, asks: 0, applications: 0, priority, since }, BTreeSet::new())
+            });
+            demand.asks += 1;
+            demand.priority = demand.priority.max(row.spec.priority);
+            demand.since = demand.since.min(row.created);
+            apps.insert(row.app);
+            demand.applications = apps.len() as u64;
+        }
+        let mut demands: Vec<Demand> = by_size.into_values().map(|(demand, _)| demand).collect();
+        demands.sort_by(|a, b| a.queue.cmp(&b.queue).then(b.asks.cmp(&a.asks)));
+        demands
+    }
+
+    pub(super) fn inspect(&mut self, cx: &mut Cx) {
+        self.forget_all_refusals();
+        self.review_reservations(cx.now);
+        if !self.queues[self.root.ix()].pending.is_positive() {
+            return;
+        }
+        let mut found = Vec::new();
+        self.inspect_queue(self.root, None, false, &mut found);
+        for alloc in found {
+            let row = &mut self.allocs[alloc.ix()];
+            row.triggered_scale_up = true;
+            let (key, app) = (row.spec.key.clone(), row.app);
+            cx.callback(Callback::ContainerState {
+                app: self.apps[app.ix()].id.clone(),
+                key,
+                state: ContainerState::Failed,
+                reason: "request is waiting for cluster resources become available".into(),
+            });
+        }
+    }
+
+    /// Collects below a queue what fits `above`, the headroom of the levels over it; gives what it took. `again`: also what
+    /// the shim was told of before.
+    fn inspect_queue(
+        &self,
+        queue: QueueIx,
+        above: Option<&Resource>,
+        again: bool,
+        found: &mut Vec<AllocIx>,
+    ) -> Resource {
+        let row = &self.queues[queue.ix()];
+        let mut taken = Resource::new();
+        if !row.pending.is_positive() {
+            return taken;
+        }
+        let own = if queue == self.root { None } else { row.max.as_ref().map(|max| max.minus_known(&row.allocated)) };
+        let mut headroom = min_limit(own.as_ref(), above);
+        let mut children: Vec<QueueIx> = row.children.values().copied().collect();
+        children.sort_by_key(|child| self.queues[child.ix()].order);
+        for child in children {
+            let used = self.inspect_queue(child, headroom.as_ref(), again, found);
+            headroom = headroom.map(|h| h.minus_known(&used));
+            taken.add(&used);
+        }
+        let mut apps: Vec<AppIx> = row.apps.iter().copied().filter(|app| self.apps[app.ix()].order.is_some()).collect();
+        apps.sort_by(|a, b| self.apps[a.ix()].order.cmp(&self.apps[b.ix()].order));
+        for app in apps {
+            let used = self.inspect_app(app, headroom.as_ref(), again, found);
+            headroom = headroom.map(|h| h.minus_known(&used));
+            taken.add(&used);
+        }
+        taken
+    }
+
+    /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
+    fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, again: bool, found: &mut Vec<AllocIx>) -> Resource {
+        let row = &self.apps[app.ix()];
+        let mut left = headroom.cloned();
+        let mut user_left = self.user_headroom(app);
+        let mut reported = Resource::new();
+        let mut asks: Vec<_> = row.groups_by_key.values().flat_map(|group| group.asks.iter()).collect();
+        asks.sort_unstable_by_key(|(order, _)| **order);
+        for (_, alloc) in asks {
+            let ask = &self.allocs[alloc.ix()];
+            let fits = |limit: &Option<Resource>| limit.as_ref().is_none_or(|l| l.fits_or_unlimited(&ask.resource));
+            if !ask.attempted || !fits(&left) || !fits(&user_left) {
+                continue;
+            }
+            left = left.map(|l| l.minus_known(&ask.resource));
+            user_left = user_left.map(|l| l.minus_known(&ask.resource));
+            let group = row.task_groups.get(&ask.spec.task_group);
+            let replaces = !ask.is_placeholder() && group.is_some_and(|group| group.live > 0);
+            let known = ask.triggered_scale_up && !again;
+            if ask.spec.required_node.is_none() && !known && !replaces && !self.has_claim(*alloc) {
+                found.push(*alloc);
+                reported.add(&ask.resource);
+            }
+        }
+        reported
+    }
+}

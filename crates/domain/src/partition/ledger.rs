@@ -1,0 +1,318 @@
+//! The ledger: `check` reads every limit and only it makes a `Placement`; `charge` and `refund` cannot fail, and nothing
+//! else changes usage. So a placement is in all books or in none.
+
+use std::sync::Arc;
+
+use super::{Cx, Partition};
+use crate::{
+    event::{Change, Detail, EventKind},
+    resources::{Resource, min_limit},
+    types::{AllocIx, AppIx, NodeIx, QueueIx},
+};
+
+/// What an allocation costs, and whom. Made by [`Partition::check`], or by a caller that may pass the limits (R4.10).
+#[derive(Clone, Debug)]
+pub struct Placement {
+    pub(super) alloc: AllocIx,
+    pub(super) node: Option<NodeIx>,
+    pub(super) app: AppIx,
+    pub(super) queue: QueueIx,
+    pub(super) resource: Arc<Resource>,
+    pub(super) placeholder: bool,
+    pub(super) books: Books,
+}
+
+/// Which books a charge is entered in. A replacement in flight on another node is in the node's only (R6.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Books {
+    pub(super) node: bool,
+    pub(super) rest: bool,
+}
+
+impl Books {
+    /// Node, queue path, application and user.
+    pub(super) const ALL: Books = Books { node: true, rest: true };
+    /// The node's alone.
+    pub(super) const NODE: Books = Books { node: true, rest: false };
+    /// All but the node's.
+    pub(super) const REST: Books = Books { node: false, rest: true };
+}
+
+/// Why a placement is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A limit of the user or group.
+    User,
+    /// The max of this queue.
+    Queue(QueueIx),
+    /// The node has not enough left.
+    Node,
+}
+
+impl Partition {
+    /// All limits of a placement on a node: user and group, every queue of the path, the node.
+    pub(super) fn check(&self, alloc: AllocIx, node: NodeIx) -> Result<Placement, Reason> {
+        let row = &self.allocs[alloc.ix()];
+        if !self.user_fits(row.app, &row.resource) {
+            return Err(Reason::User);
+        }
+        let queue = self.apps[row.app.ix()].queue;
+        if self.has_claim(alloc) {
+            // What it preempted is its own.
+            self.queue_has_room(queue, &row.resource).map_err(Reason::Queue)?;
+        } else {
+            if !self.user_fits_beside(row.app, &row.resource) {
+                return Err(Reason::User);
+            }
+            self.queue_fits(queue, &row.resource).map_err(Reason::Queue)?;
+        }
+        let target = &self.nodes[node.ix()];
+        if !target.available.fits(&row.resource) || !target.capacity.fits(&row.resource) {
+            return Err(Reason::Node);
+        }
+        if !self.fits_beside_claims(alloc, node) {
+            return Err(Reason::Node);
+        }
+        Ok(self.placement(alloc, Some(node), Books::ALL))
+    }
+
+    /// A placement without a look at any limit: recovery (R4.10), a replacement that needs no extra room (R6.11), a refund.
+    pub(super) fn placement(&self, alloc: AllocIx, node: Option<NodeIx>, books: Books) -> Placement {
+        let row = &self.allocs[alloc.ix()];
+        Placement {
+            alloc,
+            node,
+            app: row.app,
+            queue: self.apps[row.app.ix()].queue,
+            resource: row.resource.clone(),
+            placeholder: row.is_placeholder(),
+            books,
+        }
+    }
+
+    /// Room for a request on every level of the path, beside what is promised to asks that have preempted; else the level
+    /// that has none (QUE-025, QUE-030).
+    pub(super) fn queue_fits(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        self.queue_has_room(queue, request)?;
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            if let Some(max) = row.max.as_ref().filter(|_| !row.claimed.is_empty()) {
+                for (kind, amount) in request.iter() {
+                    let used = row.allocated.amount(kind) - row.preempting.amount(kind) + row.claimed.amount(kind);
+                    if amount > 0 && max.get(kind).is_some_and(|max| used + amount > max) {
+                        return Err(ix);
+                    }
+                }
+            }
+            level = row.parent;
+        }
+        Ok(())
+    }
+
+    /// Room for a request on every level of the path, whatever is promised to others; else the level that has none.
+    pub(super) fn queue_has_room(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            if let Some(max) = &row.max {
+                for (kind, amount) in request.iter() {
+                    if amount > 0 && max.get(kind).is_some_and(|max| row.allocated.amount(kind) + amount > max) {
+                        return Err(ix);
+                    }
+                }
+            }
+            level = row.parent;
+        }
+        Ok(())
+    }
+
+    /// Headroom of a queue: what may still be allocated in it, over the whole path; `None`: nothing limits (QUE-029).
+    pub fn headroom(&self, queue: QueueIx) -> Option<Resource> {
+        let mut headroom = None;
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            let own = row.max.as_ref().map(|max| max.minus_known(&row.allocated));
+            headroom = min_limit(own.as_ref(), headroom.as_ref());
+            level = row.parent;
+        }
+        headroom
+    }
+
+    /// Enters a placement in its books.
+    pub(super) fn charge(&mut self, placement: &Placement, cx: &mut Cx) {
+        if placement.books.node
+            && let Some(node) = placement.node
+        {
+            let row = &mut self.nodes[node.ix()];
+            row.allocated.add(&placement.resource);
+            row.available.sub(&placement.resource);
+            row.available.prune();
+            row.allocs.push(placement.alloc);
+            self.reindex(node);
+        }
+        if placement.books.rest {
+            self.charge_queues(placement.queue, &placement.resource, cx);
+            let app = &mut self.apps[placement.app.ix()];
+            if placement.placeholder {
+                app.allocated_placeholders.add(&placement.resource);
+                app.placeholders += 1;
+                self.placeholders += 1;
+            } else {
+                app.allocated.add(&placement.resource);
+            }
+            app.allocs.insert(placement.alloc);
+            self.allocations += 1;
+            self.touch_app(placement.app);
+            self.user_increase(placement.app, &placement.resource, cx);
+        }
+    }
+
+    /// Takes a placement out of its books.
+    pub(super) fn refund(&mut self, placement: &Placement, cx: &mut Cx) {
+        if placement.books.node
+            && let Some(node) = placement.node
+        {
+            let row = &mut self.nodes[node.ix()];
+            row.allocated.sub(&placement.resource);
+            row.allocated.prune();
+            row.available.add(&placement.resource);
+            row.available.prune();
+            if let Some(at) = row.allocs.iter().position(|a| *a == placement.alloc) {
+                row.allocs.remove(at);
+            }
+            self.reindex(node);
+            self.unblock_shapes(node);
+        }
+        if placement.books.rest {
+            self.refund_queues(placement.queue, &placement.resource);
+            let app = &mut self.apps[placement.app.ix()];
+            if placement.placeholder {
+                app.allocated_placeholders.sub(&placement.resource);
+                app.allocated_placeholders.prune();
+                app.placeholders -= 1;
+                self.placeholders -= 1;
+            } else {
+                app.allocated.sub(&placement.resource);
+                app.allocated.prune();
+            }
+            app.allocs.remove(&placement.alloc);
+            self.allocations -= 1;
+            self.touch_app(placement.app);
+            self.user_decrease(placement.app, &placement.resource, cx);
+            self.unblock_limits();
+        }
+    }
+
+    /// An allocation changes its size where it is (R4.14); no limit is looked at.
+    pub(super) fn resize(&mut self, alloc: AllocIx, delta: &Resource, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let (app_ix, node, placeholder) = (row.app, row.node, row.is_placeholder());
+        let queue = self.apps[app_ix.ix()].queue;
+        if let Some(node) = node {
+            let row = &mut self.nodes[node.ix()];
+            row.allocated.add(delta);
+            row.allocated.prune();
+            row.available.sub(delta);
+            row.available.prune();
+            self.reindex(node);
+            self.unblock_shapes(node);
+        }
+        self.charge_queues(queue, delta, cx);
+        let app = &mut self.apps[app_ix.ix()];
+        let total = if placeholder { &mut app.allocated_placeholders } else { &mut app.allocated };
+        total.add(delta);
+        total.prune();
+        // R4.14: the peak stays.
+        self.touch_app(app_ix);
+        self.user_resize(app_ix, delta, cx);
+        self.unblock_limits();
+    }
+
+    fn charge_queues(&mut self, queue: QueueIx, amount: &Resource, _cx: &mut Cx) {
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &mut self.queues[ix.ix()];
+            row.allocated.add(amount);
+            row.allocated.prune();
+            level = row.parent;
+            self.touch_queue(ix);
+        }
+    }
+
+    fn refund_queues(&mut self, queue: QueueIx, amount: &Resource) {
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &mut self.queues[ix.ix()];
+            row.allocated.sub(amount);
+            row.allocated.prune();
+            level = row.parent;
+            self.touch_queue(ix);
+        }
+    }
+
+    /// An allocation is marked for preemption: its size counts as preempting on the whole path (QUE-041).
+    pub(super) fn add_preempting(&mut self, alloc: AllocIx) {
+        let row = &self.allocs[alloc.ix()];
+        let amount = row.resource.clone();
+        let mut level = Some(self.apps[row.app.ix()].queue);
+        while let Some(ix) = level {
+            let row = &mut self.queues[ix.ix()];
+            row.preempting.add(&amount);
+            level = row.parent;
+        }
+    }
+
+    /// It is no longer marked, or gone.
+    pub(super) fn sub_preempting(&mut self, alloc: AllocIx) {
+        let row = &self.allocs[alloc.ix()];
+        let amount = row.resource.clone();
+        let mut level = Some(self.apps[row.app.ix()].queue);
+        while let Some(ix) = level {
+            let row = &mut self.queues[ix.ix()];
+            row.preempting.sub(&amount);
+            row.preempting.prune();
+            level = row.parent;
+        }
+    }
+
+    /// An ask waits: pending on the application and every queue of its path.
+    pub(super) fn add_pending(&mut self, app: AppIx, amount: &Resource) {
+        let row = &mut self.apps[app.ix()];
+        row.pending.add(amount);
+        row.pending.prune();
+        let mut level = Some(row.queue);
+        self.touch_app(app);
+        while let Some(ix) = level {
+            let row = &mut self.queues[ix.ix()];
+            row.pending.add(amount);
+            row.pending.prune();
+            level = row.parent;
+            self.touch_queue(ix);
+        }
+    }
+
+    /// An ask no longer waits.
+    pub(super) fn sub_pending(&mut self, app: AppIx, amount: &Resource) {
+        let row = &mut self.apps[app.ix()];
+        row.pending.sub(amount);
+        row.pending.prune();
+        let mut level = Some(row.queue);
+        self.touch_app(app);
+        while let Some(ix) = level {
+            let row = &mut self.queues[ix.ix()];
+            row.pending.sub(amount);
+            row.pending.prune();
+            level = row.parent;
+            self.touch_queue(ix);
+        }
+    }
+
+    /// The events of an allocation that came onto its node (EVT-025, EVT-033).
+    pub(super) fn allocated_events(&self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let app = &self.apps[row.app.ix()];
+        cx.event_of(EventKind::App, &app.id, &row.spec.key, Change::Add, Detail::AppAlloc, &row.resource);
+    }
+}

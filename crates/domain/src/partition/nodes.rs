@@ -1,0 +1,433 @@
+//! Nodes come, change and go (section 2 of the scheduling rules).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Cx, Partition, releases::Removal};
+use crate::{
+    command::{NodeAction, NodeItem},
+    conf::NodeSortPolicy,
+    effect::{Callback, Effect, NodeEffect, Released},
+    event::{Change, Detail, EventKind},
+    hostlist,
+    node::{Node, NodeSpec},
+    node_index::sortable,
+    resources::Resource,
+    types::{AllocIx, NodeIx, ObjectState, Termination},
+};
+
+/// Room between the ranks of neighbours, so that ids in between can be ranked later.
+const RANK_STEP: u64 = 1 << 32;
+
+impl Partition {
+    /// A node request: all actions in order, then the answers (R1.31).
+    pub(super) fn apply_nodes(&mut self, items: Vec<NodeItem>, cx: &mut Cx) {
+        let mut answers = Vec::new();
+        for item in items {
+            let id = item.id.clone();
+            match item.action {
+                NodeAction::Create => answers.push(self.create_node(item, true, cx).map_err(|reason| (id, reason))),
+                NodeAction::CreateDrain => answers.push(self.create_node(item, false, cx).map_err(|r| (id, r))),
+                NodeAction::Unknown => {}
+                action => {
+                    let Some(ix) = self.node_by_id.get(&id).copied() else {
+                        // SEEDS S3: only a decommission of what is not there stays silent.
+                        if action != NodeAction::Decommission {
+                            let reason = format!("failed to find node {id} in partition {}", self.internal);
+                            answers.push(Err((id, reason.into())));
+                        }
+                        continue;
+                    };
+                    cx.fx.push(Effect::Node(NodeEffect::Seen { node: id.clone() }));
+                    match action {
+                        NodeAction::Update => self.update_node(ix, item, cx),
+                        NodeAction::Drain => self.set_schedulable(ix, false, cx),
+                        NodeAction::DrainToSchedulable => {
+                            if self.nodes[ix.ix()].rm_schedulable {
+                                // SEEDS S4
+                                let reason = format!("node {id} is not draining: it cannot be made schedulable again");
+                                answers.push(Err((id, reason.into())));
+                            } else {
+                                self.set_schedulable(ix, true, cx);
+                            }
+                        }
+                        _ => self.remove_node(ix, cx),
+                    }
+                }
+            }
+        }
+        for answer in answers {
+            cx.callback(match answer {
+                Ok(node) => Callback::AcceptedNode(node),
+                Err((node, reason)) => Callback::RejectedNode { node, reason },
+            });
+        }
+    }
+
+    fn create_node(&mut self, item: NodeItem, schedulable: bool, cx: &mut Cx) -> Result<Arc<str>, Arc<str>> {
+        let prefix = "failure while adding new node, node rejected with error: \n";
+        if self.state != ObjectState::Active {
+            return Err(
+                format!("{prefix}partition {} is stopped cannot add a new node {}", self.internal, item.id).into()
+            );
+        }
+        if self.node_by_id.contains_key(&item.id) {
+            let text =
+                format!("partition {} has an existing node {}, node name must be unique", self.internal, item.id);
+            let (id, partition) = (&item.id, &self.internal);
+            return Err(format!("{prefix}failed to add node {id} to partition {partition}, error: {text}").into());
+        }
+        let capacity = item.capacity.unwrap_or_default().pruned();
+        let id = item.id.clone();
+        let rank = self.rank_for(&id);
+        let spec = Arc::new(NodeSpec { id: id.clone(), attributes: item.attributes });
+        let host: Arc<str> = match spec.host_name() {
+            "" => id.clone(),
+            host => host.into(),
+        };
+        let held = self.is_held(&id, &host);
+        let node = Node {
+            spec,
+            available: capacity.clone(),
+            capacity: capacity.clone(),
+            allocated: Resource::new(),
+            occupied: Resource::new(),
+            rm_schedulable: schedulable,
+            operator_drained: held,
+            allocs: Vec::new(),
+            foreign: BTreeMap::new(),
+            reservations: Vec::new(),
+            rank,
+            sort_key: None,
+            seen: cx.now,
+            free: false,
+        };
+        let ix = match self.free_nodes.pop() {
+            Some(ix) => {
+                self.nodes[ix.ix()] = node;
+                ix
+            }
+            None => NodeIx::from(self.nodes.push(node)),
+        };
+        self.node_by_id.insert(id.clone(), ix);
+        self.index.track(&capacity);
+        let shared = Arc::new(capacity);
+        let text = format!("schedulable: {}", schedulable && !held);
+        cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeSchedulable), &text, None);
+        cx.message(
+            EventKind::Node,
+            &id,
+            &"".into(),
+            (Change::Add, Detail::None),
+            "Node added to the scheduler",
+            Some(shared.clone()),
+        );
+        self.change_total(&shared, cx);
+        self.reindex(ix);
+        self.unblock_shapes(ix);
+        self.unblock_limits();
+        self.rouse_required(&id);
+        cx.fx.push(Effect::Node(NodeEffect::Registered { node: id.clone(), host, capacity: shared, schedulable }));
+        if held {
+            cx.fx.push(Effect::Node(NodeEffect::Held { node: id.clone() }));
+        }
+        Ok(id)
+    }
+
+    /// A rank between those of the neighbours by id; all ranks are made anew when there is no room.
+    fn rank_for(&mut self, id: &Arc<str>) -> u64 {
+        let rank = |ix: &NodeIx| self.nodes[ix.ix()].rank;
+        let before = self.node_by_id.get_prev(id).map(|(_, ix)| rank(ix));
+        let after = self.node_by_id.get_next(id).map(|(_, ix)| rank(ix));
+        match (before, after) {
+            (None, None) => 1 << 62,
+            (Some(before), None) if before < u64::MAX - RANK_STEP => before + RANK_STEP,
+            (None, Some(after)) if after > RANK_STEP => after - RANK_STEP,
+            (Some(before), Some(after)) if after - before > 1 => before + (after - before) / 2,
+            _ => {
+                let all: Vec<NodeIx> = self.node_by_id.values().copied().collect();
+                self.index.clear();
+                self.open_nodes.clear();
+                for (n, ix) in all.iter().enumerate() {
+                    let row = &mut self.nodes[ix.ix()];
+                    row.rank = (1 << 62) + (n as u64 + 1) * RANK_STEP;
+                    row.sort_key = None;
+                }
+                for ix in all {
+                    self.reindex(ix);
+                }
+                self.rank_for(id)
+            }
+        }
+    }
+
+    fn update_node(&mut self, ix: NodeIx, item: NodeItem, cx: &mut Cx) {
+        if !item.attributes.is_empty() {
+            // SEEDS S5: attributes given replace the old ones, except the partition.
+            let row = &mut self.nodes[ix.ix()];
+            let key = "si/node-partition";
+            let mut attributes = item.attributes;
+            attributes.remove(key);
+            if let Some(partition) = row.spec.attributes.get(key) {
+                attributes.insert(key.to_owned(), partition.clone());
+            }
+            // An update that says nothing but the partition carries no attributes of its own.
+            if attributes.len() > 1 || (attributes.len() == 1 && !attributes.contains_key(key)) {
+                row.spec = Arc::new(NodeSpec { id: row.spec.id.clone(), attributes });
+            }
+        }
+        let Some(capacity) = item.capacity else { return };
+        let capacity = capacity.pruned();
+        let row = &mut self.nodes[ix.ix()];
+        if row.capacity == capacity {
+            return;
+        }
+        let delta = capacity.minus(&row.capacity);
+        let id = row.spec.id.clone();
+        row.capacity = capacity.clone();
+        row.available = capacity.minus(&row.allocated).minus(&row.occupied).pruned();
+        self.index.track(&capacity);
+        let shared = Arc::new(capacity);
+        cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeCapacity), "", Some(shared.clone()));
+        self.change_total(&delta, cx);
+        self.reindex(ix);
+        self.unblock_shapes(ix);
+        self.unblock_limits();
+        self.rouse_required(&id);
+        self.drop_impossible_reservations(ix, cx);
+        cx.fx.push(Effect::Node(NodeEffect::Capacity { node: id, capacity: shared }));
+    }
+
+    /// A node that shrank is not kept for asks that it can never hold (R2.29).
+    fn drop_impossible_reservations(&mut self, ix: NodeIx, cx: &mut Cx) {
+        for ask in self.nodes[ix.ix()].reservations.clone() {
+            if !self.nodes[ix.ix()].capacity.fits(&self.allocs[ask.ix()].resource) {
+                self.unreserve(ask, cx);
+                self.rouse_groups(self.allocs[ask.ix()].app);
+            }
+        }
+    }
+
+    /// The partition's size changes, and with it root's max (R2.12, QUE-020).
+    fn change_total(&mut self, delta: &Resource, cx: &mut Cx) {
+        self.total.add(delta);
+        self.total.prune();
+        let max = self.total.is_positive().then(|| self.total.clone());
+        let root = &mut self.queues[self.root.ix()];
+        if root.max == max && root.max.is_some() == max.is_some() {
+            return;
+        }
+        let shown = Arc::new(max.clone().unwrap_or_default());
+        root.max = max;
+        let path = root.path.clone();
+        // EVT-049: the new max.
+        cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
+        self.touch_all();
+        self.unblock_limits();
+    }
+
+    /// Brings a node's place in the order up to date; out of it while it is drained or reserved (R2.36).
+    pub(super) fn reindex(&mut self, ix: NodeIx) {
+        let row = &self.nodes[ix.ix()];
+        let rank = row.rank;
+        if let Some(old) = row.sort_key {
+            self.index.remove((old, rank));
+        }
+        let key =
+            (!row.free && row.schedulable() && row.reservations.is_empty()).then(|| sortable(self.node_score(row)));
+        let row = &mut self.nodes[ix.ix()];
+        if row.sort_key.is_some() != key.is_some() {
+            if key.is_some() {
+                self.open_nodes.insert((rank, ix));
+            } else {
+                self.open_nodes.remove(&(rank, ix));
+            }
+        }
+        row.sort_key = key;
+        if let Some(key) = key {
+            let row = &self.nodes[ix.ix()];
+            self.index.insert((key, rank), ix, &row.available);
+        }
+    }
+
+    /// Sort score (R2.32–R2.34): ascending, the first is tried first.
+    fn node_score(&self, node: &Node) -> f64 {
+        let sort = &self.conf.node_sort;
+        let (mut weighted, mut weights) = (0.0, 0.0);
+        for (kind, capacity) in node.capacity.iter() {
+            let weight = sort.weights.get(kind.name()).copied().unwrap_or(0.0);
+            if weight == 0.0 {
+                continue;
+            }
+            let share = 1.0 - node.available.amount(kind) as f64 / capacity as f64;
+            if !share.is_nan() {
+                weighted += share * weight;
+                weights += weight;
+            }
+        }
+        let usage = if weights == 0.0 { 0.0 } else { weighted / weights };
+        match sort.policy {
+            NodeSortPolicy::Fair => usage,
+            NodeSortPolicy::Binpacking => 1.0 - usage,
+        }
+    }
+
+    /// All nodes take their place anew: the sort policy changed (R2.35).
+    pub(super) fn reindex_all(&mut self) {
+        let all: Vec<NodeIx> = self.node_by_id.values().copied().collect();
+        for ix in all {
+            self.reindex(ix);
+        }
+    }
+
+    fn set_schedulable(&mut self, ix: NodeIx, schedulable: bool, cx: &mut Cx) {
+        let row = &mut self.nodes[ix.ix()];
+        if row.rm_schedulable == schedulable {
+            return;
+        }
+        let before = row.schedulable();
+        row.rm_schedulable = schedulable;
+        let (node, empty) = (row.spec.id.clone(), row.allocs.is_empty());
+        cx.fx.push(Effect::Node(NodeEffect::Schedulable { node, schedulable, empty }));
+        self.schedulable_changed(ix, before, cx);
+    }
+
+    fn schedulable_changed(&mut self, ix: NodeIx, before: bool, cx: &mut Cx) {
+        let row = &self.nodes[ix.ix()];
+        let (after, id) = (row.schedulable(), row.spec.id.clone());
+        if before == after {
+            return;
+        }
+        let text = format!("schedulable: {after}");
+        cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeSchedulable), &text, None);
+        self.reindex(ix);
+        self.unblock_shapes(ix);
+    }
+
+    /// A node that is registered now was drained by an operator before, or may have been: one of its host was.
+    fn is_held(&self, id: &Arc<str>, host: &str) -> bool {
+        self.drained_ids.contains(id)
+            || (!self.drained_hosts.is_empty() && self.drained_hosts.contains(&*hostlist::safe_name(host)))
+    }
+
+    /// From now on nodes of these hosts are drained when they are registered, or no longer.
+    pub(super) fn hold_hosts(&mut self, hosts: Vec<Arc<str>>, held: bool) {
+        for host in hosts {
+            if held {
+                self.drained_hosts.insert(host);
+            } else {
+                self.drained_hosts.remove(&host);
+            }
+        }
+    }
+
+    /// An operator drains or undrains nodes; for unknown ones it is remembered.
+    pub(super) fn operator_drain(&mut self, ids: &[Arc<str>], drained: bool, cx: &mut Cx) {
+        for id in ids {
+            if drained {
+                self.drained_ids.insert(id.clone());
+            } else {
+                self.drained_ids.remove(id);
+            }
+            let Some(ix) = self.node_by_id.get(id).copied() else { continue };
+            let row = &mut self.nodes[ix.ix()];
+            let before = row.schedulable();
+            row.operator_drained = drained;
+            self.schedulable_changed(ix, before, cx);
+        }
+    }
+
+    /// A node goes with everything on it (R2.21–R2.27).
+    pub(super) fn remove_node(&mut self, ix: NodeIx, cx: &mut Cx) {
+        let row = &mut self.nodes[ix.ix()];
+        let id = row.spec.id.clone();
+        row.rm_schedulable = false;
+        cx.message(
+            EventKind::Node,
+            &id,
+            &"".into(),
+            (Change::Set, Detail::NodeSchedulable),
+            "schedulable: false",
+            None,
+        );
+        self.reindex(ix);
+        for ask in self.nodes[ix.ix()].reservations.clone() {
+            self.unreserve(ask, cx);
+        }
+        self.drop_questions_of_node(ix, cx);
+        let mut allocs = self.nodes[ix.ix()].allocs.clone();
+        allocs.sort_by(|a, b| self.allocs[a.ix()].spec.key.cmp(&self.allocs[b.ix()].spec.key));
+        let (mut released, mut completed) = (Vec::new(), Vec::new());
+        for alloc in allocs {
+            self.leave_removed_node(alloc, &mut released, &mut completed, cx);
+        }
+        for release in released {
+            cx.callback(Callback::Released(Box::new(release)));
+        }
+        for real in completed {
+            self.announce_swapped(real, cx);
+        }
+        // R2.20: foreign allocations go with their node.
+        for key in self.nodes[ix.ix()].foreign.keys().cloned().collect::<Vec<_>>() {
+            self.foreign.remove(&key);
+        }
+        self.node_by_id.remove(&id);
+        let capacity = self.nodes[ix.ix()].capacity.negated();
+        self.nodes[ix.ix()].free = true;
+        self.nodes[ix.ix()].foreign.clear();
+        self.nodes[ix.ix()].allocs.clear();
+        self.free_nodes.push(ix);
+        self.change_total(&capacity, cx);
+        cx.message(
+            EventKind::Node,
+            &id,
+            &"".into(),
+            (Change::Remove, Detail::NodeDecommission),
+            "Node removed from the scheduler",
+            None,
+        );
+        cx.fx.push(Effect::Node(NodeEffect::Removed { node: id }));
+    }
+
+    /// One allocation of a node that goes.
+    fn leave_removed_node(
+        &mut self,
+        alloc: AllocIx,
+        released: &mut Vec<Released>,
+        completed: &mut Vec<AllocIx>,
+        cx: &mut Cx,
+    ) {
+        let row = &self.allocs[alloc.ix()];
+        let node_id = row.node.map(|n| self.nodes[n.ix()].spec.id.clone()).unwrap_or_default();
+        let message: Arc<str> = format!("Node {node_id} Removed").into();
+        let mut release = Released {
+            key: row.spec.key.clone(),
+            app: self.apps[row.app.ix()].id.clone(),
+            termination: Termination::StoppedByRm,
+            message,
+            confirm: false,
+        };
+        if !row.is_placeholder() && row.link.is_some() {
+            // R2.25: the real side of a replacement sits here; nothing was announced, so nothing is reported.
+            self.undo_swap_of_real(alloc, cx);
+            return;
+        }
+        if let (true, Some(real)) = (row.is_placeholder(), row.link) {
+            if self.allocs[real.ix()].node != row.node {
+                // R2.23: only the placeholder's node went: the swap is complete.
+                self.complete_swap_early(alloc, real, cx);
+                released.push(release);
+                completed.push(real);
+                return;
+            }
+            // R2.24: both sides were here.
+            self.undo_swap_of_real(real, cx);
+        }
+        release.confirm = false;
+        self.remove_allocation(
+            alloc,
+            Removal { termination: Termination::Unknown, node_goes: true, silent: false },
+            cx,
+        );
+        released.push(release);
+    }
+}

@@ -1,0 +1,274 @@
+//! Orders that are kept up to date by what changes them: children of a queue by priority and share, applications of a leaf
+//! by its sort policy. A change marks a row; `settle` recomputes the keys of marked rows, deepest queues first.
+
+use std::cmp::Reverse;
+
+use smallvec::SmallVec;
+
+use super::Partition;
+use crate::{
+    app::AppKey,
+    node_index::sortable,
+    queue::ChildKey,
+    resources::{Resource, ResourceType},
+    types::{AppIx, ObjectState, QueueIx},
+};
+
+/// Rows whose keys are to be computed again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dirty {
+    /// Every row.
+    all: bool,
+    apps: Vec<AppIx>,
+    /// By depth.
+    queues: Vec<Vec<QueueIx>>,
+}
+
+/// A priority as an integer that sorts the highest first.
+fn descending(priority: i32) -> u64 {
+    u64::from(u32::MAX - (priority.wrapping_sub(i32::MIN) as u32))
+}
+
+impl Partition {
+    /// Something that an application's place in the order depends on has changed.
+    pub(super) fn touch_app(&mut self, app: AppIx) {
+        let row = &mut self.apps[app.ix()];
+        if !row.dirty {
+            row.dirty = true;
+            self.dirty.apps.push(app);
+        }
+    }
+
+    /// Something that a queue's place in the order depends on has changed.
+    pub(super) fn touch_queue(&mut self, queue: QueueIx) {
+        let row = &mut self.queues[queue.ix()];
+        if !row.dirty {
+            row.dirty = true;
+            let depth = row.depth as usize;
+            if self.dirty.queues.len() <= depth {
+                self.dirty.queues.resize(depth + 1, Vec::new());
+            }
+            self.dirty.queues[depth].push(queue);
+        }
+    }
+
+    /// Everything is computed again: the size of the cluster or the configuration changed.
+    pub(super) fn touch_all(&mut self) {
+        self.dirty.all = true;
+    }
+
+    fn mark_all(&mut self) {
+        for ix in 0..self.queues.len() {
+            if !self.queues[ix].free {
+                self.touch_queue(QueueIx::from(ix));
+                let apps: Vec<AppIx> = self.queues[ix].apps.iter().copied().collect();
+                for app in apps {
+                    self.touch_app(app);
+                }
+            }
+        }
+    }
+
+    /// Brings all orders and priorities up to date.
+    pub(super) fn settle(&mut self) {
+        if std::mem::take(&mut self.dirty.all) {
+            self.mark_all();
+        }
+        while let Some(app) = self.dirty.apps.pop() {
+            self.settle_app(app);
+        }
+        for depth in (0..self.dirty.queues.len()).rev() {
+            while let Some(queue) = self.dirty.queues[depth].pop() {
+                self.settle_queue(queue);
+            }
+        }
+    }
+
+    fn settle_app(&mut self, ix: AppIx) {
+        let row = &mut self.apps[ix.ix()];
+        row.dirty = false;
+        if row.free {
+            return;
+        }
+        let old = row.priority;
+        row.priority = row.priorities.last_key_value().map_or(i32::MIN, |(priority, _)| *priority);
+        let (new, queue) = (row.priority, row.queue);
+        let key = self.apps[ix.ix()].pending.is_positive().then(|| self.app_key(ix));
+        // What waits in a queue that has become a parent raises nobody's priority (CFG-102).
+        if old != new && self.queues[queue.ix()].leaf {
+            let queue_row = &mut self.queues[queue.ix()];
+            count_down(&mut queue_row.priorities, old);
+            count_up(&mut queue_row.priorities, new);
+            self.touch_queue(queue);
+        }
+        let row = &mut self.apps[ix.ix()];
+        if row.order != key {
+            let parked = row.parked;
+            let old = std::mem::replace(&mut row.order, key.clone());
+            if !parked {
+                let order = &mut self.queues[queue.ix()].app_order;
+                if let Some(old) = &old {
+                    order.remove(old);
+                }
+                if let Some(key) = key {
+                    order.insert(key, ix);
+                }
+            }
+        }
+    }
+
+    /// An application leaves its queue's order and priorities.
+    pub(super) fn leave_order(&mut self, ix: AppIx) {
+        let row = &mut self.apps[ix.ix()];
+        let (priority, queue) = (row.priority, row.queue);
+        row.priority = i32::MIN;
+        let queue_row = &mut self.queues[queue.ix()];
+        if queue_row.leaf {
+            count_down(&mut queue_row.priorities, priority);
+        }
+        if let Some(key) = row.order.take() {
+            queue_row.app_order.remove(&key);
+        }
+        self.touch_queue(queue);
+    }
+
+    fn app_key(&self, ix: AppIx) -> AppKey {
+        let row = &self.apps[ix.ix()];
+        let queue = &self.queues[row.queue.ix()];
+        let priority = descending(row.priority);
+        let second = if queue.settings.sort_fair {
+            self.app_shares(row.queue, &row.allocated)
+        } else {
+            SmallVec::from_slice(&[row.submission.0.wrapping_sub(i64::MIN) as u64])
+        };
+        let (first, third) = if queue.settings.sort_priority { (priority, 0) } else { (0, priority) };
+        AppKey { first, second, third, serial: row.serial }
+    }
+
+    /// Shares of an application's usage in what its queue is guaranteed, or may have at most, the largest first (R5.21;
+    /// QUE-076 for the second).
+    fn app_shares(&self, queue: QueueIx, used: &Resource) -> SmallVec<[u64; 2]> {
+        let mut shares: Vec<f64> = used
+            .iter()
+            .filter(|(_, amount)| *amount != 0)
+            .map(|(kind, amount)| match self.denominator(queue, kind) {
+                Some(whole) if whole > 0 => amount as f64 / whole as f64,
+                _ => amount as f64,
+            })
+            .collect();
+        shares.sort_by(|a, b| b.total_cmp(a));
+        shares.into_iter().map(sortable).collect()
+    }
+
+    fn settle_queue(&mut self, ix: QueueIx) {
+        let row = &mut self.queues[ix.ix()];
+        row.dirty = false;
+        if row.free {
+            return;
+        }
+        row.priority = row.priorities.last_key_value().map_or(i32::MIN, |(priority, _)| *priority);
+        let exposed = match row.priority {
+            i32::MIN => i32::MIN,
+            _ if row.settings.priority_fence => row.settings.priority_offset,
+            raw => raw.saturating_add(row.settings.priority_offset),
+        };
+        let old = std::mem::replace(&mut row.exposed_priority, exposed);
+        let waits = row.pending.is_positive() && row.state != ObjectState::Stopped;
+        let Some(parent) = row.parent else { return };
+        if old != exposed {
+            let parent_row = &mut self.queues[parent.ix()];
+            count_down(&mut parent_row.priorities, old);
+            count_up(&mut parent_row.priorities, exposed);
+            self.touch_queue(parent);
+        }
+        let key = waits.then(|| self.child_key(ix, parent));
+        let row = &mut self.queues[ix.ix()];
+        if row.order != key {
+            let old = std::mem::replace(&mut row.order, key);
+            if !row.parked {
+                let order = &mut self.queues[parent.ix()].child_order;
+                if let Some(old) = old {
+                    order.remove(&old);
+                }
+                if let Some(key) = key {
+                    order.insert(key, ix);
+                }
+            }
+        }
+    }
+
+    /// A queue leaves its parent's order and priorities.
+    pub(super) fn leave_parent(&mut self, ix: QueueIx) {
+        let row = &mut self.queues[ix.ix()];
+        let (exposed, key) = (row.exposed_priority, row.order.take());
+        let Some(parent) = row.parent else { return };
+        let parent_row = &mut self.queues[parent.ix()];
+        count_down(&mut parent_row.priorities, exposed);
+        if let Some(key) = key {
+            parent_row.child_order.remove(&key);
+        }
+        self.touch_queue(parent);
+    }
+
+    fn child_key(&self, ix: QueueIx, parent: QueueIx) -> ChildKey {
+        let row = &self.queues[ix.ix()];
+        let priority = descending(row.exposed_priority);
+        let share = sortable(self.fair_share(ix));
+        let (first, second) =
+            if self.queues[parent.ix()].settings.sort_priority { (priority, share) } else { (share, priority) };
+        ChildKey { first, second, third: -row.pending.total(), queue: ix }
+    }
+
+    /// Fair share of a queue: the largest ratio of usage to guaranteed, or to what it may have at most (R5.13, RES-062).
+    pub(super) fn fair_share(&self, ix: QueueIx) -> f64 {
+        let row = &self.queues[ix.ix()];
+        let mut share = 0.0_f64;
+        for (kind, used) in row.allocated.iter().filter(|(_, used)| *used >= 0) {
+            let Some(whole) = self.denominator(ix, kind) else { continue };
+            let ratio = if whole <= 0 { f64::from(u8::from(used > 0)) } else { used as f64 / whole as f64 };
+            share = share.max(ratio);
+        }
+        share
+    }
+
+    /// What a share is measured against: own guaranteed, else the nearest max on the path (R5.14, QUE-033).
+    fn denominator(&self, queue: QueueIx, kind: ResourceType) -> Option<i128> {
+        let row = &self.queues[queue.ix()];
+        if let Some(guaranteed) = row.guaranteed.as_ref().and_then(|g| g.get(kind)) {
+            return Some(guaranteed);
+        }
+        self.queues[self.root.ix()].max.as_ref()?;
+        let mut level = Some(queue);
+        while let Some(ix) = level {
+            let row = &self.queues[ix.ix()];
+            if let Some(max) = row.max.as_ref().and_then(|max| max.get(kind)) {
+                return Some(max);
+            }
+            level = row.parent;
+        }
+        None
+    }
+
+    /// A place in the ask order (R5.22).
+    pub(super) fn ask_order(&self, alloc: crate::types::AllocIx) -> crate::app::AskOrder {
+        let row = &self.allocs[alloc.ix()];
+        crate::app::AskOrder { priority: Reverse(row.spec.priority), created: row.created, seq: row.seq }
+    }
+}
+
+/// Counts a priority; the minimum stands for "none" and is not counted.
+pub(super) fn count_up(counts: &mut std::collections::BTreeMap<i32, u32>, priority: i32) {
+    if priority != i32::MIN {
+        *counts.entry(priority).or_default() += 1;
+    }
+}
+
+/// Counts a priority no more.
+pub(super) fn count_down(counts: &mut std::collections::BTreeMap<i32, u32>, priority: i32) {
+    if let Some(count) = counts.get_mut(&priority) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&priority);
+        }
+    }
+}

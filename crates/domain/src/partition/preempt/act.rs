@@ -1,0 +1,224 @@
+//! One attempt from beginning to end: the search, the question to the shim, and what follows a decision (R7.17–R7.27).
+
+use std::sync::Arc;
+
+use super::{
+    super::{Cx, Partition, predicates::Intent},
+    gap,
+    plan::{Found, Plan},
+    scope::Scope,
+};
+use crate::{
+    alloc::Phase,
+    app::Hold,
+    effect::{QuestionKind, Released},
+    resources::Resource,
+    types::{AllocIx, NodeIx, Termination},
+};
+
+/// How an attempt ended.
+pub(super) enum Tried {
+    /// Victims were told to go.
+    Done,
+    /// The shim is asked first.
+    Asked,
+    /// Nothing can be done for this ask now.
+    Failed {
+        /// Nodes and allocations that were looked at.
+        visits: u64,
+    },
+}
+
+impl Partition {
+    /// One attempt for one ask that may preempt (R7.4) and fits its user's limits.
+    pub(super) fn try_preempt(&mut self, alloc: AllocIx, hold: Hold, cx: &mut Cx) -> Tried {
+        let scope = self.scope(alloc);
+        let mut visits = 1;
+        if scope.is_hopeless() {
+            self.log(alloc, "Preemption queue guarantees check failed", cx.now);
+            self.forget_refused_victims(alloc);
+            return Tried::Failed { visits };
+        }
+        let found = if scope.leaves.is_empty() {
+            Found::Nothing(false)
+        } else {
+            let row = &self.allocs[alloc.ix()];
+            let kind = (self.apps[row.app.ix()].queue, row.shape, row.spec.priority);
+            let from = self.search.cursor.filter(|(of, _)| *of == kind).map_or(0, |(_, rank)| rank);
+            let asked = self.nodes_in_question();
+            let found = self.search(&scope, alloc, hold, from, &mut visits, |node| {
+                self.ask_shim && (asked.contains(&node) || self.are_victims_refused(alloc, node))
+            });
+            if let Found::Plan(_, rank) = &found {
+                self.search.cursor = Some((kind, *rank));
+            }
+            found
+        };
+        match found {
+            Found::Plan(plan, _) if self.ask_shim => {
+                self.ask_about_victims(alloc, plan, cx);
+                Tried::Asked
+            }
+            Found::Plan(plan, _) => {
+                if self.decide(alloc, &scope, plan.node, plan.victims, cx) {
+                    Tried::Done
+                } else {
+                    Tried::Failed { visits }
+                }
+            }
+            Found::Coming => Tried::Failed { visits },
+            Found::Nothing(some) => {
+                if some {
+                    self.log(alloc, "Preemption helped but short of resources", cx.now);
+                }
+                self.forget_refused_victims(alloc);
+                Tried::Failed { visits }
+            }
+        }
+    }
+
+    fn ask_about_victims(&mut self, alloc: AllocIx, plan: Plan, cx: &mut Cx) {
+        let keys = plan.victims.iter().chain(&plan.rest).map(|v| self.allocs[v.ix()].spec.key.clone()).collect();
+        let kind = if plan.victims.is_empty() {
+            QuestionKind::Fits { allocate: true }
+        } else {
+            let start = i32::try_from(plan.victims.len()).map_or(i32::MAX, |len| len - 1);
+            QuestionKind::FitsWithout { victims: keys, start }
+        };
+        let all: Vec<(AllocIx, u64)> =
+            plan.victims.iter().chain(&plan.rest).map(|victim| (*victim, self.allocs[victim.ix()].seq)).collect();
+        self.ask_kind(alloc, plan.node, Intent::Preempt { victims: all, needed: plan.victims.len() }, kind, cx);
+    }
+
+    /// The shim agreed to a plan, with the victims up to `index` gone; the ask is pending again.
+    pub(in super::super) fn victims_agreed(
+        &mut self,
+        alloc: AllocIx,
+        node: NodeIx,
+        (victims, needed): (Vec<(AllocIx, u64)>, usize),
+        index: i32,
+        cx: &mut Cx,
+    ) {
+        let index = usize::try_from(index).unwrap_or(0);
+        if needed > 0 && index >= victims.len() {
+            // R7.21: such an answer is thrown away.
+            self.log(alloc, "Preemption does not help", cx.now);
+            return;
+        }
+        let count = if needed == 0 { 0 } else { needed.max(index + 1) };
+        let same = victims[..count].iter().all(|(victim, seq)| self.allocs[victim.ix()].seq == *seq);
+        let victims: Vec<AllocIx> = victims[..count].iter().map(|(victim, _)| *victim).collect();
+        let scope = self.scope(alloc);
+        let reserved_by_other = !self.nodes[node.ix()].reservations.is_empty()
+            && self.allocs[alloc.ix()].reserved != Some(node)
+            && self.stale_reservations(alloc).all(|stale| stale != node);
+        let fine = same
+            && !reserved_by_other
+            && !self.has_claim(alloc)
+            && !scope.is_hopeless()
+            && self.may_go(&scope, &victims)
+            && self.covers(&scope, node, &victims)
+            && self.user_fits_beside(self.allocs[alloc.ix()].app, &scope.need)
+            && !(victims.is_empty() && scope.short.is_empty())
+            && self.decide(alloc, &scope, node, victims, cx);
+        if !fine {
+            self.try_next_node(alloc, cx.now);
+            self.look_again(alloc);
+            self.log(alloc, "Victims picked earlier were released at the final stage", cx.now);
+        }
+    }
+
+    /// The ask fits the node when these and those that are on their way out are gone.
+    fn covers(&self, scope: &Scope, node: NodeIx, victims: &[AllocIx]) -> bool {
+        let row = &self.nodes[node.ix()];
+        let mut room: Resource = row.available.clone();
+        for alloc in row.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
+            room.add(&self.allocs[alloc.ix()].resource);
+        }
+        for victim in victims {
+            room.add(&self.allocs[victim.ix()].resource);
+        }
+        gap(&scope.need, &room).is_empty()
+    }
+
+    /// Completes the victims by those that the queues need, and carries the decision out; false: there are not enough.
+    fn decide(&mut self, alloc: AllocIx, scope: &Scope, node: NodeIx, mut victims: Vec<AllocIx>, cx: &mut Cx) -> bool {
+        if !self.still_short(scope, &victims).is_empty() {
+            let Some(further) = self.further_from_pool(alloc, scope, &victims) else {
+                self.log(alloc, "Preemption helped but short of resources", cx.now);
+                return false;
+            };
+            victims.extend(further);
+        }
+        let other = self.nodes[node.ix()].reservations.iter().copied().find(|other| *other != alloc);
+        if let Some(other) = other {
+            self.unreserve(other, cx);
+        }
+        let key = self.allocs[alloc.ix()].spec.key.clone();
+        let text: Arc<str> = format!("preempting allocations to free up resources to run ask: {key}").into();
+        self.release_victims(alloc, &victims, &text, cx);
+        self.end_claim(alloc);
+        self.reserve(alloc, node, cx);
+        self.begin_claim(alloc, &victims);
+        true
+    }
+
+    fn further_from_pool(&mut self, alloc: AllocIx, scope: &Scope, victims: &[AllocIx]) -> Option<Vec<AllocIx>> {
+        let row = &self.allocs[alloc.ix()];
+        let kind = (self.apps[row.app.ix()].queue, row.shape, row.spec.priority);
+        let (pool, mut at) = match self.search.pool.take().filter(|(of, ..)| *of == kind) {
+            Some((_, pool, at)) => (pool, at),
+            None => (Arc::new(self.pool(scope)), 0),
+        };
+        let further = self.further_victims(scope, victims, &pool, &mut at);
+        if further.is_some() {
+            self.search.pool = Some((kind, pool, at));
+        }
+        further
+    }
+
+    /// Marks victims of an ask, with an event each, and tells the shim to release them (EVT-017, R4.29).
+    pub(super) fn release_victims(&mut self, alloc: AllocIx, victims: &[AllocIx], text: &Arc<str>, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let (key, app) = (row.spec.key.clone(), row.app);
+        let why =
+            format!("Preempted by {key} from application {} in {}", self.apps[app.ix()].id, self.queue_path(alloc));
+        for victim in victims {
+            self.mark_victim(*victim, &why, cx);
+        }
+        for victim in victims {
+            self.send_preempted(*victim, text, cx);
+        }
+    }
+
+    /// Flags a victim: its size counts as preempting, and nothing replaces it any more.
+    pub(super) fn mark_victim(&mut self, victim: AllocIx, why: &str, cx: &mut Cx) {
+        debug_assert_eq!(self.allocs[victim.ix()].phase, Phase::Allocated);
+        self.allocs[victim.ix()].preempted = true;
+        self.add_preempting(victim);
+        let row = &self.allocs[victim.ix()];
+        if row.is_placeholder() {
+            let (app, group) = (row.app, row.spec.task_group.clone());
+            let replaceable = &mut self.apps[app.ix()].replaceable;
+            if let Some(set) = replaceable.get_mut(&group) {
+                set.remove(&victim);
+                if set.is_empty() {
+                    replaceable.remove(&group);
+                }
+            }
+        }
+        self.message_of(victim, why, cx);
+    }
+
+    pub(super) fn send_preempted(&mut self, victim: AllocIx, text: &Arc<str>, cx: &mut Cx) {
+        let row = &self.allocs[victim.ix()];
+        let release = Released {
+            key: row.spec.key.clone(),
+            app: self.apps[row.app.ix()].id.clone(),
+            termination: Termination::Preempted,
+            message: text.clone(),
+            confirm: true,
+        };
+        self.send_release(release, cx);
+    }
+}

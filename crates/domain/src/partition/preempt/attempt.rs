@@ -1,0 +1,172 @@
+//! When an ask tries to preempt (R7.1–R7.5), and how often: searches must not slow normal scheduling down.
+
+use super::{super::Partition, act::Tried};
+use crate::{
+    app::{GroupKey, Hold},
+    partition::{Cx, schedule::Outcome},
+    types::{AllocIx, AppIx, Nanos, NodeIx, QueueIx, ShapeIx},
+};
+
+/// Between two attempts of an ask (R7.4).
+const AGAIN: Nanos = Nanos::from_secs(15);
+/// What the rules call a cycle, where nothing happens: the limits below hold within it (R5.1).
+const CYCLE: Nanos = Nanos::from_millis(100);
+/// Failed attempts of one leaf in a cycle (R7.3).
+const ATTEMPTS: u32 = 10;
+/// Nodes and allocations that failed searches may look at in a cycle, all leaves together; one that looks at more is paid
+/// for by the cycles that follow. It keeps searches in vain below a few hundredths of the time.
+const VISITS: u64 = 50_000;
+/// Decisions of one step.
+const BATCH: usize = 16;
+/// Age above the reservation delay from which a reservation by a lower priority gives way (R7.11).
+const STALE: Nanos = Nanos::from_secs(2 * 3600);
+/// No moment at all.
+pub(in super::super) const NEVER: Nanos = Nanos(i64::MAX);
+
+/// What searches of the present cycle know of each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    /// Beginning of the cycle.
+    began: Nanos,
+    /// What failed searches looked at.
+    visits: u64,
+    /// Kind of the last search that found something, and the rank of the node where.
+    pub(super) cursor: Option<(Kind, u64)>,
+    /// Kind of the last search for further victims, with all of them in order and the number of those used up.
+    pub(super) pool: Option<(Kind, std::sync::Arc<Vec<AllocIx>>, usize)>,
+}
+
+/// Searches of one kind differ in nothing that rules nodes or victims out.
+pub(super) type Kind = (QueueIx, ShapeIx, i32);
+
+impl Partition {
+    /// The earliest moment at which an ask may try to preempt.
+    pub(in super::super) fn preempt_due(&self, alloc: AllocIx) -> Nanos {
+        let row = &self.allocs[alloc.ix()];
+        if !row.spec.may_preempt_others() || row.spec.required_node.is_some() || self.has_claim(alloc) {
+            return NEVER;
+        }
+        let delay = self.queues[self.apps[row.app.ix()].queue.ix()].settings.preemption_delay;
+        row.created.plus(delay).max(row.preemption_tried.plus(AGAIN))
+    }
+
+    /// Tries to preempt for the asks of a group that nothing could be placed of (R7.2). `None`: there was nothing to do.
+    pub(in super::super) fn preempt_group(
+        &mut self,
+        app: AppIx,
+        key: &GroupKey,
+        hold: Hold,
+        cx: &mut Cx,
+    ) -> Option<Outcome> {
+        if !self.conf.preemption || key.required_node.is_some() {
+            return None;
+        }
+        let group = self.apps[app.ix()].groups_by_key.get(key)?;
+        if group.preempt_at > cx.now {
+            let at = group.preempt_at;
+            self.wake_for_preemption(app, at, cx.now);
+            return None;
+        }
+        let mut next = NEVER;
+        let mut due = Vec::new();
+        for alloc in group.asks.values() {
+            let at = self.preempt_due(*alloc);
+            if at <= cx.now {
+                due.push(*alloc);
+            } else {
+                next = next.min(at);
+            }
+        }
+        let (mut made, mut asked) = (0, false);
+        let mut rest = due.into_iter();
+        while let Some(alloc) = rest.next() {
+            if made == BATCH {
+                next = cx.now;
+                break;
+            }
+            let queue = self.apps[app.ix()].queue;
+            if self.are_attempts_used_up(queue, cx.now) {
+                for alloc in std::iter::once(alloc).chain(rest) {
+                    self.log(alloc, "Preemption max attempts exhausted", cx.now);
+                }
+                next = next.min(self.queues[queue.ix()].attempts.0.plus(CYCLE));
+                break;
+            }
+            if self.search.visits >= VISITS {
+                next = next.min(self.search.began.plus(CYCLE));
+                break;
+            }
+            if self.ask_shim && !self.may_ask() {
+                next = next.min(cx.now.plus(CYCLE));
+                break;
+            }
+            self.allocs[alloc.ix()].preemption_tried = cx.now;
+            match self.try_preempt(alloc, hold, cx) {
+                Tried::Done => made += 1,
+                Tried::Asked => asked = true,
+                Tried::Failed { visits } => {
+                    self.search.visits += visits;
+                    self.queues[queue.ix()].attempts.1 += 1;
+                    next = next.min(cx.now.plus(AGAIN));
+                    self.log(alloc, "Preemption does not help", cx.now);
+                }
+            }
+        }
+        if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(key) {
+            group.preempt_at = next;
+        }
+        self.wake_for_preemption(app, next, cx.now);
+        match made {
+            0 if asked => Some(Outcome::Progress),
+            0 => None,
+            made => Some(Outcome::Preempted(made)),
+        }
+    }
+
+    /// The ask may try again at once: its attempt is not over (R7.21).
+    pub(in super::super) fn try_next_node(&mut self, alloc: AllocIx, now: Nanos) {
+        self.allocs[alloc.ix()].preemption_tried = now.minus(AGAIN);
+    }
+
+    fn wake_for_preemption(&mut self, app: AppIx, at: Nanos, now: Nanos) {
+        if at != NEVER && at > now {
+            self.wake_at(app, at);
+        }
+    }
+
+    /// Begins a new cycle where the last is over; then says whether the leaf has no attempt left in it.
+    fn are_attempts_used_up(&mut self, leaf: QueueIx, now: Nanos) -> bool {
+        let cycles = now.minus(self.search.began).0 / CYCLE.0;
+        if cycles >= 1 {
+            let paid = VISITS.saturating_mul(cycles.unsigned_abs());
+            let visits = self.search.visits.saturating_sub(paid);
+            self.search = Search { began: now, visits, ..Search::default() };
+        }
+        let began = self.search.began;
+        let attempts = &mut self.queues[leaf.ix()].attempts;
+        if attempts.0 != began {
+            *attempts = (began, 0);
+        }
+        attempts.1 >= ATTEMPTS
+    }
+
+    /// Nodes whose only reservation gives way to this ask: one of lower priority that has waited for hours (R7.11).
+    pub(super) fn stale_reservations(&self, alloc: AllocIx) -> impl Iterator<Item = NodeIx> + '_ {
+        let priority = self.allocs[alloc.ix()].spec.priority;
+        let now = self.search.began;
+        let held = self.reserved_apps.iter().flat_map(|app| self.apps[app.ix()].reservations.iter().copied());
+        held.filter_map(move |other| {
+            let row = &self.allocs[other.ix()];
+            let node = row.reserved?;
+            let age = now.minus(row.created);
+            let gives_way = other != alloc
+                && row.spec.required_node.is_none()
+                && !self.has_claim(other)
+                && row.spec.priority < priority
+                && age > STALE.plus(self.reservation_delay)
+                && self.nodes[node.ix()].reservations.len() == 1
+                && self.nodes[node.ix()].schedulable();
+            gives_way.then_some(node)
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Claims: what an ask holds from its preemption until it is placed, goes, or loses its reservation.
+//!
+//! A claim stands and falls with the reservation of its ask, so whatever ends that ends the claim too.
+
+use std::sync::Arc;
+
+use super::super::Partition;
+use crate::{
+    alloc::Phase,
+    resources::Resource,
+    types::{AllocIx, Nanos, NodeIx},
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    /// Size of the ask.
+    pub resource: Arc<Resource>,
+    /// Victims with their arrival numbers, as rows are used again.
+    pub victims: Vec<(AllocIx, u64)>,
+}
+
+impl Partition {
+    /// The ask has preempted and holds what it gets by that.
+    pub(in super::super) fn has_claim(&self, alloc: AllocIx) -> bool {
+        self.claims.contains_key(&alloc)
+    }
+
+    /// The ask is promised the room of its victims.
+    pub(super) fn begin_claim(&mut self, alloc: AllocIx, victims: &[AllocIx]) {
+        self.end_claim(alloc);
+        for victim in victims {
+            self.allocs[victim.ix()].victim_of = Some(alloc);
+        }
+        let victims = victims.iter().map(|victim| (*victim, self.allocs[victim.ix()].seq)).collect();
+        let row = &mut self.allocs[alloc.ix()];
+        row.triggered_preemption = true;
+        let resource = row.resource.clone();
+        self.count_claim(alloc, &resource, true);
+        self.claims.insert(alloc, Arc::new(Claim { resource, victims }));
+    }
+
+    /// The ask holds nothing any more.
+    pub(in super::super) fn end_claim(&mut self, alloc: AllocIx) {
+        if let Some(claim) = self.claims.remove(&alloc) {
+            self.count_claim(alloc, &claim.resource, false);
+            self.unblock_limits();
+        }
+    }
+
+    /// The ask lost what it held, and may preempt again (R7.27, R7.38).
+    pub(in super::super) fn lose_claim(&mut self, alloc: AllocIx) {
+        if !self.has_claim(alloc) {
+            return;
+        }
+        self.end_claim(alloc);
+        self.look_again(alloc);
+    }
+
+    /// The ask may have another attempt before it was due.
+    pub(super) fn look_again(&mut self, alloc: AllocIx) {
+        if self.allocs[alloc.ix()].phase != Phase::Pending {
+            return;
+        }
+        let (key, app) = (self.group_key(alloc), self.allocs[alloc.ix()].app);
+        if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(&key) {
+            group.preempt_at = Nanos::ZERO;
+        }
+        self.rouse_groups(app);
+    }
+
+    fn count_claim(&mut self, alloc: AllocIx, resource: &Resource, begins: bool) {
+        let app = self.allocs[alloc.ix()].app;
+        let count = |sum: &mut Resource| {
+            if begins {
+                sum.add(resource);
+            } else {
+                sum.sub(resource);
+            }
+            sum.prune();
+        };
+        count(&mut self.apps[app.ix()].claimed);
+        let mut level = Some(self.apps[app.ix()].queue);
+        while let Some(queue) = level {
+            let row = &mut self.queues[queue.ix()];
+            count(&mut row.claimed);
+            level = row.parent;
+        }
+    }
+
+    /// The ask leaves other asks that have reserved the node the room that they have preempted for.
+    pub(in super::super) fn fits_beside_claims(&self, alloc: AllocIx, node: NodeIx) -> bool {
+        let row = &self.nodes[node.ix()];
+        let promised = |other: &&AllocIx| **other != alloc && self.has_claim(**other);
+        if self.claims.is_empty() || self.has_claim(alloc) || !row.reservations.iter().any(|other| promised(&other)) {
+            return true;
+        }
+        let mut room = row.available.clone();
+        for leaving in row.allocs.iter().filter(|leaving| self.allocs[leaving.ix()].preempted) {
+            room.add(&self.allocs[leaving.ix()].resource);
+        }
+        for other in row.reservations.iter().filter(promised) {
+            room.sub(&self.allocs[other.ix()].resource);
+        }
+        room.fits(&self.allocs[alloc.ix()].resource)
+    }
+
+    /// All its victims are gone: what it still lacks went elsewhere.
+    pub(in super::super) fn is_claim_spent(&self, alloc: AllocIx) -> bool {
+        self.claims.get(&alloc).is_some_and(|claim| {
+            claim.victims.iter().all(|(victim, seq)| {
+                let row = &self.allocs[victim.ix()];
+                row.free || row.seq != *seq || !row.preempted
+            })
+        })
+    }
+
+    /// A victim is gone: who waits for it looks again.
+    pub(in super::super) fn victim_gone(&mut self, victim: AllocIx) {
+        if let Some(claimant) = self.allocs[victim.ix()].victim_of.take()
+            && self.has_claim(claimant)
+        {
+            self.ripe.insert(claimant);
+        }
+    }
+}

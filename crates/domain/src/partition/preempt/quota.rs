@@ -1,0 +1,167 @@
+//! Usage above a lowered max goes after a delay (section 7.G of the scheduling rules, section 5 of the queue rules).
+//!
+//! The start times are kept by `reload.rs`; this file looks at them once a second while there is one, and divides what is
+//! too much among the queues below.
+
+use std::sync::Arc;
+
+use super::{
+    super::{Cx, Partition, deadlines::Deadline},
+    quota_victims::Taken,
+};
+use crate::{
+    event::{Change, Detail, EventKind},
+    resources::Resource,
+    types::{Nanos, QueueIx},
+};
+
+/// Between two looks at the start times (R7.42).
+const CHECK: Nanos = Nanos::from_secs(1);
+
+impl Partition {
+    /// A start time was set: they are looked at from now on.
+    pub(in super::super) fn watch_quotas(&mut self, now: Nanos) {
+        if !self.quotas_watched {
+            self.quotas_watched = true;
+            self.deadlines.add(now.plus(CHECK), Deadline::Quotas);
+        }
+    }
+
+    /// Preempts in queues whose time has come; goes on watching while a start time is set.
+    pub(in super::super) fn check_quotas(&mut self, cx: &mut Cx) {
+        self.quotas_watched = false;
+        if self.conf.quota_preemption {
+            self.check_quota(self.root, cx);
+        }
+        // Without the flag the clock runs on, and is looked at when the flag comes (QPR-002).
+        if self.conf.quota_preemption && self.queues.iter().any(|queue| !queue.free && queue.quota_start.is_some()) {
+            self.watch_quotas(cx.now);
+        }
+    }
+
+    /// A queue that is due acts for all below it (R7.42, QPR-010).
+    fn check_quota(&mut self, queue: QueueIx, cx: &mut Cx) {
+        let row = &self.queues[queue.ix()];
+        if row.managed && row.quota_start.is_some() {
+            if !is_above(row.max.as_ref(), &row.allocated) {
+                self.queues[queue.ix()].quota_start = None;
+            } else if row.quota_start.is_some_and(|start| start <= cx.now) {
+                self.enforce_quota(queue, cx);
+                return;
+            }
+        }
+        for child in self.queues[queue.ix()].children.values().copied().collect::<Vec<_>>() {
+            self.check_quota(child, cx);
+        }
+    }
+
+    /// One run. It is repeated after the delay as long as each run takes something and the queue stays above its max
+    /// (section 12 item 12 of the queue rules; the reference runs once).
+    fn enforce_quota(&mut self, queue: QueueIx, cx: &mut Cx) {
+        let amount = self.amount_over_quota(queue);
+        let mut taken = Taken::default();
+        if !amount.is_empty() {
+            self.take_from(queue, &amount, &mut taken, cx);
+            self.summarize(queue, &amount, &taken, cx);
+        }
+        let again = taken.preempted > 0 && !self.amount_over_quota(queue).is_empty();
+        let row = &mut self.queues[queue.ix()];
+        row.quota_start = again.then(|| cx.now.plus(row.settings.quota_preemption_delay));
+    }
+
+    /// What has to go: usage that is not on its way out already, above the max, but nothing below a guarantee of the queue
+    /// or of those above it (R7.43 mended: the smallest overage counts).
+    fn amount_over_quota(&self, queue: QueueIx) -> Resource {
+        let mut amount = Resource::new();
+        let Some(max) = &self.queues[queue.ix()].max else { return amount };
+        for (kind, max) in max.iter() {
+            let left = |q: QueueIx| {
+                let row = &self.queues[q.ix()];
+                row.allocated.amount(kind) - row.preempting.amount(kind)
+            };
+            let mut over = left(queue) - max;
+            let mut level = Some(queue);
+            while let Some(q) = level {
+                if let Some(guaranteed) = self.queues[q.ix()].guaranteed.as_ref().and_then(|g| g.get(kind)) {
+                    over = over.min(left(q) - guaranteed);
+                }
+                level = self.queues[q.ix()].parent;
+            }
+            if over > 0 {
+                amount.set(kind, over);
+            }
+        }
+        amount
+    }
+
+    /// Takes an amount from a leaf, or divides it among the children that use more than they are guaranteed (R7.44).
+    fn take_from(&mut self, queue: QueueIx, amount: &Resource, taken: &mut Taken, cx: &mut Cx) {
+        if self.queues[queue.ix()].leaf {
+            self.take_from_leaf(queue, amount, taken, cx);
+            return;
+        }
+        let children: Vec<QueueIx> = self.queues[queue.ix()].children.values().copied().collect();
+        let weights: Vec<Resource> = children.iter().map(|child| self.overage(*child)).collect();
+        let mut sum = Resource::new();
+        for weight in &weights {
+            sum.add(weight);
+        }
+        for (child, weight) in children.into_iter().zip(weights) {
+            let mut share = Resource::new();
+            for (kind, amount) in amount.iter() {
+                let (weight, sum) = (weight.amount(kind), sum.amount(kind));
+                if weight > 0 {
+                    let part = (amount * weight / sum).min(weight);
+                    if part > 0 {
+                        share.set(kind, part);
+                    }
+                }
+            }
+            if !share.is_empty() {
+                self.take_from(child, &share, taken, cx);
+            }
+        }
+    }
+
+    /// What a queue uses above its guarantee, in the guaranteed types; without one all of its usage (R7.44 mended: a type
+    /// below its guarantee counts 0, and so does what is on its way out).
+    fn overage(&self, queue: QueueIx) -> Resource {
+        let row = &self.queues[queue.ix()];
+        let left = row.allocated.minus(&row.preempting);
+        let mut over = Resource::new();
+        for (kind, used) in left.iter() {
+            let above = match &row.guaranteed {
+                Some(guaranteed) => match guaranteed.get(kind) {
+                    Some(guaranteed) => used - guaranteed,
+                    None => continue,
+                },
+                None => used,
+            };
+            if above > 0 {
+                over.set(kind, above);
+            }
+        }
+        over
+    }
+
+    /// EVT-046: of a leaf when there were candidates, of a parent when there were victims.
+    fn summarize(&mut self, queue: QueueIx, amount: &Resource, taken: &Taken, cx: &mut Cx) {
+        let row = &self.queues[queue.ix()];
+        let counts = if row.leaf { taken.candidates } else { taken.preempted };
+        if counts == 0 {
+            return;
+        }
+        let text = format!(
+            "Quota Preemption results summary: preemptable resources: {amount}, claimed resources: {}, selected victims: {}, \
+             preempted victims: {}",
+            taken.resource, taken.candidates, taken.preempted
+        );
+        let (path, max) = (row.path.clone(), row.max.clone().map(Arc::new));
+        cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);
+    }
+}
+
+/// Usage is above a max in the sense of R7.40: in a type that both have.
+pub(in super::super) fn is_above(max: Option<&Resource>, used: &Resource) -> bool {
+    max.is_some_and(|max| max.iter().any(|(kind, max)| used.get(kind).is_some_and(|used| used > max)))
+}

@@ -1,0 +1,93 @@
+//! Room for an ask on the node that it requires, among what runs there (section 7.F of the scheduling rules).
+
+use std::{cmp::Reverse, sync::Arc};
+
+use super::{
+    super::{Cx, Partition, schedule::Outcome},
+    close, gap, helps, is_preemptable, prune, wanted,
+};
+use crate::types::{AllocIx, Nanos, NodeIx};
+
+/// At most one event of a search in vain per ask in this time (EVT-016).
+const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
+
+impl Partition {
+    /// Preempts for an ask that holds a reservation of its node, fits all limits, and does not fit the node (R7.33–R7.38).
+    pub(in super::super) fn preempt_for_required(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Outcome {
+        let need = wanted(&self.allocs[alloc.ix()].resource);
+        // R7.38: again only when its victims are gone and something else took the room.
+        if self.is_claim_spent(alloc) {
+            self.end_claim(alloc);
+        }
+        let row = &self.allocs[alloc.ix()];
+        let at_node = &self.nodes[node.ix()];
+        let waits = self.has_claim(alloc);
+        if waits || !at_node.capacity.fits(&need) {
+            return Outcome::Nothing;
+        }
+        // What is on its way out counts as room, what others here have preempted for as wanted.
+        let (mut room, mut wanted_here) = (at_node.available.clone(), need.clone());
+        for leaving in at_node.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
+            room.add(&self.allocs[leaving.ix()].resource);
+        }
+        for other in at_node.reservations.iter().filter(|other| **other != alloc) {
+            if let Some(claim) = self.claims.get(other) {
+                wanted_here = wanted_here.minus_known(&claim.resource.negated());
+            }
+        }
+        let mut missing = gap(&wanted_here, &room);
+        if missing.is_empty() {
+            return Outcome::Nothing;
+        }
+        let priority = row.spec.priority;
+        let mut candidates: Vec<AllocIx> = at_node
+            .allocs
+            .iter()
+            .copied()
+            .filter(|alloc| {
+                let row = &self.allocs[alloc.ix()];
+                is_preemptable(row) && row.spec.priority <= priority && helps(&need, &row.resource)
+            })
+            .collect();
+        // R7.35
+        candidates.sort_by_cached_key(|alloc| {
+            let row = &self.allocs[alloc.ix()];
+            let kind = if row.spec.originator { 2 } else { u8::from(row.spec.opted_out()) };
+            (kind, row.spec.priority, Reverse(row.created), row.resource.total(), Reverse(row.seq))
+        });
+        let wanted = missing.clone();
+        let mut victims = Vec::new();
+        for victim in candidates {
+            let size = &self.allocs[victim.ix()].resource;
+            if !missing.is_empty() && helps(&missing, size) {
+                close(&mut missing, size);
+                victims.push(victim);
+            }
+        }
+        if !missing.is_empty() {
+            self.no_victim_there(alloc, node, cx);
+            return Outcome::Nothing;
+        }
+        prune(&wanted, &mut victims, |victim| (*self.allocs[victim.ix()].resource).clone());
+        let key = self.allocs[alloc.ix()].spec.key.clone();
+        let text: Arc<str> = format!("preempting allocations to free up resources to run daemon set ask: {key}").into();
+        self.release_victims(alloc, &victims, &text, cx);
+        self.begin_claim(alloc, &victims);
+        Outcome::Preempted(1)
+    }
+
+    /// R7.37: said in the log each time, in an event from time to time, and tried again then.
+    fn no_victim_there(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        self.log(alloc, "No fit on required node, preemption does not help", cx.now);
+        let row = &mut self.allocs[alloc.ix()];
+        let app = row.app;
+        if cx.now.minus(row.required_node_event) >= EVENT_INTERVAL {
+            row.required_node_event = cx.now;
+            let (key, id) = (row.spec.key.clone(), &self.nodes[node.ix()].spec.id);
+            let text = format!("Unschedulable request '{key}' with required node '{id}', no preemption victim found");
+            self.message_of(alloc, &text, cx);
+        }
+        let next = self.allocs[alloc.ix()].required_node_event.plus(EVENT_INTERVAL);
+        self.wake_at(app, next);
+    }
+}

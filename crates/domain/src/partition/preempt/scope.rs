@@ -1,0 +1,196 @@
+//! Where an ask may look for victims: the fence, the leaves below it, and whether its guarantees entitle it (R7.6–R7.17).
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use super::{super::Partition, wanted};
+use crate::{
+    queue::PreemptionSetting,
+    resources::Resource,
+    types::{AllocIx, QueueIx},
+};
+
+/// A leaf whose allocations may be victims.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Door {
+    /// Highest priority of a victim; `None`: any, as the leaf is behind a priority fence (R7.9).
+    pub ceiling: Option<i64>,
+    /// Index in the ask's path of the lowest queue that is above both.
+    pub meets: usize,
+}
+
+/// See the module.
+pub(super) struct Scope {
+    /// Types of the ask of which something is wanted.
+    pub need: Resource,
+    /// Queues from the ask's leaf to root.
+    path: SmallVec<[QueueIx; 8]>,
+    /// What victims have to free in the queues of the path, beside the room on a node.
+    pub short: Resource,
+    /// Leaves with possible victims.
+    pub leaves: BTreeMap<QueueIx, Door>,
+    /// By index in the path: guarantees below it entitle the ask.
+    entitled: SmallVec<[bool; 8]>,
+}
+
+impl Scope {
+    /// The queues from a victim's leaf up to the ask's path, without those on it.
+    pub(super) fn branch<'a>(&'a self, partition: &'a Partition, leaf: QueueIx) -> impl Iterator<Item = QueueIx> + 'a {
+        let end = self.leaves.get(&leaf).map(|door| self.path[door.meets]);
+        let mut level = end.and(Some(leaf));
+        std::iter::from_fn(move || {
+            let queue = level.filter(|queue| Some(*queue) != end)?;
+            level = partition.queues[queue.ix()].parent;
+            Some(queue)
+        })
+    }
+
+    /// No guarantee entitles the ask anywhere inside its fence (R7.17).
+    pub(super) fn is_hopeless(&self) -> bool {
+        !self.entitled.contains(&true)
+    }
+}
+
+impl Partition {
+    /// Where this ask may look.
+    pub(super) fn scope(&self, alloc: AllocIx) -> Scope {
+        let row = &self.allocs[alloc.ix()];
+        let need = wanted(&row.resource);
+        let mut path = SmallVec::new();
+        let mut level = Some(self.apps[row.app.ix()].queue);
+        while let Some(queue) = level {
+            path.push(queue);
+            level = self.queues[queue.ix()].parent;
+        }
+        let mut scope =
+            Scope { need, path, short: Resource::new(), leaves: BTreeMap::new(), entitled: SmallVec::new() };
+        self.measure_shortage(&mut scope);
+        let values = self.values_up_to_fence(&scope, i64::from(row.spec.priority));
+        scope.entitled = (0..values.len()).map(|meets| self.is_entitled(&scope, meets)).collect();
+        if !scope.is_hopeless() {
+            let fence = values.len() - 1;
+            let top = scope.path[fence];
+            self.find_leaves(&mut scope, top, Some(fence), (Some(values[fence]), fence), &values);
+        }
+        scope
+    }
+
+    /// How much the queues of the path lack. All of them are at the fence or above it, so every victim helps each of them.
+    fn measure_shortage(&self, scope: &mut Scope) {
+        for queue in &scope.path {
+            let Some(max) = &self.queues[queue.ix()].max else { continue };
+            for (kind, amount) in scope.need.iter() {
+                if let Some(max) = max.get(kind) {
+                    let missing = self.used(*queue, kind) + amount - max;
+                    if missing > scope.short.amount(kind) {
+                        scope.short.set(kind, missing);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The ask's priority as each queue of its path up to the fence sees it (R7.6).
+    fn values_up_to_fence(&self, scope: &Scope, priority: i64) -> SmallVec<[i64; 8]> {
+        let mut values = SmallVec::new();
+        let mut value = priority;
+        for (at, queue) in scope.path.iter().enumerate() {
+            let settings = &self.queues[queue.ix()].settings;
+            let offset = i64::from(settings.priority_offset);
+            value = if settings.priority_fence { offset } else { value + offset };
+            values.push(value);
+            if settings.preemption == PreemptionSetting::Fence || self.is_over(scope, at) {
+                break;
+            }
+        }
+        values
+    }
+
+    /// With the ask the queue is above the smallest max from it up to root.
+    fn is_over(&self, scope: &Scope, at: usize) -> bool {
+        scope.need.iter().any(|(kind, amount)| {
+            let maxes = scope.path[at..].iter().filter_map(|q| self.queues[q.ix()].max.as_ref()?.get(kind));
+            maxes.min().is_some_and(|max| self.used(scope.path[at], kind) + amount > max)
+        })
+    }
+
+    /// Below `meets` the ask fits into the nearest guarantee of each of its types, and there is one (R7.12–R7.17).
+    fn is_entitled(&self, scope: &Scope, meets: usize) -> bool {
+        let mut guaranteed = false;
+        for (kind, amount) in scope.need.iter() {
+            let nearest = scope.path[..meets]
+                .iter()
+                .find_map(|q| Some((*q, self.queues[q.ix()].guaranteed.as_ref()?.get(kind)?)));
+            if let Some((queue, limit)) = nearest {
+                if self.used(queue, kind) + amount > limit {
+                    return false;
+                }
+                guaranteed = true;
+            }
+        }
+        guaranteed
+    }
+
+    /// Collects the leaves below a queue; `on_path` is its index in the ask's path (R7.7–R7.9).
+    fn find_leaves(
+        &self,
+        scope: &mut Scope,
+        queue: QueueIx,
+        on_path: Option<usize>,
+        (ceiling, meets): (Option<i64>, usize),
+        values: &[i64],
+    ) {
+        let row = &self.queues[queue.ix()];
+        if row.leaf {
+            let mine = on_path == Some(0);
+            if !mine
+                && scope.entitled[meets]
+                && row.settings.preemption != PreemptionSetting::Disabled
+                && self.has_surplus(scope, queue, meets)
+            {
+                scope.leaves.insert(queue, Door { ceiling, meets });
+            }
+            return;
+        }
+        for child in row.children.values().copied() {
+            let child_row = &self.queues[child.ix()];
+            if child_row.allocated.is_zero() {
+                continue;
+            }
+            if let Some(at) = on_path.filter(|at| *at > 0 && scope.path[at - 1] == child) {
+                self.find_leaves(scope, child, Some(at - 1), (Some(values[at - 1]), at - 1), values);
+                continue;
+            }
+            let offset = i64::from(child_row.settings.priority_offset);
+            let below = match ceiling {
+                None => None,
+                Some(value) if child_row.settings.priority_fence => {
+                    if offset > value {
+                        continue;
+                    }
+                    None
+                }
+                Some(value) => Some(value - offset),
+            };
+            self.find_leaves(scope, child, None, (below, meets), values);
+        }
+    }
+
+    /// The leaf, or a queue above it below the common one, is above its guarantee somewhere, or none has one (R7.8).
+    fn has_surplus(&self, scope: &Scope, leaf: QueueIx, meets: usize) -> bool {
+        let mut guaranteed = false;
+        let mut level = Some(leaf);
+        while let Some(queue) = level.filter(|queue| *queue != scope.path[meets]) {
+            let row = &self.queues[queue.ix()];
+            if let Some(limits) = &row.guaranteed {
+                guaranteed = true;
+                if limits.iter().any(|(kind, limit)| self.used(queue, kind) > limit) {
+                    return true;
+                }
+            }
+            level = row.parent;
+        }
+        !guaranteed
+    }
+}

@@ -1,0 +1,265 @@
+//! The queue tree: built from the configuration, extended by placement, cleaned of what is empty (sections 3 and 4 of the queue rules).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Cx, Partition, states::AppEvent};
+use crate::{
+    acl::Acl,
+    conf::{QueueConf, TemplateConf},
+    effect::{Callback, Effect, QueueEffect},
+    event::{Change, Detail, EventKind},
+    queue::{Queue, QueueSettings, RECOVERY_QUEUE},
+    resources::Resource,
+    settings::{inherit, settings},
+    types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
+};
+
+/// A limit that is in force: explicit zeros count only beside something above zero (QUE-021).
+pub(super) fn effective(limit: Option<&Resource>) -> Option<Resource> {
+    limit.filter(|limit| limit.is_positive()).cloned()
+}
+
+impl Partition {
+    /// Builds the managed queues; parents before children.
+    pub(super) fn build_queues(&mut self, conf: &QueueConf, cx: &mut Cx) {
+        self.root = self.add_managed(None, conf, cx);
+        self.load_limits(cx);
+    }
+
+    /// Adds a managed queue and all below it.
+    pub(super) fn add_managed(&mut self, parent: Option<QueueIx>, conf: &QueueConf, cx: &mut Cx) -> QueueIx {
+        let ix = self.add_queue(parent, &conf.name, !conf.parent && parent.is_some(), true, cx.now);
+        self.configure_queue(ix, conf);
+        self.queue_added(ix, cx);
+        for child in &conf.children {
+            self.add_managed(Some(ix), child, cx);
+        }
+        ix
+    }
+
+    /// What a managed queue takes from its configuration (R1.16).
+    pub(super) fn configure_queue(&mut self, ix: QueueIx, conf: &QueueConf) {
+        let parent = self.queues[ix.ix()].parent;
+        let properties = match parent {
+            Some(parent) => inherit(&self.queues[parent.ix()].properties, &conf.properties),
+            None => conf.properties.clone(),
+        };
+        let inherited = parent.and_then(|parent| self.queues[parent.ix()].template.clone());
+        let row = &mut self.queues[ix.ix()];
+        row.settings = settings(&properties);
+        row.properties = properties;
+        row.max_applications = conf.max_applications;
+        row.admin_acl = conf.admin_acl.clone();
+        row.submit_acl = conf.submit_acl.clone();
+        // TPL-001, TPL-005; a reload keeps what is inherited (CFG-103).
+        row.template = if row.leaf { None } else { conf.template.clone().or(inherited) };
+        if parent.is_some() {
+            row.max = effective(conf.max.as_ref());
+            row.guaranteed = effective(conf.guaranteed.as_ref());
+        }
+        self.touch_queue(ix);
+    }
+
+    /// A row, linked to its parent, without configuration.
+    fn add_queue(
+        &mut self,
+        parent: Option<QueueIx>,
+        name: &Arc<str>,
+        leaf: bool,
+        managed: bool,
+        now: Nanos,
+    ) -> QueueIx {
+        let (path, depth): (Arc<str>, u32) = match parent {
+            Some(parent) => {
+                let row = &self.queues[parent.ix()];
+                (format!("{}.{name}", row.path).into(), row.depth + 1)
+            }
+            None => (name.clone(), 0),
+        };
+        let row = Queue {
+            name: name.clone(),
+            path: path.clone(),
+            parent,
+            children: BTreeMap::new(),
+            leaf,
+            managed,
+            state: ObjectState::Active,
+            state_since: now,
+            properties: BTreeMap::new(),
+            settings: QueueSettings::default(),
+            max: None,
+            guaranteed: None,
+            max_applications: 0,
+            admin_acl: Acl::default(),
+            submit_acl: Acl::default(),
+            template: None,
+            allocated: Resource::new(),
+            pending: Resource::new(),
+            preempting: Resource::new(),
+            claimed: Resource::new(),
+            attempts: (Nanos::ZERO, 0),
+            running: 0,
+            allocating: BTreeSet::new(),
+            apps: imbl::OrdSet::new(),
+            priority: i32::MIN,
+            exposed_priority: i32::MIN,
+            priorities: BTreeMap::new(),
+            child_order: imbl::OrdMap::new(),
+            order: None,
+            app_order: imbl::OrdMap::new(),
+            parked: false,
+            parked_children: Vec::new(),
+            parked_apps: Vec::new(),
+            parked_in: 0,
+            dirty: false,
+            depth,
+            quota_start: None,
+            free: false,
+        };
+        let ix = match self.free_queues.pop() {
+            Some(ix) => {
+                self.queues[ix.ix()] = row;
+                ix
+            }
+            None => QueueIx::from(self.queues.push(row)),
+        };
+        self.queue_by_path.insert(path, ix);
+        if let Some(parent) = parent {
+            self.queues[parent.ix()].children.insert(name.clone(), ix);
+        }
+        ix
+    }
+
+    fn queue_added(&self, ix: QueueIx, cx: &mut Cx) {
+        let row = &self.queues[ix.ix()];
+        let detail = if row.managed { Detail::None } else { Detail::QueueDynamic };
+        cx.event(EventKind::Queue, &row.path, Change::Add, detail);
+        cx.fx.push(Effect::Queue(QueueEffect::Added { queue: row.path.clone() }));
+    }
+
+    /// Makes a dynamic leaf with all missing levels above it; the leaf takes its parent's template (R3.32, TPL-004).
+    pub(super) fn add_dynamic(&mut self, path: &str, cx: &mut Cx) -> Option<QueueIx> {
+        let recovery = path == RECOVERY_QUEUE;
+        let mut parent = self.root;
+        let mut parts = path.split('.').skip(1).peekable();
+        while let Some(part) = parts.next() {
+            let last = parts.peek().is_none();
+            if let Some(child) = self.queues[parent.ix()].children.get(part) {
+                parent = *child;
+                continue;
+            }
+            let template = self.queues[parent.ix()].template.clone();
+            let ix = self.add_queue(Some(parent), &part.into(), last, false, cx.now);
+            // TPL-008: no template on the recovery queue.
+            if !last {
+                self.queues[ix.ix()].template = template;
+            } else if let Some(template) = template.filter(|_| !recovery) {
+                self.apply_template(ix, &template);
+            }
+            self.touch_queue(ix);
+            self.queue_added(ix, cx);
+            parent = ix;
+        }
+        (parent != self.root).then_some(parent)
+    }
+
+    fn apply_template(&mut self, ix: QueueIx, template: &TemplateConf) {
+        let row = &mut self.queues[ix.ix()];
+        row.max_applications = template.max_applications;
+        row.properties = template.properties.clone();
+        row.settings = settings(&row.properties);
+        row.max = effective(template.max.as_ref());
+        row.guaranteed = effective(template.guaranteed.as_ref());
+    }
+
+    /// Changes a queue's state; an event of ours tells of it.
+    pub(super) fn set_queue_state(&mut self, ix: QueueIx, state: ObjectState, cx: &mut Cx) {
+        let row = &mut self.queues[ix.ix()];
+        if row.state == state {
+            return;
+        }
+        row.state = state;
+        row.state_since = cx.now;
+        let queue = row.path.clone();
+        cx.fx.push(Effect::Queue(QueueEffect::State { queue, state }));
+        self.touch_queue(ix);
+    }
+
+    /// Removes draining and dynamic queues that are empty, children first (R1.17, QUE-010–QUE-013).
+    pub(super) fn clean_queues(&mut self, cx: &mut Cx) {
+        self.clean_below(self.root, cx);
+    }
+
+    fn clean_below(&mut self, ix: QueueIx, cx: &mut Cx) {
+        for child in self.queues[ix.ix()].children.values().copied().collect::<Vec<_>>() {
+            self.clean_below(child, cx);
+            let row = &self.queues[child.ix()];
+            let removable = row.state == ObjectState::Draining || !row.managed;
+            if removable && row.children.is_empty() && row.apps.is_empty() {
+                self.remove_queue(child, cx);
+            }
+        }
+    }
+
+    fn remove_queue(&mut self, ix: QueueIx, cx: &mut Cx) {
+        self.leave_parent(ix);
+        let row = &mut self.queues[ix.ix()];
+        row.free = true;
+        let (path, name, parent, managed) = (row.path.clone(), row.name.clone(), row.parent, row.managed);
+        self.queue_by_path.remove(&path);
+        if let Some(parent) = parent {
+            let row = &mut self.queues[parent.ix()];
+            row.children.remove(&name);
+        }
+        self.free_queues.push(ix);
+        let detail = if managed { Detail::None } else { Detail::QueueDynamic };
+        cx.event(EventKind::Queue, &path, Change::Remove, detail);
+        cx.fx.push(Effect::Queue(QueueEffect::Removed { queue: path }));
+    }
+
+    /// The partition ends: applications fail and go, nodes go, queues are marked (CFG-095, OPS-077). The shim is told what
+    /// becomes of its applications, and nothing of their allocations and of nodes (R1.8).
+    pub(super) fn stop(&mut self, cx: &mut Cx) {
+        let mut own = Vec::new();
+        let mut told = Vec::new();
+        let inner = &mut cx.with(&mut own);
+        self.state = ObjectState::Stopped;
+        self.state_since = inner.now;
+        for ix in 0..self.queues.len() {
+            if !self.queues[ix].free {
+                self.set_queue_state(QueueIx::from(ix), ObjectState::Draining, inner);
+            }
+        }
+        for (app, ix) in self.app_by_id.clone() {
+            for state in self.fail_for_removal(ix, inner) {
+                let (app, at, message) = (app.clone(), inner.now, PARTITION_REMOVED.into());
+                told.push(Effect::Callback(Callback::UpdatedApplication { app, state, at, message }));
+            }
+        }
+        for node in self.node_by_id.values().copied().collect::<Vec<_>>() {
+            self.remove_node(node, inner);
+        }
+        cx.fx.extend(own.into_iter().filter(|effect| !matches!(effect, Effect::Callback(_) | Effect::Ask(_))));
+        cx.fx.extend(told);
+    }
+
+    /// An application goes with its partition; gives the states that it went through (R3.2, R3.3).
+    fn fail_for_removal(&mut self, ix: AppIx, cx: &mut Cx) -> Vec<AppState> {
+        let id = self.apps[ix.ix()].id.clone();
+        let (last, detail) = match self.apps[ix.ix()].state {
+            // It had ended already, and was only kept for a while.
+            AppState::Completing => (AppState::Completed, Detail::AppCompleted),
+            _ => (AppState::Failed, Detail::AppFailed),
+        };
+        let failing = self.fire(ix, AppEvent::Fail, Some(PARTITION_REMOVED), cx);
+        self.close_application(ix, cx);
+        cx.message(EventKind::App, &id, &"".into(), (Change::Set, detail), PARTITION_REMOVED, None);
+        failing.then_some(AppState::Failing).into_iter().chain([last]).collect()
+    }
+}
+
+/// Why applications fail whose partition goes (R3.3).
+const PARTITION_REMOVED: &str = "PartitionRemoved";

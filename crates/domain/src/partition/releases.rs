@@ -1,0 +1,351 @@
+//! Releases and confirmations by the shim (section 4.C of the scheduling rules), and the end of an allocation whatever ends it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Books, Cx, Partition, states::AppEvent};
+use crate::{
+    alloc::Phase,
+    app::App,
+    command::ReleaseItem,
+    effect::{AppEffect, Callback, Effect, NodeEffect, Released},
+    event::{Change, Detail, EventKind},
+    resources::Resource,
+    types::{AllocIx, AppIx, AppState, Nanos, Termination},
+};
+
+/// Why and how an allocation ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Removal {
+    pub termination: Termination,
+    /// Its node goes as a whole.
+    pub node_goes: bool,
+    /// What the node holds does not change: a replacement takes its place (EVT-034).
+    pub silent: bool,
+}
+
+/// Text of the echo of a release by the shim (R4.20).
+const ECHO: &str = "allocation remove as per RM request";
+
+fn detail(termination: Termination) -> Detail {
+    match termination {
+        Termination::Unknown => Detail::AllocNodeRemoved,
+        Termination::StoppedByRm | Termination::FailedOnRm => Detail::AllocCancel,
+        Termination::Timeout => Detail::AllocTimeout,
+        Termination::Preempted => Detail::AllocPreempt,
+        Termination::PlaceholderReplaced => Detail::AllocReplaced,
+    }
+}
+
+impl Partition {
+    /// One release or confirmation (R4.18–R4.28).
+    pub(super) fn release(&mut self, item: &ReleaseItem, cx: &mut Cx) {
+        if item.app.is_empty() {
+            self.release_foreign(&item.key, cx);
+            return;
+        }
+        let Some(app) = self.app_by_id.get(&item.app).copied() else { return };
+        // R4.20: not set counts as stopped by the shim.
+        let termination = match item.termination {
+            Termination::Unknown => Termination::StoppedByRm,
+            other => other,
+        };
+        if item.key.is_empty() {
+            self.release_all(app, termination, cx);
+            return;
+        }
+        let Some(alloc) = self.apps[app.ix()].by_key.get(&item.key).copied() else { return };
+        match self.allocs[alloc.ix()].phase {
+            Phase::Pending | Phase::Parked | Phase::Replacing => {
+                // A time-out keeps the ask (R4.19), and so does a failure of what was never handed out.
+                if !matches!(termination, Termination::Timeout | Termination::FailedOnRm) {
+                    self.cancel_ask(alloc, Detail::RequestCancel, cx);
+                    self.complete_if_clean(app, cx);
+                }
+            }
+            Phase::Ended => {
+                if termination != Termination::Timeout {
+                    self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
+                    self.forget(alloc);
+                }
+            }
+            Phase::Allocated => self.release_allocated(alloc, termination, cx),
+        }
+    }
+
+    fn release_allocated(&mut self, alloc: AllocIx, termination: Termination, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let (app, link, released, token) = (row.app, row.link, row.released, row.token);
+        let app_id = self.apps[app.ix()].id.clone();
+        if let (Termination::PlaceholderReplaced, Some(token), true) = (termination, token, link.is_some()) {
+            // The conversation of the application commits it before the next batch.
+            self.allocs[alloc.ix()].confirmed = true;
+            cx.fx.push(Effect::App(AppEffect::SwapConfirmed { app: app_id, token }));
+            return;
+        }
+        if let Some(real) = link {
+            // R6.26a: the placeholder goes, the real ask is pending again.
+            self.undo_swap_of_real(real, cx);
+        }
+        let key = self.allocs[alloc.ix()].spec.key.clone();
+        self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
+        if termination == Termination::StoppedByRm {
+            cx.callback(Callback::Released(Box::new(Released {
+                key,
+                app: app_id,
+                termination,
+                message: ECHO.into(),
+                confirm: false,
+            })));
+        }
+        // The application may have ended with it.
+        if self.apps[app.ix()].free || self.allocs[alloc.ix()].free {
+            return;
+        }
+        match termination {
+            Termination::FailedOnRm => self.pend_again(alloc, cx),
+            // R4.19: the record stays, unless the core itself asked for this release.
+            Termination::Timeout if !released => {}
+            Termination::Timeout | Termination::PlaceholderReplaced => self.forget(alloc),
+            _ => {
+                self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
+                self.forget(alloc);
+            }
+        }
+    }
+
+    /// The shim could not carry an allocation out: its ask waits again (R4.28).
+    fn pend_again(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &mut self.allocs[alloc.ix()];
+        row.phase = Phase::Pending;
+        row.placeholder_used = false;
+        let (app, placeholder, group) = (row.app, row.is_placeholder(), row.spec.task_group.clone());
+        row.triggered_scale_up = false;
+        row.triggered_preemption = false;
+        row.preemption_tried = Nanos(i64::MIN);
+        if placeholder && let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
+            group.timed_out = group.timed_out.saturating_sub(1);
+            group.live += 1;
+        }
+        self.enqueue(alloc);
+        if self.apps[app.ix()].state == AppState::Completing {
+            self.fire(app, AppEvent::Run, None, cx);
+        }
+    }
+
+    /// An ask that has no allocation goes, whatever it waits for.
+    pub(super) fn cancel_ask(&mut self, alloc: AllocIx, detail: Detail, cx: &mut Cx) {
+        match self.allocs[alloc.ix()].phase {
+            Phase::Replacing => self.undo_swap_of_real(alloc, cx),
+            Phase::Parked => self.unpark(alloc, cx),
+            _ => {}
+        }
+        if self.allocs[alloc.ix()].reserved.is_some() {
+            self.unreserve(alloc, cx);
+        }
+        self.dequeue(alloc);
+        let row = &self.allocs[alloc.ix()];
+        let app = row.app;
+        if row.is_placeholder() {
+            let group = row.spec.task_group.clone();
+            if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
+                group.live = group.live.saturating_sub(1);
+            }
+            // Real asks need not wait for it any more (R6.3, SEEDS S10).
+            self.rouse_groups(app);
+            self.gang_progress(app);
+        }
+        self.request_event(alloc, Change::Remove, detail, cx);
+        self.forget(alloc);
+    }
+
+    /// Nothing pending, nothing allocated, no placeholder: the application completes (R3.14).
+    pub(super) fn complete_if_clean(&mut self, app: AppIx, cx: &mut Cx) {
+        let row = &self.apps[app.ix()];
+        if self.is_idle(app) && row.placeholders == 0 && matches!(row.state, AppState::Accepted | AppState::Running) {
+            self.fire(app, AppEvent::Complete, None, cx);
+        }
+    }
+
+    /// Releases everything of an application (R4.23).
+    fn release_all(&mut self, app: AppIx, termination: Termination, cx: &mut Cx) {
+        // R4.23b
+        let termination = match termination {
+            Termination::PlaceholderReplaced | Termination::FailedOnRm => Termination::StoppedByRm,
+            other => other,
+        };
+        let charged = |app: &App| app.allocated.plus(&app.allocated_placeholders);
+        let used = charged(&self.apps[app.ix()]);
+        self.apps[app.ix()].releasing_all = true;
+        let released = self.remove_allocations(app, termination, cx);
+        if !self.apps[app.ix()].free {
+            self.apps[app.ix()].releasing_all = false;
+            // One event with the sum, not one for each (EVT-050). What the shim is being asked about is charged still.
+            let gone = used.minus(&charged(&self.apps[app.ix()]));
+            self.user_decrease(app, &Arc::new(gone), cx);
+        }
+        if termination == Termination::StoppedByRm {
+            let id = self.apps[app.ix()].id.clone();
+            for key in released {
+                cx.callback(Callback::Released(Box::new(Released {
+                    key,
+                    app: id.clone(),
+                    termination,
+                    message: ECHO.into(),
+                    confirm: false,
+                })));
+            }
+        }
+        if self.apps[app.ix()].free || termination == Termination::Timeout {
+            return;
+        }
+        self.cancel_asks(app, Detail::RequestCancel, cx);
+        self.complete_if_clean(app, cx);
+    }
+
+    /// All allocations of an application go, in order of arrival; gives their keys.
+    pub(super) fn remove_allocations(&mut self, app: AppIx, termination: Termination, cx: &mut Cx) -> Vec<Arc<str>> {
+        let all: Vec<AllocIx> = self.apps[app.ix()].by_seq.values().copied().collect();
+        let mut keys = Vec::new();
+        for alloc in all {
+            if self.apps[app.ix()].free {
+                break;
+            }
+            let row = &self.allocs[alloc.ix()];
+            if row.free || row.phase != Phase::Allocated {
+                continue;
+            }
+            keys.push(row.spec.key.clone());
+            if let Some(real) = row.link {
+                self.undo_swap_of_real(real, cx);
+            }
+            let released = self.allocs[alloc.ix()].released;
+            self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
+            if !self.apps[app.ix()].free && !self.allocs[alloc.ix()].free {
+                if termination != Termination::Timeout {
+                    self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
+                    self.forget(alloc);
+                } else if released {
+                    self.forget(alloc);
+                }
+            }
+        }
+        keys
+    }
+
+    /// All asks of an application go, and the records of ended allocations with them.
+    pub(super) fn cancel_asks(&mut self, app: AppIx, detail: Detail, cx: &mut Cx) {
+        let all: Vec<AllocIx> = self.apps[app.ix()].by_seq.values().copied().collect();
+        for alloc in all {
+            match self.allocs[alloc.ix()].phase {
+                Phase::Allocated => {}
+                Phase::Ended => {
+                    self.request_event(alloc, Change::Remove, detail, cx);
+                    self.forget(alloc);
+                }
+                _ => self.cancel_ask(alloc, detail, cx),
+            }
+        }
+    }
+
+    /// An allocation leaves all books; counters, history, events, and what its application does then (R3.15, R3.16). Its row
+    /// stays as [`Phase::Ended`], and goes with the application where that ends.
+    pub(super) fn remove_allocation(&mut self, alloc: AllocIx, removal: Removal, cx: &mut Cx) {
+        let app = self.allocs[alloc.ix()].app;
+        self.take_off(alloc, removal, cx);
+        if self.allocs[alloc.ix()].is_placeholder() {
+            let timed_out = self.allocs[alloc.ix()].spec.task_group.clone();
+            if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&timed_out) {
+                group.timed_out += 1;
+            }
+            self.rouse_groups(app);
+            self.placeholder_gone(app, cx);
+        } else if self.apps[app.ix()].state == AppState::Failing {
+            self.fail_if_empty(app, cx);
+        } else if self.apps[app.ix()].expiring && !self.apps[app.ix()].removing {
+            self.finish_expiring(app, cx);
+        } else if self.is_idle(app) {
+            self.fire(app, AppEvent::Complete, None, cx);
+        }
+    }
+
+    /// The part that a removal and a replacement have in common: books, history, flags and events.
+    pub(super) fn take_off(&mut self, alloc: AllocIx, removal: Removal, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let (app, node, placeholder) = (row.app, row.node, row.is_placeholder());
+        let app_id = self.apps[app.ix()].id.clone();
+        self.note_usage(alloc, removal.termination, cx);
+        if self.allocs[alloc.ix()].preempted {
+            self.sub_preempting(alloc);
+            self.victim_gone(alloc);
+        }
+        let books = if removal.node_goes { Books::REST } else { Books::ALL };
+        let placement = self.placement(alloc, node, books);
+        self.refund(&placement, cx);
+        let row = &mut self.allocs[alloc.ix()];
+        let asked = if row.preempted {
+            Some(Termination::Preempted)
+        } else if row.released {
+            Some(if row.token.is_some() { Termination::PlaceholderReplaced } else { Termination::Timeout })
+        } else {
+            None
+        };
+        row.phase = Phase::Ended;
+        row.node = None;
+        row.released = false;
+        row.confirmed = false;
+        row.preempted = false;
+        let (key, resource) = (row.spec.key.clone(), row.resource.clone());
+        if let Some(termination) = asked {
+            cx.fx.push(Effect::App(AppEffect::Confirmed { app: app_id.clone(), key: key.clone(), termination }));
+        }
+        cx.event_of(EventKind::App, &app_id, &key, Change::Remove, detail(removal.termination), &resource);
+        if let Some(node) = node.filter(|_| !removal.node_goes && !removal.silent) {
+            let row = &self.nodes[node.ix()];
+            let id = row.spec.id.clone();
+            let empty = row.allocs.is_empty();
+            cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeAlloc, &resource);
+            if empty {
+                cx.fx.push(Effect::Node(NodeEffect::Emptied { node: id }));
+            }
+        }
+        if placeholder {
+            let group = self.allocs[alloc.ix()].spec.task_group.clone();
+            let row = &mut self.apps[app.ix()];
+            if let Some(set) = row.replaceable.get_mut(&group) {
+                set.remove(&alloc);
+                if set.is_empty() {
+                    row.replaceable.remove(&group);
+                }
+            }
+            if let Some(group) = row.task_groups.get_mut(&group) {
+                group.live = group.live.saturating_sub(1);
+            }
+            if row.placeholders == 0 {
+                row.placeholder_timer = None;
+            }
+        }
+    }
+
+    /// Adds a finished allocation to the application's history: resource × whole seconds by instance type (RES-069).
+    fn note_usage(&mut self, alloc: AllocIx, termination: Termination, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let Some(node) = row.node else { return };
+        let instance = self.nodes[node.ix()].spec.instance_type();
+        let seconds = cx.now.minus(row.bound).as_secs().max(0);
+        let used = row.resource.times(i128::from(seconds));
+        let history = &mut self.apps[row.app.ix()].history;
+        let book: &mut BTreeMap<Arc<str>, Resource> = if row.is_placeholder() {
+            &mut history.placeholder
+        } else if termination == Termination::Preempted {
+            &mut history.preempted
+        } else {
+            &mut history.normal
+        };
+        match book.get_mut(instance) {
+            Some(sum) => sum.add(&used),
+            None => {
+                book.insert(instance.into(), used);
+            }
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The scheduling step (section 5 of the scheduling rules): reserved asks, then replacements of placeholders, then everything
+//! else in the order of queues, applications, asks and nodes. Each step makes the decision that the rules make; only what
+//! is known to be impossible is not looked at.
+
+use super::{Cx, Partition};
+use crate::{
+    alloc::{LogEntry, Phase},
+    app::{GroupKey, Hold},
+    effect::{Callback, ContainerState, Effect},
+    event::{Change, Detail, EventKind},
+    resources::Shown,
+    types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState, QueueIx},
+};
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// An allocation or a replacement.
+    Placed,
+    /// A reservation, or a question to the shim: other asks may be placed still.
+    Progress,
+    /// So many asks have preempted.
+    Preempted(usize),
+    /// Nothing can be done now.
+    Nothing,
+}
+
+impl Partition {
+    /// Makes up to `max` decisions (placements, replacements, preemptions); fewer when nothing more can be done now. Gives
+    /// their number.
+    pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
+        let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
+        let mut made = 0;
+        while made < max {
+            self.settle();
+            match self.step(cx) {
+                Outcome::Placed => made += 1,
+                Outcome::Preempted(asks) => made += asks,
+                Outcome::Progress => {}
+                Outcome::Nothing => break,
+            }
+        }
+        self.settle();
+        made.min(max)
+    }
+
+    fn step(&mut self, cx: &mut Cx) -> Outcome {
+        let root = &self.queues[self.root.ix()];
+        // R5.4, R5.5
+        if self.state == ObjectState::Stopped || root.max.is_none() || !root.pending.is_positive() {
+            return Outcome::Nothing;
+        }
+        if self.ask_shim
+            && let Some(outcome) = self.ask_in_turn(cx)
+        {
+            return outcome;
+        }
+        if self.reservations > 0 {
+            let outcome = self.try_reserved(cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+        }
+        if !self.swappable.is_empty() {
+            let outcome = self.try_swaps(cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+        }
+        self.try_queue(self.root, cx)
+    }
+
+    /// The first child or application in order that yields something (R5.10).
+    fn try_queue(&mut self, queue: QueueIx, cx: &mut Cx) -> Outcome {
+        self.sync_queue(queue);
+        while let Some(child) = self.queues[queue.ix()].child_order.get_min().map(|(_, child)| *child) {
+            let outcome = self.try_queue(child, cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+            self.park_queue(child);
+        }
+        // A leaf that became a parent keeps its applications, and they wait until it is a leaf again (CFG-102).
+        if !self.queues[queue.ix()].leaf {
+            return Outcome::Nothing;
+        }
+        while let Some(app) = self.queues[queue.ix()].app_order.get_min().map(|(_, app)| *app) {
+            let outcome = self.try_app(app, cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+            self.park_app(app);
+        }
+        Outcome::Nothing
+    }
+
+    pub(super) fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
+        self.sync_app(app);
+        let row = &self.apps[app.ix()];
+        if matches!(row.state, AppState::Failing | AppState::Failed)
+            || row.expiring
+            || row.backoff_until.is_some_and(|until| until > cx.now)
+        {
+            return Outcome::Nothing;
+        }
+        self.user_resolve(app, cx);
+        if self.apps[app.ix()].state == AppState::Accepted && !self.may_run(app, cx) {
+            self.limited = true;
+            return Outcome::Nothing;
+        }
+        let queue = self.apps[app.ix()].queue;
+        let backoff = self.queues[queue.ix()].settings.backoff;
+        let mut failed = 0;
+        while let Some((_, key)) = self.apps[app.ix()].group_order.first_key_value() {
+            if backoff > 0 && failed >= backoff {
+                self.back_off(app, cx.now);
+                return Outcome::Nothing;
+            }
+            let key = key.clone();
+            match self.try_group(app, &key, cx) {
+                Ok(outcome) => return outcome,
+                Err(hold) => {
+                    if hold == Hold::QueueQuota
+                        && let Some(outcome) = self.preempt_group(app, &key, hold, cx)
+                    {
+                        return outcome;
+                    }
+                    let asks = self.apps[app.ix()].groups_by_key.get(&key).map_or(0, |group| group.asks.len() as u64);
+                    self.hold(app, &key, hold, cx);
+                    if hold == Hold::Nodes {
+                        failed += asks;
+                        if backoff > 0 && failed > backoff {
+                            self.back_off(app, cx.now);
+                            return Outcome::Nothing;
+                        }
+                        // Neither helps a gang that is placed all at once.
+                        let alone = !self.goes_all_at_once(app, &key);
+                        if alone && let Some(outcome) = self.reserve_group(app, &key, cx) {
+                            self.park_group(app, &key);
+                            return outcome;
+                        }
+                        if alone && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
+                            return outcome;
+                        }
+                    }
+                    self.park_group(app, &key);
+                }
+            }
+        }
+        Outcome::Nothing
+    }
+
+    /// Too many asks failed on nodes: the application waits (R5.26).
+    fn back_off(&mut self, app: AppIx, now: Nanos) {
+        let queue = self.apps[app.ix()].queue;
+        let until = now.plus(self.queues[queue.ix()].settings.backoff_delay);
+        self.apps[app.ix()].backoff_until = Some(until);
+        self.wake_at(app, until);
+    }
+
+    /// An accepted application may begin, by its queues' and its user's limits; events on the edge (R5.23, EVT-027–EVT-02A).
+    fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
+        let by_queue = !self.queues_can_run(app);
+        let by_quota = !by_queue && !self.user_can_run(app);
+        let row = &mut self.apps[app.ix()];
+        let id = row.id.clone();
+        if row.held_by_queue != by_queue {
+            row.held_by_queue = by_queue;
+            let detail = if by_queue { Detail::AppCannotRunQueue } else { Detail::AppRunnableQueue };
+            cx.event(EventKind::App, &id, Change::None, detail);
+        }
+        let row = &mut self.apps[app.ix()];
+        if !by_queue && row.held_by_quota != by_quota {
+            row.held_by_quota = by_quota;
+            let detail = if by_quota { Detail::AppCannotRunQuota } else { Detail::AppRunnableQuota };
+            cx.event(EventKind::App, &id, Change::None, detail);
+        }
+        !by_queue && !by_quota
+    }
+
+    /// Tries the first ask of a group (R5.24); the error says why all of them wait.
+    fn try_group(&mut self, app: AppIx, key: &GroupKey, cx: &mut Cx) -> Result<Outcome, Hold> {
+        if self.waits_for_gang(app, key) {
+            return Err(Hold::Gang);
+        }
+        if self.goes_all_at_once(app, key) {
+            return self.try_gang(app, cx);
+        }
+        let resource = self.shapes.resource(key.shape).clone();
+        if !self.user_fits_beside(app, &resource) {
+            return Err(Hold::UserQuota);
+        }
+        let queue = self.apps[app.ix()].queue;
+        if self.queue_fits(queue, &resource).is_err() {
+            return Err(Hold::QueueQuota);
+        }
+        let group = self.apps[app.ix()].groups_by_key.get(key);
+        let Some(alloc) = group.and_then(|group| group.asks.get_min().map(|(_, alloc)| *alloc)) else {
+            return Err(Hold::Gang);
+        };
+        if key.required_node.is_some() {
+            return self.try_required(alloc, cx);
+        }
+        if self.shapes.is_nowhere(key.shape) {
+            return Err(Hold::Nodes);
+        }
+        match self.find_node(alloc, &resource) {
+            Some(node) => self.take(alloc, node, cx),
+            None => {
+                self.shapes.set_nowhere(key.shape);
+                Err(Hold::Nodes)
+            }
+        }
+    }
+
+    /// Real asks wait while their gang is not there (SEEDS S10) or a placeholder is to be replaced (R6.7); placeholders wait
+    /// while their queues have no room for the whole gang (SEEDS S11).
+    pub(super) fn waits_for_gang(&mut self, app: AppIx, key: &GroupKey) -> bool {
+        let row = &self.apps[app.ix()];
+        if key.placeholder {
+            if row.state != AppState::Accepted || self.gang_may_start(app) {
+                return false;
+            }
+            self.limited = true;
+            return true;
+        }
+        if row.state == AppState::Accepted && row.awaits_placeholders() {
+            return true;
+        }
+        key.required_node.is_none()
+            && !key.task_group.is_empty()
+            && row.task_groups.get(&key.task_group).is_some_and(|group| group.live > 0)
+    }
+
+    /// The first node in sort order that takes the ask (R5.27).
+    pub(super) fn find_node(&self, alloc: AllocIx, resource: &crate::resources::Resource) -> Option<NodeIx> {
+        self.index.first(resource, |node| {
+            let row = &self.nodes[node.ix()];
+            row.available.fits(resource)
+                && row.capacity.fits(resource)
+                && !(self.ask_shim && self.is_refused(alloc, node))
+        })
+    }
+
+    /// Places an ask on a node, or asks the shim first.
+    pub(super) fn take(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Result<Outcome, Hold> {
+        let placement = match self.check(alloc, node) {
+            Ok(placement) => placement,
+            Err(super::Reason::User) => return Err(Hold::UserQuota),
+            Err(super::Reason::Queue(_)) => return Err(Hold::QueueQuota),
+            Err(super::Reason::Node) => return Err(Hold::Nodes),
+        };
+        self.note_passed(alloc, cx);
+        if self.ask_shim {
+            return Ok(self.park_for_answer(&placement, node, cx));
+        }
+        self.leave_waiting(alloc, Phase::Allocated, node, cx);
+        self.note_allocating(alloc, cx);
+        self.charge_and_tell(&placement, false, cx);
+        Ok(Outcome::Placed)
+    }
+
+    /// An ask stops waiting and is bound to a node.
+    pub(super) fn leave_waiting(&mut self, alloc: AllocIx, phase: Phase, node: NodeIx, cx: &mut Cx) {
+        if self.allocs[alloc.ix()].reserved.is_some() {
+            self.end_claim(alloc);
+            self.unreserve(alloc, cx);
+        }
+        self.dequeue(alloc);
+        let row = &mut self.allocs[alloc.ix()];
+        row.phase = phase;
+        row.node = Some(node);
+        row.bound = cx.now;
+    }
+
+    /// An ask is about to become an allocation: its accepted application counts as allocating.
+    pub(super) fn note_allocating(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let app = self.allocs[alloc.ix()].app;
+        if self.apps[app.ix()].state == AppState::Accepted {
+            self.enter_allocating(app);
+        }
+        self.allocs[alloc.ix()].triggered_scale_up = false;
+        self.scheduled(alloc, cx);
+    }
+
+    /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).
+    pub(super) fn note_passed(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &mut self.allocs[alloc.ix()];
+        row.attempted = true;
+        if !row.over_user_quota && !row.over_queue_quota {
+            return;
+        }
+        let (was_user, was_queue) = (row.over_user_quota, row.over_queue_quota);
+        row.over_user_quota = false;
+        row.over_queue_quota = false;
+        if was_user {
+            self.fits_user_event(alloc, cx);
+        }
+        if was_queue {
+            let key = self.allocs[alloc.ix()].spec.key.clone();
+            let path = self.queue_path(alloc);
+            let text = format!("Request '{key}' has become schedulable in queue '{path}'");
+            self.message_of(alloc, &text, cx);
+        }
+    }
+
+    fn fits_user_event(&self, alloc: AllocIx, cx: &mut Cx) {
+        let text = format!("Request '{}' fits in the available user quota", self.allocs[alloc.ix()].spec.key);
+        self.message_of(alloc, &text, cx);
+    }
+
+    pub(super) fn queue_path(&self, alloc: AllocIx) -> std::sync::Arc<str> {
+        let app = &self.apps[self.allocs[alloc.ix()].app.ix()];
+        self.queues[app.queue.ix()].path.clone()
+    }
+
+    /// An event about an ask (section 9.2 of the queue rules).
+    pub(super) fn message_of(&self, alloc: AllocIx, text: &str, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let app = &self.apps[row.app.ix()];
+        cx.message(
+            EventKind::Request,
+            &row.spec.key,
+            &app.id,
+            (Change::None, Detail::None),
+            text,
+            Some(row.resource.clone()),
+        );
+    }
+
+    /// The asks of a group wait, for one reason: each is told of it once (R4.35, R4.37, SEEDS S7).
+    fn hold(&mut self, app: AppIx, key: &GroupKey, hold: Hold, cx: &mut Cx) {
+        if matches!(hold, Hold::UserQuota | Hold::QueueQuota) {
+            self.limited = true;
+        }
+        let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(key) else { return };
+        let again = group.hold == Some(hold);
+        group.hold = Some(hold);
+        let fresh = std::mem::take(&mut group.fresh);
+        let asks: Vec<AllocIx> = if again { &fresh } else { &group.asks }.values().copied().collect();
+        for alloc in asks {
+            self.hold_ask(alloc, hold, cx);
+        }
+    }
+
+    fn hold_ask(&mut self, alloc: AllocIx, hold: Hold, cx: &mut Cx) {
+        match hold {
+            Hold::UserQuota => {
+                self.log(alloc, "Not enough user quota", cx.now);
+                let row = &mut self.allocs[alloc.ix()];
+                if !row.over_user_quota {
+                    row.over_user_quota = true;
+                    let (key, app, resource) = (row.spec.key.clone(), row.app, row.resource.clone());
+                    let headroom = self.user_headroom(app);
+                    let text = format!(
+                        "Request '{key}' exceeds the available user quota (requested {resource}, available {})",
+                        Shown(headroom.as_ref())
+                    );
+                    self.message_of(alloc, &text, cx);
+                    self.skipped(alloc, "held back by a limit of its user or group", cx);
+                }
+            }
+            Hold::QueueQuota => {
+                self.allocs[alloc.ix()].attempted = true;
+                self.log_no_preemption(alloc, cx.now);
+                self.log(alloc, "Not enough queue quota", cx.now);
+                let row = &mut self.allocs[alloc.ix()];
+                if std::mem::take(&mut row.over_user_quota) {
+                    self.fits_user_event(alloc, cx);
+                }
+                let row = &mut self.allocs[alloc.ix()];
+                if !row.over_queue_quota {
+                    row.over_queue_quota = true;
+                    let (key, app, resource) = (row.spec.key.clone(), row.app, row.resource.clone());
+                    let headroom = self.headroom(self.apps[app.ix()].queue);
+                    let path = self.queue_path(alloc);
+                    let text = format!(
+                        "Request '{key}' does not fit in queue '{path}' (requested {resource}, available {})",
+                        Shown(headroom.as_ref())
+                    );
+                    self.message_of(alloc, &text, cx);
+                    // A cluster that is too small is no limit: that the ask waits for nodes is told once a second.
+                    let level = self.queue_fits(self.apps[app.ix()].queue, &resource).err();
+                    if let Some(level) = level.filter(|level| *level != self.root) {
+                        let path = self.queues[level.ix()].path.clone();
+                        self.skipped(alloc, &format!("held back by the max of queue {path}"), cx);
+                    }
+                }
+            }
+            Hold::Nodes => {
+                self.note_passed(alloc, cx);
+                self.log_no_preemption(alloc, cx.now);
+            }
+            Hold::RequiredNode => self.note_passed(alloc, cx),
+            Hold::Gang => {}
+        }
+    }
+
+    /// Tells the shim that an ask is held back by a limit, once each time it begins (SEEDS S7).
+    fn skipped(&self, alloc: AllocIx, reason: &str, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        cx.callback(Callback::ContainerState {
+            app: self.apps[row.app.ix()].id.clone(),
+            key: row.spec.key.clone(),
+            state: ContainerState::Skipped,
+            reason: reason.into(),
+        });
+    }
+
+    /// Tells a shim that wants to hear of it that an ask was assigned to a node (SEEDS S7).
+    pub(super) fn scheduled(&self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        if let Some(node) = row.node.filter(|_| self.all_container_states) {
+            cx.callback(Callback::ContainerState {
+                app: self.apps[row.app.ix()].id.clone(),
+                key: row.spec.key.clone(),
+                state: ContainerState::Scheduled,
+                reason: format!("assigned to node {}", self.nodes[node.ix()].spec.id).into(),
+            });
+        }
+    }
+
+    /// What the log says of an ask for which nothing may be preempted yet (R7.4, R7.5).
+    fn log_no_preemption(&mut self, alloc: AllocIx, now: Nanos) {
+        if self.conf.preemption {
+            self.log(alloc, "Preemption preconditions failed", now);
+            self.log(alloc, "Preemption does not help", now);
+        }
+    }
+
+    /// An entry in the log of an ask (R4.34).
+    pub(super) fn log(&mut self, alloc: AllocIx, message: &str, now: Nanos) {
+        let log = &mut self.allocs[alloc.ix()].log;
+        match log.iter_mut().find(|entry| *entry.message == *message) {
+            Some(entry) => {
+                entry.last = now;
+                entry.count = entry.count.saturating_add(1);
+            }
+            None => log.push(LogEntry { message: message.into(), last: now, count: 1 }),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Shapes: what decides on which nodes an ask fits. A shape that fits nowhere is not tried again until a node has room for it.
+
+use std::sync::Arc;
+
+use super::Partition;
+use crate::{
+    cow::CowVec,
+    resources::{Resource, ResourceType},
+    types::{AllocIx, NodeIx, ShapeIx},
+};
+
+#[derive(Clone, Debug)]
+struct Shape {
+    resource: Arc<Resource>,
+    /// The ask itself, where the shim answers for each ask.
+    of: Option<AllocIx>,
+    /// Fits on no node at the moment.
+    nowhere: bool,
+    /// Asks and allocations that refer to it.
+    uses: u32,
+}
+
+/// All shapes in use.
+#[derive(Clone, Default)]
+pub(crate) struct Shapes {
+    rows: CowVec<Shape, 64>,
+    by_key: imbl::OrdMap<Key, ShapeIx>,
+    /// Those that fit nowhere, by their first type and its amount: a node with less cannot help them.
+    nowhere: imbl::OrdSet<(ResourceType, i128, ShapeIx)>,
+    free: Vec<ShapeIx>,
+}
+
+type Key = (Vec<(ResourceType, i128)>, Option<AllocIx>);
+
+fn lead(resource: &Resource) -> Option<(ResourceType, i128)> {
+    resource.iter().find(|(_, amount)| *amount > 0)
+}
+
+impl Shapes {
+    /// The shape of these resources, counted as one more use; with it the shared copy of the resources.
+    pub fn intern(&mut self, resource: &Arc<Resource>, of: Option<AllocIx>) -> (ShapeIx, Arc<Resource>) {
+        let key: Key = (resource.iter().collect(), of);
+        if let Some(ix) = self.by_key.get(&key) {
+            let row = &mut self.rows[ix.ix()];
+            row.uses += 1;
+            return (*ix, row.resource.clone());
+        }
+        let row = Shape { resource: resource.clone(), of, nowhere: false, uses: 1 };
+        let ix = match self.free.pop() {
+            Some(ix) => {
+                self.rows[ix.ix()] = row;
+                ix
+            }
+            None => ShapeIx::from(self.rows.push(row)),
+        };
+        self.by_key.insert(key, ix);
+        (ix, resource.clone())
+    }
+
+    /// One use less.
+    pub fn release(&mut self, ix: ShapeIx) {
+        let row = &mut self.rows[ix.ix()];
+        row.uses -= 1;
+        if row.uses == 0 {
+            let key: Key = (row.resource.iter().collect(), row.of);
+            self.clear(ix);
+            self.by_key.remove(&key);
+            self.free.push(ix);
+        }
+    }
+
+    /// It fits on no node at the moment.
+    pub fn is_nowhere(&self, ix: ShapeIx) -> bool {
+        self.rows[ix.ix()].nowhere
+    }
+
+    /// Its resources.
+    pub fn resource(&self, ix: ShapeIx) -> &Arc<Resource> {
+        &self.rows[ix.ix()].resource
+    }
+
+    /// No node takes it.
+    pub fn set_nowhere(&mut self, ix: ShapeIx) {
+        let row = &mut self.rows[ix.ix()];
+        row.nowhere = true;
+        if let Some((kind, amount)) = lead(&row.resource) {
+            self.nowhere.insert((kind, amount, ix));
+        }
+    }
+
+    fn clear(&mut self, ix: ShapeIx) {
+        let row = &mut self.rows[ix.ix()];
+        if row.nowhere {
+            row.nowhere = false;
+            if let Some((kind, amount)) = lead(&row.resource) {
+                self.nowhere.remove(&(kind, amount, ix));
+            }
+        }
+    }
+}
+
+impl Partition {
+    /// A node has more room, or takes allocations again: shapes that fit there now are tried again.
+    pub(super) fn unblock_shapes(&mut self, node: NodeIx) {
+        let row = &self.nodes[node.ix()];
+        if !row.reservations.is_empty() {
+            // Whoever reserved it looks again.
+            self.ripe.extend(row.reservations.iter().copied());
+            return;
+        }
+        if row.sort_key.is_none() {
+            return;
+        }
+        let available = row.available.clone();
+        if self.gang_waits {
+            self.unblock();
+        }
+        if self.shapes.nowhere.is_empty() {
+            return;
+        }
+        let fitting: Vec<ShapeIx> = available
+            .iter()
+            .flat_map(|(kind, amount)| {
+                self.shapes.nowhere.range((kind, i128::MIN, ShapeIx(0))..=(kind, amount, ShapeIx(u32::MAX)))
+            })
+            .map(|(_, _, shape)| *shape)
+            .filter(|shape| available.fits(self.shapes.resource(*shape)))
+            .collect();
+        if !fitting.is_empty() {
+            for shape in fitting {
+                self.shapes.clear(shape);
+            }
+            self.unblock();
+        }
+    }
+
+    /// Constraints changed as a whole: every shape is tried again.
+    pub(super) fn unblock_all_shapes(&mut self) {
+        let all: Vec<ShapeIx> = self.shapes.nowhere.iter().map(|(_, _, shape)| *shape).collect();
+        for shape in all {
+            self.shapes.clear(shape);
+        }
+        self.unblock();
+    }
+}

@@ -1,0 +1,233 @@
+//! The state machine of an application (R3.1–R3.22): events, transitions, what entering and leaving a state does.
+
+use std::sync::Arc;
+
+use super::{Cx, Partition, deadlines::Deadline};
+use crate::{
+    effect::Callback,
+    event::{Change, Detail, EventKind},
+    types::{AppIx, AppState, Nanos},
+};
+
+/// What may happen to an application (R3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AppEvent {
+    Run,
+    Complete,
+    Fail,
+    Resume,
+    Expire,
+}
+
+impl AppEvent {
+    /// The name that state updates carry where no reason is given (R3.3).
+    fn name(self) -> &'static str {
+        match self {
+            AppEvent::Run => "runApplication",
+            AppEvent::Complete => "completeApplication",
+            AppEvent::Fail => "failApplication",
+            AppEvent::Resume => "resumeApplication",
+            AppEvent::Expire => "expireApplication",
+        }
+    }
+}
+
+/// The transition table; `None`: not allowed, and nothing happens.
+pub(super) fn next(state: AppState, event: AppEvent) -> Option<AppState> {
+    use AppState::*;
+    match (event, state) {
+        (AppEvent::Run, New | Resuming) => Some(Accepted),
+        (AppEvent::Run, Accepted | Completing | Running) => Some(Running),
+        (AppEvent::Complete, Accepted | Running) => Some(Completing),
+        (AppEvent::Complete, Completing) => Some(Completed),
+        (AppEvent::Fail, New | Accepted | Running) => Some(Failing),
+        (AppEvent::Fail, Failing) => Some(Failed),
+        (AppEvent::Resume, New | Accepted) => Some(Resuming),
+        (AppEvent::Expire, Completed | Failed | Rejected) => Some(Expired),
+        // SEEDS S6: the execution time of a running application is over and the shim has confirmed its releases.
+        (AppEvent::Expire, Running | Completing) => Some(Expired),
+        _ => None,
+    }
+}
+
+fn detail(state: AppState) -> Detail {
+    match state {
+        AppState::New => Detail::AppNew,
+        AppState::Accepted => Detail::AppAccepted,
+        AppState::Running => Detail::AppRunning,
+        AppState::Rejected => Detail::AppReject,
+        AppState::Completing => Detail::AppCompleting,
+        AppState::Completed => Detail::AppCompleted,
+        AppState::Failing => Detail::AppFailing,
+        AppState::Failed => Detail::AppFailed,
+        AppState::Expired => Detail::AppExpired,
+        AppState::Resuming => Detail::AppResuming,
+    }
+}
+
+/// Time from Completing to Completed (R3.5).
+pub(super) const COMPLETING: Nanos = Nanos::from_secs(30);
+/// Time from an end to Expired (R3.5).
+pub(super) const TERMINATED: Nanos = Nanos::from_secs(72 * 3600);
+
+impl Partition {
+    /// Fires an event; true where the state changed.
+    pub(super) fn fire(&mut self, ix: AppIx, event: AppEvent, reason: Option<&str>, cx: &mut Cx) -> bool {
+        let row = &self.apps[ix.ix()];
+        let old = row.state;
+        match next(old, event) {
+            Some(new) if new != old => {
+                self.leave_state(ix, old, cx.now);
+                self.enter_state(ix, new, reason.unwrap_or(event.name()), reason.is_some(), cx);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn leave_state(&mut self, ix: AppIx, old: AppState, now: Nanos) {
+        self.apps[ix.ix()].state_timer = None;
+        if old == AppState::Running {
+            self.count_running(ix, false);
+            self.stop_execution_timer(ix, now);
+        }
+    }
+
+    fn enter_state(&mut self, ix: AppIx, new: AppState, message: &str, has_reason: bool, cx: &mut Cx) {
+        let now = cx.now;
+        let timer = self.serial();
+        let row = &mut self.apps[ix.ix()];
+        row.state = new;
+        row.state_log.push((now, new));
+        let id = row.id.clone();
+        cx.callback(Callback::UpdatedApplication { app: id.clone(), state: new, at: now, message: Arc::from(message) });
+        let text = if has_reason { message } else { "" };
+        cx.message(EventKind::App, &id, &"".into(), (Change::Set, detail(new)), text, None);
+        match new {
+            AppState::Running => {
+                row.started = Some(now);
+                self.leave_allocating(ix);
+                self.count_running(ix, true);
+                self.start_execution_timer(ix, now);
+                self.rouse_groups(ix);
+            }
+            AppState::Completing => {
+                row.state_timer = Some(timer);
+                self.deadlines.add(now.plus(COMPLETING), Deadline::State { app: ix, timer });
+            }
+            AppState::Completed | AppState::Failed | AppState::Expired => {
+                row.finished = Some(now);
+                self.retire(ix, cx);
+            }
+            AppState::Accepted => self.rouse_groups(ix),
+            _ => {}
+        }
+    }
+
+    /// Running applications on every queue of the path (R3.6, QUE-090), counted exactly.
+    fn count_running(&mut self, ix: AppIx, up: bool) {
+        let mut level = Some(self.apps[ix.ix()].queue);
+        while let Some(queue) = level {
+            let row = &mut self.queues[queue.ix()];
+            row.running = if up { row.running + 1 } else { row.running.saturating_sub(1) };
+            level = row.parent;
+        }
+        if !up {
+            self.unblock_limits();
+        }
+    }
+
+    /// A running application goes without leaving its state.
+    pub(super) fn stop_running(&mut self, ix: AppIx) {
+        self.count_running(ix, false);
+    }
+
+    /// An accepted application has its first allocation: it counts against the limits of running applications (QUE-090).
+    pub(super) fn enter_allocating(&mut self, ix: AppIx) {
+        let mut level = Some(self.apps[ix.ix()].queue);
+        while let Some(queue) = level {
+            let row = &mut self.queues[queue.ix()];
+            row.allocating.insert(ix);
+            level = row.parent;
+        }
+    }
+
+    /// It no longer does, on any level (QUE-094).
+    pub(super) fn leave_allocating(&mut self, ix: AppIx) {
+        let mut level = Some(self.apps[ix.ix()].queue);
+        let mut was = false;
+        while let Some(queue) = level {
+            let row = &mut self.queues[queue.ix()];
+            was |= row.allocating.remove(&ix);
+            level = row.parent;
+        }
+        if was {
+            self.unblock_limits();
+        }
+    }
+
+    /// May an accepted application begin, by the limits of running applications of its queues (QUE-091)?
+    pub(super) fn queues_can_run(&self, ix: AppIx) -> bool {
+        let mut level = Some(self.apps[ix.ix()].queue);
+        while let Some(queue) = level {
+            let row = &self.queues[queue.ix()];
+            let taken = row.running + row.allocating.len() as u64;
+            if row.max_applications > 0 && !row.allocating.contains(&ix) && taken + 1 > row.max_applications {
+                return false;
+            }
+            level = row.parent;
+        }
+        true
+    }
+
+    /// A timer of a state fell due (R3.5, R3.19).
+    pub(super) fn state_timer(&mut self, ix: AppIx, timer: u64, cx: &mut Cx) {
+        let row = &mut self.apps[ix.ix()];
+        if row.free || row.state_timer != Some(timer) {
+            return;
+        }
+        row.state_timer = None;
+        if row.state != AppState::Completing {
+            return;
+        }
+        if row.placeholders > 0 {
+            self.release_placeholders(ix, "releasing placeholders on app complete", cx);
+        } else if row.swaps == 0 && row.asking == 0 {
+            self.fire(ix, AppEvent::Complete, None, cx);
+        }
+    }
+
+    /// Nothing pending and nothing real allocated, nor on its way to either.
+    pub(super) fn is_idle(&self, ix: AppIx) -> bool {
+        let row = &self.apps[ix.ix()];
+        row.pending.is_zero() && row.allocated.is_zero() && row.swaps == 0 && row.asking == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transitions_are_those_of_the_table() {
+        // R3.2
+        use AppState::*;
+        let all = [New, Accepted, Running, Rejected, Completing, Completed, Failing, Failed, Expired, Resuming];
+        let allowed = |event| -> Vec<(AppState, AppState)> {
+            all.into_iter().filter_map(|state| next(state, event).map(|new| (state, new))).collect()
+        };
+        assert_eq!(
+            allowed(AppEvent::Run),
+            [(New, Accepted), (Accepted, Running), (Running, Running), (Completing, Running), (Resuming, Accepted)]
+        );
+        assert_eq!(
+            allowed(AppEvent::Complete),
+            [(Accepted, Completing), (Running, Completing), (Completing, Completed)]
+        );
+        assert_eq!(
+            allowed(AppEvent::Fail),
+            [(New, Failing), (Accepted, Failing), (Running, Failing), (Failing, Failed)]
+        );
+        assert_eq!(allowed(AppEvent::Resume), [(New, Resuming), (Accepted, Resuming)]);
+    }
+}

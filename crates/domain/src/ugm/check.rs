@@ -1,0 +1,174 @@
+//! What the limits of its user and group leave to an application (UGM-030–UGM-034). Nothing here changes anything.
+
+use std::sync::Arc;
+
+use super::{Level, Limit, Tracked, Ugm, Who};
+use crate::resources::Resource;
+
+/// The limit that holds a request or an application back, for messages and explanations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// Whose limit.
+    pub who: Who,
+    /// Name of the user or group; `*` for the wildcard group.
+    pub name: Arc<str>,
+    /// Path of the queue.
+    pub queue: Arc<str>,
+    /// The limit.
+    pub limit: Arc<Limit>,
+    /// What the user or group uses there.
+    pub used: Resource,
+    /// Its applications that count there.
+    pub applications: u64,
+}
+
+/// A limit on the way from root to the leaf of an application, first those of the user.
+struct Bound<'a> {
+    who: Who,
+    name: &'a Arc<str>,
+    path: &'a Arc<str>,
+    limit: &'a Arc<Limit>,
+    /// `None`: nothing is used.
+    level: Option<&'a Level>,
+}
+
+impl Bound<'_> {
+    /// The types of the request are compared one by one; those that the limit leaves out are free, and what is
+    /// over-used counts as 0 (R0.4).
+    fn fits(&self, request: &Resource) -> bool {
+        let Some(max) = &self.limit.resources else { return true };
+        request.iter().all(|(kind, amount)| {
+            let used = || self.level.map_or(0, |level| level.usage.amount(kind));
+            max.get(kind).is_none_or(|max| amount <= (max - used()).max(0))
+        })
+    }
+
+    fn headroom(&self) -> Option<Resource> {
+        let max = self.limit.resources.as_ref()?;
+        Some(self.level.map_or_else(|| max.clone(), |level| max.minus_known(&level.usage)))
+    }
+
+    fn admits(&self) -> bool {
+        self.limit.applications == 0 || self.applications() < self.limit.applications
+    }
+
+    fn applications(&self) -> u64 {
+        self.level.map_or(0, |level| u64::from(level.counted))
+    }
+
+    fn refusal(&self) -> Refusal {
+        Refusal {
+            who: self.who,
+            name: self.name.clone(),
+            queue: self.path.clone(),
+            limit: self.limit.clone(),
+            used: self.level.map_or_else(Resource::new, |level| level.usage.pruned()),
+            applications: self.applications(),
+        }
+    }
+}
+
+impl Ugm {
+    /// What the user and the group of an application may still use in its queue: the least over the path and over both (UGM-030).
+    /// Types that no limit names are missing, over-used ones are negative; `None`: nothing limits.
+    pub fn headroom(&self, track: Tracked) -> Option<Resource> {
+        let mut least: Option<Resource> = None;
+        self.all(track, |bound| {
+            if let Some(headroom) = bound.headroom() {
+                least = Some(least.as_ref().map_or_else(|| headroom.clone(), |least| least.min(&headroom)));
+            }
+            true
+        });
+        least
+    }
+
+    /// A request fits the headroom (UGM-031).
+    pub fn fits(&self, track: Tracked, request: &Resource) -> bool {
+        self.all(track, |bound| bound.fits(request))
+    }
+
+    /// An application may start, or counts already (UGM-033).
+    pub fn can_run(&self, track: Tracked) -> bool {
+        self.apps[track].counted || self.all(track, |bound| bound.admits())
+    }
+
+    /// The limit that a request does not fit, the one nearest to root, the user's before the group's; `None` where it fits.
+    pub fn exceeded(&self, track: Tracked, request: &Resource) -> Option<Refusal> {
+        self.first(track, |bound| bound.fits(request))
+    }
+
+    /// The limit that keeps an application from starting; `None` where [`Ugm::can_run`].
+    pub fn held(&self, track: Tracked) -> Option<Refusal> {
+        if self.apps[track].counted { None } else { self.first(track, |bound| bound.admits()) }
+    }
+
+    /// Every limit below what is used, with the applications that count there, sorted.
+    pub fn above(&self) -> Vec<(Refusal, Vec<Arc<str>>)> {
+        let mut above = Vec::new();
+        for (at, level) in self.levels.iter() {
+            let Some(limit) = &level.limit else { continue };
+            let tracker = &self.trackers[level.tracker];
+            let bound = Bound { who: tracker.who, name: &tracker.name, path: &level.path, limit, level: Some(level) };
+            let used_up = bound.headroom().is_some_and(|headroom| headroom.has_negative());
+            if used_up || limit.applications > 0 && bound.applications() > limit.applications {
+                let counted = tracker.apps.iter().map(|app| &self.apps[*app]).filter(|app| app.counted);
+                let here = counted.filter(|app| app.sides().any(|side| side.levels.contains(&at)));
+                let mut ids: Vec<Arc<str>> = here.map(|app| app.id.clone()).collect();
+                ids.sort_unstable();
+                above.push((bound.refusal(), ids));
+            }
+        }
+        above
+    }
+
+    fn first(&self, track: Tracked, passes: impl Fn(&Bound) -> bool) -> Option<Refusal> {
+        let mut refusal = None;
+        self.all(track, |bound| {
+            if !passes(bound) {
+                refusal = Some(bound.refusal());
+            }
+            refusal.is_none()
+        });
+        refusal
+    }
+
+    /// Visits the limits of an application until one does not pass.
+    fn all(&self, track: Tracked, mut passes: impl FnMut(&Bound) -> bool) -> bool {
+        let app = &self.apps[track];
+        if app.hold.is_none() {
+            return self.all_unresolved(track, passes);
+        }
+        for side in app.sides() {
+            for at in &side.levels {
+                let level = &self.levels[*at];
+                let Some(limit) = &level.limit else { continue };
+                let tracker = &self.trackers[side.tracker];
+                let bound =
+                    Bound { who: tracker.who, name: &tracker.name, path: &level.path, limit, level: Some(level) };
+                if !passes(&bound) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The same by look-ups, for an application whose group is not chosen yet: with the one that would be chosen now.
+    fn all_unresolved(&self, track: Tracked, mut passes: impl FnMut(&Bound) -> bool) -> bool {
+        let app = &self.apps[track];
+        let group = self.limits.group_of(&app.groups, &app.chain);
+        let sides = [(Who::User, Some(&app.user)), (Who::Group, group.as_ref())];
+        for (who, name) in sides.into_iter().filter_map(|(who, name)| Some((who, name?))) {
+            let tracker = self.tracker_by_name.get(&(who, name.clone()));
+            for path in app.chain.iter() {
+                let Some(limit) = self.limits.of(who, name, path) else { continue };
+                let level = tracker.and_then(|tracker| self.level_by_path.get(&(*tracker, path.clone())));
+                let bound = Bound { who, name, path, limit, level: level.map(|level| &self.levels[*level]) };
+                if !passes(&bound) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}

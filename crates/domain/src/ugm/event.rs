@@ -1,0 +1,41 @@
+//! What the manager tells the event system (EVT-050–EVT-056).
+
+use std::sync::Arc;
+
+use crate::{
+    event::{Change, Detail, Event, EventKind},
+    resources::Resource,
+    types::Nanos,
+};
+
+/// A user or group event; [`UgmEvent::at`] makes the record of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UgmEvent {
+    /// Set, added or removed.
+    pub change: Change,
+    /// What of the user or group: its limit, its usage, its link to an application.
+    pub detail: Detail,
+    /// Name of the user or group.
+    pub object: Arc<str>,
+    /// Path of the queue; the application for a link.
+    pub reference: Arc<str>,
+    /// Amount by which the usage changed, never negative; `None` for limits and links.
+    pub resource: Option<Arc<Resource>>,
+}
+
+impl UgmEvent {
+    /// The record, made at `now` in a partition. The message of these events is empty.
+    pub fn at(self, now: Nanos, partition: &Arc<str>) -> Event {
+        Event {
+            kind: EventKind::UserGroup,
+            object: self.object,
+            reference: self.reference,
+            change: self.change,
+            detail: self.detail,
+            message: Arc::default(),
+            resource: self.resource,
+            at: now,
+            partition: partition.clone(),
+        }
+    }
+}

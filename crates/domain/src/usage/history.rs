@@ -1,0 +1,354 @@
+//! Usage times time, exactly: amounts are whole, times are nanoseconds, and so is their product.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Charge, PointReason, UsagePiece, UsagePoint};
+use crate::{
+    event_block::{EventPiece, GapReason},
+    resources::Resource,
+    types::Nanos,
+    ugm::Who,
+};
+
+/// Events of different partitions may come out of the order of time by less than this.
+const ORDERED: Nanos = Nanos::from_secs(10);
+
+/// What shares are told for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// For users.
+    User,
+    /// For groups.
+    Group,
+    /// For queues, each with those below it.
+    Queue,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [By; 3] = [By::User, By::Group, By::Queue];
+
+    /// The name in requests and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            By::User => "user",
+            By::Group => "group",
+            By::Queue => "queue",
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Internal name of the partition.
+    pub partition: Arc<str>,
+    /// For whom.
+    pub by: By,
+    /// In this queue and those below it only.
+    pub queue: Option<Arc<str>>,
+    /// From when on; `None`: from the beginning of what is known.
+    pub since: Option<Nanos>,
+    /// Until when.
+    pub until: Nanos,
+    /// In steps of this length, the last one may be shorter; `None`: all in one.
+    pub step: Option<Nanos>,
+}
+
+/// A part of the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// Somebody used something.
+    Share(Share),
+    /// What was used then is not known for certain.
+    Gap(Gap),
+}
+
+/// What one user, group or queue used in one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// Beginning of the step.
+    pub from: Nanos,
+    /// Its end.
+    pub to: Nanos,
+    /// User, group or queue.
+    pub name: Arc<str>,
+    /// Amounts times nanoseconds.
+    pub used: Resource,
+}
+
+/// A time for which events are missing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gap {
+    /// From when on.
+    pub from: Nanos,
+    /// Until when.
+    pub to: Nanos,
+    /// Why: a name of [`PointReason`] or [`GapReason`].
+    pub reason: &'static str,
+    /// More about it, empty for nothing.
+    pub detail: Arc<str>,
+}
+
+/// The answer under way: pieces of the log in their order make lines. Memory is that of the users, groups or queues with usage.
+///
+/// Where events are missing, what was used before is taken to be used until it is known again, or not at all where the
+/// server was not running; a [`Gap`] says so.
+pub struct History {
+    question: Question,
+    /// Beginning of the present step; `None` before anything is known.
+    begin: Option<Nanos>,
+    /// Everything before is accounted for.
+    at: Nanos,
+    /// Time of the latest event, of any partition.
+    seen: Nanos,
+    rows: BTreeMap<Arc<str>, Row>,
+    /// Since when, and why, usage is uncertain.
+    lost: Option<(Nanos, &'static str, Arc<str>)>,
+    lines: Vec<Line>,
+    /// The last point, and others of its id.
+    passed: Vec<(u64, PointReason, Nanos, Nanos)>,
+    /// No event is missing within the time that was asked for.
+    complete: bool,
+    /// Events that were looked at.
+    events: u64,
+}
+
+#[derive(Clone, Default)]
+struct Row {
+    usage: Resource,
+    used: Resource,
+    /// `used` reaches so far.
+    at: Nanos,
+}
+
+impl Row {
+    fn settle(&mut self, to: Nanos) {
+        let nanos = i128::from(to.0) - i128::from(self.at.0);
+        for (kind, amount) in self.usage.iter() {
+            self.used.set(kind, self.used.amount(kind) + amount * nanos);
+        }
+        self.at = to;
+    }
+}
+
+impl History {
+    /// Nothing is known yet.
+    pub fn new(question: Question) -> History {
+        History {
+            question,
+            begin: None,
+            at: Nanos(i64::MIN),
+            seen: Nanos(i64::MIN),
+            rows: BTreeMap::new(),
+            lost: None,
+            lines: Vec::new(),
+            passed: Vec::new(),
+            complete: true,
+            events: 0,
+        }
+    }
+
+    /// The lines that are ready; they are forgotten.
+    pub fn lines(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.lines)
+    }
+
+    /// No event was missing so far.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Number of events that were looked at.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Beginning and end of what was answered.
+    pub fn extent(&self) -> (Nanos, Nanos) {
+        let until = self.question.until;
+        (self.question.since.unwrap_or(until).min(until), until)
+    }
+
+    /// What comes later than the end of the question changes nothing.
+    pub fn is_over(&self) -> bool {
+        self.at >= self.question.until || self.seen.minus(self.question.until) > ORDERED
+    }
+
+    /// Takes the next piece of the log. Points that follow each other may be repeated.
+    pub fn take(&mut self, piece: &UsagePiece) {
+        match piece {
+            UsagePiece::Point(point) => self.point(point),
+            // A point comes with them.
+            UsagePiece::Log(EventPiece::Gap(gap)) if matches!(gap.reason, GapReason::NotStored | GapReason::Crash) => {}
+            UsagePiece::Log(EventPiece::Gap(gap)) => {
+                let detail = match &gap.reason {
+                    GapReason::Damage(place) => place.clone(),
+                    _ => Arc::default(),
+                };
+                let from = if self.begin.is_some() { self.at } else { self.question.since.unwrap_or(self.at) };
+                self.lost.get_or_insert((from, gap.reason.name(), detail));
+            }
+            UsagePiece::Log(EventPiece::Events(slice)) => {
+                self.events += slice.len() as u64;
+                if self.begin.is_none() && slice.first() > 0 {
+                    // A log that begins in the middle without a word.
+                    let from = self.question.since.unwrap_or(Nanos(i64::MIN));
+                    self.lost.get_or_insert((from, GapReason::Damage(Arc::default()).name(), Arc::default()));
+                }
+                for event in slice.events() {
+                    self.seen = self.seen.max(event.at);
+                    if event.partition != self.question.partition {
+                        continue;
+                    }
+                    self.advance(event.at);
+                    if let Some(Charge { who, added, amount }) = Charge::of(event)
+                        && let Some(name) = self.subject(who, &event.object, &event.reference)
+                    {
+                        let row = self.row(name);
+                        if added { row.usage.add(amount) } else { row.usage.sub(amount) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing comes any more: the last step ends.
+    pub fn finish(&mut self) {
+        self.advance(self.question.until);
+        if let Some((from, reason, detail)) = self.lost.take() {
+            self.gap(from, self.question.until, reason, detail);
+        }
+        // Shorter than a step, or the only one.
+        if let Some(begin) = self.begin.filter(|begin| *begin < self.question.until) {
+            self.emit(begin, self.question.until);
+        }
+    }
+
+    fn point(&mut self, point: &UsagePoint) {
+        let this = (point.id, point.reason, point.from, point.to);
+        if self.passed.contains(&this) {
+            return;
+        }
+        self.passed.retain(|(id, ..)| *id == point.id);
+        self.passed.push(this);
+        let first = self.begin.is_none();
+        let ended = matches!(point.reason, PointReason::Stopped | PointReason::Killed);
+        // Before the first process there was nothing; else the log begins in the middle.
+        if first && point.id > 0 {
+            if let Some(since) = self.question.since {
+                self.gap(since, point.to, GapReason::Retention.name(), Arc::default());
+            }
+        } else if !first {
+            match self.lost.take() {
+                Some((from, reason, detail)) if !point.relative => self.gap(from, point.to, reason, detail),
+                lost => {
+                    self.lost = lost;
+                    if point.reason != PointReason::Begin {
+                        self.gap(point.from, point.to, point.reason.name(), Arc::default());
+                    }
+                }
+            }
+        }
+        // What an ended server had is not used any longer than it was seen.
+        self.advance(if ended { point.from.max(self.at) } else { point.to });
+        if !point.relative {
+            self.settle();
+            for row in self.rows.values_mut() {
+                row.usage = Resource::new();
+            }
+        }
+        self.advance(point.to);
+        for (key, amount) in &point.rows {
+            if key.partition == self.question.partition
+                && let Some(name) = self.subject(key.who, &key.name, &key.queue)
+            {
+                self.row(name).usage.add(amount);
+            }
+        }
+    }
+
+    /// Whose share changes, if any.
+    fn subject(&self, who: Who, name: &Arc<str>, queue: &Arc<str>) -> Option<Arc<str>> {
+        if let Some(wanted) = &self.question.queue {
+            let below = queue.strip_prefix(&**wanted)?;
+            if !below.is_empty() && !below.starts_with('.') {
+                return None;
+            }
+        }
+        match (self.question.by, who) {
+            (By::User, Who::User) | (By::Group, Who::Group) => Some(name.clone()),
+            (By::Queue, Who::User) => Some(queue.clone()),
+            _ => None,
+        }
+    }
+
+    /// A row that is about to change.
+    fn row(&mut self, name: Arc<str>) -> &mut Row {
+        let at = self.within();
+        let row = self.rows.entry(name).or_insert_with(|| Row { at, ..Row::default() });
+        row.settle(at);
+        row
+    }
+
+    /// The present time, within the question.
+    fn within(&self) -> Nanos {
+        let begin = self.begin.unwrap_or(self.question.until);
+        self.at.clamp(begin.min(self.question.until), self.question.until)
+    }
+
+    /// Time goes on; it never goes back.
+    fn advance(&mut self, to: Nanos) {
+        self.at = self.at.max(to);
+        if self.begin.is_none() {
+            let begin = *self.question.since.get_or_insert(self.at);
+            self.begin = Some(begin);
+        }
+        let Some(step) = self.question.step else { return };
+        while let Some(begin) = self.begin {
+            let end = begin.plus(step);
+            if end > self.at || end > self.question.until {
+                return;
+            }
+            self.emit(begin, end);
+            self.begin = Some(end);
+        }
+    }
+
+    fn settle(&mut self) {
+        let at = self.within();
+        for row in self.rows.values_mut() {
+            row.settle(at);
+        }
+    }
+
+    /// Tells the shares of a step, and begins the next one.
+    fn emit(&mut self, from: Nanos, to: Nanos) {
+        let mut shares = BTreeMap::<Arc<str>, Resource>::new();
+        for (name, row) in &mut self.rows {
+            row.settle(to);
+            let used = std::mem::take(&mut row.used).pruned();
+            if used.is_empty() {
+                continue;
+            }
+            let mut queue = Some(name.clone());
+            while let Some(path) = queue {
+                let above = path.rfind('.').filter(|_| self.question.by == By::Queue).map(|at| Arc::from(&path[..at]));
+                shares.entry(path).or_default().add(&used);
+                queue = above;
+            }
+        }
+        self.rows.retain(|_, row| !row.usage.pruned().is_empty());
+        let line = |(name, used)| Line::Share(Share { from, to, name, used });
+        self.lines.extend(shares.into_iter().map(line));
+    }
+
+    fn gap(&mut self, from: Nanos, to: Nanos, reason: &'static str, detail: Arc<str>) {
+        let from = from.max(self.question.since.unwrap_or(from));
+        let to = to.min(self.question.until);
+        if from < to {
+            self.complete = false;
+            self.lines.push(Line::Gap(Gap { from, to, reason, detail }));
+        }
+    }
+}

@@ -146,7 +146,7 @@ impl Life {
         self.check(matches!(step, Step::Limits(_)));
     }
 
-    /// The old session ends; the new one brings nodes, applications and what runs there (R1.36).
+    /// The old session ends; the new one brings nodes, applications and what runs there (R1.8).
     fn register(&mut self, loses: usize) {
         let old = &self.env.partition;
         let nodes: Vec<(Arc<str>, Resource)> = old

@@ -146,7 +146,7 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error>
     }
 }
 
-/// `overwrite` of the request (FLUX.md 5.1).
+/// `overwrite` of the request (J5.1).
 fn mode(force: u8, update: bool) -> Result<Option<u8>, Error> {
     match (force, update) {
         (0, false) => Ok(None),

@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn events_have_the_text_of_the_rfc() {
-        // RFC 44, the examples; key order as Flux prints it (FLUX.md 5)
+        // RFC 44, the examples; key order as Flux prints it (J5)
         let reason = Some("unkillable \"processes\" for job ƒ4zX8UnMMxj".into());
         for (kind, text) in [
             (
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn contexts_bring_back_drains_or_say_what_is_wrong() {
-        // FLUX.md 6.2
+        // J6.2
         let past = |text: &str| Record::parse(text.as_bytes()).unwrap().past();
         for (context, fault) in [
             (r#"{"idset":"2","reason":"e","overwrite":0}"#, "'nodelist' is missing or no string"),

@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn hosts_belong_to_the_sorted_ranks_and_numbers_may_be_real() {
-        // FLUX.md section 4
+        // J4
         let text = r#"{"version":1,"execution":{"R_lite":[{"rank":"1","children":{"core":"0-1","gpu":"0"}},
             {"rank":"0,2","children":{"core":"0-3"}}],"starttime":0.0,"expiration":1900000000.25,"nodelist":["a,b","c"],
             "properties":{"fast":"0"}},"scheduling":{}}"#;

@@ -2,7 +2,7 @@
 //! responses, event by event. Times differ. Documented differences, which the comparison leaves out:
 //! - how the resource set became known (`method`), and that targets come online in one event or in several;
 //! - ranks stay with their hosts (issue: stable by host name), so events are compared by host; hosts that are not there
-//!   any more keep their rank and their drain until they come back, where Flux forgets them (FLUX.md 6.3).
+//!   any more keep their rank and their drain until they come back, where Flux forgets them (J6.3).
 
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
 
@@ -228,7 +228,7 @@ async fn targets_of_one_host_keep_their_ranks() {
 
 #[actix::test]
 async fn silence_and_loss_go_as_on_flux() {
-    // FLUX.md 5.4; torpid_max=3s there.
+    // J5.4; torpid_max=3s there.
     tokio::time::pause();
     let captured = events(&capture("10-torpid-offline.txt"));
     // The whole log stands at the end of the capture, before what is stored.

@@ -78,13 +78,13 @@ fn drains(lines: &[&str]) -> Drains {
 
 #[test]
 fn logs_bring_back_the_drains_that_flux_brings_back() {
-    // FLUX.md 6.2
+    // J6.2
     let blocks = blocks();
     assert_eq!(blocks.len(), 34);
     for Block { title, log, drains: expected } in blocks {
         let (found, bad) = replay(&log);
         let (lines, expected) = match (title.as_str(), expected) {
-            // A host that is away stays drained (FLUX.md 6.3): it gets the next rank.
+            // A host that is away stays drained (J6.3): it gets the next rank.
             ("remap one bad host", _) => (vec![], drains(&["1700000001.0 3 n3 <r>", "1700000001.0 4 n4 <r>"])),
             ("bad rank bad host", _) => (vec![], drains(&["1700000001.0 4 n42 <>"])),
             // Overwrite 0 changes nothing (SEEDS S18).

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn truncation_keeps_the_limit_and_the_time_of_the_last_dropped() {
-        // RFC 44 truncate; FLUX.md section 7
+        // RFC 44 truncate; J7
         let mut log = Log::new(4);
         for (time, name) in [(1, "online"), (2, "offline"), (3, "online"), (4, "offline")] {
             log.push(record(time, name));
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(names(&log), ["2 truncate", "3 online", "4 offline", "5 online"]);
         log.push(record(6, "offline"));
         assert_eq!(names(&log), ["3 truncate", "4 offline", "5 online", "6 offline"]);
-        // A limit that is changed holds at once; events that were dropped do not come back (FLUX.md section 7).
+        // A limit that is changed holds at once; events that were dropped do not come back (J7).
         log.set_limit(2);
         assert_eq!(names(&log), ["5 truncate", "6 offline"]);
         log.set_limit(4);

@@ -154,7 +154,7 @@ async fn every_reader_gets_every_event_once() {
 
 #[actix::test]
 async fn resource_define_is_alone_in_its_response_with_r() {
-    // RFC 44 journal response; FLUX.md section 8
+    // RFC 44 journal response; J8
     tokio::time::pause();
     let rig = Rig::start(None, 1000);
     rig.begin(1).await;

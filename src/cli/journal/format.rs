@@ -1,4 +1,4 @@
-//! Events as lines of text or JSON (FLUX.md section 9).
+//! Events as lines of text or JSON (J9).
 
 use std::io::{self, Write};
 
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn times_have_four_forms() {
-        // FLUX.md section 9
+        // J9
         let raw = printed(Format::Text, TimeFormat::Raw, false);
         assert_eq!(raw[0], r#"1795194482.771262 restart ranks="0-3" online="" nodelist="node[1-4]""#);
         assert_eq!(raw[3], "1795194515.924793 resource-update expiration=1900000000.25");

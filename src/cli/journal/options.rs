@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn values_are_json_or_text() {
-        // FLUX.md section 9
+        // J9
         let context: Ordered =
             serde_json::from_str(r#"{"idset":"3","overwrite":1,"expiration":1.000001,"reason":"a b"}"#).unwrap();
         let holds = |text: &str| text.parse::<Match>().unwrap().holds(&context);

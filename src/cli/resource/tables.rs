@@ -1,4 +1,4 @@
-//! The tables of `callboard resource` (FLUX.md section 9).
+//! The tables of `callboard resource` (J9).
 
 use std::fmt::Write as _;
 

@@ -130,7 +130,7 @@ async fn what_is_wrong_is_a_problem() {
 
 #[actix::test]
 async fn the_command_waits_for_events() {
-    // FLUX.md section 9
+    // J9
     let rig = Rig::start("node[1-4]").await;
     let (status, out, _) = rig.run(&["journal", "--wait=online"]).await;
     assert_eq!(status, 0);

@@ -148,7 +148,7 @@ impl Overwrite {
         }
     }
 
-    /// The value of a logged event: a missing or unknown one counts as 1 (FLUX.md 6.2).
+    /// The value of a logged event: a missing or unknown one counts as 1 (J6.2).
     pub const fn from_log(number: Option<i64>) -> Overwrite {
         match number {
             Some(0) => Overwrite::Nothing,

@@ -1,4 +1,4 @@
-//! Bringing back the drains of a log (FLUX.md section 6).
+//! Bringing back the drains of a log (J6).
 
 use std::sync::Arc;
 

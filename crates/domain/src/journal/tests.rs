@@ -144,7 +144,7 @@ fn four() -> Script {
 
 #[test]
 fn registrations_leave_as_one_event_of_each_kind() {
-    // RFC 44 restart, resource-define, online; FLUX.md 5.3
+    // RFC 44 restart, resource-define, online; J5.3
     let mut script = Script::new("");
     assert!(script.begin().is_empty(), "nothing is known yet");
     assert!(script.register("n[0-3]").is_empty());
@@ -165,7 +165,7 @@ fn known_hosts_come_back_at_their_ranks() {
     assert_eq!(script.wait(100), ["online 0,2"]);
     script.register("n3");
     script.remove("n0");
-    assert_eq!(script.wait(100), ["online 3", "offline 0"], "online comes first (FLUX.md 5.3)");
+    assert_eq!(script.wait(100), ["online 3", "offline 0"], "online comes first (J5.3)");
     script.remove("n3");
     script.register("n3");
     assert!(script.wait(100).is_empty(), "no difference, no event");
@@ -205,7 +205,7 @@ fn ranks_at_the_end_are_given_up() {
 
 #[test]
 fn several_nodes_may_share_a_host() {
-    // FLUX.md 5.1: a host with several ranks drains all of them
+    // J5.1: a host with several ranks drains all of them
     let mut script = Script::new("");
     script.begin();
     for node in ["a", "b", "c"] {
@@ -273,7 +273,7 @@ fn overwrite_decides_what_changes_on_drained_targets() {
 
 #[test]
 fn a_drain_that_says_nothing_of_overwriting_wants_undrained_targets() {
-    // FLUX.md 5.1, mode absent
+    // J5.1, mode absent
     let mut script = four();
     script.drain("1-2", "", None);
     let before = script.drained();
@@ -285,7 +285,7 @@ fn a_drain_that_says_nothing_of_overwriting_wants_undrained_targets() {
 
 #[test]
 fn targets_are_ranks_or_hosts() {
-    // FLUX.md 5.1
+    // J5.1
     let mut script = four();
     assert_eq!(script.drain("n[2-3]", "by host", None)[0], "drain 2-3 n[2-3] <by host> 0");
     for (targets, fault) in [
@@ -315,7 +315,7 @@ fn targets_are_ranks_or_hosts() {
 
 #[test]
 fn undrain_wants_drained_targets_unless_told_otherwise() {
-    // RFC 44 undrain; FLUX.md 5.2
+    // RFC 44 undrain; J5.2
     let mut script = four();
     script.drain("2-3", "", None);
     assert_eq!(script.undrain("0-2", false), ["refused: ranks 0-1 not drained"]);
@@ -384,7 +384,7 @@ fn both_may_drain_a_target() {
 
 #[test]
 fn silence_makes_torpid_and_a_sign_of_life_lively() {
-    // RFC 44 torpid, lively; FLUX.md 5.4
+    // RFC 44 torpid, lively; J5.4
     let mut script = four();
     script.wait(19_900);
     script.fact(Fact::Seen { node: "n0".into() });
@@ -452,7 +452,7 @@ fn past(idset: &str, nodelist: &str, origin: Origin) -> Past {
 
 #[test]
 fn a_drained_host_that_is_not_known_waits_for_its_return() {
-    // FLUX.md 6.3: keep unknown hosts
+    // J6.3: keep unknown hosts
     let mut script = Script::new("n[0-1]");
     script.journal.replay(&past("2-3", "n[8-9]", Origin::Operator)).unwrap();
     script.journal.replay(&past("2", "n7", Origin::ResourceManager)).unwrap();
@@ -464,7 +464,7 @@ fn a_drained_host_that_is_not_known_waits_for_its_return() {
 
 #[test]
 fn ranks_without_host_count_as_they_are_or_are_named() {
-    // FLUX.md 6.2, rules 4 and 5
+    // J6.2, rules 4 and 5
     let mut script = Script::new("n[0-3]");
     script.journal.replay(&past("0-2", "n0", Origin::Operator)).unwrap();
     assert_eq!(script.drained(), ["n0 1 -", "n1 1 -", "n2 1 -"]);

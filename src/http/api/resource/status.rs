@@ -74,7 +74,7 @@ fn targets<'a>(which: impl Iterator<Item = &'a Target>) -> Targets {
 }
 
 /// One entry for targets of the same time, reason and origin, by time. Times are whole seconds, so that what was drained
-/// together stays together (FLUX.md 5.1).
+/// together stays together (J5.1).
 fn drained(all: &[Target]) -> Vec<Drained> {
     let mut groups: BTreeMap<_, Vec<&Target>> = BTreeMap::new();
     for target in all {

@@ -78,7 +78,7 @@ pub struct NodeItem {
 /// `NodeInfo.ActionFromRM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeAction {
-    /// Not set: ignored.
+    /// Not set: rejected (SEEDS S3).
     Unknown,
     /// A new node that takes allocations.
     Create,

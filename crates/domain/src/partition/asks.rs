@@ -180,7 +180,7 @@ impl Partition {
         row.node = Some(node);
         row.bound = cx.now;
         let placement = self.placement(alloc, Some(node), Books::ALL);
-        self.charge_and_tell(&placement, true, cx);
+        self.charge_and_tell(&placement, cx);
         self.quota_clock_on_increase(placement.queue, cx.now);
     }
 
@@ -288,7 +288,7 @@ impl Partition {
 
     /// An ask became an allocation that is in all books: states, timers, events, and the callback. `charged` are the effects of
     /// its charge, which come after the change of the state.
-    pub(super) fn allocated(&mut self, alloc: AllocIx, echo: bool, charged: &mut Vec<Effect>, cx: &mut Cx) {
+    pub(super) fn allocated(&mut self, alloc: AllocIx, charged: &mut Vec<Effect>, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let (app, placeholder, Some(node)) = (row.app, row.is_placeholder(), row.node) else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
@@ -303,14 +303,14 @@ impl Partition {
         self.note_peak(app);
         self.allocated_events(alloc, cx);
         let app_id = self.apps[app.ix()].id.clone();
-        cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource, echo })));
+        cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource })));
     }
 
     /// Charges a placement and tells everybody of it.
-    pub(super) fn charge_and_tell(&mut self, placement: &Placement, echo: bool, cx: &mut Cx) {
+    pub(super) fn charge_and_tell(&mut self, placement: &Placement, cx: &mut Cx) {
         let mut charged = std::mem::take(&mut self.scratch);
         self.charge(placement, &mut cx.with(&mut charged));
-        self.allocated(placement.alloc, echo, &mut charged, cx);
+        self.allocated(placement.alloc, &mut charged, cx);
         self.scratch = charged;
     }
 

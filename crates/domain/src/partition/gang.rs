@@ -308,7 +308,7 @@ impl Partition {
         let app = self.apps[row.app.ix()].id.clone();
         let node = self.nodes[node.ix()].spec.id.clone();
         self.allocated_events(real, cx);
-        cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource, echo: false })));
+        cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource })));
     }
 
     /// A placeholder is gone; with the last one the application goes on (R3.16).

@@ -252,7 +252,10 @@ impl Handler<GetEvents> for EventActor {
             instance: self.instance.clone(),
             lowest: if lowest == next { 0 } else { lowest },
             highest: next.saturating_sub(1),
-            slices: self.base.checked_add(msg.start).map_or_else(Vec::new, |from| self.ring.range(from, count)),
+            slices: match msg.start {
+                None => self.ring.range(self.ring.lowest(), count),
+                Some(start) => self.base.checked_add(start).map_or_else(Vec::new, |from| self.ring.range(from, count)),
+            },
         })
     }
 }

@@ -296,6 +296,7 @@ impl RmActor {
         RmInfo {
             id: self.id.clone(),
             state: self.life.state(),
+            policy_group: session.map(|session| session.policy_group.clone()).unwrap_or_default(),
             epoch: self.epoch,
             registered: session.map(|session| session.registered),
             last_sequence: session.map_or(0, |session| session.buffer.last()),

@@ -176,7 +176,10 @@ async fn batch_parameters() {
     };
     let records = |numbers: std::ops::Range<i64>| format!("[{}]", numbers.map(record).collect::<Vec<_>>().join(","));
     for (query, expected) in [
-        ("", "null".to_owned()),
+        // Without a start from the oldest that is kept.
+        ("", records(6..10)),
+        ("?count=2", records(6..8)),
+        ("?start=0", "null".to_owned()),
         ("?start=4", "null".to_owned()),
         ("?start=15", "null".to_owned()),
         ("?start=18446744073709551615", "null".to_owned()),

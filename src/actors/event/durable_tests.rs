@@ -89,11 +89,11 @@ async fn the_log_goes_on_over_a_restart() {
 
     let actor = start(directory.path(), 100);
     assert_eq!(all(&actor, 0).await, ["0..3000"]);
-    let page = actor.send(GetEvents { start: 0, count: None }).await.unwrap();
+    let page = actor.send(GetEvents { start: None, count: None }).await.unwrap();
     assert_eq!((page.lowest, page.highest, page.slices.len()), (0, 0, 0));
     publish(&actor, 3_000..3_200);
     assert_eq!(all(&actor, 1_500).await, ["1500..3200"]);
-    let page = actor.send(GetEvents { start: 150, count: Some(2) }).await.unwrap();
+    let page = actor.send(GetEvents { start: Some(150), count: Some(2) }).await.unwrap();
     assert_eq!((page.lowest, page.highest, ids(&page.slices)), (100, 199, vec![3_150, 3_151]));
     let first = actor.send(ReadLog { from: None, events: 1 }).await.unwrap().unwrap();
     assert_eq!(first.pieces[0].first(), 0);

@@ -26,6 +26,8 @@ pub struct Reconfigure {
     pub default_config: bool,
     /// Only where the session follows the server's own configuration: its reload.
     pub only_default: bool,
+    /// The policy group that it is for; empty: none is named.
+    pub policy_group: Arc<str>,
     /// Extra configuration with what it says about the resource manager; `None` leaves it as it is.
     pub extra: Option<(Arc<BTreeMap<String, String>>, RmSettings)>,
 }
@@ -74,6 +76,13 @@ impl RmActor {
             let kind = if self.life.state() == RmState::Init { RefusalKind::Unknown } else { RefusalKind::State };
             return Err(Refusal::new(kind, no_partitions(&self.id)));
         };
+        if !msg.policy_group.is_empty() && msg.policy_group != session.policy_group {
+            let detail = format!(
+                "policy group \"{}\" is not that of resource manager \"{}\", which registered with \"{}\"; name that one, or none",
+                msg.policy_group, self.id, session.policy_group
+            );
+            return Err(refused(detail.into()));
+        }
         let not_meant = msg.only_default && !session.default_config;
         if not_meant || session.config.checksum == msg.config.checksum {
             return Ok(None);

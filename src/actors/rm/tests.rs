@@ -223,7 +223,7 @@ impl Env {
     }
 
     async fn try_register(&self, registration: Registration) -> Result<u64, Refusals> {
-        self.topology.register(registration).await
+        self.topology.register(registration).await.map(|registered| registered.epoch)
     }
 
     fn rm(&self) -> Arc<RmHandle> {

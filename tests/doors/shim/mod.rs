@@ -9,4 +9,5 @@ mod plan;
 mod program;
 mod reload;
 pub mod server;
+mod told;
 mod ws;

@@ -86,6 +86,10 @@ pub struct App {
     pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
+    /// A gang of which no placeholder has come yet, and nothing but originators was allocated: real asks wait (SEEDS S10).
+    pub gang_to_come: bool,
+    /// The timer that ends this wait, and when; from the first real ask on that waits.
+    pub gang_wait: Option<(u64, Nanos)>,
     /// Replacements in flight.
     pub swaps: u32,
     /// Its first placeholder was allocated: the gang has begun (SEEDS S11).
@@ -143,6 +147,20 @@ impl App {
     pub fn awaits_placeholders(&self) -> bool {
         self.pending_placeholders + self.parked_placeholders > 0
     }
+
+    /// Asks of this group wait for the first placeholder of the gang; an originator's does not (SEEDS S10).
+    pub fn waits_for_first_placeholder(&self, key: &GroupKey) -> bool {
+        self.gang_to_come && !key.placeholder && !key.originator
+    }
+
+    /// Placeholders that asks of this group wait for, as one of them may be the first to replace it (R6.7). One that is being
+    /// replaced is taken (SEEDS S32).
+    pub fn replaceable_later(&self, key: &GroupKey) -> u64 {
+        if key.placeholder || key.required_node.is_some() || key.task_group.is_empty() {
+            return 0;
+        }
+        self.task_groups.get(&key.task_group).map_or(0, TaskGroup::replaceable_later)
+    }
 }
 
 /// What decides, together with the application, whether an ask can be placed now: asks that agree in it are tried once.
@@ -156,6 +174,8 @@ pub struct GroupKey {
     pub task_group: Arc<str>,
     /// Required node.
     pub required_node: Option<Arc<str>>,
+    /// The first of its application, such as a driver: it does not wait for the gang (SEEDS S10).
+    pub originator: bool,
 }
 
 /// Why the asks of a group wait.
@@ -223,8 +243,17 @@ pub struct TaskGroup {
     pub replaced: u64,
     /// Gone without.
     pub timed_out: u64,
-    /// Placeholders pending or allocated: as long as there are any, real asks of the group wait for one (R6.7).
+    /// Placeholders pending or allocated.
     pub live: u64,
+    /// Those of them that are being replaced.
+    pub swapping: u64,
+}
+
+impl TaskGroup {
+    /// As long as there are any of these, real asks of the group wait for one (R6.7).
+    pub fn replaceable_later(&self) -> u64 {
+        self.live.saturating_sub(self.swapping)
+    }
 }
 
 /// See [`App::history`]; keys are instance types.

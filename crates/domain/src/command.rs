@@ -113,7 +113,7 @@ pub struct AddApplication {
     pub timeout_millis: i64,
     /// `placeholderAsk`, where it is not zero.
     pub placeholder_ask: Option<Resource>,
-    /// `gangSchedulingStyle` as given.
+    /// `gangSchedulingStyle` as given: Hard, Soft or empty, whatever the capitals; anything else is rejected (SEEDS S33).
     pub gang_style: String,
 }
 

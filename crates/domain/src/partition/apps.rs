@@ -95,6 +95,14 @@ impl Partition {
             )
             .into());
         }
+        if gang_style(&item.gang_style).is_none() {
+            // SEEDS S33
+            let (id, style) = (&item.id, &item.gang_style);
+            return Err(format!(
+                "application {id} has gang scheduling style \"{style}\", which is not known: Hard and Soft are"
+            )
+            .into());
+        }
         let queue = self.place_application(item, row, cx)?;
         self.apply_tags(queue, &item.tags, cx);
         if let Err(reason) = self.check_gang(queue, row) {
@@ -129,7 +137,7 @@ impl Partition {
             tags: item.tags.clone(),
             forced,
             placeholder_ask: item.placeholder_ask.clone().filter(|_| gang),
-            style: if item.gang_style == "Hard" { GangStyle::Hard } else { GangStyle::Soft },
+            style: gang_style(&item.gang_style).unwrap_or_default(),
             timeout,
             submission: now,
             arrived: now,
@@ -154,6 +162,8 @@ impl Partition {
             asking: 0,
             announced: Resource::new(),
             replaceable: BTreeMap::new(),
+            gang_to_come: gang,
+            gang_wait: None,
             swaps: 0,
             gang_started: false,
             priority: i32::MIN,
@@ -365,7 +375,9 @@ impl Partition {
         }
         row.execution_timer = None;
         row.expiring = true;
-        self.cancel_asks(ix, Detail::RequestTimeout, cx);
+        let lost = self.cancel_asks(ix, Detail::RequestTimeout, cx);
+        let reason = format!("application {} expires: its execution time-out is over", self.apps[ix.ix()].id);
+        self.tell_lost(ix, lost, "releasing pending placeholders on application execution timeout", &reason, cx);
         self.time_out(ix, "releasing allocations on application execution timeout", |_| true, cx);
         self.finish_expiring(ix, cx);
     }
@@ -389,6 +401,12 @@ pub(super) fn gang_timeout(given: Option<Nanos>, tags: &BTreeMap<String, String>
         }
         None => timeout,
     }
+}
+
+/// What happens when the placeholders time out; capitals do not count, and none is Soft (SEEDS S33). `None`: nobody knows.
+fn gang_style(text: &str) -> Option<GangStyle> {
+    let known = [("", GangStyle::Soft), ("soft", GangStyle::Soft), ("hard", GangStyle::Hard)];
+    known.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, style)| style)
 }
 
 /// When an application was created, where its tags tell (R3.36).

@@ -69,6 +69,11 @@ impl Partition {
             return Err("allocation contains negative resources".into());
         }
         match self.apps[app.ix()].by_key.get(key).copied() {
+            None if node.is_none() && self.is_ending(app) => {
+                // SEEDS S31: it would never be placed, and be dropped with the application.
+                let (id, state) = (&item.app, self.apps[app.ix()].state);
+                Err(format!("application {id} is {state} and ends: it takes no more asks").into())
+            }
             None => {
                 self.note_creation(app, &item.spec, cx.now);
                 let alloc = self.new_alloc(app, &item.spec, cx.now);
@@ -83,6 +88,12 @@ impl Partition {
             }
             Some(known) => self.update_allocation(known, node, &item.spec, cx),
         }
+    }
+
+    /// It fails or expires: nothing of it is placed any more (R3.21, SEEDS S6).
+    pub(super) fn is_ending(&self, app: AppIx) -> bool {
+        let row = &self.apps[app.ix()];
+        matches!(row.state, AppState::Failing | AppState::Failed) || row.expiring
     }
 
     /// The submission time of an application is that of its oldest ask (R3.49).
@@ -142,6 +153,8 @@ impl Partition {
         app_row.by_key.insert(spec.key.clone(), ix);
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
+            app_row.gang_to_come = false;
+            app_row.gang_wait = None;
             app_row.announced.add(&spec.resource);
             let group = app_row
                 .task_groups
@@ -157,6 +170,10 @@ impl Partition {
     fn add_ask(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let app = self.allocs[alloc.ix()].app;
         self.enqueue(alloc);
+        let key = self.group_key(alloc);
+        if self.apps[app.ix()].waits_for_first_placeholder(&key) {
+            self.start_gang_wait(app, cx.now);
+        }
         if matches!(self.apps[app.ix()].state, AppState::New | AppState::Completing) {
             self.fire(app, AppEvent::Run, None, cx);
         }
@@ -294,6 +311,9 @@ impl Partition {
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
         let node_id = self.nodes[node.ix()].spec.id.clone();
         cx.event_of(EventKind::Node, &node_id, &spec.key, Change::Add, Detail::NodeAlloc, &resource);
+        if !placeholder && !spec.originator {
+            self.end_gang_wait(app);
+        }
         if placeholder {
             self.placeholder_allocated(alloc, cx);
         } else if self.apps[app.ix()].state != AppState::Running {

@@ -12,6 +12,8 @@ pub(super) enum Deadline {
     State { app: AppIx, timer: u64 },
     /// The gang took too long (R3.39).
     Placeholder { app: AppIx, timer: u64 },
+    /// Real asks have waited long enough for the first placeholder of their gang (SEEDS S10).
+    GangWait { app: AppIx, timer: u64 },
     /// The application ran too long (SEEDS S6).
     Execution { app: AppIx, timer: u64 },
     /// Waiting asks of an application are looked at again: a reservation, preemption or back-off delay is over.
@@ -69,6 +71,7 @@ impl Partition {
             match deadline {
                 Deadline::State { app, timer } => self.state_timer(app, timer, cx),
                 Deadline::Placeholder { app, timer } => self.placeholder_timer(app, timer, cx),
+                Deadline::GangWait { app, timer } => self.gang_wait_timer(app, timer),
                 Deadline::Execution { app, timer } => self.execution_timer(app, timer, cx),
                 Deadline::Wake { app, serial } => self.wake(app, serial, cx.now),
                 Deadline::ExpireTerminated { id, finished } => self.expire_terminated(id, finished, cx),

@@ -6,7 +6,13 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, apps::gang_timeout, deadlines::Deadline, releases::Removal, states::AppEvent};
+use super::{
+    Books, Cx, Partition,
+    apps::gang_timeout,
+    deadlines::Deadline,
+    releases::{Lost, Removal},
+    states::AppEvent,
+};
 use crate::{
     alloc::Phase,
     effect::{AppEffect, Callback, Effect, NewAllocation, Released, SwapEnd},
@@ -44,6 +50,34 @@ impl Partition {
         self.gang_progress(app);
         self.swappable.insert(app);
         self.rouse_groups(app);
+    }
+
+    /// The first real ask of a gang came before any placeholder: it waits for one, at most for the placeholder time-out
+    /// (SEEDS S10).
+    pub(super) fn start_gang_wait(&mut self, app: AppIx, now: Nanos) {
+        let timer = self.serial();
+        let row = &mut self.apps[app.ix()];
+        if row.gang_wait.is_none() {
+            let until = now.plus(row.timeout);
+            row.gang_wait = Some((timer, until));
+            self.deadlines.add(until, Deadline::GangWait { app, timer });
+        }
+    }
+
+    /// Real asks wait for the first placeholder no more.
+    pub(super) fn end_gang_wait(&mut self, app: AppIx) {
+        let row = &mut self.apps[app.ix()];
+        if std::mem::take(&mut row.gang_to_come) {
+            row.gang_wait = None;
+            self.rouse_groups(app);
+        }
+    }
+
+    pub(super) fn gang_wait_timer(&mut self, app: AppIx, timer: u64) {
+        let row = &self.apps[app.ix()];
+        if !row.free && row.gang_wait.is_some_and(|(running, _)| running == timer) {
+            self.end_gang_wait(app);
+        }
     }
 
     /// Keeps the set of gangs that have begun and still wait (SEEDS S11).
@@ -123,6 +157,12 @@ impl Partition {
             }
         }
         let app_id = app_row.id.clone();
+        let mut counters = app_row.task_groups.get_mut(&group);
+        counters.iter_mut().for_each(|group| group.swapping += 1);
+        if counters.is_some_and(|group| group.replaceable_later() == 0) {
+            // SEEDS S32: no placeholder is left for the other real asks of the group.
+            self.rouse_groups(app);
+        }
         let key = self.allocs[placeholder.ix()].spec.key.clone();
         let message = format!("replacing allocationKey: {}", self.allocs[real.ix()].spec.key);
         let release = Released {
@@ -187,8 +227,12 @@ impl Partition {
             row.link = None;
             row.token = None;
         }
+        let group = &self.allocs[placeholder.ix()].spec.task_group;
         let row = &mut self.apps[self.allocs[real.ix()].app.ix()];
         row.swaps -= 1;
+        if let Some(group) = row.task_groups.get_mut(group) {
+            group.swapping -= 1;
+        }
         let app = row.id.clone();
         cx.fx.push(Effect::App(AppEffect::SwapEnded { app, token, why }));
     }
@@ -420,28 +464,25 @@ impl Partition {
         }
     }
 
-    /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20).
+    /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20, SEEDS S31).
     fn drop_waiting(&mut self, app: AppIx, hard: bool, cx: &mut Cx) {
-        let id = self.apps[app.ix()].id.clone();
-        let message: Arc<str> = "releasing pending placeholders on placeholder timeout".into();
+        let mut lost = Vec::new();
         for alloc in self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>() {
             let row = &self.allocs[alloc.ix()];
             if !matches!(row.phase, Phase::Pending | Phase::Parked) || !(hard || row.is_placeholder()) {
                 continue;
             }
-            let (key, group) = (row.spec.key.clone(), row.spec.task_group.clone());
+            let group = row.spec.task_group.clone();
+            lost.push(Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() });
             if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
                 group.timed_out += 1;
             }
             self.cancel_ask(alloc, Detail::RequestTimeout, cx);
-            // Nothing is held for it any more: the shim's answer changes nothing.
-            cx.callback(Callback::Released(Box::new(Released {
-                key,
-                app: id.clone(),
-                termination: Termination::Timeout,
-                message: message.clone(),
-                confirm: false,
-            })));
         }
+        let rejected = format!(
+            "application {} fails: its placeholders were not all allocated within their time-out",
+            self.apps[app.ix()].id
+        );
+        self.tell_lost(app, lost, "releasing pending placeholders on placeholder timeout", &rejected, cx);
     }
 }

@@ -22,6 +22,7 @@ impl Partition {
             placeholder: row.is_placeholder(),
             task_group: row.spec.task_group.clone(),
             required_node: row.spec.required_node.clone(),
+            originator: row.spec.originator,
         }
     }
 

@@ -25,6 +25,33 @@ pub(super) struct Removal {
 
 /// Text of the echo of a release by the shim (R4.20).
 const ECHO: &str = "allocation remove as per RM request";
+/// The same where what was released still waited (SEEDS S31).
+const ECHO_OF_ASK: &str = "ask removed as per RM request";
+
+/// An ask that was dropped.
+pub(super) struct Lost {
+    pub key: Arc<str>,
+    pub placeholder: bool,
+}
+
+/// Confirms releases that begin with the shim, by the same type (R4.20, SEEDS S31). All other types answer a release of the
+/// core's, and are not confirmed in turn.
+fn confirm(
+    app: &Arc<str>,
+    keys: impl IntoIterator<Item = Arc<str>>,
+    termination: Termination,
+    text: &str,
+    cx: &mut Cx,
+) {
+    if termination != Termination::StoppedByRm {
+        return;
+    }
+    let message: Arc<str> = text.into();
+    for key in keys {
+        let (app, message) = (app.clone(), message.clone());
+        cx.callback(Callback::Released(Box::new(Released { key, app, termination, message, confirm: false })));
+    }
+}
 
 fn detail(termination: Termination) -> Detail {
     match termination {
@@ -58,8 +85,10 @@ impl Partition {
             Phase::Pending | Phase::Parked | Phase::Replacing => {
                 // A time-out keeps the ask (R4.19), and so does a failure of what was never handed out.
                 if !matches!(termination, Termination::Timeout | Termination::FailedOnRm) {
+                    let key = item.key.clone();
                     self.cancel_ask(alloc, Detail::RequestCancel, cx);
                     self.complete_if_clean(app, cx);
+                    confirm(&item.app, [key], termination, ECHO_OF_ASK, cx);
                 }
             }
             Phase::Ended => {
@@ -88,20 +117,21 @@ impl Partition {
         }
         let key = self.allocs[alloc.ix()].spec.key.clone();
         self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
-        if termination == Termination::StoppedByRm {
-            cx.callback(Callback::Released(Box::new(Released {
-                key,
-                app: app_id,
-                termination,
-                message: ECHO.into(),
-                confirm: false,
-            })));
-        }
+        confirm(&app_id, [key], termination, ECHO, cx);
         // The application may have ended with it.
         if self.apps[app.ix()].free || self.allocs[alloc.ix()].free {
             return;
         }
         match termination {
+            Termination::FailedOnRm if self.is_ending(app) => {
+                // SEEDS S31: it would wait for nothing.
+                let row = &self.allocs[alloc.ix()];
+                let lost = Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() };
+                let state = self.apps[app.ix()].state;
+                let reason = format!("application {app_id} is {state} and ends: it takes no more asks");
+                self.forget(alloc);
+                self.tell_lost(app, vec![lost], "releasing pending placeholders on application end", &reason, cx);
+            }
             Termination::FailedOnRm => self.pend_again(alloc, cx),
             // R4.19: the record stays, unless the core itself asked for this release.
             Termination::Timeout if !released => {}
@@ -156,6 +186,7 @@ impl Partition {
         }
         self.request_event(alloc, Change::Remove, detail, cx);
         self.forget(alloc);
+        self.user_leave(app, cx);
     }
 
     /// Nothing pending, nothing allocated, no placeholder: the application completes (R3.14).
@@ -183,23 +214,14 @@ impl Partition {
             let gone = used.minus(&charged(&self.apps[app.ix()]));
             self.user_decrease(app, &Arc::new(gone), cx);
         }
-        if termination == Termination::StoppedByRm {
-            let id = self.apps[app.ix()].id.clone();
-            for key in released {
-                cx.callback(Callback::Released(Box::new(Released {
-                    key,
-                    app: id.clone(),
-                    termination,
-                    message: ECHO.into(),
-                    confirm: false,
-                })));
-            }
-        }
+        let id = self.apps[app.ix()].id.clone();
+        confirm(&id, released, termination, ECHO, cx);
         if self.apps[app.ix()].free || termination == Termination::Timeout {
             return;
         }
-        self.cancel_asks(app, Detail::RequestCancel, cx);
+        let asks = self.cancel_asks(app, Detail::RequestCancel, cx).into_iter().map(|lost| lost.key);
         self.complete_if_clean(app, cx);
+        confirm(&id, asks, termination, ECHO_OF_ASK, cx);
     }
 
     /// All allocations of an application go, in order of arrival; gives their keys.
@@ -232,18 +254,43 @@ impl Partition {
         keys
     }
 
-    /// All asks of an application go, and the records of ended allocations with them.
-    pub(super) fn cancel_asks(&mut self, app: AppIx, detail: Detail, cx: &mut Cx) {
+    /// All asks of an application go, and the records of ended allocations with them. Gives the asks in order of arrival.
+    pub(super) fn cancel_asks(&mut self, app: AppIx, detail: Detail, cx: &mut Cx) -> Vec<Lost> {
         let all: Vec<AllocIx> = self.apps[app.ix()].by_seq.values().copied().collect();
+        let mut lost = Vec::new();
         for alloc in all {
-            match self.allocs[alloc.ix()].phase {
+            let row = &self.allocs[alloc.ix()];
+            match row.phase {
                 Phase::Allocated => {}
                 Phase::Ended => {
                     self.request_event(alloc, Change::Remove, detail, cx);
                     self.forget(alloc);
                 }
-                _ => self.cancel_ask(alloc, detail, cx),
+                _ => {
+                    lost.push(Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() });
+                    self.cancel_ask(alloc, detail, cx);
+                }
             }
+        }
+        lost
+    }
+
+    /// The shim is told one by one of asks that were dropped because their application ends: placeholders are released with
+    /// TIMEOUT, others rejected with the reason (SEEDS S31). Nothing is held for them any more, so an answer changes nothing.
+    pub(super) fn tell_lost(&self, app: AppIx, lost: Vec<Lost>, released: &str, rejected: &str, cx: &mut Cx) {
+        let id = &self.apps[app.ix()].id;
+        let (message, reason): (Arc<str>, Arc<str>) = (released.into(), rejected.into());
+        for Lost { key, placeholder } in lost {
+            cx.callback(match placeholder {
+                true => Callback::Released(Box::new(Released {
+                    key,
+                    app: id.clone(),
+                    termination: Termination::Timeout,
+                    message: message.clone(),
+                    confirm: false,
+                })),
+                false => Callback::RejectedAllocation { key, app: id.clone(), reason: reason.clone() },
+            });
         }
     }
 

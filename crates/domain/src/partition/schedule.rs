@@ -97,10 +97,7 @@ impl Partition {
     pub(super) fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
         self.sync_app(app);
         let row = &self.apps[app.ix()];
-        if matches!(row.state, AppState::Failing | AppState::Failed)
-            || row.expiring
-            || row.backoff_until.is_some_and(|until| until > cx.now)
-        {
+        if self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return Outcome::Nothing;
         }
         self.user_resolve(app, cx);
@@ -224,12 +221,9 @@ impl Partition {
             self.limited = true;
             return true;
         }
-        if row.state == AppState::Accepted && row.awaits_placeholders() {
-            return true;
-        }
-        key.required_node.is_none()
-            && !key.task_group.is_empty()
-            && row.task_groups.get(&key.task_group).is_some_and(|group| group.live > 0)
+        row.state == AppState::Accepted && row.awaits_placeholders()
+            || row.waits_for_first_placeholder(key)
+            || row.replaceable_later(key) > 0
     }
 
     /// The first node in sort order that takes the ask (R5.27).

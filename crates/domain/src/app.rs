@@ -138,11 +138,18 @@ pub struct App {
     pub held_by_queue: bool,
     /// Held back by a user's or group's limit on applications.
     pub held_by_quota: bool,
+    /// Order of arrival of the last ask of which the shim was told that such a limit holds it back (SEEDS S7).
+    pub skipped_to: u64,
     /// A tombstone: the row is free.
     pub free: bool,
 }
 
 impl App {
+    /// Its submission time, and its place among those that were submitted with the same request or at the same moment.
+    pub fn age(&self) -> (Nanos, u64) {
+        (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
+    }
+
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
     pub fn awaits_placeholders(&self) -> bool {
         self.pending_placeholders + self.parked_placeholders > 0
@@ -224,7 +231,7 @@ pub struct AskOrder {
 pub struct AppKey {
     /// Priority, or 0 where it comes last.
     pub first: u64,
-    /// Submission time, or the shares of a fair queue.
+    /// Submission time with the place in its request, or the shares of a fair queue.
     pub second: SmallVec<[u64; 2]>,
     /// Priority where it comes last, or 0.
     pub third: u64,

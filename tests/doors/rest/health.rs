@@ -64,7 +64,8 @@ fn failed_nodes_and_negative_partitions() {
     health.run(&[world.view()], 1, None, Nanos::from_secs(1));
     let seen = view(&health);
     assert_eq!(seen["HealthChecks"][1]["DiagnosisMessage"], "There were 1 failed nodes logged in the metrics");
-    assert_eq!((&seen["HealthChecks"][1]["Succeeded"], &seen["Healthy"]), (&false.into(), &false.into()));
+    // OPS-013: a node for a partition that is not there is the shim's mistake.
+    assert_eq!((&seen["HealthChecks"][1]["Succeeded"], &seen["Healthy"]), (&true.into(), &true.into()));
 
     let mut world = World::captured();
     world.partition.total = Resource::of(&[("memory", -1)]);
@@ -81,17 +82,19 @@ fn broken_books() {
     // Checks 5, 6, 8 and 9.
     let mut world = World::captured();
     world.partition.total.add(&Resource::of(&[("memory", 1)]));
-    assert_eq!(failed(&world), ["Partitions with inconsistent data: [\"default\"]"]);
+    let wrong =
+        ["There were 1 scheduling errors logged in the metrics", "Partitions with inconsistent data: [\"default\"]"];
+    assert_eq!(failed(&world), wrong, "OPS-013: what the scheduler itself got wrong");
 
     let mut world = World::captured();
     let node = world.partition.node_by_id["node-2"];
     world.partition.nodes[node.ix()].available.add(&Resource::of(&[("vcore", 1)]));
-    assert_eq!(failed(&world)[1], "Nodes with inconsistent data: [\"node-2\"]");
+    assert_eq!(failed(&world)[2], "Nodes with inconsistent data: [\"node-2\"]");
 
     let mut world = World::captured();
     let node = world.partition.node_by_id["node-1"];
     world.partition.nodes[node.ix()].allocs.remove(0);
-    let gone = &failed(&world)[1];
+    let gone = &failed(&world)[2];
     assert!(gone.starts_with("OrphanAllocations: [\"") && gone.ends_with("\"]"), "{gone}");
 
     let mut world = World::captured();
@@ -101,9 +104,9 @@ fn broken_books() {
 }
 
 #[test]
-fn scheduling_errors() {
-    // OPS-013, check 1.
+fn mistakes_of_a_shim_leave_the_scheduler_healthy() {
+    // OPS-013: they are answered, logged and counted elsewhere.
     let mut world = World::captured();
-    world.partition.scheduling_errors = 2;
-    assert_eq!(failed(&world), ["There were 2 scheduling errors logged in the metrics"]);
+    world.partition.bad_updates = 104;
+    assert_eq!(failed(&world), Vec::<String>::new());
 }

@@ -32,7 +32,7 @@ async fn a_session_from_registration_to_its_end() {
     let new = &new["allocation"]["new"][0];
     assert_eq!(new["allocationKey"], "k1");
     assert_eq!(new["resourcePerAlloc"], json!({"resources": {"memory": {"value": "10"}}}));
-    assert!(new.get("partitionName").is_none(), "R4.6");
+    assert_eq!(new["partitionName"], "[rm-1]default", "R4.6, SEEDS S36");
 
     let (status, info) = server.get("/si/v1/rm/rm-1").await;
     assert_eq!(status, 200);

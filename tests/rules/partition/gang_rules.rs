@@ -283,10 +283,7 @@ fn real_asks_that_come_before_their_placeholders() {
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
     assert_eq!(env.heard(), ["app-1 Accepted"]);
     env.ask(placeholders("app-1", 2));
-    assert_eq!(
-        env.heard(),
-        ["new ph1 on n1", "app-1 Running", "new ph2 on n1", "released ph1 PlaceholderReplaced"]
-    );
+    assert_eq!(env.heard(), ["new ph1 on n1", "app-1 Running", "new ph2 on n1", "released ph1 PlaceholderReplaced"]);
     end(env);
 }
 

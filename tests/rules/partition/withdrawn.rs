@@ -63,13 +63,22 @@ fn what_an_expiring_application_loses_is_told_one_by_one() {
     env.node("n1", 10);
     limited(&mut env, "app-1", 5_000);
     env.ask(vec![Ask::new("app-1", "k0", 10)]);
-    env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "ph", 10).placeholder("tg"), Ask::new("app-1", "k2", 5)]);
+    env.ask(vec![
+        Ask::new("app-1", "k1", 10),
+        Ask::new("app-1", "ph", 10).placeholder("tg"),
+        Ask::new("app-1", "k2", 5),
+    ]);
     env.heard();
     env.pass(6);
     let reason = "application app-1 expires: its execution time-out is over";
     assert_eq!(
         env.heard(),
-        [&format!("rejected k1: {reason}"), "released ph Timeout", &format!("rejected k2: {reason}"), "released k0 Timeout"]
+        [
+            &format!("rejected k1: {reason}"),
+            "released ph Timeout",
+            &format!("rejected k2: {reason}"),
+            "released k0 Timeout"
+        ]
     );
     // What comes now would be dropped with the application.
     env.ask(vec![Ask::new("app-1", "late", 1)]);

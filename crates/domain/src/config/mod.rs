@@ -123,13 +123,15 @@ pub fn load(text: &str) -> Result<LoadedConfig, Refused> {
     let partitions =
         partitions.map(|partition| Arc::new(build::partition(partition, &mut rule_faults, &mut warnings))).collect();
     let checksum = checksum::of(text);
+    let mut warnings = warnings.into_list();
+    warnings.sort_by_key(|warning| (warning.line, warning.column));
     Ok(LoadedConfig {
         partitions,
         shown: Shown { scheduler, checksum: checksum.clone() },
         checksum,
         text: text.into(),
         rule_faults: rule_faults.into_list(),
-        warnings: warnings.into_list(),
+        warnings,
     })
 }
 

@@ -262,7 +262,7 @@ fn warnings() {
     let text = "partitions:\n- queues:\n  - name: root\n    submitacl: 'ok,#bad'\n    properties: {priority.offset: many, x.y: z}\n";
     let config = load(text).unwrap();
     let told: Vec<_> = config.warnings.iter().map(|w| (w.line, w.rule)).collect();
-    assert_eq!(told, [(5, "CFG-07C"), (5, "CFG-07C"), (4, "ACL-005")]);
+    assert_eq!(told, [(4, "ACL-005"), (5, "CFG-07C"), (5, "CFG-07C")]);
     assert_eq!(config.partitions[0].root.properties.len(), 2);
 }
 
@@ -301,7 +301,7 @@ fn validate_conf_endpoint() {
     assert_eq!(warned(b"partitions: [{queues: [{name: ROOT}]}]"), Ok(vec![])); // CFG-014
     // SEEDS S34: accepted, and told with its place.
     let fairest = b"partitions: [{queues: [{name: a, properties: {application.sort.policy: fairest}}]}]";
-    let told = "1:74: CFG-07C: application.sort.policy cannot be `fairest` and counts as its default (properties of queue root.a)";
+    let told = "1:72: CFG-07C: application.sort.policy cannot be `fairest` and counts as its default (properties of queue root.a)";
     assert_eq!(warned(fairest), Ok(vec![told.to_owned()]));
 }
 

@@ -188,6 +188,7 @@ impl Partition {
             wake_at: None,
             held_by_queue: false,
             held_by_quota: false,
+            skipped_to: 0,
             free: false,
         }
     }

@@ -47,25 +47,25 @@ impl Partition {
             return self.add_foreign(item, cx);
         }
         let Some(app) = self.app_by_id.get(&item.app).copied() else {
-            self.scheduling_errors += 1;
+            self.bad_updates += 1;
             return Err(format!("failed to find application {}", item.app).into());
         };
         let node = match &item.node {
             Some(id) => match self.node_by_id.get(id) {
                 Some(node) => Some(*node),
                 None => {
-                    self.scheduling_errors += 1;
+                    self.bad_updates += 1;
                     return Err(format!("failed to find node {id}").into());
                 }
             },
             None => None,
         };
         if item.spec.resource.is_zero() {
-            self.scheduling_errors += 1;
+            self.bad_updates += 1;
             return Err("allocation contains no resources".into());
         }
         if item.spec.resource.has_negative() {
-            self.scheduling_errors += 1;
+            self.bad_updates += 1;
             return Err("allocation contains negative resources".into());
         }
         match self.apps[app.ix()].by_key.get(key).copied() {
@@ -241,6 +241,7 @@ impl Partition {
                     self.unreserve(alloc, cx);
                 }
                 self.dequeue(alloc);
+                self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
                 self.recover(alloc, node, cx);
             }
             return Ok(());
@@ -268,13 +269,14 @@ impl Partition {
                 self.add_preempting(alloc);
             }
             self.resize(alloc, &delta, cx);
+            self.allocation_changed(app);
             self.quota_clock_on_increase(self.apps[app.ix()].queue, cx.now);
         }
         Ok(())
     }
 
     fn node_gone(&mut self, spec: &AskSpec) -> Arc<str> {
-        self.scheduling_errors += 1;
+        self.bad_updates += 1;
         format!("failed to find node for allocation {}: its node is gone, release it first", spec.key).into()
     }
 
@@ -322,6 +324,7 @@ impl Partition {
         cx.fx.append(charged);
         self.note_peak(app);
         self.allocated_events(alloc, cx);
+        self.allocation_changed(app);
         let app_id = self.apps[app.ix()].id.clone();
         cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource })));
     }

@@ -6,7 +6,7 @@ use super::{Cx, Partition, states::TERMINATED};
 use crate::types::{AppIx, AppState, Nanos};
 
 /// What falls due. Rows of applications name the timer that they belong to; one that was stopped or replaced is ignored.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub(super) enum Deadline {
     /// Completing is over (R3.5).
     State { app: AppIx, timer: u64 },
@@ -30,27 +30,31 @@ pub(super) enum Deadline {
     Sweep,
     /// Queues above a lowered max are looked at (R7.42); only while one has a start time.
     Quotas,
+    /// Parked asks are looked at that have less headroom now.
+    Review,
 }
 
-/// All deadlines.
+/// All deadlines: by time, and those of one moment in the order in which they were set, as everything in one request has one
+/// time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
-    rows: imbl::OrdSet<(Nanos, Deadline)>,
+    rows: imbl::OrdMap<(Nanos, u64), Deadline>,
+    set: u64,
 }
 
 impl Deadlines {
     pub(super) fn add(&mut self, at: Nanos, deadline: Deadline) {
-        self.rows.insert((at, deadline));
+        self.set += 1;
+        self.rows.insert((at, self.set), deadline);
     }
 
     pub(super) fn next(&self) -> Option<Nanos> {
-        self.rows.get_min().map(|(at, _)| *at)
+        self.rows.get_min().map(|((at, _), _)| *at)
     }
 
     fn pop(&mut self, now: Nanos) -> Option<Deadline> {
-        let first = self.rows.get_min().filter(|(at, _)| *at <= now)?.clone();
-        self.rows.remove(&first);
-        Some(first.1)
+        let first = self.rows.get_min().map(|(at, _)| *at).filter(|(at, _)| *at <= now)?;
+        self.rows.remove(&first)
     }
 }
 
@@ -85,6 +89,7 @@ impl Partition {
                     self.deadlines.add(cx.now.plus(INSPECT), Deadline::Inspect);
                 }
                 Deadline::Quotas => self.check_quotas(cx),
+                Deadline::Review => self.review(cx),
                 Deadline::Sweep => {
                     self.sweep();
                     self.deadlines.add(cx.now.plus(SWEEP), Deadline::Sweep);

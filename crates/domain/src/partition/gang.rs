@@ -348,8 +348,11 @@ impl Partition {
         let row = &self.allocs[real.ix()];
         let Some(node) = row.node else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
+        let app = row.app;
         self.scheduled(real, cx);
-        let app = self.apps[row.app.ix()].id.clone();
+        self.request_event(real, Change::Set, Detail::RequestAlloc, cx);
+        self.allocation_changed(app);
+        let app = self.apps[app.ix()].id.clone();
         let node = self.nodes[node.ix()].spec.id.clone();
         self.allocated_events(real, cx);
         cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource })));

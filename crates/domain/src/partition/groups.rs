@@ -105,6 +105,8 @@ impl Partition {
                 row.group_order.remove(head);
             }
             row.parked_groups.push(key.clone());
+            let hold = group.hold;
+            self.note_parked(app, hold);
         }
     }
 

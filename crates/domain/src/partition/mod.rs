@@ -28,6 +28,7 @@ mod required;
 mod reserve;
 mod schedule;
 mod shapes;
+mod squeeze;
 mod states;
 mod swaps;
 
@@ -97,8 +98,9 @@ pub struct Partition {
     pub placeholders: u64,
     /// Number of reservations.
     pub reservations: u64,
-    /// Bad allocation updates since the start (OPS-013).
-    pub scheduling_errors: u64,
+    /// Allocation updates since the start that were rejected for a mistake of the shim's: the metric counts them, the health
+    /// check does not (OPS-013).
+    pub bad_updates: u64,
     /// Users and groups.
     pub ugm: Ugm,
     /// Nodes that an operator drained, registered or not.
@@ -119,6 +121,8 @@ pub struct Partition {
     swaps: imbl::OrdMap<SwapToken, AllocIx>,
     /// Placeholders whose release the shim confirmed, and whose replacement was undone before it was carried out.
     left_over: Vec<(AllocIx, u64)>,
+    /// Parked asks that less headroom may reach.
+    squeeze: squeeze::Squeeze,
     /// A gang that is placed all at once did not fit in this epoch: a node with more room has to move it on.
     gang_waits: bool,
     /// Gangs that have begun and still wait for placeholders (SEEDS S11).
@@ -152,6 +156,8 @@ pub struct Partition {
     next_serial: u64,
     /// Pending asks that name their node.
     required_asks: usize,
+    /// Leaves in which an allocation came, went or changed its size since it was last told.
+    alloc_changed: Vec<QueueIx>,
     /// Room for the effects of a charge, reused.
     scratch: Vec<Effect>,
 }
@@ -268,7 +274,7 @@ impl Partition {
             allocations: 0,
             placeholders: 0,
             reservations: 0,
-            scheduling_errors: 0,
+            bad_updates: 0,
             ugm: Ugm::default(),
             drained_ids: imbl::OrdSet::new(),
             drained_hosts: imbl::OrdSet::new(),
@@ -281,6 +287,7 @@ impl Partition {
             limited: false,
             swaps: imbl::OrdMap::new(),
             left_over: Vec::new(),
+            squeeze: squeeze::Squeeze::default(),
             gang_waits: false,
             gangs: imbl::OrdSet::new(),
             swappable: imbl::OrdSet::new(),
@@ -301,6 +308,7 @@ impl Partition {
             free_allocs: Vec::new(),
             next_serial: 1,
             required_asks: 0,
+            alloc_changed: Vec::new(),
             scratch: Vec::new(),
         };
         let cx = &mut Cx { now, fx: effects, partition: partition.internal.clone() };
@@ -332,6 +340,7 @@ impl Partition {
         }
         self.drop_left_over(cx);
         self.settle();
+        self.tell_allocated(cx);
     }
 
     /// The next moment at which [`Command::Tick`] has something to do.

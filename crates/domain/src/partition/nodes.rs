@@ -224,6 +224,7 @@ impl Partition {
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
         self.touch_all();
         self.unblock_limits();
+        self.squeezed(cx.now);
     }
 
     /// Brings a node's place in the order up to date; out of it while it is drained or reserved (R2.36).

@@ -71,13 +71,13 @@ impl Partition {
             return;
         }
         let Some(app) = self.app_by_id.get(&item.app).copied() else { return };
-        // R4.20: not set counts as stopped by the shim.
+        // R4.20: not set counts as stopped by the shim, though events tell the two apart (EVT-026).
         let termination = match item.termination {
             Termination::Unknown => Termination::StoppedByRm,
             other => other,
         };
         if item.key.is_empty() {
-            self.release_all(app, termination, cx);
+            self.release_all(app, item.termination, termination, cx);
             return;
         }
         let Some(alloc) = self.apps[app.ix()].by_key.get(&item.key).copied() else { return };
@@ -97,11 +97,12 @@ impl Partition {
                     self.forget(alloc);
                 }
             }
-            Phase::Allocated => self.release_allocated(alloc, termination, cx),
+            Phase::Allocated => self.release_allocated(alloc, item.termination, termination, cx),
         }
     }
 
-    fn release_allocated(&mut self, alloc: AllocIx, termination: Termination, cx: &mut Cx) {
+    /// One allocation goes, by the type that was given and the one that it counts as.
+    fn release_allocated(&mut self, alloc: AllocIx, given: Termination, termination: Termination, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let (app, link, released, token) = (row.app, row.link, row.released, row.token);
         let app_id = self.apps[app.ix()].id.clone();
@@ -116,7 +117,7 @@ impl Partition {
             self.undo_swap_of_real(real, cx);
         }
         let key = self.allocs[alloc.ix()].spec.key.clone();
-        self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
+        self.remove_allocation(alloc, Removal { termination: given, node_goes: false, silent: false }, cx);
         confirm(&app_id, [key], termination, ECHO, cx);
         // The application may have ended with it.
         if self.apps[app.ix()].free || self.allocs[alloc.ix()].free {
@@ -198,16 +199,18 @@ impl Partition {
     }
 
     /// Releases everything of an application (R4.23).
-    fn release_all(&mut self, app: AppIx, termination: Termination, cx: &mut Cx) {
+    fn release_all(&mut self, app: AppIx, given: Termination, termination: Termination, cx: &mut Cx) {
         // R4.23b
-        let termination = match termination {
-            Termination::PlaceholderReplaced | Termination::FailedOnRm => Termination::StoppedByRm,
-            other => other,
+        let (given, termination) = match termination {
+            Termination::PlaceholderReplaced | Termination::FailedOnRm => {
+                (Termination::StoppedByRm, Termination::StoppedByRm)
+            }
+            other => (given, other),
         };
         let charged = |app: &App| app.allocated.plus(&app.allocated_placeholders);
         let used = charged(&self.apps[app.ix()]);
         self.apps[app.ix()].releasing_all = true;
-        let released = self.remove_allocations(app, termination, cx);
+        let released = self.remove_allocations(app, given, cx);
         if !self.apps[app.ix()].free {
             self.apps[app.ix()].releasing_all = false;
             // One event with the sum, not one for each (EVT-050). What the shim is being asked about is charged still.
@@ -320,7 +323,7 @@ impl Partition {
         let row = &self.allocs[alloc.ix()];
         let (app, node, placeholder) = (row.app, row.node, row.is_placeholder());
         let app_id = self.apps[app.ix()].id.clone();
-        self.note_usage(alloc, removal.termination, cx);
+        self.note_usage(alloc, cx);
         if self.allocs[alloc.ix()].preempted {
             self.sub_preempting(alloc);
             self.victim_gone(alloc);
@@ -346,6 +349,7 @@ impl Partition {
             cx.fx.push(Effect::App(AppEffect::Confirmed { app: app_id.clone(), key: key.clone(), termination }));
         }
         cx.event_of(EventKind::App, &app_id, &key, Change::Remove, detail(removal.termination), &resource);
+        self.allocation_changed(app);
         if let Some(node) = node.filter(|_| !removal.node_goes && !removal.silent) {
             let row = &self.nodes[node.ix()];
             let id = row.spec.id.clone();
@@ -373,8 +377,9 @@ impl Partition {
         }
     }
 
-    /// Adds a finished allocation to the application's history: resource × whole seconds by instance type (RES-069).
-    fn note_usage(&mut self, alloc: AllocIx, termination: Termination, cx: &mut Cx) {
+    /// Adds a finished allocation to the application's history: resource × whole seconds by instance type (RES-069). Preempted
+    /// is what was chosen as a victim, by whatever type the shim releases it.
+    fn note_usage(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let Some(node) = row.node else { return };
         let instance = self.nodes[node.ix()].spec.instance_type();
@@ -383,7 +388,7 @@ impl Partition {
         let history = &mut self.apps[row.app.ix()].history;
         let book: &mut BTreeMap<Arc<str>, Resource> = if row.is_placeholder() {
             &mut history.placeholder
-        } else if termination == Termination::Preempted {
+        } else if row.preempted {
             &mut history.preempted
         } else {
             &mut history.normal

@@ -41,6 +41,7 @@ impl Partition {
             }
         }
         self.settle();
+        self.tell_allocated(cx);
         made.min(max)
     }
 
@@ -156,7 +157,7 @@ impl Partition {
     }
 
     /// An accepted application may begin, by its queues' and its user's limits; events on the edge (R5.23, EVT-027–EVT-02A).
-    fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
+    pub(super) fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
         let by_queue = !self.queues_can_run(app);
         let by_quota = !by_queue && !self.user_can_run(app);
         let row = &mut self.apps[app.ix()];
@@ -172,7 +173,25 @@ impl Partition {
             let detail = if by_quota { Detail::AppCannotRunQuota } else { Detail::AppRunnableQuota };
             cx.event(EventKind::App, &id, Change::None, detail);
         }
+        if by_queue {
+            self.skip_asks(app, "its application is held back by the limit of applications of a queue", cx);
+        } else if by_quota {
+            self.skip_asks(app, "its application is held back by the limit of applications of its user or group", cx);
+        }
         !by_queue && !by_quota
+    }
+
+    /// Each ask of an application that may not begin is told of it once (SEEDS S7).
+    fn skip_asks(&mut self, app: AppIx, reason: &str, cx: &mut Cx) {
+        let row = &self.apps[app.ix()];
+        let asks = row.by_seq.range(row.skipped_to + 1..);
+        let asks: Vec<(u64, AllocIx)> = asks.map(|(seq, alloc)| (*seq, *alloc)).collect();
+        for (seq, alloc) in asks {
+            if self.allocs[alloc.ix()].is_pending() {
+                self.skipped(alloc, reason, cx);
+            }
+            self.apps[app.ix()].skipped_to = seq;
+        }
     }
 
     /// Tries the first ask of a group (R5.24); the error says why all of them wait.
@@ -275,6 +294,7 @@ impl Partition {
         }
         self.allocs[alloc.ix()].triggered_scale_up = false;
         self.scheduled(alloc, cx);
+        self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
     }
 
     /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).
@@ -323,7 +343,7 @@ impl Partition {
     }
 
     /// The asks of a group wait, for one reason: each is told of it once (R4.35, R4.37, SEEDS S7).
-    fn hold(&mut self, app: AppIx, key: &GroupKey, hold: Hold, cx: &mut Cx) {
+    pub(super) fn hold(&mut self, app: AppIx, key: &GroupKey, hold: Hold, cx: &mut Cx) {
         if matches!(hold, Hold::UserQuota | Hold::QueueQuota) {
             self.limited = true;
         }

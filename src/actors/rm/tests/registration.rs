@@ -22,7 +22,7 @@ async fn with_partitions(partitions: &[&str]) -> Env {
 
 async fn configure(env: &Env, text: String) -> Result<(), String> {
     let done = env.topology.configure("rm-1", "", text, map(&[("rm.gracePeriod", "77s")])).await;
-    done.map_err(|refusals| match refusals {
+    done.map(drop).map_err(|refusals| match refusals {
         Refusals::Config(refused) => refused.message,
         Refusals::Other(refusal) => refusal.detail,
     })

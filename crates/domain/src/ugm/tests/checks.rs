@@ -58,7 +58,10 @@ fn a_users_own_limit_comes_before_those_of_groups() {
     assert!(b.ugm.can_run(second), "the group may run one");
     let bob = b.open("app-3", "bob", &["dev"], "root.a");
     assert!(!b.ugm.can_run(bob) && !b.ugm.fits(bob, &mem(1)), "for others the group has used it up");
-    assert_eq!(b.ugm.exceeded(bob, &mem(1)).map(|refusal| (refusal.who, refusal.name)), Some((Who::Group, "dev".into())));
+    assert_eq!(
+        b.ugm.exceeded(bob, &mem(1)).map(|refusal| (refusal.who, refusal.name)),
+        Some((Who::Group, "dev".into()))
+    );
     // Queue by queue: above, nothing names her.
     b.limits(&conf("alice", 9));
     assert_eq!(b.headroom(app), "map[memory:1]");

@@ -2,4 +2,5 @@
 
 pub mod eventlog;
 pub mod events;
+pub mod files;
 pub mod resource_set;

@@ -167,11 +167,12 @@ fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Optio
 fn stored(store: &StoreStatus) -> CheckView {
     CheckView {
         name: "Event store",
-        succeeded: store.failing.is_none(),
+        succeeded: store.failing.is_none() && store.doubt.is_none(),
         description: "Check if events are stored durably",
-        diagnosis_message: match &store.failing {
-            None => format!("{} events wait to be stored", store.waiting),
-            Some(why) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+        diagnosis_message: match (&store.failing, &store.doubt) {
+            (None, None) => format!("{} events wait to be stored", store.waiting),
+            (Some(why), _) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+            (None, Some(doubt)) => doubt.to_string(),
         },
     }
 }

@@ -32,8 +32,8 @@ use crate::{
     },
     messages::{
         journal::{
-            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetStatus, Piece, Post, Status, Undrain,
-            responses,
+            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetStatus, Piece, Post, SetExpiration, Status,
+            Undrain, responses,
         },
         partition::Commands,
     },
@@ -230,12 +230,13 @@ impl JournalActor {
         });
         let batch = planned.as_ref().map_or_else(|_| Batch::default(), |events| Batch::of(events, &self.journal));
         let storage = self.storage.clone();
-        let (first, second, r) = (pending.durable(), batch.durable(), pending.r.clone());
+        let (first, second) = (pending.durable(), batch.durable());
+        let (r, changed) = (pending.r.clone(), batch.r.clone());
         let write = async move {
             let Storage::Disk(disk) = storage else { return (Ok(()), Ok(())) };
             let both = spawn_blocking(move || {
                 let mut disk = lock(&disk);
-                (disk.write(r.as_deref(), &first, false), disk.write(None, &second, true))
+                (disk.write(r.as_deref(), &first, false), disk.write(changed.as_deref(), &second, true))
             });
             both.await.unwrap_or_else(|error| (Ok(()), Err(error.to_string())))
         };
@@ -267,10 +268,18 @@ impl Batch {
     }
 
     fn of(events: &[ResourceEvent], journal: &Journal) -> Batch {
-        let defined = events.iter().any(|event| matches!(event.kind, Kind::Define(_)));
+        let mut r = None;
+        for event in events {
+            if let Kind::Define(_) | Kind::Update { .. } = event.kind {
+                r = Some(r.unwrap_or_else(|| journal.resource_set()));
+            }
+            if let (Kind::Update { expiration }, Some(r)) = (&event.kind, &mut r) {
+                r.expiration = *expiration;
+            }
+        }
         Batch {
             records: events.iter().map(|event| (Record::of(event), event.kind.durable())).collect(),
-            r: defined.then(|| resource_set::encode(&journal.resource_set()).into()),
+            r: r.map(|r| resource_set::encode(&r).into()),
         }
     }
 
@@ -371,6 +380,14 @@ impl Handler<Undrain> for JournalActor {
 
     fn handle(&mut self, msg: Undrain, _ctx: &mut Self::Context) -> Operation {
         self.operate(|journal, now| journal.plan_undrain(&msg.0, now))
+    }
+}
+
+impl Handler<SetExpiration> for JournalActor {
+    type Result = Operation;
+
+    fn handle(&mut self, SetExpiration(expiration): SetExpiration, _ctx: &mut Self::Context) -> Operation {
+        self.operate(|journal, now| Ok(journal.plan_expiration(expiration, now)))
     }
 }
 

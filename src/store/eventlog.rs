@@ -216,9 +216,9 @@ fn seconds(at: Nanos) -> String {
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
-/// The time of a record; what does not fit is cut.
+/// The time of a record in whole microseconds, as they are written; what does not fit is cut.
 fn time(timestamp: &str) -> Nanos {
-    Nanos((timestamp.parse::<f64>().unwrap_or_default() * 1e9).round() as i64)
+    Nanos(((timestamp.parse::<f64>().unwrap_or_default() * 1e6).round() as i64).saturating_mul(1000))
 }
 
 /// Reads a log line by line, counted from 1. Gives the number of bytes up to the last newline: what is behind it was torn.
@@ -373,6 +373,9 @@ mod tests {
         }
         assert_eq!(&*Record::truncate("1.5").json, r#"{"timestamp":1.5,"name":"truncate"}"#);
         assert_eq!([seconds(at(5.0)), seconds(Nanos::ZERO)], ["5.0", "0.000001"]);
+        for text in ["1738083782.295166", "1795310996.440781", "0.000001", "5.0"] {
+            assert_eq!(seconds(time(text)), text, "read as it was written");
+        }
     }
 
     #[test]

@@ -242,7 +242,7 @@ async fn silence_and_loss_go_as_on_flux() {
     rig.0.send(ConfigureJournal(settings)).await.unwrap();
     rig.register(&["n0", "n1", "n2", "n3"].map(str::to_owned)).await;
     let alive = async |nodes: std::ops::Range<u32>| {
-        rig.facts(nodes.map(|n| Fact::Seen { node: format!("node-{n}").into() }).collect()).await;
+        rig.facts(nodes.map(|n| Fact::Heartbeat { node: format!("node-{n}").into() }).collect()).await;
     };
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_secs(1)).await;

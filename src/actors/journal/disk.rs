@@ -65,12 +65,9 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
             if let Err(why) = replayed {
                 faults.add(place(format!("{}: {why}", record.name)));
             }
-            // A resource-define tells of the set that was in force then (J6.1).
-            if &*record.name != "resource-define" {
-                records.push_back(record);
-                if records.len() > keep {
-                    records.pop_front();
-                }
+            records.push_back(record);
+            if records.len() > keep {
+                records.pop_front();
             }
         })
     });

@@ -78,6 +78,10 @@ impl Rig {
         self.journal.send(Post { epoch: 1, facts }).await.unwrap();
     }
 
+    async fn expires(&self, at: i64) {
+        self.journal.send(SetExpiration(at)).await.unwrap().unwrap();
+    }
+
     async fn attach(&self, historical: bool, follow: bool) -> Attached {
         self.journal.send(Attach { historical, follow }).await.unwrap()
     }
@@ -161,14 +165,14 @@ async fn resource_define_is_alone_in_its_response_with_r() {
     rig.register(1, &FOUR).await;
     pass(150).await;
     for at in 0..150 {
-        rig.post(vec![Fact::Expiration(at + 1)]).await;
+        rig.expires(at + 1).await;
     }
     let lines: Vec<Bytes> = responses(rig.attach(true, false).await.history).collect();
     let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect();
     let sizes: Vec<_> = lines.iter().map(|line| line["events"].as_array().unwrap().len()).collect();
     assert_eq!(sizes, [1, 1, 100, 51], "up to 100 in one response");
     assert_eq!(lines[1]["events"][0]["name"], "resource-define");
-    let r = r#"{"version":1,"execution":{"R_lite":[{"rank":"0-3","children":{"core":"0-1"}}],"starttime":0,"expiration":0,"nodelist":["n[0-3]"]}}"#;
+    let r = r#"{"version":1,"execution":{"R_lite":[{"rank":"0-3","children":{"core":"0-1"}}],"starttime":0,"expiration":150,"nodelist":["n[0-3]"]}}"#;
     assert_eq!(lines[1]["R"], serde_json::from_str::<Value>(r).unwrap());
     assert!([0, 2, 3].iter().all(|at| lines[*at].get("R").is_none()));
     assert_eq!(SENTINEL, "{\"events\":[]}\n");
@@ -184,7 +188,7 @@ async fn what_was_truncated_leaves_the_map_and_the_resource_set() {
     pass(150).await;
     let mut reader = rig.attach(true, true).await;
     for at in 0..5 {
-        rig.post(vec![Fact::Expiration(at + 1)]).await;
+        rig.expires(at + 1).await;
     }
     let expected = [
         "truncate",
@@ -208,12 +212,12 @@ async fn silence_and_signs_of_life_are_told() {
     let mut reader = rig.attach(false, true).await;
     pass(20_000).await;
     live(&mut reader);
-    rig.post(vec![Fact::Seen { node: "node-n1".into() }]).await;
+    rig.post(vec![Fact::Heartbeat { node: "node-n1".into() }]).await;
     pass(9_900).await;
     assert!(live(&mut reader).is_empty());
     pass(300).await;
     assert_eq!(live(&mut reader), ["torpid idset=0,2-3"]);
-    rig.post(vec![Fact::Seen { node: "node-n3".into() }]).await;
+    rig.post(vec![Fact::Heartbeat { node: "node-n3".into() }]).await;
     pass(150).await;
     assert_eq!(live(&mut reader), ["lively idset=3"]);
     let status = rig.journal.send(GetStatus).await.unwrap();
@@ -261,7 +265,7 @@ async fn streams_end_when_cancelled_or_too_slow() {
     assert!(!cancelled.lagged());
     rig.begin(1).await;
     for at in 0..=MAX_WAITING as i64 {
-        rig.post(vec![Fact::Expiration(at + 1)]).await;
+        rig.expires(at + 1).await;
     }
     assert!(slow.lagged());
     assert_eq!(rig.journal.send(GetStatus).await.unwrap().streams, 0);
@@ -297,16 +301,21 @@ async fn drains_and_ranks_outlive_the_process() {
     assert_eq!(rig.told(), ["7 true node-n1"]);
     pass(150).await;
     let expected = [
+        // SEEDS S38: also what was defined before.
+        "resource-define method=dynamic-discovery",
         "drain idset=1,3 nodelist=n[1,3] overwrite=0 reason=why",
         "undrain idset=3 nodelist=n3",
-        "restart nodelist=n[0-3] online= ranks=0-3",
-        "resource-define method=kvs",
         "restart nodelist=n[0-4] online= ranks=0-4",
         "resource-define method=dynamic-discovery",
         "online idset=0-1,3-4",
     ];
     assert_eq!(rig.history().await, expected);
     assert!(rig.journal.send(GetStatus).await.unwrap().faults.is_empty());
+    // The next session, with one host more: no restart.
+    rig.begin(8).await;
+    rig.register(8, &["n3", "n1", "n0", "n4", "n5"]).await;
+    pass(150).await;
+    assert_eq!(rig.history().await[6..], ["resource-define method=dynamic-discovery", "online idset=5"]);
 }
 
 #[actix::test]
@@ -364,6 +373,29 @@ async fn a_drain_that_cannot_be_written_does_not_happen() {
         assert!(status.targets.iter().all(|target| target.drain.is_none()));
         assert!(status.faults.iter().any(|known| known.contains(fault)), "{:?}", status.faults);
     }
+}
+
+#[actix::test]
+async fn an_expiration_outlives_the_process() {
+    // SEEDS S38; RFC 44 resource-update
+    tokio::time::pause();
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let rig = Rig::start(Some(dir.path()), 100);
+        rig.begin(1).await;
+        rig.register(1, &FOUR).await;
+        pass(150).await;
+        let mut reader = rig.attach(false, true).await;
+        rig.expires(1_738_009_133).await;
+        rig.expires(1_738_009_133).await;
+        assert_eq!(live(&mut reader), ["resource-update expiration=1738009133"], "once");
+    }
+    let rig = Rig::start(Some(dir.path()), 100);
+    let status = rig.journal.send(GetStatus).await.unwrap();
+    assert!(status.r.contains("\"expiration\":1738009133"), "{}", status.r);
+    assert_eq!(rig.history().await.last().unwrap(), "resource-update expiration=1738009133");
+    let r = std::fs::read_to_string(dir.path().join("resource.R")).unwrap();
+    assert!(r.contains("\"expiration\":1738009133"), "{r}");
 }
 
 #[actix::test]

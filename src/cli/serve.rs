@@ -152,7 +152,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     let max_body = args.http_max_body_bytes.get();
     let refused = metrics.refused();
-    let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body));
+    journals.start_kept().await;
+    let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body).with_journals(journals.clone()));
     let _watch = ws_v1::watch::start(rest.clone());
     let mut http_door = None;
     if let Some(addr) = http_addr {

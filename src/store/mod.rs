@@ -3,4 +3,5 @@
 pub mod eventlog;
 pub mod events;
 pub mod files;
+pub mod journal;
 pub mod resource_set;

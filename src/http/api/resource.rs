@@ -63,6 +63,18 @@ impl ResourceApi {
     }
 }
 
+impl ResourceApi {
+    /// Finds out whether an operator has settled what was damaged.
+    async fn look(&self, partition: &str) -> Result<(), Problem> {
+        let entry = find_partition(&self.directory.get(), partition)?;
+        if let Some(faults) = self.journals.faults_of(&entry.internal).filter(|faults| faults.count() > 0) {
+            // Where it cannot be found out, it is told as it was.
+            let _ = web::block(move || faults.look()).await;
+        }
+        Ok(())
+    }
+}
+
 async fn journal(api: Data<ResourceApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let (journal, _) = api.find(&path)?;
     let query::Wanted { historical, follow } = query::parse(request.query_string())?;
@@ -86,6 +98,7 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
 
 async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let (journal, partition) = api.find(&path)?;
+    api.look(&path).await?;
     let snapshot = partition.send(GetSnapshot).await.map_err(gone)?;
     let state = journal.send(GetStatus).await.map_err(gone)?;
     let allocated = |node: &str| {

@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use super::{
+    health::Kept,
     history::Sample,
     state::{RestState, now},
 };
@@ -48,10 +49,13 @@ async fn check(state: Arc<RestState>) {
     loop {
         let views = state.views().await;
         let events = state.topology.events.send(GetEventStatus).await;
-        let store = events.ok().and_then(|events| events.store);
+        let events = events.ok().and_then(|events| events.store);
         let health = state.clone();
-        // It walks all rows, which would hold up whatever shares this thread.
-        let run = move || health.health.run(&views, health.metrics.failed_nodes(), store.as_ref(), now());
+        // It walks all rows and looks at files, which would hold up whatever shares this thread.
+        let run = move || {
+            let kept = Kept { events, journals: health.faults_of_journals() };
+            health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
+        };
         if let Err(error) = spawn_blocking(run).await {
             tracing::error!(%error, "the health check failed");
         }

@@ -169,9 +169,8 @@ mod tests {
                 bytes[at] ^= 1 << bit;
                 let Ok(text) = String::from_utf8(bytes) else { continue };
                 // Blanks of another kind change nothing.
-                match Grant::read(&text) {
-                    Ok(Some(read)) => assert_eq!(read, made, "{text}"),
-                    Ok(None) | Err(_) => {}
+                if let Ok(Some(read)) = Grant::read(&text) {
+                    assert_eq!(read, made, "{text}");
                 }
             }
         }

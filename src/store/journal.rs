@@ -106,9 +106,9 @@ pub fn open(path: &Path, at: &str) -> Opened {
         log::Found::Sound(log) => Ok(log),
         log::Found::Differing(merged) => Err(merged),
         log::Found::Newer(version) => {
-            // The log has the form of the RFC in every release.
+            // Log and resource set have the form of the RFCs in every release.
             let lines = Lines::Stored(path.join(eventlog::FILE));
-            return Opened { lines, ..Opened::not(newer(copy::FILE, version)) };
+            return Opened { lines, set: set::as_it_is(path), ..Opened::not(newer(copy::FILE, version)) };
         }
     };
     let last_set = log.as_ref().map_or_else(|merged| log::last_set(&merged.lines), EventLog::last_set);
@@ -116,7 +116,7 @@ pub fn open(path: &Path, at: &str) -> Opened {
         Ok(set) => set,
         Err(set::Newer(version)) => {
             let lines = log.map_or_else(|merged| Lines::Merged(merged.lines), |log| Lines::of(Some(&log)));
-            return Opened { lines, ..Opened::not(newer(set::COPY, version)) };
+            return Opened { lines, set: set::as_it_is(path), ..Opened::not(newer(set::COPY, version)) };
         }
     };
     Mending { path, at, log, set }.mend()

@@ -97,6 +97,11 @@ pub fn open(dir: &Path, last_set: u64) -> Result<Found, Newer> {
     Ok(found)
 }
 
+/// What `resource.R` says, where it can be read.
+pub fn as_it_is(dir: &Path) -> Option<Set> {
+    decode(&fs::read_to_string(dir.join(FILE)).ok()?).ok()
+}
+
 impl Found {
     /// The copy is right.
     fn beside(&mut self, copy: Copy, text: Result<String, String>, set: Result<Set, String>, last_set: u64) {

@@ -327,7 +327,7 @@ fn files_of_a_later_release_are_left_alone() {
         let (said, opened) = look(dir.path());
         let why = opened.directory.unwrap_err();
         assert!(why.contains(name) && why.contains("format version 2") && why.contains("start the release"), "{why}");
-        assert_eq!(said.lines, sound.lines, "drains are in force");
+        assert_eq!(said, sound, "drains are in force, and ranks stay with their hosts");
         assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), later);
         assert!(!has_report(dir.path()));
     }

@@ -1,5 +1,5 @@
-//! What operators ask for: drain, undrain, and the expiration of the resource set. A request is planned first, which changes nothing; when its events are on
-//! disk they are carried out.
+//! What operators ask for: drain, undrain, and the expiration of the resource set. A request is planned first, which changes
+//! nothing; when its events are on disk they are carried out.
 
 use std::{collections::BTreeSet, sync::Arc};
 

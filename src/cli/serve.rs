@@ -154,7 +154,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let refused = metrics.refused();
     journals.start_kept().await;
     let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body).with_journals(journals.clone()));
-    let _watch = ws_v1::watch::start(rest.clone());
+    let _watch = ws_v1::watch::start(rest.clone()).await;
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());

@@ -3,11 +3,11 @@
 mod golden;
 mod rig;
 
-use std::time::Duration;
-
 use callboard::domain::journal::Fact;
 use rig::Rig;
 use serde_json::{Value, json};
+
+use crate::common;
 
 #[actix::test]
 async fn the_journal_is_ndjson_with_a_sentinel() {
@@ -54,13 +54,7 @@ async fn a_client_that_leaves_is_forgotten() {
     stream.chunk().await.unwrap();
     assert_eq!(rig.status().await["streams"], 1);
     drop(stream);
-    for _ in 0..500 {
-        if rig.status().await["streams"] == 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the stream is still there");
+    common::until(async || rig.status().await["streams"] == 0).await;
 }
 
 #[actix::test]

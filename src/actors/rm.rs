@@ -184,6 +184,7 @@ impl RmActor {
         self.next_stream = id;
         let epoch = self.epoch;
         self.ask_as_wanted();
+        self.vouch();
         if self.life.state() == RmState::Paused {
             self.timers.pause(None, ctx);
             self.enter(RmState::Running, format!("a stream was opened ({})", attach.door));
@@ -208,6 +209,7 @@ impl RmActor {
             self.dumps.clear();
         }
         self.ask_as_wanted();
+        self.vouch();
         if self.streams.none() && self.life.state() == RmState::Running && self.timers.grace_is_over() {
             self.pause("the last stream was lost", ctx);
         }
@@ -312,10 +314,6 @@ impl RmActor {
 
 impl Actor for RmActor {
     type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        self.vouch(ctx);
-    }
 }
 
 impl Handler<Deliver> for RmActor {

@@ -1,6 +1,6 @@
 //! `/ws/v1/events/batch` and `/ws/v1/events/stream` over real sockets.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use actix::prelude::*;
 use actix_web::{App, HttpRequest, HttpServer, dev::ServerHandle, web};
@@ -20,6 +20,8 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
 };
+
+use crate::common;
 
 struct Door {
     address: SocketAddr,
@@ -251,9 +253,7 @@ async fn stream_errors_and_limits() {
 
     // A client that goes away makes room, although nothing is written to it.
     drop(second);
-    while door.streams().await > 1 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    common::until(async || door.streams().await <= 1).await;
     door.server.stop(false).await;
 }
 

@@ -19,6 +19,7 @@ use crate::{
     messages::event::{
         ApplyEventSettings, FollowError, FollowLog, GetEventStatus, GetEvents, Publish, ReadError, ReadLog, StopEvents,
     },
+    store::events::Clock,
 };
 
 fn settings(ring_capacity: u64, max_events: u64) -> EventSettings {
@@ -153,7 +154,8 @@ async fn a_slow_disk_does_not_keep_events_in_memory() {
     tokio::time::pause();
     let directory = tempfile::tempdir().unwrap();
     let store = settings(1_000, 0).store;
-    let (mut durable, _) = Durable::open(directory.path(), store, Default::default(), Nanos(0)).unwrap();
+    let clock = Clock { now: Nanos(0), trusted: false };
+    let (mut durable, _) = Durable::open(directory.path(), store, Default::default(), clock).unwrap();
     let mut ring = Ring::new(0, 1_000);
     assert!(durable.push(&ring.push(events(0..10)), Nanos(1)).is_none());
     let first = durable.flush(10, Nanos(1)).expect("something waits");

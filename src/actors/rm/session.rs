@@ -19,7 +19,7 @@ use crate::{
     messages::{
         budget::Budget,
         journal::ConfigureJournal,
-        partition::{Commands, OnTheirWay, ResendUnconfirmed, Wake},
+        partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
         rm::{Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind},
     },
 };
@@ -58,6 +58,10 @@ pub struct Session {
     pub questions: Questions,
     /// A response stream was open at some time.
     pub had_stream: bool,
+    /// Its nodes are vouched for, as the partitions know it.
+    pub vouched: bool,
+    /// A heartbeat was sent in it.
+    pub heartbeats: bool,
 }
 
 impl Session {
@@ -143,6 +147,9 @@ impl Session {
             partition.send(self.epoch, vec![Command::Reservations(false)]);
         }
         partition.configure_journal(self.settings.journal);
+        if self.vouched {
+            partition.tell_alive(self.epoch, Signs::Vouched(true), None);
+        }
     }
 
     /// The journals of all partitions go by the settings in force.

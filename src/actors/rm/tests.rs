@@ -29,7 +29,9 @@ use crate::{
     messages::{
         budget::Budget,
         event::Publish,
-        partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
+        partition::{
+            Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, Signs, StopPartition, TryConfigure, Wake,
+        },
         rm::{
             Attach, Attached, Closing, Deliver, Detach, Handed, Info, Line, Outgoing, Predicates, Refusal, RmInfo,
             RmState, ToStream, Want,
@@ -45,7 +47,7 @@ struct Fake {
     refuses: Arc<Mutex<String>>,
 }
 
-/// What a fake tells of a sign of life of all its nodes.
+/// What a fake tells when all its nodes are vouched for, or no longer.
 const VOUCHED: &str = "vouched";
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -138,9 +140,9 @@ impl Handler<Alive> for Fake {
     type Result = ();
 
     fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) {
-        match msg.nodes {
-            Some(nodes) => self.tell(format!("alive {}", nodes.join(","))),
-            None => self.tell(VOUCHED),
+        match msg.signs {
+            Signs::Of(nodes) => self.tell(format!("alive {}", nodes.join(","))),
+            Signs::Vouched(vouched) => self.tell(format!("{VOUCHED} {vouched}")),
         }
     }
 }
@@ -276,17 +278,14 @@ impl Env {
         self.split_log().0
     }
 
-    /// How often partitions heard that all nodes are alive, since this or [`Env::told`] was asked.
-    fn vouched(&self) -> usize {
+    /// Which partitions heard whether their nodes are vouched for, since this or [`Env::told`] was asked.
+    fn vouched(&self) -> Vec<String> {
         self.split_log().1
     }
 
-    fn split_log(&self) -> (Vec<String>, usize) {
-        let mut log = std::mem::take(&mut *self.log.lock().expect("no panic"));
-        let all = log.len();
-        log.retain(|line| !line.ends_with(VOUCHED));
-        let vouched = all - log.len();
-        (log, vouched)
+    fn split_log(&self) -> (Vec<String>, Vec<String>) {
+        let log = std::mem::take(&mut *self.log.lock().expect("no panic"));
+        log.into_iter().partition(|line| !line.contains(VOUCHED))
     }
 
     /// Lets everything happen that can.

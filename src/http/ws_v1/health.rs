@@ -1,4 +1,4 @@
-//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition, and one of the event store.
+//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition, and those of what is on disk.
 
 use std::{
     collections::VecDeque,
@@ -36,6 +36,15 @@ pub struct Health {
     failed_nodes: Mutex<Window>,
 }
 
+/// What is on disk; nothing of a server that keeps nothing.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The event store.
+    pub events: Option<StoreStatus>,
+    /// What an operator has to know of the resource journals, by the internal names of their partitions.
+    pub journals: Option<Vec<(Arc<str>, Vec<String>)>>,
+}
+
 /// All checks (REST 5.13).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Health")]
@@ -69,12 +78,11 @@ impl Health {
         self.last.load_full()
     }
 
-    /// Runs all checks and keeps the result. `failed_nodes` counts since the start; `store` is the durable event store,
-    /// where there is one.
-    pub fn run(&self, views: &[View], failed_nodes: u64, store: Option<&StoreStatus>, now: Nanos) {
+    /// Runs all checks and keeps the result. `failed_nodes` counts since the start.
+    pub fn run(&self, views: &[View], failed_nodes: u64, kept: &Kept, now: Nanos) {
         let wrong: Vec<&View> = views.iter().filter(|view| self.has_wrong_books(view)).collect();
         let wrong: Vec<&str> = wrong.into_iter().map(|view| &*view.shown).collect();
-        self.run_with(views, wrong, failed_nodes, store, now);
+        self.run_with(views, wrong, failed_nodes, kept, now);
     }
 
     /// Any sum that differs from that of its parts; what it is goes to the log.
@@ -87,13 +95,13 @@ impl Health {
         !findings.is_empty()
     }
 
-    fn run_with(&self, views: &[View], wrong: Vec<&str>, failed_nodes: u64, store: Option<&StoreStatus>, now: Nanos) {
+    fn run_with(&self, views: &[View], wrong: Vec<&str>, failed_nodes: u64, kept: &Kept, now: Nanos) {
         let recent = |window: &Mutex<Window>, total| {
             window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recent(total, now)
         };
         let errors = recent(&self.scheduling_errors, self.faults.load(Relaxed));
         let failed = recent(&self.failed_nodes, failed_nodes);
-        self.last.store(Some(Arc::new(check(views, wrong, errors, failed, store))));
+        self.last.store(Some(Arc::new(check(views, wrong, errors, failed, kept))));
     }
 }
 
@@ -116,13 +124,7 @@ impl Window {
     }
 }
 
-fn check(
-    views: &[View],
-    wrong: Vec<&str>,
-    scheduling_errors: u64,
-    failed_nodes: u64,
-    store: Option<&StoreStatus>,
-) -> HealthView {
+fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes: u64, kept: &Kept) -> HealthView {
     let mut checks = vec![
         counted(
             "Scheduling errors",
@@ -183,7 +185,8 @@ fn check(
         ),
     ];
     // Beyond what the reference checks (OPS-012), so only where it can fail.
-    checks.extend(store.map(stored));
+    checks.extend(kept.events.as_ref().map(stored));
+    checks.extend(kept.journals.as_deref().map(undamaged));
     HealthView { healthy: checks.iter().all(|check| check.succeeded), health_checks: checks }
 }
 
@@ -191,11 +194,36 @@ fn check(
 fn stored(store: &StoreStatus) -> CheckView {
     CheckView {
         name: "Event store",
-        succeeded: store.failing.is_none(),
+        succeeded: store.failing.is_none() && store.doubt.is_none(),
         description: "Check if events are stored durably",
-        diagnosis_message: match &store.failing {
-            None => format!("{} events wait to be stored", store.waiting),
-            Some(why) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+        diagnosis_message: match (&store.failing, &store.doubt) {
+            (None, None) => format!("{} events wait to be stored", store.waiting),
+            (Some(why), _) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+            (None, Some(doubt)) => doubt.to_string(),
+        },
+    }
+}
+
+/// Faults of a journal that a diagnosis lists at most.
+const LISTED: usize = 5;
+
+/// No drain or undrain is in danger.
+fn undamaged(journals: &[(Arc<str>, Vec<String>)]) -> CheckView {
+    let told = journals.iter().filter(|(_, faults)| !faults.is_empty()).map(|(name, faults)| {
+        let more = faults.len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" | and {more} more") } else { String::new() };
+        let listed: Vec<&str> = faults.iter().take(LISTED).map(String::as_str).collect();
+        format!("{name}: {}{more}", listed.join(" | "))
+    });
+    let told: Vec<String> = told.collect();
+    CheckView {
+        name: "Resource journal",
+        succeeded: told.is_empty(),
+        description: "Check if the resource journals are undamaged and can be written",
+        diagnosis_message: if told.is_empty() {
+            format!("{} journals are in order", journals.len())
+        } else {
+            told.join(" || ")
         },
     }
 }
@@ -275,11 +303,26 @@ mod tests {
     fn first_run() {
         let health = Health::default();
         assert!(health.last().is_none());
-        health.run(&[], 0, None, Nanos::from_secs(1));
+        health.run(&[], 0, &Kept::default(), Nanos::from_secs(1));
         let last = health.last().unwrap();
         assert!(last.healthy);
         assert_eq!(last.health_checks.len(), 9);
         assert_eq!(last.health_checks[6].diagnosis_message, "Reservation/node nr ratio: []");
+    }
+
+    #[test]
+    fn damage_of_a_journal_is_unhealthy() {
+        let health = Health::default();
+        let run = |faults: &[&str]| {
+            let faults = faults.iter().map(|fault| (*fault).to_owned()).collect();
+            let journals = Some(vec![("[rm]a".into(), faults), ("[rm]b".into(), Vec::new())]);
+            health.run(&[], 0, &Kept { journals, events: None }, Nanos::from_secs(1));
+            let last = health.last().unwrap();
+            (last.healthy, last.health_checks[9].diagnosis_message.clone())
+        };
+        assert_eq!(run(&[]), (true, "2 journals are in order".to_owned()));
+        assert_eq!(run(&["one", "two"]), (false, "[rm]a: one | two".to_owned()));
+        assert_eq!(run(&["x"; 8]).1, "[rm]a: x | x | x | x | x | and 3 more");
     }
 
     // OPS-013: an error counts for an hour, not for ever.
@@ -288,7 +331,7 @@ mod tests {
         let health = Health::default();
         let errors_at = |total, secs| {
             health.faults.store(total, Relaxed);
-            health.run_with(&[], Vec::new(), 0, None, Nanos::from_secs(secs));
+            health.run_with(&[], Vec::new(), 0, &Kept::default(), Nanos::from_secs(secs));
             health.last().unwrap().health_checks[0].diagnosis_message.clone()
         };
         assert_eq!(errors_at(0, 0), "There were 0 scheduling errors logged in the metrics");

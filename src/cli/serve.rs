@@ -221,7 +221,7 @@ fn wire(
     let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), journal::DEFAULT_LIMIT));
     let metrics = Arc::new(Metrics::new()?);
     let links = (journals.clone(), metrics.clone(), ldap_secrets.into());
-    let topology = Topology::linked(control, pool, links, events, default_config);
+    let topology = Topology::linked(pool, links, events, default_config);
     Ok(Wiring { topology, journals, metrics })
 }
 

@@ -5,6 +5,7 @@ mod backlog;
 mod durable;
 #[cfg(test)]
 mod durable_tests;
+mod intake;
 mod log;
 mod ring;
 mod shims;
@@ -36,7 +37,7 @@ use crate::{
     domain::{event_settings::EventSettings, types::Nanos},
     messages::event::{
         ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, GetEventStatus, GetEvents, GetStreams,
-        OpenStream, OpenedStream, Publish, ShimSubscribe, ShimUnsubscribe, StreamView, TooManyStreams,
+        Intake, OpenStream, OpenedStream, Publish, StreamView, TooManyStreams,
     },
     store::events::{Clock, OpenError},
 };
@@ -59,6 +60,8 @@ pub struct EventActor {
     gaps: UsageGaps,
     streams: Streams,
     shims: Shims,
+    /// What partitions publish.
+    intake: Option<Arc<Intake>>,
     counters: Arc<EventCounters>,
 }
 
@@ -108,6 +111,7 @@ impl EventActor {
             stopping: false,
             streams: Streams::default(),
             shims: Shims::default(),
+            intake: None,
             counters,
         }
     }
@@ -172,8 +176,15 @@ impl Actor for EventActor {
 impl Handler<Publish> for EventActor {
     type Result = ();
 
-    // EVT-061: for the shim, into the ring and the store, to the streams.
     fn handle(&mut self, msg: Publish, ctx: &mut Self::Context) {
+        self.take_in(ctx);
+        self.record(msg, ctx);
+    }
+}
+
+impl EventActor {
+    // EVT-061: for the shim, into the ring and the store, to the streams.
+    fn record(&mut self, msg: Publish, ctx: &mut Context<Self>) {
         let count = msg.events.len();
         if !self.settings.tracking || self.stopping {
             self.gaps.pass(&msg.events);
@@ -211,26 +222,17 @@ impl Handler<JobDone> for EventActor {
     }
 }
 
-impl Handler<ShimSubscribe> for EventActor {
-    type Result = ();
-
-    fn handle(&mut self, msg: ShimSubscribe, _ctx: &mut Self::Context) {
-        self.shims.subscribe(msg, self.settings.request_capacity);
-    }
-}
-
-impl Handler<ShimUnsubscribe> for EventActor {
-    type Result = ();
-
-    fn handle(&mut self, msg: ShimUnsubscribe, _ctx: &mut Self::Context) {
-        self.shims.unsubscribe(&msg);
-    }
-}
-
 impl Handler<ApplyEventSettings> for EventActor {
     type Result = ();
 
-    fn handle(&mut self, ApplyEventSettings(settings): ApplyEventSettings, _ctx: &mut Self::Context) {
+    fn handle(&mut self, ApplyEventSettings(settings): ApplyEventSettings, ctx: &mut Self::Context) {
+        self.take_in(ctx);
+        self.apply(settings);
+    }
+}
+
+impl EventActor {
+    fn apply(&mut self, settings: EventSettings) {
         if settings != self.settings {
             tracing::info!(?settings, "event settings changed");
         }
@@ -253,7 +255,8 @@ impl Handler<ApplyEventSettings> for EventActor {
 impl Handler<GetEvents> for EventActor {
     type Result = MessageResult<GetEvents>;
 
-    fn handle(&mut self, msg: GetEvents, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: GetEvents, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         let most = self.settings.response_size;
         let count = msg.count.unwrap_or(most).min(most);
         let (lowest, next) = (self.ring.lowest() - self.base, self.ring.next() - self.base);
@@ -272,7 +275,8 @@ impl Handler<GetEvents> for EventActor {
 impl Handler<OpenStream> for EventActor {
     type Result = Result<OpenedStream, TooManyStreams>;
 
-    fn handle(&mut self, msg: OpenStream, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: OpenStream, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         self.check_streams(msg.host)?;
         EventCounters::add(&self.counters.streams_opened, 1);
         Ok(OpenedStream {
@@ -286,7 +290,8 @@ impl Handler<OpenStream> for EventActor {
 impl Handler<CheckStreams> for EventActor {
     type Result = Result<(), TooManyStreams>;
 
-    fn handle(&mut self, msg: CheckStreams, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: CheckStreams, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         self.check_streams(msg.host)
     }
 }
@@ -302,7 +307,8 @@ impl Handler<GetStreams> for EventActor {
 impl Handler<GetEventStatus> for EventActor {
     type Result = MessageResult<GetEventStatus>;
 
-    fn handle(&mut self, _msg: GetEventStatus, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _msg: GetEventStatus, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         MessageResult(EventStatus {
             tracking: self.settings.tracking,
             lowest: self.ring.lowest(),

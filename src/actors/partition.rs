@@ -30,6 +30,8 @@ use crate::{
     },
 };
 
+/// Effects that wait for the slice at most.
+const WITHHELD: usize = 4096;
 /// Decisions between two looks at the clock.
 const CHUNK: usize = 64;
 /// Decisions of one slice at most.
@@ -105,10 +107,25 @@ impl PartitionActor {
                 return;
             }
             let commands = std::mem::take(&mut batch.commands);
-            self.apply(commands, ctx);
+            self.submit(commands, ctx);
             // The credits of the request go back here.
             drop(batch);
         }
+    }
+
+    /// Applies a request of the shim. What comes of it leaves with the slice that it asks for: a request and the placement
+    /// that it makes possible are one message to each receiver, and wake it once.
+    fn submit(&mut self, commands: Vec<Command>, ctx: &mut Context<Self>) {
+        let (now, before) = (self.clock.now(), self.effects.len());
+        for command in commands {
+            self.partition.apply(command, now, &mut self.effects);
+        }
+        self.snapshot = None;
+        let awaits = |effect: &Effect| matches!(effect, Effect::App(AppEffect::SwapConfirmed { .. }));
+        if self.effects.len() >= WITHHELD || self.effects[before..].iter().any(awaits) {
+            self.route();
+        }
+        self.ask_for_slice(ctx);
     }
 
     /// Groups are looked up elsewhere; this batch and what follows it wait, scheduling goes on.
@@ -145,9 +162,15 @@ impl PartitionActor {
             return;
         }
         self.slicing = true;
-        // A bare self-send would starve the others of this arbiter.
-        let yielded = tokio::task::yield_now().into_actor(self);
-        ctx.spawn(yielded.map(|(), actor, ctx| actor.slice(ctx)));
+        let awaits = self.awaited > 0;
+        // After what is in the mailbox, and after the answer of a conversation where one is awaited: a swap that the shim
+        // has confirmed is committed before its placeholder is looked at again.
+        let begin = async move {
+            if awaits {
+                tokio::task::yield_now().await;
+            }
+        };
+        ctx.spawn(begin.into_actor(self).map(|(), actor, ctx| actor.slice(ctx)));
     }
 
     /// Chunks of decisions until the slice is used up; then others have their turn.
@@ -176,7 +199,10 @@ impl PartitionActor {
         self.meter.slice(began.elapsed(), more);
         self.arm(ctx);
         if more {
-            self.ask_for_slice(ctx);
+            self.slicing = true;
+            // A bare self-send would starve the others of this arbiter.
+            let yielded = tokio::task::yield_now().into_actor(self);
+            ctx.spawn(yielded.map(|(), actor, ctx| actor.slice(ctx)));
         }
     }
 
@@ -230,13 +256,14 @@ impl PartitionActor {
         self.link.flush();
         let orphans = self.conversations.flush(now);
         self.awaited -= orphans;
+        // Before the callbacks: whoever has read one finds its events.
+        if !events.is_empty() {
+            self.setup.events.publish(Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events });
+        }
         if !items.is_empty() {
             self.setup.budget.made(items.len());
             let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
             self.setup.callbacks.do_send(Deliver { epoch, partition, items });
-        }
-        if !events.is_empty() {
-            self.setup.events.do_send(Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events });
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod buffer;
 pub mod handle;
 mod life;
 mod lines;
+pub mod open;
 mod questions;
 mod reconfigure;
 mod registration;
@@ -34,7 +35,10 @@ use self::{
     streams::{Stream, Streams, Waiting},
 };
 use crate::{
-    actors::{clock::Clock, topology::Topology},
+    actors::{
+        clock::Clock,
+        topology::{PartitionHandle, Topology},
+    },
     messages::rm::{
         Answer, AnswerBody, Answers, Attach, Attached, Closing, ClosingKind, Deliver, DeliverEvents, Detach, Handed,
         Info, Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind, RmInfo, RmState, Shutdown, StateDump,
@@ -58,6 +62,8 @@ pub struct RmActor {
     id: Arc<str>,
     topology: Arc<Topology>,
     view: Arc<ArcSwap<RmView>>,
+    /// Where it lives among the arbiters.
+    home: usize,
     life: Life,
     epoch: u64,
     session: Option<Session>,
@@ -66,16 +72,19 @@ pub struct RmActor {
     dumps: BTreeMap<u64, oneshot::Sender<Result<String, String>>>,
     timers: timers::Timers,
     clock: Clock,
+    /// Seconds for which nothing could be placed because callbacks were not read.
+    unread_for: u32,
     closing: bool,
 }
 
 impl RmActor {
     /// An actor that is not registered yet.
-    pub fn new(id: Arc<str>, topology: Arc<Topology>, view: Arc<ArcSwap<RmView>>) -> RmActor {
+    pub fn new(id: Arc<str>, topology: Arc<Topology>, view: Arc<ArcSwap<RmView>>, home: usize) -> RmActor {
         RmActor {
             id,
             topology,
             view,
+            home,
             life: Life::default(),
             epoch: 0,
             session: None,
@@ -84,6 +93,7 @@ impl RmActor {
             dumps: BTreeMap::new(),
             timers: timers::Timers::default(),
             clock: Clock::default(),
+            unread_for: 0,
             closing: false,
         }
     }
@@ -98,8 +108,21 @@ impl RmActor {
     }
 
     fn show(&self) {
-        let budget = self.session.as_ref().map(|session| session.budget.clone());
-        self.view.store(Arc::new(RmView { state: self.life.state(), epoch: self.epoch, budget }));
+        self.show_without(&[]);
+    }
+
+    /// Shows doors the session, without partitions that are about to go: what comes for them waits for the outcome.
+    fn show_without(&self, going: &[PartitionHandle]) {
+        let session = self.session.as_ref();
+        let partitions = session.into_iter().flat_map(|session| &session.partitions);
+        let partitions = partitions.filter(|at| going.iter().all(|going| going.internal != at.internal));
+        self.view.store(Arc::new(RmView {
+            state: self.life.state(),
+            epoch: self.epoch,
+            budget: session.map(|session| session.budget.clone()),
+            partitions: partitions.map(|at| (at.internal.clone(), at.commands.clone())).collect(),
+            closing: self.closing,
+        }));
     }
 
     /// The session, if it is this one.
@@ -107,15 +130,27 @@ impl RmActor {
         self.session.as_mut().filter(|session| session.epoch == epoch)
     }
 
-    /// Sends what streams may take, after the buffer or a stream changed. An overflow ends the session.
-    fn pump(&mut self, ctx: &mut Context<Self>) {
+    /// Takes over what streams have handed to their sockets.
+    fn collect(&mut self) {
         let Some(session) = &mut self.session else { return };
+        let mut credits = self.streams.collect(&mut session.buffer);
         if self.streams.only_plain() {
             // No plain stream carries them: they are not kept for one that never comes.
-            let credits = session.buffer.hand(session.buffer.last(), Some(Kind::Other));
-            session.give_back(credits);
+            credits += session.buffer.hand(session.buffer.last(), Some(Kind::Other));
         }
-        self.streams.pump(&session.buffer);
+        session.give_back(credits);
+    }
+
+    /// Sends what streams may take, after the buffer or a stream changed. An overflow ends the session.
+    fn pump(&mut self, ctx: &mut Context<Self>) {
+        loop {
+            self.collect();
+            let Some(session) = &self.session else { return };
+            if !self.streams.pump(&session.buffer, session.budget.pressure()) {
+                break;
+            }
+        }
+        let Some(session) = &mut self.session else { return };
         if !session.buffer.trim(session.settings.bounds) {
             let bounds = session.settings.bounds;
             self.stop(
@@ -136,12 +171,14 @@ impl RmActor {
         if self.closing {
             return Err(handle::closing());
         }
+        // What streams that are replaced handed over is not sent again.
+        self.collect();
         let id = self.next_stream + 1;
-        let at = self.clock.now();
+        let (at, door, want) = (self.clock.now(), attach.door, attach.want);
+        let stream = Stream::new(id, attach, at);
         let replaced = self.closing_of(ClosingKind::Replaced, "another stream of this resource manager took its place");
-        if let Want::Next { predicates } = attach.want {
+        if let Want::Next { predicates } = want {
             self.next_stream = id;
-            let stream = Stream::new(id, attach.door, at, attach.to, 0);
             if let Some(before) = self.streams.waiting.replace(Waiting { predicates, stream }) {
                 before.stream.tell(ToStream::Close(replaced));
             }
@@ -156,10 +193,10 @@ impl RmActor {
                 ),
             });
         };
-        let sequence = match attach.want {
+        let sequence = match want {
             Want::All { after, predicates } => {
                 let after = session.resume(after)?;
-                let mut stream = Stream::new(id, attach.door, at, attach.to, after);
+                let mut stream = stream.resume(session.buffer.cursor(after));
                 stream.predicates = predicates;
                 self.streams.open_all(stream, &replaced);
                 // What the shim says it has was delivered, whatever became of the socket.
@@ -172,7 +209,7 @@ impl RmActor {
                 after
             }
             Want::Plain(kind) => {
-                self.streams.open_plain(kind, Stream::new(id, attach.door, at, attach.to, 0), &replaced);
+                self.streams.open_plain(kind, stream, &replaced);
                 if kind == Kind::Allocation && session.had_stream {
                     session.resend_unconfirmed(0, Some(kind));
                 }
@@ -187,7 +224,7 @@ impl RmActor {
         self.vouch();
         if self.life.state() == RmState::Paused {
             self.timers.pause(None, ctx);
-            self.enter(RmState::Running, format!("a stream was opened ({})", attach.door));
+            self.enter(RmState::Running, format!("a stream was opened ({door})"));
             self.session.iter().for_each(Session::resume_placements);
         }
         self.pump(ctx);
@@ -195,6 +232,8 @@ impl RmActor {
     }
 
     fn detach(&mut self, id: u64, ctx: &mut Context<Self>) {
+        // What it handed over is not sent again.
+        self.collect();
         let lost = self.streams.remove(id);
         let Some(session) = &mut self.session else {
             if self.life.state() == RmState::Init && self.streams.waiting.is_none() {
@@ -287,6 +326,8 @@ impl RmActor {
         // Without a stream nobody would answer: dropped at once, the sender says so.
         if self.streams.all.is_some() {
             let id = session.buffer.push("".into(), Payload::StateDump);
+            // Those that the shim never answered are waited for no more.
+            self.dumps.retain(|_, waiting| !waiting.is_closed());
             self.dumps.insert(id, answer);
             self.pump(ctx);
         }
@@ -307,6 +348,7 @@ impl RmActor {
             streams: self.streams.info(),
             partitions: session.map(Session::partition_names).unwrap_or_default(),
             predicates: session.map_or(Predicates::Off, |session| session.asking),
+            unread: self.unread(),
             history: self.life.history(),
         }
     }
@@ -314,6 +356,10 @@ impl RmActor {
 
 impl Actor for RmActor {
     type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.watch(ctx);
+    }
 }
 
 impl Handler<Deliver> for RmActor {
@@ -355,12 +401,7 @@ impl Handler<Attach> for RmActor {
 impl Handler<Handed> for RmActor {
     type Result = ();
 
-    fn handle(&mut self, msg: Handed, ctx: &mut Self::Context) {
-        let Ok(kind) = self.streams.handed(msg.stream, msg.seq) else { return };
-        if let Some(session) = &mut self.session {
-            let credits = session.buffer.hand(msg.seq, kind);
-            session.give_back(credits);
-        }
+    fn handle(&mut self, _msg: Handed, ctx: &mut Self::Context) {
         self.pump(ctx);
     }
 }
@@ -384,7 +425,8 @@ impl Handler<Answers> for RmActor {
 impl Handler<Info> for RmActor {
     type Result = RmInfo;
 
-    fn handle(&mut self, _msg: Info, _ctx: &mut Self::Context) -> RmInfo {
+    fn handle(&mut self, _msg: Info, ctx: &mut Self::Context) -> RmInfo {
+        self.pump(ctx);
         self.info()
     }
 }
@@ -419,6 +461,7 @@ impl Handler<Shutdown> for RmActor {
 
     fn handle(&mut self, _msg: Shutdown, _ctx: &mut Self::Context) {
         self.closing = true;
+        self.show();
         let closing = self.closing_of(ClosingKind::Shutdown, "the server is shutting down");
         self.streams.close(&closing, true);
     }

@@ -1,6 +1,7 @@
 //! Who lives where: arbiters, the registry of resource managers, their partitions, and the directory that readers use.
 //!
-//! RM, event and journal actors share the control arbiter; partitions with their conversations are spread over a pool.
+//! Event and journal actors share the control arbiter. Resource managers are spread over a pool: each lives with its first
+//! partition, so that what goes from one to the other crosses no thread; further partitions take the next arbiters.
 
 mod names;
 mod registry;
@@ -28,7 +29,7 @@ use crate::{
     config::{LoadedConfig, Refused, extra::Settings},
     domain::conf::PartitionConf,
     messages::{
-        event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe},
+        event::{ApplyEventSettings, Intake, Publisher, ShimSubscribe, ShimUnsubscribe, Word},
         journal::ConfigureJournal,
         partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
@@ -44,10 +45,10 @@ pub struct Topology {
     pub events: Addr<EventActor>,
     /// Process-wide settings.
     pub process: ProcessSettings,
-    control: ArbiterHandle,
     pool: Vec<ArbiterHandle>,
-    next: AtomicUsize,
+    next_home: AtomicUsize,
     launcher: Launcher,
+    intake: Arc<Intake>,
     registry: Mutex<Registry>,
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     default_config: Mutex<Arc<LoadedConfig>>,
@@ -144,7 +145,6 @@ impl From<Refusal> for Refusals {
 impl Topology {
     /// The wiring of a server whose partitions have journals and are counted.
     pub fn linked(
-        control: ArbiterHandle,
         pool: Vec<ArbiterHandle>,
         (journals, metrics, ldap_secrets): (Arc<Journals>, Arc<Metrics>, Arc<Path>),
         events: Addr<EventActor>,
@@ -156,22 +156,20 @@ impl Topology {
             metrics: Some(counted.clone()),
             ldap_secrets: ldap_secrets.clone(),
         });
-        Topology::build(control, pool, launcher, events, default_config, Some(metrics))
+        Topology::build(pool, launcher, events, default_config, Some(metrics))
     }
 
     /// The wiring on these arbiters. `default_config` is in force where a registration brings none.
     pub fn new(
-        control: ArbiterHandle,
         pool: Vec<ArbiterHandle>,
         launcher: Launcher,
         events: Addr<EventActor>,
         default_config: LoadedConfig,
     ) -> Arc<Topology> {
-        Topology::build(control, pool, launcher, events, default_config, None)
+        Topology::build(pool, launcher, events, default_config, None)
     }
 
     fn build(
-        control: ArbiterHandle,
         pool: Vec<ArbiterHandle>,
         launcher: Launcher,
         events: Addr<EventActor>,
@@ -179,15 +177,16 @@ impl Topology {
         metrics: Option<Arc<Metrics>>,
     ) -> Arc<Topology> {
         let process = ProcessSettings::default();
-        let listening = events.clone();
-        process.listen(move |extra| listening.do_send(ApplyEventSettings(Settings::read(extra).event)));
+        let intake = Intake::new(events.clone().recipient());
+        let listening = intake.clone();
+        process.listen(move |extra| listening.put(Word::Settings(ApplyEventSettings(Settings::read(extra).event))));
         Arc::new(Topology {
             directory: Arc::default(),
+            intake,
             events,
             process,
-            control,
             pool,
-            next: AtomicUsize::new(0),
+            next_home: AtomicUsize::new(0),
             launcher,
             registry: Mutex::default(),
             listed: Mutex::default(),
@@ -242,7 +241,8 @@ impl Topology {
         check_id(rm)?;
         Ok(lock(&self.registry).find_or_create(rm, |id, view| {
             let (id, topology, view) = (id.clone(), self.clone(), view.clone());
-            RmActor::start_in_arbiter(&self.control, move |_| RmActor::new(id, topology, view))
+            let home = self.next_home.fetch_add(1, Relaxed);
+            RmActor::start_in_arbiter(self.arbiter(home), move |_| RmActor::new(id, topology, view, home))
         }))
     }
 
@@ -374,21 +374,25 @@ impl Topology {
         self.counts[state as usize].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn launch(&self, setup: PartitionSetup) -> PartitionHandle {
-        let n = self.next.fetch_add(1, Relaxed);
-        (self.launcher)(&self.pool[n % self.pool.len()], setup)
+    /// Starts the partition of this place in the configuration of a resource manager that lives at `home`.
+    pub(super) fn launch(&self, home: usize, place: usize, setup: PartitionSetup) -> PartitionHandle {
+        (self.launcher)(self.arbiter(home.wrapping_add(place)), setup)
     }
 
-    pub(super) fn publisher(&self) -> Recipient<Publish> {
-        self.events.clone().recipient()
+    fn arbiter(&self, place: usize) -> &ArbiterHandle {
+        &self.pool[place % self.pool.len()]
+    }
+
+    pub(super) fn publisher(&self) -> Publisher {
+        self.intake.publisher()
     }
 
     pub(super) fn subscribe_events(&self, rm: &Arc<str>, epoch: u64, recipient: Recipient<DeliverEvents>) {
-        self.events.do_send(ShimSubscribe { rm: rm.clone(), epoch, recipient });
+        self.intake.put(Word::Subscribe(ShimSubscribe { rm: rm.clone(), epoch, recipient }));
     }
 
     pub(super) fn unsubscribe_events(&self, rm: &Arc<str>, epoch: u64) {
-        self.events.do_send(ShimUnsubscribe { rm: rm.clone(), epoch });
+        self.intake.put(Word::Unsubscribe(ShimUnsubscribe { rm: rm.clone(), epoch }));
     }
 
     /// A registration reached this actor: false where the registry does not know it any more.

@@ -28,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     actors::{event::EventActor, journal::Journals, resolvers::ldap::SECRETS, topology::Topology},
     config::{self, LoadedConfig},
-    domain::{event_settings::EventSettings, journal},
+    domain::{duration, event_settings::EventSettings, journal},
     grpc,
     http::{
         api, page,
@@ -74,8 +74,20 @@ pub struct ServeArgs {
     /// Largest request of the HTTP and gRPC doors in bytes
     #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value = "67108864")]
     pub http_max_body_bytes: NonZeroUsize,
+    /// A connection that has not made a request by then is closed, at the HTTP and gRPC doors
+    #[arg(long, value_name = "TIME", env = "CALLBOARD_FIRST_REQUEST_TIMEOUT", default_value = "10s", value_parser = patience)]
+    pub first_request_timeout: Duration,
     #[command(flatten)]
     pub access: AccessArgs,
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    let nanos = duration::parse(text).map_or(0, |time| u64::try_from(time.0).unwrap_or(0));
+    if nanos == 0 {
+        Err("expected a duration above zero, such as 10s".to_owned())
+    } else {
+        Ok(Duration::from_nanos(nanos))
+    }
 }
 
 /// Where a door listens.
@@ -150,7 +162,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
         topology.without_reservations();
     }
-    let max_body = args.http_max_body_bytes.get();
+    let (max_body, patience) = (args.http_max_body_bytes.get(), args.first_request_timeout);
     let refused = metrics.refused();
     journals.start_kept().await;
     let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body).with_journals(journals.clone()));
@@ -159,7 +171,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());
         let doors = Arc::new(Doors { topology: topology.clone(), max_body, tokens, refused });
-        let listen = Listen { addr, workers: cores(), tls: access.tls(&[])? };
+        let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
             page::configure(config);
@@ -175,7 +187,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut grpc_door = None;
     if let Some(addr) = grpc_addr {
         let (tokens, tls) = (access.tokens.clone(), access.tls(&[b"h2"])?);
-        let listen = grpc::server::Listen { addr, max_message: max_body, tokens, refused, tls };
+        let listen = grpc::server::Listen { addr, patience, max_message: max_body, tokens, refused, tls };
         let started = grpc::server::start(listen, topology.clone())
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
@@ -226,7 +238,7 @@ fn wire(
     let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), journal::DEFAULT_LIMIT));
     let metrics = Arc::new(Metrics::new()?);
     let links = (journals.clone(), metrics.clone(), ldap_secrets.into());
-    let topology = Topology::linked(control, pool, links, events, default_config);
+    let topology = Topology::linked(pool, links, events, default_config);
     Ok(Wiring { topology, journals, metrics })
 }
 

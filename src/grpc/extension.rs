@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use actix::Addr;
 use futures::stream;
 use tokio::sync::{
     Notify,
@@ -23,12 +22,10 @@ use super::{
 use crate::{
     access::Caller,
     actors::{
-        rm::{EXTENSION, RmActor, handle::not_registered},
+        rm::{EXTENSION, handle::not_registered, open::OpenStream},
         topology::Topology,
     },
-    messages::rm::{
-        Answer, AnswerBody, Answers, Attach, Attached, Detach, Handed, Line, Predicates, ToStream, Unregister, Want,
-    },
+    messages::rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
     si::{
         ext::{self, call, reply, scheduler_extension_server::SchedulerExtension},
         outward, v1,
@@ -99,8 +96,7 @@ impl SchedulerExtension for Extension {
 
 /// The stream as reader and writer share it.
 struct Open {
-    addr: Addr<RmActor>,
-    attached: Attached,
+    stream: OpenStream,
     order: Mutex<Order>,
     released: Notify,
 }
@@ -109,16 +105,6 @@ impl Open {
     fn order(&self) -> MutexGuard<'_, Order> {
         // Whole after a panic elsewhere: no change of it can panic half way.
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn handed(&self, seq: u64) {
-        self.addr.do_send(Handed { stream: self.attached.stream, seq });
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.addr.do_send(Detach { stream: self.attached.stream });
     }
 }
 
@@ -144,9 +130,9 @@ async fn read(
         (topology.find_or_create(&hello.rm_id).map_err(status::refusal)?, Want::Next { predicates })
     };
     let gone = || Status::aborted("the resource manager was forgotten meanwhile: try again");
-    let attach = Attach { door: EXTENSION, want, to };
-    let attached = handle.addr.send(attach).await.map_err(|_| gone())?.map_err(status::refusal)?;
-    let open = Arc::new(Open { addr: handle.addr.clone(), attached, order: Mutex::default(), released: Notify::new() });
+    let stream = OpenStream::attach(&handle.addr, EXTENSION, want, to).await;
+    let stream = stream.map_err(|_| gone())?.map_err(status::refusal)?;
+    let open = Arc::new(Open { stream, order: Mutex::default(), released: Notify::new() });
     let reader = Arc::downgrade(&open);
     if opened.send(open).is_err() {
         return Ok(());
@@ -161,7 +147,7 @@ async fn read(
 
 fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {
     let id = reply.id;
-    let answer = |body| open.addr.do_send(Answers(vec![Answer { id, body }]));
+    let answer = |body| open.stream.answer(Answer { id, body });
     let verdict = |error: String| if error.is_empty() { Ok(()) } else { Err(Arc::from(error)) };
     match reply.reply {
         Some(reply::Reply::Done(done)) => {
@@ -174,7 +160,7 @@ fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {
                 order.done(id);
                 order.handed()
             };
-            open.handed(handed);
+            open.stream.handed(handed);
             open.released.notify_one();
         }
         Some(reply::Reply::Predicates(reply)) => {
@@ -240,7 +226,7 @@ impl Writer {
         if let Some(opening) = self.opening.take()
             && let Ok(open) = opening.await
         {
-            self.calls.push_back(ready(open.attached.sequence, open.attached.epoch));
+            self.calls.push_back(ready(open.stream.sequence(), open.stream.epoch()));
             self.open = Some(open);
             return Ok(());
         }
@@ -259,17 +245,15 @@ impl Writer {
         }
         let handed = order.handed();
         drop(order);
-        open.handed(handed);
+        open.stream.handed(handed);
     }
 
     fn release(&mut self, open: &Open) {
         let mut order = open.order();
-        while let Some(line) = order.release() {
-            self.calls.push_back(call(&line));
-        }
+        self.calls.extend(order.release().iter().map(|line| call(line)));
         let handed = order.handed();
         drop(order);
-        open.handed(handed);
+        open.stream.handed(handed);
     }
 }
 

@@ -18,6 +18,7 @@ use tonic::{
 };
 use tower_layer::Layer;
 
+use super::incoming::FirstRequest;
 use crate::{
     access::{Caller, Denied, Role, Tokens, caller::bearer, tokens::Lease},
     metrics::Refused,
@@ -78,6 +79,9 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        if let Some(connection) = request.extensions().get::<FirstRequest>() {
+            connection.came();
+        }
         let caller = match need(request.uri().path()) {
             None => Ok(Caller::Anyone),
             Some(role) => {

@@ -1,20 +1,37 @@
-//! Connections as they come, encrypted where the door has a certificate.
+//! Connections as they come, encrypted where the door has a certificate. One that asks for nothing is closed.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt as _};
 use rustls::ServerConfig;
-use tokio::{net::TcpListener, net::TcpStream, sync::mpsc, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::{Sleep, sleep, timeout},
+};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::transport::server::Connected;
 
-/// A peer has so long for its part of the handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Connections that nobody has taken yet.
 const READY: usize = 64;
 
-/// Plain connections.
-pub fn plain(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
+/// Plain connections, each of which has so long for its first request.
+pub fn plain(listener: TcpListener, patience: Duration) -> impl Stream<Item = io::Result<Patient<TcpStream>>> {
+    accepted(listener).map(move |connection| connection.map(|stream| Patient::new(stream, patience)))
+}
+
+fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
     TcpListenerStream::new(listener).map(|connection| {
         connection.inspect(|stream| {
             // It still works without, only slower.
@@ -23,12 +40,17 @@ pub fn plain(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>>
     })
 }
 
-/// Encrypted ones. A slow peer holds up nobody else; one that fails is not seen.
-pub fn encrypted(listener: TcpListener, config: ServerConfig) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
+/// Encrypted ones, each of which has so long for its part of the handshake, and then for its first request. A slow peer
+/// holds up nobody else; one that fails is not seen.
+pub fn encrypted(
+    listener: TcpListener,
+    config: ServerConfig,
+    patience: Duration,
+) -> impl Stream<Item = io::Result<Patient<TlsStream<TcpStream>>>> {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let (ready, connections) = mpsc::channel(READY);
     tokio::spawn(async move {
-        let mut accepted = Box::pin(plain(listener));
+        let mut accepted = Box::pin(accepted(listener));
         loop {
             let stream = tokio::select! {
                 stream = accepted.next() => stream,
@@ -46,9 +68,9 @@ pub fn encrypted(listener: TcpListener, config: ServerConfig) -> impl Stream<Ite
             };
             let (acceptor, ready) = (acceptor.clone(), ready.clone());
             tokio::spawn(async move {
-                match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                match timeout(patience, acceptor.accept(stream)).await {
                     // Nobody takes it: the door is being closed.
-                    Ok(Ok(stream)) => drop(ready.send(Ok(stream)).await),
+                    Ok(Ok(stream)) => drop(ready.send(Ok(Patient::new(stream, patience))).await),
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS on a gRPC connection"),
                     Err(_) => tracing::debug!("no TLS on a gRPC connection in time"),
                 }
@@ -56,4 +78,78 @@ pub fn encrypted(listener: TcpListener, config: ServerConfig) -> impl Stream<Ite
         }
     });
     ReceiverStream::new(connections)
+}
+
+/// A connection that fails when no request has come over it in time: a peer that never speaks HTTP/2, or never asks for
+/// anything, holds nothing for long. Once there was a request, pings tell whether the peer is there.
+pub struct Patient<S> {
+    io: S,
+    request: FirstRequest,
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+/// Whether a request has come over a connection; every request carries it in its extensions.
+#[derive(Clone, Debug, Default)]
+pub struct FirstRequest(Arc<AtomicBool>);
+
+impl FirstRequest {
+    /// Here is one.
+    pub fn came(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl<S> Patient<S> {
+    fn new(io: S, patience: Duration) -> Patient<S> {
+        Patient { io, request: FirstRequest::default(), end: Some(Box::pin(sleep(patience))) }
+    }
+}
+
+impl<S> Connected for Patient<S> {
+    type ConnectInfo = FirstRequest;
+
+    fn connect_info(&self) -> FirstRequest {
+        self.request.clone()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some(end) = &mut self.end {
+            if end.as_mut().poll(cx).is_ready() && !self.request.0.load(Relaxed) {
+                tracing::debug!("a gRPC connection without a request is closed");
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            if self.request.0.load(Relaxed) {
+                self.end = None;
+            }
+        }
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
 }

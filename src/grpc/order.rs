@@ -1,7 +1,7 @@
 //! The order of calls on the extension stream: which were answered, and which predicates have to wait for that.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -14,8 +14,8 @@ pub struct Order {
     open: BTreeSet<u64>,
     /// Those of them that carry allocations.
     allocations: BTreeSet<u64>,
-    /// Predicates, each with the last allocation before it.
-    held: VecDeque<(u64, Arc<Line>)>,
+    /// Predicates by the last allocation that each waits for, and their numbers.
+    held: BTreeMap<(u64, u64), Arc<Line>>,
     last: u64,
 }
 
@@ -27,7 +27,7 @@ impl Order {
             let barrier = self.allocations.last().copied().unwrap_or(0);
             if barrier > 0 {
                 self.open.insert(line.seq);
-                self.held.push_back((barrier, line));
+                self.held.insert((barrier, line.seq), line);
                 return None;
             }
             return Some(line);
@@ -47,13 +47,18 @@ impl Order {
         self.open.remove(&id)
     }
 
-    /// A held line that may go now.
-    pub fn release(&mut self) -> Option<Arc<Line>> {
+    /// The held lines that may go now, in order.
+    pub fn release(&mut self) -> Vec<Arc<Line>> {
         let first = self.allocations.first().copied().unwrap_or(u64::MAX);
-        let at = self.held.iter().position(|(barrier, _)| *barrier < first)?;
-        let (_, line) = self.held.remove(at)?;
-        self.open.remove(&line.seq);
-        Some(line)
+        let mut released = Vec::new();
+        while let Some(held) = self.held.first_entry().filter(|held| held.key().0 < first) {
+            released.push(held.remove());
+        }
+        released.sort_by_key(|line| line.seq);
+        for line in &released {
+            self.open.remove(&line.seq);
+        }
+        released
     }
 
     /// Everything up to this line was handled by the shim, or needs no handling.
@@ -79,6 +84,10 @@ mod tests {
         Arc::new(Line { seq, partition: "p".into(), payload })
     }
 
+    fn seqs(lines: Vec<Arc<Line>>) -> Vec<u64> {
+        lines.iter().map(|line| line.seq).collect()
+    }
+
     fn allocation(seq: u64) -> Arc<Line> {
         line(seq, Payload::New(vec![]))
     }
@@ -98,13 +107,31 @@ mod tests {
         assert!(order.next(allocation(5)).is_some(), "what comes after it goes on");
         assert_eq!(order.handed(), 1);
         assert!(order.done(3));
-        assert!(order.release().is_none(), "2 is still open");
+        assert!(order.release().is_empty(), "2 is still open");
         assert!(order.done(2) && !order.done(2));
         assert_eq!(order.handed(), 3);
-        assert_eq!(order.release().map(|line| line.seq), Some(4));
+        assert_eq!(seqs(order.release()), [4]);
         assert_eq!(order.handed(), 4);
         assert!(order.done(5));
         assert_eq!(order.handed(), 5);
+    }
+
+    #[test]
+    fn predicates_that_wait_for_different_allocations_go_in_their_order() {
+        let mut order = Order::default();
+        for seq in [1, 2] {
+            order.next(allocation(seq));
+        }
+        order.next(predicate(3));
+        order.done(2);
+        order.next(predicate(4));
+        assert!(order.release().is_empty(), "both wait for 1");
+        order.next(allocation(5));
+        order.next(predicate(6));
+        order.done(1);
+        assert_eq!(seqs(order.release()), [3, 4]);
+        order.done(5);
+        assert_eq!(seqs(order.release()), [6]);
     }
 
     #[test]

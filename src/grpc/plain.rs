@@ -2,7 +2,6 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use actix::Addr;
 use futures::{Stream, stream};
 use tokio::sync::{
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -15,12 +14,12 @@ use crate::{
     access::Caller,
     actors::{
         rm::{
-            RmActor,
             handle::{RmHandle, not_registered},
+            open::OpenStream,
         },
         topology::Topology,
     },
-    messages::rm::{Attach, Detach, Handed, Kind, Line, Submit, ToStream, Want},
+    messages::rm::{Kind, Line, ToStream, Want},
     si::{
         inward::{Inward, Names},
         outward, v1,
@@ -140,7 +139,7 @@ async fn read<P: Plain>(
     caller: Caller,
     mut incoming: Streaming<P::Request>,
     to: UnboundedSender<ToStream>,
-    attached: oneshot::Sender<Open>,
+    attached: oneshot::Sender<OpenStream>,
 ) -> Result<(), Status> {
     let Some(first) = incoming.message().await? else {
         return Err(Status::invalid_argument(format!("the first {} has to name the resource manager", P::NAME)));
@@ -151,11 +150,11 @@ async fn read<P: Plain>(
     }
     caller.acts_for(&rm)?;
     let handle = topology.find(&rm).ok_or_else(|| status::refusal(not_registered(P::NAME, &rm)))?;
-    let attach = Attach { door: "grpc", want: Want::Plain(P::KIND), to };
     let gone = || status::refusal(not_registered(P::NAME, &rm));
-    let open = handle.addr.send(attach).await.map_err(|_| gone())?.map_err(status::refusal)?;
-    let epoch = open.epoch;
-    let _ = attached.send(Open { addr: handle.addr.clone(), id: open.stream });
+    let open = OpenStream::attach(&handle.addr, "grpc", Want::Plain(P::KIND), to).await;
+    let open = open.map_err(|_| gone())?.map_err(status::refusal)?;
+    let epoch = open.epoch();
+    let _ = attached.send(open);
     let names = Names::new(&rm);
     let mut next = Some(first);
     while let Some(request) = next {
@@ -179,27 +178,14 @@ async fn submit(handle: &RmHandle, epoch: u64, name: &str, inward: Inward) -> Re
         return Err(Status::aborted("the resource manager registered again"));
     }
     let permit = gate.budget.taken(inward.items).await;
-    // Not waited for: where the session ends meanwhile, it ends this stream.
-    handle.addr.do_send(Submit { epoch, parts: inward.parts, rejected: inward.rejected, permit: Some(permit) });
-    Ok(())
-}
-
-struct Open {
-    addr: Addr<RmActor>,
-    id: u64,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.addr.do_send(Detach { stream: self.id });
-    }
+    handle.submit(&gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
 }
 
 struct Writer {
     words: UnboundedReceiver<ToStream>,
-    attach: Option<oneshot::Receiver<Open>>,
+    attach: Option<oneshot::Receiver<OpenStream>>,
     ended: Option<oneshot::Receiver<Result<(), Status>>>,
-    open: Option<Open>,
+    open: Option<OpenStream>,
     lines: std::vec::IntoIter<Arc<Line>>,
 }
 
@@ -209,7 +195,7 @@ impl Writer {
             if let Some(line) = self.lines.next() {
                 // At most once: it counts as handed over before it is written.
                 if let Some(open) = &self.open {
-                    open.addr.do_send(Handed { stream: open.id, seq: line.seq });
+                    open.handed(line.seq);
                 }
                 return Some(Ok(line));
             }

@@ -27,11 +27,16 @@ pub struct GrpcServer {
     thread: Option<thread::JoinHandle<()>>,
 }
 
+/// Calls that may be open on one connection at a time. A shim needs four; what comes beyond waits at the peer.
+const CALLS: u32 = 256;
+
 /// How the listener is set up.
 #[derive(Clone, Debug)]
 pub struct Listen {
     /// Address; port 0 takes any that is free.
     pub addr: SocketAddr,
+    /// A connection that has not asked for anything by then is closed.
+    pub patience: Duration,
     /// Largest request in bytes.
     pub max_message: usize,
     /// Who is let in; `None`: everybody.
@@ -78,7 +83,7 @@ async fn serve(
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::from_std(listener)?;
-    let Listen { max_message, tokens, refused, tls, .. } = listen;
+    let Listen { patience, max_message, tokens, refused, tls, .. } = listen;
     let scheduler =
         SchedulerServer::new(SchedulerDoor { topology: topology.clone() }).max_decoding_message_size(max_message);
     let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(max_message);
@@ -94,6 +99,7 @@ async fn serve(
         .layer(Guard { tokens, refused })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
+        .max_concurrent_streams(CALLS)
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20)
         .add_service(scheduler)
@@ -105,8 +111,8 @@ async fn serve(
         let _ = stopped.await;
     };
     match tls {
-        None => router.serve_with_incoming_shutdown(incoming::plain(listener), stopped).await?,
-        Some(tls) => router.serve_with_incoming_shutdown(incoming::encrypted(listener, tls), stopped).await?,
+        None => router.serve_with_incoming_shutdown(incoming::plain(listener, patience), stopped).await?,
+        Some(tls) => router.serve_with_incoming_shutdown(incoming::encrypted(listener, tls, patience), stopped).await?,
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, tim
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
     App, Error, HttpRequest, HttpServer, Resource,
-    body::MessageBody,
+    body::{BodySize, MessageBody},
     dev::{Extensions, Server, ServiceRequest, ServiceResponse},
-    http::StatusCode,
+    http::{ConnectionType, StatusCode, Version},
     middleware::{Next, from_fn},
     rt::net::TcpStream,
     web,
@@ -37,12 +37,17 @@ pub struct Listen {
     pub addr: SocketAddr,
     /// Worker threads.
     pub workers: usize,
+    /// A connection whose first request has not come by then is closed.
+    pub patience: Duration,
     /// Encryption.
     pub tls: Option<ServerConfig>,
 }
 
 /// A peer that has not acknowledged anything for so long is gone.
 const SILENCE: Duration = Duration::from_secs(20);
+/// How long a connection stays open between requests: longer than the 90 s after which the HTTP libraries of Go and Rust
+/// drop an idle one, so that no request meets the end of its connection.
+const IDLE: Duration = Duration::from_secs(100);
 
 /// Binds the listener and gives the server, which runs when it is polled, with the address that was bound.
 ///
@@ -55,6 +60,7 @@ where
         App::new()
             .app_data(web::Data::from(doors.clone()))
             .wrap(from_fn(catch_panic))
+            .wrap(from_fn(without_chunks))
             .wrap(from_fn(guard::guard))
             .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
             .configure(shim::configure)
@@ -63,6 +69,8 @@ where
             .configure(others.clone())
     })
     .workers(listen.workers)
+    .client_request_timeout(listen.patience)
+    .keep_alive(IDLE)
     .tcp_nodelay(true)
     // A peer that closed its side has gone, also while nothing is sent to it.
     .h1_allow_half_closed(false)
@@ -121,6 +129,21 @@ fn watch(stream: &tokio::net::TcpStream) {
     #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_user_timeout(Some(SILENCE));
     let _ = socket.set_keepalive(true);
+}
+
+/// HTTP/1.0 knows no chunks: an answer of unknown length ends with its connection.
+async fn without_chunks(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let old = request.version() < Version::HTTP_11;
+    let mut answer = next.call(request).await?;
+    if old && answer.response().body().size() == BodySize::Stream {
+        let head = answer.response_mut().head_mut();
+        head.no_chunking(true);
+        head.set_connection_type(ConnectionType::Close);
+    }
+    Ok(answer)
 }
 
 /// A panic in a door is answered, and costs no other request.

@@ -65,9 +65,21 @@ impl Budget {
         self.outward.fetch_sub(callbacks as i64, SeqCst);
     }
 
-    /// `callbacks` were delivered or dropped.
-    pub fn delivered(&self, callbacks: usize) {
-        self.outward.fetch_add(callbacks as i64, SeqCst);
+    /// `callbacks` were delivered or dropped. True: placements had to wait for that, and are to be woken.
+    #[must_use]
+    pub fn delivered(&self, callbacks: usize) -> bool {
+        // By what this very call changed: whoever saw that nothing was left is woken by exactly one.
+        let before = self.outward.fetch_add(callbacks as i64, SeqCst);
+        before <= 0 && before + callbacks as i64 > 0
+    }
+
+    /// How much is undelivered.
+    pub fn pressure(&self) -> Pressure {
+        match self.outward.load(SeqCst) {
+            ..=0 => Pressure::Spent,
+            left if left <= self.whole[1] / 2 => Pressure::High,
+            _ => Pressure::Low,
+        }
     }
 
     /// Pauses or resumes new placements.
@@ -79,6 +91,17 @@ impl Budget {
     pub fn may_place(&self) -> bool {
         !self.paused.load(SeqCst) && self.outward.load(SeqCst) > 0
     }
+}
+
+/// See [`Budget::pressure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// Less than half of what may be.
+    Low,
+    /// Half or more.
+    High,
+    /// As much as may be: placements wait.
+    Spent,
 }
 
 /// Items of one request in flight; given back when dropped, after the partition applied them.
@@ -119,8 +142,11 @@ mod tests {
         budget.made(2);
         assert!(!budget.may_place());
         assert_eq!(budget.undelivered(), 2);
-        budget.delivered(1);
-        assert!(budget.may_place());
+        assert_eq!(budget.pressure(), Pressure::Spent);
+        assert!(budget.delivered(1), "placements are to be woken");
+        assert_eq!(budget.pressure(), Pressure::High);
+        assert!(budget.may_place() && !budget.delivered(1), "once");
+        assert_eq!(budget.pressure(), Pressure::Low);
         budget.pause(true);
         assert!(!budget.may_place());
     }

@@ -7,6 +7,7 @@ use actix::prelude::*;
 use super::rm::DeliverEvents;
 pub use super::{
     event_batch::{Batch, LineForm},
+    event_intake::{Intake, Publisher, Rouse, Word},
     event_queue::{Ended, StreamQueue, StreamReader},
     event_status::{EventCounters, EventStatus, StoreStatus},
 };
@@ -32,8 +33,6 @@ pub struct Publish {
 
 /// The shim of this session wants the events of its partitions, every 2 s (EVT-063). Replaces an earlier session.
 /// Sent before the partitions of the session start, so that the shim gets their first events too.
-#[derive(Message)]
-#[rtype(result = "()")]
 pub struct ShimSubscribe {
     /// Resource manager.
     pub rm: Arc<str>,
@@ -44,8 +43,6 @@ pub struct ShimSubscribe {
 }
 
 /// The session has ended: what was collected for it is dropped. Another session of the same RM is left alone.
-#[derive(Message)]
-#[rtype(result = "()")]
 pub struct ShimUnsubscribe {
     /// Resource manager.
     pub rm: Arc<str>,

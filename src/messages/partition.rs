@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::application::UnconfirmedRelease;
 use super::{
     budget::{Budget, Permit},
-    event::Publish,
+    event::Publisher,
     rm::Deliver,
 };
 use crate::domain::{Partition, command::Command, conf::PartitionConf, effect::Released, types::SwapToken};
@@ -26,8 +26,8 @@ pub struct PartitionSetup {
     pub budget: Arc<Budget>,
     /// The session's `RmActor`.
     pub callbacks: Recipient<Deliver>,
-    /// `EventActor`.
-    pub events: Recipient<Publish>,
+    /// The way to `EventActor`.
+    pub events: Publisher,
 }
 
 /// Commands of one request, or of a conversation, in order.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::budget::Permit;
+use super::{budget::Permit, progress::Progress};
 use crate::domain::{
     command::Command,
     effect::{Callback, ContainerState, NewAllocation, Question, Released},
@@ -124,9 +124,9 @@ pub struct Heartbeat {
     pub permit: Option<Permit>,
 }
 
-/// Items of one request, in order.
+/// What of a request is for no partition that the door knows. The rest goes to the partitions themselves.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[rtype(result = "()")]
 pub struct Submit {
     /// Session in which the door took the credits.
     pub epoch: u64,
@@ -212,6 +212,8 @@ pub struct RmInfo {
     pub partitions: Vec<Arc<str>>,
     /// How it is asked.
     pub predicates: Predicates,
+    /// What the shim does not read, where nothing can be placed before it does.
+    pub unread: Option<String>,
     /// The last changes of its state, oldest first.
     pub history: Vec<StateChange>,
 }
@@ -359,6 +361,21 @@ pub enum Kind {
     Other,
 }
 
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Allocation, Kind::Application, Kind::Node, Kind::Other];
+
+    /// The name that is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Allocation => "allocation",
+            Kind::Application => "application",
+            Kind::Node => "node",
+            Kind::Other => "other",
+        }
+    }
+}
+
 impl Payload {
     /// The plain stream that carries it.
     pub fn kind(&self) -> Kind {
@@ -411,6 +428,8 @@ pub struct Attach {
     pub want: Want,
     /// Where the lines go.
     pub to: UnboundedSender<ToStream>,
+    /// How far they have come.
+    pub progress: Arc<Progress>,
 }
 
 /// See [`Attach`].
@@ -435,7 +454,7 @@ pub enum Want {
 /// A stream was opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Attached {
-    /// Identifies it in [`Handed`] and [`Detach`].
+    /// Identifies it in [`Detach`].
     pub stream: u64,
     /// Session; 0 where none exists yet.
     pub epoch: u64,
@@ -487,15 +506,10 @@ impl ClosingKind {
     }
 }
 
-/// Everything up to this number was handed to the socket of a stream.
+/// What was waited for of the [`Progress`] of a stream was handed to its socket.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Handed {
-    /// The stream.
-    pub stream: u64,
-    /// Number of the last line.
-    pub seq: u64,
-}
+pub struct Handed;
 
 /// A stream was closed or lost.
 #[derive(Message)]

@@ -16,7 +16,8 @@ use crate::{
 impl Handler<ReadLog> for EventActor {
     type Result = ResponseFuture<Result<LogPage, ReadError>>;
 
-    fn handle(&mut self, msg: ReadLog, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: ReadLog, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         let next = self.ring.next();
         let lowest = || self.durable.as_ref().map_or(self.ring.lowest(), |durable| durable.lowest());
         let from = msg.from.unwrap_or_else(lowest);
@@ -55,7 +56,8 @@ impl Handler<ReadLog> for EventActor {
 impl Handler<FindInLog> for EventActor {
     type Result = ResponseFuture<Result<u64, ReadError>>;
 
-    fn handle(&mut self, msg: FindInLog, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: FindInLog, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         let Some(durable) = &self.durable else { return Box::pin(std::future::ready(Ok(self.ring.lowest()))) };
         let find = durable.find(msg.at);
         Box::pin(async move {
@@ -69,7 +71,8 @@ impl Handler<FindInLog> for EventActor {
 impl Handler<FollowLog> for EventActor {
     type Result = Result<Followed, FollowError>;
 
-    fn handle(&mut self, msg: FollowLog, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: FollowLog, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         if !msg.again {
             self.check_streams(msg.host).map_err(FollowError::TooMany)?;
         }
@@ -92,7 +95,8 @@ impl Handler<FollowLog> for EventActor {
 impl Handler<EndStreams> for EventActor {
     type Result = ();
 
-    fn handle(&mut self, _msg: EndStreams, _ctx: &mut Self::Context) {
+    fn handle(&mut self, _msg: EndStreams, ctx: &mut Self::Context) {
+        self.take_in(ctx);
         self.streams.stop();
     }
 }
@@ -101,6 +105,7 @@ impl Handler<StopEvents> for EventActor {
     type Result = ResponseFuture<Result<(), Arc<str>>>;
 
     fn handle(&mut self, _msg: StopEvents, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         self.stopping = true;
         self.streams.stop();
         let next = self.ring.next();

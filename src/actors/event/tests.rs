@@ -17,8 +17,8 @@ use crate::{
     domain::event_settings::EventSettings,
     messages::{
         event::{
-            ApplyEventSettings, CheckStreams, Ended, GetEventStatus, GetEvents, GetStreams, OpenStream, OpenedStream,
-            Publish, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams,
+            ApplyEventSettings, CheckStreams, Ended, GetEventStatus, GetEvents, GetStreams, Intake, OpenStream,
+            OpenedStream, Publish, Rouse, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams, Word,
         },
         rm::DeliverEvents,
     },
@@ -206,7 +206,8 @@ async fn shims_get_their_events_every_two_seconds_up_to_the_capacity() {
     let actor = actor.start();
     let delivered = Delivered::default();
     let recipient = Shim(delivered.clone()).start().recipient();
-    actor.do_send(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient });
+    let intake = Intake::new(actor.clone().recipient());
+    intake.put(Word::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
     actor.do_send(publish(0..5));
     actor.do_send(Publish { rm: "rm-2".into(), epoch: 1, events: events(5..6) });
     actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(6..7) });
@@ -230,16 +231,21 @@ async fn a_new_session_gets_nothing_of_the_old_one() {
     let actor = EventActor::default().start();
     let delivered = Delivered::default();
     let recipient = Shim(delivered.clone()).start().recipient();
-    let subscribe = |epoch| ShimSubscribe { rm: "rm-1".into(), epoch, recipient: recipient.clone() };
-    actor.do_send(subscribe(1));
+    let intake = Intake::new(actor.clone().recipient());
+    let subscribe = |epoch| {
+        let shim = ShimSubscribe { rm: "rm-1".into(), epoch, recipient: recipient.clone() };
+        intake.put(Word::Subscribe(shim));
+    };
+    let unsubscribe = |epoch| intake.put(Word::Unsubscribe(ShimUnsubscribe { rm: "rm-1".into(), epoch }));
+    subscribe(1);
     actor.do_send(publish(0..5));
-    actor.do_send(subscribe(2));
-    actor.do_send(ShimUnsubscribe { rm: "rm-1".into(), epoch: 1 });
+    subscribe(2);
+    unsubscribe(1);
     actor.do_send(publish(5..6));
     actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(6..7) });
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(*delivered.lock().unwrap(), [(2, vec![6])]);
-    actor.do_send(ShimUnsubscribe { rm: "rm-1".into(), epoch: 2 });
+    unsubscribe(2);
     assert_eq!(actor.send(GetEventStatus).await.unwrap().shims, 0);
 }
 
@@ -255,4 +261,76 @@ async fn the_ring_is_resized_while_it_is_used() {
     apply(&actor, sized(20)).await;
     actor.do_send(publish(30..50));
     assert_eq!(page(&actor, 30, None).await, (30, 49, (30..50).collect()));
+}
+
+#[actix::test]
+async fn what_partitions_publish_is_there_for_whoever_asks_after_it_and_rouses_the_actor_once() {
+    tokio::time::pause();
+    let actor = EventActor::default().start();
+    let roused = Arc::new(Mutex::new(0));
+    let counting = Counting { roused: roused.clone(), actor: actor.clone() }.start();
+    let intake = Intake::new(counting.recipient());
+    let publisher = intake.publisher();
+    let OpenedStream { mut reader, .. } = opened(&actor, 1, 0).await.unwrap();
+    for number in 0..5 {
+        publisher.publish(publish(number..number + 1));
+        if number == 2 {
+            // The first of them roused it, and it goes on looking.
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+    }
+    assert_eq!(page(&actor, 0, None).await, (0, 4, vec![0, 1, 2, 3, 4]));
+    publisher.publish(publish(5..6));
+    actor.send(publish(6..7)).await.unwrap();
+    assert_eq!(read(&mut reader, 7).await, [0, 1, 2, 3, 4, 5, 6], "in the order in which they were published");
+    assert_eq!(*roused.lock().unwrap(), 1);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    publisher.publish(publish(7..8));
+    assert_eq!(read(&mut reader, 1).await, [7]);
+    assert_eq!(*roused.lock().unwrap(), 2, "it rested in between");
+}
+
+#[actix::test]
+async fn settings_and_subscriptions_count_from_their_place_among_events_on() {
+    tokio::time::pause();
+    let actor = EventActor::default().start();
+    let delivered = Delivered::default();
+    let recipient = Shim(delivered.clone()).start().recipient();
+    let intake = Intake::new(actor.clone().recipient());
+    let publisher = intake.publisher();
+    let tracking = |tracking| {
+        let settings = EventSettings { tracking, ..EventSettings::default() };
+        intake.put(Word::Settings(ApplyEventSettings(settings)));
+    };
+    publisher.publish(publish(0..1));
+    // It is awake: what follows is there before it looks again.
+    tokio::time::sleep(Duration::from_micros(100)).await;
+    intake.put(Word::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
+    publisher.publish(publish(1..2));
+    tracking(false);
+    publisher.publish(publish(9..10));
+    tracking(true);
+    publisher.publish(publish(2..3));
+    assert_eq!(page(&actor, 0, None).await, (0, 2, vec![0, 1, 2]));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(*delivered.lock().unwrap(), [(1, vec![1, 2])]);
+}
+
+/// Counts how often an `EventActor` is roused.
+struct Counting {
+    roused: Arc<Mutex<usize>>,
+    actor: Addr<EventActor>,
+}
+
+impl Actor for Counting {
+    type Context = Context<Self>;
+}
+
+impl Handler<Rouse> for Counting {
+    type Result = ();
+
+    fn handle(&mut self, rouse: Rouse, _ctx: &mut Self::Context) {
+        *self.roused.lock().unwrap() += 1;
+        self.actor.do_send(rouse);
+    }
 }

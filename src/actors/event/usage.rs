@@ -110,7 +110,8 @@ impl UsageGaps {
 impl Handler<ReadUsage> for EventActor {
     type Result = ResponseFuture<Result<UsagePage, ReadError>>;
 
-    fn handle(&mut self, msg: ReadUsage, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: ReadUsage, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
         let source = match &mut self.durable {
             Some(durable) => durable.read_usage(msg.from, msg.since, msg.events),
             None => {

@@ -44,6 +44,7 @@ impl Handler<SendAgain> for PartitionActor {
     type Result = ();
 
     fn handle(&mut self, msg: SendAgain, _ctx: &mut Self::Context) {
+        self.route();
         let items: Vec<Outgoing> =
             msg.0.into_iter().map(|release| Outgoing::Callback(Callback::Released(Box::new(release)))).collect();
         self.setup.budget.made(items.len());
@@ -56,6 +57,7 @@ impl Handler<ResendUnconfirmed> for PartitionActor {
     type Result = ();
 
     fn handle(&mut self, msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
+        self.route();
         self.conversations.resend(&msg);
     }
 }
@@ -64,6 +66,7 @@ impl Handler<ListUnconfirmed> for PartitionActor {
     type Result = ResponseFuture<Vec<UnconfirmedRelease>>;
 
     fn handle(&mut self, _msg: ListUnconfirmed, _ctx: &mut Self::Context) -> Self::Result {
+        self.route();
         Box::pin(self.conversations.unconfirmed())
     }
 }
@@ -129,6 +132,7 @@ impl Handler<Observe> for PartitionActor {
     type Result = MessageResult<Observe>;
 
     fn handle(&mut self, _msg: Observe, _ctx: &mut Self::Context) -> Self::Result {
+        self.route();
         MessageResult(PartitionTalk {
             waiting_batches: self.inbox.len(),
             conversations: self.conversations.counts(),

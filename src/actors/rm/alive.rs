@@ -1,19 +1,38 @@
 //! Signs of life of nodes. A resource manager whose stream is open vouches for all of its nodes, until it sends a heartbeat
 //! for any of them: from then on, in that session, only heartbeats count (SEEDS S37).
 
+use std::time::Duration;
+
 use actix::prelude::*;
 
 use super::{RmActor, handle};
 use crate::{
     actors::topology::PartitionHandle,
     messages::{
-        budget::Permit,
+        budget::{Permit, Pressure},
         partition::{Alive, Signs},
-        rm::{Heartbeat, Refusal},
+        rm::{Heartbeat, Kind, Refusal, RmState},
     },
 };
 
+/// How often the actor looks whether its shim reads its callbacks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// After so many times of [`LOOK`] without credits it is told.
+const UNREAD: u32 = 10;
+
 impl RmActor {
+    /// From now on it is noticed when the shim does not read.
+    pub(super) fn watch(&self, ctx: &mut Context<Self>) {
+        ctx.run_interval(LOOK, |actor, ctx| {
+            if !actor.streams.none() {
+                // So that what is shown as undelivered is no older than that, also while nothing new is delivered.
+                actor.pump(ctx);
+            }
+            actor.notice_unread();
+        });
+    }
+
     /// Tells the partitions whether the session's nodes are vouched for, where that has changed.
     pub(super) fn vouch(&mut self) {
         let open = !self.streams.none();
@@ -23,6 +42,33 @@ impl RmActor {
             session.vouched = vouched;
             self.tell_alive(&Signs::Vouched(vouched), None);
         }
+    }
+
+    /// A shim that does not read stops its own placements: somebody should be told.
+    fn notice_unread(&mut self) {
+        match self.unread() {
+            None => self.unread_for = 0,
+            Some(text) => {
+                self.unread_for = self.unread_for.saturating_add(1);
+                if self.unread_for == UNREAD {
+                    tracing::warn!(rm = &*self.id, "nothing is placed until the shim reads its callbacks: {text}");
+                }
+            }
+        }
+    }
+
+    /// What the shim does not read, where that holds up placements.
+    pub(super) fn unread(&self) -> Option<String> {
+        let session = self.session.as_ref()?;
+        if self.life.state() != RmState::Running || session.budget.pressure() != Pressure::Spent {
+            return None;
+        }
+        let of_kind = |kind: Kind| {
+            let lines = session.buffer.waiting(kind);
+            let stream = if self.streams.carries(kind) { "its stream is open" } else { "no stream of it is open" };
+            (lines > 0).then(|| format!("{lines} lines of kind {} ({stream})", kind.name()))
+        };
+        Some(Kind::ALL.into_iter().filter_map(of_kind).collect::<Vec<_>>().join(", "))
     }
 
     fn tell_alive(&self, signs: &Signs, mut permit: Option<Permit>) {

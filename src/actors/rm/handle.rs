@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix::Addr;
+use actix::{Addr, Recipient};
 use arc_swap::ArcSwap;
 
 use super::RmActor;
@@ -10,6 +10,7 @@ use crate::{
     domain::effect::Callback,
     messages::{
         budget::{Budget, Permit},
+        partition::Commands,
         rm::{Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
 };
@@ -34,6 +35,10 @@ pub struct RmView {
     pub epoch: u64,
     /// Its credits, while there is a session.
     pub budget: Option<Arc<Budget>>,
+    /// Its partitions, by internal name.
+    pub partitions: Vec<(Arc<str>, Recipient<Commands>)>,
+    /// The server ends.
+    pub closing: bool,
 }
 
 /// The way into a session that takes requests.
@@ -65,19 +70,40 @@ impl RmHandle {
         }
     }
 
-    /// Hands in a request whose credits were taken at the gate.
-    pub async fn submit(
+    /// Hands in a request whose credits were taken at the gate. When this returns, what is for a partition is in its
+    /// mailbox, before anything that is asked of it from then on.
+    ///
+    /// # Errors
+    /// The session ended since, or the server ends.
+    pub fn submit(
         &self,
         gate: &Gate,
         parts: Vec<Part>,
         rejected: Vec<Callback>,
         permit: Permit,
     ) -> Result<(), Refusal> {
-        if parts.is_empty() && rejected.is_empty() {
-            return Ok(());
+        let (epoch, view) = (gate.epoch, self.view.load());
+        if view.closing {
+            return Err(closing());
         }
-        let submit = Submit { epoch: gate.epoch, parts, rejected, permit: Some(permit) };
-        self.addr.send(submit).await.unwrap_or_else(|_| Err(closing()))
+        if view.epoch != epoch || view.budget.is_none() {
+            return Err(other_session(&self.id, view.state));
+        }
+        let of = |part: &Part| view.partitions.iter().find(|(internal, _)| *internal == part.partition);
+        let (known, unknown): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| of(part).is_some());
+        // The credits go with the first part: they come back when a partition has applied something of the request.
+        let mut permit = Some(permit);
+        if !unknown.is_empty() || !rejected.is_empty() {
+            // Answered before the partitions do.
+            let permit = if known.is_empty() { permit.take() } else { None };
+            self.addr.do_send(Submit { epoch, parts: unknown, rejected, permit });
+        }
+        for part in known {
+            if let Some((_, partition)) = of(&part) {
+                partition.do_send(Commands { epoch, commands: vec![part.command], permit: permit.take() });
+            }
+        }
+        Ok(())
     }
 
     /// Hands in signs of life of nodes, whose credits were taken at the gate.
@@ -85,6 +111,12 @@ impl RmHandle {
         let heartbeat = Heartbeat { epoch: gate.epoch, nodes, permit: Some(permit) };
         self.addr.send(heartbeat).await.unwrap_or_else(|_| Err(closing()))
     }
+}
+
+/// A request is of another session than the present one.
+pub fn other_session(rm: &str, state: RmState) -> Refusal {
+    let what = if state == RmState::Stopped { "is Stopped" } else { "was registered again meanwhile" };
+    Refusal::new(RefusalKind::State, format!("resource manager \"{rm}\" {what}"))
 }
 
 /// R1.19.

@@ -43,6 +43,9 @@ impl Handler<Reconfigure> for RmActor {
 
     fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
         let change = self.plan(&msg);
+        if let Ok(Some(change)) = &change {
+            self.show_without(&change.gone);
+        }
         let (id, topology) = (self.id.clone(), self.topology.clone());
         let extra = msg.extra.as_ref().map(|(extra, _)| extra.clone());
         let work = async move {
@@ -63,8 +66,9 @@ impl Handler<Reconfigure> for RmActor {
             done.map(|()| true)
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(move |changed, actor, ctx| {
-            actor.configured(msg, changed?, ctx);
-            Ok(())
+            let done = changed.map(|changed| actor.configured(msg, changed, ctx));
+            actor.show();
+            done
         })))
     }
 }
@@ -108,12 +112,15 @@ impl RmActor {
                 .config
                 .partitions
                 .iter()
-                .map(|conf| match before.iter().find(|partition| *partition.internal == *self.internal(&conf.name)) {
-                    Some(known) => PartitionHandle { conf: conf.clone(), ..known.clone() },
-                    None => {
-                        let started = self.launch(&session.budget, conf, ctx);
-                        session.welcome(&started, self.topology.reserves());
-                        started
+                .enumerate()
+                .map(|(place, conf)| {
+                    match before.iter().find(|partition| *partition.internal == *self.internal(&conf.name)) {
+                        Some(known) => PartitionHandle { conf: conf.clone(), ..known.clone() },
+                        None => {
+                            let started = self.launch(&session.budget, place, conf, ctx);
+                            session.welcome(&started, self.topology.reserves());
+                            started
+                        }
                     }
                 })
                 .collect();

@@ -152,7 +152,8 @@ impl RmActor {
         self.topology.process.apply(&self.id, &session.extra);
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
         let partitions = session.config.partitions.iter();
-        let partitions = partitions.map(|conf| self.launch(&session.budget, conf, ctx)).collect();
+        let partitions = partitions.enumerate();
+        let partitions = partitions.map(|(place, conf)| self.launch(&session.budget, place, conf, ctx)).collect();
         let session = self.session.insert(session);
         session.partitions = partitions;
         if session.settings.all_container_states {
@@ -181,10 +182,11 @@ impl RmActor {
     pub(super) fn launch(
         &self,
         budget: &Arc<Budget>,
+        place: usize,
         conf: &Arc<PartitionConf>,
         ctx: &Context<Self>,
     ) -> PartitionHandle {
-        self.topology.launch(PartitionSetup {
+        let setup = PartitionSetup {
             rm: self.id.clone(),
             epoch: self.epoch,
             internal: self.internal(&conf.name),
@@ -192,7 +194,8 @@ impl RmActor {
             budget: budget.clone(),
             callbacks: ctx.address().recipient(),
             events: self.topology.publisher(),
-        })
+        };
+        self.topology.launch(self.home, place, setup)
     }
 
     /// Shows the session in the directory.

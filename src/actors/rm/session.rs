@@ -96,12 +96,7 @@ impl Session {
 
     /// Credits came back: placements that waited for them go on.
     pub fn give_back(&self, credits: usize) {
-        if credits == 0 {
-            return;
-        }
-        let could = self.budget.may_place();
-        self.budget.delivered(credits);
-        if !could && self.budget.may_place() {
+        if self.budget.delivered(credits) {
             self.wake();
         }
     }
@@ -194,7 +189,7 @@ impl Session {
     /// get: of lines after this one, and of one kind or of all.
     pub fn resend_unconfirmed(&self, after: u64, kind: Option<Kind>) {
         let mut on_their_way: BTreeMap<Arc<str>, OnTheirWay> = BTreeMap::new();
-        for line in self.buffer.after(after, kind, usize::MAX) {
+        for line in self.buffer.read(&mut self.buffer.cursor(after), kind, usize::MAX) {
             if let Payload::Released(releases) = &line.payload {
                 let ids = releases.iter().filter(|release| release.confirm).map(|r| (r.app.clone(), r.key.clone()));
                 on_their_way.entry(line.partition.clone()).or_default().extend(ids);

@@ -1,13 +1,17 @@
 //! The open streams of a resource manager: one that carries everything, or one for each kind, or one that waits.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Cursor};
 use crate::{
     domain::types::Nanos,
-    messages::rm::{Closing, Kind, Line, Predicates, StreamInfo, ToStream},
+    messages::{
+        budget::Pressure,
+        progress::Progress,
+        rm::{Attach, Closing, Kind, Line, Predicates, StreamInfo, ToStream},
+    },
 };
 
 /// Entries that may be on their way to one stream before it says that they were handed over.
@@ -39,9 +43,11 @@ pub struct Stream {
     /// How the shim is asked while it is open, where the stream itself says so.
     pub predicates: Option<Predicates>,
     to: UnboundedSender<ToStream>,
-    sent: u64,
+    progress: Arc<Progress>,
+    /// The next line to be sent.
+    next: Cursor,
     /// Lines sent and not handed over, with their entries.
-    flying: std::collections::VecDeque<(u64, usize)>,
+    flying: VecDeque<(u64, usize)>,
     flying_entries: usize,
 }
 
@@ -55,9 +61,24 @@ pub struct Waiting {
 }
 
 impl Stream {
-    /// A stream that has had everything up to `sent`.
-    pub fn new(id: u64, door: &'static str, since: Nanos, to: UnboundedSender<ToStream>, sent: u64) -> Stream {
-        Stream { id, door, since, predicates: None, to, sent, flying: Default::default(), flying_entries: 0 }
+    /// A stream that was opened just now and has had nothing.
+    pub fn new(id: u64, attach: Attach, since: Nanos) -> Stream {
+        Stream {
+            id,
+            door: attach.door,
+            since,
+            predicates: None,
+            to: attach.to,
+            progress: attach.progress,
+            next: Cursor::default(),
+            flying: VecDeque::new(),
+            flying_entries: 0,
+        }
+    }
+
+    /// It goes on there.
+    pub fn resume(self, next: Cursor) -> Stream {
+        Stream { next, ..self }
     }
 
     /// Tells it something. A stream that is gone says so itself, by `Detach`.
@@ -68,59 +89,69 @@ impl Stream {
     fn send(&mut self, lines: Vec<Arc<Line>>) {
         for line in &lines {
             let entries = line.payload.entries();
-            self.sent = line.seq;
             self.flying.push_back((line.seq, entries));
             self.flying_entries += entries;
         }
         self.tell(ToStream::Lines(lines));
     }
 
-    fn handed(&mut self, seq: u64) {
-        while let Some((at, entries)) = self.flying.front().copied().filter(|(at, _)| *at <= seq) {
-            debug_assert!(at <= seq);
+    /// Looks how far it has come. Gives the credits that come back.
+    fn collect(&mut self, buffer: &mut Buffer, kind: Option<Kind>) -> usize {
+        let seq = self.progress.handed();
+        while let Some((_, entries)) = self.flying.front().copied().filter(|(at, _)| *at <= seq) {
             self.flying_entries -= entries;
             self.flying.pop_front();
         }
+        buffer.hand(seq, kind)
     }
 
     fn pump(&mut self, buffer: &Buffer, kind: Option<Kind>) {
         if self.flying_entries >= WINDOW {
             return;
         }
-        let lines = buffer.after(self.sent, kind, WINDOW - self.flying_entries);
+        let lines = buffer.read(&mut self.next, kind, WINDOW - self.flying_entries);
         if !lines.is_empty() {
             self.send(lines);
         }
     }
+
+    /// Asks to be told of progress where somebody waits for it. True: there is some already.
+    fn await_progress(&self, buffer: &Buffer, kind: Option<Kind>, pressure: Pressure) -> bool {
+        let full = self.flying_entries >= WINDOW && buffer.has_more(self.next, kind);
+        let line = match pressure {
+            Pressure::Spent => self.flying.front(),
+            Pressure::Low if !full => None,
+            // Half of what is under way, so that this is not asked for line by line.
+            Pressure::Low | Pressure::High => self.flying.get(self.flying.len().saturating_sub(1) / 2),
+        };
+        line.is_some_and(|(seq, _)| self.progress.wait_for(*seq))
+    }
 }
 
 impl Streams {
-    /// Sends what there is to send.
-    pub fn pump(&mut self, buffer: &Buffer) {
-        if let Some(stream) = &mut self.all {
-            stream.pump(buffer, None);
-            return;
-        }
-        for kind in PLAIN {
-            if let Some(stream) = &mut self.plain[kind as usize] {
-                stream.pump(buffer, Some(kind));
-            }
-        }
+    /// Those that are open, each with what it carries.
+    fn open(&mut self) -> impl Iterator<Item = (Option<Kind>, &mut Stream)> {
+        let plain = PLAIN.into_iter().zip(&mut self.plain);
+        let plain = plain.filter_map(|(kind, stream)| Some((Some(kind), stream.as_mut()?)));
+        self.all.as_mut().map(|stream| (None, stream)).into_iter().chain(plain)
     }
 
-    /// A stream handed over everything up to `seq`: which kind, `None` for all; no stream of that id: `Err`.
-    pub fn handed(&mut self, id: u64, seq: u64) -> Result<Option<Kind>, ()> {
-        if let Some(stream) = self.all.as_mut().filter(|stream| stream.id == id) {
-            stream.handed(seq);
-            return Ok(None);
-        }
-        for kind in PLAIN {
-            if let Some(stream) = self.plain[kind as usize].as_mut().filter(|stream| stream.id == id) {
-                stream.handed(seq);
-                return Ok(Some(kind));
+    /// Looks how far the streams have come. Gives the credits that come back.
+    pub fn collect(&mut self, buffer: &mut Buffer) -> usize {
+        self.open().map(|(kind, stream)| stream.collect(buffer, kind)).sum()
+    }
+
+    /// Sends what there is to send. True: some of it was handed over meanwhile, and somebody waits for that.
+    pub fn pump(&mut self, buffer: &Buffer, pressure: Pressure) -> bool {
+        let all = self.all.is_some();
+        let mut progress = false;
+        for (kind, stream) in self.open() {
+            if kind.is_none() || !all {
+                stream.pump(buffer, kind);
             }
+            progress |= stream.await_progress(buffer, kind, pressure);
         }
-        Err(())
+        progress
     }
 
     /// Opens the stream of a kind, which replaces the one before it.
@@ -176,6 +207,11 @@ impl Streams {
     /// Only plain streams are open: what has none of its own is not delivered.
     pub fn only_plain(&self) -> bool {
         self.all.is_none() && self.plain.iter().any(Option::is_some)
+    }
+
+    /// A stream is open that carries this kind.
+    pub fn carries(&self, kind: Kind) -> bool {
+        self.all.is_some() || self.plain.get(kind as usize).is_some_and(Option::is_some)
     }
 
     /// The open streams, for readers.

@@ -1,36 +1,28 @@
-//! Requests on their way into the partitions.
+//! What of requests is for no partition: doors hand the rest to the partitions themselves.
 
 use actix::prelude::*;
 
 use super::{RmActor, handle, lines, unknown};
 use crate::messages::{
     partition::Commands,
-    rm::{Outgoing, Predicates, Refusal, RefusalKind, RmState, Submit},
+    rm::{Outgoing, Predicates, Refusal, Submit},
 };
 
 impl Handler<Submit> for RmActor {
-    type Result = Result<(), Refusal>;
+    type Result = ();
 
-    fn handle(&mut self, msg: Submit, ctx: &mut Self::Context) -> Self::Result {
-        if self.closing {
-            return Err(handle::closing());
-        }
-        self.submit(msg, ctx)
+    fn handle(&mut self, msg: Submit, ctx: &mut Self::Context) {
+        self.submit(msg, ctx);
     }
 }
 
 impl RmActor {
-    /// A request is of another session than the present one.
     pub(super) fn other_session(&self) -> Refusal {
-        let what = if self.life.state() == RmState::Stopped { "is Stopped" } else { "was registered again meanwhile" };
-        Refusal::new(RefusalKind::State, format!("resource manager \"{}\" {what}", self.id))
+        handle::other_session(&self.id, self.life.state())
     }
 
-    fn submit(&mut self, msg: Submit, ctx: &mut Context<Self>) -> Result<(), Refusal> {
-        if self.session(msg.epoch).is_none() {
-            return Err(self.other_session());
-        }
-        let Some(session) = &mut self.session else { return Ok(()) };
+    fn submit(&mut self, msg: Submit, ctx: &mut Context<Self>) {
+        let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else { return };
         let mut rejected = vec![(None, msg.rejected)];
         let mut permit = msg.permit;
         for part in msg.parts {
@@ -55,6 +47,5 @@ impl RmActor {
             }
         }
         self.pump(ctx);
-        Ok(())
     }
 }

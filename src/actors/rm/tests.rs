@@ -32,6 +32,7 @@ use crate::{
         partition::{
             Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, Signs, StopPartition, TryConfigure, Wake,
         },
+        progress::Progress,
         rm::{
             Attach, Attached, Closing, Deliver, Detach, Handed, Info, Line, Outgoing, Predicates, Refusal, RmInfo,
             RmState, ToStream, Want,
@@ -187,7 +188,7 @@ impl Env {
                 let setup = PartitionSetup {
                     budget: Budget::new(1, 1),
                     callbacks: sink.clone().recipient(),
-                    events: sink.recipient(),
+                    events: sink.recipient().into(),
                     ..setup
                 };
                 PartitionHandle {
@@ -209,7 +210,7 @@ impl Env {
         let here = Arbiter::current();
         let events = EventActor::default().start();
         let default = config::load("").expect("valid");
-        let topology = Topology::new(here.clone(), vec![here], Arc::new(launcher), events, default);
+        let topology = Topology::new(vec![here], Arc::new(launcher), events, default);
         Env { topology, log, refuses, budget }
     }
 
@@ -265,8 +266,10 @@ impl Env {
     async fn open_as(&self, door: &'static str, want: Want) -> Result<Reader, Refusal> {
         let (to, words) = unbounded_channel();
         let rm = self.topology.find_or_create("rm-1")?;
-        let attached = rm.addr.send(Attach { door, want, to }).await.expect("alive")?;
-        Ok(Reader { rm, attached, words })
+        let progress = Arc::<Progress>::default();
+        let attach = Attach { door, want, to, progress: progress.clone() };
+        let attached = rm.addr.send(attach).await.expect("alive")?;
+        Ok(Reader { rm, attached, words, progress })
     }
 
     async fn stream(&self, after: u64) -> Reader {
@@ -309,6 +312,7 @@ struct Reader {
     rm: Arc<RmHandle>,
     attached: Attached,
     words: UnboundedReceiver<ToStream>,
+    progress: Arc<Progress>,
 }
 
 impl Reader {
@@ -338,7 +342,9 @@ impl Reader {
     }
 
     async fn handed(&self, seq: u64) {
-        self.rm.addr.send(Handed { stream: self.attached.stream, seq }).await.expect("alive");
+        if self.progress.hand(seq) {
+            self.rm.addr.send(Handed).await.expect("alive");
+        }
     }
 
     async fn lose(self) {

@@ -96,7 +96,7 @@ mod tests {
             let topology = topology.clone();
             registry.find_or_create(rm, |id, view| {
                 use actix::Actor as _;
-                RmActor::new(id.clone(), topology, view.clone()).start()
+                RmActor::new(id.clone(), topology, view.clone(), 0).start()
             })
         };
         add(&mut registry, "runs");

@@ -63,7 +63,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
         conf,
         budget,
         callbacks: sink.clone().recipient(),
-        events: sink.clone().recipient(),
+        events: sink.clone().recipient().into(),
     };
     let partition = PartitionActor::start_on(&arbiters[0].handle(), setup, Links::default());
     if let Kind::Asking { batched } = work.shape.kind {
@@ -120,7 +120,7 @@ impl Target for Core {
         Ok(())
     }
 
-    async fn asks(&self, work: &Workload, asks: &[Ask]) -> Result<()> {
+    async fn allocations(&self, work: &Workload, asks: &[Ask], releases: Vec<Release>) -> Result<()> {
         let policy = PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true };
         let preemption = work.preempts().then_some(policy);
         let item = |ask: &Ask| AllocationItem {
@@ -136,18 +136,14 @@ impl Target for Core {
                 ..Default::default()
             }),
         };
-        self.send(Command::Allocations { allocations: asks.iter().map(item).collect(), releases: Vec::new() });
-        Ok(())
-    }
-
-    async fn releases(&self, releases: Vec<Release>) -> Result<()> {
-        let item = |release: Release| ReleaseItem {
+        let ended = |release: Release| ReleaseItem {
             app: release.app.into(),
             key: release.key.into(),
             termination: release.termination,
         };
-        let releases = releases.into_iter().map(item).collect();
-        self.send(Command::Allocations { allocations: Vec::new(), releases });
+        let allocations = asks.iter().map(item).collect();
+        let releases = releases.into_iter().map(ended).collect();
+        self.send(Command::Allocations { allocations, releases });
         Ok(())
     }
 }
@@ -204,7 +200,8 @@ impl Handler<Deliver> for Sink {
     fn handle(&mut self, delivered: Deliver, _ctx: &mut Self::Context) {
         let mut batch = Batch::new(Instant::now());
         let mut asked = Vec::new();
-        self.budget.delivered(delivered.items.len());
+        // Never so little that anything waited for it.
+        let _ = self.budget.delivered(delivered.items.len());
         for item in delivered.items {
             let callback = match item {
                 Outgoing::Callback(callback) => callback,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::mpsc::Sender, time::Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use hyper::Method;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -14,7 +14,7 @@ use super::{
     workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
 };
 use crate::{
-    cli::client::{Callbacks, DoorKind, Incoming, Message, Shim, http::HttpShim, trust::Trust},
+    cli::client::{Callbacks, DoorKind, Incoming, Message, Shim, grpc::GrpcShim, http::HttpShim, trust::Trust},
     domain::types::Termination,
     si::v1::{
         AddApplicationRequest, Allocation, AllocationRelease, AllocationReleasesRequest, AllocationRequest,
@@ -43,32 +43,56 @@ pub async fn start(work: &Workload, door: DoorKind, url: &str, trust: &Trust, pi
         ..Default::default()
     };
     let (out, back) = unbounded_channel();
-    let shim = if let Kind::Asking { batched } = work.shape.kind {
-        if door == DoorKind::Grpc {
-            bail!("plain si.v1 over gRPC has no predicates");
+    let shim = match (work.shape.kind, door) {
+        (Kind::Asking { batched }, DoorKind::Http) => asked_over_http(url, trust, request, batched, out).await?,
+        (Kind::Asking { batched }, DoorKind::Grpc) => asked_over_grpc(url, trust, request, batched, out).await?,
+        _ => {
+            let (shim, callbacks) = Shim::register(door, url, trust, request).await?;
+            tokio::spawn(translate(callbacks, out, None));
+            shim
         }
-        let (shim, callbacks) = HttpShim::register_to_be_asked(url, trust, request).await?;
-        let (to, path) = shim.answers();
-        let runtime = tokio::runtime::Handle::current();
-        let refusals = out.clone();
-        let questions = answers::start(batched, move |answers| {
-            let (to, path, refusals) = (to.clone(), path.clone(), refusals.clone());
-            runtime.spawn(async move {
-                let list: Vec<Value> = answers.iter().map(answer).collect();
-                if let Err(error) = to.send(Method::POST, &path, Some(&list)).await {
-                    // The run may be over already.
-                    let _ = refusals.send(ended(&error.to_string()));
-                }
-            });
-        });
-        tokio::spawn(translate(callbacks, out, Some(questions)));
-        Shim::Http(Box::new(shim))
-    } else {
-        let (shim, callbacks) = Shim::register(door, url, trust, request).await?;
-        tokio::spawn(translate(callbacks, out, None));
-        shim
     };
     Ok(Rig { target: Door { shim, rm }, back, depth: door.name(), pid })
+}
+
+async fn asked_over_http(
+    url: &str,
+    trust: &Trust,
+    request: RegisterResourceManagerRequest,
+    batched: bool,
+    out: UnboundedSender<Batch>,
+) -> Result<Shim> {
+    let (shim, callbacks) = HttpShim::register_to_be_asked(url, trust, request).await?;
+    let (to, path) = shim.answers();
+    let runtime = tokio::runtime::Handle::current();
+    let refusals = out.clone();
+    let questions = answers::start(batched, move |answers| {
+        let (to, path, refusals) = (to.clone(), path.clone(), refusals.clone());
+        runtime.spawn(async move {
+            let list: Vec<Value> = answers.iter().map(answer).collect();
+            if let Err(error) = to.send(Method::POST, &path, Some(&list)).await {
+                // The run may be over already.
+                let _ = refusals.send(ended(&error.to_string()));
+            }
+        });
+    });
+    tokio::spawn(translate(callbacks, out, Some(questions)));
+    Ok(Shim::Http(Box::new(shim)))
+}
+
+async fn asked_over_grpc(
+    url: &str,
+    trust: &Trust,
+    request: RegisterResourceManagerRequest,
+    batched: bool,
+    out: UnboundedSender<Batch>,
+) -> Result<Shim> {
+    let (shim, callbacks, back) = GrpcShim::register_to_be_asked(url, trust, request).await?;
+    let questions = answers::start(batched, move |answers| {
+        answers.iter().for_each(|answer| back.send(answer.id, reason(answer)));
+    });
+    tokio::spawn(translate(callbacks, out, Some(questions)));
+    Ok(Shim::Grpc(shim))
 }
 
 impl Door {
@@ -79,8 +103,11 @@ impl Door {
 }
 
 fn answer(answer: &Answered) -> Value {
-    let message = if answer.fits { "" } else { "one in a hundred" };
-    serde_json::json!({ "id": answer.id, "success": answer.fits, "message": message })
+    serde_json::json!({ "id": answer.id, "success": answer.fits, "message": reason(answer) })
+}
+
+fn reason(answer: &Answered) -> &'static str {
+    if answer.fits { "" } else { "one in a hundred" }
 }
 
 fn ended(error: &str) -> Batch {
@@ -178,7 +205,7 @@ impl Target for Door {
         Ok(())
     }
 
-    async fn asks(&self, work: &Workload, asks: &[Ask]) -> Result<()> {
+    async fn allocations(&self, work: &Workload, asks: &[Ask], releases: Vec<Release>) -> Result<()> {
         let policy = PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true };
         let preemption = work.preempts().then_some(policy);
         let ask = |ask: &Ask| Allocation {
@@ -192,12 +219,6 @@ impl Target for Door {
             preemption_policy: preemption,
             ..Default::default()
         };
-        let allocations = asks.iter().map(ask).collect();
-        let request = AllocationRequest { allocations, releases: None, rm_id: self.rm.clone() };
-        Ok(self.shim.allocations(request).await?)
-    }
-
-    async fn releases(&self, releases: Vec<Release>) -> Result<()> {
         let release = |release: Release| AllocationRelease {
             partition_name: PARTITION.to_owned(),
             application_id: release.app,
@@ -205,9 +226,11 @@ impl Target for Door {
             message: String::new(),
             allocation_key: release.key,
         };
-        let allocations_to_release = releases.into_iter().map(release).collect();
-        let releases = Some(AllocationReleasesRequest { allocations_to_release });
-        let request = AllocationRequest { allocations: Vec::new(), releases, rm_id: self.rm.clone() };
+        let allocations = asks.iter().map(ask).collect();
+        let allocations_to_release: Vec<_> = releases.into_iter().map(release).collect();
+        let releases =
+            (!allocations_to_release.is_empty()).then_some(AllocationReleasesRequest { allocations_to_release });
+        let request = AllocationRequest { allocations, releases, rm_id: self.rm.clone() };
         Ok(self.shim.allocations(request).await?)
     }
 }

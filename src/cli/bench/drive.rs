@@ -64,10 +64,8 @@ pub trait Target {
     fn nodes(&self, work: &Workload) -> impl Future<Output = Result<()>>;
     /// Submits all applications.
     fn apps(&self, work: &Workload) -> impl Future<Output = Result<()>>;
-    /// Makes asks.
-    fn asks(&self, work: &Workload, asks: &[Ask]) -> impl Future<Output = Result<()>>;
-    /// Releases and confirms.
-    fn releases(&self, releases: Vec<Release>) -> impl Future<Output = Result<()>>;
+    /// Makes asks, releases and confirms, in one request.
+    fn allocations(&self, work: &Workload, asks: &[Ask], releases: Vec<Release>) -> impl Future<Output = Result<()>>;
 }
 
 /// A target, what comes back from it, and the process behind it.
@@ -89,7 +87,7 @@ pub async fn run<T: Target>(work: &Workload, rig: &mut Rig<T>, churn: Duration) 
     rig.target.apps(work).await?;
     accepted(&mut rig.back, work.apps.len(), "applications").await?;
     for asks in work.ahead.chunks(CHUNK) {
-        rig.target.asks(work, asks).await?;
+        rig.target.allocations(work, asks, Vec::new()).await?;
     }
     if !work.ahead.is_empty() {
         settled(&mut rig.back).await?;
@@ -165,12 +163,12 @@ async fn wave<T: Target>(
         // Sending goes first; what has come back meanwhile is taken without waiting.
         if let Some(chunk) = next {
             record.sent(chunk);
-            rig.target.asks(work, chunk).await?;
+            rig.target.allocations(work, chunk, Vec::new()).await?;
             next = chunks.next();
             while let Ok(batch) = rig.back.try_recv() {
                 last = batch.at;
                 record.take(&batch)?;
-                confirm(rig, batch.confirm).await?;
+                release(work, &rig.target, batch.confirm).await?;
             }
             continue;
         }
@@ -184,7 +182,7 @@ async fn wave<T: Target>(
         }
         last = batch.at;
         record.take(&batch)?;
-        confirm(rig, batch.confirm).await?;
+        release(work, &rig.target, batch.confirm).await?;
     }
     let after = Look::at(rig.pid);
     let seconds = (last - began).as_secs_f64();
@@ -194,17 +192,19 @@ async fn wave<T: Target>(
     Ok(Outcome::of(&shape, rig.depth, span))
 }
 
-async fn confirm<T: Target>(rig: &Rig<T>, confirm: Vec<Release>) -> Result<()> {
-    if confirm.is_empty() { Ok(()) } else { rig.target.releases(confirm).await }
+async fn release<T: Target>(work: &Workload, target: &T, releases: Vec<Release>) -> Result<()> {
+    if releases.is_empty() { Ok(()) } else { target.allocations(work, &[], releases).await }
 }
 
-/// One ask, its placement, its release; then the next.
+/// One ask, its placement; then its release and the next.
 async fn one_by_one<T: Target>(work: &Workload, rig: &mut Rig<T>, record: &mut Record) -> Result<Outcome> {
     let before = Look::at(rig.pid);
     let began = Instant::now();
+    let mut ended = Vec::new();
     for (at, ask) in work.asks.iter().enumerate() {
         record.sent(std::slice::from_ref(ask));
-        rig.target.asks(work, std::slice::from_ref(ask)).await?;
+        // The end of the one before goes with it: one request for what a shim has to say.
+        rig.target.allocations(work, std::slice::from_ref(ask), std::mem::take(&mut ended)).await?;
         while record.latencies.len() <= at {
             let Ok(Some(batch)) = timeout(STALL, rig.back.recv()).await else {
                 bail!("ask {at} was not placed within {} s on an idle cluster", STALL.as_secs());
@@ -212,8 +212,9 @@ async fn one_by_one<T: Target>(work: &Workload, rig: &mut Rig<T>, record: &mut R
             record.take(&batch)?;
         }
         let (key, app) = (ask.key_text(), work.apps[ask.app].id.clone());
-        rig.target.releases(vec![Release { key, app, termination: Termination::StoppedByRm }]).await?;
+        ended.push(Release { key, app, termination: Termination::StoppedByRm });
     }
+    release(work, &rig.target, ended).await?;
     let seconds = began.elapsed().as_secs_f64();
     let latencies = std::mem::take(&mut record.latencies);
     let span = Span { pid: rig.pid, before, after: Look::at(rig.pid), seconds, asks: work.asks.len(), latencies };
@@ -261,14 +262,14 @@ async fn churned<T: Target>(
                     app: work.apps[asks[*number].app].id.clone(),
                     termination: Termination::StoppedByRm,
                 };
-                rig.target.releases(ended.iter().map(release).collect()).await?;
+                rig.target.allocations(work, &[], ended.iter().map(release).collect()).await?;
                 for number in &ended {
                     asks[*number].key += 1;
                 }
                 let again: Vec<Ask> = ended.iter().map(|number| asks[*number]).collect();
                 for chunk in again.chunks(CHUNK) {
                     record.sent(chunk);
-                    rig.target.asks(work, chunk).await?;
+                    rig.target.allocations(work, chunk, Vec::new()).await?;
                 }
                 made += again.len();
             }

@@ -21,7 +21,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use measure::Outcome;
-use shapes::{Shape, ShapeId};
+use shapes::{Kind, Shape, ShapeId};
 use sweep::{Axis, Point};
 use workload::Workload;
 
@@ -131,17 +131,6 @@ fn chosen(args: &BenchArgs) -> Result<Vec<ShapeId>> {
     if args.all && !traces {
         chosen.retain(|id| *id != ShapeId::S13);
     }
-    let asking = [ShapeId::S12, ShapeId::S12b];
-    if args.depth == Depth::Grpc {
-        // Plain si.v1 has no predicates.
-        if let Some(id) = chosen.iter().find(|id| asking.contains(id)).filter(|_| !args.all) {
-            bail!(
-                "{} needs predicates, which plain si.v1 over gRPC does not have: add --depth core or http",
-                id.name()
-            );
-        }
-        chosen.retain(|id| !asking.contains(id));
-    }
     if chosen.contains(&ShapeId::S13) && !traces {
         bail!("S13 plays traces through a door of its own server: add --traces DIR and --depth http or grpc");
     }
@@ -212,7 +201,11 @@ fn in_child(shape: &Shape, seconds: u64) -> Result<Vec<Outcome>> {
 
 fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcome>> {
     let work = Workload::of(shape);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = match shape.kind {
+        // One thing after another: a second thread would only add wake-ups to what is measured.
+        Kind::OneByOne => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+        _ => tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
+    };
     runtime.block_on(async {
         let server = match &args.endpoint {
             Some(_) => None,
@@ -280,7 +273,7 @@ fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
 mod tests {
     use clap::Parser;
 
-    use super::{shapes::Kind, *};
+    use super::*;
 
     #[derive(Parser)]
     struct Command {
@@ -306,7 +299,6 @@ mod tests {
         assert!(args(&["--shape", "S1", "--nodes", "0"]).is_err());
         let refused = |more: &[&str]| run(&args(more).unwrap()).unwrap_err().to_string();
         assert!(refused(&["--shape", "S13"]).contains("--traces DIR"));
-        assert!(refused(&["--shape", "S12", "--depth", "grpc"]).contains("S12 needs predicates"));
         assert!(refused(&["--shape", "S1", "--endpoint", "http://127.0.0.1:1"]).contains("--depth http"));
     }
 

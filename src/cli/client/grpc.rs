@@ -14,7 +14,11 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
 };
 
-use super::{Callbacks, Error, Incoming, Message, Result, trust::Trust};
+use super::{
+    Callbacks, Error, Incoming, Message, Result,
+    extension::{self, Answers},
+    trust::Trust,
+};
 use crate::si::{
     ext::{UnregisterRequest, scheduler_extension_client::SchedulerExtensionClient},
     v1::{
@@ -27,11 +31,11 @@ use crate::si::{
 const IN_FLIGHT: usize = 16;
 
 /// A connection whose every call carries the token.
-type Connection = InterceptedService<Channel, Bearer>;
+pub(super) type Connection = InterceptedService<Channel, Bearer>;
 
 /// The token, where there is one.
 #[derive(Clone)]
-struct Bearer(Option<MetadataValue<Ascii>>);
+pub(super) struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
@@ -78,24 +82,38 @@ impl GrpcShim {
         trust: &Trust,
         request: RegisterResourceManagerRequest,
     ) -> Result<(GrpcShim, Callbacks)> {
-        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let unreachable = |e: tonic::transport::Error| Error::Unreachable {
-            request: "gRPC connection".into(),
-            url: url.clone(),
-            reason: innermost(&e),
-        };
-        let endpoint = Channel::from_shared(url.clone())
-            .map_err(|e| Error::Server(format!("{url} is not an address for gRPC: {e}")))?;
-        let endpoint = if url.starts_with("https://") { encrypted(endpoint, trust)? } else { endpoint };
-        let channel = endpoint.tcp_nodelay(true).connect().await.map_err(unreachable)?;
-        let channel = InterceptedService::new(channel, Bearer(bearer(trust)?));
+        let channel = connect(url, trust).await?;
+        let (out, callbacks) = mpsc::unbounded_channel();
+        Ok((GrpcShim::start(channel, request, out).await?, callbacks))
+    }
+
+    /// As [`GrpcShim::register`], for a shim that wants to be asked whether asks fit nodes: callbacks come over the
+    /// extension stream, and answers go back that way.
+    pub async fn register_to_be_asked(
+        url: &str,
+        trust: &Trust,
+        request: RegisterResourceManagerRequest,
+    ) -> Result<(GrpcShim, Callbacks, Answers)> {
+        let channel = connect(url, trust).await?;
+        let (out, callbacks) = mpsc::unbounded_channel();
+        // Before the registration, so that it is asked from the first placement on.
+        let (answers, reader) = extension::open(channel.clone(), &request.rm_id, out.clone()).await?;
+        let mut shim = GrpcShim::start(channel, request, out).await?;
+        shim.readers.push(reader);
+        Ok((shim, callbacks, answers))
+    }
+
+    async fn start(
+        channel: Connection,
+        request: RegisterResourceManagerRequest,
+        out: UnboundedSender<Incoming>,
+    ) -> Result<GrpcShim> {
         let client = SchedulerClient::new(channel.clone())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         let rm = request.rm_id.clone();
         client.clone().register_resource_manager(request).await.map_err(|e| refused("RegisterResourceManager", &e))?;
 
-        let (out, callbacks) = mpsc::unbounded_channel();
         let (nodes, requests) = mpsc::channel(IN_FLIGHT);
         attach(&nodes, NodeRequest { rm_id: rm.clone(), ..Default::default() });
         let mut opened = client.clone();
@@ -124,7 +142,7 @@ impl GrpcShim {
             out,
         );
         let readers = vec![nodes_reader, applications_reader, allocations_reader];
-        Ok((GrpcShim { rm, channel, nodes, applications, allocations, readers }, callbacks))
+        Ok(GrpcShim { rm, channel, nodes, applications, allocations, readers })
     }
 
     /// Sends a node request.
@@ -158,6 +176,20 @@ impl Drop for GrpcShim {
     fn drop(&mut self) {
         self.readers.iter().for_each(JoinHandle::abort);
     }
+}
+
+async fn connect(url: &str, trust: &Trust) -> Result<Connection> {
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let unreachable = |e: tonic::transport::Error| Error::Unreachable {
+        request: "gRPC connection".into(),
+        url: url.clone(),
+        reason: innermost(&e),
+    };
+    let endpoint = Channel::from_shared(url.clone())
+        .map_err(|e| Error::Server(format!("{url} is not an address for gRPC: {e}")))?;
+    let endpoint = if url.starts_with("https://") { encrypted(endpoint, trust)? } else { endpoint };
+    let channel = endpoint.tcp_nodelay(true).connect().await.map_err(unreachable)?;
+    Ok(InterceptedService::new(channel, Bearer(bearer(trust)?)))
 }
 
 /// Queues the first message of a stream: it names the resource manager and carries nothing else.
@@ -198,11 +230,11 @@ fn reader<T: Send + 'static>(
     })
 }
 
-fn closed(rpc: &str) -> Error {
+pub(super) fn closed(rpc: &str) -> Error {
     Error::Refused { request: rpc.to_owned(), status: "closed".into(), detail: "the server ended the stream".into() }
 }
 
-fn refused(rpc: &str, status: &Status) -> Error {
+pub(super) fn refused(rpc: &str, status: &Status) -> Error {
     Error::Refused {
         request: rpc.to_owned(),
         status: format!("{:?}", status.code()),

@@ -1,5 +1,6 @@
 //! A shim in a few lines: registers a resource manager, sends its requests, reads its callbacks, over HTTP/JSON or gRPC.
 
+pub mod extension;
 pub mod grpc;
 pub mod http;
 pub mod net;

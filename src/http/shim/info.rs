@@ -33,6 +33,7 @@ pub struct Shown {
     streams: Vec<Stream>,
     partitions: Vec<String>,
     predicates: &'static str,
+    unread: Option<String>,
     history: Vec<Change>,
 }
 
@@ -90,6 +91,7 @@ fn show(info: RmInfo) -> Shown {
         streams: info.streams.into_iter().map(stream).collect(),
         partitions: info.partitions.iter().map(|name| name.to_string()).collect(),
         predicates: info.predicates.name(),
+        unread: info.unread,
         history: info.history.into_iter().map(change).collect(),
     }
 }

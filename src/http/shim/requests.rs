@@ -120,7 +120,7 @@ async fn post<R: Request>(
     drop(body);
     let inward = convert(message, rm)?;
     let permit = take(&gate, inward.items, rm)?;
-    handle.submit(&gate, inward.parts, inward.rejected, permit).await?;
+    handle.submit(&gate, inward.parts, inward.rejected, permit)?;
     Ok(accepted())
 }
 

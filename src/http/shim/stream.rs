@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
-use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::header,
@@ -17,11 +16,11 @@ use tokio::{
 use super::query;
 use crate::{
     actors::rm::{
-        RmActor,
         handle::{RmHandle, not_registered},
+        open::OpenStream,
     },
     http::{problem::Problem, server::Doors},
-    messages::rm::{Attach, Attached, Closing, Detach, Handed, Line, ToStream, Want},
+    messages::rm::{Closing, Line, ToStream, Want},
     si::line,
 };
 
@@ -44,13 +43,13 @@ pub async fn stream(request: HttpRequest, rm: Path<String>, doors: Data<Doors>) 
         (None, None) => None,
     };
     let framing = if sse { Framing::Sse } else { Framing::Lines };
-    let (open, _) = Open::attach(&handle, if sse { "http-sse" } else { "http" }, after).await?;
+    let (open, words) = attach(&handle, if sse { "http-sse" } else { "http" }, after).await?;
     let kind = if sse { "text/event-stream" } else { "application/x-ndjson" };
     Ok(HttpResponse::Ok()
         .content_type(kind)
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .insert_header(("X-Accel-Buffering", "no"))
-        .streaming(open.pieces(framing)))
+        .streaming(pieces(open, words, framing)))
 }
 
 /// The resource manager of a stream.
@@ -63,12 +62,15 @@ pub fn number(name: &str, text: &str) -> Result<u64, Problem> {
     text.parse().map_err(|_| Problem::field(name, format!("{name}={text} is not the number of a line")))
 }
 
-/// An open stream that carries every line.
-pub struct Open {
-    addr: Addr<RmActor>,
-    id: u64,
-    /// What the session sends.
-    pub words: UnboundedReceiver<ToStream>,
+/// Opens a stream that carries every line.
+pub async fn attach(
+    handle: &RmHandle,
+    door: &'static str,
+    after: Option<u64>,
+) -> Result<(OpenStream, UnboundedReceiver<ToStream>), Problem> {
+    let (to, words) = unbounded_channel();
+    let open = OpenStream::attach(&handle.addr, door, Want::All { after, predicates: None }, to).await;
+    Ok((open.map_err(|_| not_registered("a stream", &handle.id))??, words))
 }
 
 #[derive(Clone, Copy)]
@@ -77,42 +79,22 @@ enum Framing {
     Sse,
 }
 
-impl Open {
-    /// Opens one.
-    pub async fn attach(
-        handle: &RmHandle,
-        door: &'static str,
-        after: Option<u64>,
-    ) -> Result<(Open, Attached), Problem> {
-        let (to, words) = unbounded_channel();
-        let attach = Attach { door, want: Want::All { after, predicates: None }, to };
-        let attached = handle.addr.send(attach).await.map_err(|_| not_registered("a stream", &handle.id))??;
-        Ok((Open { addr: handle.addr.clone(), id: attached.stream, words }, attached))
-    }
-
-    /// Everything up to this line was handed to the socket.
-    pub fn handed(&self, seq: u64) {
-        self.addr.do_send(Handed { stream: self.id, seq });
-    }
-
-    fn pieces(self, framing: Framing) -> impl Stream<Item = Result<Bytes, Infallible>> {
-        let mut beat = interval(KEEP_ALIVE);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        beat.reset();
-        let pieces =
-            Pieces { open: self, framing, beat, lines: VecDeque::new(), closing: None, written: None, end: false };
-        stream::unfold(pieces, |mut pieces| async move { Some((Ok(pieces.next().await?), pieces)) })
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.addr.do_send(Detach { stream: self.id });
-    }
+fn pieces(
+    open: OpenStream,
+    words: UnboundedReceiver<ToStream>,
+    framing: Framing,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let mut beat = interval(KEEP_ALIVE);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beat.reset();
+    let lines = VecDeque::new();
+    let pieces = Pieces { open, words, framing, beat, lines, closing: None, written: None, end: false };
+    stream::unfold(pieces, |mut pieces| async move { Some((Ok(pieces.next().await?), pieces)) })
 }
 
 struct Pieces {
-    open: Open,
+    open: OpenStream,
+    words: UnboundedReceiver<ToStream>,
     framing: Framing,
     beat: Interval,
     lines: VecDeque<Arc<Line>>,
@@ -133,7 +115,7 @@ impl Pieces {
         if self.lines.is_empty() && self.closing.is_none() {
             tokio::select! {
                 biased;
-                word = self.open.words.recv() => match word {
+                word = self.words.recv() => match word {
                     Some(word) => self.hear(word),
                     None => return None,
                 },
@@ -150,7 +132,7 @@ impl Pieces {
                 self.frame_closing(&closing, &mut piece);
                 self.end = true;
                 break;
-            } else if let Ok(word) = self.open.words.try_recv() {
+            } else if let Ok(word) = self.words.try_recv() {
                 self.hear(word);
             } else {
                 break;

@@ -12,17 +12,17 @@ use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReaso
 use futures::StreamExt as _;
 use serde_json::{Value, value::RawValue};
 use tokio::{
-    sync::oneshot,
+    sync::{mpsc::UnboundedReceiver, oneshot},
     time::{MissedTickBehavior, interval},
 };
 
 use super::{
     answers, query,
     requests::{Request, convert, enter},
-    stream::{Open, find, number},
+    stream::{attach, find, number},
 };
 use crate::{
-    actors::rm::handle::RmHandle,
+    actors::rm::{handle::RmHandle, open::OpenStream},
     http::{problem::Problem, server::Doors},
     messages::rm::{Answers, ToStream},
     si::{decode, line, v1},
@@ -46,11 +46,11 @@ pub async fn ws(
     let upgrade = actix_ws::handle_with_protocols(&request, payload, &[PROTOCOL]);
     let (response, session, messages) =
         upgrade.map_err(|error| Problem::field("Upgrade", format!("this path speaks WebSocket: {error}")))?;
-    let (open, _) = Open::attach(&handle, "http-ws", after).await?;
+    let (open, words) = attach(&handle, "http-ws", after).await?;
     let messages = messages.max_frame_size(doors.max_body).aggregate_continuations();
     let messages = messages.max_continuation_size(doors.max_body);
     let (reads, gone) = oneshot::channel();
-    rt::spawn(write(open, session.clone(), gone));
+    rt::spawn(write(open, words, session.clone(), gone));
     rt::spawn(async move {
         read(messages, session, doors, handle).await;
         drop(reads);
@@ -59,7 +59,12 @@ pub async fn ws(
 }
 
 /// Lines out, until the session or the peer ends.
-async fn write(mut open: Open, mut session: Session, mut gone: oneshot::Receiver<()>) {
+async fn write(
+    open: OpenStream,
+    mut words: UnboundedReceiver<ToStream>,
+    mut session: Session,
+    mut gone: oneshot::Receiver<()>,
+) {
     let mut beat = interval(KEEP_ALIVE);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     beat.reset();
@@ -67,7 +72,7 @@ async fn write(mut open: Open, mut session: Session, mut gone: oneshot::Receiver
     loop {
         let word = tokio::select! {
             biased;
-            word = open.words.recv() => word,
+            word = words.recv() => word,
             _ = &mut gone => return,
             _ = beat.tick() => match session.ping(b"").await {
                 Ok(()) => continue,
@@ -166,5 +171,5 @@ async fn submit<R: Request>(value: &[u8], doors: &Doors, handle: &RmHandle) -> R
     let message: R = decode::message(value)?;
     let inward = convert(message, &handle.id)?;
     let permit = gate.budget.taken(inward.items).await;
-    Ok(handle.submit(&gate, inward.parts, inward.rejected, permit).await?)
+    Ok(handle.submit(&gate, inward.parts, inward.rejected, permit)?)
 }

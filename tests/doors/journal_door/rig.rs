@@ -79,7 +79,7 @@ impl Rig {
             conf,
             budget: Budget::new(1000, 1000),
             callbacks: sink.clone().recipient(),
-            events: sink.recipient(),
+            events: sink.recipient().into(),
         });
         let directory = Arc::new(Directory::default());
         directory.set(Listing {

@@ -53,7 +53,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         conf: config.partitions[0].clone(),
         budget: Budget::new(1_000_000, 1_000_000),
         callbacks: nobody.clone().recipient(),
-        events: nobody.recipient(),
+        events: nobody.recipient().into(),
     });
     let build_info = [("buildVersion", "latest"), ("rmId", id)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     let extra: BTreeMap<String, String> = extra.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();

@@ -27,7 +27,7 @@ impl Server {
     pub fn start(listing: Listing) -> Server {
         let events = EventActor::new(EventSettings::default()).start();
         let here = Arbiter::current();
-        let topology = Topology::new(here.clone(), vec![here], Topology::launcher(), events, config::load("").unwrap());
+        let topology = Topology::new(vec![here], Topology::launcher(), events, config::load("").unwrap());
         topology.directory.set(listing);
         let state = RestState::new(topology, Arc::new(Metrics::new().unwrap()), 1 << 20);
         let state = Arc::new(state);

@@ -1,6 +1,6 @@
 //! The HTTP doors in this process: back-pressure of a partition that never gets round to its requests, and a panic.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 use actix_web::{
@@ -59,11 +59,11 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
         }
     };
     let events = EventActor::default().start();
-    let topology =
-        Topology::new(here.clone(), vec![here], Arc::new(launcher), events, config::load("").expect("valid"));
+    let topology = Topology::new(vec![here], Arc::new(launcher), events, config::load("").expect("valid"));
     let refused = callboard::metrics::Metrics::new().unwrap().refused();
     let doors = Arc::new(Doors { topology: topology.clone(), max_body: 1 << 20, tokens: None, refused });
-    let listen = Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, tls: None };
+    let listen =
+        Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, patience: Duration::from_secs(10), tls: None };
     let others = |config: &mut ServiceConfig| {
         config.route("/panics", web::get().to(panics));
         nothing_else(config);

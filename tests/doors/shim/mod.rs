@@ -3,6 +3,7 @@
 mod alike;
 mod bad_input;
 mod budget;
+mod connections;
 mod gangs;
 mod grpc;
 mod http;

@@ -178,7 +178,7 @@ impl Shim {
             conf: config::load(QUEUES).unwrap().partitions[0].clone(),
             budget: Budget::new(1 << 20, 1 << 20),
             callbacks: recorder.clone().recipient(),
-            events: recorder.recipient(),
+            events: recorder.recipient().into(),
         };
         Shim { partition: PartitionActor::start_here(setup), epoch: 1, told, questions }
     }

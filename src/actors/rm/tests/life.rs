@@ -60,7 +60,7 @@ async fn callbacks_of_a_paused_session_are_buffered_and_requests_accepted() {
     let gate = env.rm().gate("NodeRequest").expect("accepted while Paused");
     let part = Part { partition: "[rm-1]default".into(), command: Command::Nodes(vec![]) };
     let permit = gate.budget.take(1).expect("room");
-    env.rm().submit(&gate, vec![part], vec![], permit).await.expect("taken");
+    env.rm().submit(&gate, vec![part], vec![], permit).expect("taken");
     env.nodes(2).await;
     assert_eq!(env.info().await.buffered, 2);
     assert_eq!(env.stream(0).await.seqs(), [1]);
@@ -79,9 +79,8 @@ async fn registering_again_drops_everything_of_the_old_session() {
     // Late words of the old session.
     env.deliver_of(1, vec![node(7)]).await;
     old.handed(1).await;
-    let late = Submit { epoch: 1, parts: vec![], rejected: vec![], permit: None };
-    let refused = env.rm().addr.send(late).await.expect("alive").expect_err("another session");
-    assert_eq!(refused.kind, RefusalKind::State);
+    let rejected = vec![Callback::RejectedNode { node: "n8".into(), reason: "late".into() }];
+    env.rm().addr.send(Submit { epoch: 1, parts: vec![], rejected, permit: None }).await.expect("alive");
     let info = env.info().await;
     assert_eq!((info.epoch, info.last_sequence, info.buffered), (2, 0, 0));
     old.lose().await;
@@ -151,7 +150,7 @@ async fn items_of_unknown_partitions_are_rejected_by_the_session() {
         Part { partition: name.as_str().into(), command: Command::Nodes(vec![node]) }
     };
     let permit = gate.budget.take(2).expect("room");
-    env.rm().submit(&gate, names.iter().map(part).collect(), vec![], permit).await.expect("taken");
+    env.rm().submit(&gate, names.iter().map(part).collect(), vec![], permit).expect("taken");
     env.settle().await;
     assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 nodes 1"]);
     let lines = env.stream(0).await.lines();

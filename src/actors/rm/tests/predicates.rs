@@ -131,4 +131,9 @@ async fn state_dumps_are_asked_of_shims_that_offer_them() {
     assert_eq!(asked.await.expect("no panic").expect("alive"), Some(Ok("{\"pods\":1}".into())));
     let silent = env.rm().addr.send(StateDump).await.expect("alive");
     assert_eq!(silent, Some(Err("no answer from the shim within 5s".into())));
+    let asked = actix::spawn(env.rm().addr.send(StateDump));
+    env.settle().await;
+    answer(&env, line.seq + 1, AnswerBody::Dump(Ok("late".into()))).await;
+    answer(&env, line.seq + 2, AnswerBody::Dump(Ok("in time".into()))).await;
+    assert_eq!(asked.await.expect("no panic").expect("alive"), Some(Ok("in time".into())));
 }

@@ -161,7 +161,7 @@ async fn the_epoch_of_an_answer_is_that_of_the_session() {
     env.register("rm-1", &[]).await;
     let permit = gate.budget.take(1).expect("room");
     let part = crate::messages::rm::Part { partition: "[rm-1]default".into(), command: Command::Nodes(vec![]) };
-    let refused = env.rm().submit(&gate, vec![part], vec![], permit).await.expect_err("another session");
+    let refused = env.rm().submit(&gate, vec![part], vec![], permit).expect_err("another session");
     assert_eq!(refused.kind, RefusalKind::State);
     assert!(refused.detail.contains("registered again"), "{refused:?}");
 }

@@ -86,6 +86,36 @@ async fn a_slow_reader_stops_placements_and_one_that_catches_up_wakes_them() {
 }
 
 #[actix::test]
+async fn a_reader_that_keeps_up_costs_no_message() {
+    let env = Env::registered(&[("rm.undeliveredCallbacks", "1000")]).await;
+    let stream = env.stream(0).await;
+    for seq in 1..=600 {
+        env.nodes(1).await;
+        assert!(!stream.progress.hand(seq), "nobody waits for it");
+    }
+    assert_eq!(env.info().await.delivered_sequence, 600, "known all the same");
+    // More than half of what may be: whoever waits for credits is told before they are spent.
+    for _ in 0..500 {
+        env.nodes(1).await;
+    }
+    let told = (601..=1_100).filter(|seq| stream.progress.hand(*seq)).count();
+    assert_eq!(told, 1, "once, not line by line");
+}
+
+#[actix::test]
+async fn what_is_not_read_is_named_when_it_holds_up_placements() {
+    let env = Env::registered(&[("rm.undeliveredCallbacks", "3")]).await;
+    let _nodes = env.open(Want::Plain(Kind::Node)).await.expect("opened");
+    env.deliver(vec![node(1), app("a")]).await;
+    assert_eq!(env.info().await.unread, None, "there are credits left");
+    env.deliver(vec![node(2)]).await;
+    let unread = "1 lines of kind application (no stream of it is open), 2 lines of kind node (its stream is open)";
+    assert_eq!(env.info().await.unread.as_deref(), Some(unread));
+    env.open(Want::Plain(Kind::Application)).await.expect("opened").handed(2).await;
+    assert_eq!(env.info().await.unread, None);
+}
+
+#[actix::test]
 async fn a_stream_gets_no_more_than_it_can_carry_at_once() {
     let env = Env::registered(&[]).await;
     let mut stream = env.stream(0).await;

@@ -1,0 +1,97 @@
+//! Where events wait for `EventActor`, and in order with them what changes their way. It is roused for the first of them,
+//! and goes on looking every millisecond while more come: a partition that places one ask after another does not wake
+//! another thread each time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actix::prelude::*;
+
+use super::event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe};
+
+/// See the module. What is published before a reader asks is given to that reader: the actor empties it first.
+pub struct Intake {
+    state: Mutex<State>,
+    actor: Recipient<Rouse>,
+}
+
+/// What waits.
+pub enum Word {
+    /// Events of a partition.
+    Publish(Publish),
+    /// From here on a shim gets the events of its session.
+    Subscribe(ShimSubscribe),
+    /// From here on it does not.
+    Unsubscribe(ShimUnsubscribe),
+    /// In force from here on.
+    Settings(ApplyEventSettings),
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Word>,
+    /// The actor was roused and does not rest yet.
+    awake: bool,
+}
+
+/// Something waits in the intake, of which the actor does not know.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Rouse(pub Arc<Intake>);
+
+/// How a partition publishes its events.
+#[derive(Clone)]
+pub struct Publisher(Arc<dyn Fn(Publish) + Send + Sync>);
+
+impl Publisher {
+    /// Publishes events, behind all that this and other threads have published before.
+    pub fn publish(&self, events: Publish) {
+        (self.0)(events);
+    }
+}
+
+impl From<Recipient<Publish>> for Publisher {
+    /// Each as a message of its own.
+    fn from(to: Recipient<Publish>) -> Publisher {
+        Publisher(Arc::new(move |events| to.do_send(events)))
+    }
+}
+
+impl Intake {
+    /// The intake of an actor.
+    pub fn new(actor: Recipient<Rouse>) -> Arc<Intake> {
+        Arc::new(Intake { state: Mutex::default(), actor })
+    }
+
+    /// The way in.
+    pub fn publisher(self: &Arc<Intake>) -> Publisher {
+        let intake = self.clone();
+        Publisher(Arc::new(move |events| intake.put(Word::Publish(events))))
+    }
+
+    /// Adds something, behind all that was published before it and before all that is published after it.
+    pub fn put(self: &Arc<Intake>, word: Word) {
+        let mut state = self.state();
+        state.waiting.push(word);
+        if !std::mem::replace(&mut state.awake, true) {
+            // Under the lock: a reader who asks after anything published here asks after this message.
+            self.actor.do_send(Rouse(self.clone()));
+        }
+    }
+
+    /// What waits, in order.
+    pub fn take(&self) -> Vec<Word> {
+        std::mem::take(&mut self.state().waiting)
+    }
+
+    /// As [`Intake::take`]. Where nothing waits the actor may rest: it is roused for what comes next.
+    pub fn take_or_rest(&self) -> Vec<Word> {
+        let mut state = self.state();
+        state.awake = !state.waiting.is_empty();
+        std::mem::take(&mut state.waiting)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -30,7 +30,9 @@ use crate::{
     messages::{
         event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe},
         journal::ConfigureJournal,
-        partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
+        partition::{
+            Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
+        },
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
     metrics::Metrics,
@@ -76,10 +78,12 @@ pub struct PartitionHandle {
     pub wake: Recipient<Wake>,
     /// Its end.
     pub stop: Recipient<StopPartition>,
-    /// A configuration on trial.
-    pub try_configure: Recipient<TryConfigure>,
+    /// Its state, on which a configuration is checked before.
+    pub snapshot: Recipient<GetSnapshot>,
     /// A configuration.
     pub configure: Recipient<Configure>,
+    /// How long the shim may take to confirm.
+    pub patience: Recipient<Patience>,
     /// Unconfirmed releases are wanted again.
     pub resend: Recipient<ResendUnconfirmed>,
     /// Signs of life of nodes.
@@ -208,8 +212,9 @@ impl Topology {
                 commands: addr.clone().recipient(),
                 wake: addr.clone().recipient(),
                 stop: addr.clone().recipient(),
-                try_configure: addr.clone().recipient(),
+                snapshot: addr.clone().recipient(),
                 configure: addr.clone().recipient(),
+                patience: addr.clone().recipient(),
                 resend: addr.clone().recipient(),
                 alive: addr.clone().recipient(),
                 journal,

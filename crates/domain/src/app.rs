@@ -78,14 +78,22 @@ pub struct App {
     pub placeholders: u32,
     /// Number of pending placeholder asks.
     pub pending_placeholders: u32,
+    /// Their sum.
+    pub awaited: Resource,
     /// Number of placeholder asks about which the shim is being asked.
     pub parked_placeholders: u32,
+    /// Sum of what is charged while the shim is asked about it: of real asks, of placeholders.
+    pub parked_charges: [Resource; 2],
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub asking: u32,
     /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
     pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
+    /// Groups of pending real asks by task group, in the order of their first asks; parked ones too.
+    pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, GroupKey>>,
+    /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
+    pub replaced_up_to: Option<AskOrder>,
     /// Replacements in flight.
     pub swaps: u32,
     /// Its first placeholder was allocated: the gang has begun (SEEDS S11).
@@ -156,6 +164,13 @@ pub struct GroupKey {
     pub task_group: Arc<str>,
     /// Required node.
     pub required_node: Option<Arc<str>>,
+}
+
+impl GroupKey {
+    /// Real asks that may take the place of placeholders.
+    pub fn may_replace(&self) -> bool {
+        !self.placeholder && !self.task_group.is_empty()
+    }
 }
 
 /// Why the asks of a group wait.

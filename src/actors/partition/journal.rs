@@ -88,7 +88,7 @@ impl Handler<Alive> for PartitionActor {
             Some(nodes) => {
                 let known = nodes.iter().filter(|node| self.partition.node_by_id.contains_key(&**node));
                 self.effects.extend(known.map(|node| Effect::Node(NodeEffect::Seen { node: node.clone() })));
-                self.route();
+                self.leave();
             }
         }
         self.link.flush();

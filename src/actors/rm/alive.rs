@@ -15,9 +15,13 @@ use crate::messages::{
 const VOUCH: Duration = Duration::from_secs(1);
 
 impl RmActor {
-    /// From now on the session's nodes count as alive while a stream is open.
+    /// From now on the session's nodes count as alive while a stream is open, and how far the shim has what was sent is known.
     pub(super) fn vouch(&self, ctx: &mut Context<Self>) {
         ctx.run_interval(VOUCH, |actor, _| {
+            let now = actor.clock.now();
+            if let Some(session) = &mut actor.session {
+                session.note_handed(now);
+            }
             if !actor.streams.none() {
                 actor.tell_alive(None, None);
             }

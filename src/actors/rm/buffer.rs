@@ -66,6 +66,11 @@ impl Buffer {
         next.map_or(self.last(), |seq| seq - 1)
     }
 
+    /// Every line of a kind up to this one was handed out.
+    pub fn handed(&self, kind: Kind) -> u64 {
+        self.handed[kind as usize]
+    }
+
     /// Entries that are kept.
     pub fn entries(&self) -> usize {
         self.entries

@@ -12,7 +12,8 @@ use crate::{
         resources::Resource,
         types::{AllocIx, Nanos, NodeIx},
     },
-    messages::event::StoreStatus,
+    messages::{application::UnconfirmedRelease, event::StoreStatus, partition::UnconfirmedSums},
+    si::outward,
 };
 
 /// Errors older than this do not make the scheduler unhealthy any more (OPS-013).
@@ -33,6 +34,19 @@ pub struct Health {
 pub struct HealthView {
     healthy: bool,
     health_checks: Vec<CheckView>,
+    /// What needs a look although the scheduler is healthy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<WarningView>,
+}
+
+/// Something outside of the scheduler that needs a look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Warning")]
+#[serde(rename_all = "PascalCase")]
+struct WarningView {
+    name: &'static str,
+    description: &'static str,
+    diagnosis_message: String,
 }
 
 /// One check.
@@ -60,10 +74,17 @@ impl Health {
     }
 
     /// Runs all checks and keeps the result. `failed_nodes` counts since the start; `store` is the durable event store,
-    /// where there is one.
-    pub fn run(&self, views: &[View], failed_nodes: u64, store: Option<&StoreStatus>, now: Nanos) {
+    /// where there is one; `unconfirmed` has the partitions as shown with what their shims have not confirmed.
+    pub fn run(
+        &self,
+        views: &[View],
+        failed_nodes: u64,
+        store: Option<&StoreStatus>,
+        unconfirmed: &[(Arc<str>, UnconfirmedSums)],
+        now: Nanos,
+    ) {
         let scheduling_errors = views.iter().map(|view| view.partition().scheduling_errors).sum();
-        self.run_with(views, scheduling_errors, failed_nodes, store, now);
+        self.run_with(views, scheduling_errors, failed_nodes, store, now, overdue(unconfirmed));
     }
 
     fn run_with(
@@ -73,13 +94,16 @@ impl Health {
         failed_nodes: u64,
         store: Option<&StoreStatus>,
         now: Nanos,
+        warnings: Vec<WarningView>,
     ) {
         let recent = |window: &Mutex<Window>, total| {
             window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recent(total, now)
         };
         let errors = recent(&self.scheduling_errors, scheduling_errors);
         let failed = recent(&self.failed_nodes, failed_nodes);
-        self.last.store(Some(Arc::new(check(views, errors, failed, store))));
+        let checks = check(views, errors, failed, store);
+        let healthy = checks.iter().all(|check| check.succeeded);
+        self.last.store(Some(Arc::new(HealthView { healthy, health_checks: checks, warnings })));
     }
 }
 
@@ -102,7 +126,7 @@ impl Window {
     }
 }
 
-fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Option<&StoreStatus>) -> HealthView {
+fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Option<&StoreStatus>) -> Vec<CheckView> {
     let mut checks = vec![
         counted(
             "Scheduling errors",
@@ -160,7 +184,29 @@ fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Optio
     ];
     // Beyond what the reference checks (OPS-012), so only where it can fail.
     checks.extend(store.map(stored));
-    HealthView { healthy: checks.iter().all(|check| check.succeeded), health_checks: checks }
+    checks
+}
+
+/// Releases that shims have not confirmed for long: what they hold stays charged. Not a fault of the scheduler.
+fn overdue(partitions: &[(Arc<str>, UnconfirmedSums)]) -> Vec<WarningView> {
+    let mut texts = Vec::new();
+    for (partition, sums) in partitions.iter().filter(|(_, sums)| sums.overdue > 0) {
+        let row = |row: &UnconfirmedRelease| {
+            let (release, age) = (&row.release, std::time::Duration::from_secs(row.age.as_secs().unsigned_abs()));
+            let kind = outward::termination(release.termination).as_str_name();
+            format!("{}/{} ({kind}, for {age:?}, sent {} times)", release.app, release.key, row.sent)
+        };
+        let named: Vec<String> = sums.named.iter().map(row).collect();
+        let more = sums.overdue - named.len() as u64;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        texts.push(format!("{} in partition {partition}: {}{more}", sums.overdue, named.join(", ")));
+    }
+    let warning = |diagnosis_message| WarningView {
+        name: "Unconfirmed releases",
+        description: "Releases that the resource manager has not confirmed within rm.unconfirmedWarning",
+        diagnosis_message,
+    };
+    (!texts.is_empty()).then(|| warning(texts.join("; "))).into_iter().collect()
 }
 
 /// Events reach the disk.
@@ -254,17 +300,44 @@ fn orphans_on_apps(view: &View) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{effect::Released, types::Termination};
 
     // OPS-011: none before the first run; OPS-012: nine checks, healthy without partitions.
     #[test]
     fn first_run() {
         let health = Health::default();
         assert!(health.last().is_none());
-        health.run(&[], 0, None, Nanos::from_secs(1));
+        health.run(&[], 0, None, &[], Nanos::from_secs(1));
         let last = health.last().unwrap();
         assert!(last.healthy);
         assert_eq!(last.health_checks.len(), 9);
         assert_eq!(last.health_checks[6].diagnosis_message, "Reservation/node nr ratio: []");
+    }
+
+    #[test]
+    fn releases_that_are_not_confirmed_for_long_are_a_warning() {
+        let release = Released {
+            key: "ph1".into(),
+            app: "app-1".into(),
+            termination: Termination::PlaceholderReplaced,
+            message: "".into(),
+            confirm: true,
+        };
+        let row = UnconfirmedRelease { release, since: Nanos::ZERO, age: Nanos::from_secs(372), sent: 6 };
+        let sums = UnconfirmedSums { overdue: 3, named: vec![row], ..UnconfirmedSums::default() };
+        let all = [("default".into(), sums), ("quiet".into(), UnconfirmedSums::default())];
+        let health = Health::default();
+        health.run(&[], 0, None, &all, Nanos::from_secs(1));
+        let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
+        assert_eq!(shown["Healthy"], true, "the scheduler itself is well");
+        assert_eq!(shown["HealthChecks"].as_array().unwrap().len(), 9);
+        assert_eq!(shown["Warnings"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            shown["Warnings"][0]["DiagnosisMessage"],
+            "3 in partition default: app-1/ph1 (PLACEHOLDER_REPLACED, for 372s, sent 6 times) and 2 more"
+        );
+        health.run(&[], 0, None, &all[1..], Nanos::from_secs(2));
+        assert!(serde_json::to_value(&*health.last().unwrap()).unwrap().get("Warnings").is_none());
     }
 
     // OPS-013: an error counts for an hour, not for ever.
@@ -272,7 +345,7 @@ mod tests {
     fn errors_recover() {
         let health = Health::default();
         let errors_at = |total, secs| {
-            health.run_with(&[], total, 0, None, Nanos::from_secs(secs));
+            health.run_with(&[], total, 0, None, Nanos::from_secs(secs), Vec::new());
             health.last().unwrap().health_checks[0].diagnosis_message.clone()
         };
         assert_eq!(errors_at(0, 0), "There were 0 scheduling errors logged in the metrics");

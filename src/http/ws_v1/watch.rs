@@ -49,9 +49,13 @@ async fn check(state: Arc<RestState>) {
         let views = state.views().await;
         let events = state.topology.events.send(GetEventStatus).await;
         let store = events.ok().and_then(|events| events.store);
+        let unconfirmed = state.unconfirmed().await;
         let health = state.clone();
         // It walks all rows, which would hold up whatever shares this thread.
-        let run = move || health.health.run(&views, health.metrics.failed_nodes(), store.as_ref(), now());
+        let run = move || {
+            let failed_nodes = health.metrics.failed_nodes();
+            health.health.run(&views, failed_nodes, store.as_ref(), &unconfirmed, now());
+        };
         if let Err(error) = spawn_blocking(run).await {
             tracing::error!(%error, "the health check failed");
         }

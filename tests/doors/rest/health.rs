@@ -14,7 +14,7 @@ use super::scenario::World;
 
 fn check(world: &World) -> Value {
     let health = Health::default();
-    health.run(&[world.view()], 0, None, Nanos::from_secs(1));
+    health.run(&[world.view()], 0, None, &[], Nanos::from_secs(1));
     serde_json::from_slice(&json::line(&*health.last().unwrap())).unwrap()
 }
 
@@ -61,7 +61,7 @@ fn failed_nodes_and_negative_partitions() {
     // Checks 2 and 3; OPS-012: one failed check is enough, each names all partitions that it found.
     let (world, health) = (World::captured(), Health::default());
     let view = |health: &Health| serde_json::to_value(&*health.last().unwrap()).unwrap();
-    health.run(&[world.view()], 1, None, Nanos::from_secs(1));
+    health.run(&[world.view()], 1, None, &[], Nanos::from_secs(1));
     let seen = view(&health);
     assert_eq!(seen["HealthChecks"][1]["DiagnosisMessage"], "There were 1 failed nodes logged in the metrics");
     assert_eq!((&seen["HealthChecks"][1]["Succeeded"], &seen["Healthy"]), (&false.into(), &false.into()));
@@ -70,7 +70,7 @@ fn failed_nodes_and_negative_partitions() {
     world.partition.total = Resource::of(&[("memory", -1)]);
     let mut second = world.view();
     second.shown = "[rm-2]default".into();
-    health.run(&[world.view(), World::empty().view(), second], 0, None, Nanos::from_secs(2));
+    health.run(&[world.view(), World::empty().view(), second], 0, None, &[], Nanos::from_secs(2));
     let seen = view(&health);
     let message = "Partitions with negative resources: [\"default\" \"[rm-2]default\"]";
     assert_eq!((&seen["HealthChecks"][2]["DiagnosisMessage"], &seen["Healthy"]), (&message.into(), &false.into()));

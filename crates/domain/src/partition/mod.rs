@@ -30,6 +30,8 @@ mod schedule;
 mod shapes;
 mod states;
 mod swaps;
+mod tables;
+mod teardown;
 
 use std::sync::Arc;
 
@@ -37,6 +39,7 @@ pub use audit::Finding;
 pub use explain::{Explainer, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use ledger::{Books, Placement, Reason};
+pub use tables::Tables;
 
 use super::{
     alloc::Alloc,
@@ -50,7 +53,7 @@ use super::{
     node_index::NodeIndex,
     queue::Queue,
     resources::Resource,
-    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx, SwapToken},
+    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx},
     ugm::Ugm,
 };
 
@@ -115,10 +118,6 @@ pub struct Partition {
     epoch: u64,
     /// Something was held back by a limit in this epoch, so that a release has to move it on.
     limited: bool,
-    /// Replacements in flight: the placeholder of each.
-    swaps: imbl::OrdMap<SwapToken, AllocIx>,
-    /// Placeholders whose release the shim confirmed, and whose replacement was undone before it was carried out.
-    left_over: Vec<(AllocIx, u64)>,
     /// A gang that is placed all at once did not fit in this epoch: a node with more room has to move it on.
     gang_waits: bool,
     /// Gangs that have begun and still wait for placeholders (SEEDS S11).
@@ -145,13 +144,15 @@ pub struct Partition {
     /// The shim wants to be asked before an allocation or reservation.
     ask_shim: bool,
     questions: predicates::Questions,
+    /// What goes next of a partition that was stopped.
+    leaving: Option<teardown::Leaving>,
     free_nodes: Vec<NodeIx>,
     free_queues: Vec<QueueIx>,
     free_apps: Vec<AppIx>,
     free_allocs: Vec<AllocIx>,
     next_serial: u64,
-    /// Pending asks that name their node.
-    required_asks: usize,
+    /// Pending asks that name their node, counted by node and application.
+    required_asks: imbl::OrdMap<(Arc<str>, AppIx), u32>,
     /// Room for the effects of a charge, reused.
     scratch: Vec<Effect>,
 }
@@ -247,13 +248,28 @@ impl Partition {
         now: Nanos,
         effects: &mut Vec<Effect>,
     ) -> Partition {
-        let mut partition = Partition {
+        let mut partition = Partition::without_queues(rm, internal, conf.clone(), now);
+        let cx = &mut Cx { now, fx: effects, partition: partition.internal.clone() };
+        partition.build_queues(&conf.root, cx);
+        partition.start_periodic(now);
+        partition
+    }
+
+    /// Gives the partition away; what stays has not even queues, and is only to be dropped.
+    pub fn hollow(&mut self) -> Partition {
+        let (rm, internal, conf) = (self.rm.clone(), self.internal.clone(), self.conf.clone());
+        let hollow = Partition::without_queues(rm, internal, conf, self.state_since);
+        std::mem::replace(self, hollow)
+    }
+
+    fn without_queues(rm: Arc<str>, internal: Arc<str>, conf: Arc<PartitionConf>, now: Nanos) -> Partition {
+        Partition {
             rm,
             name: conf.name.clone(),
             internal,
             state: ObjectState::Active,
             state_since: now,
-            conf: conf.clone(),
+            conf,
             queues: CowVec::default(),
             root: QueueIx(0),
             queue_by_path: imbl::OrdMap::new(),
@@ -279,8 +295,6 @@ impl Partition {
             dirty: order::Dirty::default(),
             epoch: 1,
             limited: false,
-            swaps: imbl::OrdMap::new(),
-            left_over: Vec::new(),
             gang_waits: false,
             gangs: imbl::OrdSet::new(),
             swappable: imbl::OrdSet::new(),
@@ -295,18 +309,15 @@ impl Partition {
             all_container_states: false,
             ask_shim: false,
             questions: predicates::Questions::default(),
+            leaving: None,
             free_nodes: Vec::new(),
             free_queues: Vec::new(),
             free_apps: Vec::new(),
             free_allocs: Vec::new(),
             next_serial: 1,
-            required_asks: 0,
+            required_asks: imbl::OrdMap::new(),
             scratch: Vec::new(),
-        };
-        let cx = &mut Cx { now, fx: effects, partition: partition.internal.clone() };
-        partition.build_queues(&conf.root, cx);
-        partition.start_periodic(now);
-        partition
+        }
     }
 
     /// Applies one command.
@@ -316,12 +327,8 @@ impl Partition {
             Command::Nodes(items) => self.apply_nodes(items, cx),
             Command::Applications { new, remove } => self.apply_applications(new, &remove, cx),
             Command::Allocations { allocations, releases } => self.apply_allocations(allocations, &releases, cx),
-            Command::Configure(conf) => {
-                self.reconfigure(conf, cx);
-                cx.fx.push(Effect::Configured(Ok(())));
-            }
+            Command::Configure(conf) => self.reconfigure(conf, cx),
             Command::Tick => self.tick(cx),
-            Command::CommitSwap(token) => self.commit_swap(token, cx),
             Command::Predicate(answer) => self.answer(answer, cx),
             Command::AskPredicates(on) => self.ask_predicates(on, cx),
             Command::ContainerStates(all) => self.all_container_states = all,
@@ -330,7 +337,6 @@ impl Partition {
             Command::HoldHosts { hosts, held } => self.hold_hosts(hosts, held),
             Command::Stop => self.stop(cx),
         }
-        self.drop_left_over(cx);
         self.settle();
     }
 

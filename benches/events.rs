@@ -21,7 +21,7 @@ use callboard::{
     },
     http::events::json,
     messages::event::{GetEventStatus, OpenStream, Publish, StopEvents},
-    store::events::{Limits, open},
+    store::events::{Clock, Limits, open},
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -184,7 +184,8 @@ fn events(c: &mut Criterion) {
     });
     let directory = tempfile::tempdir().expect("a directory");
     let limits = Limits { events: 0, bytes: 256 << 20, age: Nanos::ZERO };
-    let mut opened = open(directory.path(), limits).expect("opens");
+    let clock = Clock { now: Nanos::ZERO, trusted: true };
+    let mut opened = open(directory.path(), limits, clock).expect("opens");
     group.bench_function("write to the store, on its thread", |b| {
         b.iter_custom(|rounds| {
             let mut spent = Duration::ZERO;

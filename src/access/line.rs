@@ -1,6 +1,8 @@
-//! A line of the tokens file: `ROLE sha256:HEX [name=TEXT] [rms=ID,ID] [configures]`.
+//! A line of the tokens file: `ROLE [sum=HEX] sha256:HEX [name=TEXT] [rms=ID,ID] [configures]`.
 //!
-//! Blanks and commas inside a value are written as `%20` and `%2C`.
+//! Blanks and commas inside a value are written as `%20` and `%2C`. The sum is the CRC-32 of the other words with a blank
+//! between them: damage of a line that has one never gives rights that nobody gave. It stands early, so that a line that was
+//! cut has lost the digest or has it.
 
 use std::{fmt, sync::Arc};
 
@@ -27,8 +29,18 @@ impl Grant {
     /// # Errors
     /// What is wrong with it. The digest is never repeated.
     pub fn read(line: &str) -> Result<Option<Grant>, String> {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
+        let mut words: Vec<&str> = line.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+        if let Some(at) = words.iter().position(|word| word.starts_with("sum=")) {
+            let said = words.remove(at);
+            if said != sum(&words.join(" ")) {
+                return Err(
+                    "the line does not fit its sum=: it is damaged, or was changed by hand; make the token anew, or \
+                     take the word sum=… out of a line that is as you want it"
+                        .to_owned(),
+                );
+            }
+        }
+        let mut words = words.into_iter();
         let Some(role) = words.next() else { return Ok(None) };
         let role: Role = role.parse()?;
         let digest: Digest = words.next().unwrap_or_default().parse()?;
@@ -49,6 +61,21 @@ impl Grant {
     }
 }
 
+fn sum(words: &str) -> String {
+    format!("sum={:08x}", crc32fast::hash(words.as_bytes()))
+}
+
+impl Grant {
+    /// The line for the file.
+    pub fn line(&self) -> String {
+        let words = self.to_string();
+        let sum = sum(&words);
+        let (role, rest) = words.split_once(' ').unwrap_or((&words, ""));
+        format!("{role} {sum} {rest}")
+    }
+}
+
+/// The words of a line, without a sum.
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} name={}", self.role, self.digest, encoded(&self.name))?;
@@ -78,6 +105,9 @@ fn encoded(text: &str) -> String {
 
 fn decoded(text: &str) -> Result<String, String> {
     let fault = || format!("\"{text}\": % is followed by the two hexadecimal digits of a byte of UTF-8");
+    if text.contains('#') {
+        return Err(format!("\"{text}\": # is written as %23, and a comment follows a blank"));
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -120,6 +150,37 @@ mod tests {
     }
 
     #[test]
+    fn damage_of_a_line_gives_no_rights() {
+        let made = Grant {
+            role: Role::Shim,
+            digest: Digest::of("abc"),
+            name: "a board".into(),
+            rms: Some(["rm-1".into(), "rm-2".into()].into()),
+            configures: false,
+        };
+        let line = made.line();
+        assert!(line.starts_with("shim sum=") && line.ends_with("name=a%20board rms=rm-1,rm-2"), "{line}");
+        assert_eq!(Grant::read(&line), Ok(Some(made.clone())));
+        assert_eq!(Grant::read(&format!("  {}  # mine", line.replace(' ', "   "))), Ok(Some(made.clone())));
+        for at in 0..line.len() {
+            assert!(!matches!(Grant::read(&line[..at]), Ok(Some(_))), "{}", &line[..at]);
+            for bit in 0..8 {
+                let mut bytes = line.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let Ok(text) = String::from_utf8(bytes) else { continue };
+                // Blanks of another kind change nothing.
+                if let Ok(Some(read)) = Grant::read(&text) {
+                    assert_eq!(read, made, "{text}");
+                }
+            }
+        }
+        let changed = line.replace("rm-2", "rm-3");
+        assert!(fault(&changed).contains("take the word sum=… out"), "{}", fault(&changed));
+        let by_hand: Vec<&str> = changed.split(' ').filter(|word| !word.starts_with("sum=")).collect();
+        assert!(matches!(Grant::read(&by_hand.join(" ")), Ok(Some(_))));
+    }
+
+    #[test]
     fn faults_are_named_and_show_no_digest() {
         assert!(fault(&format!("admin {HEX}")).contains("role \"admin\" does not exist: choose viewer"));
         assert!(fault("viewer").contains("64 hexadecimal digits"));
@@ -127,6 +188,7 @@ mod tests {
         assert!(fault(&format!("viewer {HEX} rm=a")).contains("\"rm=a\" is none of"));
         assert!(fault(&format!("viewer {HEX} name=")).contains("\"name=\" is none of"));
         assert!(fault(&format!("viewer {HEX} name=%zz")).contains("two hexadecimal digits"));
+        assert!(fault(&format!("viewer {HEX} name=a#b")).contains("# is written as %23"));
         assert!(!fault(&format!("viewer {HEX} x")).contains("ba78"));
     }
 }

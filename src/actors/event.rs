@@ -38,7 +38,7 @@ use crate::{
         ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, GetEventStatus, GetEvents, GetStreams,
         OpenStream, OpenedStream, Publish, ShimSubscribe, ShimUnsubscribe, StreamView, TooManyStreams,
     },
-    store::events::OpenError,
+    store::events::{Clock, OpenError},
 };
 
 /// How often shims are sent what was collected for them (EVT-063, EVT-064).
@@ -79,8 +79,17 @@ impl EventActor {
     /// # Errors
     /// See [`OpenError`].
     pub fn durable(settings: EventSettings, directory: &Path) -> Result<EventActor, OpenError> {
+        EventActor::durable_by(settings, directory, false)
+    }
+
+    /// The same, and an operator vouches for the clock or not (`--trust-clock`).
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn durable_by(settings: EventSettings, directory: &Path, trusted: bool) -> Result<EventActor, OpenError> {
         let counters = Arc::<EventCounters>::default();
-        let (durable, next) = Durable::open(directory, settings.store, counters.clone(), now())?;
+        let clock = Clock { now: now(), trusted };
+        let (durable, next) = Durable::open(directory, settings.store, counters.clone(), clock)?;
         Ok(EventActor::with(settings, Some(durable), next, counters))
     }
 
@@ -252,7 +261,10 @@ impl Handler<GetEvents> for EventActor {
             instance: self.instance.clone(),
             lowest: if lowest == next { 0 } else { lowest },
             highest: next.saturating_sub(1),
-            slices: self.base.checked_add(msg.start).map_or_else(Vec::new, |from| self.ring.range(from, count)),
+            slices: match msg.start {
+                None => self.ring.range(self.ring.lowest(), count),
+                Some(start) => self.base.checked_add(start).map_or_else(Vec::new, |from| self.ring.range(from, count)),
+            },
         })
     }
 }

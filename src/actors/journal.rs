@@ -5,6 +5,7 @@
 //! of the journal in memory and of every stream, and a reader that attaches gets each event once.
 
 mod disk;
+mod faults;
 mod log;
 mod registry;
 #[cfg(test)]
@@ -21,8 +22,8 @@ use actix::prelude::*;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::spawn_blocking, time::Instant};
 
-pub use self::registry::Journals;
-use self::{disk::Disk, log::Log};
+use self::{disk::stamp, log::Log};
+pub use self::{faults::Faults, registry::Journals};
 pub use crate::domain::journal::DEFAULT_LIMIT;
 use crate::{
     domain::{
@@ -32,19 +33,20 @@ use crate::{
     },
     messages::{
         journal::{
-            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetStatus, Piece, Post, Status, Undrain,
-            responses,
+            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetStatus, Piece, Post, SetExpiration,
+            Status, Undrain, responses,
         },
         partition::Commands,
     },
-    store::{eventlog::Record, resource_set},
+    store::{
+        eventlog::Record,
+        journal::{Directory, is_of_set},
+        resource_set,
+    },
 };
 
 /// Responses that wait for one reader at most.
 const MAX_WAITING: usize = 10_000;
-
-/// Faults that a status lists at most.
-const MAX_FAULTS: usize = 200;
 
 /// What a `JournalActor` is made of.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct JournalSetup {
     pub settings: Settings,
     /// Events that are kept in memory at most.
     pub limit: usize,
+    /// Where it tells what is wrong with its files.
+    pub faults: Arc<Faults>,
 }
 
 /// See the module.
@@ -67,7 +71,6 @@ pub struct JournalActor {
     storage: Storage,
     /// The present resource set as JSON.
     r: Arc<str>,
-    faults: Vec<String>,
     streams: BTreeMap<u64, Stream>,
     next_stream: u64,
     session: Option<(u64, Recipient<Commands>)>,
@@ -79,9 +82,23 @@ pub struct JournalActor {
 #[derive(Clone)]
 enum Storage {
     Memory,
-    Disk(Arc<Mutex<Disk>>),
+    Disk(Kept),
     /// There should be a directory.
     Broken(String),
+}
+
+/// A directory, whose files are made with the first event that is worth it.
+#[derive(Clone)]
+struct Kept {
+    directory: Arc<Mutex<Directory>>,
+    exists: bool,
+}
+
+/// Events that belong on disk, with the resource set that they tell of.
+struct Write {
+    directory: Arc<Mutex<Directory>>,
+    r: Option<Arc<str>>,
+    records: Vec<Record>,
 }
 
 struct Stream {
@@ -106,7 +123,6 @@ impl JournalActor {
                 journal,
                 log: Log::new(setup.limit),
                 storage: Storage::Memory,
-                faults: Vec::new(),
                 streams: BTreeMap::new(),
                 next_stream: 1,
                 session: None,
@@ -122,39 +138,75 @@ impl JournalActor {
         Moment { wall: nanos(wall), steady: nanos(self.started.elapsed()) }
     }
 
-    fn loaded(&mut self, loaded: disk::Loaded) {
-        self.storage = match loaded.disk {
-            Ok(disk) => Storage::Disk(Arc::new(Mutex::new(disk))),
+    fn loaded(&mut self, dir: PathBuf, loaded: disk::Loaded) {
+        self.storage = match loaded.directory {
+            Ok(directory) => {
+                Storage::Disk(Kept { exists: directory.is_kept(), directory: Arc::new(Mutex::new(directory)) })
+            }
             Err(why) => Storage::Broken(why),
         };
+        for damage in &loaded.damage {
+            tracing::error!(partition = %self.setup.partition, journal = %dir.display(), "damaged: {damage}");
+        }
         for fault in &loaded.faults {
             tracing::warn!(partition = %self.setup.partition, "{fault}");
         }
-        self.faults = loaded.faults;
+        self.setup.faults.found(dir, loaded.damage, loaded.faults);
         self.journal = loaded.journal;
         self.r = resource_set::encode(&self.journal.resource_set()).into();
         for record in loaded.records {
             self.log.push(record);
         }
+        self.log.all_stored();
     }
 
     /// Publishes what the journal put out, after what belongs on disk was written, and arms the timer anew. A disk that
-    /// fails here holds nothing up: what happened to nodes has happened, and will be told by the shim again.
+    /// fails here holds nothing up: what happened to nodes has happened, and is written with the next event.
     fn commit(&mut self, out: Vec<Output>, ctx: &mut Context<Self>) {
         let batch = self.take_out(out);
-        let durable = batch.durable();
-        let Storage::Disk(disk) = &self.storage else { return self.publish(batch, ctx) };
-        if durable.is_empty() {
-            return self.publish(batch, ctx);
-        }
-        let (disk, r) = (disk.clone(), batch.r.clone());
-        let write = spawn_blocking(move || lock(&disk).write(r.as_deref(), &durable, false));
-        ctx.wait(write.into_actor(self).map(move |written, actor, ctx| {
-            if let Err(why) = written.unwrap_or_else(|error| Err(error.to_string())) {
-                actor.fault(why);
-            }
+        let Some(write) = self.to_write(batch.durable(), batch.r.as_ref()) else { return self.publish(batch, ctx) };
+        ctx.wait(spawn_blocking(|| write.run()).into_actor(self).map(move |written, actor, ctx| {
+            let written = actor.written(written.unwrap_or_else(|error| (Err(error.to_string()), Vec::new())));
             actor.publish(batch, ctx);
+            if written.is_ok() {
+                actor.log.all_stored();
+            }
         }));
+    }
+
+    /// What has to be written for these events to be on disk. A journal that knows of no drain is not kept: that a
+    /// resource set was defined is written with the first event that says more.
+    fn to_write(&self, records: Vec<Record>, r: Option<&Arc<str>>) -> Option<Write> {
+        let Storage::Disk(Kept { directory, exists }) = &self.storage else { return None };
+        let worth_it = |record: &Record| *exists || &*record.name != "resource-define";
+        if !records.iter().any(worth_it) {
+            return None;
+        }
+        let mut all = self.log.unstored();
+        all.extend(records);
+        let with_set = !exists || all.iter().any(is_of_set);
+        let r = with_set.then(|| r.unwrap_or(&self.r).clone());
+        Some(Write { directory: directory.clone(), r, records: all })
+    }
+
+    /// Takes note of what came of writing.
+    fn written(&mut self, (written, damage): (Result<(), String>, Vec<String>)) -> Result<(), String> {
+        let partition = &self.setup.partition;
+        if !damage.is_empty() {
+            damage.iter().for_each(|damage| tracing::error!(%partition, "damaged: {damage}"));
+            self.setup.faults.damaged(self.setup.dir.clone().unwrap_or_default(), damage);
+        }
+        let failing = written.as_ref().err();
+        if self.setup.faults.failing(failing.map(String::as_str)) {
+            match failing {
+                Some(why) => tracing::error!(%partition, "{why}"),
+                None => tracing::info!(%partition, "the journal is written to disk again"),
+            }
+        }
+        if let (Storage::Disk(kept), Ok(())) = (&mut self.storage, &written) {
+            kept.exists = true;
+        }
+        written
     }
 
     /// Tells the partition what concerns it, and gives the events.
@@ -175,13 +227,6 @@ impl JournalActor {
             partition.do_send(Commands { epoch: *epoch, commands, permit: None });
         }
         Batch::of(&events, &self.journal)
-    }
-
-    fn fault(&mut self, why: String) {
-        tracing::error!(partition = %self.setup.partition, "{why}");
-        if !self.faults.contains(&why) && self.faults.len() < MAX_FAULTS {
-            self.faults.push(why);
-        }
     }
 
     /// Events enter the journal in memory and the streams at the same moment.
@@ -229,33 +274,43 @@ impl JournalActor {
             _ => Ok(events),
         });
         let batch = planned.as_ref().map_or_else(|_| Batch::default(), |events| Batch::of(events, &self.journal));
-        let storage = self.storage.clone();
-        let (first, second, r) = (pending.durable(), batch.durable(), pending.r.clone());
-        let write = async move {
-            let Storage::Disk(disk) = storage else { return (Ok(()), Ok(())) };
-            let both = spawn_blocking(move || {
-                let mut disk = lock(&disk);
-                (disk.write(r.as_deref(), &first, false), disk.write(None, &second, true))
-            });
-            both.await.unwrap_or_else(|error| (Ok(()), Err(error.to_string())))
+        let mut records = pending.durable();
+        records.extend(batch.durable());
+        let write = self.to_write(records, batch.r.as_ref().or(pending.r.as_ref()));
+        let written = async move {
+            let write = spawn_blocking(|| write.map(Write::run)).await;
+            write.unwrap_or_else(|error| Some((Err(error.to_string()), Vec::new())))
         };
-        let done = write.into_actor(self).map(move |(first, second), actor, ctx| {
-            if let Err(why) = first {
-                actor.fault(why);
-            }
+        let done = written.into_actor(self).map(move |written, actor, ctx| {
+            let stored = matches!(written, Some((Ok(()), _)));
+            let written = written.map_or(Ok(()), |written| actor.written(written));
             actor.publish(pending, ctx);
-            let events = planned?;
-            if let Err(why) = second {
-                actor.fault(why.clone());
-                return Err(Refusal::Disk(format!("{why}; nothing was changed")));
+            let answer = planned.and_then(|events| match written {
+                Ok(()) => Ok(events),
+                Err(why) => Err(Refusal::Disk(format!("{why}; nothing was changed"))),
+            });
+            let answer = answer.map(|events| {
+                let mut out = Vec::new();
+                actor.journal.carry_out(&events, &mut out);
+                actor.take_out(out);
+                actor.publish(batch, ctx);
+            });
+            if stored {
+                actor.log.all_stored();
             }
-            let mut out = Vec::new();
-            actor.journal.carry_out(&events, &mut out);
-            actor.take_out(out);
-            actor.publish(batch, ctx);
-            Ok(())
+            answer
         });
         AtomicResponse::new(Box::pin(done))
+    }
+}
+
+impl Write {
+    /// Writes, and tells of damage that was found on the way. Blocks.
+    fn run(self) -> (Result<(), String>, Vec<String>) {
+        // The writer repairs what a panic may have left: it cuts the file before it appends.
+        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = directory.write(self.r.as_deref(), &self.records, &stamp());
+        (written, directory.take_damage())
     }
 }
 
@@ -267,10 +322,18 @@ impl Batch {
     }
 
     fn of(events: &[ResourceEvent], journal: &Journal) -> Batch {
-        let defined = events.iter().any(|event| matches!(event.kind, Kind::Define(_)));
+        let mut r = None;
+        for event in events {
+            if let Kind::Define(_) | Kind::Update { .. } = event.kind {
+                r = Some(r.unwrap_or_else(|| journal.resource_set()));
+            }
+            if let (Kind::Update { expiration }, Some(r)) = (&event.kind, &mut r) {
+                r.expiration = *expiration;
+            }
+        }
         Batch {
             records: events.iter().map(|event| (Record::of(event), event.kind.durable())).collect(),
-            r: defined.then(|| resource_set::encode(&journal.resource_set()).into()),
+            r: r.map(|r| resource_set::encode(&r).into()),
         }
     }
 
@@ -294,11 +357,6 @@ impl Stream {
     }
 }
 
-fn lock(disk: &Mutex<Disk>) -> std::sync::MutexGuard<'_, Disk> {
-    // The writer repairs what a panic may have left: it cuts the file before it appends.
-    disk.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn nanos(duration: Duration) -> Nanos {
     Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
@@ -308,11 +366,15 @@ impl Actor for JournalActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let Some(dir) = self.setup.dir.clone() else { return };
-        let (settings, limit) = (self.setup.settings, self.setup.limit);
-        let load = spawn_blocking(move || disk::load(&dir, settings, limit + 1));
-        ctx.wait(load.into_actor(self).map(|loaded, actor, _| match loaded {
-            Ok(loaded) => actor.loaded(loaded),
-            Err(error) => actor.storage = Storage::Broken(format!("the journal cannot be read: {error}")),
+        let (settings, limit, of_load) = (self.setup.settings, self.setup.limit, dir.clone());
+        let load = spawn_blocking(move || disk::load(&of_load, settings, limit + 1));
+        ctx.wait(load.into_actor(self).map(move |loaded, actor, _| match loaded {
+            Ok(loaded) => actor.loaded(dir, loaded),
+            Err(error) => {
+                let why = format!("the journal in {} cannot be read: {error}", dir.display());
+                actor.setup.faults.found(dir, vec![why.clone()], Vec::new());
+                actor.storage = Storage::Broken(why);
+            }
         }));
     }
 }
@@ -374,6 +436,14 @@ impl Handler<Undrain> for JournalActor {
     }
 }
 
+impl Handler<SetExpiration> for JournalActor {
+    type Result = Operation;
+
+    fn handle(&mut self, SetExpiration(expiration): SetExpiration, _ctx: &mut Self::Context) -> Operation {
+        self.operate(|journal, now| Ok(journal.plan_expiration(expiration, now)))
+    }
+}
+
 impl Handler<ConfigureJournal> for JournalActor {
     type Result = ();
 
@@ -419,7 +489,7 @@ impl Handler<GetStatus> for JournalActor {
             targets: self.journal.status(),
             r: self.r.clone(),
             streams: self.streams.len(),
-            faults: self.faults.clone(),
+            faults: self.setup.faults.all(),
         })
     }
 }

@@ -184,6 +184,7 @@ impl RmActor {
         self.next_stream = id;
         let epoch = self.epoch;
         self.ask_as_wanted();
+        self.vouch();
         if self.life.state() == RmState::Paused {
             self.timers.pause(None, ctx);
             self.enter(RmState::Running, format!("a stream was opened ({})", attach.door));
@@ -208,6 +209,7 @@ impl RmActor {
             self.dumps.clear();
         }
         self.ask_as_wanted();
+        self.vouch();
         if self.streams.none() && self.life.state() == RmState::Running && self.timers.grace_is_over() {
             self.pause("the last stream was lost", ctx);
         }
@@ -300,6 +302,7 @@ impl RmActor {
         RmInfo {
             id: self.id.clone(),
             state: self.life.state(),
+            policy_group: session.map(|session| session.policy_group.clone()).unwrap_or_default(),
             epoch: self.epoch,
             registered: session.map(|session| session.registered),
             last_sequence: session.map_or(0, |session| session.buffer.last()),
@@ -317,7 +320,7 @@ impl Actor for RmActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.vouch(ctx);
+        self.follow_handed(ctx);
     }
 }
 

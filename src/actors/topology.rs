@@ -121,6 +121,15 @@ pub struct Registration {
     pub state_dump: bool,
 }
 
+/// A registration that was taken.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// The session.
+    pub epoch: u64,
+    /// The configuration that is in force, for what is to be told of it ([`LoadedConfig::notes`]).
+    pub config: Arc<LoadedConfig>,
+}
+
 /// Why a registration or a configuration was refused.
 #[derive(Clone, Debug)]
 pub enum Refusals {
@@ -242,8 +251,8 @@ impl Topology {
         }))
     }
 
-    /// Registers a resource manager: all of it, or nothing changes (R1.11, CFG-090a). Gives the epoch.
-    pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<u64, Refusals> {
+    /// Registers a resource manager: all of it, or nothing changes (R1.11, CFG-090a).
+    pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<Registered, Refusals> {
         self.open()?;
         check_id(&registration.rm)?;
         let settings = read_settings(&registration.extra)?;
@@ -265,7 +274,10 @@ impl Topology {
                 state_dump: registration.state_dump,
             };
             match handle.addr.send(register).await {
-                Ok(Ok(epoch)) => return Ok(epoch),
+                Ok(Ok(epoch)) => {
+                    log_notes(&registration.rm, &config);
+                    return Ok(Registered { epoch, config });
+                }
                 // It was forgotten just now: a new one takes its place.
                 Err(_) => self.open()?,
                 Ok(Err(refusal)) if refusal.kind == RefusalKind::Unknown => self.open()?,
@@ -276,8 +288,15 @@ impl Topology {
         Err(Refusal::new(RefusalKind::State, detail).into())
     }
 
-    /// Updates the configuration of a resource manager (R1.12–R1.15); a refused update changes nothing (SEEDS S23).
-    pub async fn configure(&self, rm: &str, text: String, extra: BTreeMap<String, String>) -> Result<(), Refusals> {
+    /// Updates the configuration of a resource manager (R1.12–R1.15), and gives the one that is in force then; a refused update
+    /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none.
+    pub async fn configure(
+        &self,
+        rm: &str,
+        policy_group: &str,
+        text: String,
+        extra: BTreeMap<String, String>,
+    ) -> Result<Arc<LoadedConfig>, Refusals> {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
         let handle = self.find(rm).ok_or_else(unknown)?;
@@ -285,9 +304,16 @@ impl Topology {
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
         let extra = Arc::new(extra);
-        let message = Reconfigure { config, default_config, only_default: false, extra: Some((extra, settings)) };
+        let message = Reconfigure {
+            config: config.clone(),
+            default_config,
+            only_default: false,
+            policy_group: policy_group.into(),
+            extra: Some((extra, settings)),
+        };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(super::rm::handle::closing()))?;
-        Ok(())
+        log_notes(rm, &config);
+        Ok(config)
     }
 
     /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied.
@@ -304,7 +330,13 @@ impl Topology {
         *lock(&self.default_config) = config.clone();
         let mut refused = Vec::new();
         for handle in self.known() {
-            let message = Reconfigure { config: config.clone(), default_config: true, only_default: true, extra: None };
+            let message = Reconfigure {
+                config: config.clone(),
+                default_config: true,
+                only_default: true,
+                policy_group: Arc::default(),
+                extra: None,
+            };
             match handle.addr.send(message).await {
                 Ok(Err(refusal)) if !matches!(refusal.kind, RefusalKind::Unknown | RefusalKind::State) => {
                     refused.push((handle.id.clone(), refusal));
@@ -417,6 +449,20 @@ impl Topology {
         let loaded = tokio::task::spawn_blocking(move || crate::config::load(&text)).await;
         let loaded = loaded.map_err(|_| Refusal::new(RefusalKind::Invalid, format!("{what}: unreadable")))?;
         loaded.map(Arc::new).map_err(|refused| prefixed(refused, what))
+    }
+}
+
+/// Notes on a configuration that are logged; one may have a fault in each of many queues.
+const LOGGED_NOTES: usize = 20;
+
+/// What is accepted and does not do what it looks like (SEEDS S34).
+fn log_notes(rm: &str, config: &LoadedConfig) {
+    for note in config.notes().take(LOGGED_NOTES) {
+        tracing::warn!(rm, "configuration: {note}");
+    }
+    let more = config.notes().count().saturating_sub(LOGGED_NOTES);
+    if more > 0 {
+        tracing::warn!(rm, "configuration: {more} more of these; callboard validate lists all");
     }
 }
 

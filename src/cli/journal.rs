@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::format::Printer;
+pub(super) use self::options::duration;
 pub use self::options::{Match, When};
 pub use self::{format::Format, format::TimeFormat};
 use super::door::Door;

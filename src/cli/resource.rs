@@ -1,5 +1,6 @@
-//! `callboard resource`: the targets of a partition, as `flux resource` shows them; drain and undrain.
+//! `callboard resource`: the targets of a partition, as `flux resource` shows them; drain, undrain and expiration.
 
+mod expiration;
 mod state;
 mod tables;
 
@@ -9,7 +10,7 @@ use std::{
 };
 
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
 use self::state::Cluster;
@@ -34,6 +35,8 @@ enum What {
     Drain(DrainArgs),
     /// Undrain targets
     Undrain(UndrainArgs),
+    /// Set when the resource set expires
+    Expiration(ExpirationArgs),
 }
 
 /// How much is shown.
@@ -89,6 +92,12 @@ struct UndrainArgs {
     reason: Vec<String>,
 }
 
+#[derive(Args, Clone, Debug)]
+struct ExpirationArgs {
+    /// Seconds since 1970, a time such as 2026-12-01T06:00:00Z, 8h or 30m for that long from now, or none
+    when: expiration::When,
+}
+
 /// Body of a drain or undrain.
 #[derive(Serialize)]
 struct Request {
@@ -142,6 +151,10 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error>
         What::Undrain(UndrainArgs { force, update, targets, reason }) => {
             let overwrite = mode(*force, *update)?;
             post(door, "resource/undrain", targets, reason, overwrite).await
+        }
+        What::Expiration(ExpirationArgs { when }) => {
+            let body = serde_json::json!({"expiration": when.seconds(Timestamp::now())});
+            door.post("resource/expiration", &body).await.map(|_| String::new())
         }
     }
 }

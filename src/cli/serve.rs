@@ -57,6 +57,10 @@ pub struct ServeArgs {
     /// Nothing on disk; doors without an address take any free port
     #[arg(long, env = "CALLBOARD_EPHEMERAL")]
     pub ephemeral: bool,
+    /// The clock is right, although it is further ahead of the newest stored event than events are kept: those that are too
+    /// old by it are deleted, which may be all
+    #[arg(long, env = "CALLBOARD_TRUST_CLOCK")]
+    pub trust_clock: bool,
     /// Configuration where a registration brings none; SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "CALLBOARD_CONFIG")]
     pub config: Option<PathBuf>,
@@ -137,7 +141,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let events = if args.ephemeral {
         EventActor::default()
     } else {
-        EventActor::durable(EventSettings::default(), &args.data.join("events"))?
+        EventActor::durable_by(EventSettings::default(), &args.data.join("events"), args.trust_clock)?
     };
     let data = (!args.ephemeral).then_some(args.data.as_path());
     let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
@@ -148,8 +152,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     let max_body = args.http_max_body_bytes.get();
     let refused = metrics.refused();
-    let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body));
-    let _watch = ws_v1::watch::start(rest.clone());
+    journals.start_kept().await;
+    let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body).with_journals(journals.clone()));
+    let _watch = ws_v1::watch::start(rest.clone()).await;
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());

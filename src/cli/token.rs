@@ -12,7 +12,10 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
 
-use crate::access::{Digest, Role, Secret, Tokens, line::Grant};
+use crate::{
+    access::{Digest, Role, Secret, Tokens, line::Grant},
+    store::files,
+};
 
 /// Make tokens
 #[derive(Args, Clone, Debug)]
@@ -53,7 +56,7 @@ struct NewArgs {
 pub fn run(args: &TokenArgs) -> anyhow::Result<ExitCode> {
     let What::New(args) = &args.what;
     let secret = Secret::generate().map_err(|error| anyhow!(error))?;
-    let line = grant(args, Digest::of(secret.reveal()))?.to_string();
+    let line = grant(args, Digest::of(secret.reveal()))?.line();
     match &args.file {
         Some(file) => {
             append(file, &line)?;
@@ -85,10 +88,11 @@ fn append(file: &Path, line: &str) -> anyhow::Result<()> {
     } else {
         false
     };
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(file).with_context(named)?;
-    // In one write, so that a server that reads meanwhile sees all of it or nothing.
+    let mut file = files::open_or_make(file, OpenOptions::new().append(true).mode(0o600)).with_context(named)?;
+    // In one write, so that a server that reads meanwhile sees all of it or nothing. What is printed after it is shown
+    // once, so it has to be on disk.
     let text = format!("{}{line}\n", if broken { "\n" } else { "" });
-    file.write_all(text.as_bytes()).with_context(named)
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(named)
 }
 
 #[cfg(test)]
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn options_become_a_line() {
         let made = new(&["--role", "shim", "--name", "on call", "--rms", "a,b", "--configures"]).unwrap();
-        assert_eq!(Grant::read(&made.to_string()), Ok(Some(made)));
+        assert_eq!(Grant::read(&made.line()), Ok(Some(made)));
         assert!(new(&[]).unwrap_err().to_string().contains("--role"));
         assert!(new(&["--role", "king"]).unwrap_err().to_string().contains("viewer, shim or operator"));
         assert!(new(&["--role", "viewer", "--configures"]).unwrap_err().to_string().contains("--role shim"));
@@ -127,7 +131,7 @@ mod tests {
         let line = |token: &str| {
             let mut made = new(&["--role", "viewer"]).unwrap();
             made.digest = Digest::of(token);
-            made.to_string()
+            made.line()
         };
         append(&file, &line("one")).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);

@@ -52,9 +52,9 @@ impl SchedulerExtension for Extension {
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
         let extra = request.extra_config.into_iter().collect();
-        let done = self.topology.configure(&request.rm_id, request.config, extra);
-        status::guarded(async { done.await.map_err(status::refusals) }).await?;
-        Ok(Response::new(ext::UpdateConfigurationResponse {}))
+        let done = self.topology.configure(&request.rm_id, &request.policy_group, request.config, extra);
+        let config = status::guarded(async { done.await.map_err(status::refusals) }).await?;
+        Ok(status::noted(ext::UpdateConfigurationResponse {}, &config))
     }
 
     async fn unregister(

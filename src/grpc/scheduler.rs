@@ -42,8 +42,8 @@ impl Scheduler for SchedulerDoor {
             state_dump: false,
         };
         let register = self.topology.register(registration);
-        status::guarded(async { register.await.map_err(status::refusals) }).await?;
-        Ok(Response::new(v1::RegisterResourceManagerResponse {}))
+        let registered = status::guarded(async { register.await.map_err(status::refusals) }).await?;
+        Ok(status::noted(v1::RegisterResourceManagerResponse {}, &registered.config))
     }
 
     type UpdateAllocationStream = Outgoing<v1::AllocationResponse>;

@@ -34,7 +34,7 @@ pub(super) const PIECE: usize = 64 * 1024;
 /// What a stream says last that could not keep up (EVT-085).
 const CLOSED_BY_PRODUCER: &str = "Event stream was closed by the producer";
 
-/// A page of the ring (EVT-073).
+/// A page of the ring (EVT-073): without `start` from the oldest record that is kept.
 ///
 /// Answers while tracking is off too: what was recorded stays available (SEEDS S16).
 pub async fn batch(req: &HttpRequest, events: &Addr<EventActor>) -> HttpResponse {
@@ -45,7 +45,7 @@ pub async fn batch(req: &HttpRequest, events: &Addr<EventActor>) -> HttpResponse
         Err(text) => return error(StatusCode::BAD_REQUEST, &text),
     };
     let start = match query::number(query, "start") {
-        Ok(start) => start.unwrap_or(0),
+        Ok(start) => start,
         Err(text) => return error(StatusCode::BAD_REQUEST, &text),
     };
     match events.send(GetEvents { start, count }).await {

@@ -223,6 +223,7 @@ mod tests {
             (&get, "/debug", Need::Role(Role::Operator)),
             (&get, "/api/v1/events", Need::Role(Role::Viewer)),
             (&post, "/api/v1/partition/p/resource/drain", Need::Role(Role::Operator)),
+            (&post, "/api/v1/partition/p/resource/expiration", Need::Role(Role::Operator)),
             (&post, "/%61pi/v1/partition/p/resource/drain", Need::Role(Role::Operator)),
             (&Method::DELETE, "/api/v1/openapi.json", Need::Nothing),
             (&post, "/api/v1/plan", Need::Role(Role::Viewer)),

@@ -62,8 +62,8 @@ pub struct ApplyEventSettings(pub EventSettings);
 #[derive(Message)]
 #[rtype(result = "EventPage")]
 pub struct GetEvents {
-    /// First id, counted from 0 for this process.
-    pub start: u64,
+    /// First id, counted from 0 for this process; `None`: the oldest that is kept.
+    pub start: Option<u64>,
     /// How many at most; `None` for as many as one answer may hold (`event.RESTResponseSize`), which also caps it.
     pub count: Option<u64>,
 }

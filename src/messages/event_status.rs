@@ -82,4 +82,6 @@ pub struct StoreStatus {
     pub waiting: usize,
     /// What the last write failed with.
     pub failing: Option<Arc<str>>,
+    /// Why no event is deleted for its age, although some would be too old by the clock.
+    pub doubt: Option<Arc<str>>,
 }

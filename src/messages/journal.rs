@@ -56,6 +56,11 @@ pub struct Drain(pub DrainRequest);
 #[rtype(result = "Result<(), Refusal>")]
 pub struct Undrain(pub UndrainRequest);
 
+/// An operator sets the end of the resource set's life: seconds since the Unix epoch, 0: none. Answered when it is on disk.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct SetExpiration(pub i64);
+
 /// A reader wants the journal.
 #[derive(Message)]
 #[rtype(result = "Attached")]
@@ -113,7 +118,8 @@ pub struct Status {
     pub r: Arc<str>,
     /// Open streams.
     pub streams: usize,
-    /// Lines of the stored log that could not be read, and other troubles with the files.
+    /// What is wrong with the files: what was damaged and no operator has settled, that they cannot be written, and lines of
+    /// the stored log that say nothing.
     pub faults: Vec<String>,
 }
 

@@ -100,10 +100,19 @@ pub struct Snapshot {
 pub struct Alive {
     /// Session that they belong to.
     pub epoch: u64,
-    /// The nodes; unknown ones are left alone. `None`: all of them, the resource manager vouches for them.
-    pub nodes: Option<Arc<[Arc<str>]>>,
+    /// What there is.
+    pub signs: Signs,
     /// Credits of the request, given back after they were noted.
     pub permit: Option<Permit>,
+}
+
+/// See [`Alive`].
+#[derive(Clone)]
+pub enum Signs {
+    /// Heartbeats of these nodes; unknown ones are left alone.
+    Of(Arc<[Arc<str>]>),
+    /// The resource manager vouches for all of its nodes from here on, or no longer.
+    Vouched(bool),
 }
 
 /// Placements may be possible again: credits came back, or the session was resumed.

@@ -194,6 +194,8 @@ pub struct RmInfo {
     pub id: Arc<str>,
     /// Present state.
     pub state: RmState,
+    /// Policy group of the session.
+    pub policy_group: Arc<str>,
     /// Session; 0 before the first registration.
     pub epoch: u64,
     /// When the session began.

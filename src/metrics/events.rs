@@ -40,6 +40,8 @@ pub struct EventStorePicture {
     pub bytes: u64,
     /// Events that wait to be written.
     pub waiting: u64,
+    /// The clock is not believed, and so no event is deleted for its age.
+    pub clock_doubted: bool,
 }
 
 impl EventsPicture {
@@ -65,6 +67,11 @@ impl EventsPicture {
         counter("callboard_event_store_lost_total", "Events that the durable store misses.", store.lost)?;
         counter("callboard_event_store_failures_total", "Failed writes to the durable store.", store.failures)?;
         gauge("callboard_event_store_failing", "1 while writes to the durable store fail.", store.failing.into())?;
+        gauge(
+            "callboard_event_store_clock_doubted",
+            "1 while the clock is too far ahead to be believed, and no event is deleted for its age.",
+            store.clock_doubted.into(),
+        )?;
         gauge("callboard_event_store_bytes", "Size of the durable store.", store.bytes)?;
         gauge("callboard_event_store_waiting", "Events that wait to be written.", store.waiting)
     }

@@ -43,7 +43,8 @@ pub enum Containers {
     Released,
     /// Allocations refused.
     Rejected,
-    /// Bad allocation updates: unknown application or node, amounts that are not above zero, a resize that failed.
+    /// Bad allocation updates: unknown application or node, amounts that are not above zero, a resize that failed. Mistakes of
+    /// the shim's, which the health check leaves out (OPS-013).
     Error,
 }
 

@@ -15,6 +15,8 @@ pub struct OwnPicture {
     pub managers: BTreeMap<String, ManagerPicture>,
     /// The last health check found nothing; `None` before the first.
     pub healthy: Option<bool>,
+    /// What an operator has to look at in the files of resource journals, by partition.
+    pub journal_faults: Vec<(String, u64)>,
 }
 
 /// A partition of an [`OwnPicture`].
@@ -60,6 +62,13 @@ impl OwnPicture {
         if let Some(healthy) = self.healthy {
             added(registry, IntGauge::new("callboard_healthy", "1 if all checks of the last health check passed.")?)?
                 .set(healthy.into());
+        }
+        let help =
+            "Faults of the stored resource journal that an operator has to look at: damage, or writes that fail.";
+        let faults =
+            added(registry, IntGaugeVec::new(Opts::new("callboard_resource_journal_faults", help), &["partition"])?)?;
+        for (partition, count) in &self.journal_faults {
+            faults.with_label_values(&[partition]).set(signed(*count));
         }
         self.partitions(registry)?;
         self.managers(registry)

@@ -54,6 +54,10 @@ impl Names {
         let mut inward = Inward { items: request.nodes.len(), ..Inward::default() };
         let mut groups: Groups<Vec<NodeItem>> = Groups::default();
         for node in request.nodes {
+            // R2.3: an empty entry is as none.
+            if node == v1::NodeInfo::default() {
+                continue;
+            }
             let action = node_action(node.action);
             let creates = matches!(action, NodeAction::Create | NodeAction::CreateDrain);
             let id: Arc<str> = node.node_id.into();
@@ -283,11 +287,12 @@ mod tests {
                 node("n1", 2, &[]),
                 node("", 1, &[]),
                 node("n3", 77, &[]),
+                v1::NodeInfo::default(),
             ],
             rm_id: String::new(),
         };
         let inward = names().nodes(request);
-        assert_eq!(inward.items, 5);
+        assert_eq!(inward.items, 6);
         assert_eq!(inward.rejected.len(), 1, "a node without an id");
         let [default, gpu] = &inward.parts[..] else { panic!("two partitions: {:?}", inward.parts) };
         let Command::Nodes(items) = &default.command else { panic!() };
@@ -296,6 +301,7 @@ mod tests {
         assert_eq!(items[0].capacity, Some(Resource::of(&[("memory", 5)])));
         assert!(items[1].attributes.is_empty(), "an update without attributes leaves them alone (SEEDS S5)");
         assert_eq!(items[2].action, NodeAction::Unknown, "unknown numbers count as 0");
+        assert_eq!(items.len(), 3, "an empty entry is skipped (R2.3)");
         let Command::Nodes(items) = &gpu.command else { panic!() };
         assert_eq!(items[0].action, NodeAction::CreateDrain);
         assert_eq!(items[0].attributes["si/node-partition"], "[rm:1]gpu");

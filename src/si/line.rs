@@ -25,7 +25,7 @@ pub fn write(line: &Line, out: &mut Vec<u8>) {
     match &line.payload {
         Payload::New(list) => {
             out.extend_from_slice(b",\"allocation\":{\"new\":[");
-            each(out, list, |out, new| new_allocation(out, new));
+            each(out, list, |out, new| new_allocation(out, &line.partition, new));
             out.extend_from_slice(b"]}");
         }
         Payload::Released(list) => {
@@ -131,11 +131,11 @@ fn answers<'a>(
     out.push(b'}');
 }
 
-fn new_allocation(out: &mut Vec<u8>, new: &NewAllocation) {
+fn new_allocation(out: &mut Vec<u8>, partition: &str, new: &NewAllocation) {
     let spec = &new.spec;
     let mut object = Object::begin(out);
     object.text("allocationKey", &spec.key);
-    if new.echo && !spec.tags.is_empty() {
+    if !spec.tags.is_empty() {
         object.key("allocationTags");
         object.out.push(b'{');
         each(object.out, &spec.tags, |out, (key, value)| {
@@ -147,12 +147,13 @@ fn new_allocation(out: &mut Vec<u8>, new: &NewAllocation) {
     }
     object.key("resourcePerAlloc");
     resource(object.out, &new.resource);
-    if new.echo && spec.priority != 0 {
+    if spec.priority != 0 {
         object.key("priority");
         number(object.out, i64::from(spec.priority));
     }
     object.text("nodeID", &new.node);
     object.text("applicationID", &new.app);
+    object.text("partitionName", partition);
     object.text("taskGroupName", &spec.task_group);
     object.flag("placeholder", spec.placeholder);
     object.flag("originator", spec.originator);
@@ -403,7 +404,7 @@ mod tests {
         written
     }
 
-    fn new(echo: bool, key: &str) -> Box<NewAllocation> {
+    fn new(key: &str) -> Box<NewAllocation> {
         Box::new(NewAllocation {
             spec: Arc::new(AskSpec {
                 key: key.into(),
@@ -418,19 +419,17 @@ mod tests {
             app: "app-1".into(),
             node: "n1".into(),
             resource: Arc::new(Resource::of(&[("memory", i64::MAX), ("vcore", 0), ("x/y", -3)])),
-            echo,
         })
     }
 
     #[test]
     fn new_allocations() {
-        // R4.6: not priority, tags or partition; R4.10: an echo repeats them
-        let line = same(Payload::New(vec![new(false, "k1"), new(false, "k2")]));
-        assert_eq!(line["allocation"]["new"][1]["allocationKey"], "k2");
-        assert!(line["allocation"]["new"][0].get("priority").is_none());
-        let line = same(Payload::New(vec![new(true, "k1")]));
-        assert_eq!(line["allocation"]["new"][0]["priority"], -7);
-        assert!(line["allocation"]["new"][0].get("partitionName").is_none());
+        // SEEDS S36 (R4.6): every allocation says what the shim said of it, and where it is.
+        let line = same(Payload::New(vec![new("k1"), new("k2")]));
+        let second = &line["allocation"]["new"][1];
+        assert_eq!((&second["allocationKey"], &second["priority"]), (&"k2".into(), &(-7).into()));
+        assert_eq!(second["partitionName"], "[rm-1]default");
+        assert_eq!(second["allocationTags"], serde_json::json!({"a\"\u{1}\n": "ü\\"}));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn call(line: &Line) -> ext::call::Call {
 pub fn allocation(line: &Line) -> v1::AllocationResponse {
     let mut response = v1::AllocationResponse::default();
     match &line.payload {
-        Payload::New(list) => response.new = list.iter().map(|new| new_allocation(new)).collect(),
+        Payload::New(list) => response.new = list.iter().map(|new| new_allocation(&line.partition, new)).collect(),
         Payload::Released(list) => {
             response.released = list.iter().map(|release| released(&line.partition, release)).collect();
         }
@@ -120,7 +120,7 @@ pub fn termination(termination: Termination) -> v1::TerminationType {
     }
 }
 
-fn new_allocation(new: &NewAllocation) -> v1::Allocation {
+fn new_allocation(partition: &str, new: &NewAllocation) -> v1::Allocation {
     let spec = &new.spec;
     v1::Allocation {
         allocation_key: spec.key.to_string(),
@@ -134,10 +134,9 @@ fn new_allocation(new: &NewAllocation) -> v1::Allocation {
             allow_preempt_self: policy.allow_preempt_self,
             allow_preempt_other: policy.allow_preempt_other,
         }),
-        // Only what the shim placed itself is repeated with them (R4.6, R4.10).
-        priority: if new.echo { spec.priority } else { 0 },
-        allocation_tags: if new.echo { spec.tags.clone().into_iter().collect() } else { Default::default() },
-        partition_name: String::new(),
+        priority: spec.priority,
+        allocation_tags: spec.tags.clone().into_iter().collect(),
+        partition_name: partition.to_owned(),
     }
 }
 

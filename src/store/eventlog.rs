@@ -1,13 +1,10 @@
 //! Event logs as text (RFC 18): one compact JSON object a line, only ever appended to.
 //!
-//! Reading never fails as a whole. A last line without its newline was never acknowledged: it is cut before the next
-//! append. Any other line that is no event is named and passed over.
+//! Reading never fails as a whole: a line that is no event is named and passed over. `store::journal` keeps such a log on disk.
 
 use std::{
     fmt,
-    fs::{File, OpenOptions},
-    io::{self, BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    io::{self, BufRead},
     sync::Arc,
 };
 
@@ -131,6 +128,11 @@ impl Record {
         Record { timestamp: timestamp.into(), name: name.into(), json: json.into() }
     }
 
+    /// It belongs into the stored log, as RFC 44 has it (see [`Kind::durable`]).
+    pub fn durable(&self) -> bool {
+        matches!(&*self.name, "resource-define" | "resource-update" | "drain" | "undrain")
+    }
+
     /// The mark that events before `timestamp` were dropped from memory (RFC 44). It has no context.
     pub fn truncate(timestamp: &str) -> Record {
         let json = format!(r#"{{"timestamp":{timestamp},"name":"truncate"}}"#);
@@ -216,9 +218,9 @@ fn seconds(at: Nanos) -> String {
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
-/// The time of a record; what does not fit is cut.
+/// The time of a record in whole microseconds, as they are written; what does not fit is cut.
 fn time(timestamp: &str) -> Nanos {
-    Nanos((timestamp.parse::<f64>().unwrap_or_default() * 1e9).round() as i64)
+    Nanos(((timestamp.parse::<f64>().unwrap_or_default() * 1e6).round() as i64).saturating_mul(1000))
 }
 
 /// Reads a log line by line, counted from 1. Gives the number of bytes up to the last newline: what is behind it was torn.
@@ -237,87 +239,6 @@ pub fn scan(mut reader: impl BufRead, mut each: impl FnMut(usize, Result<Record,
         each(number, Record::parse(&line));
     }
     Ok(whole)
-}
-
-/// A log that is appended to.
-#[derive(Debug)]
-pub struct EventLog {
-    path: PathBuf,
-    /// Opened with the first append: a log is never created empty.
-    file: Option<File>,
-    /// Bytes that were written whole.
-    whole: u64,
-    /// There may be more in the file than that.
-    torn: bool,
-}
-
-impl EventLog {
-    /// Reads the log of a directory, if there is one, and makes ready for appending to it.
-    ///
-    /// # Errors
-    /// The file is there and cannot be read.
-    pub fn open(dir: &Path, each: impl FnMut(usize, Result<Record, String>)) -> io::Result<EventLog> {
-        let path = dir.join(FILE);
-        let whole = match File::open(&path) {
-            Ok(file) => scan(BufReader::new(file), each)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(error),
-        };
-        Ok(EventLog { path, file: None, whole, torn: true })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Appends records, all or none of them; with `sync` they are on disk afterwards.
-    ///
-    /// # Errors
-    /// Writing failed; the log is as it was.
-    pub fn append(&mut self, records: &[Record], sync: bool) -> io::Result<()> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        let mut text = String::new();
-        for record in records {
-            text.push_str(&record.json);
-            text.push('\n');
-        }
-        let whole = self.whole;
-        let torn = std::mem::replace(&mut self.torn, true);
-        let file = self.file()?;
-        if torn {
-            file.set_len(whole)?;
-        }
-        let written = file.write_all(text.as_bytes()).and_then(|()| if sync { file.sync_data() } else { Ok(()) });
-        match written {
-            Ok(()) => self.whole += text.len() as u64,
-            // If this fails too, the next append tries it again before it writes.
-            Err(_) => file.set_len(whole)?,
-        }
-        self.torn = false;
-        written
-    }
-
-    fn file(&mut self) -> io::Result<&mut File> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let file = OpenOptions::new().append(true).create(true).open(&self.path)?;
-                sync_dir(&self.path);
-                file
-            }
-        };
-        Ok(self.file.insert(file))
-    }
-}
-
-/// Makes the name of a new file durable. Some file systems cannot, and do without.
-pub(super) fn sync_dir(path: &Path) {
-    if let Some(dir) = path.parent().and_then(|dir| File::open(dir).ok()) {
-        let _ = dir.sync_all();
-    }
 }
 
 #[cfg(test)]
@@ -373,50 +294,9 @@ mod tests {
         }
         assert_eq!(&*Record::truncate("1.5").json, r#"{"timestamp":1.5,"name":"truncate"}"#);
         assert_eq!([seconds(at(5.0)), seconds(Nanos::ZERO)], ["5.0", "0.000001"]);
-    }
-
-    #[test]
-    fn a_torn_tail_is_cut_and_bad_lines_are_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(FILE);
-        let good = r#"{"timestamp":1.0,"name":"a"}"#;
-        std::fs::write(&path, format!("{good}\nnonsense\n\n{good}\n{{\"timestamp\":2.0,\"na")).unwrap();
-        let mut seen = Vec::new();
-        let mut log = EventLog::open(dir.path(), |line, record| {
-            seen.push((line, record.map(|record| record.json.to_string())));
-        })
-        .unwrap();
-        assert_eq!(seen.len(), 4);
-        assert_eq!(seen[0], (1, Ok(good.to_owned())));
-        assert!(seen[1].1.as_ref().unwrap_err().starts_with("not a JSON object"));
-        assert_eq!(seen[2], (3, Err("empty line".to_owned())));
-        assert_eq!(seen[3], (4, Ok(good.to_owned())));
-
-        log.append(&[Record::truncate("3.0")], true).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, format!("{good}\nnonsense\n\n{good}\n{{\"timestamp\":3.0,\"name\":\"truncate\"}}\n"));
-    }
-
-    #[test]
-    fn a_log_is_not_created_empty() {
-        // RFC 18
-        let dir = tempfile::tempdir().unwrap();
-        let mut log = EventLog::open(dir.path(), |_, _| panic!("nothing to read")).unwrap();
-        log.append(&[], true).unwrap();
-        assert!(!log.path().exists());
-        log.append(&[Record::truncate("3.0")], false).unwrap();
-        assert!(log.path().exists());
-    }
-
-    #[test]
-    fn a_failed_append_changes_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut log = EventLog::open(&dir.path().join("missing"), |_, _| {}).unwrap();
-        assert!(log.append(&[Record::truncate("3.0")], true).is_err());
-        assert_eq!(log.whole, 0);
-        std::fs::create_dir(dir.path().join("missing")).unwrap();
-        log.append(&[Record::truncate("4.0")], true).unwrap();
-        assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "{\"timestamp\":4.0,\"name\":\"truncate\"}\n");
+        for text in ["1738083782.295166", "1795310996.440781", "0.000001", "5.0"] {
+            assert_eq!(seconds(time(text)), text, "read as it was written");
+        }
     }
 
     #[test]

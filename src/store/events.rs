@@ -8,7 +8,10 @@
 //! Layout of a directory: `NNNNNNNNNNNNNNNNNNNN.events`, named by the first id in it, and `mark` (see [`mark`]).
 //! All functions here block and belong into `spawn_blocking`.
 
+mod clock;
 mod codec;
+#[cfg(test)]
+mod damage_tests;
 mod frame;
 mod mark;
 mod open;
@@ -22,7 +25,7 @@ mod writer;
 use std::{io, path::PathBuf, sync::Arc};
 
 pub use self::{
-    open::{Opened, open},
+    open::{Clock, Opened, open},
     reader::Reader,
     writer::{Unsynced, Writer},
 };

@@ -2,4 +2,6 @@
 
 pub mod eventlog;
 pub mod events;
+pub mod files;
+pub mod journal;
 pub mod resource_set;

@@ -1,18 +1,12 @@
-//! The resource set as R version 1 (RFC 20), and its file `resource.R`, from which ranks are known again after a restart.
-
-use std::{fs::File, io, io::Write, path::Path};
+//! The resource set as R version 1 (RFC 20). `store::journal` keeps it on disk, so that ranks are known again after a restart.
 
 use serde::{Deserialize, Serialize};
 
-use super::eventlog::sync_dir;
 use crate::domain::{
     hostlist::HostList,
     idset::IdSet,
     journal::{Capacity, Known, ResourceSet},
 };
-
-/// Name of the file in its directory.
-pub const FILE: &str = "resource.R";
 
 /// Ranks that are read at most.
 const MAX_RANKS: u64 = 1 << 20;
@@ -115,21 +109,6 @@ pub fn decode(text: &str) -> Result<(Vec<Known>, i64), String> {
     let names = lists.iter().flat_map(HostList::iter);
     let known = offers.values().zip(names).map(|(capacity, host)| Known { host: host.into(), capacity: *capacity });
     Ok((known.collect(), r.execution.expiration.0))
-}
-
-/// Replaces the file of a directory: it holds the old text or the new one at any time.
-///
-/// # Errors
-/// Writing failed; the old file is there as it was.
-pub fn write(dir: &Path, text: &str) -> io::Result<()> {
-    let path = dir.join(FILE);
-    let fresh = dir.join(format!("{FILE}.new"));
-    let mut file = File::create(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
-    std::fs::rename(&fresh, &path)?;
-    sync_dir(&path);
-    Ok(())
 }
 
 #[cfg(test)]

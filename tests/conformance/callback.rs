@@ -48,26 +48,16 @@ fn new(entry: &Value) -> Value {
     }
     out.insert("placeholder".into(), set(&entry["placeholder"]).into());
     out.insert("resource".into(), resource(&entry["resourcePerAlloc"]));
-    for key in ["taskGroupName", "partitionName"] {
-        if set(&entry[key]) {
-            out.insert(key.into(), entry[key].clone());
-        }
-    }
-    if set(&entry["priority"]) {
-        out.insert("priority".into(), number(&entry["priority"]));
+    // Partition, priority and tags are not compared: the recorded scheduler left them out (SEEDS S36).
+    if set(&entry["taskGroupName"]) {
+        out.insert("taskGroupName".into(), entry["taskGroupName"].clone());
     }
     if set(&entry["originator"]) {
         out.insert("originator".into(), true.into());
     }
-    let kept = |key: &str, keep: &dyn Fn(&str, &Value) -> bool| -> Option<Map<String, Value>> {
-        let map = entry[key].as_object()?.iter().filter(|(name, value)| keep(name, value));
-        let map: Map<_, _> = map.map(|(name, value)| (name.clone(), value.clone())).collect();
-        (!map.is_empty()).then_some(map)
-    };
-    if let Some(tags) = kept("allocationTags", &|name, _| !name.contains("creationTime")) {
-        out.insert("allocationTags".into(), tags.into());
-    }
-    if let Some(policy) = kept("preemptionPolicy", &|_, value| set(value)) {
+    let flags = entry["preemptionPolicy"].as_object().into_iter().flatten().filter(|(_, value)| set(value));
+    let policy: Map<_, _> = flags.map(|(name, value)| (name.clone(), value.clone())).collect();
+    if !policy.is_empty() {
         out.insert("preemptionPolicy".into(), policy.into());
     }
     out.into()
@@ -151,13 +141,12 @@ mod tests {
     fn a_placement() {
         let line = json!({"seq": 3, "allocation": {"new": [{"allocationKey": "a", "applicationID": "app", "nodeID": "n",
             "resourcePerAlloc": {"resources": {"memory": {"value": "10"}, "gpu": {}}}, "priority": 5, "originator": false,
-            "allocationTags": {"kubernetes.io/creationTime": "1", "x": "y"},
+            "allocationTags": {"x": "y"}, "partitionName": "[rm-1]default",
             "preemptionPolicy": {"allowPreemptSelf": true, "allowPreemptOther": false}}]}});
         assert_eq!(
             callbacks(&line),
             [json!({"kind": "new", "allocationKey": "a", "applicationID": "app", "nodeID": "n", "placeholder": false,
-                "resource": {"memory": 10, "gpu": 0}, "priority": 5, "allocationTags": {"x": "y"},
-                "preemptionPolicy": {"allowPreemptSelf": true}})]
+                "resource": {"memory": 10, "gpu": 0}, "preemptionPolicy": {"allowPreemptSelf": true}})]
         );
     }
 

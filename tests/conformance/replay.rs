@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tokio::time::{Duration, sleep, timeout};
+use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::{
     glob,
@@ -30,8 +30,8 @@ const LISTS: [&str; 7] = [
     "usage/groups",
 ];
 
-/// What was observed; else what broke, with the last lines of the server's log.
-pub async fn run(scenario: Scenario, confirms: Confirms) -> Result<Value, String> {
+/// What was observed, and the longest that a step took beside its waits; else what broke, with the last lines of the server's log.
+pub async fn run(scenario: Scenario, confirms: Confirms) -> Result<(Value, Duration), String> {
     let mut server = Server::start().await?;
     let http = Http::new(&server.base)?;
     let observed = observe(Arc::new(scenario), http, confirms).await;
@@ -42,17 +42,21 @@ pub async fn run(scenario: Scenario, confirms: Confirms) -> Result<Value, String
     }
 }
 
-async fn observe(scenario: Arc<Scenario>, http: Http, confirms: Confirms) -> Result<Value, String> {
+async fn observe(scenario: Arc<Scenario>, http: Http, confirms: Confirms) -> Result<(Value, Duration), String> {
     let mut shim = Shim::new(http, scenario.clone(), confirms);
+    let begun = Instant::now();
     let refused = shim.register(&Map::new()).await?;
     if refused.is_empty() {
         shim.settle().await?;
     }
+    let mut slowest = begun.elapsed();
     let mut result = Map::new();
     result.insert("register".into(), json!({"callbacks": ordered([refused, shim.take()].concat(), false)}));
     let mut steps = Vec::new();
     for (at, step) in scenario.steps.iter().enumerate() {
+        let begun = Instant::now();
         steps.push(observe_step(&mut shim, at, step).await?);
+        slowest = slowest.max(begun.elapsed().saturating_sub(step.wait.unwrap_or_default()));
     }
     result.insert("steps".into(), steps.into());
     if scenario.shim.events {
@@ -72,7 +76,7 @@ async fn observe(scenario: Arc<Scenario>, http: Http, confirms: Confirms) -> Res
     if !problems.is_empty() {
         result.insert("problems".into(), problems.into());
     }
-    Ok(result.into())
+    Ok((result.into(), slowest))
 }
 
 async fn observe_step(shim: &mut Shim, at: usize, step: &Step) -> Result<Value, String> {

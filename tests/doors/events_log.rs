@@ -1,6 +1,6 @@
 //! `/api/v1/events` over real sockets, with a durable store.
 
-use std::{net::SocketAddr, ops::Range, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, ops::Range, path::Path, sync::Arc};
 
 use actix::prelude::*;
 use actix_web::{App, HttpRequest, HttpServer, dev::ServerHandle, web};
@@ -16,6 +16,8 @@ use callboard::{
 };
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+
+use crate::common;
 
 struct Door {
     address: SocketAddr,
@@ -62,13 +64,11 @@ impl Door {
 
     /// Until all that was published is on disk.
     async fn stored(&self) {
-        loop {
+        common::until(async || {
             let status = self.events.send(GetEventStatus).await.unwrap();
-            if status.store.unwrap().written == status.next {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            status.store.unwrap().written == status.next
+        })
+        .await;
     }
 
     async fn get(&self, query: &str) -> Lines {

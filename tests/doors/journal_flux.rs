@@ -41,7 +41,7 @@ impl Rig {
     /// A journal, in a directory where one is given, whose session has begun.
     async fn start(dir: Option<&Path>) -> Rig {
         let (dir, settings, limit) = (dir.map(Path::to_owned), Settings::default(), DEFAULT_LIMIT);
-        let setup = JournalSetup { partition: "[rm]default".into(), dir, settings, limit };
+        let setup = JournalSetup { partition: "[rm]default".into(), dir, settings, limit, faults: Arc::default() };
         let journal = JournalActor::start_on(&Arbiter::current(), setup);
         let partition = Partition.start().recipient();
         journal.send(Begin { epoch: 1, partition }).await.unwrap();
@@ -242,7 +242,7 @@ async fn silence_and_loss_go_as_on_flux() {
     rig.0.send(ConfigureJournal(settings)).await.unwrap();
     rig.register(&["n0", "n1", "n2", "n3"].map(str::to_owned)).await;
     let alive = async |nodes: std::ops::Range<u32>| {
-        rig.facts(nodes.map(|n| Fact::Seen { node: format!("node-{n}").into() }).collect()).await;
+        rig.facts(nodes.map(|n| Fact::Heartbeat { node: format!("node-{n}").into() }).collect()).await;
     };
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,7 +1,11 @@
 //! The doors over real sockets: the program itself, or a server in process, on free ports of the loopback.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod access;
-mod events_disk_full;
+mod damage;
+mod disk;
 mod events_http;
 mod events_kill;
 mod events_log;

@@ -44,6 +44,18 @@ const NOT_IN_DOMAIN: [&str; 22] = [
 const KNOW_PARTITION: [&str; 5] =
     ["actors/partition.rs", "actors/partition/", "messages/partition.rs", "http/", "cli/"];
 
+/// What makes, renames or removes files, as it stands in a source without white space.
+const MAKES_FILES: [&str; 8] = [
+    "fs::rename(",
+    "fs::remove_file(",
+    "fs::create_dir",
+    "fs::hard_link(",
+    "fs::write(",
+    "File::create",
+    ".create(true)",
+    ".create_new(true)",
+];
+
 /// A source file.
 struct Source {
     /// Path below `src/`.
@@ -115,6 +127,22 @@ fn no_file_grows_beyond_one_subject() {
     let long = sources.iter().map(|source| (source.whole.lines().count(), &source.path)).filter(|(n, _)| *n > LONGEST);
     let long: Vec<_> = long.collect();
     assert!(long.is_empty(), "more than {LONGEST} lines: {long:?}");
+}
+
+#[test]
+fn files_that_outlive_the_process_are_made_where_directories_are_flushed() {
+    let lasting = |path: &str| {
+        ["store/", "actors/", "access/", "cli/serve", "cli/token.rs"].iter().any(|layer| path.starts_with(layer))
+    };
+    let mut faults = String::new();
+    for source in sources().iter().filter(|source| lasting(&source.path) && source.path != "store/files.rs") {
+        for what in MAKES_FILES {
+            if source.code.contains(what) {
+                writeln!(faults, "src/{}: {what}, which is for store/files.rs", source.path).unwrap();
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{faults}");
 }
 
 #[test]

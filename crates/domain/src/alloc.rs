@@ -163,6 +163,12 @@ impl Alloc {
         self.phase == Phase::Allocated
     }
 
+    /// When it was made, and its place among those that came with the same request or at the same moment: one that came
+    /// later is younger. Those whose creation time was given are of the same age where it is the same.
+    pub fn age(&self) -> (Nanos, u64) {
+        (self.created, if self.spec.created.is_none() { self.seq } else { 0 })
+    }
+
     /// A placeholder, in any phase.
     pub fn is_placeholder(&self) -> bool {
         self.spec.placeholder

@@ -94,6 +94,10 @@ pub struct App {
     pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, GroupKey>>,
     /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
     pub replaced_up_to: Option<AskOrder>,
+    /// A gang of which no placeholder has come yet, and nothing but originators was allocated: real asks wait (SEEDS S10).
+    pub gang_to_come: bool,
+    /// The timer that ends this wait, and when; from the first real ask on that waits.
+    pub gang_wait: Option<(u64, Nanos)>,
     /// Replacements in flight.
     pub swaps: u32,
     /// Its first placeholder was allocated: the gang has begun (SEEDS S11).
@@ -142,14 +146,35 @@ pub struct App {
     pub held_by_queue: bool,
     /// Held back by a user's or group's limit on applications.
     pub held_by_quota: bool,
+    /// Order of arrival of the last ask of which the shim was told that such a limit holds it back (SEEDS S7).
+    pub skipped_to: u64,
     /// A tombstone: the row is free.
     pub free: bool,
 }
 
 impl App {
+    /// Its submission time, and its place among those that were submitted with the same request or at the same moment.
+    pub fn age(&self) -> (Nanos, u64) {
+        (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
+    }
+
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
     pub fn awaits_placeholders(&self) -> bool {
         self.pending_placeholders + self.parked_placeholders > 0
+    }
+
+    /// Asks of this group wait for the first placeholder of the gang; an originator's does not (SEEDS S10).
+    pub fn waits_for_first_placeholder(&self, key: &GroupKey) -> bool {
+        self.gang_to_come && !key.placeholder && !key.originator
+    }
+
+    /// Placeholders that asks of this group wait for, as one of them may be the first to replace it (R6.7). One that is being
+    /// replaced is taken (SEEDS S32).
+    pub fn replaceable_later(&self, key: &GroupKey) -> u64 {
+        if key.placeholder || key.required_node.is_some() || key.task_group.is_empty() {
+            return 0;
+        }
+        self.task_groups.get(&key.task_group).map_or(0, TaskGroup::replaceable_later)
     }
 }
 
@@ -164,6 +189,8 @@ pub struct GroupKey {
     pub task_group: Arc<str>,
     /// Required node.
     pub required_node: Option<Arc<str>>,
+    /// The first of its application, such as a driver: it does not wait for the gang (SEEDS S10).
+    pub originator: bool,
 }
 
 impl GroupKey {
@@ -219,7 +246,7 @@ pub struct AskOrder {
 pub struct AppKey {
     /// Priority, or 0 where it comes last.
     pub first: u64,
-    /// Submission time, or the shares of a fair queue.
+    /// Submission time with the place in its request, or the shares of a fair queue.
     pub second: SmallVec<[u64; 2]>,
     /// Priority where it comes last, or 0.
     pub third: u64,
@@ -238,8 +265,17 @@ pub struct TaskGroup {
     pub replaced: u64,
     /// Gone without.
     pub timed_out: u64,
-    /// Placeholders pending or allocated: as long as there are any, real asks of the group wait for one (R6.7).
+    /// Placeholders pending or allocated.
     pub live: u64,
+    /// Those of them that are being replaced.
+    pub swapping: u64,
+}
+
+impl TaskGroup {
+    /// As long as there are any of these, real asks of the group wait for one (R6.7).
+    pub fn replaceable_later(&self) -> u64 {
+        self.live.saturating_sub(self.swapping)
+    }
 }
 
 /// See [`App::history`]; keys are instance types.

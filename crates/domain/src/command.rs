@@ -71,7 +71,7 @@ pub struct NodeItem {
 /// `NodeInfo.ActionFromRM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeAction {
-    /// Not set: ignored.
+    /// Not set: rejected (SEEDS S3).
     Unknown,
     /// A new node that takes allocations.
     Create,
@@ -106,7 +106,7 @@ pub struct AddApplication {
     pub timeout_millis: i64,
     /// `placeholderAsk`, where it is not zero.
     pub placeholder_ask: Option<Resource>,
-    /// `gangSchedulingStyle` as given.
+    /// `gangSchedulingStyle` as given: Hard, Soft or empty, whatever the capitals; anything else is rejected (SEEDS S33).
     pub gang_style: String,
 }
 

@@ -88,8 +88,7 @@ pub enum Callback {
 /// See [`Callback::New`].
 #[derive(Clone, Debug)]
 pub struct NewAllocation {
-    /// What the shim said of it. A new allocation of the core repeats key, task group, placeholder flag, originator flag and
-    /// preemption policy; see `echo`.
+    /// What the shim said of it; the callback repeats all of it (SEEDS S36).
     pub spec: Arc<AskSpec>,
     /// Application.
     pub app: Arc<str>,
@@ -97,8 +96,6 @@ pub struct NewAllocation {
     pub node: Arc<str>,
     /// Present resource.
     pub resource: Arc<Resource>,
-    /// An allocation that the shim placed itself: the callback repeats priority and tags as well (R4.10).
-    pub echo: bool,
 }
 
 /// See [`Callback::Released`].

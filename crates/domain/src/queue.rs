@@ -55,6 +55,8 @@ pub struct Queue {
     pub template: Option<Arc<TemplateConf>>,
     /// Usage, placeholders included (QUE-041).
     pub allocated: Resource,
+    /// What was last told of `allocated` by an event.
+    pub told_allocated: Resource,
     /// Sum of the pending asks (QUE-040).
     pub pending: Resource,
     /// Marked for preemption and not confirmed.
@@ -99,6 +101,17 @@ pub struct Queue {
     pub quota_start: Option<Nanos>,
     /// A tombstone: the row is free.
     pub free: bool,
+}
+
+impl Queue {
+    /// Its configuration is the same as that of an earlier state of it.
+    pub fn is_configured_like(&self, other: &Queue) -> bool {
+        (self.leaf, self.managed, self.state) == (other.leaf, other.managed, other.state)
+            && (&self.properties, self.max_applications) == (&other.properties, other.max_applications)
+            && (&self.max, &self.guaranteed) == (&other.max, &other.guaranteed)
+            && (&self.admin_acl, &self.submit_acl) == (&other.admin_acl, &other.submit_acl)
+            && self.template == other.template
+    }
 }
 
 /// Position of a queue among its siblings: first to last.

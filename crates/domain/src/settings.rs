@@ -8,7 +8,7 @@ use super::{
     types::Nanos,
 };
 
-/// `fifo`, `fair`.
+/// `fifo`, `fair`, or `stateaware`, which is `fifo`.
 pub const SORT_POLICY: &str = "application.sort.policy";
 /// `enabled`, `disabled`.
 pub const SORT_PRIORITY: &str = "application.sort.priority";
@@ -29,6 +29,25 @@ pub const QUOTA_PREEMPTION_DELAY: &str = "quota.preemption.delay";
 /// `atomic`: placeholders of an application are placed only all at once.
 pub const GANG_ADMISSION: &str = "gang.admission";
 
+/// All of them.
+const KEYS: [&str; 10] = [
+    SORT_POLICY,
+    SORT_PRIORITY,
+    PRIORITY_POLICY,
+    PRIORITY_OFFSET,
+    PREEMPTION_POLICY,
+    PREEMPTION_DELAY,
+    BACKOFF,
+    BACKOFF_DELAY,
+    QUOTA_PREEMPTION_DELAY,
+    GANG_ADMISSION,
+];
+
+/// A property of this name does something. Others are kept and shown (CFG-07C).
+pub fn is_known(key: &str) -> bool {
+    KEYS.contains(&key)
+}
+
 /// Reads properties; a value that cannot be read counts as its default (QUE-060).
 pub fn settings(properties: &BTreeMap<String, String>) -> QueueSettings {
     read(properties).0
@@ -44,12 +63,10 @@ fn read(properties: &BTreeMap<String, String>) -> (QueueSettings, Vec<(String, S
     let mut unreadable = Vec::new();
     for (key, value) in properties {
         let understood = match key.as_str() {
-            // The policy names are the only values in which capitals count.
-            SORT_POLICY => match value.as_str() {
-                "fair" => set(&mut settings.sort_fair, Some(true)),
-                "fifo" | "stateaware" | "" => true,
-                _ => false,
-            },
+            SORT_POLICY => {
+                let words = [("fair", true), ("fifo", false), ("stateaware", false), ("", false)];
+                set(&mut settings.sort_fair, word(value, &words))
+            }
             SORT_PRIORITY => set(&mut settings.sort_priority, word(value, &[("enabled", true), ("disabled", false)])),
             PRIORITY_POLICY => set(&mut settings.priority_fence, word(value, &[("default", false), ("fence", true)])),
             PRIORITY_OFFSET => set(&mut settings.priority_offset, value.parse().ok()),
@@ -127,7 +144,7 @@ mod tests {
     fn every_property() {
         // QUE-060
         let read = settings(&map(&[
-            (SORT_POLICY, "fair"),
+            (SORT_POLICY, "FAIR"),
             (SORT_PRIORITY, "Disabled"),
             (PRIORITY_POLICY, "FENCE"),
             (PRIORITY_OFFSET, "-7"),
@@ -158,7 +175,7 @@ mod tests {
     fn bad_values_are_defaults() {
         // QUE-060, test idea 72
         let bad = map(&[
-            (SORT_POLICY, "FIFO"),
+            (SORT_POLICY, "fairest"),
             (SORT_PRIORITY, "on"),
             (PRIORITY_POLICY, ""),
             (PRIORITY_OFFSET, "2147483648"),
@@ -171,9 +188,21 @@ mod tests {
         ]);
         assert_eq!(settings(&bad), QueueSettings::default());
         assert_eq!(unreadable(&bad).len(), bad.len());
-        let fine = map(&[(SORT_POLICY, "stateaware"), (QUOTA_PREEMPTION_DELAY, "0s"), ("my.key", "x")]);
+        let fine = map(&[(QUOTA_PREEMPTION_DELAY, "0s"), ("my.key", "x")]);
         assert_eq!(settings(&fine), QueueSettings::default());
         assert_eq!(unreadable(&fine), vec![]);
+        assert!(KEYS.into_iter().all(is_known) && !is_known("my.key"));
+    }
+
+    #[test]
+    fn sort_policies_in_any_spelling() {
+        // SEEDS S34
+        for (spelling, fair) in
+            [("FAIR", true), ("Fair", true), ("FIFO", false), ("StateAware", false), ("stateaware", false), ("", false)]
+        {
+            let read = map(&[(SORT_POLICY, spelling)]);
+            assert_eq!((settings(&read).sort_fair, unreadable(&read)), (fair, vec![]), "{spelling}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
         usage::{PointReason, UsagePiece, UsagePoint},
     },
     messages::event::{EventCounters, StoreStatus},
-    store::events::{self, Limits, OpenError, Reader, Unsynced, WriteError, Writer},
+    store::events::{self, Clock, Limits, OpenError, Reader, Unsynced, WriteError, Writer},
 };
 
 /// Events that are written without waiting for the next flush.
@@ -38,6 +38,8 @@ pub struct Durable {
     writer: Option<Writer>,
     backlog: Backlog,
     settings: StoreSettings,
+    /// The settings in force are known: they come with a registration, and events after it. Before that nothing is deleted.
+    settled: bool,
     /// Something was written and not handed on to be flushed.
     dirty: bool,
     /// A job waits for the disk.
@@ -52,6 +54,8 @@ pub struct Durable {
     ticked: Instant,
     pruned: Instant,
     failing: Option<Arc<str>>,
+    /// Why events are not deleted for their age.
+    doubt: Option<Arc<str>>,
     /// Ids below this are reserved.
     reserved: u64,
     /// Who waits for the store to be closed.
@@ -77,7 +81,7 @@ pub struct Write {
     points: Vec<(u64, Arc<UsagePoint>)>,
     next: u64,
     now: Nanos,
-    limits: Limits,
+    limits: Option<Limits>,
     sync: bool,
     /// Also what is said to be flushed.
     again: bool,
@@ -135,9 +139,9 @@ impl Durable {
         directory: &Path,
         settings: StoreSettings,
         counters: Arc<EventCounters>,
-        now: Nanos,
+        clock: Clock,
     ) -> Result<(Durable, u64), OpenError> {
-        let opened = events::open(directory, limits(&settings))?;
+        let (opened, now) = (events::open(directory, limits(&settings), clock)?, clock.now);
         let mut backlog = Backlog::new(opened.gap.as_ref().map_or(opened.next, |gap| gap.from), LIMIT);
         // Nothing is used in a process that begins; a clock that was set back does not make it end before it ended.
         let (seen, killed) = opened.before.unwrap_or((now, false));
@@ -153,6 +157,7 @@ impl Durable {
             writer: Some(opened.writer),
             backlog,
             settings,
+            settled: false,
             dirty: false,
             syncing: false,
             unsynced: None,
@@ -161,6 +166,7 @@ impl Durable {
             ticked: Instant::now(),
             pruned: Instant::now(),
             failing: None,
+            doubt: None,
             closing: Vec::new(),
             closed: false,
             broken: false,
@@ -188,6 +194,7 @@ impl Durable {
     /// Takes the next events; a job that is returned is to be run.
     pub fn push(&mut self, slices: &[EventSlice], now: Nanos) -> Option<Job> {
         let mut next = 0;
+        self.settled |= !slices.is_empty();
         for slice in slices {
             next = slice.end();
             let lost = self.backlog.push(slice);
@@ -242,7 +249,7 @@ impl Durable {
             points,
             next,
             now,
-            limits: limits(&self.settings),
+            limits: self.settled.then(|| limits(&self.settings)),
             sync,
             again: self.unsure && !self.syncing,
             close: !self.closing.is_empty(),
@@ -270,6 +277,7 @@ impl Durable {
         EventCounters::add(&self.counters.store_written, before - self.backlog.events());
         self.dirty = !synced;
         self.reserved = writer.reserved();
+        self.doubt = writer.doubt().map(Into::into);
         self.writer = Some(writer);
         let unsynced = match result {
             Ok(unsynced) => unsynced,
@@ -420,6 +428,7 @@ impl Durable {
             files,
             waiting: self.backlog.events(),
             failing: self.failing.clone(),
+            doubt: self.doubt.clone(),
         }
     }
 }

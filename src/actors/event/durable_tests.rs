@@ -19,6 +19,7 @@ use crate::{
     messages::event::{
         ApplyEventSettings, FollowError, FollowLog, GetEventStatus, GetEvents, Publish, ReadError, ReadLog, StopEvents,
     },
+    store::events::Clock,
 };
 
 fn settings(ring_capacity: u64, max_events: u64) -> EventSettings {
@@ -89,11 +90,11 @@ async fn the_log_goes_on_over_a_restart() {
 
     let actor = start(directory.path(), 100);
     assert_eq!(all(&actor, 0).await, ["0..3000"]);
-    let page = actor.send(GetEvents { start: 0, count: None }).await.unwrap();
+    let page = actor.send(GetEvents { start: None, count: None }).await.unwrap();
     assert_eq!((page.lowest, page.highest, page.slices.len()), (0, 0, 0));
     publish(&actor, 3_000..3_200);
     assert_eq!(all(&actor, 1_500).await, ["1500..3200"]);
-    let page = actor.send(GetEvents { start: 150, count: Some(2) }).await.unwrap();
+    let page = actor.send(GetEvents { start: Some(150), count: Some(2) }).await.unwrap();
     assert_eq!((page.lowest, page.highest, ids(&page.slices)), (100, 199, vec![3_150, 3_151]));
     let first = actor.send(ReadLog { from: None, events: 1 }).await.unwrap().unwrap();
     assert_eq!(first.pieces[0].first(), 0);
@@ -153,7 +154,8 @@ async fn a_slow_disk_does_not_keep_events_in_memory() {
     tokio::time::pause();
     let directory = tempfile::tempdir().unwrap();
     let store = settings(1_000, 0).store;
-    let (mut durable, _) = Durable::open(directory.path(), store, Default::default(), Nanos(0)).unwrap();
+    let clock = Clock { now: Nanos(0), trusted: false };
+    let (mut durable, _) = Durable::open(directory.path(), store, Default::default(), clock).unwrap();
     let mut ring = Ring::new(0, 1_000);
     assert!(durable.push(&ring.push(events(0..10)), Nanos(1)).is_none());
     let first = durable.flush(10, Nanos(1)).expect("something waits");

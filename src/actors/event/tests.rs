@@ -59,7 +59,7 @@ async fn opened(actor: &Addr<EventActor>, host_number: u8, count: u64) -> Result
 }
 
 async fn page(actor: &Addr<EventActor>, start: u64, count: Option<u64>) -> (u64, u64, Vec<u64>) {
-    let page = actor.send(GetEvents { start, count }).await.unwrap();
+    let page = actor.send(GetEvents { start: Some(start), count }).await.unwrap();
     assert_eq!(ids(&page.slices), numbers(&page.slices));
     (page.lowest, page.highest, ids(&page.slices))
 }

@@ -1,85 +1,79 @@
-//! The journal's directory: `resource.eventlog` and `resource.R`. Everything here blocks.
+//! The journal's directory, as the actor reads it. Everything here blocks.
 
 use std::{
-    fs, io,
+    collections::VecDeque,
     path::{Path, PathBuf},
 };
 
 use crate::{
     domain::journal::{Journal, Settings},
     store::{
-        eventlog::{EventLog, Record},
-        resource_set,
+        eventlog::{self, Record},
+        journal::{self, Directory},
     },
 };
 
-/// Faults of the stored log that are remembered at most.
+/// Lines of the stored log that say nothing and are remembered at most.
 const MAX_FAULTS: usize = 100;
 
 /// What was found on disk.
 pub struct Loaded {
     /// The directory, or why there is none.
-    pub disk: Result<Disk, String>,
+    pub directory: Result<Directory, String>,
     /// Ranks, hosts and drains.
     pub journal: Journal,
     /// Events for the journal in memory.
     pub records: Vec<Record>,
-    /// What could not be read, each with its place.
+    /// What was found damaged, now or before, and no operator has settled.
+    pub damage: Vec<String>,
+    /// Lines of the log that say nothing, each with its place.
     pub faults: Vec<String>,
 }
 
-/// An open directory.
-#[derive(Debug)]
-pub struct Disk {
-    dir: PathBuf,
-    log: EventLog,
+/// Reads a directory. The newest `keep` events are given back. Nothing that is found there stops the start: it is told.
+pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
+    let at = stamp();
+    let opened = journal::open(dir, &at);
+    let (known, expiration) = opened.set.unwrap_or_default();
+    let mut journal = Journal::new(settings, known, expiration);
+    let (mut records, mut faults) = (VecDeque::new(), Faults::default());
+    let log = dir.join(eventlog::FILE);
+    let scanned = opened.lines.scan(|line, record| {
+        let place = |why: String| format!("{} line {line}: {why}", log.display());
+        let record = match record {
+            Ok(record) => record,
+            Err(why) => return faults.add(place(why)),
+        };
+        let replayed = record.past().and_then(|past| past.map_or(Ok(()), |past| journal.replay(&past)));
+        if let Err(why) = replayed {
+            faults.add(place(format!("{}: {why}", record.name)));
+        }
+        records.push_back(record);
+        if records.len() > keep {
+            records.pop_front();
+        }
+    });
+    let mut directory = opened.directory;
+    let mut damage = opened.damage;
+    if let Err(error) = scanned {
+        let why = format!("{} cannot be read to its end: {error}", log.display());
+        damage.push(why.clone());
+        directory = Err(why);
+    }
+    let faults = faults.finish();
+    if !damage.is_empty() && !faults.is_empty() {
+        // They are new, as the lines are. Where they cannot be written they are told all the same.
+        let _ = journal::report(dir, &at, &faults);
+    }
+    let reported = journal::read_report(dir);
+    damage.retain(|new| !reported.iter().any(|line| line.ends_with(new)));
+    let damage = reported.into_iter().chain(damage).collect();
+    Loaded { directory, journal, records: records.into(), damage, faults }
 }
 
-/// Reads a directory, which is made where it does not exist. The newest `keep` events are given back. Nothing that
-/// is found there stops the start: it is named in the faults.
-pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
-    let mut faults = Faults::default();
-    let r_path = dir.join(resource_set::FILE);
-    let (known, expiration) = match fs::read_to_string(&r_path) {
-        Ok(text) => resource_set::decode(&text).unwrap_or_else(|why| {
-            faults.add(format!("{}: {why}; ranks are given anew", r_path.display()));
-            Default::default()
-        }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Default::default(),
-        Err(error) => {
-            faults.add(format!("{}: {error}; ranks are given anew", r_path.display()));
-            Default::default()
-        }
-    };
-    let mut journal = Journal::new(settings, known, expiration);
-    let mut records = std::collections::VecDeque::new();
-    let log_path = dir.join(crate::store::eventlog::FILE);
-    let log = fs::create_dir_all(dir).and_then(|()| {
-        EventLog::open(dir, |line, record| {
-            let place = |why: String| format!("{} line {line}: {why}", log_path.display());
-            let record = match record {
-                Ok(record) => record,
-                Err(why) => return faults.add(place(why)),
-            };
-            let replayed = record.past().and_then(|past| past.map_or(Ok(()), |past| journal.replay(&past)));
-            if let Err(why) = replayed {
-                faults.add(place(format!("{}: {why}", record.name)));
-            }
-            // A resource-define tells of the set that was in force then (J6.1).
-            if &*record.name != "resource-define" {
-                records.push_back(record);
-                if records.len() > keep {
-                    records.pop_front();
-                }
-            }
-        })
-    });
-    let disk = log.map(|log| Disk { dir: dir.to_owned(), log }).map_err(|error| {
-        let why = format!("the journal in {} cannot be read: {error}", dir.display());
-        faults.add(why.clone());
-        why
-    });
-    Loaded { disk, journal, records: records.into(), faults: faults.finish() }
+/// The time, for names of files and reports.
+pub fn stamp() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 #[derive(Default)]
@@ -102,22 +96,6 @@ impl Faults {
             self.listed.push(format!("and {} more", self.more));
         }
         self.listed
-    }
-}
-
-impl Disk {
-    /// Stores a resource set (before its event), then appends events.
-    ///
-    /// # Errors
-    /// Which file could not be written, and why; the log is as it was.
-    pub fn write(&mut self, r: Option<&str>, records: &[Record], sync: bool) -> Result<(), String> {
-        if let Some(r) = r {
-            resource_set::write(&self.dir, r).map_err(|error| {
-                format!("{} cannot be written: {error}", self.dir.join(resource_set::FILE).display())
-            })?;
-        }
-        let path = self.log.path().display().to_string();
-        self.log.append(records, sync).map_err(|error| format!("{path} cannot be written: {error}"))
     }
 }
 
@@ -146,6 +124,32 @@ pub fn directory(base: &Path, partition: &str) -> PathBuf {
     base.join(name)
 }
 
+/// The partitions that have a directory, as far as their names can be told from it.
+pub fn partitions(base: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(base) else { return Vec::new() };
+    let named = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let partition = decode(path.file_name()?.to_str()?)?;
+        (directory(base, &partition) == path).then_some(partition)
+    });
+    named.collect()
+}
+
+fn decode(name: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,5 +163,21 @@ mod tests {
         let long = "x".repeat(5000);
         assert_eq!(name(&long).len(), 3 + 130 + 1 + 64);
         assert_ne!(name(&long), name(&format!("{long}y")));
+    }
+
+    #[test]
+    fn directories_tell_their_partitions() {
+        let base = tempfile::tempdir().unwrap();
+        assert!(partitions(&base.path().join("missing")).is_empty());
+        let names = ["[rm \u{17f}]a.b", "[rm-1]default"];
+        for name in names.into_iter().chain([&*"x".repeat(5000)]) {
+            std::fs::create_dir(directory(base.path(), name)).unwrap();
+        }
+        for other in ["%5", "%zz", "%FF", "with space"] {
+            std::fs::create_dir(base.path().join(other)).unwrap();
+        }
+        let mut found = partitions(base.path());
+        found.sort();
+        assert_eq!(found, names);
     }
 }

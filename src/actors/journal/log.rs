@@ -11,6 +11,8 @@ pub struct Log {
     entries: VecDeque<(u64, Record)>,
     /// Number of the next entry.
     next: u64,
+    /// Entries from this number on may be missing on disk.
+    unstored: u64,
     /// The newest of each, which survive truncation (SEEDS S20).
     restart: Option<(u64, Record)>,
     define: Option<(u64, Record)>,
@@ -19,7 +21,7 @@ pub struct Log {
 impl Log {
     /// Keeps `limit` events, at least 2: one and the mark that others were dropped.
     pub fn new(limit: usize) -> Log {
-        Log { limit: limit.max(2), entries: VecDeque::new(), next: 0, restart: None, define: None }
+        Log { limit: limit.max(2), entries: VecDeque::new(), next: 0, unstored: 0, restart: None, define: None }
     }
 
     /// Adds an event. Beyond the limit the oldest go, and `truncate` takes their place, with the time of the last of them.
@@ -33,6 +35,19 @@ impl Log {
         }
         self.entries.push_back(entry);
         self.trim();
+    }
+
+    /// Everything so far that belongs on disk is there.
+    pub fn all_stored(&mut self) {
+        self.unstored = self.next;
+    }
+
+    /// What belongs on disk and is not there yet.
+    pub fn unstored(&self) -> Vec<Record> {
+        let new = self.entries.iter().rev().take_while(|(number, _)| *number >= self.unstored);
+        let mut records: Vec<_> = new.map(|(_, record)| record).filter(|record| record.durable()).cloned().collect();
+        records.reverse();
+        records
     }
 
     /// Keeps another number of events, at least 2, from now on.
@@ -131,6 +146,24 @@ mod tests {
         assert_eq!(names(&log), ["5 truncate", "3 restart", "4 resource-define", "6 offline", "7 online"]);
         log.push(record(8, "resource-define"));
         assert_eq!(names(&log), ["6 truncate", "3 restart", "7 online", "8 resource-define"]);
+    }
+
+    #[test]
+    fn what_is_not_on_disk_yet_is_known() {
+        let mut log = Log::new(4);
+        log.push(record(1, "drain"));
+        log.all_stored();
+        assert!(log.unstored().is_empty());
+        for (time, name) in [(2, "online"), (3, "resource-define"), (4, "undrain")] {
+            log.push(record(time, name));
+        }
+        let unstored = |log: &Log| log.unstored().iter().map(|record| record.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(unstored(&log), ["resource-define", "undrain"]);
+        log.push(record(5, "drain"));
+        log.push(record(6, "offline"));
+        assert_eq!(unstored(&log), ["undrain", "drain"], "as far as it is kept in memory");
+        log.all_stored();
+        assert!(log.unstored().is_empty());
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use actix::prelude::*;
 
-use super::{JournalActor, JournalSetup, disk::directory};
-use crate::domain::journal::Settings;
+use tokio::task::spawn_blocking;
+
+use super::{Faults, JournalActor, JournalSetup, disk};
+use crate::{domain::journal::Settings, messages::journal::GetStatus};
 
 /// Starts journals and finds them again.
 #[derive(Debug)]
@@ -19,7 +21,14 @@ pub struct Journals {
     base: Option<PathBuf>,
     settings: Settings,
     limit: usize,
-    started: Mutex<BTreeMap<Arc<str>, Addr<JournalActor>>>,
+    started: Mutex<BTreeMap<Arc<str>, Started>>,
+}
+
+/// A journal that was started.
+#[derive(Debug)]
+struct Started {
+    addr: Addr<JournalActor>,
+    faults: Arc<Faults>,
 }
 
 impl Journals {
@@ -28,21 +37,55 @@ impl Journals {
         Journals { arbiter, base, settings, limit, started: Mutex::default() }
     }
 
+    /// Journals outlive the process.
+    pub fn are_kept(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// Starts those that are on disk and waits until they are read, so that damage is told before anybody asks for them.
+    pub async fn start_kept(&self) {
+        let Some(base) = self.base.clone() else { return };
+        let partitions = spawn_blocking(move || disk::partitions(&base)).await.unwrap_or_default();
+        // All of them are read at once.
+        let started: Vec<_> = partitions.iter().map(|partition| self.of(partition).send(GetStatus)).collect();
+        for read in started {
+            if let Err(error) = read.await {
+                tracing::error!(%error, "a resource journal does not start");
+            }
+        }
+    }
+
     /// The journal of a partition by its internal name; it is started where it was not.
     pub fn of(&self, partition: &str) -> Addr<JournalActor> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(addr) = started.get(partition) {
-            return addr.clone();
+        let mut started = self.started();
+        if let Some(known) = started.get(partition) {
+            return known.addr.clone();
         }
         let partition: Arc<str> = partition.into();
+        let faults = Arc::<Faults>::default();
         let setup = JournalSetup {
             partition: partition.clone(),
-            dir: self.base.as_ref().map(|base| directory(base, &partition)),
+            dir: self.base.as_ref().map(|base| disk::directory(base, &partition)),
             settings: self.settings,
             limit: self.limit,
+            faults: faults.clone(),
         };
         let addr = JournalActor::start_on(&self.arbiter, setup);
-        started.insert(partition, addr.clone());
+        started.insert(partition, Started { addr: addr.clone(), faults });
         addr
+    }
+
+    /// What is wrong with the files of each journal, by the internal names of the partitions.
+    pub fn faults(&self) -> Vec<(Arc<str>, Arc<Faults>)> {
+        self.started().iter().map(|(name, started)| (name.clone(), started.faults.clone())).collect()
+    }
+
+    /// What is wrong with the files of one journal.
+    pub fn faults_of(&self, partition: &str) -> Option<Arc<Faults>> {
+        self.started().get(partition).map(|started| started.faults.clone())
+    }
+
+    fn started(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Started>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

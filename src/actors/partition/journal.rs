@@ -8,14 +8,10 @@ use actix::prelude::*;
 use super::PartitionActor;
 use crate::{
     actors::journal::JournalActor,
-    domain::{
-        command::Command,
-        effect::{Effect, NodeEffect},
-        journal::Fact,
-    },
+    domain::{command::Command, effect::NodeEffect, journal::Fact},
     messages::{
         journal::{Begin, End, Post},
-        partition::Alive,
+        partition::{Alive, Signs},
     },
 };
 
@@ -82,13 +78,11 @@ impl Handler<Alive> for PartitionActor {
         if msg.epoch != self.setup.epoch {
             return;
         }
-        match msg.nodes {
-            None if self.partition.node_by_id.is_empty() => {}
-            None => self.link.facts.push(Fact::AllSeen),
-            Some(nodes) => {
+        match msg.signs {
+            Signs::Vouched(vouched) => self.link.facts.push(Fact::Vouched(vouched)),
+            Signs::Of(nodes) => {
                 let known = nodes.iter().filter(|node| self.partition.node_by_id.contains_key(&**node));
-                self.effects.extend(known.map(|node| Effect::Node(NodeEffect::Seen { node: node.clone() })));
-                self.leave();
+                self.link.facts.extend(known.map(|node| Fact::Heartbeat { node: node.clone() }));
             }
         }
         self.link.flush();

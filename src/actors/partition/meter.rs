@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use rustc_hash::FxHashMap;
+use tokio::time::Instant;
 
 use crate::{
     domain::{
@@ -21,6 +22,8 @@ pub(super) struct Meter {
     queues: FxHashMap<Arc<str>, Arc<str>>,
     /// Bad allocation updates that were told.
     errors: u64,
+    /// Rejected asks that the log is to name.
+    mistakes: Mistakes,
     batch: Batch,
     /// Time spent on the present cycle.
     cycle: Duration,
@@ -46,12 +49,50 @@ struct Batch {
     ended: Vec<(Arc<str>, AppEnd)>,
 }
 
+/// Rejected asks and allocations: the log names some of them, at most once a second.
+#[derive(Default)]
+struct Mistakes {
+    named: Vec<String>,
+    count: u64,
+    told: Option<Instant>,
+}
+
+impl Mistakes {
+    /// Of so many the log says which they were.
+    const NAMED: usize = 10;
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    fn note(&mut self, app: &str, key: &str, reason: &str) {
+        self.count += 1;
+        if self.named.len() < Self::NAMED {
+            self.named.push(format!("{app}/{key}: {reason}"));
+        }
+    }
+
+    fn log(&mut self, partition: &Partition) {
+        let now = Instant::now();
+        if self.count == 0 || self.told.is_some_and(|told| now.duration_since(told) < Self::INTERVAL) {
+            return;
+        }
+        let Mistakes { named, count, .. } =
+            std::mem::replace(self, Mistakes { told: Some(now), ..Mistakes::default() });
+        let more = count.saturating_sub(named.len() as u64);
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        tracing::warn!(
+            partition = %partition.internal,
+            "{count} asks or allocations were rejected: {}{more}",
+            named.join("; ")
+        );
+    }
+}
+
 impl Meter {
     pub(super) fn new(metrics: Option<Arc<Metrics>>) -> Meter {
         Meter {
             metrics,
             queues: FxHashMap::default(),
             errors: 0,
+            mistakes: Mistakes::default(),
             batch: Batch::default(),
             cycle: Duration::ZERO,
             ending: false,
@@ -62,6 +103,9 @@ impl Meter {
     /// Counts an effect. `partition` is as it was left by all effects of the batch.
     pub(super) fn note(&mut self, effect: &Effect, partition: &Partition) {
         if self.metrics.is_none() {
+            if let Effect::Callback(Callback::RejectedAllocation { key, app, reason }) = effect {
+                self.mistakes.note(app, key, reason);
+            }
             return;
         }
         let batch = &mut self.batch;
@@ -70,7 +114,10 @@ impl Meter {
                 batch.allocated += 1;
                 batch.of_queue(self.queues.get(&new.app), 0);
             }
-            Effect::Callback(Callback::RejectedAllocation { .. }) => batch.rejected += 1,
+            Effect::Callback(Callback::RejectedAllocation { key, app, reason }) => {
+                batch.rejected += 1;
+                self.mistakes.note(app, key, reason);
+            }
             Effect::Callback(Callback::RejectedApplication { app, .. }) => {
                 batch.refused += 1;
                 // What was refused before a queue was found belongs to none.
@@ -113,6 +160,7 @@ impl Meter {
 
     /// Tells the metrics what was counted.
     pub(super) fn flush(&mut self, partition: &Partition) {
+        self.mistakes.log(partition);
         let Some(metrics) = &self.metrics else { return };
         let Batch { allocated, released, rejected, new, accepted, refused, decommissioned, queues, by_queue, ended } =
             std::mem::take(&mut self.batch);
@@ -121,7 +169,7 @@ impl Meter {
             metrics.queue_added(&queue);
             self.shown.insert(queue);
         }
-        let errors = partition.scheduling_errors - std::mem::replace(&mut self.errors, partition.scheduling_errors);
+        let errors = partition.bad_updates - std::mem::replace(&mut self.errors, partition.bad_updates);
         for (what, count) in [
             (Containers::Allocated, allocated),
             (Containers::Released, released),

@@ -2,10 +2,16 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::messages::rm::{Kind, Line, Payload};
+use crate::{
+    domain::alloc::AskSpec,
+    messages::rm::{Kind, Line, Payload},
+};
 
 /// Entries of one line at most (SEEDS S26).
 pub const LINE_ENTRIES: usize = 256;
+/// Bytes of texts that a line gathers at most, so that a client takes it: by default gRPC refuses messages of 4 MiB. A
+/// single entry may be larger.
+pub const LINE_BYTES: usize = 1 << 20;
 
 /// Lines in order. Numbers are dense from 1.
 ///
@@ -200,6 +206,7 @@ fn weight(payload: &Payload) -> usize {
     // Row, box and shared text of one entry; texts are counted where they belong to the entry alone.
     const ENTRY: usize = 160;
     let texts: usize = match payload {
+        Payload::New(list) => list.iter().map(|new| tags(&new.spec)).sum(),
         Payload::RejectedAllocations(list) => list.iter().map(|entry| entry.reason.len()).sum(),
         Payload::Applications { rejected, .. } | Payload::Nodes { rejected, .. } => {
             rejected.iter().map(|entry| entry.reason.len()).sum()
@@ -209,6 +216,11 @@ fn weight(payload: &Payload) -> usize {
         _ => 0,
     };
     payload.entries() * ENTRY + texts
+}
+
+/// Bytes of the tags of an ask.
+pub fn tags(spec: &AskSpec) -> usize {
+    spec.tags.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
 #[cfg(test)]

@@ -5,20 +5,39 @@ use crate::{
     messages::rm::{Outgoing, Payload, Predicates, Rejected, Updated},
 };
 
-use super::buffer::LINE_ENTRIES;
+use super::buffer::{LINE_BYTES, LINE_ENTRIES, tags};
 
 /// Groups what one partition delivered.
 pub fn group(items: Vec<Outgoing>, predicates: Predicates) -> Vec<Payload> {
     let mut payloads: Vec<Payload> = Vec::new();
+    let mut bytes = 0;
     for item in items {
-        let last = payloads.last_mut().filter(|last| last.entries() < LINE_ENTRIES);
+        let size = texts(&item);
+        bytes += size;
+        let last = payloads.last_mut().filter(|last| last.entries() < LINE_ENTRIES && bytes <= LINE_BYTES);
         let next = match item {
             Outgoing::Callback(callback) => add(last, callback),
             Outgoing::Ask(question) => add_question(last, question, predicates),
         };
+        if next.is_some() {
+            bytes = size;
+        }
         payloads.extend(next);
     }
     payloads
+}
+
+/// Bytes of the texts of an entry that a shim or its objects can make long.
+fn texts(item: &Outgoing) -> usize {
+    match item {
+        Outgoing::Callback(Callback::New(new)) => tags(&new.spec),
+        Outgoing::Callback(
+            Callback::RejectedAllocation { reason, .. }
+            | Callback::RejectedApplication { reason, .. }
+            | Callback::RejectedNode { reason, .. },
+        ) => reason.len(),
+        _ => 0,
+    }
 }
 
 /// Adds to the open payload, or gives one to begin with.
@@ -95,7 +114,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::{effect::Released, types::Termination};
+    use crate::domain::{
+        alloc::AskSpec,
+        effect::{NewAllocation, Released},
+        types::Termination,
+    };
 
     fn accepted(n: usize) -> Outgoing {
         Outgoing::Callback(Callback::AcceptedNode(format!("n{n}").into()))
@@ -126,6 +149,23 @@ mod tests {
         let items: Vec<Outgoing> = (0..300).map(accepted).chain([released("k")]).chain([accepted(300)]).collect();
         let sizes: Vec<usize> = group(items, Predicates::Off).iter().map(Payload::entries).collect();
         assert_eq!(sizes, [256, 44, 1, 1]);
+    }
+
+    #[test]
+    fn a_line_gathers_a_megabyte_of_texts_at_most() {
+        // SEEDS S26, S36: tags may be long, and a client refuses messages that are.
+        let new = |bytes: usize| {
+            let tags = [("note".to_owned(), "x".repeat(bytes))].into();
+            let spec = Arc::new(AskSpec { key: "k".into(), tags, ..AskSpec::default() });
+            let (app, node, resource) = ("a".into(), "n".into(), Arc::default());
+            Outgoing::Callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource })))
+        };
+        let sizes = |lengths: &[usize]| {
+            let items = lengths.iter().map(|bytes| new(*bytes)).collect();
+            group(items, Predicates::Off).iter().map(Payload::entries).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[400_000; 5]), [2, 2, 1]);
+        assert_eq!(sizes(&[10, 2_000_000, 10, 10]), [1, 1, 2], "one that is larger has a line of its own");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Reconfigure {
     pub default_config: bool,
     /// Only where the session follows the server's own configuration: its reload.
     pub only_default: bool,
+    /// The policy group that it is for; empty: none is named.
+    pub policy_group: Arc<str>,
     /// Extra configuration with what it says about the resource manager; `None` leaves it as it is.
     pub extra: Option<(Arc<BTreeMap<String, String>>, RmSettings)>,
 }
@@ -72,6 +74,13 @@ impl RmActor {
             let kind = if self.life.state() == RmState::Init { RefusalKind::Unknown } else { RefusalKind::State };
             return Err(Refusal::new(kind, no_partitions(&self.id)));
         };
+        if !msg.policy_group.is_empty() && msg.policy_group != session.policy_group {
+            let detail = format!(
+                "policy group \"{}\" is not that of resource manager \"{}\", which registered with \"{}\"; name that one, or none",
+                msg.policy_group, self.id, session.policy_group
+            );
+            return Err(refused(&detail));
+        }
         let not_meant = msg.only_default && !session.default_config;
         if not_meant || session.config.checksum == msg.config.checksum {
             return Ok(None);
@@ -147,8 +156,7 @@ impl Change {
             let trial = spawn_blocking(move || snapshot.partition.clone().apply(command, now, &mut Vec::new())).await;
             if trial.is_err() {
                 let text = format!("its trial on a clone of {} broke down, see the log", partition.internal);
-                let text = format!("update of configuration failed: {text}; nothing was changed");
-                return Err(Refusal::new(RefusalKind::Invalid, text));
+                return Err(refused(&format!("{text}; nothing was changed")));
             }
         }
         Ok(())
@@ -159,6 +167,10 @@ impl Change {
         join_all(self.known.iter().map(|(partition, conf)| partition.configure.send(Configure(conf.clone())))).await;
         join_all(self.gone.iter().map(|partition| partition.stop.send(StopPartition))).await;
     }
+}
+
+fn refused(reason: &str) -> Refusal {
+    Refusal::new(RefusalKind::Invalid, format!("update of configuration failed: {reason}"))
 }
 
 /// R1.12.

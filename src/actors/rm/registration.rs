@@ -145,6 +145,8 @@ impl RmActor {
             had_stream: false,
             last_release: 0,
             mark: None,
+            vouched: false,
+            heartbeats: false,
         };
         // Before the first event that the registration makes (CFG-092).
         self.topology.process.apply(&self.id, &session.extra);
@@ -168,6 +170,7 @@ impl RmActor {
             session.had_stream = true;
         }
         self.ask_as_wanted();
+        self.vouch();
         self.publish();
         let grace = self.session.as_ref().map(|session| session.settings.grace).unwrap_or_default();
         self.timers.grace(grace, ctx);

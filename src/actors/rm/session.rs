@@ -19,7 +19,7 @@ use crate::{
     messages::{
         budget::Budget,
         journal::ConfigureJournal,
-        partition::{Commands, OnTheirWay, ResendUnconfirmed, Wake},
+        partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
         rm::{Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind},
     },
 };
@@ -62,6 +62,10 @@ pub struct Session {
     pub last_release: u64,
     /// What that number was at a time past, where that line is not handed out yet.
     pub mark: Option<(Nanos, u64)>,
+    /// Its nodes are vouched for, as the partitions know it.
+    pub vouched: bool,
+    /// A heartbeat was sent in it.
+    pub heartbeats: bool,
 }
 
 /// What a partition sent so long ago has arrived here.
@@ -164,6 +168,9 @@ impl Session {
             partition.send(self.epoch, vec![Command::Reservations(false)]);
         }
         partition.configure_journal(self.settings.journal);
+        if self.vouched {
+            partition.tell_alive(self.epoch, Signs::Vouched(true), None);
+        }
     }
 
     /// The journals of all partitions go by the settings in force.

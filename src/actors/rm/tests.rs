@@ -33,7 +33,7 @@ use crate::{
         budget::Budget,
         event::Publish,
         partition::{
-            Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, Snapshot,
+            Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, Signs, Snapshot,
             StopPartition, Wake,
         },
         rm::{
@@ -52,7 +52,7 @@ struct Fake {
     broken: Arc<Mutex<String>>,
 }
 
-/// What a fake tells of a sign of life of all its nodes.
+/// What a fake tells when all its nodes are vouched for, or no longer.
 const VOUCHED: &str = "vouched";
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -154,9 +154,9 @@ impl Handler<Alive> for Fake {
     type Result = ();
 
     fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) {
-        match msg.nodes {
-            Some(nodes) => self.tell(format!("alive {}", nodes.join(","))),
-            None => self.tell(VOUCHED),
+        match msg.signs {
+            Signs::Of(nodes) => self.tell(format!("alive {}", nodes.join(","))),
+            Signs::Vouched(vouched) => self.tell(format!("{VOUCHED} {vouched}")),
         }
     }
 }
@@ -241,7 +241,7 @@ impl Env {
     }
 
     async fn try_register(&self, registration: Registration) -> Result<u64, Refusals> {
-        self.topology.register(registration).await
+        self.topology.register(registration).await.map(|registered| registered.epoch)
     }
 
     fn rm(&self) -> Arc<RmHandle> {
@@ -294,17 +294,14 @@ impl Env {
         self.split_log().0
     }
 
-    /// How often partitions heard that all nodes are alive, since this or [`Env::told`] was asked.
-    fn vouched(&self) -> usize {
+    /// Which partitions heard whether their nodes are vouched for, since this or [`Env::told`] was asked.
+    fn vouched(&self) -> Vec<String> {
         self.split_log().1
     }
 
-    fn split_log(&self) -> (Vec<String>, usize) {
-        let mut log = std::mem::take(&mut *self.log.lock().expect("no panic"));
-        let all = log.len();
-        log.retain(|line| !line.ends_with(VOUCHED));
-        let vouched = all - log.len();
-        (log, vouched)
+    fn split_log(&self) -> (Vec<String>, Vec<String>) {
+        let log = std::mem::take(&mut *self.log.lock().expect("no panic"));
+        log.into_iter().partition(|line| !line.contains(VOUCHED))
     }
 
     /// Lets everything happen that can.

@@ -17,18 +17,15 @@ pub fn reject(part: Part) -> Vec<Callback> {
     match part.command {
         Command::Nodes(nodes) => nodes
             .into_iter()
-            .filter_map(|node| {
+            .map(|node| {
                 let reason = match node.action {
                     NodeAction::Create | NodeAction::CreateDrain => {
                         format!("failed to find partition {partition} for new node {}", node.id)
                     }
                     // There is no such node either (SEEDS S3).
-                    NodeAction::Update | NodeAction::Drain | NodeAction::DrainToSchedulable => {
-                        format!("failed to find partition {partition} for node {}", node.id)
-                    }
-                    NodeAction::Decommission | NodeAction::Unknown => return None,
+                    _ => format!("failed to find partition {partition} for node {}", node.id),
                 };
-                Some(Callback::RejectedNode { node: node.id, reason: reason.into() })
+                Callback::RejectedNode { node: node.id, reason: reason.into() }
             })
             .collect(),
         Command::Applications { new, .. } => new
@@ -95,10 +92,8 @@ mod tests {
             node(NodeAction::Decommission),
             node(NodeAction::Unknown),
         ]);
-        assert_eq!(
-            reasons(command),
-            ["failed to find partition [rm-1]nope for new node n1", "failed to find partition [rm-1]nope for node n1"]
-        );
+        let known = "failed to find partition [rm-1]nope for node n1";
+        assert_eq!(reasons(command), ["failed to find partition [rm-1]nope for new node n1", known, known, known]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ struct Targets {
 #[derive(Deserialize)]
 struct Drained {
     idset: String,
-    timestamp: i64,
+    timestamp: f64,
     reason: Option<String>,
 }
 
@@ -100,7 +100,8 @@ impl Cluster {
         for Drained { idset, timestamp, reason } in body.drained {
             for rank in ids(&idset)?.iter() {
                 let target = targets.get_mut(rank as usize).ok_or_else(|| format!("rank {rank} has no host"))?;
-                target.drained = Some((timestamp, reason.clone().unwrap_or_default()));
+                // Whole seconds, so that what was drained in one go is one line (J5.1).
+                target.drained = Some((timestamp.round() as i64, reason.clone().unwrap_or_default()));
             }
         }
         Ok(Cluster(targets))

@@ -27,7 +27,7 @@ use crate::{
         shim::body,
     },
     messages::{
-        journal::{Attach, Cancel, Drain, GetStatus, Undrain},
+        journal::{Attach, Cancel, Drain, GetStatus, SetExpiration, Undrain},
         partition::GetSnapshot,
     },
 };
@@ -51,6 +51,7 @@ pub fn configure(service: &mut ServiceConfig) {
         .service(at("/journal", "GET").route(web::get().to(journal)))
         .service(at("/journal/{stream}/cancel", "POST").route(web::post().to(cancel)))
         .service(at("/status", "GET").route(web::get().to(get_status)))
+        .service(at("/expiration", "POST").route(web::post().to(expiration)))
         .service(at("/drain", "POST").route(web::post().to(drain)))
         .service(at("/undrain", "POST").route(web::post().to(undrain)));
 }
@@ -59,6 +60,18 @@ impl ResourceApi {
     fn find(&self, partition: &str) -> Result<(Addr<JournalActor>, Recipient<GetSnapshot>), Problem> {
         let entry = find_partition(&self.directory.get(), partition)?;
         Ok((self.journals.of(&entry.internal), entry.addr.recipient()))
+    }
+}
+
+impl ResourceApi {
+    /// Finds out whether an operator has settled what was damaged.
+    async fn look(&self, partition: &str) -> Result<(), Problem> {
+        let entry = find_partition(&self.directory.get(), partition)?;
+        if let Some(faults) = self.journals.faults_of(&entry.internal).filter(|faults| faults.count() > 0) {
+            // Where it cannot be found out, it is told as it was.
+            let _ = web::block(move || faults.look()).await;
+        }
+        Ok(())
     }
 }
 
@@ -85,6 +98,7 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
 
 async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let (journal, partition) = api.find(&path)?;
+    api.look(&path).await?;
     let snapshot = partition.send(GetSnapshot).await.map_err(gone)?;
     let state = journal.send(GetStatus).await.map_err(gone)?;
     let allocated = |node: &str| {
@@ -148,6 +162,38 @@ async fn undrain(
     let lenient = overwrite.is_some();
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
     journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;
+    Ok(empty())
+}
+
+/// Body of a new expiration.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpirationBody {
+    expiration: serde_json::Number,
+}
+
+/// The last second that a clock of four-digit years can show.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+async fn expiration(
+    api: Data<ResourceApi>,
+    path: Path<String>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Problem> {
+    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let (journal, _) = api.find(&path)?;
+    let ExpirationBody { expiration } = serde_json::from_slice(&bytes).map_err(|error| {
+        let form = r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#;
+        Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
+    })?;
+    // A real is taken as from other writers of the RFC, and its fraction cut (SEEDS S19).
+    let seconds = expiration.as_i64().or_else(|| expiration.as_f64().map(|real| real as i64));
+    let seconds = seconds.filter(|seconds| (0..=LAST_SECOND).contains(seconds)).ok_or_else(|| {
+        let range = format!("0 (none) to {LAST_SECOND}, in seconds since 1970-01-01 UTC");
+        Problem::field("expiration", format!("expiration is {expiration}, but may be {range}"))
+    })?;
+    journal.send(SetExpiration(seconds)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
 }
 

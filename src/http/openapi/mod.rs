@@ -2,7 +2,7 @@
 //!
 //! Paths of `/ws/v1` come from the table of its router, schemas from the types that are written, those of `si.v1` from the
 //! protocol files. The other doors register their paths with [`super::server::resource`], which tells, in debug builds,
-//! what is not described here; `tests/openapi` listens, and tries that everything described is there.
+//! what is not described here; `tests/doors/openapi` listens, and tries that everything described is there.
 
 mod operation;
 mod own;

@@ -92,6 +92,10 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .body("application/json", drain())
             .json(200, nothing())
             .problems(&[400, 404, 409, 413, 503]),
+        operator("post", &of("/resource/expiration"), "Sets when the resource set expires")
+            .body("application/json", expiration())
+            .json(200, nothing())
+            .problems(&[400, 404, 413, 503]),
         viewer("get", "/overview", "All partitions: what waits, and why").json(200, overview),
         viewer("get", &of("/applications"), "Applications with the reason of each that waits")
             .query("list", one_of(&["active", "completed", "rejected"]), "which")
@@ -122,6 +126,22 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     ];
     operations.extend(files);
     operations
+}
+
+fn expiration() -> Value {
+    json!({
+        "type": "object",
+        "required": ["expiration"],
+        "additionalProperties": false,
+        "properties": {
+            "expiration": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": 253_402_300_799_i64,
+                "description": "seconds since 1970-01-01 UTC; 0: never",
+            },
+        },
+    })
 }
 
 fn drain() -> Value {

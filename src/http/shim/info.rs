@@ -22,6 +22,8 @@ use crate::{
 pub struct Shown {
     #[serde(rename = "rmID")]
     rm_id: String,
+    /// As it registered.
+    policy_group: String,
     state: &'static str,
     epoch: u64,
     registered: Option<String>,
@@ -78,6 +80,7 @@ fn show(info: RmInfo) -> Shown {
         |change: StateChange| Change { state: change.state.name(), at: time(change.at), why: change.why.to_string() };
     Shown {
         rm_id: info.id.to_string(),
+        policy_group: info.policy_group.to_string(),
         state: info.state.name(),
         epoch: info.epoch,
         registered: info.registered.map(time),

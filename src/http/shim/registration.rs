@@ -5,6 +5,9 @@ use actix_web::{
     web::{Data, Path, Payload},
 };
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::{
     body, query,
     requests::{enter, same_rm},
@@ -15,7 +18,8 @@ use crate::{
         rm::{handle::not_registered, no_partitions},
         topology::Registration,
     },
-    http::{problem::Problem, server::Doors},
+    config::LoadedConfig,
+    http::{api::plan::view::Warning, problem::Problem, server::Doors},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
     si::{decode, v1},
 };
@@ -55,8 +59,8 @@ pub async fn register(
         predicates,
         state_dump,
     };
-    doors.topology.register(registration).await?;
-    Ok(done())
+    let registered = doors.topology.register(registration).await?;
+    Ok(taken(&registered.config))
 }
 
 /// PUT `/si/v1/rm/{rmID}/configuration`.
@@ -76,8 +80,9 @@ pub async fn configure(
     let message: v1::UpdateConfigurationRequest = decode::message(&text)?;
     drop(text);
     same_rm(&message.rm_id, &rm)?;
-    doors.topology.configure(&rm, message.config, message.extra_config.into_iter().collect()).await?;
-    Ok(done())
+    let extra = message.extra_config.into_iter().collect();
+    let config = doors.topology.configure(&rm, &message.policy_group, message.config, extra).await?;
+    Ok(taken(&config))
 }
 
 /// DELETE `/si/v1/rm/{rmID}`.
@@ -86,6 +91,29 @@ pub async fn unregister(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResp
     let gone = || Refusal::new(RefusalKind::Unknown, format!("resource manager \"{rm}\" is no longer known"));
     handle.addr.send(Unregister).await.unwrap_or_else(|_| Err(gone()))?;
     Ok(done())
+}
+
+/// The answer to a registration and to an update: the message of the interface, which is empty, and beside it what is to be
+/// told about the configuration.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Taken")]
+pub struct Taken {
+    /// What of the configuration is accepted and does not do what it looks like.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
+}
+
+/// Warnings in one answer: a large configuration may have one at each queue.
+const WARNINGS: usize = 100;
+
+fn taken(config: &LoadedConfig) -> HttpResponse {
+    let mut warnings: Vec<Warning> = config.notes().take(WARNINGS).map(Warning::from).collect();
+    let more = config.notes().count() - warnings.len();
+    if more > 0 {
+        let message = format!("{more} more of these; callboard validate lists all");
+        warnings.push(Warning { line: 0, column: 0, rule: String::new(), message });
+    }
+    HttpResponse::Ok().json(Taken { warnings })
 }
 
 fn done() -> HttpResponse {

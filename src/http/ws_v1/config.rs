@@ -19,6 +19,7 @@ use super::{
 use crate::{
     actors::directory::RmEntry,
     config::{self, LoadedConfig},
+    http::api::plan::view::Warning,
 };
 
 const YAML: &str = "application/x-yaml; charset=UTF-8";
@@ -61,13 +62,20 @@ pub struct VerdictView {
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// What would be accepted and does not do what it looks like; the reference has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
 }
 
 /// Tries the configuration in the body; nothing is applied.
 pub async fn validate(payload: Payload, state: &RestState) -> Result<Reply, Failure> {
     let text = body(payload, state.max_body).await?;
-    let (allowed, reason) = config::validate_conf(&text);
-    Ok(Reply::json(&VerdictView { allowed, reason }))
+    Ok(Reply::json(&match config::validate_conf(&text) {
+        Ok(warnings) => {
+            VerdictView { allowed: true, reason: None, warnings: warnings.iter().map(Warning::from).collect() }
+        }
+        Err(reason) => VerdictView { allowed: false, reason: Some(reason), warnings: Vec::new() },
+    }))
 }
 
 async fn body(mut payload: Payload, limit: usize) -> Result<Vec<u8>, Failure> {

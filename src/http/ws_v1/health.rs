@@ -1,6 +1,13 @@
-//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition, and one of the event store.
+//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition, and those of what is on disk.
 
-use std::{collections::VecDeque, fmt::Display, sync::Arc, sync::Mutex};
+use std::{
+    collections::VecDeque,
+    fmt::Display,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use arc_swap::ArcSwapOption;
 use schemars::JsonSchema;
@@ -23,8 +30,22 @@ pub const ERROR_WINDOW: Nanos = Nanos::from_secs(3600);
 #[derive(Debug, Default)]
 pub struct Health {
     last: ArcSwapOption<HealthView>,
+    /// Sums in the books that were found wrong since the start. What a shim does wrong is answered, logged and counted by the
+    /// metrics; it says nothing about the scheduler's health (OPS-013).
+    faults: AtomicU64,
     scheduling_errors: Mutex<Window>,
     failed_nodes: Mutex<Window>,
+}
+
+/// What is on disk, nothing of a server that keeps nothing; and what shims keep to themselves.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The event store.
+    pub events: Option<StoreStatus>,
+    /// What an operator has to know of the resource journals, by the internal names of their partitions.
+    pub journals: Option<Vec<(Arc<str>, Vec<String>)>>,
+    /// Releases that are not confirmed, by partition as shown.
+    pub unconfirmed: Vec<(Arc<str>, UnconfirmedSums)>,
 }
 
 /// All checks (REST 5.13).
@@ -73,36 +94,32 @@ impl Health {
         self.last.load_full()
     }
 
-    /// Runs all checks and keeps the result. `failed_nodes` counts since the start; `store` is the durable event store,
-    /// where there is one; `unconfirmed` has the partitions as shown with what their shims have not confirmed.
-    pub fn run(
-        &self,
-        views: &[View],
-        failed_nodes: u64,
-        store: Option<&StoreStatus>,
-        unconfirmed: &[(Arc<str>, UnconfirmedSums)],
-        now: Nanos,
-    ) {
-        let scheduling_errors = views.iter().map(|view| view.partition().scheduling_errors).sum();
-        self.run_with(views, scheduling_errors, failed_nodes, store, now, overdue(unconfirmed));
+    /// Runs all checks and keeps the result. `failed_nodes` counts since the start.
+    pub fn run(&self, views: &[View], failed_nodes: u64, kept: &Kept, now: Nanos) {
+        let wrong: Vec<&View> = views.iter().filter(|view| self.has_wrong_books(view)).collect();
+        let wrong: Vec<&str> = wrong.into_iter().map(|view| &*view.shown).collect();
+        self.run_with(views, wrong, failed_nodes, kept, now);
     }
 
-    fn run_with(
-        &self,
-        views: &[View],
-        scheduling_errors: u64,
-        failed_nodes: u64,
-        store: Option<&StoreStatus>,
-        now: Nanos,
-        warnings: Vec<WarningView>,
-    ) {
+    /// Any sum that differs from that of its parts; what it is goes to the log.
+    fn has_wrong_books(&self, view: &View) -> bool {
+        let findings = view.partition().audit();
+        for finding in &findings {
+            tracing::error!(partition = %view.shown, object = %finding.object, "inconsistent books: {}", finding.text);
+        }
+        self.faults.fetch_add(findings.len() as u64, Relaxed);
+        !findings.is_empty()
+    }
+
+    fn run_with(&self, views: &[View], wrong: Vec<&str>, failed_nodes: u64, kept: &Kept, now: Nanos) {
         let recent = |window: &Mutex<Window>, total| {
             window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recent(total, now)
         };
-        let errors = recent(&self.scheduling_errors, scheduling_errors);
+        let errors = recent(&self.scheduling_errors, self.faults.load(Relaxed));
         let failed = recent(&self.failed_nodes, failed_nodes);
-        let checks = check(views, errors, failed, store);
+        let checks = check(views, wrong, errors, failed, kept);
         let healthy = checks.iter().all(|check| check.succeeded);
+        let warnings = overdue(&kept.unconfirmed);
         self.last.store(Some(Arc::new(HealthView { healthy, health_checks: checks, warnings })));
     }
 }
@@ -126,7 +143,7 @@ impl Window {
     }
 }
 
-fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Option<&StoreStatus>) -> Vec<CheckView> {
+fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes: u64, kept: &Kept) -> Vec<CheckView> {
     let mut checks = vec![
         counted(
             "Scheduling errors",
@@ -134,7 +151,11 @@ fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Optio
             scheduling_errors,
             "scheduling errors",
         ),
-        counted("Failed nodes", "Check for failed nodes entries in metrics", failed_nodes, "failed nodes"),
+        // They name partitions that do not exist: the shim's mistake, so the number is told and nothing fails.
+        CheckView {
+            succeeded: true,
+            ..counted("Failed nodes", "Check for failed nodes entries in metrics", failed_nodes, "failed nodes")
+        },
         listed(
             "Negative resources",
             "Check for negative resources in the partitions",
@@ -155,7 +176,7 @@ fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Optio
             "Consistency of data",
             "Check if total partition resource == sum of the node resources from the partition",
             "Partitions with inconsistent data: ",
-            partitions(views, inconsistent),
+            wrong,
         ),
         listed(
             "Consistency of data",
@@ -183,7 +204,8 @@ fn check(views: &[View], scheduling_errors: u64, failed_nodes: u64, store: Optio
         ),
     ];
     // Beyond what the reference checks (OPS-012), so only where it can fail.
-    checks.extend(store.map(stored));
+    checks.extend(kept.events.as_ref().map(stored));
+    checks.extend(kept.journals.as_deref().map(undamaged));
     checks
 }
 
@@ -213,11 +235,36 @@ fn overdue(partitions: &[(Arc<str>, UnconfirmedSums)]) -> Vec<WarningView> {
 fn stored(store: &StoreStatus) -> CheckView {
     CheckView {
         name: "Event store",
-        succeeded: store.failing.is_none(),
+        succeeded: store.failing.is_none() && store.doubt.is_none(),
         description: "Check if events are stored durably",
-        diagnosis_message: match &store.failing {
-            None => format!("{} events wait to be stored", store.waiting),
-            Some(why) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+        diagnosis_message: match (&store.failing, &store.doubt) {
+            (None, None) => format!("{} events wait to be stored", store.waiting),
+            (Some(why), _) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+            (None, Some(doubt)) => doubt.to_string(),
+        },
+    }
+}
+
+/// Faults of a journal that a diagnosis lists at most.
+const LISTED: usize = 5;
+
+/// No drain or undrain is in danger.
+fn undamaged(journals: &[(Arc<str>, Vec<String>)]) -> CheckView {
+    let told = journals.iter().filter(|(_, faults)| !faults.is_empty()).map(|(name, faults)| {
+        let more = faults.len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" | and {more} more") } else { String::new() };
+        let listed: Vec<&str> = faults.iter().take(LISTED).map(String::as_str).collect();
+        format!("{name}: {}{more}", listed.join(" | "))
+    });
+    let told: Vec<String> = told.collect();
+    CheckView {
+        name: "Resource journal",
+        succeeded: told.is_empty(),
+        description: "Check if the resource journals are undamaged and can be written",
+        diagnosis_message: if told.is_empty() {
+            format!("{} journals are in order", journals.len())
+        } else {
+            told.join(" || ")
         },
     }
 }
@@ -249,15 +296,6 @@ fn negative_partition(view: &View) -> bool {
     let partition = view.partition();
     let used = partition.queues.get(partition.root.ix()).is_some_and(|root| root.allocated.has_negative());
     used || partition.total.has_negative()
-}
-
-/// Any sum that differs from that of its parts; what it is goes to the log.
-fn inconsistent(view: &View) -> bool {
-    let findings = view.partition().audit();
-    for finding in &findings {
-        tracing::error!(partition = %view.shown, object = %finding.object, "inconsistent books: {}", finding.text);
-    }
-    !findings.is_empty()
 }
 
 fn reservation_ratio(view: &View) -> String {
@@ -307,7 +345,7 @@ mod tests {
     fn first_run() {
         let health = Health::default();
         assert!(health.last().is_none());
-        health.run(&[], 0, None, &[], Nanos::from_secs(1));
+        health.run(&[], 0, &Kept::default(), Nanos::from_secs(1));
         let last = health.last().unwrap();
         assert!(last.healthy);
         assert_eq!(last.health_checks.len(), 9);
@@ -327,7 +365,8 @@ mod tests {
         let sums = UnconfirmedSums { overdue: 3, named: vec![row], ..UnconfirmedSums::default() };
         let all = [("default".into(), sums), ("quiet".into(), UnconfirmedSums::default())];
         let health = Health::default();
-        health.run(&[], 0, None, &all, Nanos::from_secs(1));
+        let kept = |unconfirmed: &[_]| Kept { unconfirmed: unconfirmed.to_vec(), ..Kept::default() };
+        health.run(&[], 0, &kept(&all), Nanos::from_secs(1));
         let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
         assert_eq!(shown["Healthy"], true, "the scheduler itself is well");
         assert_eq!(shown["HealthChecks"].as_array().unwrap().len(), 9);
@@ -336,8 +375,23 @@ mod tests {
             shown["Warnings"][0]["DiagnosisMessage"],
             "3 in partition default: app-1/ph1 (PLACEHOLDER_REPLACED, for 372s, sent 6 times) and 2 more"
         );
-        health.run(&[], 0, None, &all[1..], Nanos::from_secs(2));
+        health.run(&[], 0, &kept(&all[1..]), Nanos::from_secs(2));
         assert!(serde_json::to_value(&*health.last().unwrap()).unwrap().get("Warnings").is_none());
+    }
+
+    #[test]
+    fn damage_of_a_journal_is_unhealthy() {
+        let health = Health::default();
+        let run = |faults: &[&str]| {
+            let faults = faults.iter().map(|fault| (*fault).to_owned()).collect();
+            let journals = Some(vec![("[rm]a".into(), faults), ("[rm]b".into(), Vec::new())]);
+            health.run(&[], 0, &Kept { journals, ..Kept::default() }, Nanos::from_secs(1));
+            let last = health.last().unwrap();
+            (last.healthy, last.health_checks[9].diagnosis_message.clone())
+        };
+        assert_eq!(run(&[]), (true, "2 journals are in order".to_owned()));
+        assert_eq!(run(&["one", "two"]), (false, "[rm]a: one | two".to_owned()));
+        assert_eq!(run(&["x"; 8]).1, "[rm]a: x | x | x | x | x | and 3 more");
     }
 
     // OPS-013: an error counts for an hour, not for ever.
@@ -345,7 +399,8 @@ mod tests {
     fn errors_recover() {
         let health = Health::default();
         let errors_at = |total, secs| {
-            health.run_with(&[], total, 0, None, Nanos::from_secs(secs), Vec::new());
+            health.faults.store(total, Relaxed);
+            health.run_with(&[], Vec::new(), 0, &Kept::default(), Nanos::from_secs(secs));
             health.last().unwrap().health_checks[0].diagnosis_message.clone()
         };
         assert_eq!(errors_at(0, 0), "There were 0 scheduling errors logged in the metrics");

@@ -14,7 +14,11 @@ use crate::{
 
 /// Asks all partitions and sessions.
 pub async fn picture(state: &RestState, picture: &mut Picture) {
-    let mut own = OwnPicture { healthy: state.health.last().map(|last| last.is_healthy()), ..OwnPicture::default() };
+    let mut own = OwnPicture {
+        healthy: state.health.last().map(|last| last.is_healthy()),
+        journal_faults: state.counts_of_faults(),
+        ..OwnPicture::default()
+    };
     for handle in state.topology.known() {
         let Ok(info) = handle.addr.send(Info).await else { continue };
         // Stopped ones stay known for a while; they have nothing to show.

@@ -86,6 +86,7 @@ pub fn events(status: &EventStatus) -> EventsPicture {
             failing: store.failing.is_some(),
             bytes: store.bytes,
             waiting: store.waiting as u64,
+            clock_doubted: store.doubt.is_some(),
         }),
     }
 }

@@ -12,6 +12,7 @@ use super::{health::Health, history::History, reply::Failure, waiting::WaitingAs
 use crate::{
     actors::{
         directory::{Listing, PartitionEntry},
+        journal::{Faults, Journals},
         topology::Topology,
     },
     config::extra::Settings,
@@ -38,6 +39,8 @@ pub struct RestState {
     pub max_body: usize,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
+    /// Resource journals, where they are kept.
+    journals: Option<Arc<Journals>>,
 }
 
 impl RestState {
@@ -52,7 +55,33 @@ impl RestState {
             waiting: Arc::default(),
             max_body,
             dumping: Arc::default(),
+            journals: None,
         }
+    }
+
+    /// The same, with resource journals whose files are told of where they are kept.
+    pub fn with_journals(self, journals: Arc<Journals>) -> RestState {
+        RestState { journals: Some(journals).filter(|journals| journals.are_kept()), ..self }
+    }
+
+    /// What an operator has to know of the journals' files. Blocks while it looks what was settled.
+    pub fn faults_of_journals(&self) -> Option<Vec<(Arc<str>, Vec<String>)>> {
+        let told = |(name, faults): (Arc<str>, Arc<Faults>)| {
+            faults.look();
+            (name, faults.all())
+        };
+        self.journals.as_ref().map(|journals| journals.faults().into_iter().map(told).collect())
+    }
+
+    /// Numbers of those, by the names of the partitions that are shown where they are registered, else by internal ones.
+    pub fn counts_of_faults(&self) -> Vec<(String, u64)> {
+        let listing = self.listing();
+        let shown = |internal: &str| {
+            let entry = listing.partitions.iter().find(|entry| *entry.internal == *internal);
+            entry.map_or(internal, |entry| &*entry.shown).to_owned()
+        };
+        let journals = self.journals.iter().flat_map(|journals| journals.faults());
+        journals.map(|(name, faults)| (shown(&name), faults.count() as u64)).collect()
     }
 
     /// The present resource managers and partitions.

@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use super::{
+    health::Kept,
     history::Sample,
     state::{RestState, now},
 };
@@ -29,9 +30,11 @@ impl Drop for Watch {
     }
 }
 
-/// Starts sampling and checking on the present arbiter: the first sample after a minute, the first check at once.
-pub fn start(state: Arc<RestState>) -> Watch {
-    Watch([rt::spawn(sample(state.clone())), rt::spawn(check(state))])
+/// Starts sampling and checking on the present arbiter: the first sample after a minute, the first check before this returns, so
+/// that whoever asks a server that is ready gets its result.
+pub async fn start(state: Arc<RestState>) -> Watch {
+    check(&state).await;
+    Watch([rt::spawn(sample(state.clone())), rt::spawn(go_on(state))])
 }
 
 async fn sample(state: Arc<RestState>) {
@@ -44,21 +47,25 @@ async fn sample(state: Arc<RestState>) {
     }
 }
 
-async fn check(state: Arc<RestState>) {
+async fn check(state: &Arc<RestState>) {
+    let views = state.views().await;
+    let events = state.topology.events.send(GetEventStatus).await;
+    let events = events.ok().and_then(|events| events.store);
+    let unconfirmed = state.unconfirmed().await;
+    let health = state.clone();
+    // It walks all rows and looks at files, which would hold up whatever shares this thread.
+    let run = move || {
+        let kept = Kept { events, journals: health.faults_of_journals(), unconfirmed };
+        health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
+    };
+    if let Err(error) = spawn_blocking(run).await {
+        tracing::error!(%error, "the health check failed");
+    }
+}
+
+/// Checks after one that was made.
+async fn go_on(state: Arc<RestState>) {
     loop {
-        let views = state.views().await;
-        let events = state.topology.events.send(GetEventStatus).await;
-        let store = events.ok().and_then(|events| events.store);
-        let unconfirmed = state.unconfirmed().await;
-        let health = state.clone();
-        // It walks all rows, which would hold up whatever shares this thread.
-        let run = move || {
-            let failed_nodes = health.metrics.failed_nodes();
-            health.health.run(&views, failed_nodes, store.as_ref(), &unconfirmed, now());
-        };
-        if let Err(error) = spawn_blocking(run).await {
-            tracing::error!(%error, "the health check failed");
-        }
         // A changed interval begins anew when it is noticed, without a check at that moment; none means no checks.
         let mut every = state.settings().health_check_interval;
         let mut begun = Instant::now();
@@ -69,5 +76,6 @@ async fn check(state: Arc<RestState>) {
                 (every, begun) = (changed, Instant::now());
             }
         }
+        check(&state).await;
     }
 }

@@ -30,6 +30,8 @@ pub enum Kind {
     Crash = 3,
     /// What is used at this place, without events (see [`super::point`]).
     Usage = 4,
+    /// The events are lost because files were damaged; the text says which.
+    Damaged = 5,
 }
 
 /// See the module.
@@ -74,6 +76,7 @@ impl Head {
             2 => Kind::NotStored,
             3 => Kind::Crash,
             4 => Kind::Usage,
+            5 => Kind::Damaged,
             _ => return None,
         };
         let head = Head {

@@ -4,7 +4,8 @@
 //! another event, and a reader that resumes there would miss it. So ids are reserved ahead, in a small file that is
 //! written in place (which works on a full disk too); after a crash numbering goes on behind the reservation, and the
 //! ids in between are an explicit gap. A clean end leaves no gap. It also says when the process was last alive, which is
-//! when what its allocations used ends for those who look back.
+//! when what its allocations used ends for those who look back, and up to when the clock was believed (see
+//! [`super::clock`]).
 
 use std::{
     fs::{File, OpenOptions},
@@ -12,11 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::domain::types::Nanos;
+use crate::{domain::types::Nanos, store::files};
 
 /// How many ids are reserved at a time.
 pub const AHEAD: u64 = 1 << 20;
-const LENGTH: usize = 32;
+/// Four numbers, and a checksum.
+const LENGTH: usize = 40;
+/// Of earlier marks, which lack the last of the numbers.
+const SHORT: usize = 32;
 
 /// See the module.
 pub struct Mark {
@@ -24,6 +28,7 @@ pub struct Mark {
     path: PathBuf,
     reserved: u64,
     alive: Nanos,
+    believed: Nanos,
 }
 
 /// What an earlier process left.
@@ -35,17 +40,38 @@ pub struct Left {
     pub closed: Option<u64>,
     /// When it was last alive.
     pub alive: Nanos,
+    /// Up to when it believed the clock.
+    pub believed: Nanos,
+}
+
+/// What there is of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is none.
+    Missing,
+    /// It says nothing that can be used.
+    Damaged,
+    /// This.
+    Whole(Left),
 }
 
 impl Mark {
-    /// Opens or makes the file; `None` where it says nothing usable.
-    pub fn open(directory: &Path) -> io::Result<(Mark, Option<Left>)> {
+    /// Opens or makes the file.
+    pub fn open(directory: &Path) -> io::Result<(Mark, Found)> {
         let path = directory.join("mark");
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let missing = path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let mut file = files::open_or_make(&path, OpenOptions::new().read(true).write(true))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let left = read(&bytes);
-        Ok((Mark { file, path, reserved: 0, alive: Nanos::ZERO }, left))
+        if bytes.len() > LENGTH {
+            file.set_len(LENGTH as u64)?;
+        }
+        let found = match read(&bytes) {
+            Some(left) => Found::Whole(left),
+            None if missing => Found::Missing,
+            None => Found::Damaged,
+        };
+        Ok((Mark { file, path, reserved: 0, alive: Nanos::ZERO, believed: Nanos::ZERO }, found))
     }
 
     /// The file, for messages.
@@ -75,6 +101,11 @@ impl Mark {
         self.write(self.reserved, u64::MAX)
     }
 
+    /// The clock is believed up to this time; written with whatever is written next.
+    pub fn believe(&mut self, time: Nanos) {
+        self.believed = time;
+    }
+
     /// The store is closed, and `next` is the next id.
     pub fn close(&mut self, next: u64) -> io::Result<()> {
         self.write(next, next)?;
@@ -97,20 +128,30 @@ impl Mark {
         bytes[..8].copy_from_slice(&reserved.to_le_bytes());
         bytes[8..16].copy_from_slice(&closed.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.alive.0.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..24]);
-        bytes[24..28].copy_from_slice(&crc.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.believed.0.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..32]);
+        bytes[32..36].copy_from_slice(&crc.to_le_bytes());
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&bytes)
     }
 }
 
 fn read(bytes: &[u8]) -> Option<Left> {
-    let bytes = bytes.first_chunk::<LENGTH>()?;
     let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    let numbers = match bytes.len() {
+        LENGTH => 32,
+        SHORT => 24,
+        _ => return None,
+    };
+    // What follows the checksum is nought, so that every flipped bit is noticed.
+    if u64::from(crc32fast::hash(&bytes[..numbers])) != number(numbers) {
+        return None;
+    }
     let closed = number(8);
-    (u64::from(crc32fast::hash(&bytes[..24])) == number(24) & u64::from(u32::MAX)).then(|| Left {
+    Some(Left {
         reserved: number(0),
         closed: (closed != u64::MAX).then_some(closed),
         alive: Nanos(number(16) as i64),
+        believed: if numbers == 32 { Nanos(number(24) as i64) } else { Nanos::ZERO },
     })
 }

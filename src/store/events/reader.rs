@@ -108,9 +108,11 @@ impl Reader {
                 break;
             }
             match walk.segment(segment) {
-                // It was too old, and went in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    walk.gap(segment.extent().1, GapReason::Retention);
+                    // It was too old and went in the meantime, or somebody else has removed it.
+                    let kept = self.shared.list().first().is_some_and(|first| first.first <= segment.first);
+                    let reason = if kept { damage(segment, 0) } else { GapReason::Retention };
+                    walk.gap(segment.extent().1, reason);
                 }
                 other => other?,
             }
@@ -124,19 +126,25 @@ fn find_in(segment: &Segment, time: Nanos) -> io::Result<Option<u64>> {
     let (written, end) = segment.extent();
     let mut file = BufReader::with_capacity(BUFFER, File::open(&segment.path)?);
     let (mut at, mut id) = (HEADER, segment.first);
+    let mut before = (at, id);
     file.seek(SeekFrom::Start(at))?;
     while id < end && written.saturating_sub(at) >= HEAD as u64 {
         let mut start = [0; HEAD];
         let head = if read_whole(&mut file, &mut start)? { Head::read(&start) } else { None };
-        match head {
+        // Ids follow each other; where they do not, a damaged length may have led here.
+        match head.filter(|head| head.first == id && written - at >= head.total()) {
             Some(head) if head.events() > 0 && head.newest >= time.0 => return Ok(Some(head.first)),
             Some(head) => {
                 file.seek_relative(i64::from(head.length))?;
                 segment.note(head.first, at);
+                before = (at, id);
                 (at, id) = (at + head.total(), head.end);
             }
-            None => match skip(segment, &mut file, at, written, id)? {
-                Some((distance, first)) => (at, id) = (at + distance, first),
+            None => match skip(segment, &mut file, before.0, written, before.1)? {
+                Some((distance, first)) => {
+                    (at, id) = (before.0 + distance, first);
+                    before = (at, id);
+                }
                 None => return Ok(None),
             },
         }
@@ -188,47 +196,63 @@ impl<T: FnMut(UsagePiece)> Walk<T> {
         // What is used at an id comes before the event.
         let mut at = if self.points { segment.place_before(self.from) } else { segment.place_of(self.from) };
         file.seek(SeekFrom::Start(at))?;
+        // Up to there every length is certain: what is passed over is not looked at.
+        let mut sure = at;
         // Behind the last event there may be points.
         while !self.ended && (self.from < end && self.left > 0 || self.points && at < written) {
-            match self.frame(segment, &mut file, at, written)? {
-                Some(length) => at += length,
-                None => match skip(segment, &mut file, at, written, self.from)? {
-                    Some((distance, id)) => {
-                        if self.points && id <= self.from {
-                            // No event is missing, but what was used.
-                            self.pass();
-                            let (from, reason) = (self.from, damage(segment, at));
-                            (self.to)(UsagePiece::Log(EventPiece::Gap(EventGap { from, end: from, reason })));
+            match self.frame(segment, &mut file, at, (written, sure == at))? {
+                Some(Length::Passed(length)) => at += length,
+                Some(Length::Sure(length)) => {
+                    at += length;
+                    sure = at;
+                }
+                None => {
+                    match skip(segment, &mut file, sure, written, self.from)? {
+                        Some((distance, id)) => {
+                            if self.points && id <= self.from {
+                                // No event is missing, but what was used.
+                                self.pass();
+                                let (from, reason) = (self.from, damage(segment, sure));
+                                (self.to)(UsagePiece::Log(EventPiece::Gap(EventGap { from, end: from, reason })));
+                            }
+                            self.gap(id, damage(segment, sure));
+                            at = sure + distance;
                         }
-                        self.gap(id, damage(segment, at));
-                        at += distance;
+                        None => {
+                            self.gap(end, damage(segment, sure));
+                            return Ok(());
+                        }
                     }
-                    None => {
-                        self.gap(end, damage(segment, at));
-                        return Ok(());
-                    }
-                },
+                    sure = at;
+                }
             }
         }
         Ok(())
     }
 
-    /// Reads the frame at a place and returns its length; `None` where there is none.
+    /// Reads the frame at a place and returns its length; `None` where there is none. The place is `sure` unless frames were
+    /// passed over before it.
     fn frame(
         &mut self,
         segment: &Segment,
         file: &mut BufReader<File>,
         at: u64,
-        written: u64,
-    ) -> io::Result<Option<u64>> {
+        (written, sure): (u64, bool),
+    ) -> io::Result<Option<Length>> {
         let mut start = [0; HEAD];
         if written.saturating_sub(at) < HEAD as u64 || !read_whole(file, &mut start)? {
             return Ok(None);
         }
-        let Some(head) = Head::read(&start).filter(|head| written - at >= head.total()) else { return Ok(None) };
+        let head =
+            Head::read(&start).filter(|head| written - at >= head.total() && segment.holds(head.first, head.end));
+        let Some(head) = head else { return Ok(None) };
+        if !sure && head.first > self.from {
+            // Perhaps a damaged length led here, past what is looked for.
+            return Ok(None);
+        }
         if self.left == 0 && head.kind != Kind::Usage {
             self.ended = true;
-            return Ok(Some(0));
+            return Ok(Some(Length::Sure(0)));
         }
         let passed = match head.kind {
             Kind::Usage => head.first < self.from || !self.points,
@@ -236,7 +260,7 @@ impl<T: FnMut(UsagePiece)> Walk<T> {
         };
         if passed {
             file.seek_relative(i64::from(head.length))?;
-            return Ok(Some(head.total()));
+            return Ok(Some(Length::Passed(head.total())));
         }
         let mut payload = vec![0; head.length as usize];
         if !read_whole(file, &mut payload)? || !head.fits(&start, &payload) {
@@ -247,6 +271,7 @@ impl<T: FnMut(UsagePiece)> Walk<T> {
         match head.kind {
             Kind::NotStored => self.gap(head.end, GapReason::NotStored),
             Kind::Crash => self.gap(head.end, GapReason::Crash),
+            Kind::Damaged => self.gap(head.end, GapReason::Damage(String::from_utf8_lossy(&payload).into())),
             Kind::Usage => {
                 if let Ok(point) = point::decode(&head, &payload) {
                     self.pass();
@@ -266,8 +291,16 @@ impl<T: FnMut(UsagePiece)> Walk<T> {
                 _ => self.gap(head.end, damage(segment, at)),
             },
         }
-        Ok(Some(head.total()))
+        Ok(Some(Length::Sure(head.total())))
     }
+}
+
+/// Length of a frame.
+enum Length {
+    /// As its head says.
+    Passed(u64),
+    /// Its checksum was right.
+    Sure(u64),
 }
 
 /// Fills `bytes`; false where the file ends before.
@@ -293,8 +326,15 @@ fn skip(
     file.seek(SeekFrom::Start(at.max(HEADER)))?;
     let mut rest = Vec::new();
     file.by_ref().take(written.saturating_sub(at)).read_to_end(&mut rest)?;
-    let Some(distance) = frame::resume(&rest, from) else { return Ok(None) };
-    let Some((head, _)) = frame::whole(&rest[distance..]) else { return Ok(None) };
+    let mut start = 0;
+    let (distance, head) = loop {
+        let Some(further) = frame::resume(&rest[start..], from) else { return Ok(None) };
+        start += further;
+        match frame::whole(&rest[start..]) {
+            Some((head, _)) if segment.holds(head.first, head.end) => break (start, head),
+            _ => {}
+        }
+    };
     file.seek(SeekFrom::Start(at + distance as u64))?;
     Ok(Some((distance as u64, head.first)))
 }

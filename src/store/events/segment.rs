@@ -17,6 +17,8 @@ use crate::domain::types::Nanos;
 pub const HEADER: u64 = 40;
 const MAGIC: [u8; 8] = *b"CBEVENTS";
 const SUFFIX: &str = "events";
+/// A time that is not known.
+pub const UNKNOWN: Nanos = Nanos(i64::MAX);
 /// Distance in bytes of the places that are remembered in a file.
 const STRIDE: u64 = 256 * 1024;
 
@@ -27,7 +29,7 @@ pub struct Segment {
     pub path: PathBuf,
     /// First id.
     pub first: u64,
-    /// Time of the first event; `Nanos(i64::MAX)` where that is not known.
+    /// Time of the first event.
     pub oldest: Nanos,
     /// Events that were written before it, in all files there ever were; gaps are not counted.
     pub before: u64,
@@ -35,6 +37,8 @@ pub struct Segment {
     written: AtomicU64,
     /// The id after the last one.
     end: AtomicU64,
+    /// The id with which the next file begins, as far as there is one.
+    next: AtomicU64,
     /// Where frames begin, with their first id, at least [`STRIDE`] apart.
     places: Mutex<Vec<(u64, u64)>>,
     /// Damage in it was logged.
@@ -51,6 +55,7 @@ impl Segment {
             before: start.before,
             written: written.into(),
             end: end.into(),
+            next: u64::MAX.into(),
             places: Mutex::default(),
             told: false.into(),
         }
@@ -63,6 +68,11 @@ impl Segment {
         (self.written.load(SeqCst), end)
     }
 
+    /// Events with these ids may be in it: frames with others are those of another file.
+    pub fn holds(&self, first: u64, end: u64) -> bool {
+        first >= self.first && end <= self.next.load(SeqCst)
+    }
+
     /// Another frame is there.
     pub fn grow(&self, first: u64, at: u64, written: u64, end: u64) {
         self.note(first, at);
@@ -72,6 +82,7 @@ impl Segment {
 
     /// The next file begins here.
     pub fn seal(&self, end: u64) {
+        self.next.store(end, SeqCst);
         self.end.store(end, SeqCst);
     }
 
@@ -193,15 +204,13 @@ pub fn read_header(file: &mut File) -> io::Result<Header> {
     let Ok(mut bytes) = <[u8; HEADER as usize]>::try_from(bytes) else { return Ok(Header::Short) };
     let u64_at = |bytes: &[u8], at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
     let (version, crc) = (u64_at(&bytes, 8) as u32, (u64_at(&bytes, 8) >> 32) as u32);
-    if bytes[..8] != MAGIC {
+    bytes[12..16].fill(0);
+    // First of all: a flipped bit makes no later version. Later formats keep the form of the head.
+    if bytes[..8] != MAGIC || crc32fast::hash(&bytes) != crc {
         return Ok(Header::Damaged);
     }
     if version > VERSION {
         return Ok(Header::Newer(version));
-    }
-    bytes[12..16].fill(0);
-    if crc32fast::hash(&bytes) != crc {
-        return Ok(Header::Damaged);
     }
     let start = Start { oldest: Nanos(u64_at(&bytes, 24) as i64), before: u64_at(&bytes, 32) };
     Ok(Header::Good { first: u64_at(&bytes, 16), start })

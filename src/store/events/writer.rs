@@ -1,7 +1,7 @@
 //! Writing: frames, new files, old files.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,16 +9,20 @@ use std::{
 
 use super::{
     FRAME_EVENTS, Limits, WriteError,
+    clock::Believed,
     codec::Encoder,
     frame::{HEAD, Head, Kind},
     mark::Mark,
     point,
     segment::{self, HEADER, Segment, Shared, Start},
 };
-use crate::domain::{
-    event_block::{EventGap, EventPiece, EventSlice, GapReason},
-    types::Nanos,
-    usage::{PointReason, Usage, UsagePoint},
+use crate::{
+    domain::{
+        event_block::{EventGap, EventPiece, EventSlice, GapReason},
+        types::Nanos,
+        usage::{PointReason, Usage, UsagePoint},
+    },
+    store::files,
 };
 
 /// A limit is divided into this many files, so that what goes at once is a small part of what is kept.
@@ -41,6 +45,16 @@ impl Unsynced {
     }
 }
 
+/// Where the files end.
+pub struct Ends {
+    /// The id of the next event.
+    pub next: u64,
+    /// Events that were ever written.
+    pub events: u64,
+    /// Time of the newest of them.
+    pub newest: Nanos,
+}
+
 /// The only one that changes the files.
 pub struct Writer {
     directory: PathBuf,
@@ -52,6 +66,11 @@ pub struct Writer {
     next: u64,
     /// Events that were ever written.
     events: u64,
+    /// Time of the newest of them.
+    newest: Nanos,
+    /// Files that exceed the limits are removed.
+    prunes: bool,
+    believed: Believed,
     /// Something was written since the last `sync`.
     unsynced: bool,
     /// What was written before is flushed elsewhere, perhaps still (see [`Unsynced`]).
@@ -73,16 +92,19 @@ impl Writer {
         limits: Limits,
         shared: Arc<Shared>,
         file: Option<File>,
-        (next, events): (u64, u64),
-        mark: Mark,
+        ends: Ends,
+        (mark, believed): (Mark, Believed),
     ) -> Writer {
         Writer {
             directory,
             limits,
             shared,
             file,
-            next,
-            events,
+            next: ends.next,
+            events: ends.events,
+            newest: ends.newest,
+            prunes: true,
+            believed,
             unsynced: false,
             lent: false,
             mark,
@@ -94,9 +116,15 @@ impl Writer {
         }
     }
 
-    /// What is kept from now on.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+    /// What is kept from now on; `None`: that is not known yet, and so all of it.
+    pub fn set_limits(&mut self, limits: Option<Limits>) {
+        self.prunes = limits.is_some();
+        self.limits = limits.unwrap_or(self.limits);
+    }
+
+    /// Why events are not deleted for their age, where that is so.
+    pub fn doubt(&self) -> Option<String> {
+        self.believed.doubt()
     }
 
     /// The id after the last one that was written.
@@ -236,8 +264,14 @@ impl Writer {
         self.mark.close(next).map_err(failed("write", self.mark.path()))
     }
 
-    /// Removes files that exceed the limits; the last one stays.
+    /// Removes files that exceed the limits; the last one stays. How old events are is judged by the clock as far as it is
+    /// believed, and by the newest event: while nothing happens, nothing grows older.
     pub fn prune(&mut self, now: Nanos) {
+        if !self.prunes {
+            return;
+        }
+        let now = self.believed.look(now, self.limits.age).min(self.newest);
+        self.mark.believe(self.believed.time());
         let segments = self.shared.list();
         let mut bytes: u64 = segments.iter().map(|segment| segment.extent().0).sum();
         let mut gone = 0;
@@ -253,7 +287,7 @@ impl Writer {
             {
                 break;
             }
-            if let Err(error) = fs::remove_file(&oldest.path)
+            if let Err(error) = files::remove(&oldest.path)
                 && error.kind() != io::ErrorKind::NotFound
             {
                 tracing::warn!(path = %oldest.path.display(), %error, "cannot remove an old file of the event store");
@@ -307,12 +341,14 @@ impl Writer {
     }
 
     fn gap(&mut self, gap: &EventGap, now: Nanos) -> Result<(), WriteError> {
-        let kind = match gap.reason {
-            GapReason::Crash => Kind::Crash,
-            GapReason::NotStored | GapReason::Retention | GapReason::Damage(_) => Kind::NotStored,
+        let (kind, text) = match &gap.reason {
+            GapReason::Crash => (Kind::Crash, ""),
+            GapReason::NotStored | GapReason::Retention => (Kind::NotStored, ""),
+            GapReason::Damage(place) => (Kind::Damaged, &**place),
         };
         self.frame.clear();
         self.frame.resize(HEAD, 0);
+        self.frame.extend_from_slice(text.as_bytes());
         self.emit(kind, gap.from.max(self.next)..gap.end, (now.0, now.0))
     }
 
@@ -329,6 +365,7 @@ impl Writer {
         self.next = ids.end;
         if kind == Kind::Events {
             self.events += ids.end - ids.start;
+            self.newest = self.newest.max(Nanos(times.1));
         }
         Ok(())
     }
@@ -379,8 +416,8 @@ impl Writer {
         self.sync()?;
         let path = segment::path(&self.directory, first);
         let start = Start { oldest, before: self.events };
-        let file = begin(&self.directory, &path, first, start).map_err(|error| {
-            let _ = fs::remove_file(&path);
+        let file = begin(&path, first, start).map_err(|error| {
+            let _ = files::remove(&path);
             failed("make", &path)(error)
         })?;
         let segment = Arc::new(Segment::new(path, first, start, HEADER, first));
@@ -397,11 +434,9 @@ impl Writer {
     }
 }
 
-fn begin(directory: &Path, path: &Path, first: u64, start: Start) -> io::Result<File> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+fn begin(path: &Path, first: u64, start: Start) -> io::Result<File> {
+    let mut file = files::open_or_make(path, OpenOptions::new().write(true).truncate(true))?;
     file.write_all(&segment::header(first, start))?;
-    // The name has to survive as well as the bytes.
-    File::open(directory)?.sync_all()?;
     Ok(file)
 }
 

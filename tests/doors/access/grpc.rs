@@ -2,7 +2,10 @@
 
 use callboard::si::{
     ext::{Hello, Reply, UnregisterRequest, reply, scheduler_extension_client::SchedulerExtensionClient},
-    v1::{NodeRequest, RegisterResourceManagerRequest, UpdateConfigurationRequest, scheduler_client::SchedulerClient},
+    v1::{
+        NodeInfo, NodeRequest, RegisterResourceManagerRequest, UpdateConfigurationRequest,
+        scheduler_client::SchedulerClient,
+    },
 };
 use tonic::{
     Code, Request, Status,
@@ -33,17 +36,20 @@ async fn register(channel: &Channel, caller: &str, rm: &str) -> Result<(), Statu
     SchedulerClient::new(channel.clone()).register_resource_manager(request).await.map(drop)
 }
 
-/// Opens a stream of nodes for this resource manager, and gives its end; none: it is open.
+/// Opens a stream of nodes for this resource manager, and gives its end; none: a node is accepted there.
 async fn nodes(channel: &Channel, caller: &str, rm: &str) -> Option<Code> {
-    let first = NodeRequest { rm_id: rm.into(), ..Default::default() };
-    let requests = tokio_stream::iter([first]);
+    let node = NodeInfo { node_id: format!("n-{caller}"), action: 1, ..Default::default() };
+    let first = NodeRequest { rm_id: rm.into(), nodes: vec![node] };
+    let requests = futures::StreamExt::chain(tokio_stream::iter([first]), tokio_stream::pending());
     match SchedulerClient::new(channel.clone()).update_node(from(caller, requests)).await {
         Err(status) => Some(status.code()),
-        Ok(response) => {
-            let mut lines = response.into_inner();
-            let end = tokio::time::timeout(std::time::Duration::from_millis(300), lines.message()).await;
-            end.ok().and_then(|end| end.err()).map(|status| status.code())
-        }
+        Ok(response) => match tokio::time::timeout(LIMIT, response.into_inner().message()).await.expect("in time") {
+            Err(status) => Some(status.code()),
+            Ok(line) => {
+                assert_eq!(line.expect("it does not end").accepted.len(), 1);
+                None
+            }
+        },
     }
 }
 

@@ -2,10 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use callboard::access::{Digest, Secret};
@@ -13,31 +10,19 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Longest time that anything may take.
-pub const LIMIT: Duration = Duration::from_secs(10);
+pub use crate::common::{LIMIT, command as program, until};
+use crate::common::{Program, serve};
 
 pub const CONFIG: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n";
 
 /// Who sends a request: a token of each role, one that is not known, none at all.
 pub const CALLERS: [&str; 5] = ["none", "unknown", "viewer", "shim", "operator"];
 
-/// The program, untouched by the environment of the test.
-pub fn program(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["RUST_LOG", "CALLBOARD_TOKEN", "CALLBOARD_TOKENS", "CALLBOARD_CA", "CALLBOARD_INSECURE"] {
-        command.env_remove(name);
-    }
-    command
-}
-
 /// A running server with a token for each role; its files go with it.
 pub struct Server {
-    pub child: Child,
-    pub ready: String,
+    pub program: Program,
     pub http: Client,
     pub dir: TempDir,
-    pub log: PathBuf,
 }
 
 impl Server {
@@ -49,23 +34,17 @@ impl Server {
         Server::start_in(dir, &[&["--tokens", &tokens.display().to_string()], more].concat())
     }
 
-    /// With these options, and a directory for its log.
+    /// With these options, and a directory for its files.
     pub fn start_in(dir: TempDir, more: &[&str]) -> Server {
-        let log = dir.path().join("log");
-        let file = fs::File::create(&log).expect("made");
-        let args = [&["serve", "--ephemeral", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"], more].concat();
-        let mut child = program(&args).stderr(file).env("RUST_LOG", "debug").spawn().expect("starts");
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-        assert!(ready.starts_with("callboard ready http="), "{}", fs::read_to_string(&log).unwrap_or_default());
-        Server { child, ready: ready.trim().to_owned(), http: Client::new(), dir, log }
+        let mut command = serve(more);
+        command.env("RUST_LOG", "debug");
+        let program = Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
+        Server { program, http: Client::new(), dir }
     }
 
     /// Address of a door: of `http` or `grpc`.
     pub fn address(&self, door: &str) -> String {
-        let found = self.ready.split(' ').find_map(|word| word.strip_prefix(&format!("{door}=")));
-        let found = found.expect("the door is open");
-        if found.contains("://") { found.to_owned() } else { format!("http://{found}") }
+        self.program.address(door)
     }
 
     pub async fn send(&self, caller: &str, method: &str, path: &str, body: Option<&Value>) -> Response {
@@ -97,19 +76,11 @@ impl Server {
 
     /// Everything it logged.
     pub fn log(&self) -> String {
-        fs::read_to_string(&self.log).expect("a log")
+        self.program.log()
     }
 
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.program.signal(name);
     }
 }
 
@@ -145,14 +116,4 @@ pub fn certificate(dir: &Path) -> [String; 2] {
     fs::write(&files[0], made.cert.pem()).expect("written");
     fs::write(&files[1], made.signing_key.serialize_pem()).expect("written");
     files
-}
-
-/// Asks until it is so.
-pub async fn until<F: Future<Output = bool>>(mut so: impl FnMut() -> F) {
-    let asked = async {
-        while !so().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, asked).await.expect("in time");
 }

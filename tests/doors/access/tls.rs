@@ -44,7 +44,8 @@ fn get(server: &Server, path: &str) -> Result<(String, Vec<u8>), String> {
 #[tokio::test]
 async fn http_is_encrypted() {
     let server = encrypted();
-    assert!(server.ready.contains(" http=https://127.0.0.1:") && server.ready.contains(" grpc=https://"));
+    let ready = &server.program.ready;
+    assert!(ready.contains(" http=https://127.0.0.1:") && ready.contains(" grpc=https://"), "{ready}");
     let (answer, _) = get(&server, "/ws/v1/clusters").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("[]\n"), "{answer}");
     // Whoever does not encrypt gets nothing.

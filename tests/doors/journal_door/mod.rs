@@ -3,11 +3,11 @@
 mod golden;
 mod rig;
 
-use std::time::Duration;
-
 use callboard::domain::journal::Fact;
 use rig::Rig;
 use serde_json::{Value, json};
+
+use crate::common;
 
 #[actix::test]
 async fn the_journal_is_ndjson_with_a_sentinel() {
@@ -54,13 +54,7 @@ async fn a_client_that_leaves_is_forgotten() {
     stream.chunk().await.unwrap();
     assert_eq!(rig.status().await["streams"], 1);
     drop(stream);
-    for _ in 0..500 {
-        if rig.status().await["streams"] == 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the stream is still there");
+    common::until(async || rig.status().await["streams"] == 0).await;
 }
 
 #[actix::test]
@@ -82,7 +76,14 @@ async fn the_status_tells_how_targets_are() {
         (&drained["idset"], &drained["reason"], &drained["by"]),
         (&json!("1-2"), &json!("disk"), &json!(["operator"]))
     );
-    assert!(drained["timestamp"].as_i64().unwrap() > 1_700_000_000);
+    // SEEDS S38: with microseconds, as the event has them.
+    let log = rig.get("resource/journal?follow=false").await.text().await.unwrap();
+    let events = log.lines().flat_map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        line["events"].as_array().unwrap().clone()
+    });
+    let drain = events.into_iter().find(|event| event["name"] == "drain").unwrap();
+    assert_eq!(drained["timestamp"], drain["timestamp"]);
     assert_eq!(status["R"]["execution"]["R_lite"], json!([{"rank": "0-3", "children": {"core": "0-3"}}]));
     // The partition was told.
     assert_eq!(rig.held().await, ["node2", "node3"]);
@@ -126,6 +127,43 @@ async fn what_is_wrong_is_a_problem() {
         assert_eq!(answer.headers()["content-type"], "application/problem+json");
         assert_eq!(answer.json::<Value>().await.unwrap()["detail"], detail);
     }
+}
+
+#[actix::test]
+async fn an_operator_sets_when_the_resource_set_expires() {
+    // SEEDS S19, S38; RFC 44 resource-update
+    let rig = Rig::start("node[1-4]").await;
+    let mut stream = rig.get("resource/journal?historical=false").await;
+    assert_eq!(stream.chunk().await.unwrap().unwrap(), "{\"events\":[]}\n");
+    let mut next = async || {
+        let line = stream.chunk().await.unwrap().unwrap();
+        let event = serde_json::from_slice::<Value>(&line).unwrap();
+        (event["events"][0]["name"].clone(), event["events"][0]["context"].clone(), event.get("R").is_some())
+    };
+    for (sent, expiration) in [(json!(1_738_009_133), 1_738_009_133), (json!(1_900_000_000.75), 1_900_000_000)] {
+        assert_eq!(rig.post("resource/expiration", &json!({"expiration": sent})).await, (200, json!({})));
+        assert_eq!(next().await, (json!("resource-update"), json!({"expiration": expiration}), false));
+        assert_eq!(rig.status().await["R"]["execution"]["expiration"], expiration);
+    }
+    let (status, out, err) = rig.run(&["resource", "expiration", "2030-01-01T00:00:00Z"]).await;
+    assert_eq!((status, out, err), (0, String::new(), String::new()));
+    assert_eq!(next().await.1, json!({"expiration": 1_893_456_000}));
+    assert_eq!(rig.run(&["resource", "expiration", "none"]).await.0, 0);
+    assert_eq!(next().await.1, json!({"expiration": 0}));
+    for (body, detail, field) in [
+        (json!({"expiration": -1}), "expiration is -1, but may be 0 (none) to 253402300799", Some("expiration")),
+        (json!({"expiration": 1_738_009_133_000_i64}), "expiration is 1738009133000, but may be", Some("expiration")),
+        (json!({"expiration": 1e300}), "but may be 0 (none) to 253402300799", Some("expiration")),
+        (json!({"expiration": "soon"}), "invalid type: string \"soon\"", None),
+        (json!({}), "missing field `expiration`", None),
+        (json!({"expiration": 1, "why": ""}), "unknown field `why`", None),
+    ] {
+        let (status, problem) = rig.post("resource/expiration", &body).await;
+        assert_eq!(status, 400, "{body}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
+        assert_eq!(problem.get("field").and_then(Value::as_str), field, "{problem}");
+    }
+    assert_eq!(rig.status().await["R"]["execution"]["expiration"], 0);
 }
 
 #[actix::test]

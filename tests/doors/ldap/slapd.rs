@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::common::{LIMIT, skip};
+
 const BASE: &str = "dc=example,dc=org";
 pub const PASSWORD: &str = "a-reader's-secret";
 
@@ -26,12 +28,12 @@ pub struct Slapd {
     dir: tempfile::TempDir,
 }
 
-/// Where the server is installed, if it is.
-pub fn installed() -> Option<PathBuf> {
+/// Where the server is installed, if it is; else the test is left out.
+pub fn installed(test: &str) -> Option<PathBuf> {
     let found = ["/usr/sbin/slapd", "/usr/local/libexec/slapd", "/usr/libexec/slapd"].map(PathBuf::from);
     let found = found.into_iter().find(|path| path.is_file());
     if found.is_none() {
-        eprintln!("skipped: no directory server (Debian's package slapd) is installed");
+        skip(test, "no directory server (Debian: slapd) is installed");
     }
     found
 }
@@ -41,8 +43,9 @@ fn free_port() -> u16 {
 }
 
 impl Slapd {
-    /// Starts one; `tls`: over TLS, with a certificate of its own making.
-    pub fn start(program: &Path, tls: bool) -> Option<Slapd> {
+    /// Starts one; where a test is named over TLS, with a certificate of its own making, and the test is left out where none can
+    /// be made.
+    pub fn start(program: &Path, tls: Option<&str>) -> Option<Slapd> {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name).display().to_string();
         fs::create_dir(at("data")).expect("made");
@@ -53,7 +56,7 @@ impl Slapd {
              pidfile {}\ndisallow bind_anon\nrequire authc\n",
             at("pid")
         );
-        if tls {
+        if let Some(test) = tls {
             let made = Command::new("openssl")
                 .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
                 .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
@@ -62,7 +65,7 @@ impl Slapd {
                 .stderr(Stdio::null())
                 .status();
             if !made.is_ok_and(|status| status.success()) {
-                eprintln!("skipped: openssl, which makes the certificate, is not installed");
+                skip(test, "openssl, which makes the certificate, is not installed");
                 return None;
             }
             conf += &format!("TLSCertificateFile {}\nTLSCertificateKeyFile {}\n", at("cert.pem"), at("key.pem"));
@@ -90,7 +93,7 @@ impl Slapd {
             .expect("slapadd runs");
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         let port = free_port();
-        let scheme = if tls { "ldaps" } else { "ldap" };
+        let scheme = if tls.is_some() { "ldaps" } else { "ldap" };
         let child = Command::new(program)
             .args(["-h", &format!("{scheme}://127.0.0.1:{port}"), "-f", &at("slapd.conf"), "-d", "0"])
             .stdout(Stdio::null())
@@ -101,7 +104,7 @@ impl Slapd {
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = slapd.child.try_wait().expect("a child");
-            assert!(ended.is_none() && began.elapsed() < Duration::from_secs(10), "slapd does not listen: {ended:?}");
+            assert!(ended.is_none() && began.elapsed() < LIMIT, "slapd does not listen: {ended:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
         Some(slapd)

@@ -6,6 +6,7 @@ use super::{
     cluster::{GIB, busy},
     server::Server,
 };
+use crate::common;
 
 fn app<'a>(list: &'a Value, id: &str) -> &'a Value {
     let rows = list["applications"].as_array().unwrap();
@@ -18,9 +19,7 @@ const APPS: &str = "/api/v1/partition/default/applications";
 async fn applications_tell_why_they_wait() {
     let mut server = Server::start();
     busy(&mut server).await;
-    let all = server
-        .until(APPS, |list| app(list, "gang")["asks"].as_u64() >= Some(1) && app(list, "calm")["allocations"] == 1)
-        .await;
+    let all = server.json(APPS).await;
     let reason = |id: &str| (app(&all, id)["reason"]["code"].clone(), app(&all, id)["reason"]["text"].clone());
     let text = "Queue root.prod is at its max: 16 GiB of 16 GiB memory used, 2 GiB more wanted; 8 of 8 cores used, 1 more wanted.";
     assert_eq!(reason("full"), (json!("queueQuota"), json!(text)));
@@ -52,7 +51,8 @@ async fn one_application_is_explained() {
     let mut server = Server::start();
     busy(&mut server).await;
     let path = "/api/v1/partition/default/application/full/explain";
-    let full = server.until(path, |full| full["waiting"][0]["asks"] == 2).await;
+    let full = server.json(path).await;
+    assert_eq!(full["waiting"][0]["asks"], 2);
     let short = &full["waiting"][0]["reason"]["short"][0];
     assert_eq!(
         short,
@@ -70,7 +70,7 @@ async fn one_application_is_explained() {
     // R3.25: a rejected application is explained by its message.
     server.app("stray", "root.nope", "dan", json!({})).await;
     let path = "/api/v1/partition/default/application/stray/explain";
-    while server.get(path).await.status() == 404 {}
+    common::until(async || server.get(path).await.status() != 404).await;
     let stray = server.json(path).await;
     assert!(
         stray["state"] == "Rejected" && stray["message"].as_str().is_some_and(|text| !text.is_empty()),
@@ -85,7 +85,8 @@ async fn the_overview_counts() {
     let mut server = Server::start();
     assert_eq!(server.json("/api/v1/overview").await["partitions"], json!([]));
     busy(&mut server).await;
-    let all = server.until("/api/v1/overview", |all| all["partitions"][0]["waiting"]["applications"] == 4).await;
+    let all = server.json("/api/v1/overview").await;
+    assert_eq!(all["partitions"][0]["waiting"]["applications"], 4);
     let [default, other] = &all["partitions"].as_array().unwrap()[..] else { panic!("{all:#}") };
     assert_eq!((&default["rmState"], &default["nodes"]["total"]), (&json!("Running"), &json!(8)));
     assert_eq!((&other["name"], &other["waiting"]["asks"]), (&json!("other"), &json!(0)));

@@ -1,12 +1,15 @@
-//! A real Chromium, driven over WebDriver. Where chromedriver or chromium is not installed, tests say so and end.
+//! A real Chromium, driven over WebDriver. Where chromedriver or chromium is not installed, tests say so and end, or fail where
+//! `CI` is `true`.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
+
+use crate::common::{LIMIT, skip};
 
 /// What the browser is started with: nothing of the desktop, and no connections of its own.
 const ARGS: [&str; 9] = [
@@ -49,9 +52,7 @@ impl Browser {
     /// A fresh browser; `None`, with a word about it, where there is none on this machine.
     pub async fn start(test: &str) -> Option<Browser> {
         if !installed("chromedriver") || !installed("chromium") {
-            let missing = "chromium and chromedriver (Debian: chromium, chromium-driver) are not installed";
-            // Past the test harness, which shows nothing of tests that pass.
-            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing}");
+            skip(test, "chromium and chromedriver (Debian: chromium, chromium-driver) are not installed");
             return None;
         }
         let mut driver =
@@ -102,7 +103,7 @@ impl Browser {
 
     /// Runs an expression until it is true.
     pub async fn until(&self, expression: &str) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + LIMIT;
         while self.run(&format!("return Boolean({expression})")).await != true {
             let seen = self.run("return document.body.innerText.slice(0, 1500)").await;
             assert!(Instant::now() < end, "never true: {expression}\n{}", seen.as_str().unwrap_or(""));
@@ -139,9 +140,9 @@ impl Browser {
         self.call("/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})).await;
     }
 
-    /// A command of the development tools.
-    pub async fn tool(&self, command: &str, parameters: Value) {
-        self.call("/goog/cdp/execute", json!({"cmd": command, "params": parameters})).await;
+    /// What a command of the development tools gives.
+    pub async fn tool(&self, command: &str, parameters: Value) -> Value {
+        self.call("/goog/cdp/execute", json!({"cmd": command, "params": parameters})).await
     }
 
     /// What the console was told since the last call, apart from connections that failed.

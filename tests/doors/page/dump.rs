@@ -1,6 +1,6 @@
 //! The state dump is written while it is sent: the server's memory does not grow with it.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use serde_json::{Value, json};
 
@@ -8,6 +8,7 @@ use super::{
     cluster::GIB,
     server::{Server, node},
 };
+use crate::common::LIMIT;
 
 const CONFIG: &str = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]";
 
@@ -55,7 +56,7 @@ async fn a_large_dump_takes_little_memory() {
     let mut left = server.get("/debug/fullstatedump").await;
     left.chunk().await.unwrap();
     drop(left);
-    let next = tokio::time::timeout(Duration::from_secs(20), server.get("/debug/fullstatedump")).await.unwrap();
+    let next = tokio::time::timeout(LIMIT, server.get("/debug/fullstatedump")).await.unwrap();
     assert_eq!(next.bytes().await.unwrap().last(), Some(&b'\n'));
 
     let client = reqwest::Client::new();

@@ -10,6 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{cluster::busy, server::Server};
+use crate::common::skip;
 
 const DASHBOARD: &str = include_str!("../../../deploy/grafana-dashboard.json");
 const RULES: &str = include_str!("../../../deploy/prometheus-rules.yml");
@@ -89,8 +90,7 @@ fn promtool(test: &str, arguments: &[&str], input: &str) -> Option<(Option<i32>,
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut child) = started else {
-        // Past the test harness, which shows nothing of tests that pass.
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: promtool (Debian: prometheus) is not installed");
+        skip(test, "promtool (Debian: prometheus) is not installed");
         return None;
     };
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();

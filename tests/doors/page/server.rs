@@ -1,18 +1,14 @@
 //! The built program on a free port, with a resource manager that reads its stream and confirms releases.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
-
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+
+use crate::common::{self, Program};
 
 pub const RM: &str = "rm-1";
 
 pub struct Server {
-    child: Child,
+    program: Program,
     pub url: String,
     client: reqwest::Client,
     shim: Option<JoinHandle<()>>,
@@ -40,28 +36,18 @@ impl Server {
 
     /// With these tokens, and sends this one itself.
     pub fn start_as(arguments: &[&str], token: Option<&str>) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_callboard"))
-            .args(["serve", "--grpc", "off"])
-            .args(arguments)
-            .env_remove("CALLBOARD_TOKENS")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let http = line.split_whitespace().find_map(|word| word.strip_prefix("http=")).expect(&line);
-        let url = format!("http://{http}");
+        let program = Program::start(&[&["--grpc", "off"], arguments].concat());
+        let url = program.address("http");
         let headers = token.map(|token| {
             let value = format!("Bearer {token}").parse().unwrap();
             [(reqwest::header::AUTHORIZATION, value)].into_iter().collect()
         });
         let client = reqwest::Client::builder().default_headers(headers.unwrap_or_default()).build().unwrap();
-        Server { child, url, client, shim: None }
+        Server { program, url, client, shim: None }
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     pub fn address(&self) -> &str {
@@ -71,8 +57,7 @@ impl Server {
     /// Kills it: no connection is closed in good order.
     pub fn stop(&mut self) {
         self.leave();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.program.kill();
     }
 
     /// The resource manager's stream ends, and nobody reads its callbacks any more.
@@ -102,15 +87,7 @@ impl Server {
 
     /// Reads a path until what it shows is as wanted.
     pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + Duration::from_secs(20);
-        loop {
-            let value = self.json(path).await;
-            if wanted(&value) {
-                return value;
-            }
-            assert!(Instant::now() < end, "{path} stays {value:#}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        common::answer(path, async || self.json(path).await, wanted).await
     }
 
     /// Registers [`RM`] with this configuration, and keeps reading its callbacks.

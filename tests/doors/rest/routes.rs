@@ -1,7 +1,5 @@
 //! Routes over real sockets: what the whole answer looks like.
 
-use std::time::Duration;
-
 use callboard::{actors::directory::Listing, config};
 
 use super::{
@@ -83,10 +81,7 @@ async fn health_over_time() {
     // OPS-010, OPS-011; REST 5.13
     let server = cluster::start().await;
     tokio::time::pause();
-    let watch = callboard::http::ws_v1::watch::start(server.state.clone());
-    while server.state.health.last().is_none() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let watch = callboard::http::ws_v1::watch::start(server.state.clone()).await;
     drop(watch);
     tokio::time::resume();
     let answer = server.get("/ws/v1/scheduler/healthcheck").await;

@@ -230,8 +230,7 @@ async fn the_clock() {
     // OPS-010: the first check at once; OPS-001: the first sample after a minute.
     let server = empty();
     tokio::time::pause();
-    let _watch = callboard::http::ws_v1::watch::start(server.state.clone());
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    let _watch = callboard::http::ws_v1::watch::start(server.state.clone()).await;
     assert!(server.state.health.last().is_some());
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(server.state.history.apps().len(), 0);
@@ -251,7 +250,7 @@ async fn the_check_interval() {
     };
     register("5s").await;
     tokio::time::pause();
-    let _watch = callboard::http::ws_v1::watch::start(server.state.clone());
+    let _watch = callboard::http::ws_v1::watch::start(server.state.clone()).await;
     let mut runs = Vec::new();
     let mut pass = async |seconds: u64| {
         for _ in 0..seconds * 10 {

@@ -95,7 +95,9 @@ async fn items_are_rejected_one_by_one_or_ignored() {
         {"nodeID": "n1", "action": "CREATE"},
         {"nodeID": "n2", "action": "CREATE", "attributes": {"si/node-partition": "nope"}},
         {"nodeID": "ghost", "action": "UPDATE"},
-        {"nodeID": "ghost", "action": "DECOMISSION"}
+        {"nodeID": "ghost", "action": "DECOMISSION"},
+        {"nodeID": "n1"},
+        {"nodeID": "n3", "attributes": {"si/node-partition": "nope"}}
     ]});
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &nodes).await.0, 202);
     let apps = json!({"new": [
@@ -133,14 +135,16 @@ async fn items_are_rejected_one_by_one_or_ignored() {
     assert_eq!(has("nodeID is empty"), 1, "{answers:#?}");
     assert_eq!(has("has an existing node n1"), 1, "{answers:#?}");
     assert_eq!(has("failed to find partition [rm-1]nope for new node n2"), 1, "{answers:#?}");
-    assert_eq!(has("node ghost in partition"), 1, "SEEDS S3: {answers:#?}");
+    assert_eq!(has("node ghost in partition"), 2, "SEEDS S3: {answers:#?}");
+    assert_eq!(has("no action is set for node n1"), 1, "SEEDS S3: {answers:#?}");
+    assert_eq!(has("failed to find partition [rm-1]nope for node n3"), 1, "SEEDS S3: {answers:#?}");
     assert_eq!(has("application already existed"), 1, "{answers:#?}");
     assert_eq!(has("Failed to add application app-2 to partition [rm-1]nope, partition doesn't exist"), 1);
     assert_eq!(has("applicationID is empty"), 1, "{answers:#?}");
     assert_eq!(has("allocation contains negative resources"), 1, "{answers:#?}");
     assert_eq!(has("failed to find application ghost"), 1, "{answers:#?}");
     assert_eq!(has("Failed to find partition [rm-1]nope, for application app-1 and allocation k3"), 1);
-    assert_eq!(has("failed to find node ghost"), 2, "{answers:#?}");
+    assert_eq!(has("failed to find node ghost"), 3, "{answers:#?}");
     assert_eq!(has("allocationKey is empty"), 1, "{answers:#?}");
 }
 

@@ -312,20 +312,17 @@ async fn the_extension_resumes_and_is_refused() {
 
 #[tokio::test]
 async fn the_end_of_the_server_is_unavailable() {
-    let mut server = Server::start(&[]);
+    let server = Server::start(&[]);
     let channel = channel_to(&server).await;
     register(&channel, &[]).await.expect("registered");
     let (_open, mut answers) = nodes(&channel, node("n1")).await;
     next(&mut answers).await.expect("no fault");
     let mut waiting = Extension::open(&channel, hello()).await;
     waiting.next().await;
-    let pid = server.child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
+    server.program.signal("TERM");
     assert_eq!(ends(&mut answers).await.code(), Code::Unavailable);
     assert_eq!(ends(&mut waiting.calls).await.code(), Code::Unavailable);
-    let ended = tokio::task::spawn_blocking(move || server.child.wait().expect("a child").code());
-    let ended = tokio::time::timeout(Duration::from_secs(5), ended).await;
-    assert_eq!(ended.expect("within 5 s").expect("no panic"), Some(0));
+    assert_eq!(server.program.ended().await, Some(0));
 }
 
 #[tokio::test]

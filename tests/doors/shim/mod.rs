@@ -1,5 +1,6 @@
 //! The doors over real sockets: the program itself on free ports of the loopback.
 
+mod alike;
 mod bad_input;
 mod budget;
 mod gangs;
@@ -9,4 +10,5 @@ mod plan;
 mod program;
 mod reload;
 pub mod server;
+mod told;
 mod ws;

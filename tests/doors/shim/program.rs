@@ -1,16 +1,13 @@
 //! The program: start, signals, and what keeps it from starting.
 
-use std::{
-    fs,
-    io::Read as _,
-    net::TcpListener,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, net::TcpListener};
 
 use serde_json::json;
 
-use crate::shim::server::{LIMIT, Server, command};
+use crate::{
+    common::{LIMIT, Program, command},
+    shim::server::Server,
+};
 
 /// What a start that fails says, with its exit status.
 fn fails(args: &[&str]) -> (i32, String) {
@@ -21,29 +18,16 @@ fn fails(args: &[&str]) -> (i32, String) {
     (output.status.code().expect("it ended by itself"), last)
 }
 
-fn signal(server: &Server, name: &str) {
-    let sent = Command::new("kill").args([&format!("-{name}"), &server.child.id().to_string()]).status();
-    assert!(sent.expect("kill runs").success());
-}
-
 #[tokio::test]
 async fn on_sigterm_streams_are_told_and_it_ends_well() {
-    let mut server = Server::registered(&[]).await;
+    let server = Server::registered(&[]).await;
     let mut stream = server.stream("?after=0").await;
     server.nodes(&["n1"]).await;
     stream.up_to(1).await;
-    let began = Instant::now();
-    signal(&server, "TERM");
+    server.program.signal("TERM");
     assert_eq!(stream.next().await["closing"]["status"], 503);
     assert!(stream.ended().await);
-    let status = loop {
-        if let Some(status) = server.child.try_wait().expect("a child") {
-            break status;
-        }
-        assert!(began.elapsed() < Duration::from_secs(5), "within 5 s");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(server.program.ended().await, Some(0));
 }
 
 #[tokio::test]
@@ -57,9 +41,9 @@ async fn sighup_reads_the_configuration_again() {
     assert_eq!(server.get("/si/v1/rm/rm-1").await.1["partitions"], json!(["[rm-1]one"]));
     // A bad one changes nothing.
     fs::write(file.path(), "partitions: 7").expect("written");
-    signal(&server, "HUP");
+    server.program.signal("HUP");
     fs::write(file.path(), text("two")).expect("written");
-    signal(&server, "HUP");
+    server.program.signal("HUP");
     server.until(|info| info["partitions"] == json!(["[rm-1]two"])).await;
 }
 
@@ -93,21 +77,27 @@ fn two_servers_do_not_share_a_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().display().to_string();
     let doors = ["--http", "127.0.0.1:0", "--grpc", "off", "--data", &data];
-    let mut first = command(&doors).spawn().expect("starts");
-    let mut ready = [0; 15];
-    first.stdout.as_mut().expect("piped").read_exact(&mut ready).expect("ready");
-    assert_eq!(&ready, b"callboard ready");
-    let (status, text) = fails(&doors);
-    let _ = first.kill();
-    let _ = first.wait();
-    assert_eq!(status, 1);
-    assert!(text.contains(&data) && text.contains("another server"), "{text}");
-    assert!(text.contains(&format!("process {}", first.id())), "{text}");
+    let first = Program::start(&doors);
+    // Whether the lock file is there or not.
+    for _ in 0..2 {
+        let (status, text) = fails(&[&["serve"], &doors[..]].concat());
+        assert_eq!(status, 1);
+        assert!(text.contains(&data) && text.contains("another server"), "{text}");
+        let lock = dir.path().join("callboard.lock");
+        if lock.exists() {
+            assert!(text.contains(&format!("process {}", first.pid())), "{text}");
+            fs::remove_file(lock).expect("removed");
+        }
+    }
+    assert!(!dir.path().join("callboard.lock").exists(), "the second server has left before it made one");
+    drop(first);
+    Program::start(&doors);
 }
 
 #[tokio::test]
 async fn doors_may_be_off() {
     let server = Server::start(&["--grpc", "off"]);
-    assert!(server.ready.ends_with("grpc=off data=memory"), "{}", server.ready);
+    let ready = &server.program.ready;
+    assert!(ready.ends_with("grpc=off data=memory"), "{ready}");
     tokio::time::timeout(LIMIT, server.register("rm-1", &[])).await.expect("in time");
 }

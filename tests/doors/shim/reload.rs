@@ -1,7 +1,5 @@
 //! Configurations that change on the running server: refused ones, equal ones, partitions that go and return.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use crate::shim::server::{CONFIG, Lines, Server};
@@ -145,9 +143,7 @@ async fn a_partition_goes_and_returns() {
     work(&server, "two", "root.b", "goes", 1000).await;
     placed(&mut stream, 1000).await;
 
-    let began = Instant::now();
     assert_eq!(update(&server, CONFIG, json!({})).await, (200, json!({})));
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     let told = next(&mut stream, "application").await;
     let states: Vec<_> = told["updated"]
         .as_array()

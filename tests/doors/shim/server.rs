@@ -1,22 +1,15 @@
 //! A server of its own for each test, and what a shim does with it.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
-
 use futures::StreamExt as _;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
-/// Longest time that anything may take.
-pub const LIMIT: Duration = Duration::from_secs(10);
+pub use crate::common::{LIMIT, command};
+use crate::common::{Program, answer};
 
-/// A running server; killed at the end of the test.
+/// A running server, and a client for it.
 pub struct Server {
-    pub child: Child,
-    pub ready: String,
+    pub program: Program,
     pub http: Client,
 }
 
@@ -29,20 +22,9 @@ pub struct Lines {
 /// One queue with room for everything.
 pub const CONFIG: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n";
 
-pub fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("RUST_LOG");
-    command
-}
-
 impl Server {
     pub fn start(args: &[&str]) -> Server {
-        let mut child =
-            command(&[&["serve", "--ephemeral"], args].concat()).stderr(Stdio::null()).spawn().expect("starts");
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-        assert!(ready.starts_with("callboard ready http="), "{ready:?}");
-        Server { child, ready: ready.trim().to_owned(), http: Client::new() }
+        Server { program: Program::start(args), http: Client::new() }
     }
 
     /// With `rm-1` registered.
@@ -52,17 +34,12 @@ impl Server {
         server
     }
 
-    fn address(&self, door: &str) -> String {
-        let found = self.ready.split(' ').find_map(|word| word.strip_prefix(&format!("{door}=")));
-        format!("http://{}", found.expect("the door is open"))
-    }
-
     pub fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.address("http"))
+        format!("{}{path}", self.program.address("http"))
     }
 
     pub fn grpc(&self) -> String {
-        self.address("grpc")
+        self.program.address("grpc")
     }
 
     pub async fn register(&self, rm: &str, extra: &[(&str, &str)]) {
@@ -109,23 +86,8 @@ impl Server {
 
     /// Asks until the information about `rm-1` is as wanted.
     pub async fn until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
-        let asked = async {
-            loop {
-                let (_, info) = self.get("/si/v1/rm/rm-1").await;
-                if wanted(&info) {
-                    return info;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(LIMIT, asked).await.expect("in time")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let path = "/si/v1/rm/rm-1";
+        answer(path, async || self.get(path).await.1, wanted).await
     }
 }
 

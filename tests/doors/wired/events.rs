@@ -53,7 +53,9 @@ fn a_store_that_cannot_be_opened_is_one_clear_line() {
     let events = dir.path().join("events");
     fs::create_dir(&events).expect("made");
     let mut file = b"CBEVENTS\x63\0\0\0".to_vec();
-    file.resize(64, 0);
+    file.resize(40, 0);
+    let sum = crc32fast::hash(&file);
+    file[12..16].copy_from_slice(&sum.to_le_bytes());
     fs::write(events.join("00000000000000000000.events"), file).expect("written");
     let text = fails(dir.path());
     assert!(text.contains("format version 99") && text.contains(&events.display().to_string()), "{text}");

@@ -1,5 +1,5 @@
-//! `kill -9` of the server at any moment, under load: its history afterwards is dense, ordered and without repetition, at most
-//! a flush interval of it is lost, and what an operator was told is on disk. `CALLBOARD_TEST_KILLS=200` for more kills.
+//! `kill -9` of the server at any moment, under load: its history afterwards is dense, ordered and without repetition, nothing of
+//! it is lost that was said to be written, and what an operator was told is on disk. `CALLBOARD_TEST_KILLS=200` for more kills.
 
 use std::{
     collections::BTreeMap,
@@ -18,8 +18,6 @@ use crate::{
 };
 
 const FLUSH: Duration = Duration::from_millis(200);
-/// A flush itself takes a moment on a busy machine.
-const SLACK: Duration = Duration::from_millis(800);
 
 /// What was seen of the server before it was killed.
 #[derive(Default)]
@@ -70,6 +68,16 @@ async fn follow(server: &Server, seen: &mut BTreeMap<u64, (String, Instant)>) ->
         }
     }
     Some(())
+}
+
+/// Asks how many events were written.
+async fn watch(server: &Server, written: &mut u64) -> Option<()> {
+    loop {
+        let scrape = server.http.get(server.url("/ws/v1/metrics")).send().await.ok()?.text().await.ok()?;
+        let found = scrape.lines().find_map(|line| line.strip_prefix("callboard_event_store_written_total "));
+        *written = found.expect("the metric").parse().expect("a number");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Drains and undrains nodes in turn.
@@ -139,31 +147,41 @@ async fn history(server: &Server, from: u64, seen: &Seen) -> (u64, Vec<(u64, u64
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kills_lose_a_flush_interval_at_most_and_tear_nothing() {
-    let kills = std::env::var("CALLBOARD_TEST_KILLS").map_or(8, |kills| kills.parse().expect("a number"));
+async fn kills_lose_nothing_that_was_written_and_tear_nothing() {
+    let kills: u32 = std::env::var("CALLBOARD_TEST_KILLS").map_or(8, |kills| kills.parse().expect("a number"));
     let seed: u64 = rand::random();
     println!("seed {seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let dir = tempfile::tempdir().expect("a directory");
     let mut seen = Seen::default();
-    let (mut checked, mut total, mut lost, mut latest) = (0, 0, 0, Duration::ZERO);
-    for kill in 0..kills {
+    let (mut checked, mut total, mut told, mut lost, mut latest) = (0, 0, 0, 0, Duration::ZERO);
+    let mut kill = 0;
+    // On a busy machine lives may be too short for anything to happen: they get longer until something did.
+    while kill < kills || total == 0 || told == 0 || seen.drains.is_empty() {
+        assert!(
+            kill < kills + 10,
+            "nothing happens: {total} events seen, {told} written, {} drains",
+            seen.drains.len()
+        );
         let mut server = with_data(dir.path());
+        // Ids of this life begin behind all others.
+        let first = history(&server, checked, &Seen::default()).await.0;
         let flush = format!("{}ms", FLUSH.as_millis());
         server.register("rm-1", &[("event.store.flushInterval", &flush)]).await;
-        let life = Duration::from_millis(random.random_range(1..1_500));
-        let mut events = BTreeMap::new();
+        let life = Duration::from_millis(random.random_range(1..1_500) << kill.saturating_sub(kills));
+        let (mut events, mut written) = (BTreeMap::new(), 0);
         let died = tokio::select! {
             _ = load(&server) => true,
             _ = follow(&server, &mut events) => true,
             _ = operate(&server, &mut seen) => true,
+            _ = watch(&server, &mut written) => true,
             () = tokio::time::sleep(life) => false,
         };
         assert!(!died, "the server ended by itself");
         let killed = Instant::now();
-        server.child.kill().expect("killed");
-        server.child.wait().expect("a child");
+        server.program.kill();
         total += events.len();
+        told += written;
         seen.events = events;
 
         // The journal: nothing torn but the last line, and every acknowledged drain.
@@ -183,10 +201,13 @@ async fn kills_lose_a_flush_interval_at_most_and_tear_nothing() {
         let mut server = with_data(dir.path());
         let (next, gaps) = history(&server, checked, &seen).await;
         let last = gaps.last().copied().unwrap_or((next, next));
-        for (id, (_, came)) in seen.events.range(last.0..) {
-            let age = killed.duration_since(*came);
-            assert!(age < FLUSH + SLACK, "event {id} was seen {age:?} before kill {kill}, and is lost");
-            latest = latest.max(age);
+        // That a flush comes in time is tested on a paused clock: how long it takes depends on the machine.
+        assert!(
+            last.0 >= first + written,
+            "{written} events from {first} on were written before kill {kill}, and not all are there: {gaps:?}"
+        );
+        for (_, came) in seen.events.range(last.0..).map(|(_, seen)| seen) {
+            latest = latest.max(killed.duration_since(*came));
             lost += 1;
         }
         assert!(seen.events.keys().next_back().is_none_or(|id| *id < next), "ids go on behind those given out");
@@ -195,16 +216,15 @@ async fn kills_lose_a_flush_interval_at_most_and_tear_nothing() {
             assert_eq!(stored(&file, false), seen.drains, "after kill {kill}");
         }
         checked = history(&server, checked, &seen).await.0;
-        server.child.kill().expect("killed");
-        server.child.wait().expect("a child");
+        server.program.kill();
+        kill += 1;
     }
     let server = with_data(dir.path());
     let (next, gaps) = history(&server, 0, &seen).await;
     println!(
-        "{kills} kills: {total} events seen live, {lost} of them lost, the oldest {latest:?} before its kill; \
+        "{kill} kills: {total} events seen live, {lost} of them lost, the oldest {latest:?} before its kill; \
          {} drains acknowledged, none lost; ids 0 to {next} with {} gaps",
         seen.drains.len(),
         gaps.len(),
     );
-    assert!(total > 0 && !seen.drains.is_empty());
 }

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::{
-    shim::server::{LIMIT, Server},
+    common,
+    shim::server::Server,
     wired::rig::{application, asks},
 };
 
@@ -13,18 +14,8 @@ async fn metrics(server: &Server) -> String {
 
 /// Scrapes until all these lines are there.
 pub async fn until_there(server: &Server, lines: &[&str]) {
-    let scraped = async {
-        loop {
-            let text = metrics(server).await;
-            if lines.iter().all(|wanted| text.lines().any(|line| line == *wanted)) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    };
-    if tokio::time::timeout(LIMIT, scraped).await.is_err() {
-        panic!("{lines:#?} in {}", metrics(server).await);
-    }
+    let there = |text: &String| lines.iter().all(|wanted| text.lines().any(|line| line == *wanted));
+    common::answer(&format!("what lacks one of {lines:#?}"), async || metrics(server).await, there).await;
 }
 
 #[tokio::test]

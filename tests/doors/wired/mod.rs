@@ -6,5 +6,5 @@ mod events;
 mod kill;
 mod metrics;
 mod releases;
-mod rig;
+pub mod rig;
 mod usage;

@@ -1,38 +1,20 @@
 //! Servers with a directory, and what a shim and an operator do with them.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::Stdio,
-};
+use std::path::Path;
 
-use reqwest::Client;
 use serde_json::{Value, json};
 
-use crate::shim::server::{LIMIT, Server, command};
+use crate::{common, shim::server::Server};
 
 /// A server that keeps its data in this directory.
 pub fn with_data(data: &Path) -> Server {
-    let data = data.display().to_string();
-    let args = ["serve", "--http", "127.0.0.1:0", "--grpc", "off", "--data", &data];
-    let mut child = command(&args).stderr(Stdio::null()).spawn().expect("starts");
-    let mut ready = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-    assert!(ready.starts_with("callboard ready http="), "{ready:?}");
-    Server { child, ready: ready.trim().to_owned(), http: Client::new() }
+    Server::start(&["--grpc", "off", "--data", &data.display().to_string()])
 }
 
 /// Ends a server as an operator does; gives its exit status.
-pub async fn end(mut server: Server) -> Option<i32> {
-    let sent = std::process::Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status();
-    assert!(sent.expect("kill runs").success());
-    for _ in 0..500 {
-        if let Some(status) = server.child.try_wait().expect("a child") {
-            return status.code();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    panic!("it did not end");
+pub async fn end(server: Server) -> Option<i32> {
+    server.program.signal("TERM");
+    server.program.ended().await
 }
 
 pub async fn application(server: &Server, id: &str) {
@@ -53,17 +35,5 @@ pub async fn asks(server: &Server, app: &str, keys: &[&str], memory: i64) {
 
 /// Asks until the answer is as wanted.
 pub async fn until(server: &Server, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let asked = async {
-        loop {
-            let (_, body) = server.get(path).await;
-            if wanted(&body) {
-                return body;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    };
-    match tokio::time::timeout(LIMIT, asked).await {
-        Ok(body) => body,
-        Err(_) => panic!("{path}: {}", server.get(path).await.1),
-    }
+    common::answer(path, async || server.get(path).await.1, wanted).await
 }

@@ -50,14 +50,14 @@ rows! {
     begun_then_another_queue_wants_its_guarantee: Begun, preemptor(10)
         => ["app-2 Accepted", "app-2 Running", "new k1 on n2"], ["ph1 PlaceholderReplaced"];
     // R4.27, R3.44a: the node that was occupied is free again.
-    begun_then_the_real_ask_is_released: Begun, [release("r1", StoppedByRm)] => NONE, NONE;
+    begun_then_the_real_ask_is_released: Begun, [release("r1", StoppedByRm)] => ["released r1 StoppedByRm"], NONE;
     begun_then_the_real_ask_fails: Begun, [release("r1", FailedOnRm)] => NONE, ["ph1 PlaceholderReplaced"];
     begun_then_the_real_ask_grows: Begun, [ask("r1", 15, "tg", false)]
         => ["released ph1 Timeout", "released ph2 Timeout"], ["ph1 Timeout", "ph2 Timeout"];
     begun_then_the_application_goes: Begun, [remove()]
         => ["app-1 Completing", "released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
     begun_then_everything_is_released: Begun, [release("", StoppedByRm)]
-        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing"], NONE;
+        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing", "released r1 StoppedByRm"], NONE;
     // SEEDS S25
     begun_then_the_real_ones_node_shrinks_then_confirmed: Begun,
         [node("n2", NodeAction::Update, 5), release("ph1", PlaceholderReplaced)] => NONE, NONE;

@@ -86,21 +86,21 @@ rows! {
     // R4.31: a placeholder that is released already is never chosen as a victim; the shim may say so all the same.
     begun_then_preempted: Begun, [release("ph1", Preempted)]
         => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
-    // R4.27
-    begun_then_the_real_ask_is_released: Begun, [release("r1", StoppedByRm)] => NONE, NONE;
+    // R4.27, SEEDS S31: the release is confirmed, though nothing was allocated.
+    begun_then_the_real_ask_is_released: Begun, [release("r1", StoppedByRm)] => ["released r1 StoppedByRm"], NONE;
     begun_then_the_real_ask_fails: Begun, [release("r1", FailedOnRm)] => NONE, ["ph1 PlaceholderReplaced"];
     // The placeholder was told to go: a confirmation that comes all the same takes it away (R6.24).
     begun_then_the_real_ask_is_released_then_confirmed: Begun,
-        [release("r1", StoppedByRm), release("ph1", PlaceholderReplaced)] => NONE, NONE;
+        [release("r1", StoppedByRm), release("ph1", PlaceholderReplaced)] => ["released r1 StoppedByRm"], NONE;
     // R4.11, R4.14
     begun_then_the_real_ask_grows: Begun, [ask("r1", 15, "tg", false)]
         => ["released ph1 Timeout", "released ph2 Timeout"], ["ph1 Timeout", "ph2 Timeout"];
     // R3.43, R3.44
     begun_then_the_application_goes: Begun, [remove()]
         => ["app-1 Completing", "released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
-    // R4.23
+    // R4.23, SEEDS S31
     begun_then_everything_is_released: Begun, [release("", StoppedByRm)]
-        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing"], NONE;
+        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing", "released r1 StoppedByRm"], NONE;
     // R4.31, R7.34: what is released already is no victim, and what is not charged yet cannot be one. Afterwards it is the
     // youngest of them (R7.35).
     begun_then_a_daemon_preempts: Begun, [node("n2", NodeAction::Create, 20), daemon("ds", 10)]
@@ -160,7 +160,7 @@ async fn ended_then_the_time_is_over() {
 
 #[actix::test]
 async fn a_hard_gang_whose_time_is_over_waits_for_one_confirmation_of_each() {
-    // R6.19, R6.22: of a placeholder that was asked for twice, the first confirmation counts.
+    // R6.19, R6.22, SEEDS S31: of a placeholder that was asked for twice, the first confirmation counts.
     let shim = Shim::new();
     let app = callboard::domain::command::AddApplication {
         id: "app-1".into(),
@@ -182,7 +182,7 @@ async fn a_hard_gang_whose_time_is_over_waits_for_one_confirmation_of_each() {
     .await;
     shim.heard();
     shim.pass(61).await;
-    assert_eq!(shim.heard(), ["released ph1 Timeout", "released ph2 Timeout", "released r1 Timeout", "app-1 Failing"]);
+    assert_eq!(shim.heard(), ["released ph1 Timeout", "released ph2 Timeout", "rejected r1", "app-1 Failing"]);
     assert_eq!(shim.waiting().await, ["ph1 Timeout", "ph2 Timeout"]);
     shim.send(vec![release("ph1", PlaceholderReplaced), release("ph2", Timeout)]).await;
     assert_eq!(shim.heard(), ["app-1 Failed"]);

@@ -214,6 +214,11 @@ impl Env {
         self.node_action(id, NodeAction::Create, Some(res(size, size)));
     }
 
+    /// A node with these amounts.
+    pub fn apply_node(&mut self, id: &str, capacity: &[(&str, i64)]) {
+        self.node_action(id, NodeAction::Create, Some(Resource::of(capacity)));
+    }
+
     pub fn node_action(&mut self, id: &str, action: NodeAction, capacity: Option<Resource>) {
         let attributes = BTreeMap::from([("si/node-partition".to_owned(), "[rm-1]default".to_owned())]);
         self.apply(Command::Nodes(vec![NodeItem { id: id.into(), action, capacity, attributes }]));

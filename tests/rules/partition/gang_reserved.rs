@@ -24,7 +24,8 @@ fn reserved(total: i64, queues: &str) -> Env {
         ..env.by("alice")
     };
     env.add_app(item);
-    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    // An originator: others would wait for the first placeholder, and reserve nothing.
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg").originator()]);
     env.pass(3);
     assert_eq!(env.partition.reservations, 1);
     env

@@ -75,17 +75,34 @@ fn an_application_that_announced_no_gang_has_a_placeholder_time_out_too() {
 }
 
 #[test]
-fn an_unknown_style_is_soft() {
-    // R3.42
-    for style in ["hard", "HARD", "", "firm", "soft"] {
+fn styles_in_any_spelling() {
+    // SEEDS S33
+    for (style, then) in [
+        ("hard", AppState::Failing),
+        ("HARD", AppState::Failing),
+        ("Hard", AppState::Failing),
+        ("", AppState::Resuming),
+        ("soft", AppState::Resuming),
+        ("SoFt", AppState::Resuming),
+    ] {
         let mut env = Env::new(QUEUES);
         env.node("n1", 15);
         gang_of(&mut env, "app-1", 20, 60_000, style, &[]);
         env.ask(placeholders("app-1", 2));
         env.pass(61);
-        assert_eq!(env.state("app-1"), Some(AppState::Resuming), "{style}");
+        assert_eq!(env.state("app-1"), Some(then), "{style}");
         env.confirm_all();
         end(env);
+    }
+    for style in ["firm", " soft", "hard!"] {
+        let mut env = Env::new(QUEUES);
+        gang_of(&mut env, "app-1", 20, 60_000, style, &[]);
+        let wanted = format!(
+            "rejected app-1: application app-1 has gang scheduling style \"{style}\", which is not known: Hard and Soft are"
+        );
+        assert_eq!(env.heard(), [wanted]);
+        assert_eq!(env.partition.rejected.len(), 1);
+        env.assert_empty();
     }
 }
 
@@ -245,7 +262,7 @@ fn keys_used_twice_change_the_ask_that_is_there() {
 
 #[test]
 fn real_asks_that_come_before_their_placeholders() {
-    // SEEDS S10: in one request they wait for the gang; alone they know of none.
+    // SEEDS S10: in one request, and one after the other.
     let mut env = Env::new(QUEUES);
     env.node("n1", 25);
     gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
@@ -264,9 +281,9 @@ fn real_asks_that_come_before_their_placeholders() {
     gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
     env.heard();
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
-    assert_eq!(env.heard(), ["app-1 Accepted", "app-1 Running", "new r1 on n1"]);
+    assert_eq!(env.heard(), ["app-1 Accepted"]);
     env.ask(placeholders("app-1", 2));
-    assert_eq!(env.heard(), ["new ph1 on n1"]);
+    assert_eq!(env.heard(), ["new ph1 on n1", "app-1 Running", "new ph2 on n1", "released ph1 PlaceholderReplaced"]);
     end(env);
 }
 
@@ -280,11 +297,12 @@ fn a_withdrawn_placeholder_ask_blocks_nobody() {
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg"), Ask::new("app-1", "r2", 5).group("tg")]);
     env.heard();
     env.release("app-1", "ph2", Termination::StoppedByRm);
-    assert_eq!(env.heard(), ["released ph1 PlaceholderReplaced"]);
+    assert_eq!(env.heard(), ["released ph2 StoppedByRm", "released ph1 PlaceholderReplaced"]);
+    // SEEDS S32: the only placeholder is taken.
     env.node("n2", 10);
-    assert_eq!(env.heard(), ["node n2"]);
+    assert_eq!(env.heard(), ["node n2", "app-1 Running", "new r2 on n2"]);
     env.confirm_all();
-    assert_eq!(env.heard(), ["new r1 on n1", "app-1 Running", "new r2 on n2"]);
+    assert_eq!(env.heard(), ["new r1 on n1"]);
     end(env);
 }
 
@@ -455,7 +473,9 @@ fn a_hard_time_out_takes_everything() {
         env.release("app-1", "ph2", Termination::StoppedByRm);
         env.heard();
         env.pass(61);
-        assert_eq!(env.heard(), ["released ph1 Timeout", "released r1 Timeout", "app-1 Failing"]);
+        let heard = env.heard();
+        assert_eq!((&*heard[0], &*heard[2]), ("released ph1 Timeout", "app-1 Failing"));
+        assert!(heard[1].starts_with("rejected r1: application app-1 fails"), "SEEDS S31: {heard:?}");
         env.release("app-1", "ph1", first);
         assert_eq!(env.heard(), ["app-1 Failed"]);
         env.confirm_all();
@@ -496,6 +516,7 @@ fn the_time_limit_of_an_application_counts_its_time_in_running() {
     assert_eq!(env.heard(), ["released k2 Timeout"]);
     // What it asks for now is not placed, and does not keep it.
     env.ask(vec![Ask::new("app-1", "k3", 5)]);
+    assert!(env.heard()[0].starts_with("rejected k3: "), "SEEDS S31");
     env.confirm_all();
     assert_eq!(env.heard(), ["app-1 Expired"]);
     env.assert_empty();

@@ -115,7 +115,8 @@ fn an_execution_time_ends_an_application() {
     env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "k2", 100)]);
     env.heard();
     env.pass(6);
-    assert_eq!(env.heard(), ["k2 Failed", "released k1 Timeout"]);
+    let rejected = "rejected k2: application app-1 expires: its execution time-out is over";
+    assert_eq!(env.heard(), ["k2 Failed", rejected, "released k1 Timeout"]);
     assert_eq!(env.state("app-1"), Some(AppState::Running));
     env.confirm_all();
     assert_eq!(env.heard(), ["app-1 Expired"]);

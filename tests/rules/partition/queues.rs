@@ -421,16 +421,29 @@ fn every_change_of_a_queue_has_its_event() {
     reload(&mut env, &changed);
     assert_eq!(
         events(&mut env),
-        ["root.a Set QueueType  leaf queue: false", "root.a Set QueueMax", "root.a Set QueueGuaranteed"]
+        [
+            "root.a Set QueueType  leaf queue: false",
+            "root.a Set QueueMax",
+            "root.a Set QueueGuaranteed",
+            "root.a Set QueueConfig"
+        ]
     );
     reload(&mut env, &format!("{changed}# the same\n"));
     assert_eq!(events(&mut env), Vec::<String>::new());
+    // EVT-04A: access lists, properties and what else has no event of its own.
+    for more in ["submitacl: eve", "properties: {priority.offset: '5'}", "maxapplications: 7"] {
+        reload(&mut env, &changed.replace("parent: true", &format!("parent: true, {more}")));
+        assert_eq!(events(&mut env), ["root.a Set QueueConfig"], "{more}");
+        reload(&mut env, &changed);
+        assert_eq!(events(&mut env), ["root.a Set QueueConfig"], "{more}");
+    }
     env.app("one", "root.a.x");
     assert_eq!(events(&mut env), ["root.a.x Add QueueDynamic", "root.a.x Add QueueApp one"]);
     env.remove_app("one");
     env.pass(11);
     assert_eq!(events(&mut env), ["root.a.x Remove QueueApp one", "root.a.x Remove QueueDynamic"]);
     reload(&mut env, &text("[]", CREATE));
+    assert_eq!(events(&mut env), ["root.a Set QueueConfig"], "it drains from now on");
     env.pass(11);
-    assert_eq!(events(&mut env), ["root.a Remove None"]);
+    assert_eq!(events(&mut env), ["root.a Remove QueueConfig"]);
 }

@@ -93,10 +93,10 @@ fn the_life_of_an_allocation() {
             Termination::StoppedByRm,
             &["Remove AllocCancel app-1 k1", "Remove NodeAlloc n1 k1", "Remove RequestCancel app-1 k1"],
         ),
-        // What is not said counts as stopped by the shim.
+        // What is not said counts as stopped by the shim, but is told as it came.
         (
             Termination::Unknown,
-            &["Remove AllocCancel app-1 k1", "Remove NodeAlloc n1 k1", "Remove RequestCancel app-1 k1"],
+            &["Remove AllocNodeRemoved app-1 k1", "Remove NodeAlloc n1 k1", "Remove RequestCancel app-1 k1"],
         ),
         (
             Termination::Preempted,
@@ -114,7 +114,7 @@ fn the_life_of_an_allocation() {
         env.ask(vec![Ask::new("app-1", "k1", 10)]);
         assert_eq!(
             events(&mut env, &both),
-            ["Add AppRequest app-1 k1", "Add NodeAlloc n1 k1", "Add AppAlloc app-1 k1"]
+            ["Add AppRequest app-1 k1", "Set RequestAlloc app-1 k1", "Add NodeAlloc n1 k1", "Add AppAlloc app-1 k1"]
         );
         env.ask(vec![Ask::new("app-1", "k1", 12)]);
         assert_eq!(events(&mut env, &both), [""; 0], "EVT-037: another size is no event");
@@ -158,11 +158,16 @@ fn a_node_and_what_is_on_it() {
         env.ask(vec![ask]);
     };
     foreign(&mut env, 4);
-    assert_eq!(events(&mut env, &all), ["Add NodeAlloc n1 f"]);
+    // EVT-038: what is occupied now.
+    assert_eq!(env.events[1].resource.as_deref(), Some(&res(4, 4)));
+    assert_eq!(events(&mut env, &all), ["Add NodeAlloc n1 f", "Set NodeOccupied n1"]);
+    foreign(&mut env, 6);
+    assert_eq!(env.events[0].resource.as_deref(), Some(&res(6, 6)));
+    assert_eq!(events(&mut env, &all), ["Set NodeOccupied n1"]);
     foreign(&mut env, 6);
     assert_eq!(events(&mut env, &all), [""; 0]);
     env.release("", "f", Termination::StoppedByRm);
-    assert_eq!(events(&mut env, &all), ["Remove NodeAlloc n1 f"]);
+    assert_eq!(events(&mut env, &all), ["Remove NodeAlloc n1 f", "Set NodeOccupied n1"]);
     env.node_action("n1", NodeAction::Update, Some(res(30, 30)));
     assert_eq!(env.events[0].resource.as_deref(), Some(&res(30, 30)));
     assert_eq!(events(&mut env, &all), ["Set NodeCapacity n1"]);
@@ -310,5 +315,74 @@ fn a_replacement() {
     let mut heard = events(&mut env, &[EventKind::App, EventKind::Node]);
     heard.sort();
     // The node holds the same as before.
-    assert_eq!(heard, ["Add AppAlloc app-1 r1", "Remove AllocReplaced app-1 ph1", "Remove RequestCancel app-1 ph1"]);
+    assert_eq!(
+        heard,
+        [
+            "Add AppAlloc app-1 r1",
+            "Remove AllocReplaced app-1 ph1",
+            "Remove RequestCancel app-1 ph1",
+            "Set RequestAlloc app-1 r1"
+        ]
+    );
+}
+
+#[test]
+fn what_is_allocated_in_a_queue() {
+    // EVT-04B: one event for a request or for decisions in a row, where something changed, with what is allocated then.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 100);
+    env.app("app-1", "root.a");
+    env.app("app-2", "root.b");
+    let told = |env: &mut Env| {
+        let of = |event: &callboard::domain::event::Event| event.detail == callboard::domain::event::Detail::QueueAlloc;
+        let found: Vec<String> = env
+            .events
+            .iter()
+            .filter(|event| of(event))
+            .map(|event| {
+                assert_eq!((event.kind, event.change), (EventKind::Queue, callboard::domain::event::Change::Set));
+                format!("{} {}", event.object, event.resource.as_deref().expect("an amount"))
+            })
+            .collect();
+        env.events.clear();
+        found
+    };
+    env.ask((0..3).map(|n| Ask::new("app-1", &format!("k{n}"), 10)).chain([Ask::new("app-2", "k", 5)]).collect());
+    let mut first = told(&mut env);
+    first.sort();
+    assert_eq!(first, ["root.a map[memory:30 vcore:30]", "root.b map[memory:5 vcore:5]"]);
+    env.ask(vec![Ask::new("app-1", "k0", 20), Ask::new("app-1", "too large", 1_000)]);
+    assert_eq!(told(&mut env), ["root.a map[memory:40 vcore:40]"]);
+    env.release("app-1", "", Termination::StoppedByRm);
+    assert_eq!(told(&mut env), ["root.a map[]"]);
+    env.ask(vec![Ask::new("app-2", "k", 5)]);
+    assert_eq!(told(&mut env), [""; 0], "nothing changed");
+}
+
+#[test]
+fn history_goes_by_what_happened() {
+    // RES-069: a victim was preempted, whatever type its release has; others were not.
+    let queues = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n            \
+                  resources: {guaranteed: {memory: 50}}\n            properties: {preemption.delay: 1s}\n          - name: b\n";
+    for (victim, other) in
+        [(Termination::StoppedByRm, Termination::Preempted), (Termination::Preempted, Termination::StoppedByRm)]
+    {
+        let mut env = Env::calm(queues);
+        env.node("n1", 30);
+        env.app("app-a", "root.a");
+        env.app("app-b", "root.b");
+        env.ask(vec![Ask::new("app-b", "other", 10).preempts(), Ask::new("app-b", "victim", 10).preempts()]);
+        env.ask(vec![Ask::new("app-b", "stays", 10)]);
+        env.ask(vec![Ask::new("app-a", "k1", 10).preempts()]);
+        env.pass(2);
+        assert!(env.heard().contains(&"released victim Preempted".to_owned()));
+        env.pass(8);
+        env.release("app-b", "victim", victim);
+        env.release("app-b", "other", other);
+        let history = &env.partition.apps[env.partition.app_by_id["app-b"].ix()].history;
+        let total = |book: &std::collections::BTreeMap<std::sync::Arc<str>, callboard::domain::resources::Resource>| {
+            book.values().map(|sum| sum.amount(callboard::domain::resources::MEMORY)).sum::<i128>()
+        };
+        assert_eq!((total(&history.normal), total(&history.preempted)), (100, 100), "{victim:?}");
+    }
 }

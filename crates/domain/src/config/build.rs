@@ -31,8 +31,14 @@ pub fn partition(partition: &Partition, rule_faults: &mut Faults, warnings: &mut
             "os" => Resolver::Os,
             "ldap" => Resolver::Ldap,
             "test" => Resolver::Test,
-            // Also for names that nobody knows (CFG-07B).
-            _ => Resolver::None,
+            "" => Resolver::None,
+            unknown => {
+                // CFG-07B
+                let text = format!("usergroupresolver.type `{unknown}` is not known and counts as none");
+                let detail = "it may be os or ldap; without one a user is its own group";
+                warnings.add(partition.resolver.at, "CFG-07B", text, detail);
+                Resolver::None
+            }
         },
     }
 }
@@ -112,6 +118,9 @@ fn unreadable(properties: &BTreeMap<String, Text>, here: &str, warnings: &mut Fa
         let at = properties.get(&key).map_or(At::default(), |value| value.at);
         let text = format!("{key} cannot be `{value}` and counts as its default");
         warnings.add(at, "CFG-07C", text, here);
+    }
+    for (key, value) in properties.iter().filter(|(key, _)| !key.is_empty() && !settings::is_known(key)) {
+        warnings.add(value.at, "CFG-07C", format!("property {key} is not known and does nothing"), here);
     }
 }
 

@@ -48,7 +48,7 @@ pub struct LoadedConfig {
     /// an update is refused (CFG-098): see [`LoadedConfig::check_rules`].
     pub rule_faults: Vec<Fault>,
     /// What is accepted but does not do what it looks like: names that an access list drops, values of properties that
-    /// cannot be read.
+    /// cannot be read, names that nobody knows.
     pub warnings: Vec<Fault>,
 }
 
@@ -59,6 +59,12 @@ impl LoadedConfig {
             Some(first) => Err(Refused { message: first.message.clone(), faults: self.rule_faults.clone() }),
             None => Ok(()),
         }
+    }
+
+    /// All that is to be told about a configuration that is in force (SEEDS S34): the warnings, and the rules without which
+    /// it runs.
+    pub fn notes(&self) -> impl Iterator<Item = &Fault> {
+        self.warnings.iter().chain(&self.rule_faults)
     }
 }
 
@@ -117,23 +123,25 @@ pub fn load(text: &str) -> Result<LoadedConfig, Refused> {
     let partitions =
         partitions.map(|partition| Arc::new(build::partition(partition, &mut rule_faults, &mut warnings))).collect();
     let checksum = checksum::of(text);
+    let mut warnings = warnings.into_list();
+    warnings.sort_by_key(|warning| (warning.line, warning.column));
     Ok(LoadedConfig {
         partitions,
         shown: Shown { scheduler, checksum: checksum.clone() },
         checksum,
         text: text.into(),
         rule_faults: rule_faults.into_list(),
-        warnings: warnings.into_list(),
+        warnings,
     })
 }
 
-/// Would this text be accepted as an update? With the reason where not (CFG-117).
-pub fn validate_conf(body: &[u8]) -> (bool, Option<String>) {
-    let checked = match std::str::from_utf8(body) {
-        Ok(text) => load(text).and_then(|config| config.check_rules()).map_err(|refused| refused.message),
-        Err(e) => Err(format!("yaml: the text is not UTF-8: bad byte at offset {}", e.valid_up_to())),
-    };
-    (checked.is_ok(), checked.err())
+/// Would this text be accepted as an update (CFG-117)? Its warnings, else the reason why not.
+pub fn validate_conf(body: &[u8]) -> Result<Vec<Fault>, String> {
+    let text = std::str::from_utf8(body)
+        .map_err(|e| format!("yaml: the text is not UTF-8: bad byte at offset {}", e.valid_up_to()))?;
+    let config = load(text).map_err(|refused| refused.message)?;
+    config.check_rules().map_err(|refused| refused.message)?;
+    Ok(config.warnings)
 }
 
 /// The text as written, with what does not fit the schema.

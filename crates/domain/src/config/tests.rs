@@ -262,7 +262,7 @@ fn warnings() {
     let text = "partitions:\n- queues:\n  - name: root\n    submitacl: 'ok,#bad'\n    properties: {priority.offset: many, x.y: z}\n";
     let config = load(text).unwrap();
     let told: Vec<_> = config.warnings.iter().map(|w| (w.line, w.rule)).collect();
-    assert_eq!(told, [(5, "CFG-07C"), (4, "ACL-005")]);
+    assert_eq!(told, [(4, "ACL-005"), (5, "CFG-07C"), (5, "CFG-07C")]);
     assert_eq!(config.partitions[0].root.properties.len(), 2);
 }
 
@@ -282,12 +282,10 @@ fn zeros_that_forbid_nothing() {
 #[test]
 fn validate_conf_endpoint() {
     // CFG-117
-    assert_eq!(validate_conf(b""), (true, None));
-    assert_eq!(validate_conf(b"partitions: []"), (true, None));
-    let refused = |text: &[u8]| match validate_conf(text) {
-        (false, Some(reason)) => reason,
-        other => panic!("{other:?}"),
-    };
+    let warned = |text: &[u8]| validate_conf(text).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(warned(b""), Ok(vec![]));
+    assert_eq!(warned(b"partitions: []"), Ok(vec![]));
+    let refused = |text: &[u8]| validate_conf(text).unwrap_err();
     let twice = b"partitions: [{queues: [{name: root, queues: [{name: a}, {name: a}]}]}]";
     assert_eq!(refused(twice), "duplicate child name found with name 'a', level 1");
     assert!(refused(b"partitions: [{queues: [{name: root, bad: 1}]}]").contains("field bad not found"));
@@ -300,7 +298,28 @@ fn validate_conf_endpoint() {
     let template = b"partitions: [{queues: [{name: a, childtemplate: {resources: {max: {memory: x}}}}]}]";
     assert_eq!(refused(template), "invalid quantity");
     assert!(refused(b"partitions: [{queues: [], placementrules: [{name: nosuch}]}]").starts_with("unknown rule name"));
-    assert_eq!(validate_conf(b"partitions: [{queues: [{name: ROOT}]}]"), (true, None)); // CFG-014
+    assert_eq!(warned(b"partitions: [{queues: [{name: ROOT}]}]"), Ok(vec![])); // CFG-014
+    // SEEDS S34: accepted, and told with its place.
+    let fairest = b"partitions: [{queues: [{name: a, properties: {application.sort.policy: fairest}}]}]";
+    let told = "1:72: CFG-07C: application.sort.policy cannot be `fairest` and counts as its default (properties of queue root.a)";
+    assert_eq!(warned(fairest), Ok(vec![told.to_owned()]));
+}
+
+#[test]
+fn what_nobody_knows_is_told() {
+    // SEEDS S34, CFG-07B, CFG-07C
+    let text = "partitions:\n  - usergroupresolver: {type: LDAP}\n    queues:\n      - name: root\n        childtemplate:\n          \
+                properties: {application.sort.polcy: fair}\n    placementrules: [{name: nosuch}]\n";
+    let told: Vec<_> = load(text).unwrap().notes().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "2:31: CFG-07B: usergroupresolver.type `LDAP` is not known and counts as none (it may be os or ldap; without one a \
+             user is its own group)",
+            "6:48: CFG-07C: property application.sort.polcy is not known and does nothing (childtemplate of queue root)",
+            "7:22: CFG-098: unknown rule name specified nosuch, failing placement rule config"
+        ]
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What operators ask for: drain and undrain. A request is planned first, which changes nothing; when its events are on
-//! disk they are carried out.
+//! What operators ask for: drain, undrain, and the expiration of the resource set. A request is planned first, which changes
+//! nothing; when its events are on disk they are carried out.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -104,10 +104,21 @@ impl Journal {
         Ok(events)
     }
 
+    /// The events of a new end of the resource set's life, in seconds since the Unix epoch, 0: none. Nothing where it is
+    /// the present one (SEEDS S38).
+    pub fn plan_expiration(&self, expiration: i64, now: Moment) -> Vec<ResourceEvent> {
+        let update = ResourceEvent { at: now.wall, kind: Kind::Update { expiration } };
+        if expiration == self.expiration { Vec::new() } else { vec![update] }
+    }
+
     /// Carries out planned events, and tells the partition of the nodes concerned.
     pub fn carry_out(&mut self, events: &[ResourceEvent], out: &mut Vec<Output>) {
         for event in events {
             let (targets, origin, drained) = match &event.kind {
+                Kind::Update { expiration } => {
+                    self.expiration = *expiration;
+                    continue;
+                }
                 Kind::Drain { targets, origin, .. } => (targets, *origin, true),
                 Kind::Undrain { targets, origin, .. } => (targets, *origin, false),
                 _ => continue,

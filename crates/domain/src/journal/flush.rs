@@ -17,9 +17,13 @@ impl Journal {
     /// drains and undrains of the resource manager, in this order.
     pub fn flush(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.waiting_since = None;
-        if self.map_changed || (!self.announced && !self.slots.is_empty()) {
+        if !(self.restarted || self.slots.is_empty()) {
             self.give_up_trailing(now);
-            self.announce(Method::DynamicDiscovery, now, out);
+            self.restart(now, out);
+        } else if std::mem::take(&mut self.map_changed) {
+            self.give_up_trailing(now);
+            self.offer_changed = false;
+            out.push(make_event(now, Kind::Define(Method::DynamicDiscovery)));
         } else if std::mem::take(&mut self.offer_changed) {
             out.push(make_event(now, Kind::Define(Method::Reload)));
         }
@@ -28,10 +32,11 @@ impl Journal {
         self.drains_of_rm(now, out);
     }
 
-    /// The map from ranks to hosts and the resource set, as they are now.
-    pub(super) fn announce(&mut self, method: Method, now: Moment, out: &mut Vec<Output>) {
-        self.announced = true;
-        self.map_changed = false;
+    /// The service has started: the map from ranks to hosts and the resource set, as they are now. A map that changes later is
+    /// told by the resource set alone (SEEDS S38).
+    fn restart(&mut self, now: Moment, out: &mut Vec<Output>) {
+        self.restarted = true;
+        let method = if std::mem::take(&mut self.map_changed) { Method::DynamicDiscovery } else { Method::Kvs };
         self.offer_changed = false;
         let online = self.ranks_where(|slot| slot.posted_online);
         let restart = Kind::Restart { ranks: self.ranks(), online, nodelist: self.nodelist() };
@@ -121,7 +126,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn drained_by_rm(&self, ranks: IdSet, now: Moment, out: &mut Vec<Output>) {
+    fn drained_by_rm(&self, ranks: IdSet, now: Moment, out: &mut Vec<Output>) {
         out.push(make_event(
             now,
             Kind::Drain {

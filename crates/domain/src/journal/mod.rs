@@ -114,15 +114,18 @@ pub enum Fact {
         /// Node.
         node: Arc<str>,
     },
-    /// A sign of life.
+    /// The resource manager said something of it.
     Seen {
         /// Node.
         node: Arc<str>,
     },
-    /// A sign of life of the resource manager, which vouches for its nodes.
-    AllSeen,
-    /// The life of the resource set ends then: seconds since the Unix epoch, 0: never.
-    Expiration(i64),
+    /// A heartbeat: from here on, for this session, nothing else is a sign of life (SEEDS S37).
+    Heartbeat {
+        /// Node.
+        node: Arc<str>,
+    },
+    /// The resource manager vouches for all of its nodes from here on, or no longer.
+    Vouched(bool),
 }
 
 impl Fact {
@@ -177,9 +180,9 @@ pub struct Journal {
     away: BTreeSet<(Nanos, u32)>,
     /// End of the resource set's life, seconds since the Unix epoch; 0: none.
     expiration: i64,
-    /// The map from ranks to hosts was announced in this session.
-    announced: bool,
-    /// It changed since.
+    /// `restart` was posted, with the map from ranks to hosts.
+    restarted: bool,
+    /// The map changed since it was last told.
     map_changed: bool,
     /// What targets offer changed since the resource set was defined.
     offer_changed: bool,
@@ -187,6 +190,10 @@ pub struct Journal {
     waiting_since: Option<Nanos>,
     /// When to look for silent targets next.
     silence_check: Option<Nanos>,
+    /// The resource manager vouches for all nodes of the session: none is silent.
+    vouched: bool,
+    /// Heartbeats are sent in this session.
+    heartbeats: bool,
 }
 
 impl Journal {
@@ -199,11 +206,13 @@ impl Journal {
             by_node: BTreeMap::new(),
             away: BTreeSet::new(),
             expiration,
-            announced: false,
+            restarted: false,
             map_changed: false,
             offer_changed: false,
             waiting_since: None,
             silence_check: None,
+            vouched: false,
+            heartbeats: false,
         };
         for host in known {
             journal.add_slot(&host.host, host.capacity);
@@ -216,24 +225,19 @@ impl Journal {
         let mut released = IdSet::new();
         for rank in 0..self.size() {
             self.leave(rank, now);
-            let slot = &mut self.slots[rank as usize];
-            slot.posted_online = false;
-            slot.torpid = false;
-            slot.posted_torpid = false;
-            if slot.release_rm() {
+            if self.slots[rank as usize].release_rm() {
                 released.insert(rank);
             }
         }
-        self.by_node.clear();
-        self.waiting_since = None;
-        self.silence_check = None;
-        self.announced = false;
-        if self.slots.is_empty() {
-            return;
-        }
-        self.announce(Method::Kvs, now, out);
         if !released.is_empty() {
             self.undrained_by_rm(&released, now, out);
+        }
+        self.by_node.clear();
+        self.silence_check = None;
+        self.vouched = false;
+        self.heartbeats = false;
+        if !self.slots.is_empty() {
+            self.changed(now);
         }
     }
 
@@ -260,13 +264,13 @@ impl Journal {
             Fact::Capacity { node, capacity } => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
                     self.offers(rank, Capacity::of(&capacity), now);
-                    self.seen(rank, now);
+                    self.heard(rank, now);
                 }
             }
             Fact::Schedulable { node, schedulable } => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
                     self.slots[rank as usize].schedulable = schedulable;
-                    self.seen(rank, now);
+                    self.heard(rank, now);
                     self.changed(now);
                 }
             }
@@ -278,21 +282,17 @@ impl Journal {
             }
             Fact::Seen { node } => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
+                    self.heard(rank, now);
+                }
+            }
+            Fact::Heartbeat { node } => {
+                self.heartbeats = true;
+                self.vouch(false, now);
+                if let Some(rank) = self.by_node.get(&node).copied() {
                     self.seen(rank, now);
                 }
             }
-            Fact::AllSeen => {
-                for rank in self.by_node.values().copied().collect::<Vec<_>>() {
-                    self.seen(rank, now);
-                }
-            }
-            Fact::Expiration(expiration) => {
-                if expiration != self.expiration {
-                    self.flush(now, out);
-                    self.expiration = expiration;
-                    out.push(event(now, Kind::Update { expiration }));
-                }
-            }
+            Fact::Vouched(vouched) => self.vouch(vouched && !self.heartbeats, now),
         }
     }
 
@@ -400,15 +400,38 @@ impl Journal {
         }
     }
 
+    /// All nodes are vouched for, or no longer: then their silence begins now.
+    fn vouch(&mut self, vouched: bool, now: Moment) {
+        if vouched == self.vouched {
+            return;
+        }
+        self.vouched = vouched;
+        self.silence_check = None;
+        for rank in self.by_node.values().copied().collect::<Vec<_>>() {
+            self.seen(rank, now);
+        }
+    }
+
+    /// The resource manager spoke of it, which is a sign of life where there are no heartbeats.
+    fn heard(&mut self, rank: u32, now: Moment) {
+        if !self.heartbeats {
+            self.seen(rank, now);
+        }
+    }
+
     fn seen(&mut self, rank: u32, now: Moment) {
         let slot = &mut self.slots[rank as usize];
         slot.seen = now.steady;
         if std::mem::take(&mut slot.torpid) {
             self.changed(now);
         }
-        if self.silence_check.is_none() && self.settings.torpid_after > Nanos::ZERO {
+        if self.silence_check.is_none() && self.looks_for_silence() {
             self.silence_check = Some(now.steady.plus(self.settings.torpid_after));
         }
+    }
+
+    fn looks_for_silence(&self) -> bool {
+        self.settings.torpid_after > Nanos::ZERO && !self.vouched
     }
 
     fn changed(&mut self, now: Moment) {
@@ -460,7 +483,7 @@ impl Journal {
         if changed {
             self.changed(now);
         }
-        self.silence_check = (after > Nanos::ZERO).then_some(now.steady);
+        self.silence_check = self.looks_for_silence().then_some(now.steady);
     }
 
     /// The moment of the steady clock at which [`Journal::tick`] has something to do.

@@ -79,6 +79,20 @@ impl Partition {
         }
     }
 
+    /// The last ask may be gone, and with it the last of an application that counts among its user's (SEEDS S35).
+    pub(super) fn user_leave(&mut self, app: AppIx, cx: &mut Cx) {
+        let row = &self.apps[app.ix()];
+        if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all)
+            && self.is_idle(app)
+            && row.placeholders == 0
+            && row.state != AppState::Resuming
+        {
+            let mut events = Vec::new();
+            self.ugm.leave(track, &mut events);
+            publish(events, cx);
+        }
+    }
+
     pub(super) fn user_resize(&mut self, app: AppIx, delta: &Resource, cx: &mut Cx) {
         if let Some(track) = self.apps[app.ix()].track {
             let mut events = Vec::new();

@@ -102,6 +102,7 @@ impl Partition {
         row.max = effective(max.as_ref());
         self.touch_queue(ix);
         self.unblock_limits();
+        self.squeezed(cx.now);
     }
 
     /// A new guarantee, with its event where it differs (EVT-044).

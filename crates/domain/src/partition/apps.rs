@@ -103,6 +103,14 @@ impl Partition {
             )
             .into());
         }
+        if gang_style(&item.gang_style).is_none() {
+            // SEEDS S33
+            let (id, style) = (&item.id, &item.gang_style);
+            return Err(format!(
+                "application {id} has gang scheduling style \"{style}\", which is not known: Hard and Soft are"
+            )
+            .into());
+        }
         let queue = self.place_application(item, row, cx)?;
         self.apply_tags(queue, &item.tags, cx);
         if let Err(reason) = self.check_gang(queue, row) {
@@ -137,7 +145,7 @@ impl Partition {
             tags: item.tags.clone(),
             forced,
             placeholder_ask: item.placeholder_ask.clone().filter(|_| gang),
-            style: if item.gang_style == "Hard" { GangStyle::Hard } else { GangStyle::Soft },
+            style: gang_style(&item.gang_style).unwrap_or_default(),
             timeout,
             submission: now,
             arrived: now,
@@ -166,6 +174,8 @@ impl Partition {
             replaceable: BTreeMap::new(),
             replacing: BTreeMap::new(),
             replaced_up_to: None,
+            gang_to_come: gang,
+            gang_wait: None,
             swaps: 0,
             gang_started: false,
             priority: i32::MIN,
@@ -190,6 +200,7 @@ impl Partition {
             wake_at: None,
             held_by_queue: false,
             held_by_quota: false,
+            skipped_to: 0,
             free: false,
         }
     }
@@ -245,7 +256,7 @@ impl Partition {
                 // Nothing of it may end it on the way: it ends here.
                 self.apps[ix.ix()].placeholder_timer = None;
                 self.apps[ix.ix()].execution_timer = None;
-                let drop = |p: &mut Partition, ask| p.drop_ask(ask, Detail::RequestCancel, cx);
+                let drop = |p: &mut Partition, ask| drop(p.drop_ask(ask, Detail::RequestCancel, cx));
                 if let Some(next) = self.each_item(ix, from, items, drop) {
                     return Some(Closing::Asks(next));
                 }
@@ -398,7 +409,9 @@ impl Partition {
         }
         row.execution_timer = None;
         row.expiring = true;
-        self.cancel_asks(ix, Detail::RequestTimeout, cx);
+        let lost = self.cancel_asks(ix, Detail::RequestTimeout, cx);
+        let reason = format!("application {} expires: its execution time-out is over", self.apps[ix.ix()].id);
+        self.tell_lost(ix, lost, "releasing pending placeholders on application execution timeout", &reason, cx);
         self.time_out(ix, "releasing allocations on application execution timeout", |_| true, cx);
         self.finish_expiring(ix, cx);
     }
@@ -422,6 +435,12 @@ pub(super) fn gang_timeout(given: Option<Nanos>, tags: &BTreeMap<String, String>
         }
         None => timeout,
     }
+}
+
+/// What happens when the placeholders time out; capitals do not count, and none is Soft (SEEDS S33). `None`: nobody knows.
+fn gang_style(text: &str) -> Option<GangStyle> {
+    let known = [("", GangStyle::Soft), ("soft", GangStyle::Soft), ("hard", GangStyle::Hard)];
+    known.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, style)| style)
 }
 
 /// When an application was created, where its tags tell (R3.36).

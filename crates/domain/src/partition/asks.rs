@@ -47,28 +47,33 @@ impl Partition {
             return self.add_foreign(item, cx);
         }
         let Some(app) = self.app_by_id.get(&item.app).copied() else {
-            self.scheduling_errors += 1;
+            self.bad_updates += 1;
             return Err(format!("failed to find application {}", item.app).into());
         };
         let node = match &item.node {
             Some(id) => match self.node_by_id.get(id) {
                 Some(node) => Some(*node),
                 None => {
-                    self.scheduling_errors += 1;
+                    self.bad_updates += 1;
                     return Err(format!("failed to find node {id}").into());
                 }
             },
             None => None,
         };
         if item.spec.resource.is_zero() {
-            self.scheduling_errors += 1;
+            self.bad_updates += 1;
             return Err("allocation contains no resources".into());
         }
         if item.spec.resource.has_negative() {
-            self.scheduling_errors += 1;
+            self.bad_updates += 1;
             return Err("allocation contains negative resources".into());
         }
         match self.apps[app.ix()].by_key.get(key).copied() {
+            None if node.is_none() && self.is_ending(app) => {
+                // SEEDS S31: it would never be placed, and be dropped with the application.
+                let (id, state) = (&item.app, self.apps[app.ix()].state);
+                Err(format!("application {id} is {state} and ends: it takes no more asks").into())
+            }
             None => {
                 self.note_creation(app, &item.spec, cx.now);
                 let alloc = self.new_alloc(app, &item.spec, cx.now);
@@ -83,6 +88,12 @@ impl Partition {
             }
             Some(known) => self.update_allocation(known, node, &item.spec, cx),
         }
+    }
+
+    /// It fails or expires: nothing of it is placed any more (R3.21, SEEDS S6).
+    pub(super) fn is_ending(&self, app: AppIx) -> bool {
+        let row = &self.apps[app.ix()];
+        matches!(row.state, AppState::Failing | AppState::Failed) || row.expiring
     }
 
     /// The submission time of an application is that of its oldest ask (R3.49).
@@ -141,6 +152,8 @@ impl Partition {
         app_row.by_key.insert(spec.key.clone(), ix);
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
+            app_row.gang_to_come = false;
+            app_row.gang_wait = None;
             app_row.announced.add(&spec.resource);
             let group = app_row
                 .task_groups
@@ -156,6 +169,10 @@ impl Partition {
     fn add_ask(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let app = self.allocs[alloc.ix()].app;
         self.enqueue(alloc);
+        let key = self.group_key(alloc);
+        if self.apps[app.ix()].waits_for_first_placeholder(&key) {
+            self.start_gang_wait(app, cx.now);
+        }
         if matches!(self.apps[app.ix()].state, AppState::New | AppState::Completing) {
             self.fire(app, AppEvent::Run, None, cx);
         }
@@ -179,7 +196,7 @@ impl Partition {
         row.node = Some(node);
         row.bound = cx.now;
         let placement = self.placement(alloc, Some(node), Books::ALL);
-        self.charge_and_tell(&placement, true, cx);
+        self.charge_and_tell(&placement, cx);
         self.quota_clock_on_increase(placement.queue, cx.now);
     }
 
@@ -223,6 +240,7 @@ impl Partition {
                     self.unreserve(alloc, cx);
                 }
                 self.dequeue(alloc);
+                self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
                 self.recover(alloc, node, cx);
             }
             return Ok(());
@@ -250,13 +268,14 @@ impl Partition {
                 self.add_preempting(alloc);
             }
             self.resize(alloc, &delta, cx);
+            self.allocation_changed(app);
             self.quota_clock_on_increase(self.apps[app.ix()].queue, cx.now);
         }
         Ok(())
     }
 
     fn node_gone(&mut self, spec: &AskSpec) -> Arc<str> {
-        self.scheduling_errors += 1;
+        self.bad_updates += 1;
         format!("failed to find node for allocation {}: its node is gone, release it first", spec.key).into()
     }
 
@@ -287,12 +306,15 @@ impl Partition {
 
     /// An ask became an allocation that is in all books: states, timers, events, and the callback. `charged` are the effects of
     /// its charge, which come after the change of the state.
-    pub(super) fn allocated(&mut self, alloc: AllocIx, echo: bool, charged: &mut Vec<Effect>, cx: &mut Cx) {
+    pub(super) fn allocated(&mut self, alloc: AllocIx, charged: &mut Vec<Effect>, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let (app, placeholder, Some(node)) = (row.app, row.is_placeholder(), row.node) else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
         let node_id = self.nodes[node.ix()].spec.id.clone();
         cx.event_of(EventKind::Node, &node_id, &spec.key, Change::Add, Detail::NodeAlloc, &resource);
+        if !placeholder && !spec.originator {
+            self.end_gang_wait(app);
+        }
         if placeholder {
             self.placeholder_allocated(alloc, cx);
         } else {
@@ -301,15 +323,16 @@ impl Partition {
         cx.fx.append(charged);
         self.note_peak(app);
         self.allocated_events(alloc, cx);
+        self.allocation_changed(app);
         let app_id = self.apps[app.ix()].id.clone();
-        cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource, echo })));
+        cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource })));
     }
 
     /// Charges a placement and tells everybody of it.
-    pub(super) fn charge_and_tell(&mut self, placement: &Placement, echo: bool, cx: &mut Cx) {
+    pub(super) fn charge_and_tell(&mut self, placement: &Placement, cx: &mut Cx) {
         let mut charged = std::mem::take(&mut self.scratch);
         self.charge(placement, &mut cx.with(&mut charged));
-        self.allocated(placement.alloc, echo, &mut charged, cx);
+        self.allocated(placement.alloc, &mut charged, cx);
         self.scratch = charged;
     }
 

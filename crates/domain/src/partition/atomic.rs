@@ -68,7 +68,7 @@ impl Partition {
             self.note_passed(alloc, cx);
             self.leave_waiting(alloc, Phase::Allocated, node, cx);
             self.note_allocating(alloc, cx);
-            self.charge_and_tell(&placement, false, cx);
+            self.charge_and_tell(&placement, cx);
         }
         Ok(Outcome::Placed)
     }

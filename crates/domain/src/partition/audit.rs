@@ -165,7 +165,7 @@ impl Partition {
     /// Replacements in flight, placeholders that may be replaced, and the counters of task groups.
     fn audit_gang(&self, app: &crate::app::App, asked: &BTreeSet<AllocIx>, report: &mut Report) {
         let name = || format!("application {}", app.id);
-        let mut live: BTreeMap<&str, u64> = app.task_groups.keys().map(|group| (&**group, 0)).collect();
+        let mut live: BTreeMap<&str, [u64; 2]> = app.task_groups.keys().map(|group| (&**group, [0; 2])).collect();
         let (mut swaps, mut parked, mut asking, mut replaceable) = (0, 0, 0, 0);
         for alloc in app.by_seq.values() {
             let row = &self.allocs[alloc.ix()];
@@ -184,7 +184,9 @@ impl Partition {
                 report.0.push(Finding { object: name(), text });
             }
             if row.is_placeholder() && row.phase != Phase::Ended {
-                *live.entry(&row.spec.task_group).or_default() += 1;
+                let [live, swapping] = live.entry(&row.spec.task_group).or_default();
+                *live += 1;
+                *swapping += u64::from(row.link.is_some());
             }
             let group = app.replaceable.get(&row.spec.task_group);
             let listed = group.is_some_and(|group| group.contains(alloc));
@@ -210,8 +212,9 @@ impl Partition {
         report.count(name, "number of parked placeholders", u64::from(app.parked_placeholders), parked);
         report.count(name, "number of asks without charge", u64::from(app.asking), asking);
         for (group, counters) in &app.task_groups {
-            let text = format!("live placeholders of {group}");
-            report.count(name, &text, counters.live, live.get(&**group).copied().unwrap_or_default());
+            let [live, swapping] = live.get(&**group).copied().unwrap_or_default();
+            report.count(name, &format!("live placeholders of {group}"), counters.live, live);
+            report.count(name, &format!("placeholders of {group} in a swap"), counters.swapping, swapping);
         }
     }
 

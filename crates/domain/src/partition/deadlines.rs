@@ -6,12 +6,14 @@ use super::{Cx, Partition, states::TERMINATED};
 use crate::types::{AppIx, AppState, Nanos};
 
 /// What falls due. Rows of applications name the timer that they belong to; one that was stopped or replaced is ignored.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub(super) enum Deadline {
     /// Completing is over (R3.5).
     State { app: AppIx, timer: u64 },
     /// The gang took too long (R3.39).
     Placeholder { app: AppIx, timer: u64 },
+    /// Real asks have waited long enough for the first placeholder of their gang (SEEDS S10).
+    GangWait { app: AppIx, timer: u64 },
     /// The application ran too long (SEEDS S6).
     Execution { app: AppIx, timer: u64 },
     /// Waiting asks of an application are looked at again: a reservation, preemption or back-off delay is over.
@@ -28,27 +30,31 @@ pub(super) enum Deadline {
     Sweep,
     /// Queues above a lowered max are looked at (R7.42); only while one has a start time.
     Quotas,
+    /// Parked asks are looked at that have less headroom now.
+    Review,
 }
 
-/// All deadlines.
+/// All deadlines: by time, and those of one moment in the order in which they were set, as everything in one request has one
+/// time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
-    rows: imbl::OrdSet<(Nanos, Deadline)>,
+    rows: imbl::OrdMap<(Nanos, u64), Deadline>,
+    set: u64,
 }
 
 impl Deadlines {
     pub(super) fn add(&mut self, at: Nanos, deadline: Deadline) {
-        self.rows.insert((at, deadline));
+        self.set += 1;
+        self.rows.insert((at, self.set), deadline);
     }
 
     pub(super) fn next(&self) -> Option<Nanos> {
-        self.rows.get_min().map(|(at, _)| *at)
+        self.rows.get_min().map(|((at, _), _)| *at)
     }
 
     fn pop(&mut self, now: Nanos) -> Option<Deadline> {
-        let first = self.rows.get_min().filter(|(at, _)| *at <= now)?.clone();
-        self.rows.remove(&first);
-        Some(first.1)
+        let first = self.rows.get_min().map(|(at, _)| *at).filter(|(at, _)| *at <= now)?;
+        self.rows.remove(&first)
     }
 }
 
@@ -69,6 +75,7 @@ impl Partition {
             match deadline {
                 Deadline::State { app, timer } => self.state_timer(app, timer, cx),
                 Deadline::Placeholder { app, timer } => self.placeholder_timer(app, timer, cx),
+                Deadline::GangWait { app, timer } => self.gang_wait_timer(app, timer),
                 Deadline::Execution { app, timer } => self.execution_timer(app, timer, cx),
                 Deadline::Wake { app, serial } => self.wake(app, serial, cx.now),
                 Deadline::ExpireTerminated { id, finished } => self.expire_terminated(id, finished, cx),
@@ -82,6 +89,7 @@ impl Partition {
                     self.deadlines.add(cx.now.plus(INSPECT), Deadline::Inspect);
                 }
                 Deadline::Quotas => self.check_quotas(cx),
+                Deadline::Review => self.review(cx),
                 Deadline::Sweep => {
                     self.sweep();
                     self.deadlines.add(cx.now.plus(SWEEP), Deadline::Sweep);

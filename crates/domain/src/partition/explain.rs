@@ -44,9 +44,11 @@ pub enum Why {
         /// Placeholders that are.
         placed: u32,
     },
+    /// A real ask waits for the first placeholder of its gang, until then at most (SEEDS S10).
+    GangToCome(Nanos),
     /// A real ask waits for a placeholder of its task group, which it is to replace (R6.7).
     Placeholder {
-        /// Placeholders of the group that wait or are placed.
+        /// Placeholders of the group that wait, or are placed and not being replaced.
         live: u64,
     },
     /// The queues have no room for the whole gang (SEEDS S11), or not all of it has been announced yet.
@@ -203,7 +205,7 @@ impl<'a> Explainer<'a> {
         if partition.node_by_id.is_empty() {
             return Some(Why::NoNodes);
         }
-        if matches!(row.state, AppState::Failing | AppState::Failed) || row.expiring {
+        if partition.is_ending(app) {
             return Some(Why::Ending(row.state));
         }
         if let Some(until) = row.backoff_until.filter(|until| *until > now) {
@@ -238,11 +240,10 @@ impl<'a> Explainer<'a> {
         } else if row.state == AppState::Accepted && row.awaits_placeholders() {
             let missing = row.pending_placeholders + row.parked_placeholders;
             return Why::Gang { missing, placed: row.placeholders };
-        } else if key.required_node.is_none()
-            && let Some(group) = row.task_groups.get(&key.task_group).filter(|_| !key.task_group.is_empty())
-            && group.live > 0
-        {
-            return Why::Placeholder { live: group.live };
+        } else if let Some((_, until)) = row.gang_wait.filter(|_| row.waits_for_first_placeholder(key)) {
+            return Why::GangToCome(until);
+        } else if let live @ 1.. = row.replaceable_later(key) {
+            return Why::Placeholder { live };
         }
         let resource = &partition.allocs[first.ix()].resource;
         let wanted = resource.plus(&row.claimed);

@@ -40,7 +40,7 @@ impl Partition {
         }
         row.occupied.add(&item.spec.resource);
         self.foreign.insert(key.clone(), node);
-        self.occupied_changed(node);
+        self.occupied_changed(node, cx);
         Ok(())
     }
 
@@ -58,12 +58,19 @@ impl Partition {
         row.occupied.sub(&old.resource);
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, key, Change::Remove, Detail::NodeAlloc, &old.resource);
-        self.occupied_changed(node);
+        self.occupied_changed(node, cx);
     }
 
-    fn occupied_changed(&mut self, node: NodeIx) {
+    /// What is free follows, and the event that says what is occupied now (EVT-038).
+    fn occupied_changed(&mut self, node: NodeIx, cx: &mut Cx) {
         let row = &mut self.nodes[node.ix()];
-        row.available = row.capacity.minus(&row.allocated).minus(&row.occupied).pruned();
+        let available = row.capacity.minus(&row.allocated).minus(&row.occupied).pruned();
+        if available == row.available {
+            return;
+        }
+        row.available = available;
+        let (id, occupied) = (row.spec.id.clone(), Arc::new(row.occupied.pruned()));
+        cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeOccupied), "", Some(occupied));
         self.reindex(node);
         self.unblock_shapes(node);
     }

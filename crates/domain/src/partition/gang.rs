@@ -6,7 +6,13 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, apps::gang_timeout, deadlines::Deadline, releases::Removal, states::AppEvent};
+use super::{
+    Books, Cx, Partition,
+    apps::gang_timeout,
+    deadlines::Deadline,
+    releases::{Lost, Removal},
+    states::AppEvent,
+};
 use crate::{
     alloc::Phase,
     effect::{AppEffect, Callback, Effect, NewAllocation, Released},
@@ -51,8 +57,36 @@ impl Partition {
     /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they
     /// would only be tried in vain.
     pub(super) fn rouse_gang(&mut self, app: AppIx, group: &str) {
-        if self.apps[app.ix()].task_groups.get(group).is_none_or(|group| group.live == 0) {
+        if self.apps[app.ix()].task_groups.get(group).is_none_or(|group| group.replaceable_later() == 0) {
             self.rouse_groups(app);
+        }
+    }
+
+    /// The first real ask of a gang came before any placeholder: it waits for one, at most for the placeholder time-out
+    /// (SEEDS S10).
+    pub(super) fn start_gang_wait(&mut self, app: AppIx, now: Nanos) {
+        let timer = self.serial();
+        let row = &mut self.apps[app.ix()];
+        if row.gang_wait.is_none() {
+            let until = now.plus(row.timeout);
+            row.gang_wait = Some((timer, until));
+            self.deadlines.add(until, Deadline::GangWait { app, timer });
+        }
+    }
+
+    /// Real asks wait for the first placeholder no more.
+    pub(super) fn end_gang_wait(&mut self, app: AppIx) {
+        let row = &mut self.apps[app.ix()];
+        if std::mem::take(&mut row.gang_to_come) {
+            row.gang_wait = None;
+            self.rouse_groups(app);
+        }
+    }
+
+    pub(super) fn gang_wait_timer(&mut self, app: AppIx, timer: u64) {
+        let row = &self.apps[app.ix()];
+        if !row.free && row.gang_wait.is_some_and(|(running, _)| running == timer) {
+            self.end_gang_wait(app);
         }
     }
 
@@ -151,6 +185,12 @@ impl Partition {
         let app_row = &mut self.apps[app.ix()];
         app_row.swaps += 1;
         let app_id = app_row.id.clone();
+        let mut counters = app_row.task_groups.get_mut(&group);
+        counters.iter_mut().for_each(|group| group.swapping += 1);
+        if counters.is_some_and(|group| group.replaceable_later() == 0) {
+            // SEEDS S32: no placeholder is left for the other real asks of the group.
+            self.rouse_groups(app);
+        }
         self.not_replaceable(app, &group, placeholder);
         let message = format!("replacing allocationKey: {}", self.allocs[real.ix()].spec.key);
         let release = Released {
@@ -206,11 +246,15 @@ impl Partition {
     }
 
     fn unlink(&mut self, placeholder: AllocIx, real: AllocIx) {
-        self.allocs[placeholder.ix()].link = None;
-        let row = &mut self.allocs[real.ix()];
-        row.link = None;
-        let app = row.app;
-        self.apps[app.ix()].swaps -= 1;
+        let ph = &mut self.allocs[placeholder.ix()];
+        ph.link = None;
+        let (app, group) = (ph.app, ph.spec.task_group.clone());
+        self.allocs[real.ix()].link = None;
+        let row = &mut self.apps[app.ix()];
+        row.swaps -= 1;
+        if let Some(group) = row.task_groups.get_mut(&group) {
+            group.swapping -= 1;
+        }
     }
 
     fn drop_placeholder(&mut self, placeholder: AllocIx, cx: &mut Cx) {
@@ -302,11 +346,14 @@ impl Partition {
         let row = &self.allocs[real.ix()];
         let Some(node) = row.node else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
+        let app = row.app;
         self.scheduled(real, cx);
-        let app = self.apps[row.app.ix()].id.clone();
+        self.request_event(real, Change::Set, Detail::RequestAlloc, cx);
+        self.allocation_changed(app);
+        let app = self.apps[app.ix()].id.clone();
         let node = self.nodes[node.ix()].spec.id.clone();
         self.allocated_events(real, cx);
-        cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource, echo: false })));
+        cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource })));
     }
 
     /// A placeholder is gone; with the last one the application goes on (R3.16).
@@ -411,28 +458,25 @@ impl Partition {
         }
     }
 
-    /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20).
+    /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20, SEEDS S31).
     fn drop_waiting(&mut self, app: AppIx, hard: bool, cx: &mut Cx) {
-        let id = self.apps[app.ix()].id.clone();
-        let message: Arc<str> = "releasing pending placeholders on placeholder timeout".into();
+        let mut lost = Vec::new();
         for alloc in self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>() {
             let row = &self.allocs[alloc.ix()];
             if !matches!(row.phase, Phase::Pending | Phase::Parked) || !(hard || row.is_placeholder()) {
                 continue;
             }
-            let (key, group) = (row.spec.key.clone(), row.spec.task_group.clone());
+            let group = row.spec.task_group.clone();
+            lost.push(Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() });
             if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
                 group.timed_out += 1;
             }
             self.cancel_ask(alloc, Detail::RequestTimeout, cx);
-            // Nothing is held for it any more: the shim's answer changes nothing.
-            cx.callback(Callback::Released(Box::new(Released {
-                key,
-                app: id.clone(),
-                termination: Termination::Timeout,
-                message: message.clone(),
-                confirm: false,
-            })));
         }
+        let rejected = format!(
+            "application {} fails: its placeholders were not all allocated within their time-out",
+            self.apps[app.ix()].id
+        );
+        self.tell_lost(app, lost, "releasing pending placeholders on placeholder timeout", &rejected, cx);
     }
 }

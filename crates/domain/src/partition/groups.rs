@@ -22,6 +22,7 @@ impl Partition {
             placeholder: row.is_placeholder(),
             task_group: row.spec.task_group.clone(),
             required_node: row.spec.required_node.clone(),
+            originator: row.spec.originator,
         }
     }
 
@@ -138,6 +139,8 @@ impl Partition {
                 row.group_order.remove(head);
             }
             row.parked_groups.push(key.clone());
+            let hold = group.hold;
+            self.note_parked(app, hold);
         }
     }
 

@@ -168,6 +168,7 @@ impl Partition {
             self.allocations += 1;
             self.touch_app(placement.app);
             self.user_increase(placement.app, &placement.resource, cx);
+            self.squeezed(cx.now);
         }
     }
 
@@ -233,6 +234,7 @@ impl Partition {
         self.touch_app(app_ix);
         self.user_resize(app_ix, delta, cx);
         self.unblock_limits();
+        self.squeezed(cx.now);
     }
 
     fn charge_queues(&mut self, queue: QueueIx, amount: &Resource, _cx: &mut Cx) {
@@ -311,6 +313,29 @@ impl Partition {
             row.pending.prune();
             level = row.parent;
             self.touch_queue(ix);
+        }
+    }
+
+    /// What is allocated in the queue of an application changed, for all to see.
+    pub(super) fn allocation_changed(&mut self, app: AppIx) {
+        let queue = self.apps[app.ix()].queue;
+        if self.alloc_changed.last() != Some(&queue) {
+            self.alloc_changed.push(queue);
+        }
+    }
+
+    /// One event for each leaf in which something was allocated, freed or resized by a command or by decisions in a row
+    /// (EVT-04B): what is allocated there now.
+    pub(super) fn tell_allocated(&mut self, cx: &mut Cx) {
+        while let Some(queue) = self.alloc_changed.pop() {
+            let row = &self.queues[queue.ix()];
+            if row.free || row.told_allocated == row.allocated {
+                continue;
+            }
+            let row = &mut self.queues[queue.ix()];
+            row.told_allocated = row.allocated.clone();
+            let (path, allocated) = (row.path.clone(), Arc::new(row.allocated.clone()));
+            cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueAlloc), "", Some(allocated));
         }
     }
 

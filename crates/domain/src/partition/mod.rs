@@ -28,6 +28,7 @@ mod required;
 mod reserve;
 mod schedule;
 mod shapes;
+mod squeeze;
 mod states;
 mod swaps;
 mod tables;
@@ -100,8 +101,9 @@ pub struct Partition {
     pub placeholders: u64,
     /// Number of reservations.
     pub reservations: u64,
-    /// Bad allocation updates since the start (OPS-013).
-    pub scheduling_errors: u64,
+    /// Allocation updates since the start that were rejected for a mistake of the shim's: the metric counts them, the health
+    /// check does not (OPS-013).
+    pub bad_updates: u64,
     /// Users and groups.
     pub ugm: Ugm,
     /// Nodes that an operator drained, registered or not.
@@ -118,6 +120,8 @@ pub struct Partition {
     epoch: u64,
     /// Something was held back by a limit in this epoch, so that a release has to move it on.
     limited: bool,
+    /// Parked asks that less headroom may reach.
+    squeeze: squeeze::Squeeze,
     /// A gang that is placed all at once did not fit in this epoch: a node with more room has to move it on.
     gang_waits: bool,
     /// Gangs that have begun and still wait for placeholders (SEEDS S11).
@@ -153,6 +157,8 @@ pub struct Partition {
     next_serial: u64,
     /// Pending asks that name their node, counted by node and application.
     required_asks: imbl::OrdMap<(Arc<str>, AppIx), u32>,
+    /// Leaves in which an allocation came, went or changed its size since it was last told.
+    alloc_changed: Vec<QueueIx>,
     /// Room for the effects of a charge, reused.
     scratch: Vec<Effect>,
 }
@@ -284,7 +290,7 @@ impl Partition {
             allocations: 0,
             placeholders: 0,
             reservations: 0,
-            scheduling_errors: 0,
+            bad_updates: 0,
             ugm: Ugm::default(),
             drained_ids: imbl::OrdSet::new(),
             drained_hosts: imbl::OrdSet::new(),
@@ -295,6 +301,7 @@ impl Partition {
             dirty: order::Dirty::default(),
             epoch: 1,
             limited: false,
+            squeeze: squeeze::Squeeze::default(),
             gang_waits: false,
             gangs: imbl::OrdSet::new(),
             swappable: imbl::OrdSet::new(),
@@ -316,6 +323,7 @@ impl Partition {
             free_allocs: Vec::new(),
             next_serial: 1,
             required_asks: imbl::OrdMap::new(),
+            alloc_changed: Vec::new(),
             scratch: Vec::new(),
         }
     }
@@ -338,6 +346,7 @@ impl Partition {
             Command::Stop => self.stop(cx),
         }
         self.settle();
+        self.tell_allocated(cx);
     }
 
     /// The next moment at which [`Command::Tick`] has something to do.

@@ -27,14 +27,15 @@ impl Partition {
             match item.action {
                 NodeAction::Create => answers.push(self.create_node(item, true, cx).map_err(|reason| (id, reason))),
                 NodeAction::CreateDrain => answers.push(self.create_node(item, false, cx).map_err(|r| (id, r))),
-                NodeAction::Unknown => {}
+                // SEEDS S3: a field that was forgotten does not vanish, and neither does an update of what is not there.
+                NodeAction::Unknown => {
+                    let reason = format!("no action is set for node {id}: nothing was done with it");
+                    answers.push(Err((id, reason.into())));
+                }
                 action => {
                     let Some(ix) = self.node_by_id.get(&id).copied() else {
-                        // SEEDS S3: only a decommission of what is not there stays silent.
-                        if action != NodeAction::Decommission {
-                            let reason = format!("failed to find node {id} in partition {}", self.internal);
-                            answers.push(Err((id, reason.into())));
-                        }
+                        let reason = format!("failed to find node {id} in partition {}", self.internal);
+                        answers.push(Err((id, reason.into())));
                         continue;
                     };
                     cx.fx.push(Effect::Node(NodeEffect::Seen { node: id.clone() }));
@@ -223,6 +224,7 @@ impl Partition {
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
         self.touch_shares();
         self.unblock_limits();
+        self.squeezed(cx.now);
     }
 
     /// Brings a node's place in the order up to date; out of it while it is drained or reserved (R2.36).

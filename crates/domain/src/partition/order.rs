@@ -153,7 +153,8 @@ impl Partition {
         let second = if queue.settings.sort_fair {
             self.app_shares(row.queue, &row.allocated)
         } else {
-            SmallVec::from_slice(&[row.submission.0.wrapping_sub(i64::MIN) as u64])
+            let (submission, place) = row.age();
+            SmallVec::from_slice(&[submission.0.wrapping_sub(i64::MIN) as u64, place])
         };
         let (first, third) = if queue.settings.sort_priority { (priority, 0) } else { (0, priority) };
         AppKey { first, second, third, serial: row.serial }

@@ -327,7 +327,7 @@ impl Partition {
                 event.at = cx.now;
             }
         }
-        self.allocated(alloc, false, &mut effects, cx);
+        self.allocated(alloc, &mut effects, cx);
     }
 
     /// What was charged while the shim is asked is refunded, and the ask waits again; questions about it are void.

@@ -98,6 +98,7 @@ impl Partition {
             submit_acl: Acl::default(),
             template: None,
             allocated: Resource::new(),
+            told_allocated: Resource::new(),
             pending: Resource::new(),
             preempting: Resource::new(),
             claimed: Resource::new(),
@@ -217,7 +218,7 @@ impl Partition {
             row.children.remove(&name);
         }
         self.free_queues.push(ix);
-        let detail = if managed { Detail::None } else { Detail::QueueDynamic };
+        let detail = if managed { Detail::QueueConfig } else { Detail::QueueDynamic };
         cx.event(EventKind::Queue, &path, Change::Remove, detail);
         cx.fx.push(Effect::Queue(QueueEffect::Removed { queue: path }));
     }

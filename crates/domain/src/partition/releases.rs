@@ -25,6 +25,33 @@ pub(super) struct Removal {
 
 /// Text of the echo of a release by the shim (R4.20).
 const ECHO: &str = "allocation remove as per RM request";
+/// The same where what was released still waited (SEEDS S31).
+const ECHO_OF_ASK: &str = "ask removed as per RM request";
+
+/// An ask that was dropped.
+pub(super) struct Lost {
+    pub key: Arc<str>,
+    pub placeholder: bool,
+}
+
+/// Confirms releases that begin with the shim, by the same type (R4.20, SEEDS S31). All other types answer a release of the
+/// core's, and are not confirmed in turn.
+fn confirm(
+    app: &Arc<str>,
+    keys: impl IntoIterator<Item = Arc<str>>,
+    termination: Termination,
+    text: &str,
+    cx: &mut Cx,
+) {
+    if termination != Termination::StoppedByRm {
+        return;
+    }
+    let message: Arc<str> = text.into();
+    for key in keys {
+        let (app, message) = (app.clone(), message.clone());
+        cx.callback(Callback::Released(Box::new(Released { key, app, termination, message, confirm: false })));
+    }
+}
 
 fn detail(termination: Termination) -> Detail {
     match termination {
@@ -44,13 +71,13 @@ impl Partition {
             return;
         }
         let Some(app) = self.app_by_id.get(&item.app).copied() else { return };
-        // R4.20: not set counts as stopped by the shim.
+        // R4.20: not set counts as stopped by the shim, though events tell the two apart (EVT-026).
         let termination = match item.termination {
             Termination::Unknown => Termination::StoppedByRm,
             other => other,
         };
         if item.key.is_empty() {
-            self.release_all(app, termination, cx);
+            self.release_all(app, item.termination, termination, cx);
             return;
         }
         let Some(alloc) = self.apps[app.ix()].by_key.get(&item.key).copied() else { return };
@@ -58,8 +85,10 @@ impl Partition {
             Phase::Pending | Phase::Parked | Phase::Replacing => {
                 // A time-out keeps the ask (R4.19), and so does a failure of what was never handed out.
                 if !matches!(termination, Termination::Timeout | Termination::FailedOnRm) {
+                    let key = item.key.clone();
                     self.cancel_ask(alloc, Detail::RequestCancel, cx);
                     self.complete_if_clean(app, cx);
+                    confirm(&item.app, [key], termination, ECHO_OF_ASK, cx);
                 }
             }
             Phase::Ended => {
@@ -68,11 +97,12 @@ impl Partition {
                     self.forget(alloc);
                 }
             }
-            Phase::Allocated => self.release_allocated(alloc, termination, cx),
+            Phase::Allocated => self.release_allocated(alloc, item.termination, termination, cx),
         }
     }
 
-    fn release_allocated(&mut self, alloc: AllocIx, termination: Termination, cx: &mut Cx) {
+    /// One allocation goes, by the type that was given and the one that it counts as.
+    fn release_allocated(&mut self, alloc: AllocIx, given: Termination, termination: Termination, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let (app, released) = (row.app, row.released);
         let app_id = self.apps[app.ix()].id.clone();
@@ -83,21 +113,22 @@ impl Partition {
             None => {}
         }
         let key = self.allocs[alloc.ix()].spec.key.clone();
-        self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
-        if termination == Termination::StoppedByRm {
-            cx.callback(Callback::Released(Box::new(Released {
-                key,
-                app: app_id,
-                termination,
-                message: ECHO.into(),
-                confirm: false,
-            })));
-        }
+        self.remove_allocation(alloc, Removal { termination: given, node_goes: false, silent: false }, cx);
+        confirm(&app_id, [key], termination, ECHO, cx);
         // The application may have ended with it.
         if self.apps[app.ix()].free || self.allocs[alloc.ix()].free {
             return;
         }
         match termination {
+            Termination::FailedOnRm if self.is_ending(app) => {
+                // SEEDS S31: it would wait for nothing.
+                let row = &self.allocs[alloc.ix()];
+                let lost = Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() };
+                let state = self.apps[app.ix()].state;
+                let reason = format!("application {app_id} is {state} and ends: it takes no more asks");
+                self.forget(alloc);
+                self.tell_lost(app, vec![lost], "releasing pending placeholders on application end", &reason, cx);
+            }
             Termination::FailedOnRm => self.pend_again(alloc, cx),
             // R4.19: the record stays, unless the core itself asked for this release.
             Termination::Timeout if !released => {}
@@ -156,6 +187,7 @@ impl Partition {
         }
         self.request_event(alloc, Change::Remove, detail, cx);
         self.forget(alloc);
+        self.user_leave(app, cx);
     }
 
     /// Nothing pending, nothing allocated, no placeholder: the application completes (R3.14).
@@ -167,39 +199,32 @@ impl Partition {
     }
 
     /// Releases everything of an application (R4.23).
-    fn release_all(&mut self, app: AppIx, termination: Termination, cx: &mut Cx) {
+    fn release_all(&mut self, app: AppIx, given: Termination, termination: Termination, cx: &mut Cx) {
         // R4.23b
-        let termination = match termination {
-            Termination::PlaceholderReplaced | Termination::FailedOnRm => Termination::StoppedByRm,
-            other => other,
+        let (given, termination) = match termination {
+            Termination::PlaceholderReplaced | Termination::FailedOnRm => {
+                (Termination::StoppedByRm, Termination::StoppedByRm)
+            }
+            other => (given, other),
         };
         let charged = |app: &App| app.allocated.plus(&app.allocated_placeholders);
         let used = charged(&self.apps[app.ix()]);
         self.apps[app.ix()].releasing_all = true;
-        let released = self.remove_allocations(app, termination, cx);
+        let released = self.remove_allocations(app, given, cx);
         if !self.apps[app.ix()].free {
             self.apps[app.ix()].releasing_all = false;
             // One event with the sum, not one for each (EVT-050). What the shim is being asked about is charged still.
             let gone = used.minus(&charged(&self.apps[app.ix()]));
             self.user_decrease(app, &Arc::new(gone), cx);
         }
-        if termination == Termination::StoppedByRm {
-            let id = self.apps[app.ix()].id.clone();
-            for key in released {
-                cx.callback(Callback::Released(Box::new(Released {
-                    key,
-                    app: id.clone(),
-                    termination,
-                    message: ECHO.into(),
-                    confirm: false,
-                })));
-            }
-        }
+        let id = self.apps[app.ix()].id.clone();
+        confirm(&id, released, termination, ECHO, cx);
         if self.apps[app.ix()].free || termination == Termination::Timeout {
             return;
         }
-        self.cancel_asks(app, Detail::RequestCancel, cx);
+        let asks = self.cancel_asks(app, Detail::RequestCancel, cx).into_iter().map(|lost| lost.key);
         self.complete_if_clean(app, cx);
+        confirm(&id, asks, termination, ECHO_OF_ASK, cx);
     }
 
     /// All allocations of an application go, in order of arrival; gives their keys.
@@ -258,20 +283,47 @@ impl Partition {
         Some(key)
     }
 
-    /// All asks of an application go, and the records of ended allocations with them.
-    pub(super) fn cancel_asks(&mut self, app: AppIx, detail: Detail, cx: &mut Cx) {
-        self.each_item(app, 0, &mut { usize::MAX }, |p, alloc| p.drop_ask(alloc, detail, cx));
+    /// All asks of an application go, and the records of ended allocations with them. Gives the asks in order of arrival.
+    pub(super) fn cancel_asks(&mut self, app: AppIx, detail: Detail, cx: &mut Cx) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        self.each_item(app, 0, &mut { usize::MAX }, |p, alloc| lost.extend(p.drop_ask(alloc, detail, cx)));
+        lost
     }
 
     /// An ask goes, or the record of an ended allocation. Allocations stay.
-    pub(super) fn drop_ask(&mut self, alloc: AllocIx, detail: Detail, cx: &mut Cx) {
-        match self.allocs[alloc.ix()].phase {
-            Phase::Allocated => {}
+    pub(super) fn drop_ask(&mut self, alloc: AllocIx, detail: Detail, cx: &mut Cx) -> Option<Lost> {
+        let row = &self.allocs[alloc.ix()];
+        match row.phase {
+            Phase::Allocated => None,
             Phase::Ended => {
                 self.request_event(alloc, Change::Remove, detail, cx);
                 self.forget(alloc);
+                None
             }
-            _ => self.cancel_ask(alloc, detail, cx),
+            _ => {
+                let lost = Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() };
+                self.cancel_ask(alloc, detail, cx);
+                Some(lost)
+            }
+        }
+    }
+
+    /// The shim is told one by one of asks that were dropped because their application ends: placeholders are released with
+    /// TIMEOUT, others rejected with the reason (SEEDS S31). Nothing is held for them any more, so an answer changes nothing.
+    pub(super) fn tell_lost(&self, app: AppIx, lost: Vec<Lost>, released: &str, rejected: &str, cx: &mut Cx) {
+        let id = &self.apps[app.ix()].id;
+        let (message, reason): (Arc<str>, Arc<str>) = (released.into(), rejected.into());
+        for Lost { key, placeholder } in lost {
+            cx.callback(match placeholder {
+                true => Callback::Released(Box::new(Released {
+                    key,
+                    app: id.clone(),
+                    termination: Termination::Timeout,
+                    message: message.clone(),
+                    confirm: false,
+                })),
+                false => Callback::RejectedAllocation { key, app: id.clone(), reason: reason.clone() },
+            });
         }
     }
 
@@ -301,7 +353,7 @@ impl Partition {
         let row = &self.allocs[alloc.ix()];
         let (app, node, placeholder) = (row.app, row.node, row.is_placeholder());
         let app_id = self.apps[app.ix()].id.clone();
-        self.note_usage(alloc, removal.termination, cx);
+        self.note_usage(alloc, cx);
         if self.allocs[alloc.ix()].preempted {
             self.sub_preempting(alloc);
             self.victim_gone(alloc);
@@ -326,6 +378,7 @@ impl Partition {
             cx.fx.push(Effect::App(AppEffect::Confirmed { app: app_id.clone(), key: key.clone(), termination }));
         }
         cx.event_of(EventKind::App, &app_id, &key, Change::Remove, detail(removal.termination), &resource);
+        self.allocation_changed(app);
         if let Some(node) = node.filter(|_| !removal.node_goes && !removal.silent) {
             let row = &self.nodes[node.ix()];
             let id = row.spec.id.clone();
@@ -348,8 +401,9 @@ impl Partition {
         }
     }
 
-    /// Adds a finished allocation to the application's history: resource × whole seconds by instance type (RES-069).
-    fn note_usage(&mut self, alloc: AllocIx, termination: Termination, cx: &mut Cx) {
+    /// Adds a finished allocation to the application's history: resource × whole seconds by instance type (RES-069). Preempted
+    /// is what was chosen as a victim, by whatever type the shim releases it.
+    fn note_usage(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let Some(node) = row.node else { return };
         if self.apps[row.app.ix()].removing {
@@ -362,7 +416,7 @@ impl Partition {
         let history = &mut self.apps[row.app.ix()].history;
         let book: &mut BTreeMap<Arc<str>, Resource> = if row.is_placeholder() {
             &mut history.placeholder
-        } else if termination == Termination::Preempted {
+        } else if row.preempted {
             &mut history.preempted
         } else {
             &mut history.normal

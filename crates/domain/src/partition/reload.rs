@@ -64,6 +64,10 @@ impl Partition {
         if !self.queues[ix.ix()].managed {
             return;
         }
+        if self.queues[ix.ix()].state != ObjectState::Draining {
+            let path = self.queues[ix.ix()].path.clone();
+            cx.event(EventKind::Queue, &path, Change::Set, Detail::QueueConfig);
+        }
         self.set_queue_state(ix, ObjectState::Draining, cx);
         for child in self.queues[ix.ix()].children.values().copied().collect::<Vec<_>>() {
             self.drain_managed(child, cx);
@@ -97,6 +101,10 @@ impl Partition {
             self.set_max(ix, new_max, &path, cx);
             self.set_guaranteed(ix, new_guaranteed, &path, cx);
             self.quota_clock_on_reload(ix, &before, cx.now);
+        }
+        if !self.queues[ix.ix()].is_configured_like(&before) {
+            // EVT-04A
+            cx.event(EventKind::Queue, &path, Change::Set, Detail::QueueConfig);
         }
     }
 

@@ -41,6 +41,7 @@ impl Partition {
             }
         }
         self.settle();
+        self.tell_allocated(cx);
         made.min(max)
     }
 
@@ -97,10 +98,7 @@ impl Partition {
     pub(super) fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
         self.sync_app(app);
         let row = &self.apps[app.ix()];
-        if matches!(row.state, AppState::Failing | AppState::Failed)
-            || row.expiring
-            || row.backoff_until.is_some_and(|until| until > cx.now)
-        {
+        if self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return Outcome::Nothing;
         }
         self.user_resolve(app, cx);
@@ -163,7 +161,7 @@ impl Partition {
     }
 
     /// An accepted application may begin, by its queues' and its user's limits; events on the edge (R5.23, EVT-027–EVT-02A).
-    fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
+    pub(super) fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
         let by_queue = !self.queues_can_run(app);
         let by_quota = !by_queue && !self.user_can_run(app);
         let row = &mut self.apps[app.ix()];
@@ -179,7 +177,25 @@ impl Partition {
             let detail = if by_quota { Detail::AppCannotRunQuota } else { Detail::AppRunnableQuota };
             cx.event(EventKind::App, &id, Change::None, detail);
         }
+        if by_queue {
+            self.skip_asks(app, "its application is held back by the limit of applications of a queue", cx);
+        } else if by_quota {
+            self.skip_asks(app, "its application is held back by the limit of applications of its user or group", cx);
+        }
         !by_queue && !by_quota
+    }
+
+    /// Each ask of an application that may not begin is told of it once (SEEDS S7).
+    fn skip_asks(&mut self, app: AppIx, reason: &str, cx: &mut Cx) {
+        let row = &self.apps[app.ix()];
+        let asks = row.by_seq.range(row.skipped_to + 1..);
+        let asks: Vec<(u64, AllocIx)> = asks.map(|(seq, alloc)| (*seq, *alloc)).collect();
+        for (seq, alloc) in asks {
+            if self.allocs[alloc.ix()].is_pending() {
+                self.skipped(alloc, reason, cx);
+            }
+            self.apps[app.ix()].skipped_to = seq;
+        }
     }
 
     /// Tries the first ask of a group (R5.24); the error says why all of them wait.
@@ -228,12 +244,9 @@ impl Partition {
             self.limited = true;
             return true;
         }
-        if row.state == AppState::Accepted && row.awaits_placeholders() {
-            return true;
-        }
-        key.required_node.is_none()
-            && !key.task_group.is_empty()
-            && row.task_groups.get(&key.task_group).is_some_and(|group| group.live > 0)
+        row.state == AppState::Accepted && row.awaits_placeholders()
+            || row.waits_for_first_placeholder(key)
+            || row.replaceable_later(key) > 0
     }
 
     /// The first node in sort order that takes the ask (R5.27).
@@ -260,7 +273,7 @@ impl Partition {
         }
         self.leave_waiting(alloc, Phase::Allocated, node, cx);
         self.note_allocating(alloc, cx);
-        self.charge_and_tell(&placement, false, cx);
+        self.charge_and_tell(&placement, cx);
         Ok(Outcome::Placed)
     }
 
@@ -285,6 +298,7 @@ impl Partition {
         }
         self.allocs[alloc.ix()].triggered_scale_up = false;
         self.scheduled(alloc, cx);
+        self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
     }
 
     /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).

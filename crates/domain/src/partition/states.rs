@@ -128,6 +128,9 @@ impl Partition {
                 self.rouse_groups(ix);
             }
             AppState::Completing => {
+                // Nothing of it is allocated or waits: another may take its place (SEEDS S35).
+                self.leave_allocating(ix);
+                let row = &mut self.apps[ix.ix()];
                 row.state_timer = Some(timer);
                 self.deadlines.add(now.plus(COMPLETING), Deadline::State { app: ix, timer });
             }

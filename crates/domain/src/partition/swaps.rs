@@ -28,8 +28,7 @@ impl Partition {
         let row = &self.apps[app.ix()];
         if row.free
             || row.replaceable.is_empty()
-            || matches!(row.state, AppState::Failing | AppState::Failed)
-            || row.expiring
+            || self.is_ending(app)
             || (row.state == AppState::Accepted && row.awaits_placeholders())
         {
             return Outcome::Nothing;

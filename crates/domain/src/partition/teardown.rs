@@ -56,6 +56,7 @@ impl Partition {
             };
             items = items.saturating_sub(1);
         }
+        self.tell_allocated(cx);
         let mut at = 0;
         effects.retain(|effect| {
             at += 1;

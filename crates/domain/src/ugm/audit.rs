@@ -111,7 +111,7 @@ impl Ugm {
             if level.configured != self.limits.named(tracker.who, &tracker.name, &level.path).is_some() {
                 fault("whether its limit is its own is wrong".into());
             }
-            if level.pinned && (level.limit.is_none() || !tracker.listed()) {
+            if level.pinned && (level.limit.is_none() || !tracker.known()) {
                 fault("kept for a wildcard limit that does not hold".into());
             }
             if level.holds == 0 && level.children == 0 && !level.configured && !level.pinned {
@@ -141,7 +141,7 @@ impl Ugm {
             }
         }
         for limits in &self.limits.paths {
-            for (who, name) in &limits.order {
+            for (who, name) in limits.order.iter().filter(|(who, name)| limits.named(*who, name).is_some()) {
                 let tracker = self.tracker_by_name.get(&(*who, name.clone()));
                 let level = tracker.and_then(|tracker| self.level_by_path.get(&(*tracker, limits.path.clone())));
                 if level.is_none() {

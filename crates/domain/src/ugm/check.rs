@@ -10,7 +10,7 @@ use crate::resources::Resource;
 pub struct Refusal {
     /// Whose limit.
     pub who: Who,
-    /// Name of the user or group; `*` for the wildcard group.
+    /// Name of the user or group.
     pub name: Arc<str>,
     /// Path of the queue.
     pub queue: Arc<str>,
@@ -69,7 +69,8 @@ impl Bound<'_> {
 }
 
 impl Ugm {
-    /// What the user and the group of an application may still use in its queue: the least over the path and over both (UGM-030).
+    /// What the user and the group of an application may still use in its queue: the least over the path and over both
+    /// (UGM-030), without limits of groups in queues where a limit names the user (SEEDS S29).
     /// Types that no limit names are missing, over-used ones are negative; `None`: nothing limits.
     pub fn headroom(&self, track: Tracked) -> Option<Resource> {
         let mut least: Option<Resource> = None;
@@ -135,14 +136,15 @@ impl Ugm {
     /// Visits the limits of an application until one does not pass.
     fn all(&self, track: Tracked, mut passes: impl FnMut(&Bound) -> bool) -> bool {
         let app = &self.apps[track];
-        if app.hold.is_none() {
-            return self.all_unresolved(track, passes);
-        }
+        let Some(hold) = &app.hold else { return self.all_unresolved(track, passes) };
         for side in app.sides() {
-            for at in &side.levels {
+            let tracker = &self.trackers[side.tracker];
+            for (n, at) in side.levels.iter().enumerate() {
                 let level = &self.levels[*at];
                 let Some(limit) = &level.limit else { continue };
-                let tracker = &self.trackers[side.tracker];
+                if tracker.who == Who::Group && self.levels[hold.user.levels[n]].configured {
+                    continue;
+                }
                 let bound =
                     Bound { who: tracker.who, name: &tracker.name, path: &level.path, limit, level: Some(level) };
                 if !passes(&bound) {
@@ -162,6 +164,9 @@ impl Ugm {
             let tracker = self.tracker_by_name.get(&(who, name.clone()));
             for path in app.chain.iter() {
                 let Some(limit) = self.limits.of(who, name, path) else { continue };
+                if who == Who::Group && self.limits.named(Who::User, &app.user, path).is_some() {
+                    continue;
+                }
                 let level = tracker.and_then(|tracker| self.level_by_path.get(&(*tracker, path.clone())));
                 let bound = Bound { who, name, path, limit, level: level.map(|level| &self.levels[*level]) };
                 if !passes(&bound) {

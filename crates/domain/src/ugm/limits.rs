@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Who;
 use crate::{conf::LimitConf, resources::Resource};
 
-/// Every user, or every group that is not named (UGM-011, UGM-014).
+/// Every user, or every group, that no limit of the queue names (UGM-014, SEEDS S30).
 pub(super) const WILDCARD: &str = "*";
 
 /// One limit; all names of an entry share it, each with its own usage (UGM-011).
@@ -29,13 +29,15 @@ pub(super) struct Limits {
 #[derive(Debug)]
 pub(super) struct PathLimits {
     pub path: Arc<str>,
-    /// Named users, and all groups with the wildcard group, in the order of the configuration.
+    /// Named users and groups, and the wildcard group, in the order of the configuration.
     pub order: Vec<(Who, Arc<str>)>,
     users: BTreeMap<Arc<str>, Arc<Limit>>,
     /// With the place in `order`.
     groups: BTreeMap<Arc<str>, (usize, Arc<Limit>)>,
     /// For each user without a limit of its own here.
-    pub everyone: Option<Arc<Limit>>,
+    pub every_user: Option<Arc<Limit>>,
+    /// For each group without a limit of its own here.
+    pub every_group: Option<Arc<Limit>>,
 }
 
 impl Limits {
@@ -56,7 +58,8 @@ impl Limits {
                 order: Vec::new(),
                 users: BTreeMap::new(),
                 groups: BTreeMap::new(),
-                everyone: None,
+                every_user: None,
+                every_group: None,
             });
             self.paths.len() - 1
         });
@@ -72,19 +75,27 @@ impl Limits {
         self.get(path)?.named(who, name)
     }
 
-    /// The limit that holds for a user or group at a path: its own, else for a user the wildcard (UGM-003, UGM-014).
+    /// The limit that holds for a user or group at a path: its own, else the wildcard's (UGM-003, UGM-014, SEEDS S30).
     pub fn of(&self, who: Who, name: &str, path: &str) -> Option<&Arc<Limit>> {
         let limits = self.get(path)?;
-        limits.named(who, name).or(limits.everyone.as_ref().filter(|_| who == Who::User))
+        limits.named(who, name).or(match who {
+            Who::User => limits.every_user.as_ref(),
+            Who::Group => limits.every_group.as_ref(),
+        })
     }
 
-    /// The group that an application of a user in `groups` is charged to: from the leaf up, at each level the first
-    /// configured one of them, else the wildcard (UGM-021, UGM-022). None without groups (UGM-023).
+    /// The group that an application of a user in `groups` is charged to: the first that a limit on the path names, from the
+    /// leaf up and in the order of the configuration (UGM-021); else, where a wildcard limits groups on the path, the first
+    /// of them by name, whatever order they came in. None without groups, and where no limit is about groups (UGM-023).
     pub fn group_of(&self, groups: &[Arc<str>], chain: &[Arc<str>]) -> Option<Arc<str>> {
-        if groups.is_empty() {
-            return None;
+        let mut wildcard = false;
+        for limits in chain.iter().rev().filter_map(|path| self.get(path)) {
+            if let Some(first) = limits.first_of(groups) {
+                return Some(first.clone());
+            }
+            wildcard |= limits.every_group.is_some();
         }
-        chain.iter().rev().find_map(|path| self.get(path)?.group_of(groups))
+        groups.iter().min().filter(|_| wildcard).cloned()
     }
 }
 
@@ -96,14 +107,20 @@ impl PathLimits {
         });
         for user in &entry.users {
             if **user == *WILDCARD {
-                self.everyone.get_or_insert_with(|| limit.clone());
+                self.every_user.get_or_insert_with(|| limit.clone());
             } else if !self.users.contains_key(user) {
                 self.users.insert(user.clone(), limit.clone());
                 self.order.push((Who::User, user.clone()));
             }
         }
         for group in &entry.groups {
-            if !self.groups.contains_key(group) {
+            if self.has(Who::Group, group) {
+                continue;
+            }
+            if **group == *WILDCARD {
+                self.every_group = Some(limit.clone());
+                self.order.push((Who::Group, group.clone()));
+            } else {
                 self.groups.insert(group.clone(), (self.order.len(), limit.clone()));
                 self.order.push((Who::Group, group.clone()));
             }
@@ -117,10 +134,14 @@ impl PathLimits {
         }
     }
 
-    fn group_of(&self, groups: &[Arc<str>]) -> Option<Arc<str>> {
-        let named =
-            groups.iter().filter(|group| ***group != *WILDCARD).filter_map(|group| self.groups.get_key_value(group));
-        let first = named.min_by_key(|(_, (place, _))| *place);
-        first.or_else(|| self.groups.get_key_value(WILDCARD)).map(|(name, _)| name.clone())
+    /// There is a limit under this very name, the wildcard group's included.
+    pub fn has(&self, who: Who, name: &str) -> bool {
+        self.named(who, name).is_some() || who == Who::Group && name == WILDCARD && self.every_group.is_some()
+    }
+
+    /// The group of these that is configured first.
+    fn first_of(&self, groups: &[Arc<str>]) -> Option<&Arc<str>> {
+        let named = groups.iter().filter_map(|group| self.groups.get_key_value(group));
+        named.min_by_key(|(_, (place, _))| *place).map(|(name, _)| name)
     }
 }

@@ -7,8 +7,11 @@
 //!   then on a check or a charge touches those levels and nothing else, however many users there are.
 //! - Group usage is the sum over the linked applications, and a link lasts until the application's last allocation
 //!   is gone, whatever the configuration does meanwhile (section 12 item 7 mends UGM-018).
-//! - A tracker is listed while an application of it is counted or a limit names it (SEEDS S28); what nobody needs any
-//!   more goes in the same call, so there is no periodic clean-up that a new charge could race with.
+//! - A tracker is listed while an application of it is counted (SEEDS S28); what nobody needs any more goes in the same
+//!   call, so there is no periodic clean-up that a new charge could race with.
+//! - Where a limit of a queue names the user, limits of groups in that queue are not enforced for the user (SEEDS S29);
+//!   usage of the group is tracked all the same. A wildcard limit is one for each group that no limit of its queue
+//!   names, by the usage of that group alone (SEEDS S30).
 
 mod audit;
 mod check;
@@ -53,7 +56,7 @@ row! {
 pub enum Who {
     /// A user.
     User,
-    /// A group; the wildcard group `*` is one group for all who fall back to it (UGM-011).
+    /// A group.
     Group,
 }
 
@@ -85,9 +88,14 @@ struct Tracker {
 }
 
 impl Tracker {
-    /// What readers and events may know of it (SEEDS S28).
+    /// What readers may see of it (SEEDS S28).
     fn listed(&self) -> bool {
-        self.counted > 0 || self.configured > 0
+        self.counted > 0
+    }
+
+    /// Events tell of its limits: it is listed, or a limit names it.
+    fn known(&self) -> bool {
+        self.listed() || self.configured > 0
     }
 }
 
@@ -106,7 +114,7 @@ struct Level {
     limit: Option<Arc<Limit>>,
     /// The limit names the tracker.
     configured: bool,
-    /// Kept for a wildcard limit as long as the tracker is listed (UGM-014, UGM-043).
+    /// Kept for a wildcard limit as long as the tracker is known (UGM-014, UGM-043).
     pinned: bool,
 }
 
@@ -217,6 +225,14 @@ impl Ugm {
         }
     }
 
+    /// Nothing of an application is allocated or waits any more: it does not count from now on, and its link goes
+    /// (SEEDS S35).
+    pub fn leave(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+        if self.apps[track].counted {
+            self.settle(track, None, false, out);
+        }
+    }
+
     /// Forgets an application that ended by itself. Whatever it was still charged is taken back.
     pub fn close(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
         self.settle(track, None, false, out);
@@ -283,13 +299,14 @@ impl Ugm {
         }
     }
 
-    /// Takes back all that an application is charged and its link. Announced where it counted, or by `removal`
-    /// wherever the tracker is listed; the link's end always.
+    /// Takes back all that an application is charged and its link. Announced where it counted and something is taken, or by
+    /// `removal` wherever the tracker is known; the link's end always.
     fn settle(&mut self, track: Tracked, amount: Option<&Arc<Resource>>, removal: bool, out: &mut Vec<UgmEvent>) {
         let app = &mut self.apps[track];
         let (id, user, path) = (app.id.clone(), app.user.clone(), app.leaf());
         let usage = std::mem::take(&mut app.usage).pruned();
         let counted = std::mem::take(&mut app.counted);
+        let told = counted && (amount.is_some() || removal || !usage.is_empty());
         let hold = app.hold.take();
         let amount = match amount {
             Some(amount) if **amount == usage => amount.clone(),
@@ -302,7 +319,7 @@ impl Ugm {
             reference: path.clone(),
             resource: Some(amount.clone()),
         };
-        if counted || removal && self.listed(Who::User, &user).is_some() {
+        if told || removal && self.is_known(Who::User, &user) {
             out.push(changed(Who::User, user));
         }
         let Some(Hold { user, group }) = hold else { return };
@@ -310,7 +327,7 @@ impl Ugm {
             let group = &self.trackers[side.tracker];
             let (change, detail) = (Change::Remove, Detail::AppLink);
             out.push(UgmEvent { change, detail, object: group.name.clone(), reference: id, resource: None });
-            if counted || removal && group.listed() {
+            if told || removal && group.known() {
                 out.push(changed(Who::Group, group.name.clone()));
             }
         }
@@ -319,7 +336,11 @@ impl Ugm {
         }
     }
 
-    /// The tracker of this name, where readers may know of it.
+    fn is_known(&self, who: Who, name: &Arc<str>) -> bool {
+        self.tracker_by_name.get(&(who, name.clone())).is_some_and(|tracker| self.trackers[*tracker].known())
+    }
+
+    /// The tracker of this name, where readers may see it.
     fn listed(&self, who: Who, name: &Arc<str>) -> Option<TrackerIx> {
         let tracker = *self.tracker_by_name.get(&(who, name.clone()))?;
         self.trackers[tracker].listed().then_some(tracker)
@@ -339,7 +360,7 @@ impl Ugm {
         let tracker = &mut self.trackers[side.tracker];
         tracker.apps.remove(&track);
         tracker.counted -= u32::from(counted);
-        let unpin = !tracker.listed() && tracker.pinned > 0;
+        let unpin = !tracker.known() && tracker.pinned > 0;
         for level in &side.levels {
             let level = &mut self.levels[*level];
             level.usage.sub(usage);

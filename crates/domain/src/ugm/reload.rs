@@ -28,12 +28,15 @@ impl Ugm {
         for limits in &new.paths {
             let chain = chain(&limits.path);
             for (who, name) in &limits.order {
-                self.configure(*who, name, &chain);
+                // The wildcard group is a limit, and nobody's name (SEEDS S30).
+                if limits.named(*who, name).is_some() {
+                    self.configure(*who, name, &chain);
+                }
                 out.push(event(Change::Set, *who, name.clone(), limits));
             }
         }
-        let users = self.listed_users();
-        for limits in new.paths.iter().filter(|limits| limits.everyone.is_some()) {
+        let users = self.known_users();
+        for limits in new.paths.iter().filter(|limits| limits.every_user.is_some()) {
             let chain = chain(&limits.path);
             for (name, tracker) in &users {
                 if limits.named(Who::User, name).is_none() {
@@ -49,18 +52,18 @@ impl Ugm {
     }
 
     fn announce_gone(&self, old: &Limits, new: &Limits, out: &mut Vec<UgmEvent>) {
-        let users = self.listed_users();
+        let users = self.known_users();
         for limits in &old.paths {
             let now = new.get(&limits.path);
             let mut told = BTreeSet::new();
             for (who, name) in &limits.order {
-                if now.is_none_or(|now| now.named(*who, name).is_none()) {
+                if now.is_none_or(|now| !now.has(*who, name)) {
                     out.push(event(Change::Remove, *who, name.clone(), limits));
                     told.insert((*who, name));
                 }
             }
-            // For every listed user, also one whose own limit stays and is announced next (EVT-056).
-            if limits.everyone.is_some() && now.is_none_or(|now| now.everyone.is_none()) {
+            // For every known user, also one whose own limit stays and is announced next (EVT-056).
+            if limits.every_user.is_some() && now.is_none_or(|now| now.every_user.is_none()) {
                 for (name, _) in users.iter().filter(|(name, _)| !told.contains(&(Who::User, name))) {
                     out.push(event(Change::Remove, Who::User, name.clone(), limits));
                 }
@@ -99,10 +102,10 @@ impl Ugm {
         }
     }
 
-    fn listed_users(&self) -> Vec<(Arc<str>, TrackerIx)> {
+    fn known_users(&self) -> Vec<(Arc<str>, TrackerIx)> {
         let users = self.tracker_by_name.iter().filter(|((who, _), _)| *who == Who::User);
-        let listed = users.filter(|(_, tracker)| self.trackers[**tracker].listed());
-        listed.map(|((_, name), tracker)| (name.clone(), *tracker)).collect()
+        let known = users.filter(|(_, tracker)| self.trackers[**tracker].known());
+        known.map(|((_, name), tracker)| (name.clone(), *tracker)).collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct UserUsage {
 /// A group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupUsage {
-    /// Name; `*` for the wildcard group.
+    /// Name.
     pub name: Arc<str>,
     /// Applications that count, sorted.
     pub applications: Vec<Arc<str>>,
@@ -45,7 +45,7 @@ pub struct QueueUsage {
 }
 
 impl Ugm {
-    /// All users that use something or have a limit of their own, by name.
+    /// All users that use something, by name (SEEDS S28).
     pub fn users(&self) -> impl Iterator<Item = UserUsage> + '_ {
         self.all_listed(Who::User).map(|tracker| self.user_usage(tracker))
     }
@@ -55,7 +55,7 @@ impl Ugm {
         self.listed(Who::User, &name.into()).map(|tracker| self.user_usage(tracker))
     }
 
-    /// All groups that use something or have a limit of their own, the wildcard group included, by name.
+    /// All groups that use something, by name (SEEDS S28).
     pub fn groups(&self) -> impl Iterator<Item = GroupUsage> + '_ {
         self.all_listed(Who::Group).map(|tracker| self.group_usage(tracker))
     }

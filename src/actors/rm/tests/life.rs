@@ -186,19 +186,35 @@ async fn one_that_only_waited_is_forgotten() {
 async fn an_open_stream_vouches_for_all_nodes_and_a_heartbeat_for_some() {
     let env = Env::registered(&[("rm.gracePeriod", "10s")]).await;
     env.pass(5 * SECOND).await;
-    assert_eq!(env.vouched(), 0, "no stream is open");
+    assert!(env.vouched().is_empty(), "no stream is open");
     let stream = env.stream(0).await;
+    let other = env.open(Want::Plain(crate::messages::rm::Kind::Node)).await.expect("opened");
     env.pass(5 * SECOND).await;
-    assert_eq!(env.vouched(), 5);
+    assert_eq!(env.vouched(), ["[rm-1]default#1 vouched true"], "once, for as long as it is open");
+    other.lose().await;
     stream.lose().await;
     env.pass(5 * SECOND).await;
-    assert_eq!(env.vouched(), 0);
+    assert_eq!(env.vouched(), ["[rm-1]default#1 vouched false"]);
+    let stream = env.stream(0).await;
+    env.settle().await;
+    assert_eq!(env.vouched(), ["[rm-1]default#1 vouched true"]);
     let gate = env.rm().gate("Heartbeat").expect("accepted");
     let nodes: Arc<[Arc<str>]> = ["n1".into(), "n2".into()].into();
-    let permit = gate.budget.take(2).expect("credits");
-    env.rm().heartbeat(&gate, nodes.clone(), permit).await.expect("taken");
+    let permit = |count| gate.budget.take(count).expect("credits");
+    env.rm().heartbeat(&gate, [].into(), permit(1)).await.expect("taken");
     env.settle().await;
-    assert_eq!(env.told(), ["[rm-1]default#1 alive n1,n2"]);
+    assert!(env.vouched().is_empty(), "of no node");
+    for _ in 0..2 {
+        env.rm().heartbeat(&gate, nodes.clone(), permit(2)).await.expect("taken");
+    }
+    env.settle().await;
+    let told = env.split_log();
+    assert_eq!(told.0, ["[rm-1]default#1 alive n1,n2", "[rm-1]default#1 alive n1,n2"]);
+    assert_eq!(told.1, ["[rm-1]default#1 vouched false"], "SEEDS S37");
+    stream.lose().await;
+    let _stream = env.stream(0).await;
+    env.settle().await;
+    assert!(env.vouched().is_empty(), "whatever streams are opened");
     env.register("rm-1", &[]).await;
     let permit = gate.budget.take(2).expect("credits");
     let refusal = env.rm().heartbeat(&gate, nodes, permit).await.expect_err("of an old session");

@@ -1,5 +1,7 @@
 //! One application: what it has, what it waits for and why, and the limits on its way up.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -27,6 +29,8 @@ pub struct Explained<'a> {
     queue_name: &'a str,
     user: &'a str,
     groups: Vec<&'a str>,
+    /// As submitted.
+    tags: &'a BTreeMap<String, String>,
     state: &'static str,
     state_log: Vec<Entered>,
     submitted: String,
@@ -157,6 +161,7 @@ pub fn explain<'a>(view: &'a View, id: &str, paused: bool) -> Option<Explained<'
         queue_name: &app.queue_path,
         user: &app.user,
         groups: app.groups.iter().map(|group| &**group).collect(),
+        tags: &app.tags,
         state: app.state.name(),
         state_log: app
             .state_log

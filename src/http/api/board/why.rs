@@ -104,7 +104,7 @@ pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
         Why::NotALeaf => "notALeaf",
         Why::RunningApps { .. } => "runningApps",
         Why::UserApps(_) => "userApps",
-        Why::Gang { .. } => "gang",
+        Why::Gang { .. } | Why::GangToCome(_) => "gang",
         Why::Placeholder { .. } => "placeholder",
         Why::GangRoom => "gangRoom",
         Why::UserQuota(_) => "userQuota",
@@ -164,6 +164,13 @@ impl Reason {
                 format!(
                     "The gang is not complete: {placed} of {} placeholders are placed. Real work starts when all are.",
                     placed + missing
+                ),
+            ),
+            Why::GangToCome(until) => Reason::new(
+                code,
+                format!(
+                    "No placeholder of the gang has come yet. Real work waits for the first, until {} at most.",
+                    time_text(whole(*until))
                 ),
             ),
             Why::Placeholder { live } => Reason::new(

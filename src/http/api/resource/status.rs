@@ -24,7 +24,7 @@ struct Targets {
 struct Drained {
     idset: String,
     nodelist: String,
-    timestamp: i64,
+    timestamp: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Arc<str>>,
     by: Vec<&'static str>,
@@ -73,27 +73,26 @@ fn targets<'a>(which: impl Iterator<Item = &'a Target>) -> Targets {
     Targets { idset: idset.to_string(), nodelist: nodelist.to_string() }
 }
 
-/// One entry for targets of the same time, reason and origin, by time. Times are whole seconds, so that what was drained
-/// together stays together (J5.1).
+/// One entry for targets of the same time, reason and origin, by time: what was drained together stays together.
 fn drained(all: &[Target]) -> Vec<Drained> {
     let mut groups: BTreeMap<_, Vec<&Target>> = BTreeMap::new();
     for target in all {
         if let Some(drain) = &target.drain {
-            let key = (rounded(drain.since), drain.reason.clone(), drain.operator.is_some(), drain.rm);
+            let key = (micros(drain.since), drain.reason.clone(), drain.operator.is_some(), drain.rm);
             groups.entry(key).or_default().push(target);
         }
     }
-    let entries = groups.into_iter().map(|((timestamp, reason, operator, rm), members)| {
+    let entries = groups.into_iter().map(|((micros, reason, operator, rm), members)| {
         let Targets { idset, nodelist } = targets(members.into_iter());
         let by = [(operator, "operator"), (rm, "rm")].into_iter().filter(|(by, _)| *by).map(|(_, name)| name).collect();
-        Drained { idset, nodelist, timestamp, reason, by }
+        Drained { idset, nodelist, timestamp: micros as f64 / 1e6, reason, by }
     });
     entries.collect()
 }
 
-/// Whole seconds, halves away from zero.
-fn rounded(at: Nanos) -> i64 {
-    at.plus(Nanos(500_000_000)).as_secs()
+/// Microseconds, as the log has them.
+fn micros(at: Nanos) -> i64 {
+    at.0.div_euclid(1000)
 }
 
 #[cfg(test)]
@@ -122,8 +121,8 @@ mod tests {
         };
         let status = Status {
             targets: vec![
-                target(0, true, drain(1_500_000_000, Some("disk"), false)),
-                target(1, true, drain(2_400_000_000, Some("disk"), false)),
+                target(0, true, drain(1_733_965_155_627_216_000, Some("disk"), false)),
+                target(1, true, drain(1_733_965_155_627_216_999, Some("disk"), false)),
                 target(2, true, None),
                 target(3, false, drain(2_000_000_000, None, true)),
             ],
@@ -136,8 +135,8 @@ mod tests {
             r#"{"all":{"idset":"0-3","nodelist":"n[0-3]"},"online":{"idset":"0-2","nodelist":"n[0-2]"},"#,
             r#""offline":{"idset":"3","nodelist":"n3"},"torpid":{"idset":"1","nodelist":"n1"},"#,
             r#""allocated":{"idset":"2","nodelist":"n2"},"drained":["#,
-            r#"{"idset":"3","nodelist":"n3","timestamp":2,"by":["rm"]},"#,
-            r#"{"idset":"0-1","nodelist":"n[0-1]","timestamp":2,"reason":"disk","by":["operator"]}],"#,
+            r#"{"idset":"3","nodelist":"n3","timestamp":2.0,"by":["rm"]},"#,
+            r#"{"idset":"0-1","nodelist":"n[0-1]","timestamp":1733965155.627216,"reason":"disk","by":["operator"]}],"#,
             r#""streams":2,"faults":["a fault"],"R":{"version":1}}"#,
         );
         assert_eq!(text, expected);

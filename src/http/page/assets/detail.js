@@ -79,6 +79,8 @@ function application(context, app) {
     app.userAvailable && el("p", {}, `User and groups may still use ${amounts(app.userAvailable)}.`),
     el("h3", { class: "part" }, "Has"),
     el("dl", {}, fact("Allocations", number(app.allocations)), fact("Uses", amounts(app.used, 9)), fact("Pending", amounts(app.pending, 9)), fact("Queue", app.queueName ? link(app.queueName) : "–"), fact("Groups", app.groups.join(", ") || "–")),
+    Object.keys(app.tags).length > 0 && el("h3", { class: "part" }, "Tags"),
+    Object.keys(app.tags).length > 0 && el("dl", {}, Object.entries(app.tags).map(([key, value]) => fact(key, value))),
     el("h3", { class: "part" }, "History"),
     el("ol", { class: "history" }, app.stateLog.map((entry) => el("li", {}, el("time", {}, clock(entry.at)), " ", state(entry.state)))),
   ];

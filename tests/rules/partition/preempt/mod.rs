@@ -7,6 +7,7 @@ mod demand;
 mod explore;
 mod fences;
 mod guarantees;
+mod harm;
 mod loops;
 mod model;
 mod quota;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{
     super::{Cx, Partition, predicates::Intent},
+    attempt::Kind,
     gap,
-    plan::{Found, Plan},
+    plan::{Found, Plan, Terms},
     scope::Scope,
 };
 use crate::{
@@ -42,29 +43,28 @@ impl Partition {
         let found = if scope.leaves.is_empty() {
             Found::Nothing(false)
         } else {
-            let row = &self.allocs[alloc.ix()];
-            let kind = (self.apps[row.app.ix()].queue, row.shape, row.spec.priority);
-            let from = self.search.cursor.filter(|(of, _)| *of == kind).map_or(0, |(_, rank)| rank);
+            let kind = self.kind_of(alloc);
+            let pool = if scope.short.is_empty() { Arc::default() } else { self.pool_of(kind, &scope) };
+            let from = self.search.cursor.as_ref().filter(|(of, ..)| *of == kind);
+            let from = from.map(|(_, rank, harm)| (*rank, harm.clone()));
             let asked = self.nodes_in_question();
-            let found = self.search(&scope, alloc, hold, from, &mut visits, |node| {
+            let terms = Terms { hold, pool: &pool, from };
+            let found = self.search(&scope, alloc, &terms, &mut visits, |node| {
                 self.ask_shim && (asked.contains(&node) || self.are_victims_refused(alloc, node))
             });
-            if let Found::Plan(_, rank) = &found {
-                self.search.cursor = Some((kind, *rank));
+            if let Found::Plan(_, harm, rank) = &found {
+                self.search.cursor = Some((kind, *rank, harm.clone()));
             }
             found
         };
         match found {
-            Found::Plan(plan, _) if self.ask_shim => {
+            Found::Plan(plan, ..) if self.ask_shim => {
                 self.ask_about_victims(alloc, plan, cx);
                 Tried::Asked
             }
-            Found::Plan(plan, _) => {
-                if self.decide(alloc, &scope, plan.node, plan.victims, cx) {
-                    Tried::Done
-                } else {
-                    Tried::Failed { visits }
-                }
+            Found::Plan(plan, ..) => {
+                let victims = plan.victims.into_iter().chain(plan.further).collect();
+                if self.decide(alloc, &scope, plan.node, victims, cx) { Tried::Done } else { Tried::Failed { visits } }
             }
             Found::Coming => Tried::Failed { visits },
             Found::Nothing(some) => {
@@ -160,21 +160,33 @@ impl Partition {
         self.end_claim(alloc);
         self.reserve(alloc, node, cx);
         self.begin_claim(alloc, &victims);
+        self.squeezed(cx.now);
         true
     }
 
     fn further_from_pool(&mut self, alloc: AllocIx, scope: &Scope, victims: &[AllocIx]) -> Option<Vec<AllocIx>> {
+        let pool = self.pool_of(self.kind_of(alloc), scope);
+        self.further_victims(scope, victims, &pool)
+    }
+
+    fn kind_of(&self, alloc: AllocIx) -> Kind {
         let row = &self.allocs[alloc.ix()];
-        let kind = (self.apps[row.app.ix()].queue, row.shape, row.spec.priority);
-        let (pool, mut at) = match self.search.pool.take().filter(|(of, ..)| *of == kind) {
-            Some((_, pool, at)) => (pool, at),
-            None => (Arc::new(self.pool(scope)), 0),
+        (self.apps[row.app.ix()].queue, row.shape, row.spec.priority)
+    }
+
+    /// All possible victims of searches of a kind, in order; put together once in a cycle. Those at its front that went since
+    /// are not walked past again and again.
+    fn pool_of(&mut self, kind: Kind, scope: &Scope) -> Arc<Vec<AllocIx>> {
+        let known = self.search.pool.take().filter(|(of, _)| *of == kind).map(|(_, pool)| pool);
+        let pool = match known {
+            None => Arc::new(self.pool(scope)),
+            Some(pool) => {
+                let gone = pool.iter().take_while(|alloc| !self.is_victim(scope, **alloc)).count();
+                if gone > 256 { Arc::new(pool[gone..].to_vec()) } else { pool }
+            }
         };
-        let further = self.further_victims(scope, victims, &pool, &mut at);
-        if further.is_some() {
-            self.search.pool = Some((kind, pool, at));
-        }
-        further
+        self.search.pool = Some((kind, pool.clone()));
+        pool
     }
 
     /// Marks victims of an ask, with an event each, and tells the shim to release them (EVT-017, R4.29).

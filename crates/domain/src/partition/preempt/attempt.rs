@@ -1,6 +1,6 @@
 //! When an ask tries to preempt (R7.1–R7.5), and how often: searches must not slow normal scheduling down.
 
-use super::{super::Partition, act::Tried};
+use super::{super::Partition, act::Tried, harm::Harm};
 use crate::{
     app::{GroupKey, Hold},
     partition::{Cx, schedule::Outcome},
@@ -30,10 +30,10 @@ pub(crate) struct Search {
     began: Nanos,
     /// What failed searches looked at.
     visits: u64,
-    /// Kind of the last search that found something, and the rank of the node where.
-    pub(super) cursor: Option<(Kind, u64)>,
-    /// Kind of the last search for further victims, with all of them in order and the number of those used up.
-    pub(super) pool: Option<(Kind, std::sync::Arc<Vec<AllocIx>>, usize)>,
+    /// Kind of the last search that found something, the rank of the node where, and the harm that it did.
+    pub(super) cursor: Option<(Kind, u64, Harm)>,
+    /// Kind of the last search where queues were short, with all possible victims in order.
+    pub(super) pool: Option<(Kind, std::sync::Arc<Vec<AllocIx>>)>,
 }
 
 /// Searches of one kind differ in nothing that rules nodes or victims out.

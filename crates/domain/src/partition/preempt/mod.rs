@@ -34,6 +34,7 @@
 mod act;
 mod attempt;
 mod claim;
+mod harm;
 mod plan;
 mod quota;
 mod quota_victims;
@@ -49,7 +50,7 @@ use super::Partition;
 use crate::{
     alloc::{Alloc, Phase},
     resources::Resource,
-    types::{AllocIx, QueueIx},
+    types::QueueIx,
 };
 
 /// Types of `need` with what `have` lacks of them.
@@ -88,21 +89,6 @@ fn wanted(resource: &Resource) -> Resource {
         need.set(kind, amount);
     }
     need
-}
-
-/// Drops victims without which the rest still covers `need`; those that come last in the order are spared first.
-fn prune(need: &Resource, victims: &mut Vec<AllocIx>, size: impl Fn(AllocIx) -> Resource) {
-    let mut freed = Resource::new();
-    for victim in victims.iter() {
-        freed.add(&size(*victim));
-    }
-    for at in (0..victims.len()).rev() {
-        let without = freed.minus(&size(victims[at]));
-        if gap(need, &without).is_empty() {
-            victims.remove(at);
-            freed = without;
-        }
-    }
 }
 
 /// It may be a victim of some kind of preemption (R7.10, R7.34, R7.45).

@@ -1,12 +1,18 @@
-//! The choice of a node and of the victims on it, and of further victims where queues are short (R7.18–R7.25).
+//! The choice of a node and of the victims on it, and of further victims where queues are short (R7.18–R7.25): the least harm
+//! ([`super::harm`]).
 //!
-//! Nodes are looked at by id until one needs a single ordinary victim; once a node without originators and opted-out victims
-//! is found, a limited number of further ones may still beat it. The next search of the same kind within a moment goes on
-//! where this one found something, so that a large cluster is not walked for every ask.
+//! Nodes are looked at by id; once a node without originators and opted-out victims is found, a limited number of further ones
+//! may still beat it. The next search of the same kind within a moment goes on where this one found something, and in a
+//! large cluster takes what is as good, so that it is not walked for every ask.
 
-use std::cmp::Reverse;
-
-use super::{super::Partition, close, gap, helps, is_preemptable, prune, scope::Scope, tally::Tally};
+use super::{
+    super::Partition,
+    close, gap,
+    harm::{Candidate, Harm, Need},
+    helps, is_preemptable,
+    scope::Scope,
+    tally::Tally,
+};
 use crate::{
     app::Hold,
     resources::Resource,
@@ -19,6 +25,13 @@ const LOOK_FURTHER: usize = 100;
 /// What the choice among a node's victims costs, against a look at one of them.
 const WEIGHT: u64 = 8;
 
+/// Steps in which one attempt may search for the least harm.
+const STEPS: u32 = 5_000;
+
+/// Possible victims elsewhere that are combined where queues are short, the least protected first; more where they do not
+/// cover what is missing.
+const ELSEWHERE: usize = 64;
+
 /// A node with what has to leave it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -26,21 +39,30 @@ pub(super) struct Plan {
     pub node: NodeIx,
     /// Victims on it, in order; all of them are needed.
     pub victims: Vec<AllocIx>,
-    /// Further ones in order, which the shim may want to go as well.
+    /// Victims elsewhere, for what the queues lack beside.
+    pub further: Vec<AllocIx>,
+    /// Further ones on the node in order, which the shim may want to go as well.
     pub rest: Vec<AllocIx>,
 }
 
-/// Opted-out victims, originators, number of victims: the least is best (R7.22).
-type Cost = (bool, bool, usize);
-
 /// What a search found.
 pub(super) enum Found {
-    /// A plan, and from where the next search of this kind may go on.
-    Plan(Plan, u64),
+    /// A plan with its harm, and from where the next search of this kind may go on.
+    Plan(Plan, Harm, u64),
     /// Room is on its way already: nobody needs to go.
     Coming,
     /// Nothing; true: there were victims, but not enough of them (R7.25).
     Nothing(bool),
+}
+
+/// What is given to a search.
+pub(super) struct Terms<'a> {
+    /// Why the ask waits.
+    pub hold: Hold,
+    /// All possible victims in order, where queues are short.
+    pub pool: &'a [AllocIx],
+    /// Rank of the node to begin with, and what the last search of this kind found to be least in this moment.
+    pub from: Option<(u64, Harm)>,
 }
 
 impl Partition {
@@ -55,30 +77,24 @@ impl Partition {
                 .is_some_and(|door| door.ceiling.is_none_or(|ceiling| i64::from(row.spec.priority) <= ceiling))
     }
 
-    /// Orders victims: ordinary ones, then originators, then those that opted out; each the youngest first (R7.18).
-    pub(super) fn order_victims(&self, victims: &mut [AllocIx]) {
-        victims.sort_by_cached_key(|victim| {
-            let row = &self.allocs[victim.ix()];
-            (row.spec.opted_out(), row.spec.originator, Reverse(row.created), Reverse(row.seq))
-        });
-    }
-
-    /// Looks for the best node. `from`: rank of the node to begin with; `refused`: nodes that the shim refused.
+    /// Looks for the node on which the least harm is done. `refused`: nodes that the shim refused.
     pub(super) fn search(
         &self,
         scope: &Scope,
         alloc: AllocIx,
-        hold: Hold,
-        from: u64,
+        terms: &Terms,
         visits: &mut u64,
         refused: impl Fn(NodeIx) -> bool,
     ) -> Found {
-        let mut best: Option<(Cost, Plan)> = None;
+        let mut best: Option<(Harm, Plan)> = None;
         let mut first_clean = None;
         let (mut further, mut some, mut coming) = (0, false, false);
+        let mut steps = STEPS;
         let own = self.allocs[alloc.ix()].reserved;
-        // R7.22 mended: where only queues are short, a node with room needs nobody to go.
-        let least = if !scope.short.is_empty() && self.find_node(alloc, &scope.need).is_some() { 0 } else { 1 };
+        let from = terms.from.as_ref().map_or(0, |(rank, _)| *rank);
+        // In a cluster of few nodes all of them are compared; in a large one the next ask of a kind takes what is as good as
+        // what was found just now.
+        let known = terms.from.as_ref().map(|(_, harm)| harm).filter(|_| self.open_nodes.len() > LOOK_FURTHER);
         let open = self.open_nodes.range((from, NodeIx(0))..).chain(self.open_nodes.range(..(from, NodeIx(0))));
         let nodes = own.into_iter().chain(open.map(|(_, node)| *node)).chain(self.stale_reservations(alloc));
         for node in nodes {
@@ -93,14 +109,15 @@ impl Partition {
             if refused(node) || !row.schedulable() || !row.capacity.fits(&scope.need) {
                 continue;
             }
-            match self.plan_for(scope, node, hold, visits) {
-                Trial::Plan(cost, plan) => {
-                    if first_clean.is_none() && !cost.0 && !cost.1 {
+            match self.plan_for(scope, node, terms, &mut steps, visits) {
+                Trial::Plan(harm, plan) => {
+                    if first_clean.is_none() && harm.is_clean() {
                         first_clean = Some(self.nodes[node.ix()].rank);
                     }
-                    let enough = cost <= (false, false, least);
-                    if best.as_ref().is_none_or(|(known, _)| cost < *known) {
-                        best = Some((cost, plan));
+                    // R7.22 mended: nothing is less than a node with room, where only queues are short.
+                    let enough = plan.victims.is_empty() || known.is_some_and(|known| harm.is_as_little_as(known));
+                    if plan.victims.is_empty() || best.as_ref().is_none_or(|(known, _)| harm < *known) {
+                        best = Some((harm, plan));
                     }
                     if enough {
                         break;
@@ -116,35 +133,28 @@ impl Partition {
         }
         match best {
             _ if coming => Found::Coming,
-            Some((_, mut plan)) => {
+            Some((harm, mut plan)) => {
                 if self.ask_shim {
                     plan.rest = self.rest_of(scope, &plan);
                 }
-                Found::Plan(plan, first_clean.unwrap_or(0))
+                Found::Plan(plan, harm, first_clean.unwrap_or(0))
             }
             None => Found::Nothing(some),
         }
     }
 
-    /// The victims that one node would have to give up.
-    fn plan_for(&self, scope: &Scope, node: NodeIx, hold: Hold, visits: &mut u64) -> Trial {
+    /// The victims for whom one node would do, there and elsewhere.
+    fn plan_for(&self, scope: &Scope, node: NodeIx, terms: &Terms, steps: &mut u32, visits: &mut u64) -> Trial {
         let row = &self.nodes[node.ix()];
-        let cost = |victims: &[AllocIx]| {
-            let any = |test: fn(&crate::alloc::AskSpec) -> bool| {
-                victims.iter().any(|victim| test(&self.allocs[victim.ix()].spec))
-            };
-            (any(|spec| spec.opted_out()), any(|spec| spec.originator), victims.len())
-        };
         let mut missing = gap(&scope.need, &row.available);
         if missing.is_empty() {
             // R7.21: where only nodes are short, this one was tried already.
-            if hold == Hold::Nodes {
+            if terms.hold == Hold::Nodes {
                 return Trial::Nobody;
             }
             if scope.short.is_empty() {
                 return Trial::Coming;
             }
-            return Trial::Plan(cost(&[]), Plan { node, victims: Vec::new(), rest: Vec::new() });
         }
         *visits += row.allocs.len() as u64;
         for alloc in row.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
@@ -153,42 +163,56 @@ impl Partition {
         if missing.is_empty() && scope.short.is_empty() {
             return Trial::Coming;
         }
-        let wanted = missing.clone();
-        let mut candidates: Vec<AllocIx> =
-            row.allocs.iter().copied().filter(|alloc| self.is_victim(scope, *alloc)).collect();
+        let mut candidates = Vec::new();
         if !missing.is_empty() {
+            let victims = row.allocs.iter().copied().filter(|alloc| self.is_victim(scope, *alloc));
+            candidates.extend(victims.map(|alloc| Candidate { alloc, here: true }));
             if candidates.is_empty() {
                 return Trial::Nobody;
             }
-            // Where all of them together are not enough, their order does not matter.
+            // Where all of them together are not enough, nothing is to be chosen.
             let mut left = missing.clone();
-            for victim in &candidates {
-                close(&mut left, &self.allocs[victim.ix()].resource);
+            for candidate in &candidates {
+                close(&mut left, &self.allocs[candidate.alloc.ix()].resource);
             }
             if !left.is_empty() {
                 return Trial::Short;
             }
             *visits += WEIGHT * candidates.len() as u64;
         }
-        self.order_victims(&mut candidates);
-        let mut tally = Tally::default();
-        let mut victims = Vec::new();
-        for victim in candidates {
-            if missing.is_empty() {
+        if !scope.short.is_empty() {
+            let here = (!missing.is_empty()).then_some(node);
+            candidates.extend(self.candidates_of_pool(scope, &scope.short, terms.pool, here));
+        }
+        let need = Need { node: missing, queues: scope.short.clone(), guarantees: Some((scope, Tally::default())) };
+        let Some((harm, victims)) = self.least_harm(&need, &candidates, steps) else { return Trial::Short };
+        let is_here = |victim: &AllocIx| !need.node.is_empty() && self.allocs[victim.ix()].node == Some(node);
+        let (victims, further) = victims.into_iter().partition(is_here);
+        Trial::Plan(harm, Plan { node, victims, further, rest: Vec::new() })
+    }
+
+    /// Possible victims out of a pool for what queues lack: as many as are combined, more where these do not cover it. Those
+    /// on the node are left out, where they are looked at already.
+    fn candidates_of_pool(
+        &self,
+        scope: &Scope,
+        short: &Resource,
+        pool: &[AllocIx],
+        node: Option<NodeIx>,
+    ) -> Vec<Candidate> {
+        let mut left = short.clone();
+        let mut found = Vec::new();
+        for alloc in pool.iter().copied() {
+            if found.len() >= ELSEWHERE && left.is_empty() {
                 break;
             }
-            let size = &self.allocs[victim.ix()].resource;
-            if helps(&missing, size) && tally.allows(self, scope, victim) {
-                tally.take(self, scope, victim);
-                close(&mut missing, size);
-                victims.push(victim);
+            let row = &self.allocs[alloc.ix()];
+            if self.is_victim(scope, alloc) && !(node.is_some() && row.node == node) {
+                close(&mut left, &row.resource);
+                found.push(Candidate { alloc, here: false });
             }
         }
-        if !missing.is_empty() {
-            return if victims.is_empty() { Trial::Nobody } else { Trial::Short };
-        }
-        prune(&wanted, &mut victims, |victim| (*self.allocs[victim.ix()].resource).clone());
-        Trial::Plan(cost(&victims), Plan { node, victims, rest: Vec::new() })
+        found
     }
 
     /// Victims of the node beyond those that are needed, as long as no queue falls below its guarantee (R7.19).
@@ -200,7 +224,7 @@ impl Partition {
             .copied()
             .filter(|alloc| self.is_victim(scope, *alloc) && !plan.victims.contains(alloc))
             .collect();
-        self.order_victims(&mut rest);
+        rest.sort_by_key(|victim| self.order_of_victim(*victim, true));
         rest.retain(|victim| {
             let allowed = tally.allows(self, scope, *victim);
             if allowed {
@@ -239,42 +263,13 @@ impl Partition {
     }
 
     /// Further victims, on whatever node, for what the queues still lack (R7.24); `None`: there are not enough.
-    pub(super) fn further_victims(
-        &self,
-        scope: &Scope,
-        victims: &[AllocIx],
-        pool: &[AllocIx],
-        at: &mut usize,
-    ) -> Option<Vec<AllocIx>> {
-        let mut short = self.still_short(scope, victims);
-        let wanted = short.clone();
-        let mut tally = self.tally_of(scope, victims);
-        let mut further = Vec::new();
-        let mut front = true;
-        for (n, victim) in pool.iter().enumerate().skip(*at) {
-            if short.is_empty() {
-                break;
-            }
-            if !self.is_victim(scope, *victim) {
-                // Those at the front that are gone need not be looked at by the next search.
-                if front {
-                    *at = n + 1;
-                }
-                continue;
-            }
-            front = false;
-            let size = &self.allocs[victim.ix()].resource;
-            if !victims.contains(victim) && helps(&short, size) && tally.allows(self, scope, *victim) {
-                tally.take(self, scope, *victim);
-                close(&mut short, size);
-                further.push(*victim);
-            }
-        }
-        if !short.is_empty() {
-            return None;
-        }
-        prune(&wanted, &mut further, |victim| (*self.allocs[victim.ix()].resource).clone());
-        Some(further)
+    pub(super) fn further_victims(&self, scope: &Scope, victims: &[AllocIx], pool: &[AllocIx]) -> Option<Vec<AllocIx>> {
+        let short = self.still_short(scope, victims);
+        let mut candidates = self.candidates_of_pool(scope, &short, pool, None);
+        candidates.retain(|candidate| !victims.contains(&candidate.alloc));
+        let need =
+            Need { node: Resource::new(), queues: short, guarantees: Some((scope, self.tally_of(scope, victims))) };
+        self.least_harm(&need, &candidates, &mut { STEPS }).map(|(_, further)| further)
     }
 
     /// All possible victims of a scope in order.
@@ -286,13 +281,13 @@ impl Partition {
             .flat_map(|app| self.apps[app.ix()].allocs.iter().copied())
             .filter(|alloc| self.is_victim(scope, *alloc))
             .collect();
-        self.order_victims(&mut pool);
+        pool.sort_by_cached_key(|victim| self.order_of_victim(*victim, true));
         pool
     }
 }
 
 enum Trial {
-    Plan(Cost, Plan),
+    Plan(Harm, Plan),
     Coming,
     Short,
     Nobody,

@@ -1,13 +1,20 @@
 //! Room for an ask on the node that it requires, among what runs there (section 7.F of the scheduling rules).
 
-use std::{cmp::Reverse, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     super::{Cx, Partition, schedule::Outcome},
-    close, gap, helps, is_preemptable, prune, wanted,
+    gap,
+    harm::{Candidate, Need},
+    helps, is_preemptable, wanted,
 };
-use crate::types::{AllocIx, Nanos, NodeIx};
+use crate::{
+    resources::Resource,
+    types::{AllocIx, Nanos, NodeIx},
+};
 
+/// Steps in which one choice may search for the least harm.
+const STEPS: u32 = 5_000;
 /// At most one event of a search in vain per ask in this time (EVT-016).
 const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
 
@@ -35,12 +42,12 @@ impl Partition {
                 wanted_here = wanted_here.minus_known(&claim.resource.negated());
             }
         }
-        let mut missing = gap(&wanted_here, &room);
+        let missing = gap(&wanted_here, &room);
         if missing.is_empty() {
             return Outcome::Nothing;
         }
         let priority = row.spec.priority;
-        let mut candidates: Vec<AllocIx> = at_node
+        let candidates: Vec<Candidate> = at_node
             .allocs
             .iter()
             .copied()
@@ -48,31 +55,19 @@ impl Partition {
                 let row = &self.allocs[alloc.ix()];
                 is_preemptable(row) && row.spec.priority <= priority && helps(&need, &row.resource)
             })
+            .map(|alloc| Candidate { alloc, here: true })
             .collect();
-        // R7.35
-        candidates.sort_by_cached_key(|alloc| {
-            let row = &self.allocs[alloc.ix()];
-            let kind = if row.spec.originator { 2 } else { u8::from(row.spec.opted_out()) };
-            (kind, row.spec.priority, Reverse(row.created), row.resource.total(), Reverse(row.seq))
-        });
-        let wanted = missing.clone();
-        let mut victims = Vec::new();
-        for victim in candidates {
-            let size = &self.allocs[victim.ix()].resource;
-            if !missing.is_empty() && helps(&missing, size) {
-                close(&mut missing, size);
-                victims.push(victim);
-            }
-        }
-        if !missing.is_empty() {
+        // R7.35, R7.36: what is free counts, and the least harm is done.
+        let need = Need { node: missing, queues: Resource::new(), guarantees: None };
+        let Some((_, victims)) = self.least_harm(&need, &candidates, &mut { STEPS }) else {
             self.no_victim_there(alloc, node, cx);
             return Outcome::Nothing;
-        }
-        prune(&wanted, &mut victims, |victim| (*self.allocs[victim.ix()].resource).clone());
+        };
         let key = self.allocs[alloc.ix()].spec.key.clone();
         let text: Arc<str> = format!("preempting allocations to free up resources to run daemon set ask: {key}").into();
         self.release_victims(alloc, &victims, &text, cx);
         self.begin_claim(alloc, &victims);
+        self.squeezed(cx.now);
         Outcome::Preempted(1)
     }
 

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Tally {
     freed: SmallVec<[(QueueIx, Resource); 4]>,
 }

@@ -34,9 +34,9 @@ fn nothing_is_left_behind() {
     assert_eq!(b.ugm.trackers.iter().count() + b.ugm.levels.iter().count() + b.ugm.apps.iter().count(), 0);
 }
 
-// UGM-043: a user with a limit of its own stays, one on a wildcard limit does not (S28).
+// S28 (UGM-052): nobody is listed without usage, also where a limit is configured; the limit stays.
 #[test]
-fn limited_users_stay() {
+fn limits_list_nobody() {
     let mut b = Bench::new(&[("root.a", vec![limit(&["alice", "*"], &[], 50, 0)])]);
     for (id, user) in [("app-1", "alice"), ("app-2", "bob")] {
         let app = b.open(id, user, &[], "root.a");
@@ -44,7 +44,9 @@ fn limited_users_stay() {
         assert_eq!(b.used(user, "root.a"), Some(10));
         b.sub(app, 10, true);
     }
-    assert_eq!(b.users(), ["alice"]);
+    assert_eq!(b.users(), Vec::<String>::new());
+    let again = b.open("app-3", "alice", &[], "root.a");
+    assert_eq!(b.headroom(again), "map[memory:50]");
 }
 
 // S28 (UGM-034, UGM-045): checks make nothing that readers see, and what they link goes with the application.
@@ -60,7 +62,7 @@ fn checks_leave_nothing() {
     b.close(ghost);
     assert_eq!((b.users(), b.told()), (vec![], vec!["remove link dev app-1".to_owned()]));
     assert_eq!(b.ugm.apps.iter().count(), 0);
-    assert_eq!(b.ugm.group_named("dev").expect("configured").applications.len(), 0);
+    assert_eq!(b.groups(), Vec::<String>::new());
 }
 
 // EVT-050–EVT-052, EVT-055: order of the events of a charge, of the last refund, and of a removal.
@@ -90,7 +92,7 @@ fn order_of_events() {
     assert_eq!(b.told(), gone("map[memory:30]"));
 }
 
-// EVT-050, EVT-051: a removal is told also when nothing was used, where user and group are listed.
+// EVT-050, EVT-051: a removal is told also when nothing was used, where user and group are known by a limit.
 #[test]
 fn removal_of_what_uses_nothing() {
     let mut b = Bench::new(&[("root.a", vec![limit(&["alice"], &["dev"], 50, 0)])]);

@@ -10,18 +10,63 @@ fn configured_order_of_groups() {
     assert_eq!(b.ugm.group(app).map(|group| &**group), Some("g2"));
 }
 
-// UGM-022: a wildcard group at the leaf wins over a name above; UGM-023: not for a user without groups.
+// SEEDS S30: a group that is named somewhere on the path, the nearest to the leaf, else the first by name where a wildcard
+// limits all; UGM-023: not for a user without groups.
 #[test]
-fn wildcard_group_at_a_lower_level() {
+fn the_group_of_a_wildcard_limit() {
     let wild = limit(&[], &["other", "*"], 10, 0);
     let mut b = Bench::new(&[("root", vec![limit(&[], &["dev"], 10, 0)]), ("root.a", vec![wild])]);
-    let apps = [("app-1", &["dev"][..]), ("app-2", &[]), ("app-3", &["dev", "other"]), ("app-4", &["*"])];
+    let apps = [
+        ("app-1", &["acme", "dev"][..]),
+        ("app-2", &[]),
+        ("app-3", &["dev", "other"]),
+        ("app-4", &["zoo", "acme"]),
+        ("app-5", &["*"]),
+    ];
     let groups = apps.map(|(id, groups)| {
         let app = b.open(id, "alice", groups, "root.a");
         b.resolve(app);
         b.ugm.group(app).map(|group| group.to_string())
     });
-    assert_eq!(groups.each_ref().map(Option::as_deref), [Some("*"), None, Some("other"), Some("*")]);
+    let chosen = [Some("dev"), None, Some("other"), Some("acme"), Some("*")];
+    assert_eq!(groups.each_ref().map(Option::as_deref), chosen);
+    let elsewhere = b.open("app-6", "alice", &["acme"], "root.b");
+    b.resolve(elsewhere);
+    assert_eq!(b.ugm.group(elsewhere), None, "no limit is about it there");
+}
+
+// SEEDS S29: where a limit of a queue names the user, its limits of groups are not enforced; in other queues they are, and
+// usage of the group is tracked all the same. A wildcard for users suspends nothing.
+#[test]
+fn a_users_own_limit_comes_before_those_of_groups() {
+    let group = || limit(&[], &["dev"], 5, 1);
+    let conf = |user: &str, at_root: i64| {
+        vec![("root", vec![limit(&[], &["dev"], at_root, 0)]), ("root.a", vec![limit(&[user], &[], 10, 3), group()])]
+    };
+    let mut b = Bench::new(&conf("alice", 100));
+    let app = b.open("app-1", "alice", &["dev"], "root.a");
+    for resolved in [false, true] {
+        if resolved {
+            b.resolve(app);
+        }
+        assert_eq!(b.headroom(app), "map[memory:10]");
+        assert!(b.ugm.fits(app, &mem(10)) && !b.ugm.fits(app, &mem(11)));
+    }
+    b.add(app, 8);
+    assert_eq!(b.group_used("dev", "root.a"), Some(8), "tracked beyond the limit that is not hers");
+    let second = b.open("app-2", "alice", &["dev"], "root.a");
+    assert!(b.ugm.can_run(second), "the group may run one");
+    let bob = b.open("app-3", "bob", &["dev"], "root.a");
+    assert!(!b.ugm.can_run(bob) && !b.ugm.fits(bob, &mem(1)), "for others the group has used it up");
+    assert_eq!(
+        b.ugm.exceeded(bob, &mem(1)).map(|refusal| (refusal.who, refusal.name)),
+        Some((Who::Group, "dev".into()))
+    );
+    // Queue by queue: above, nothing names her.
+    b.limits(&conf("alice", 9));
+    assert_eq!(b.headroom(app), "map[memory:1]");
+    b.limits(&conf("*", 100));
+    assert_eq!(b.headroom(app), "map[memory:-3]", "everybody's limit, and the group's");
 }
 
 // UGM-020, UGM-023: the choice is kept, also that of no group; the next application chooses afresh.
@@ -42,13 +87,13 @@ fn the_choice_is_kept() {
     assert_eq!(b.group_used("dev", "root.a"), Some(6));
 }
 
-// UGM-030 (test idea 119): user and group limit both count, whichever is smaller; min over the path.
+// UGM-030: a user on a wildcard limit and its group, whichever is smaller; min over the path.
 #[test]
 fn headroom_is_the_least() {
     for (user, group) in [(10, 5), (5, 10)] {
         let mut b = Bench::new(&[
             ("root", vec![limit(&["alice"], &[], 100, 0)]),
-            ("root.a", vec![limit(&["alice"], &[], user, 0), limit(&[], &["dev"], group, 0)]),
+            ("root.a", vec![limit(&["*"], &[], user, 0), limit(&[], &["dev"], group, 0)]),
         ]);
         let app = b.open("app-1", "alice", &["dev"], "root.a");
         for resolved in [false, true] {
@@ -95,25 +140,37 @@ fn only_applications() {
     assert_eq!(b.headroom(app), "none");
 }
 
-// UGM-011 (test idea 123): users in the wildcard group share one count, users on the wildcard limit have their own.
+// SEEDS S30: each user and each group on a wildcard limit has its own count, groups that are named have none of it.
 #[test]
-fn wildcards_shared_and_not() {
-    let mut b = Bench::new(&[("root.a", vec![limit(&["*"], &["x", "*"], 30, 0)])]);
+fn wildcards_count_for_each() {
+    let mut b = Bench::new(&[
+        ("root", vec![limit(&[], &["x", "*"], 50, 2)]),
+        ("root.a", vec![limit(&["*"], &[], 30, 0), limit(&[], &["x"], 100, 0)]),
+    ]);
     let alice = b.open("app-1", "alice", &["g1"], "root.a");
-    let bob = b.open("app-2", "bob", &["g2"], "root.a");
-    b.add(alice, 20);
-    b.resolve(bob);
-    assert_eq!((b.headroom(alice), b.headroom(bob)), ("map[memory:10]".into(), "map[memory:10]".into()));
-    assert_eq!(b.group_used("*", "root.a"), Some(20));
-    b.limits(&[("root.a", vec![limit(&["*"], &[], 30, 0)])]);
-    assert_eq!((b.headroom(alice), b.headroom(bob)), ("map[memory:10]".into(), "map[memory:30]".into()));
+    let (bob, carol) = (b.open("app-2", "bob", &["g2"], "root.a"), b.open("app-3", "carol", &["g1"], "root.a"));
+    b.add(alice, 25);
+    assert_eq!([alice, bob, carol].map(|app| b.headroom(app)), [5, 30, 25].map(|left| format!("map[memory:{left}]")));
+    assert_eq!((b.group_used("g1", "root"), b.group_used("*", "root")), (Some(25), None));
+    b.add(carol, 24);
+    let fourth = b.open("app-4", "dave", &["g1"], "root.a");
+    assert_eq!(b.headroom(fourth), "map[memory:1]");
+    let held = b.ugm.held(fourth).expect("two of g1 run");
+    assert_eq!((held.who, &*held.name, &*held.queue, held.applications), (Who::Group, "g1", "root", 2));
+    assert!(b.ugm.can_run(bob));
+    // A reload that names the group takes it from the wildcard, with what it uses.
+    b.limits(&[("root", vec![limit(&[], &["g1"], 60, 0), limit(&[], &["*"], 50, 2)])]);
+    assert_eq!((b.headroom(fourth), b.ugm.can_run(fourth)), ("map[memory:11]".into(), true));
+    b.limits(&[]);
+    assert_eq!(b.headroom(fourth), "none");
+    assert_eq!(b.group_used("g1", "root"), Some(49), "the links stay");
 }
 
 // UGM-033: an application counts from its first allocation; one that counts passes; every level must have room.
 #[test]
 fn running_applications() {
     let mut b = Bench::new(&[
-        ("root", vec![limit(&["alice"], &["dev"], 0, 2)]),
+        ("root", vec![limit(&["alice"], &[], 0, 2), limit(&[], &["dev"], 0, 2)]),
         ("root.a", vec![limit(&["alice"], &[], 0, 1)]),
     ]);
     let apps = ["app-1", "app-2", "app-3"].map(|id| b.open(id, "alice", &[], "root.a"));
@@ -153,6 +210,25 @@ fn gangs_count_once() {
     b.sub(gang, 12, true);
     let next = b.open("app-2", "alice", &[], "root.a");
     assert!(b.ugm.can_run(next));
+}
+
+// SEEDS S35: an application that uses nothing leaves when the last of what waited is withdrawn, without an event of usage.
+#[test]
+fn the_last_ask_is_withdrawn() {
+    let mut b = Bench::new(&[("root.a", vec![limit(&["*"], &["dev"], 0, 1)])]);
+    let (app, next) = (b.open("app-1", "alice", &["dev"], "root.a"), b.open("app-2", "alice", &["dev"], "root.a"));
+    b.add(app, 10);
+    b.sub(app, 10, false);
+    assert!(!b.ugm.can_run(next), "something of it waits");
+    b.told();
+    b.ugm.leave(app, &mut b.events);
+    b.check();
+    assert_eq!(b.told(), ["remove link dev app-1"]);
+    assert_eq!((b.ugm.can_run(next), b.users(), b.groups()), (true, vec![], vec![]));
+    b.ugm.leave(app, &mut b.events);
+    b.ugm.leave(next, &mut b.events);
+    b.close(app);
+    assert_eq!(b.told(), Vec::<String>::new(), "told once");
 }
 
 // UGM-01A: in a dynamic queue the limits of the managed queues above hold.

@@ -18,6 +18,7 @@ enum Step {
     Add(usize, i64, i64),
     Release(usize, usize),
     Resize(usize, usize, i64, i64),
+    Leave(usize),
     Close(usize),
     Remove(usize),
     Reload(Vec<(usize, usize, usize, i64, u64)>),
@@ -30,18 +31,85 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..9usize, 0..9i64, 0..3i64).prop_map(|(app, memory, vcore)| Step::Add(app, memory, vcore)),
         5 => (0..9usize, 0..9usize).prop_map(|(app, alloc)| Step::Release(app, alloc)),
         2 => (0..9usize, 0..9usize, 0..9i64, 0..3i64).prop_map(|(app, alloc, memory, vcore)| Step::Resize(app, alloc, memory, vcore)),
+        1 => (0..9usize).prop_map(Step::Leave),
         1 => (0..9usize).prop_map(Step::Close),
         1 => (0..9usize).prop_map(Step::Remove),
         2 => vec((0..6usize, 0..6usize, 0..4usize, 0..40i64, 0..3u64), 0..4).prop_map(Step::Reload),
     ]
 }
 
-/// The manager and, for each live application, its allocations.
+/// The manager, for each live application its allocations, and the limits; from these alone follows what may be used.
 #[derive(Default)]
 struct Model {
     bench: Bench,
     apps: Vec<(Tracked, Vec<Resource>)>,
+    /// Those that count.
+    counted: Vec<Tracked>,
+    limits: Vec<(&'static str, Vec<LimitConf>)>,
     opened: usize,
+}
+
+/// A limit of a queue by its name, or the wildcard's; the first in the configuration counts.
+fn find<'a>(
+    limits: &'a [(&'static str, Vec<LimitConf>)],
+    path: &str,
+    names: fn(&LimitConf) -> &[Arc<str>],
+    name: &str,
+) -> Option<&'a LimitConf> {
+    let here = || limits.iter().filter(|(at, _)| *at == path).flat_map(|(_, entries)| entries);
+    let of = |name: &str| here().find(|entry| names(entry).iter().any(|other| **other == *name));
+    of(name).or_else(|| of("*"))
+}
+
+fn users_of(limit: &LimitConf) -> &[Arc<str>] {
+    &limit.users
+}
+
+fn groups_of(limit: &LimitConf) -> &[Arc<str>] {
+    &limit.groups
+}
+
+impl Model {
+    /// What the limits of one queue leave to a user or group there, and whether one more application may run.
+    fn left(&self, limit: &LimitConf, path: &str, belongs: impl Fn(&Known) -> bool) -> (Option<Resource>, bool) {
+        let below = |known: &&Known| known.queue == path || known.queue.starts_with(&format!("{path}."));
+        let mut used = Resource::new();
+        let mut running = 0;
+        for known in self.bench.live.iter().filter(below).filter(|known| belongs(known)) {
+            used.add(&known.usage);
+            running += u64::from(self.counted.contains(&known.track));
+        }
+        let left = limit.max_resources.as_ref().map(|max| max.minus_known(&used));
+        (left, limit.max_applications == 0 || running < limit.max_applications)
+    }
+
+    /// The rules once more, without any book: SEEDS S29 and S30, UGM-021, UGM-030, UGM-033.
+    fn expected(&self, track: Tracked) -> (Option<Resource>, bool) {
+        let Some(known) = self.bench.live.iter().find(|known| known.track == track) else { return (None, true) };
+        let group = self.bench.ugm.group(track).cloned();
+        let (mut least, mut may_run) = (None::<Resource>, true);
+        let mut note = |(left, runs): (Option<Resource>, bool)| {
+            if let Some(left) = left {
+                least = Some(least.as_ref().map_or_else(|| left.clone(), |least| least.min(&left)));
+            }
+            may_run &= runs;
+        };
+        for path in chain(&known.queue).iter() {
+            if let Some(limit) = find(&self.limits, path, users_of, &known.user) {
+                note(self.left(limit, path, |other| other.user == known.user));
+            }
+            let named = |(at, entries): &(&str, Vec<LimitConf>)| {
+                *at == &**path && entries.iter().any(|entry| entry.users.iter().any(|user| **user == *known.user))
+            };
+            if let Some(group) = &group
+                && !self.limits.iter().any(named)
+                && let Some(limit) = find(&self.limits, path, groups_of, group)
+            {
+                note(self.left(limit, path, |other| self.bench.ugm.group(other.track) == Some(group)));
+            }
+        }
+        (least, may_run || self.counted.contains(&track))
+    }
 }
 
 impl Model {
@@ -70,6 +138,9 @@ impl Model {
                 self.bench.known(track).usage.add(&amount);
                 self.bench.ugm.increase(track, &Arc::new(amount.clone()), &mut self.bench.events);
                 self.apps[at].1.push(amount);
+                if !self.counted.contains(&track) {
+                    self.counted.push(track);
+                }
             }
             Step::Release(at, alloc) => {
                 let Some(at) = self.pick(at) else { return };
@@ -81,6 +152,17 @@ impl Model {
                 let last = allocs.is_empty() && amount.amount(crate::resources::VCORE) > 0;
                 self.bench.known(*track).usage.sub(&amount);
                 self.bench.ugm.decrease(*track, &amount, last, &mut self.bench.events);
+                if last {
+                    self.counted.retain(|other| other != track);
+                }
+            }
+            Step::Leave(at) => {
+                let Some(at) = self.pick(at) else { return };
+                let (track, allocs) = &self.apps[at];
+                if allocs.is_empty() {
+                    self.bench.ugm.leave(*track, &mut self.bench.events);
+                    self.counted.retain(|other| other != track);
+                }
             }
             Step::Resize(at, alloc, memory, vcore) => {
                 let Some(at) = self.pick(at) else { return };
@@ -98,6 +180,7 @@ impl Model {
             Step::Close(at) | Step::Remove(at) => {
                 let Some(at) = self.pick(at) else { return };
                 let (track, _) = self.apps.swap_remove(at);
+                self.counted.retain(|other| *other != track);
                 if matches!(step, Step::Close(_)) { self.bench.close(track) } else { self.bench.remove(track) }
             }
             Step::Reload(ref entries) => {
@@ -108,9 +191,16 @@ impl Model {
                 };
                 let conf: Vec<_> = entries.iter().map(|at| (LIMITED[at.0], vec![entry(at)])).collect();
                 self.bench.limits(&conf);
+                self.limits = conf;
             }
         }
         self.bench.check();
+        for (track, _) in self.apps.clone() {
+            if self.bench.ugm.apps[track].hold.is_some() {
+                let ugm = &self.bench.ugm;
+                assert_eq!((ugm.headroom(track), ugm.can_run(track)), self.expected(track), "{:?}", self.limits);
+            }
+        }
     }
 
     /// All checks say the same, and the same before the group is chosen as after.

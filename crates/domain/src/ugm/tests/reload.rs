@@ -151,8 +151,12 @@ fn wildcard_for_later_users() {
 #[test]
 fn a_limit_of_a_queue_that_is_not_there() {
     let mut b = Bench::new(&user("root.gone.deep", "alice", 5));
-    let alice = b.ugm.user("alice").expect("configured");
-    assert_eq!(&*alice.root.children[0].children[0].path, "root.gone.deep");
+    assert_eq!((b.ugm.user("alice"), b.users()), (None, vec![]), "SEEDS S28: a limit alone lists nobody");
+    let app = b.open("app-1", "alice", &[], "root.a");
+    b.add(app, 1);
+    let alice = b.ugm.user("alice").expect("listed");
+    assert_eq!(&*alice.root.children[1].children[0].path, "root.gone.deep");
+    b.sub(app, 1, true);
     b.limits(&[]);
     assert_eq!(b.ugm.levels.iter().count(), 0);
 }

@@ -51,13 +51,15 @@ fn users_and_groups() {
             "    root.prod.batch-2 map[memory:1] [app-a] -/0",
         ]
     );
-    assert_eq!(b.groups(), ["*", "dev"]);
+    assert_eq!(b.groups(), ["dev"]);
     let dev = b.ugm.group_named("dev").expect("listed");
     assert_eq!(dev.applications.join(","), "app-a,app-gang,app-run");
     let root = &shown(&dev.root)[..2];
     assert_eq!(root[1], "  root.prod map[memory:10] [app-a,app-gang,app-run] map[memory:20]/5");
-    assert_eq!(shown(&b.ugm.group_named("*").expect("listed").root)[1], "  root.prod map[] [] map[memory:20]/5");
     assert_eq!((b.ugm.user("carol"), b.ugm.user("dev"), b.ugm.group_named("alice")), (None, None, None));
+    assert_eq!(b.ugm.group_named("*"), None, "SEEDS S30: a limit for each group is no group");
+    b.add(waits, 2);
+    assert_eq!(b.group_used("dev", "root.prod"), Some(12));
 }
 
 // A user that is listed shows where its other applications wait, as an empty queue.

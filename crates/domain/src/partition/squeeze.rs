@@ -1,0 +1,140 @@
+//! Less headroom reaches asks that are parked: one that no node had room for may be held back by a limit meanwhile, and one
+//! that its queue held back by a limit of its user (R4.34, R4.35, R5.24, SEEDS S7).
+//!
+//! Asks are tried again when there is more room somewhere, not when there is less, so this has to be found out apart: a
+//! moment after something was charged, the applications are looked at that have such asks, a bounded number at a time.
+
+use std::ops::Bound;
+
+use super::{Cx, Partition, deadlines::Deadline};
+use crate::{
+    app::{GroupKey, Hold},
+    types::{AppIx, AppState, Nanos, QueueIx},
+};
+
+/// Between two looks; what the rules call a cycle where nothing happens (R5.1).
+const CYCLE: Nanos = Nanos::from_millis(100);
+/// Groups of asks in one look: it costs less than a hundredth of the time.
+const GROUPS: usize = 1_000;
+
+/// What is to be looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Squeeze {
+    /// Applications with parked groups that a limit may hold back by now.
+    apps: imbl::OrdSet<AppIx>,
+    /// A look is due.
+    due: bool,
+    /// Something was charged since the present round began.
+    again: bool,
+    /// Where the round goes on: an application, and the number of its groups that were looked at.
+    from: Option<(AppIx, usize)>,
+}
+
+/// Less headroom may hold it back for another reason than this.
+fn may_get_worse(hold: Hold) -> bool {
+    matches!(hold, Hold::Nodes | Hold::RequiredNode | Hold::QueueQuota)
+}
+
+impl Partition {
+    /// A group was parked.
+    pub(super) fn note_parked(&mut self, app: AppIx, hold: Option<Hold>) {
+        if hold.is_some_and(may_get_worse) {
+            self.squeeze.apps.insert(app);
+        }
+    }
+
+    /// There is less headroom somewhere.
+    pub(super) fn squeezed(&mut self, now: Nanos) {
+        if self.squeeze.apps.is_empty() {
+            return;
+        }
+        self.squeeze.again = true;
+        self.arm_review(now);
+    }
+
+    fn arm_review(&mut self, now: Nanos) {
+        if !self.squeeze.due {
+            self.squeeze.due = true;
+            self.deadlines.add(now.plus(CYCLE), Deadline::Review);
+        }
+    }
+
+    /// Looks at some of the parked groups.
+    pub(super) fn review(&mut self, cx: &mut Cx) {
+        self.squeeze.due = false;
+        if self.squeeze.from.is_none() {
+            self.squeeze.again = false;
+        }
+        let mut left = GROUPS;
+        while left > 0 {
+            let at = self.squeeze.from.map_or(Bound::Unbounded, |(app, _)| Bound::Included(app));
+            let Some(app) = self.squeeze.apps.range((at, Bound::Unbounded)).next().copied() else {
+                self.squeeze.from = None;
+                break;
+            };
+            let done = self.squeeze.from.filter(|(of, _)| *of == app).map_or(0, |(_, done)| done);
+            let groups = self.apps[app.ix()].parked_groups.len();
+            let end = groups.min(done + left);
+            if self.may_be_tried(app, cx) {
+                for n in done..end {
+                    self.review_group(app, n, cx);
+                }
+            }
+            left = left.saturating_sub((end - done).max(1));
+            if end < groups {
+                self.squeeze.from = Some((app, end));
+                break;
+            }
+            self.squeeze.from = Some((AppIx(app.0 + 1), 0));
+            if self.apps[app.ix()].free || groups == 0 {
+                self.squeeze.apps.remove(&app);
+            }
+        }
+        if self.squeeze.from.is_some() || self.squeeze.again {
+            self.arm_review(cx.now);
+        }
+    }
+
+    /// No limit of applications holds all of its asks back by now (R4.36), and nothing else does.
+    fn may_be_tried(&mut self, app: AppIx, cx: &mut Cx) -> bool {
+        let row = &self.apps[app.ix()];
+        if row.free || self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
+            return false;
+        }
+        let begins = row.state != AppState::Accepted || self.may_run(app, cx);
+        self.limited |= !begins;
+        begins
+    }
+
+    fn review_group(&mut self, app: AppIx, n: usize, cx: &mut Cx) {
+        let Some(key) = self.apps[app.ix()].parked_groups.get(n).cloned() else { return };
+        let limited = self.limited;
+        match self.worse_hold(app, &key) {
+            None => {}
+            Some((hold, Some(level))) if level == self.root => {
+                self.hold(app, &key, hold, cx);
+                // The cluster is full: that is told, and a node with room brings the asks back as before.
+                self.limited = limited;
+            }
+            Some((hold, _)) => self.hold(app, &key, hold, cx),
+        }
+    }
+
+    /// The limit that holds a parked group back now, where it was something else that comes later in the order of the
+    /// scheduling step (R5.24); with the queue where it is one of a queue's.
+    fn worse_hold(&self, app: AppIx, key: &GroupKey) -> Option<(Hold, Option<QueueIx>)> {
+        // Of a gang that is placed all at once the limits look at the whole.
+        if self.goes_all_at_once(app, key) {
+            return None;
+        }
+        let row = &self.apps[app.ix()];
+        let group = row.groups_by_key.get(key).filter(|group| group.parked)?;
+        let hold = group.hold.filter(|hold| may_get_worse(*hold))?;
+        let resource = self.shapes.resource(key.shape);
+        if !self.user_fits_beside(app, resource) {
+            return Some((Hold::UserQuota, None));
+        }
+        let level = self.queue_fits(row.queue, resource).err().filter(|_| hold != Hold::QueueQuota)?;
+        Some((Hold::QueueQuota, Some(level)))
+    }
+}

@@ -1,0 +1,76 @@
+//! What is wrong with the files of a journal, as operators are told: in the status, by the health check and by metrics.
+
+use std::{
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::store::journal::has_report;
+
+/// See the module. Shared by the actor and those who tell.
+#[derive(Debug, Default)]
+pub struct Faults(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Where the report is, if there is one.
+    report: Option<PathBuf>,
+    /// Something was damaged, and no operator has settled it.
+    damage: Vec<String>,
+    /// The last write failed.
+    failing: Option<String>,
+    /// Lines of the log that say nothing.
+    lines: Vec<String>,
+}
+
+impl Faults {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was found when the files were read.
+    pub(super) fn found(&self, dir: PathBuf, damage: Vec<String>, lines: Vec<String>) {
+        let report = has_report(&dir).then_some(dir);
+        *self.inner() = Inner { report, damage, failing: None, lines };
+    }
+
+    /// Damage that was found later.
+    pub(super) fn damaged(&self, dir: PathBuf, damage: Vec<String>) {
+        let report = has_report(&dir).then_some(dir);
+        let mut inner = self.inner();
+        inner.report = report;
+        inner.damage.extend(damage);
+    }
+
+    /// The last write failed for this reason, or not. True where that is new.
+    pub(super) fn failing(&self, why: Option<&str>) -> bool {
+        let mut inner = self.inner();
+        let new = inner.failing.as_deref() != why;
+        inner.failing = why.map(str::to_owned);
+        new
+    }
+
+    /// Blocks while it looks whether an operator has settled the damage, by removing the report.
+    pub fn look(&self) {
+        let Some(report) = self.inner().report.clone() else { return };
+        if !has_report(&report) {
+            tracing::info!(journal = %report.display(), "the report of damage was removed: it counts as settled");
+            let mut inner = self.inner();
+            inner.damage.clear();
+            inner.report = None;
+        }
+    }
+
+    /// All of it.
+    pub fn all(&self) -> Vec<String> {
+        let inner = self.inner();
+        inner.damage.iter().chain(&inner.failing).chain(&inner.lines).cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        let inner = self.inner();
+        inner.damage.len() + usize::from(inner.failing.is_some()) + inner.lines.len()
+    }
+}

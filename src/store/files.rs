@@ -1,0 +1,122 @@
+//! Files whose names outlive a crash of the machine: a directory is flushed after something in it was made, renamed or
+//! removed. What makes, renames or removes files that outlive the process does it here.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// Makes a directory, and those above it, where they are missing.
+///
+/// # Errors
+/// One cannot be made, or is no directory.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = dir.parent().filter(|above| !above.as_os_str().is_empty()) {
+        make_dir(above)?;
+    }
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        made => made?,
+    }
+    flush_names_at(dir)
+}
+
+/// Opens a file that is made where it is missing.
+///
+/// # Errors
+/// It can be neither opened nor made.
+pub fn open_or_make(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    match options.clone().create(false).create_new(false).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = options.clone().create(true).open(path)?;
+            flush_names_at(path)?;
+            Ok(file)
+        }
+        opened => opened,
+    }
+}
+
+/// Replaces a file: it holds the old bytes or the new ones at any time.
+///
+/// # Errors
+/// Writing failed; the old file is there as it was.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let fresh = PathBuf::from(name);
+    let mut file = File::create(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(&fresh, path)?;
+    flush_names_at(path)
+}
+
+/// Gives what is at a path a second name, which it keeps when it is replaced. Where that is not possible (a directory is in
+/// the way, or the file system knows no links) it loses the first one.
+///
+/// # Errors
+/// It could not be named so.
+pub fn keep_as(path: &Path, other: &Path) -> io::Result<()> {
+    fs::hard_link(path, other).or_else(|_| fs::rename(path, other))?;
+    flush_names_at(other)
+}
+
+/// Removes a file.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    flush_names_at(path)
+}
+
+/// Flushes the directory in which a path is. Some file systems cannot, and do without.
+///
+/// # Errors
+/// The disk refused.
+pub fn flush_names_at(path: &Path) -> io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    match File::open(above.unwrap_or(Path::new(".")))?.sync_all() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        flushed => flushed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_made_at_any_depth_and_what_is_in_the_way_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        make_dir(&dir.path().join("a/b/c")).unwrap();
+        make_dir(&dir.path().join("a/b/c")).unwrap();
+        assert!(dir.path().join("a/b/c").is_dir());
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(make_dir(&dir.path().join("file")).is_err());
+        assert!(make_dir(&dir.path().join("file/below")).is_err());
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        replace(&path, b"one").unwrap();
+        keep_as(&path, &dir.path().join("aside")).unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read(dir.path().join("aside")).unwrap(), b"one");
+        fs::create_dir(dir.path().join("file.new")).unwrap();
+        assert!(replace(&path, b"three").is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        // A directory has no second name.
+        keep_as(&dir.path().join("file.new"), &dir.path().join("moved")).unwrap();
+        assert!(dir.path().join("moved").is_dir() && !dir.path().join("file.new").exists());
+        remove(&path).unwrap();
+        assert!(!path.exists() && remove(&path).is_err());
+    }
+}

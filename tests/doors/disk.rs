@@ -1,0 +1,234 @@
+//! A disk that is really full, or can only be read: a small tmpfs that these tests mount for themselves alone, where they may; else
+//! they say that they are skipped, and fail where `CI` is `true`.
+
+use std::{
+    fs,
+    io::Write as _,
+    ops::Range,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use actix::prelude::*;
+use callboard::{
+    actors::event::EventActor,
+    domain::{
+        event::{Change, Detail, Event, EventKind},
+        event_block::EventPiece,
+        event_settings::{EventSettings, StoreSettings},
+        types::Nanos,
+    },
+    messages::event::{GetEventStatus, Publish, ReadLog, StopEvents},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    common::{command, skip, until},
+    shim::server::Server,
+    wired::rig,
+};
+
+const DISK: &str = "CALLBOARD_TEST_SMALL_DISK";
+
+/// Runs a test again, in name spaces of its own where `path` is a file system of 8 MiB; `None` where that is not allowed.
+fn on_a_disk_of_its_own(path: &Path, test: &str) -> Option<bool> {
+    let script =
+        "mount -t tmpfs -o size=8m tmpfs \"$1\" || exit 1; echo mounted; exec \"$2\" --exact \"$3\" --nocapture";
+    let program = std::env::current_exe().expect("a test program");
+    // As a user who is root there only, else as root.
+    ["-rm", "-m"].iter().find_map(|flags| {
+        let mut unshare = Command::new("unshare");
+        unshare.args([flags, "sh", "-c", script, "sh"]).args([path, &*program]).arg(test).env(DISK, path);
+        let output = unshare.output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.starts_with("mounted").then(|| {
+            println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+            output.status.success()
+        })
+    })
+}
+
+/// The small disk; `None`: the test has run there, or could not.
+fn disk(test: &str) -> Option<PathBuf> {
+    if let Ok(disk) = std::env::var(DISK) {
+        return Some(disk.into());
+    }
+    let path = tempfile::tempdir().unwrap();
+    match on_a_disk_of_its_own(path.path(), test) {
+        Some(passed) => assert!(passed, "see above"),
+        // Known to `.ci/run`, which says it.
+        None if std::env::var_os("CALLBOARD_TEST_NO_MOUNT").is_some() => {}
+        None => skip(test, "no file system can be mounted here (unshare, mount)"),
+    }
+    None
+}
+
+fn settings() -> EventSettings {
+    let store =
+        StoreSettings { max_events: 0, max_bytes: 0, max_age: Nanos::ZERO, flush_interval: Nanos::from_millis(10) };
+    EventSettings { ring_capacity: 1_000, store, ..EventSettings::default() }
+}
+
+fn events(ids: Range<u64>) -> Vec<Event> {
+    let event = |id: u64| Event {
+        kind: EventKind::App,
+        object: "application".into(),
+        reference: format!("key-{id}").into(),
+        change: Change::Add,
+        detail: Detail::AppAlloc,
+        message: Arc::from(""),
+        resource: None,
+        at: Nanos(id as i64),
+        partition: Arc::default(),
+    };
+    ids.map(event).collect()
+}
+
+async fn publish(actor: &Addr<EventActor>, ids: Range<u64>) {
+    actor.send(Publish { rm: "rm-1".into(), epoch: 1, events: events(ids) }).await.unwrap();
+}
+
+/// Waits until all that was published is on disk, or the disk takes no more.
+async fn stored(actor: &Addr<EventActor>) {
+    until(async || {
+        let status = actor.send(GetEventStatus).await.unwrap();
+        let store = status.store.unwrap();
+        store.written == status.next || store.failing.is_some()
+    })
+    .await;
+}
+
+/// Publishes until the disk is full and the backlog too, then makes some room.
+async fn fill(store: PathBuf, filler: PathBuf) {
+    let actor = EventActor::durable(settings(), &store).unwrap();
+    let counters = actor.counters();
+    let actor = actor.start();
+    let mut next = 0;
+    while !counters.store_failing.load(Relaxed) {
+        publish(&actor, next..next + 5_000).await;
+        next += 5_000;
+        stored(&actor).await;
+        assert!(next < 10_000_000, "the disk is too large for this test");
+    }
+    let status = actor.send(GetEventStatus).await.unwrap().store.unwrap();
+    assert!(status.failing.unwrap().contains("No space left on device"));
+    // More than the backlog takes: the rest becomes a gap, and nobody waits.
+    while counters.store_lost.load(Relaxed) < 100_000 {
+        publish(&actor, next..next + 5_000).await;
+        next += 5_000;
+    }
+    // Room for a part of what waits. After a restart a limit makes room for the rest.
+    let full = actor.send(GetEventStatus).await.unwrap().store.unwrap().written;
+    fs::remove_file(&filler).unwrap();
+    until(async || actor.send(GetEventStatus).await.unwrap().store.unwrap().written > full).await;
+}
+
+#[actix::test]
+async fn a_full_disk_costs_history_and_is_told() {
+    let Some(disk) = disk("disk::a_full_disk_costs_history_and_is_told") else { return };
+    let store = disk.join("events");
+    let filler = disk.join("filler");
+    fs::write(&filler, vec![1; 2 << 20]).unwrap();
+
+    let (of_first, filling) = (store.clone(), filler.clone());
+    // A thread of its own, whose end takes the first server with it as a kill would.
+    std::thread::spawn(move || actix::System::new().block_on(fill(of_first, filling))).join().unwrap();
+
+    let small = StoreSettings { max_bytes: 4 << 20, ..settings().store };
+    let actor = EventActor::durable(EventSettings { store: small, ..settings() }, &store).unwrap();
+    let counters = actor.counters();
+    let actor = actor.start();
+    let first = actor.send(GetEventStatus).await.unwrap().next;
+    for round in 0..60 {
+        publish(&actor, first + round * 5_000..first + (round + 1) * 5_000).await;
+        stored(&actor).await;
+    }
+    actor.send(StopEvents).await.unwrap().unwrap();
+    assert!(!counters.store_failing.load(Relaxed));
+    drop(actor);
+
+    let actor = EventActor::durable(settings(), &store).unwrap().start();
+    let (mut next, mut gaps) = (0, Vec::new());
+    loop {
+        let page = actor.send(ReadLog { from: Some(next), events: 10_000 }).await.unwrap().unwrap();
+        if page.pieces.is_empty() {
+            break;
+        }
+        for piece in page.pieces {
+            assert_eq!(piece.first(), next);
+            next = piece.end();
+            match piece {
+                EventPiece::Gap(gap) => gaps.push(format!("{} {}..{}", gap.reason.name(), gap.from, gap.end)),
+                EventPiece::Events(slice) => {
+                    assert!(slice.events().iter().map(|event| event.at.0 as u64).eq(slice.first()..slice.end()));
+                }
+            }
+        }
+    }
+    assert_eq!(next, first + 300_000);
+    println!("gaps: {gaps:?}");
+    assert!(!gaps.is_empty(), "what was lost is told");
+}
+
+/// Nothing more fits.
+fn fill_up(file: &Path) {
+    let mut filler = fs::File::create(file).unwrap();
+    for size in [1 << 16, 1 << 12, 1] {
+        while filler.write_all(&vec![1; size]).is_ok() {}
+    }
+}
+
+/// With a reason that is longer than what files have left of their last pages.
+async fn drain(server: &Server, host: &str) -> (u16, Value) {
+    let request = json!({"targets": host, "reason": "a disk that is full. ".repeat(500)});
+    server.send("POST", "/api/v1/partition/default/resource/drain", &request).await
+}
+
+const STATUS: &str = "/api/v1/partition/default/resource/status";
+
+async fn drained(server: &Server) -> Vec<String> {
+    let status = server.get(STATUS).await.1;
+    let entries = status["drained"].as_array().unwrap().iter();
+    entries.map(|entry| entry["nodelist"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_drains_and_a_read_only_one_the_start() {
+    let Some(disk) = disk("disk::a_full_disk_refuses_drains_and_a_read_only_one_the_start") else { return };
+    let (data, filler) = (disk.join("data"), disk.join("filler"));
+    let mut server = rig::with_data(&data);
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1", "n2", "n3"]).await;
+    rig::until(&server, STATUS, |status| status["online"]["nodelist"] == "n[1-3]").await;
+    let full = "No space left on device";
+    // The first one has files to be made, the others to be written on.
+    for host in ["n1", "n2", "n3"] {
+        fill_up(&filler);
+        let before = drained(&server).await;
+        let (status, problem) = drain(&server, host).await;
+        let text = problem["detail"].as_str().unwrap();
+        assert!(status == 503 && text.contains(full) && text.contains("nothing was changed"), "{problem}");
+        assert_eq!(drained(&server).await, before, "nothing happened");
+        let faults = server.get(STATUS).await.1["faults"].to_string();
+        assert!(faults.contains("cannot be written") && faults.contains(full), "{faults}");
+        fs::remove_file(&filler).unwrap();
+        assert_eq!(drain(&server, host).await, (200, json!({})));
+        assert_eq!(server.get(STATUS).await.1["faults"], json!([]), "it is over");
+    }
+    server.program.kill();
+    // A server that cannot write at all does not start.
+    let mount = |options: &str| {
+        let mounted = Command::new("mount").args(["-o", options]).arg(&disk).status();
+        assert!(mounted.unwrap().success(), "mount -o {options}");
+    };
+    mount("remount,ro");
+    let output = command(&["serve", "--data", data.to_str().unwrap(), "--http", "127.0.0.1:0"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains(data.to_str().unwrap()), "{text}");
+    assert!(text.contains("Read-only file system"), "{text}");
+    mount("remount,rw");
+    let server = rig::with_data(&data);
+    server.register("rm-1", &[]).await;
+    rig::until(&server, STATUS, |status| status["drained"].as_array().is_some_and(|all| all.len() == 3)).await;
+}

@@ -1,0 +1,104 @@
+//! What is accepted and does not do what it looks like is told in every answer about a configuration (SEEDS S34), and what a
+//! session and an application came with is shown.
+
+use callboard::si::v1::{self, scheduler_client::SchedulerClient};
+use serde_json::{Value, json};
+use tonic::transport::Channel;
+
+use crate::shim::server::{CONFIG, Server};
+
+/// A policy that nobody knows at queue a, and one that is known in any spelling at b.
+fn odd() -> String {
+    let policy = |policy: &str| format!("            properties: {{application.sort.policy: {policy}}}\n");
+    format!("{CONFIG}{}          - name: b\n{}", policy("fairest"), policy("FAIR"))
+}
+
+fn told(answer: &Value) -> Vec<(u64, String)> {
+    let warnings = answer["warnings"].as_array().cloned().unwrap_or_default();
+    let one = |warning: &Value| {
+        (warning["line"].as_u64().unwrap_or(0), warning["message"].as_str().unwrap_or_default().to_owned())
+    };
+    warnings.iter().map(one).collect()
+}
+
+const WARNING: &str =
+    "application.sort.policy cannot be `fairest` and counts as its default (properties of queue root.a)";
+
+#[tokio::test]
+async fn unknown_values_are_told_by_every_door() {
+    let server = Server::start(&[]);
+    let wanted = [(8, WARNING.to_owned())];
+    let (status, answer) = server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": odd()})).await;
+    assert_eq!((status, told(&answer)), (200, wanted.to_vec()), "{answer}");
+    let (_, queue) = server.get("/ws/v1/partition/default/queue/root.b").await;
+    assert_eq!(queue["sortingPolicy"], "fair", "{queue}");
+    let (_, queue) = server.get("/ws/v1/partition/default/queue/root.a").await;
+    assert_eq!(queue["sortingPolicy"], "fifo");
+
+    let again = json!({"config": format!("{}          - name: c\n", odd())});
+    let (status, answer) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &again).await;
+    assert_eq!((status, told(&answer)), (200, wanted.to_vec()), "{answer}");
+    let (status, answer) = server.send_text("POST", "/ws/v1/validate-conf", &odd(), "text/plain").await;
+    assert_eq!((status, &answer["allowed"], told(&answer)), (200, &true.into(), wanted.to_vec()), "{answer}");
+    let (status, answer) = server.send_text("POST", "/api/v1/plan", &odd(), "application/yaml").await;
+    assert_eq!((status, told(&answer)), (200, wanted.to_vec()), "{answer}");
+
+    let channel = Channel::from_shared(server.grpc()).expect("an address").connect().await.expect("connected");
+    let request = v1::RegisterResourceManagerRequest { rm_id: "rm-2".into(), config: odd(), ..Default::default() };
+    let answer = SchedulerClient::new(channel).register_resource_manager(request).await.expect("taken");
+    let told: Vec<_> =
+        answer.metadata().get_all("callboard-warning").iter().map(|text| text.to_str().expect("text")).collect();
+    assert_eq!(told, [format!("8:51: CFG-07C: {WARNING}")]);
+
+    // Nothing to tell, nothing in the answer.
+    let plain = json!({"config": CONFIG});
+    assert_eq!(server.send("PUT", "/si/v1/rm/rm-1/configuration", &plain).await, (200, json!({})));
+    let (_, answer) = server.send_text("POST", "/ws/v1/validate-conf", CONFIG, "text/plain").await;
+    assert_eq!(answer, json!({"allowed": true}));
+}
+
+#[tokio::test]
+async fn a_registration_whose_rules_cannot_be_built_says_so() {
+    // CFG-098: it runs without any rule, and an update like it is refused.
+    let server = Server::start(&[]);
+    let config = CONFIG.replace(
+        "    queues:\n      - name: root",
+        "    placementrules: [{name: nosuch}]\n    queues:\n      - name: root",
+    );
+    let (status, answer) = server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": config})).await;
+    assert_eq!(status, 200, "{answer}");
+    assert!(told(&answer)[0].1.starts_with("unknown rule name specified nosuch"), "{answer}");
+    // The list of a configuration that has thousands is cut.
+    let many: String = (0..500).map(|n| format!("          - {{name: q{n}, properties: {{no.{n}: x}}}}\n")).collect();
+    let (_, answer) =
+        server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": format!("{CONFIG}{many}")})).await;
+    let told = told(&answer);
+    assert_eq!(told.len(), 101);
+    assert_eq!(told[100].1, "400 more of these; callboard validate lists all");
+}
+
+#[tokio::test]
+async fn policy_groups_and_tags_are_shown() {
+    let server = Server::start(&[]);
+    let register = json!({"rmID": "rm-1", "policyGroup": "queues", "config": CONFIG});
+    assert_eq!(server.send("POST", "/si/v1/rm", &register).await, (200, json!({})));
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["policyGroup"], "queues");
+    for (group, taken) in [("other", false), ("queues", true), ("", true)] {
+        let update = json!({"policyGroup": group, "config": format!("{CONFIG}          - name: of-{group}\n")});
+        let (status, answer) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &update).await;
+        assert_eq!(status == 200, taken, "{group}: {answer}");
+        if !taken {
+            let detail = answer["detail"].as_str().unwrap_or_default();
+            assert!(detail.contains("\"other\"") && detail.contains("\"queues\""), "{answer}");
+            let (_, queues) = server.get("/ws/v1/partition/default/queues").await;
+            assert!(!queues.to_string().contains("of-other"), "nothing changed: {queues}");
+        }
+    }
+    let app = json!({"new": [{"applicationID": "app-1", "queueName": "root.a", "ugi": {"user": "u"},
+        "tags": {"namespace": "dev", "kubernetes.io/meta/note": "ü"}}]});
+    let mut stream = server.stream("?after=0").await;
+    server.send("POST", "/si/v1/rm/rm-1/applications", &app).await;
+    while stream.next().await["application"]["accepted"].is_null() {}
+    let (_, shown) = server.get("/api/v1/partition/default/application/app-1/explain").await;
+    assert_eq!(shown["tags"], json!({"namespace": "dev", "kubernetes.io/meta/note": "ü"}), "{shown}");
+}

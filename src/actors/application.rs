@@ -1,55 +1,65 @@
-//! `ApplicationActor`: the conversation with the shim about one application: replacements in flight, and releases that wait
-//! for their confirmation. It keeps no quantity; the partition owns the link of a replacement, this actor the patience.
+//! `ApplicationActor`: the conversation with the shim about one application: releases that the scheduler began wait for
+//! their confirmation. They are sent again while the shim stays silent, and operators are told when it does for long. What
+//! a confirmation leads to is the partition's: it has happened when this actor hears of it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
-use super::clock::Clock;
+use super::unconfirmed::Unconfirmed;
 use crate::{
     domain::{
-        effect::{AppEffect, Released, SwapEnd},
-        types::{Nanos, SwapToken, Termination},
+        effect::{AppEffect, Released},
+        types::{Nanos, Termination},
     },
     messages::{
         application::{AppGone, AppNews, GetUnconfirmed, Resend, UnconfirmedRelease},
-        partition::{Commit, SendAgain},
+        partition::SendAgain,
     },
 };
 
-/// How a replacement stands. One that ended is not kept: its messages are stale.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Swap {
-    /// The shim was asked to release this placeholder.
-    Begun(Arc<str>),
-    /// It has, and the partition was told to carry the replacement out.
-    Confirmed(Arc<str>),
+/// The longest time between two sendings of a release, where `rm.resendAfter` is no longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// Times at which the actor looks at what waits are rounded up to this, so that it looks at most so often.
+const LOOK: i64 = 1_000_000_000;
+
+/// A release that waits for its confirmation.
+struct Row {
+    shown: UnconfirmedRelease,
+    /// When it was sent last.
+    last: Nanos,
+    /// When it is to be sent again.
+    next: Nanos,
+    overdue: bool,
 }
 
 /// See the module.
 pub struct ApplicationActor {
-    clock: Clock,
-    commit: Recipient<Commit>,
+    app: Arc<str>,
+    sums: Rc<Unconfirmed>,
     send: Recipient<SendAgain>,
-    swaps: BTreeMap<SwapToken, Swap>,
-    unconfirmed: BTreeMap<(Arc<str>, Termination), UnconfirmedRelease>,
+    rows: BTreeMap<(Arc<str>, Termination), Row>,
+    /// When it looks at them next.
+    timer: Option<(Nanos, SpawnHandle)>,
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
 impl ApplicationActor {
-    /// An actor for a new application; `commit` and `send` lead to its partition.
-    pub fn new(clock: Clock, commit: Recipient<Commit>, send: Recipient<SendAgain>) -> ApplicationActor {
-        ApplicationActor { clock, commit, send, swaps: BTreeMap::new(), unconfirmed: BTreeMap::new() }
+    /// An actor for a new application; `send` leads to its partition.
+    pub fn new(app: Arc<str>, sums: Rc<Unconfirmed>, send: Recipient<SendAgain>) -> ApplicationActor {
+        ApplicationActor { app, sums, send, rows: BTreeMap::new(), timer: None }
     }
 
-    fn advance(&mut self, effect: AppEffect) {
+    /// The rows (state, message) of a release: it waits or it does not; it begins, is confirmed or void, falls due (`look`),
+    /// or the shim has come back (`Resend`). What decided a replacement (a node that went, a release, a time-out, a removal)
+    /// decided it in the partition already, and comes here as the one message that there is nothing to wait for.
+    fn advance(&mut self, effect: AppEffect, ctx: &mut Context<Self>) {
         match effect {
-            AppEffect::SwapBegun { token, placeholder, .. } => self.swap(token, Step::Begun(placeholder)),
-            AppEffect::SwapConfirmed { token, .. } => self.swap(token, Step::Confirmed),
-            AppEffect::SwapEnded { token, why, .. } => self.swap(token, Step::Ended(why)),
-            AppEffect::Unconfirmed { release } => self.wait_for(release),
-            AppEffect::Confirmed { key, termination, .. } => {
-                self.unconfirmed.remove(&(key, termination));
-            }
+            AppEffect::Unconfirmed { release } => self.begin(release, ctx),
+            AppEffect::Confirmed { key, termination, .. } => self.end((key, termination)),
             // The log level of this name is a setting (CFG-115).
             AppEffect::Ended { summary } => tracing::info!(target: "core.scheduler.application.usage", "{summary}"),
             // The life of this actor says the same.
@@ -57,59 +67,113 @@ impl ApplicationActor {
         }
     }
 
-    /// The rows (state, message) of a replacement. What decided it (a node that went, a release, a time-out, a removal)
-    /// decided it in the partition already, and comes here as the one message that it ended.
-    fn swap(&mut self, token: SwapToken, step: Step) {
-        match (self.swaps.remove(&token), step) {
-            (None, Step::Begun(placeholder)) => {
-                self.swaps.insert(token, Swap::Begun(placeholder));
+    fn begin(&mut self, release: Released, ctx: &mut Context<Self>) {
+        let now = self.sums.clock.now();
+        let key = (release.key.clone(), release.termination);
+        if self.rows.is_empty() {
+            self.sums.waits(self.app.clone(), ctx.address());
+        }
+        let next = now.plus(self.wait(1));
+        match self.rows.get_mut(&key) {
+            // The partition asks once, and again only after the first was void; a second asking is no other release.
+            Some(row) => {
+                row.shown.sent = row.shown.sent.saturating_add(1);
+                (row.last, row.next) = (now, next);
             }
-            // Tokens are used once: the row that is there stays.
-            (Some(swap), Step::Begun(_)) => {
-                self.swaps.insert(token, swap);
+            None => {
+                let shown = UnconfirmedRelease { release, since: now, age: Nanos::ZERO, sent: 1 };
+                self.sums.add(&shown);
+                self.rows.insert(key, Row { shown, last: now, next, overdue: false });
             }
-            (Some(Swap::Begun(placeholder)), Step::Confirmed) => {
-                self.swaps.insert(token, Swap::Confirmed(placeholder));
-                self.commit.do_send(Commit(token));
-            }
-            // Said twice before it was carried out, or late. The partition waits for an answer to every confirmation that
-            // it passed on, and knows whether the token is still in flight.
-            (Some(swap @ Swap::Confirmed(_)), Step::Confirmed) => {
-                self.swaps.insert(token, swap);
-                self.commit.do_send(Commit(token));
-            }
-            (None, Step::Confirmed) => self.commit.do_send(Commit(token)),
-            // The placeholder is gone, and its release was confirmed with it.
-            (Some(_), Step::Ended(SwapEnd::Swapped)) => {}
-            // The placeholder stays, or goes by a release of its own: there is nothing to ask for again.
-            (Some(Swap::Begun(placeholder) | Swap::Confirmed(placeholder)), Step::Ended(SwapEnd::Undone)) => {
-                self.unconfirmed.remove(&(placeholder, Termination::PlaceholderReplaced));
-            }
-            (None, Step::Ended(_)) => {}
+        }
+        self.look_at(next.min(now.plus(nanos(self.sums.patience.get().warn_after))), ctx);
+    }
+
+    fn end(&mut self, key: (Arc<str>, Termination)) {
+        // Nothing waits: it was confirmed before, or said twice.
+        let Some(row) = self.rows.remove(&key) else { return };
+        self.sums.remove(&row.shown);
+        if self.rows.is_empty() {
+            self.sums.heard_all(&self.app);
         }
     }
 
-    fn wait_for(&mut self, release: Released) {
-        let now: Nanos = self.clock.now();
-        let key = (release.key.clone(), release.termination);
-        self.unconfirmed.insert(key, UnconfirmedRelease { release, since: now, age: Nanos::ZERO, sent: 1 });
+    /// How long a release that was sent so often waits before it is sent again.
+    fn wait(&self, sent: u32) -> Nanos {
+        let first = self.sums.patience.get().resend_after;
+        let doubled = first.saturating_mul(1 << (sent - 1).min(16));
+        nanos(doubled.min(LONGEST_WAIT.max(first)))
+    }
+
+    /// Looks at what waits at this time or soon after, unless it does so earlier.
+    fn look_at(&mut self, at: Nanos, ctx: &mut Context<Self>) {
+        let at = Nanos(at.0.saturating_add(LOOK - 1) / LOOK * LOOK);
+        if self.timer.as_ref().is_some_and(|(armed, _)| *armed <= at) {
+            return;
+        }
+        let handle = ctx.run_later(self.sums.clock.until(at), |actor, ctx| {
+            actor.timer = None;
+            actor.look(ctx);
+        });
+        if let Some((_, before)) = self.timer.replace((at, handle)) {
+            ctx.cancel_future(before);
+        }
+    }
+
+    /// Sends again what is due, and tells of what has waited for too long.
+    fn look(&mut self, ctx: &mut Context<Self>) {
+        let (now, warn_after) = (self.sums.clock.now(), nanos(self.sums.patience.get().warn_after));
+        let due: Vec<_> = self.rows.iter().filter(|(_, row)| row.next <= now).map(|(key, _)| key.clone()).collect();
+        // What has not reached the shim's connection yet is on its way: another one would only follow it.
+        let handed = self.sums.budget.handed_until();
+        let (reached, waits): (Vec<_>, Vec<_>) = due.into_iter().partition(|key| self.rows[key].last < handed);
+        for key in waits {
+            let next = now.plus(self.wait(1));
+            self.rows.entry(key).and_modify(|row| row.next = next);
+        }
+        self.send_again(reached, now);
+        let mut next: Option<Nanos> = None;
+        for row in self.rows.values_mut() {
+            let warn = row.shown.since.plus(warn_after);
+            if !row.overdue && warn <= now {
+                row.overdue = true;
+                self.sums.overdue(&row.shown);
+            }
+            let at = if row.overdue { row.next } else { row.next.min(warn) };
+            next = Some(next.map_or(at, |next| next.min(at)));
+        }
+        if let Some(next) = next {
+            self.look_at(next, ctx);
+        }
+    }
+
+    fn send_again(&mut self, keys: Vec<(Arc<str>, Termination)>, now: Nanos) {
+        let mut again = Vec::with_capacity(keys.len());
+        for key in keys {
+            let sent = self.rows[&key].shown.sent.saturating_add(1);
+            let wait = self.wait(sent);
+            let Some(row) = self.rows.get_mut(&key) else { continue };
+            row.shown.sent = sent;
+            (row.last, row.next) = (now, now.plus(wait));
+            if row.overdue {
+                self.sums.overdue(&row.shown);
+            }
+            again.push((row.shown.since, row.shown.release.clone()));
+        }
+        if !again.is_empty() {
+            again.sort_by_key(|(since, _)| *since);
+            self.send.do_send(SendAgain(again.into_iter().map(|(_, release)| release).collect()));
+        }
     }
 
     /// The oldest first.
     fn waiting(&self) -> Vec<UnconfirmedRelease> {
-        let now = self.clock.now();
-        let aged = |row: &UnconfirmedRelease| UnconfirmedRelease { age: now.minus(row.since), ..row.clone() };
-        let mut all: Vec<UnconfirmedRelease> = self.unconfirmed.values().map(aged).collect();
+        let now = self.sums.clock.now();
+        let aged = |row: &Row| UnconfirmedRelease { age: now.minus(row.shown.since), ..row.shown.clone() };
+        let mut all: Vec<UnconfirmedRelease> = self.rows.values().map(aged).collect();
         all.sort_by_key(|row| row.since);
         all
     }
-}
-
-/// What happened to a replacement.
-enum Step {
-    Begun(Arc<str>),
-    Confirmed,
-    Ended(SwapEnd),
 }
 
 impl Actor for ApplicationActor {
@@ -119,9 +183,9 @@ impl Actor for ApplicationActor {
 impl Handler<AppNews> for ApplicationActor {
     type Result = ();
 
-    fn handle(&mut self, news: AppNews, _ctx: &mut Self::Context) {
+    fn handle(&mut self, news: AppNews, ctx: &mut Self::Context) {
         for effect in news.0 {
-            self.advance(effect);
+            self.advance(effect, ctx);
         }
     }
 }
@@ -132,13 +196,9 @@ impl Handler<Resend> for ApplicationActor {
     fn handle(&mut self, msg: Resend, _ctx: &mut Self::Context) {
         let on_their_way = msg.0.on_their_way;
         let lost = |release: &Released| !on_their_way.contains(&(release.app.clone(), release.key.clone()));
-        for row in self.unconfirmed.values_mut().filter(|row| lost(&row.release)) {
-            row.sent = row.sent.saturating_add(1);
-        }
-        let again: Vec<Released> = self.waiting().into_iter().map(|row| row.release).filter(lost).collect();
-        if !again.is_empty() {
-            self.send.do_send(SendAgain(again));
-        }
+        let rows = self.rows.iter().filter(|(_, row)| lost(&row.shown.release));
+        let keys = rows.map(|(key, _)| key.clone()).collect();
+        self.send_again(keys, self.sums.clock.now());
     }
 }
 
@@ -154,6 +214,12 @@ impl Handler<AppGone> for ApplicationActor {
     type Result = ();
 
     fn handle(&mut self, _msg: AppGone, ctx: &mut Self::Context) {
+        for key in self.rows.keys().cloned().collect::<Vec<_>>() {
+            self.end(key);
+        }
         ctx.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;

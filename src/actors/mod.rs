@@ -12,3 +12,4 @@ pub mod resolvers;
 pub mod rm;
 pub mod topology;
 pub mod ugm;
+pub mod unconfirmed;

@@ -6,20 +6,22 @@ mod handlers;
 mod journal;
 mod links;
 mod meter;
+mod teardown;
 
-use std::{collections::VecDeque, sync::Arc, time::Instant};
+use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Instant};
 
 use actix::prelude::*;
+use tokio::sync::oneshot;
 
 pub use self::links::Links;
 use self::{conversations::Conversations, journal::Link, meter::Meter};
-use super::{clock::Clock, ugm::UgmActor, ugm::wants_groups};
+use super::{clock::Clock, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
 use crate::{
     domain::{
         Partition,
         command::Command,
         conf::Resolver,
-        effect::{AppEffect, Effect},
+        effect::{Callback, Effect, Released},
         types::Nanos,
     },
     messages::{
@@ -49,10 +51,14 @@ pub struct PartitionActor {
     link: Link,
     meter: Meter,
     ugm: Addr<UgmActor>,
-    /// Batches that are not applied yet: a conversation's answer comes first.
+    /// Batches that are not applied yet, since groups of a user are looked up for the one before.
     inbox: VecDeque<Commands>,
-    /// Answers that are awaited.
-    awaited: usize,
+    /// Groups are being looked up.
+    resolving: bool,
+    /// Releases that are sent once more at the end of this turn.
+    again: Vec<Released>,
+    /// Who waits for its end, from when that begins.
+    ended: Vec<oneshot::Sender<()>>,
     /// A slice is under way.
     slicing: bool,
     /// The picture that readers get, until something changes.
@@ -78,9 +84,10 @@ impl PartitionActor {
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
         let resolver = conf.resolver;
         let partition = Partition::new(rm, internal, conf, clock.now(), &mut effects);
-        let me = ctx.address();
+        let (internal, budget) = (setup.internal.clone(), setup.budget.clone());
+        let unconfirmed = Rc::new(Unconfirmed::new(internal, clock, budget, setup.patience));
         PartitionActor {
-            conversations: Conversations::new(clock, me.clone().recipient(), me.recipient()),
+            conversations: Conversations::new(unconfirmed, ctx.address().recipient()),
             ugm: UgmActor::new(clock, resolver, links.ldap_secrets).start(),
             link: Link::new(links.journal, setup.epoch),
             meter: Meter::new(links.metrics),
@@ -89,7 +96,9 @@ impl PartitionActor {
             partition,
             effects,
             inbox: VecDeque::new(),
-            awaited: 0,
+            resolving: false,
+            again: Vec::new(),
+            ended: Vec::new(),
             slicing: false,
             snapshot: None,
             timer: None,
@@ -97,9 +106,10 @@ impl PartitionActor {
         }
     }
 
-    /// Applies the batches that have arrived, as long as no conversation's answer is awaited.
+    /// Applies the batches that have arrived, as long as no groups are being looked up.
     fn drain(&mut self, ctx: &mut Context<Self>) {
-        while self.awaited == 0
+        while !self.resolving
+            && !self.is_ending()
             && let Some(mut batch) = self.inbox.pop_front()
         {
             if self.partition.conf.resolver != Resolver::None && has_unresolved(&batch.commands) {
@@ -116,13 +126,12 @@ impl PartitionActor {
     /// Applies a request of the shim. What comes of it leaves with the slice that it asks for: a request and the placement
     /// that it makes possible are one message to each receiver, and wake it once.
     fn submit(&mut self, commands: Vec<Command>, ctx: &mut Context<Self>) {
-        let (now, before) = (self.clock.now(), self.effects.len());
+        let now = self.clock.now();
         for command in commands {
             self.partition.apply(command, now, &mut self.effects);
         }
         self.snapshot = None;
-        let awaits = |effect: &Effect| matches!(effect, Effect::App(AppEffect::SwapConfirmed { .. }));
-        if self.effects.len() >= WITHHELD || self.effects[before..].iter().any(awaits) {
+        if self.effects.len() >= WITHHELD {
             self.route();
         }
         self.ask_for_slice(ctx);
@@ -130,10 +139,10 @@ impl PartitionActor {
 
     /// Groups are looked up elsewhere; this batch and what follows it wait, scheduling goes on.
     fn resolve(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
-        self.awaited += 1;
+        self.resolving = true;
         let commands = std::mem::take(&mut batch.commands);
         let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(move |commands, actor, ctx| {
-            actor.awaited -= 1;
+            actor.resolving = false;
             actor.apply(commands.unwrap_or_default(), ctx);
             drop(batch);
             actor.drain(ctx);
@@ -162,15 +171,8 @@ impl PartitionActor {
             return;
         }
         self.slicing = true;
-        let awaits = self.awaited > 0;
-        // After what is in the mailbox, and after the answer of a conversation where one is awaited: a swap that the shim
-        // has confirmed is committed before its placeholder is looked at again.
-        let begin = async move {
-            if awaits {
-                tokio::task::yield_now().await;
-            }
-        };
-        ctx.spawn(begin.into_actor(self).map(|(), actor, ctx| actor.slice(ctx)));
+        // After what is in the mailbox.
+        ctx.spawn(async {}.into_actor(self).map(|(), actor, ctx| actor.slice(ctx)));
     }
 
     /// Chunks of decisions until the slice is used up; then others have their turn.
@@ -208,7 +210,7 @@ impl PartitionActor {
 
     /// One timer for the next deadline of the domain.
     fn arm(&mut self, ctx: &mut Context<Self>) {
-        let next = self.partition.next_deadline();
+        let next = self.partition.next_deadline().filter(|_| !self.is_ending());
         if self.timer.as_ref().map(|(at, _)| *at) == next {
             return;
         }
@@ -224,10 +226,10 @@ impl PartitionActor {
         }
     }
 
-    /// Effects leave grouped by receiver, each group in order.
-    fn route(&mut self) {
+    /// Effects leave grouped by receiver, each group in order; gives how many batches of events wait to be taken in.
+    fn route(&mut self) -> usize {
         if self.effects.is_empty() {
-            return;
+            return 0;
         }
         let now = self.clock.now();
         let mut items = Vec::new();
@@ -238,33 +240,46 @@ impl PartitionActor {
                 Effect::Callback(callback) => items.push(Outgoing::Callback(callback)),
                 Effect::Ask(question) => items.push(Outgoing::Ask(question)),
                 Effect::Event(event) => events.push(event),
-                Effect::App(effect) => {
-                    if matches!(effect, AppEffect::SwapConfirmed { .. }) {
-                        self.awaited += 1;
-                    }
-                    self.conversations.app(effect);
-                }
+                Effect::App(effect) => self.conversations.app(effect),
                 Effect::Queue(effect) => self.conversations.queue(effect),
                 Effect::Node(effect) => {
                     self.link.note(&effect);
                     self.conversations.node(effect, now);
                 }
-                Effect::Configured(_) => {}
             }
         }
         self.meter.flush(&self.partition);
         self.link.flush();
-        let orphans = self.conversations.flush(now);
-        self.awaited -= orphans;
+        self.conversations.flush(now);
         // Before the callbacks: whoever has read one finds its events.
-        if !events.is_empty() {
-            self.setup.events.publish(Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events });
-        }
+        let waiting = if events.is_empty() {
+            0
+        } else {
+            self.setup.events.publish(Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events })
+        };
+        self.deliver(items);
+        waiting
+    }
+
+    fn deliver(&self, items: Vec<Outgoing>) {
         if !items.is_empty() {
             self.setup.budget.made(items.len());
             let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
             self.setup.callbacks.do_send(Deliver { epoch, partition, items });
         }
+    }
+
+    /// Conversations have releases sent once more: together, when all that fell due now have said so.
+    fn send_again(&mut self, releases: Vec<Released>, ctx: &mut Context<Self>) {
+        if self.again.is_empty() {
+            let yielded = tokio::task::yield_now().into_actor(self);
+            ctx.spawn(yielded.map(|(), actor, _| {
+                actor.route();
+                let again = std::mem::take(&mut actor.again).into_iter();
+                actor.deliver(again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release)))).collect());
+            }));
+        }
+        self.again.extend(releases);
     }
 }
 

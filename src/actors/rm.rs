@@ -299,7 +299,11 @@ impl RmActor {
                 _ => &[],
             };
             if questions.is_empty() {
-                session.buffer.push(msg.partition.clone(), payload);
+                let waits = matches!(&payload, Payload::Released(list) if list.iter().any(|released| released.confirm));
+                let line = session.buffer.push(msg.partition.clone(), payload);
+                if waits {
+                    session.last_release = line;
+                }
             } else if session.asking == Predicates::Off {
                 session.answer_now(&msg.partition, questions, Ok(()));
             } else if no_reader && session.had_stream {

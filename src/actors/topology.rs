@@ -31,7 +31,9 @@ use crate::{
     messages::{
         event::{ApplyEventSettings, Intake, Publisher, ShimSubscribe, ShimUnsubscribe, Word},
         journal::ConfigureJournal,
-        partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
+        partition::{
+            Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
+        },
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
     metrics::Metrics,
@@ -77,10 +79,12 @@ pub struct PartitionHandle {
     pub wake: Recipient<Wake>,
     /// Its end.
     pub stop: Recipient<StopPartition>,
-    /// A configuration on trial.
-    pub try_configure: Recipient<TryConfigure>,
+    /// Its state, on which a configuration is checked before.
+    pub snapshot: Recipient<GetSnapshot>,
     /// A configuration.
     pub configure: Recipient<Configure>,
+    /// How long the shim may take to confirm.
+    pub patience: Recipient<Patience>,
     /// Unconfirmed releases are wanted again.
     pub resend: Recipient<ResendUnconfirmed>,
     /// Signs of life of nodes.
@@ -179,7 +183,9 @@ impl Topology {
         let process = ProcessSettings::default();
         let intake = Intake::new(events.clone().recipient());
         let listening = intake.clone();
-        process.listen(move |extra| listening.put(Word::Settings(ApplyEventSettings(Settings::read(extra).event))));
+        process.listen(move |extra| {
+            listening.put(Word::Settings(ApplyEventSettings(Settings::read(extra).event)));
+        });
         Arc::new(Topology {
             directory: Arc::default(),
             intake,
@@ -216,8 +222,9 @@ impl Topology {
                 commands: addr.clone().recipient(),
                 wake: addr.clone().recipient(),
                 stop: addr.clone().recipient(),
-                try_configure: addr.clone().recipient(),
+                snapshot: addr.clone().recipient(),
                 configure: addr.clone().recipient(),
+                patience: addr.clone().recipient(),
                 resend: addr.clone().recipient(),
                 alive: addr.clone().recipient(),
                 journal,

@@ -7,6 +7,8 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
+use crate::domain::types::Nanos;
+
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
 #[derive(Debug)]
 pub struct Budget {
@@ -14,6 +16,7 @@ pub struct Budget {
     inward: AtomicI64,
     outward: AtomicI64,
     paused: AtomicBool,
+    handed: AtomicI64,
     room: Notify,
 }
 
@@ -25,6 +28,7 @@ impl Budget {
             inward: inward.into(),
             outward: outward.into(),
             paused: false.into(),
+            handed: i64::MAX.into(),
             room: Notify::new(),
         })
     }
@@ -80,6 +84,16 @@ impl Budget {
             left if left <= self.whole[1] / 2 => Pressure::High,
             _ => Pressure::Low,
         }
+    }
+
+    /// Releases that were made before this time have all been handed to a connection of the shim.
+    pub fn handed_until(&self) -> Nanos {
+        Nanos(self.handed.load(SeqCst))
+    }
+
+    /// See [`Budget::handed_until`]; until it is first said, all have.
+    pub fn set_handed_until(&self, at: Nanos) {
+        self.handed.store(at.0, SeqCst);
     }
 
     /// Pauses or resumes new placements.

@@ -40,19 +40,23 @@ pub struct Rouse(pub Arc<Intake>);
 
 /// How a partition publishes its events.
 #[derive(Clone)]
-pub struct Publisher(Arc<dyn Fn(Publish) + Send + Sync>);
+pub struct Publisher(Arc<dyn Fn(Publish) -> usize + Send + Sync>);
 
 impl Publisher {
-    /// Publishes events, behind all that this and other threads have published before.
-    pub fn publish(&self, events: Publish) {
-        (self.0)(events);
+    /// Publishes events, behind all that this and other threads have published before. Gives how many batches wait to be
+    /// taken in, so that who makes very many can wait.
+    pub fn publish(&self, events: Publish) -> usize {
+        (self.0)(events)
     }
 }
 
 impl From<Recipient<Publish>> for Publisher {
     /// Each as a message of its own.
     fn from(to: Recipient<Publish>) -> Publisher {
-        Publisher(Arc::new(move |events| to.do_send(events)))
+        Publisher(Arc::new(move |events| {
+            to.do_send(events);
+            0
+        }))
     }
 }
 
@@ -68,14 +72,16 @@ impl Intake {
         Publisher(Arc::new(move |events| intake.put(Word::Publish(events))))
     }
 
-    /// Adds something, behind all that was published before it and before all that is published after it.
-    pub fn put(self: &Arc<Intake>, word: Word) {
+    /// Adds something, behind all that was published before it and before all that is published after it. Gives how much
+    /// waits.
+    pub fn put(self: &Arc<Intake>, word: Word) -> usize {
         let mut state = self.state();
         state.waiting.push(word);
         if !std::mem::replace(&mut state.awake, true) {
             // Under the lock: a reader who asks after anything published here asks after this message.
             self.actor.do_send(Rouse(self.clone()));
         }
+        state.waiting.len()
     }
 
     /// What waits, in order.

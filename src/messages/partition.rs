@@ -1,6 +1,10 @@
 //! For `PartitionActor`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::prelude::*;
 
@@ -10,7 +14,14 @@ use super::{
     event::Publisher,
     rm::Deliver,
 };
-use crate::domain::{Partition, command::Command, conf::PartitionConf, effect::Released, types::SwapToken};
+use crate::domain::{
+    Partition,
+    command::Command,
+    conf::PartitionConf,
+    effect::Released,
+    partition::Tables,
+    types::{Nanos, Termination},
+};
 
 /// What a `PartitionActor` is made of.
 pub struct PartitionSetup {
@@ -24,10 +35,28 @@ pub struct PartitionSetup {
     pub conf: Arc<PartitionConf>,
     /// Credits of the session.
     pub budget: Arc<Budget>,
+    /// How long the shim may take to confirm releases.
+    pub patience: Patience,
     /// The session's `RmActor`.
     pub callbacks: Recipient<Deliver>,
     /// The way to `EventActor`.
     pub events: Publisher,
+}
+
+/// How long the shim may take to confirm a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub struct Patience {
+    /// `rm.resendAfter`: then the release is sent again, and again after twice that time each, up to two minutes.
+    pub resend_after: Duration,
+    /// `rm.unconfirmedWarning`: then operators are told.
+    pub warn_after: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { resend_after: Duration::from_secs(10), warn_after: Duration::from_secs(300) }
+    }
 }
 
 /// Commands of one request, or of a conversation, in order.
@@ -42,20 +71,20 @@ pub struct Commands {
     pub permit: Option<Permit>,
 }
 
-/// A new configuration: applied as a whole, or refused with the reason and nothing changed.
+/// A new configuration, which was checked before. Answered when it is in force.
 #[derive(Message)]
-#[rtype(result = "Result<(), Arc<str>>")]
+#[rtype(result = "()")]
 pub struct Configure(pub Arc<PartitionConf>);
-
-/// Is the partition there to take this configuration? Asked of all before any takes it.
-#[derive(Message)]
-#[rtype(result = "Result<(), Arc<str>>")]
-pub struct TryConfigure(pub Arc<PartitionConf>);
 
 /// The state after everything that was sent before.
 #[derive(Message)]
 #[rtype(result = "Arc<Snapshot>")]
 pub struct GetSnapshot;
+
+/// Its queues and nodes alone, after everything that was sent before: for readers who want no applications.
+#[derive(Message)]
+#[rtype(result = "Arc<Tables>")]
+pub struct GetTables;
 
 /// A consistent picture of a partition, for readers.
 pub struct Snapshot {
@@ -96,11 +125,6 @@ pub struct Wake;
 #[rtype(result = "()")]
 pub struct StopPartition;
 
-/// The conversation of an application saw the shim's confirmation: the replacement is to be carried out.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Commit(pub SwapToken);
-
 /// Releases to be sent to the shim once more.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -130,7 +154,7 @@ pub struct Observe;
 /// See [`Observe`].
 #[derive(Clone, Debug, Default)]
 pub struct PartitionTalk {
-    /// Batches that wait for a conversation's answer.
+    /// Batches that wait for the groups of a user.
     pub waiting_batches: usize,
     /// Conversations by kind: applications, queues, nodes.
     pub conversations: [usize; 3],
@@ -140,4 +164,24 @@ pub struct PartitionTalk {
     pub decisions: u64,
     /// The longest slice so far in nanoseconds.
     pub longest_slice: u64,
+    /// What the shim has not confirmed.
+    pub unconfirmed: UnconfirmedSums,
+}
+
+/// Releases that the shim has not confirmed, over all applications of a partition.
+#[derive(Clone, Debug, Default)]
+pub struct UnconfirmedSums {
+    /// Their number by type.
+    pub by_type: BTreeMap<Termination, u64>,
+    /// When the oldest was first sent.
+    pub oldest: Option<Nanos>,
+    /// Those that have waited longer than `rm.unconfirmedWarning`.
+    pub overdue: u64,
+    /// The oldest of them, at most [`UnconfirmedSums::NAMED`].
+    pub named: Vec<UnconfirmedRelease>,
+}
+
+impl UnconfirmedSums {
+    /// Overdue releases that are named one by one.
+    pub const NAMED: usize = 20;
 }

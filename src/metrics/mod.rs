@@ -135,6 +135,8 @@ pub struct Metrics {
     evaluate_nodes: Histogram,
     try_preemption: Histogram,
     queue_ends: IntCounterVec,
+    /// The same over all queues, gone ones too.
+    ends: [IntCounter; AppEnd::ALL.len()],
     nodes_failed: IntCounter,
     nodes_decommissioned: IntCounter,
     scrapes: IntCounterVec,
@@ -151,6 +153,19 @@ struct Queues {
     seen: BTreeMap<String, Seen>,
     /// Container counters by clean metric name; queues whose paths clean to the same name share one.
     containers: BTreeMap<String, IntCounterVec>,
+    /// Queues that there are, over all partitions, by path and by the name of their container metric.
+    live: BTreeMap<String, u64>,
+    named: BTreeMap<String, u64>,
+}
+
+fn one_less(counts: &mut BTreeMap<String, u64>, of: &str) -> bool {
+    let Some(count) = counts.get_mut(of) else { return false };
+    *count -= 1;
+    let last = *count == 0;
+    if last {
+        counts.remove(of);
+    }
+    last
 }
 
 impl Metrics {
@@ -207,6 +222,7 @@ impl Metrics {
                 "Applications of a queue that ended, by `state`: `completed`, `failed` or `rejected`.",
                 &["queue", "state"],
             )?,
+            ends: [ended_counter()?, ended_counter()?, ended_counter()?],
             nodes_failed: IntCounter::new("nodes_failed", "Shown as a state of yunikorn_scheduler_node.")?,
             nodes_decommissioned: IntCounter::new("nodes_decommissioned", "The same.")?,
             scrapes: vec("promhttp_metric_handler_requests_total", "Scrapes by HTTP status code.", &["code"])?,
@@ -255,6 +271,30 @@ impl Metrics {
     /// An application ended; `queue` is empty where it never had one.
     pub fn application_ended(&self, queue: &str, how: AppEnd) {
         self.queue_ends.with_label_values(&[queue, how.label()]).inc();
+        self.ends[how as usize].inc();
+    }
+
+    /// A partition has this queue from now on.
+    pub fn queue_added(&self, queue: &str) {
+        let mut queues = self.queues();
+        *queues.live.entry(queue.to_owned()).or_default() += 1;
+        *queues.named.entry(container_metric(queue)).or_default() += 1;
+    }
+
+    /// It has it no more. With the last partition that had it, what was counted for it goes.
+    pub fn queue_removed(&self, queue: &str) {
+        let queues = &mut *self.queues();
+        if one_less(&mut queues.live, queue) {
+            queues.seen.remove(queue);
+            for how in AppEnd::ALL {
+                // There is none where no application ended so.
+                let _ = self.queue_ends.remove_label_values(&[queue, how.label()]);
+            }
+        }
+        let name = container_metric(queue);
+        if one_less(&mut queues.named, &name) {
+            queues.containers.remove(&name);
+        }
     }
 
     /// A node was to be added to a partition that does not exist.
@@ -318,6 +358,10 @@ impl Metrics {
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn ended_counter() -> Result<IntCounter> {
+    IntCounter::new("applications_ended", "Shown as a state of yunikorn_scheduler_application_total.")
 }
 
 fn added<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> Result<C> {

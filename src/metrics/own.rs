@@ -22,7 +22,7 @@ pub struct OwnPicture {
 /// A partition of an [`OwnPicture`].
 #[derive(Clone, Debug, Default)]
 pub struct PartitionPicture {
-    /// Batches of requests that wait for the answer of a conversation.
+    /// Batches of requests that wait for the groups of a user.
     pub waiting_batches: u64,
     /// Slices run.
     pub slices: u64,
@@ -82,7 +82,7 @@ impl OwnPicture {
         let seconds = |name: &str, help: &str| added(registry, GaugeVec::new(Opts::new(name, help), &["partition"])?);
         let batches = gauge(
             "callboard_mailbox_batches",
-            "Request batches in a partition's inbox: they wait for groups of users or a gang's confirmation.",
+            "Request batches in a partition's inbox: they wait for groups of users.",
             &["partition"],
         )?;
         let slices = counter("callboard_slices_total", "Scheduling slices run.")?;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, Result};
+use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
 
 use super::{AppEnd, EventsPicture, Metrics, OwnPicture, added, clean, container_metric};
 
@@ -37,6 +37,8 @@ pub struct Picture {
     pub unconfirmed: BTreeMap<&'static str, i64>,
     /// Age of the oldest of them in seconds.
     pub oldest_unconfirmed: f64,
+    /// Number of them that have waited longer than the resource manager should take.
+    pub overdue: i64,
     /// The event system.
     pub events: Option<EventsPicture>,
     /// Callboard's own gauges.
@@ -123,6 +125,14 @@ impl Metrics {
             )?,
         )?
         .set(picture.oldest_unconfirmed);
+        added(
+            registry,
+            IntGauge::new(
+                "callboard_unconfirmed_releases_overdue",
+                "Releases that have not been confirmed within rm.unconfirmedWarning.",
+            )?,
+        )?
+        .set(picture.overdue);
         if let Some(events) = &picture.events {
             events.register(registry)?;
         }
@@ -141,8 +151,7 @@ impl Metrics {
             applications.with_label_values(&[state]).set(count);
         }
         for how in [AppEnd::Completed, AppEnd::Failed] {
-            let count = ended.iter().filter(|((_, h), _)| *h == how.label()).map(|(_, count)| count).sum();
-            applications.with_label_values(&[how.label()]).set(count);
+            applications.with_label_values(&[how.label()]).set(self.ends[how as usize].get() as i64);
         }
         self.queue_gauges(picture, &ended, registry)
     }
@@ -163,10 +172,8 @@ impl Metrics {
         )?;
         let mut queues = self.queues();
         let live: BTreeSet<&str> = picture.queues.iter().map(|queue| queue.path.as_str()).collect();
-        queues.seen.retain(|path, _| live.contains(path.as_str()));
         let names: BTreeSet<String> = live.iter().map(|path| container_metric(path)).collect();
-        queues.containers.retain(|name, _| names.contains(name));
-        for counter in queues.containers.values() {
+        for (_, counter) in queues.containers.iter().filter(|(name, _)| names.contains(*name)) {
             added(registry, counter.clone())?;
         }
         for queue in &picture.queues {

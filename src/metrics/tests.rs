@@ -59,7 +59,7 @@ fn counts_and_times() {
     assert_eq!(metrics.failed_nodes(), 1);
 }
 
-// REST 7.2: what is gone is 0; a max shows a guaranteed; a removed queue has nothing but its totals.
+// REST 7.2: what is gone is 0; a max shows a guaranteed; of a removed queue nothing is shown.
 #[test]
 fn queues() {
     let metrics = Metrics::new().unwrap();
@@ -84,12 +84,47 @@ fn queues() {
     has(&second, "yunikorn_queue_resource{queue=\"root.a-b\",resource=\"vcore\",state=\"pending\"} 0");
 
     let third = text(&metrics, &Picture { queues: vec![queue("root")], ..Picture::default() });
-    has(&third, "yunikorn_queue_app_total{queue=\"root.a-b\",state=\"completed\"} 1");
     for absent in
         ["yunikorn_queue_app{queue=\"root.a-b\"", "yunikorn_queue_resource{queue=\"root.a-b\"", "queue_container"]
     {
         assert!(!third.contains(absent), "{absent}");
     }
+}
+
+// A queue that is gone leaves nothing behind, however many come and go; what two partitions have goes with the last.
+#[test]
+fn series_of_removed_queues_go() {
+    let metrics = Metrics::new().unwrap();
+    let pictured = || text(&metrics, &Picture { queues: vec![queue("root")], ..Picture::default() });
+    metrics.queue_added("root");
+    // The first scrape has no scrapes to tell of.
+    pictured();
+    let before = pictured();
+    for round in 0..8 {
+        let path = format!("root.ns-{round}");
+        for _ in 0..2 {
+            metrics.queue_added(&path);
+        }
+        metrics.queue_containers(&path, Containers::Allocated, 1);
+        metrics.application_ended(&path, AppEnd::Completed);
+        metrics.application_ended(&path, AppEnd::Failed);
+        let shown = text(&metrics, &Picture { queues: vec![queue(&path)], ..Picture::default() });
+        has(&shown, &format!("yunikorn_queue_app{{queue=\"{path}\",state=\"completed\"}} 1"));
+        metrics.queue_removed(&path);
+        assert!(pictured().contains(&path), "another partition has it");
+        metrics.queue_removed(&path);
+        assert!(!pictured().contains("ns-") && !pictured().contains("ns_"));
+    }
+    let after = pictured();
+    has(&after, "yunikorn_scheduler_application_total{state=\"completed\"} 8");
+    has(&after, "yunikorn_scheduler_application_total{state=\"failed\"} 8");
+    // What all queues together had stays.
+    let series = |text: &str| text.lines().filter(|line| !line.starts_with("process_")).count();
+    assert_eq!(series(&after), series(&before));
+    assert_eq!(
+        (metrics.queues().seen.len(), metrics.queues().containers.len(), metrics.queues().live.len()),
+        (1, 0, 1)
+    );
 }
 
 // REST 7, quirk J: paths that clean to the same name share one counter.

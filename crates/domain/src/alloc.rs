@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     resources::Resource,
-    types::{AllocIx, AppIx, Nanos, NodeIx, ShapeIx, SwapToken},
+    types::{AllocIx, AppIx, Nanos, NodeIx, ShapeIx},
 };
 
 /// What the shim said of an ask; made once at the door and shared by ask, callback, event and REST.
@@ -95,6 +95,8 @@ pub struct Alloc {
     pub phase: Phase,
     /// Node, for every phase but [`Phase::Pending`].
     pub node: Option<NodeIx>,
+    /// Where it stands among the allocations of the node that it is charged to.
+    pub at: u32,
     /// Creation time (R4.2): order, reservation delay, preemption delay, victim age.
     pub created: Nanos,
     /// `requestTime` of REST: `created`, or the placeholder's for a real allocation that replaced one.
@@ -105,16 +107,12 @@ pub struct Alloc {
     pub seq: u64,
     /// The other side of a replacement in flight.
     pub link: Option<AllocIx>,
-    /// The replacement in flight.
-    pub token: Option<SwapToken>,
     /// Node on which it holds a reservation.
     pub reserved: Option<NodeIx>,
     /// When that reservation was made.
     pub reserved_at: Nanos,
     /// Its release was sent to the shim and is not confirmed yet.
     pub released: bool,
-    /// The shim confirmed that release, and the replacement is still to be carried out.
-    pub confirmed: bool,
     /// Chosen as a victim; excludes `released` (R4.31).
     pub preempted: bool,
     /// A real allocation that replaced a placeholder (`placeholderUsed` of REST).

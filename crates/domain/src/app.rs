@@ -78,14 +78,22 @@ pub struct App {
     pub placeholders: u32,
     /// Number of pending placeholder asks.
     pub pending_placeholders: u32,
+    /// Their sum.
+    pub awaited: Resource,
     /// Number of placeholder asks about which the shim is being asked.
     pub parked_placeholders: u32,
+    /// Sum of what is charged while the shim is asked about it: of real asks, of placeholders.
+    pub parked_charges: [Resource; 2],
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub asking: u32,
     /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
     pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
+    /// Groups of pending real asks by task group, in the order of their first asks; parked ones too.
+    pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, GroupKey>>,
+    /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
+    pub replaced_up_to: Option<AskOrder>,
     /// A gang of which no placeholder has come yet, and nothing but originators was allocated: real asks wait (SEEDS S10).
     pub gang_to_come: bool,
     /// The timer that ends this wait, and when; from the first real ask on that waits.
@@ -183,6 +191,13 @@ pub struct GroupKey {
     pub required_node: Option<Arc<str>>,
     /// The first of its application, such as a driver: it does not wait for the gang (SEEDS S10).
     pub originator: bool,
+}
+
+impl GroupKey {
+    /// Real asks that may take the place of placeholders.
+    pub fn may_replace(&self) -> bool {
+        !self.placeholder && !self.task_group.is_empty()
+    }
 }
 
 /// Why the asks of a group wait.

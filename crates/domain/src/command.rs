@@ -2,12 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
-    alloc::AskSpec,
-    conf::PartitionConf,
-    resources::Resource,
-    types::{SwapToken, Termination},
-};
+use super::{alloc::AskSpec, conf::PartitionConf, resources::Resource, types::Termination};
 
 /// One input. Items of one request stay together, so that its answers do (R1.29–R1.31).
 #[derive(Clone, Debug)]
@@ -28,12 +23,10 @@ pub enum Command {
         /// Releases and confirmations.
         releases: Vec<ReleaseItem>,
     },
-    /// A new configuration; all of it or nothing. Answered by `Effect::Configured`.
+    /// A new configuration, which was checked when it was read: all of it is taken over.
     Configure(Arc<PartitionConf>),
     /// Time has come to `now`: deadlines fall due.
     Tick,
-    /// The application's conversation saw the confirmation: swap placeholder and real allocation.
-    CommitSwap(SwapToken),
     /// The shim answered a predicate question, or nobody will.
     Predicate(PredicateAnswer),
     /// Whether the shim wants to be asked for predicates. On switching off, what is parked counts as fitting.
@@ -58,7 +51,7 @@ pub enum Command {
         /// Hold or not.
         held: bool,
     },
-    /// The partition ends: applications are told, everything goes.
+    /// The partition ends: it takes nothing any more, and [`Partition::dismantle`](crate::Partition::dismantle) takes it apart.
     Stop,
 }
 

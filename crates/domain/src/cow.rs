@@ -7,6 +7,25 @@ use std::{
     sync::Arc,
 };
 
+/// How often rows were looked at: debug builds count it, so that tests of what something costs need no clock.
+#[cfg(debug_assertions)]
+pub mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Looks of this thread so far.
+    pub fn count() -> u64 {
+        LOOKS.get()
+    }
+
+    pub(super) fn one_more() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+}
+
 /// A growing table in chunks of `N` rows.
 #[derive(Debug)]
 pub struct CowVec<T, const N: usize = 64> {
@@ -51,6 +70,8 @@ impl<T: Clone, const N: usize> CowVec<T, N> {
 
     /// A row.
     pub fn get(&self, at: usize) -> Option<&T> {
+        #[cfg(debug_assertions)]
+        looks::one_more();
         self.chunks.get(at / N)?.get(at % N)
     }
 
@@ -74,12 +95,16 @@ impl<T: Clone, const N: usize> Index<usize> for CowVec<T, N> {
     type Output = T;
 
     fn index(&self, at: usize) -> &T {
+        #[cfg(debug_assertions)]
+        looks::one_more();
         &self.chunks[at / N][at % N]
     }
 }
 
 impl<T: Clone, const N: usize> IndexMut<usize> for CowVec<T, N> {
     fn index_mut(&mut self, at: usize) -> &mut T {
+        #[cfg(debug_assertions)]
+        looks::one_more();
         &mut writable::<T, N>(&mut self.chunks[at / N])[at % N]
     }
 }

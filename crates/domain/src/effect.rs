@@ -7,7 +7,7 @@ use super::{
     event::Event,
     resources::Resource,
     summary::AppSummary,
-    types::{AppState, Nanos, ObjectState, SwapToken, Termination},
+    types::{AppState, Nanos, ObjectState, Termination},
 };
 
 /// One output of `Partition::apply` or `Partition::schedule`.
@@ -25,8 +25,6 @@ pub enum Effect {
     Queue(QueueEffect),
     /// For the conversation of a node.
     Node(NodeEffect),
-    /// Answer to `Command::Configure`.
-    Configured(Result<(), Arc<str>>),
 }
 
 /// A callback, in the order in which the shim gets them (R1.24).
@@ -172,31 +170,6 @@ pub enum AppEffect {
         /// Application.
         app: Arc<str>,
     },
-    /// A replacement began: the shim was asked to release the placeholder.
-    SwapBegun {
-        /// Application.
-        app: Arc<str>,
-        /// Replacement.
-        token: SwapToken,
-        /// Key of the placeholder.
-        placeholder: Arc<str>,
-    },
-    /// The shim confirmed it; answered by `Command::CommitSwap`.
-    SwapConfirmed {
-        /// Application.
-        app: Arc<str>,
-        /// Replacement.
-        token: SwapToken,
-    },
-    /// It ended, by the swap or otherwise.
-    SwapEnded {
-        /// Application.
-        app: Arc<str>,
-        /// Replacement.
-        token: SwapToken,
-        /// How.
-        why: SwapEnd,
-    },
     /// It ended after it had run (OPS-076).
     Ended {
         /// What it used.
@@ -216,15 +189,6 @@ pub enum AppEffect {
         /// Type.
         termination: Termination,
     },
-}
-
-/// How a replacement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SwapEnd {
-    /// The real allocation took the place.
-    Swapped,
-    /// It was undone: the real ask is pending again, or gone.
-    Undone,
 }
 
 /// For `QueueActor`.

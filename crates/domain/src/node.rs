@@ -62,7 +62,7 @@ pub struct Node {
     pub rm_schedulable: bool,
     /// An operator drained it; stays over everything the shim says.
     pub operator_drained: bool,
-    /// Allocations on it, in the order in which they came.
+    /// Allocations on it, in no particular order; each knows its place ([`Alloc::at`](super::alloc::Alloc::at)).
     pub allocs: Vec<AllocIx>,
     /// Foreign allocations by key.
     pub foreign: BTreeMap<Arc<str>, ForeignAlloc>,

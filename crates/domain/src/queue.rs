@@ -10,7 +10,7 @@ use super::{
     app::AppKey,
     conf::TemplateConf,
     resources::Resource,
-    types::{AppIx, Nanos, ObjectState, QueueIx},
+    types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
 };
 
 /// Path of the queue that takes forced applications which no rule places (PLC-043).
@@ -43,6 +43,8 @@ pub struct Queue {
     pub max: Option<Resource>,
     /// Own guaranteed.
     pub guaranteed: Option<Resource>,
+    /// Applications of this leaf by state, as in [`AppState::ALL`].
+    pub states: [u32; AppState::ALL.len()],
     /// Running applications at most; 0: any number.
     pub max_applications: u64,
     /// Who may administer.
@@ -61,6 +63,8 @@ pub struct Queue {
     pub preempting: Resource,
     /// Sum of the asks below that have preempted and are not placed yet.
     pub claimed: Resource,
+    /// Sum of the pending placeholders of gangs below that have begun (SEEDS S11).
+    pub awaited: Resource,
     /// Failed attempts to preempt for asks of this leaf, in the cycle that began then (R7.3).
     pub attempts: (Nanos, u32),
     /// Applications in Running here and below (QUE-090).

@@ -72,10 +72,6 @@ row_index! {
     ShapeIx,
 }
 
-/// Identifies one placeholder replacement from its beginning to its end; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SwapToken(pub u64);
-
 /// Why an allocation ends (`si.v1.TerminationType`). The receiver of a release that the core originates answers with
 /// the same type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,6 +117,20 @@ pub enum AppState {
 }
 
 impl AppState {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [AppState; 10] = [
+        AppState::New,
+        AppState::Accepted,
+        AppState::Running,
+        AppState::Rejected,
+        AppState::Completing,
+        AppState::Completed,
+        AppState::Failing,
+        AppState::Failed,
+        AppState::Expired,
+        AppState::Resuming,
+    ];
+
     /// The name that callbacks and REST show.
     pub const fn name(self) -> &'static str {
         match self {

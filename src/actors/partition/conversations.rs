@@ -1,13 +1,13 @@
 //! The conversations of a partition: one actor per live queue, application and node, on the partition's arbiter. Effects
 //! are collected by receiver and handed over once per batch or slice.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use actix::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    actors::{application::ApplicationActor, clock::Clock, node::NodeActor, queue::QueueActor},
+    actors::{application::ApplicationActor, node::NodeActor, queue::QueueActor, unconfirmed::Unconfirmed},
     domain::{
         effect::{AppEffect, NodeEffect, QueueEffect},
         types::Nanos,
@@ -15,7 +15,7 @@ use crate::{
     messages::{
         application::{AppGone, AppNews, GetUnconfirmed, Resend, UnconfirmedRelease},
         node::{NodeGone, NodeNews},
-        partition::{Commit, ResendUnconfirmed, SendAgain},
+        partition::{Patience, ResendUnconfirmed, SendAgain, UnconfirmedSums},
         queue::{QueueGone, QueueNews},
     },
 };
@@ -24,8 +24,7 @@ type Id = Arc<str>;
 
 /// See the module.
 pub(super) struct Conversations {
-    clock: Clock,
-    commit: Recipient<Commit>,
+    unconfirmed: Rc<Unconfirmed>,
     send: Recipient<SendAgain>,
     apps: FxHashMap<Id, Addr<ApplicationActor>>,
     queues: FxHashMap<Id, Addr<QueueActor>>,
@@ -37,12 +36,7 @@ pub(super) struct Conversations {
 
 fn app_of(effect: &AppEffect) -> &Id {
     match effect {
-        AppEffect::Added { app }
-        | AppEffect::Removed { app }
-        | AppEffect::SwapBegun { app, .. }
-        | AppEffect::SwapConfirmed { app, .. }
-        | AppEffect::SwapEnded { app, .. }
-        | AppEffect::Confirmed { app, .. } => app,
+        AppEffect::Added { app } | AppEffect::Removed { app } | AppEffect::Confirmed { app, .. } => app,
         AppEffect::Unconfirmed { release } => &release.app,
         AppEffect::Ended { summary } => &summary.app,
     }
@@ -72,10 +66,9 @@ fn node_of(effect: &NodeEffect) -> &Id {
 }
 
 impl Conversations {
-    pub(super) fn new(clock: Clock, commit: Recipient<Commit>, send: Recipient<SendAgain>) -> Conversations {
+    pub(super) fn new(unconfirmed: Rc<Unconfirmed>, send: Recipient<SendAgain>) -> Conversations {
         Conversations {
-            clock,
-            commit,
+            unconfirmed,
             send,
             apps: FxHashMap::default(),
             queues: FxHashMap::default(),
@@ -95,7 +88,7 @@ impl Conversations {
         let app = app_of(&effect).clone();
         match effect {
             AppEffect::Added { .. } => {
-                let actor = ApplicationActor::new(self.clock, self.commit.clone(), self.send.clone());
+                let actor = ApplicationActor::new(app.clone(), self.unconfirmed.clone(), self.send.clone());
                 self.apps.insert(app, actor.start());
             }
             AppEffect::Removed { .. } => {
@@ -146,15 +139,11 @@ impl Conversations {
         self.node_news.entry(node).or_default().push(effect);
     }
 
-    /// Hands over what was collected. Gives the number of confirmations whose application is gone: nobody answers those.
-    pub(super) fn flush(&mut self, now: Nanos) -> usize {
-        let mut orphans = 0;
+    /// Hands over what was collected.
+    pub(super) fn flush(&mut self, now: Nanos) {
         for (app, news) in std::mem::take(&mut self.app_news) {
-            match self.apps.get(&app) {
-                Some(addr) => addr.do_send(AppNews(news)),
-                None => {
-                    orphans += news.iter().filter(|e| matches!(e, AppEffect::SwapConfirmed { .. })).count();
-                }
+            if let Some(addr) = self.apps.get(&app) {
+                addr.do_send(AppNews(news));
             }
         }
         for (queue, effects) in std::mem::take(&mut self.queue_news) {
@@ -167,20 +156,32 @@ impl Conversations {
                 addr.do_send(NodeNews { effects, at: now });
             }
         }
-        orphans
     }
 
-    /// Every application sends again what the shim has not confirmed.
+    /// What the shim has not confirmed is sent again.
     pub(super) fn resend(&self, resend: &ResendUnconfirmed) {
-        for addr in self.apps.values() {
+        for addr in self.unconfirmed.waiting() {
             addr.do_send(Resend(resend.clone()));
         }
     }
 
+    /// How long the shim may take from now on.
+    pub(super) fn set_patience(&self, patience: Patience) {
+        self.unconfirmed.patience.set(patience);
+    }
+
+    /// The numbers of what is not confirmed.
+    pub(super) fn unconfirmed_sums(&self) -> UnconfirmedSums {
+        self.unconfirmed.sums()
+    }
+
     /// Everything that is not confirmed, the oldest first.
     pub(super) fn unconfirmed(&self) -> impl Future<Output = Vec<UnconfirmedRelease>> + use<> {
-        let asked: Vec<_> = self.apps.values().map(|addr| addr.send(GetUnconfirmed)).collect();
+        let unconfirmed = self.unconfirmed.clone();
         async move {
+            // Conversations that were told of something before have their turn first: who waits then is known.
+            tokio::task::yield_now().await;
+            let asked: Vec<_> = unconfirmed.waiting().iter().map(|addr| addr.send(GetUnconfirmed)).collect();
             let mut all: Vec<UnconfirmedRelease> =
                 futures::future::join_all(asked).await.into_iter().flatten().flatten().collect();
             all.sort_by(|a, b| (a.since, &a.release.key).cmp(&(b.since, &b.release.key)));

@@ -6,15 +6,13 @@ use actix::prelude::*;
 
 use super::PartitionActor;
 use crate::{
-    domain::command::Command,
-    domain::effect::Callback,
+    domain::{command::Command, partition::Tables},
     messages::{
         application::UnconfirmedRelease,
         partition::{
-            Commands, Commit, Configure, GetSnapshot, ListUnconfirmed, Observe, PartitionTalk, ResendUnconfirmed,
-            SendAgain, Snapshot, StopPartition, TryConfigure, Wake,
+            Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionTalk, Patience,
+            ResendUnconfirmed, SendAgain, Snapshot, Wake,
         },
-        rm::{Deliver, Outgoing},
         ugm::UseResolver,
     },
 };
@@ -30,26 +28,19 @@ impl Handler<Commands> for PartitionActor {
     }
 }
 
-impl Handler<Commit> for PartitionActor {
-    type Result = ();
-
-    fn handle(&mut self, msg: Commit, ctx: &mut Self::Context) {
-        self.awaited = self.awaited.saturating_sub(1);
-        self.apply(vec![Command::CommitSwap(msg.0)], ctx);
-        self.drain(ctx);
-    }
-}
-
 impl Handler<SendAgain> for PartitionActor {
     type Result = ();
 
-    fn handle(&mut self, msg: SendAgain, _ctx: &mut Self::Context) {
-        self.route();
-        let items: Vec<Outgoing> =
-            msg.0.into_iter().map(|release| Outgoing::Callback(Callback::Released(Box::new(release)))).collect();
-        self.setup.budget.made(items.len());
-        let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
-        self.setup.callbacks.do_send(Deliver { epoch, partition, items });
+    fn handle(&mut self, msg: SendAgain, ctx: &mut Self::Context) {
+        self.send_again(msg.0, ctx);
+    }
+}
+
+impl Handler<Patience> for PartitionActor {
+    type Result = ();
+
+    fn handle(&mut self, patience: Patience, _ctx: &mut Self::Context) {
+        self.conversations.set_patience(patience);
     }
 }
 
@@ -72,22 +63,11 @@ impl Handler<ListUnconfirmed> for PartitionActor {
 }
 
 impl Handler<Configure> for PartitionActor {
-    type Result = Result<(), Arc<str>>;
+    type Result = ();
 
-    fn handle(&mut self, msg: Configure, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: Configure, ctx: &mut Self::Context) {
         self.ugm.do_send(UseResolver(msg.0.resolver));
         self.apply(vec![Command::Configure(msg.0)], ctx);
-        Ok(())
-    }
-}
-
-impl Handler<TryConfigure> for PartitionActor {
-    type Result = Result<(), Arc<str>>;
-
-    /// What can be wrong with a configuration was found when it was read, and a change cannot fail half way: a partition that
-    /// answers takes it.
-    fn handle(&mut self, _msg: TryConfigure, _ctx: &mut Self::Context) -> Self::Result {
-        Ok(())
     }
 }
 
@@ -100,31 +80,19 @@ impl Handler<GetSnapshot> for PartitionActor {
     }
 }
 
+impl Handler<GetTables> for PartitionActor {
+    type Result = Arc<Tables>;
+
+    fn handle(&mut self, _msg: GetTables, _ctx: &mut Self::Context) -> Self::Result {
+        Arc::new(self.partition.tables())
+    }
+}
+
 impl Handler<Wake> for PartitionActor {
     type Result = ();
 
     fn handle(&mut self, _msg: Wake, ctx: &mut Self::Context) {
         self.ask_for_slice(ctx);
-    }
-}
-
-impl Handler<StopPartition> for PartitionActor {
-    type Result = ();
-
-    fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) {
-        self.meter.ends();
-        let now = self.clock.now();
-        self.partition.apply(Command::Stop, now, &mut self.effects);
-        // What still waited is answered by a partition that takes nothing any more.
-        for batch in std::mem::take(&mut self.inbox) {
-            for command in batch.commands {
-                self.partition.apply(command, now, &mut self.effects);
-            }
-        }
-        self.route();
-        self.link.end();
-        self.conversations.stop();
-        ctx.stop();
     }
 }
 
@@ -136,6 +104,7 @@ impl Handler<Observe> for PartitionActor {
         MessageResult(PartitionTalk {
             waiting_batches: self.inbox.len(),
             conversations: self.conversations.counts(),
+            unconfirmed: self.conversations.unconfirmed_sums(),
             ..self.talk.clone()
         })
     }

@@ -1,6 +1,6 @@
 //! Counters that a partition feeds from its effects: one pass, counted per batch, told to the metrics once per batch.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
@@ -29,6 +29,8 @@ pub(super) struct Meter {
     cycle: Duration,
     /// The partition ends: its nodes go without being decommissioned.
     ending: bool,
+    /// Its queues, which are shown as long as they are there.
+    shown: BTreeSet<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -40,6 +42,8 @@ struct Batch {
     accepted: u64,
     refused: u64,
     decommissioned: u64,
+    /// Queues that came, and queues that went.
+    queues: [Vec<Arc<str>>; 2],
     /// Allocated and released by queue.
     by_queue: FxHashMap<Arc<str>, [u64; 2]>,
     ended: Vec<(Arc<str>, AppEnd)>,
@@ -92,6 +96,7 @@ impl Meter {
             batch: Batch::default(),
             cycle: Duration::ZERO,
             ending: false,
+            shown: BTreeSet::new(),
         }
     }
 
@@ -143,6 +148,8 @@ impl Meter {
                 batch.new += 1;
                 self.queues.insert(app.clone(), queue.clone());
             }
+            Effect::Queue(QueueEffect::Added { queue }) => batch.queues[0].push(queue.clone()),
+            Effect::Queue(QueueEffect::Removed { queue }) => batch.queues[1].push(queue.clone()),
             Effect::App(AppEffect::Removed { app }) => {
                 self.queues.remove(app);
             }
@@ -155,8 +162,13 @@ impl Meter {
     pub(super) fn flush(&mut self, partition: &Partition) {
         self.mistakes.log(partition);
         let Some(metrics) = &self.metrics else { return };
-        let Batch { allocated, released, rejected, new, accepted, refused, decommissioned, by_queue, ended } =
+        let Batch { allocated, released, rejected, new, accepted, refused, decommissioned, queues, by_queue, ended } =
             std::mem::take(&mut self.batch);
+        let [came, went] = queues;
+        for queue in came {
+            metrics.queue_added(&queue);
+            self.shown.insert(queue);
+        }
         let errors = partition.bad_updates - std::mem::replace(&mut self.errors, partition.bad_updates);
         for (what, count) in [
             (Containers::Allocated, allocated),
@@ -188,6 +200,11 @@ impl Meter {
         for _ in 0..decommissioned {
             metrics.node_decommissioned();
         }
+        // After everything that was counted for them.
+        for queue in went {
+            metrics.queue_removed(&queue);
+            self.shown.remove(&queue);
+        }
     }
 
     /// A slice took so long; `more`: the cycle over all that waits goes on.
@@ -203,6 +220,14 @@ impl Meter {
     /// What comes now is the teardown.
     pub(super) fn ends(&mut self) {
         self.ending = true;
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        for queue in &self.shown {
+            self.metrics.iter().for_each(|metrics| metrics.queue_removed(queue));
+        }
     }
 }
 
@@ -234,7 +259,7 @@ mod tests {
             alloc::AskSpec,
             command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
             resources::Resource,
-            types::{Nanos, Termination},
+            types::{Nanos, ObjectState, Termination},
         },
         metrics::Picture,
     };
@@ -261,6 +286,9 @@ mod tests {
             let mut effects = Vec::new();
             self.partition.apply(command, self.now, &mut effects);
             while self.partition.schedule(64, self.now, &mut effects) > 0 {}
+            if self.partition.state == ObjectState::Stopped {
+                while self.partition.dismantle(64, self.now, &mut effects) {}
+            }
             for effect in &effects {
                 self.meter.note(effect, &self.partition);
             }

@@ -122,6 +122,11 @@ impl Buffer {
         self.queues.iter().filter_map(Queue::waiting).map(|line| line.seq - 1).min().unwrap_or(self.last)
     }
 
+    /// Every line of a kind up to this one was handed out.
+    pub fn handed(&self, kind: Kind) -> u64 {
+        self.queues[kind as usize].waiting().map_or(self.last, |line| line.seq - 1)
+    }
+
     /// Entries that are kept.
     pub fn entries(&self) -> usize {
         self.kept.entries

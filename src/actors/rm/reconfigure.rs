@@ -1,17 +1,19 @@
-//! A new configuration for the running session: tried on every partition, then applied to all, or refused and nothing changed.
+//! A new configuration for the running session: checked on a clone of every partition, then applied to all, or refused and
+//! nothing changed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use actix::prelude::*;
 use futures::future::join_all;
+use tokio::task::spawn_blocking;
 
 use super::{RmActor, settings::RmSettings};
 use crate::{
     actors::topology::PartitionHandle,
     config::LoadedConfig,
-    domain::{command::Command, conf::PartitionConf},
+    domain::{command::Command, conf::PartitionConf, types::Nanos},
     messages::{
-        partition::{Configure, StopPartition, TryConfigure},
+        partition::{Configure, GetSnapshot, StopPartition},
         rm::{Refusal, RefusalKind, RmState},
     },
 };
@@ -46,24 +48,20 @@ impl Handler<Reconfigure> for RmActor {
         if let Ok(Some(change)) = &change {
             self.show_without(&change.gone);
         }
-        let (id, topology) = (self.id.clone(), self.topology.clone());
+        let (id, topology, now) = (self.id.clone(), self.topology.clone(), self.clock.now());
         let extra = msg.extra.as_ref().map(|(extra, _)| extra.clone());
         let work = async move {
             let change = change?;
             if let Some(change) = &change {
-                change.try_all().await?;
+                change.check(now).await?;
             }
             // Before the first event that the change makes (CFG-092); a refused one changes nothing (SEEDS S23).
-            let before = topology.process.get();
             if let Some(extra) = &extra {
                 topology.process.apply(&id, extra);
             }
             let Some(change) = change else { return Ok(false) };
-            let done = change.carry_out().await;
-            if done.is_err() && extra.is_some() {
-                topology.process.apply(&id, &before);
-            }
-            done.map(|()| true)
+            change.carry_out().await;
+            Ok(true)
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(move |changed, actor, ctx| {
             let done = changed.map(|changed| actor.configured(msg, changed, ctx));
@@ -85,7 +83,7 @@ impl RmActor {
                 "policy group \"{}\" is not that of resource manager \"{}\", which registered with \"{}\"; name that one, or none",
                 msg.policy_group, self.id, session.policy_group
             );
-            return Err(refused(detail.into()));
+            return Err(refused(&detail));
         }
         let not_meant = msg.only_default && !session.default_config;
         if not_meant || session.config.checksum == msg.config.checksum {
@@ -117,7 +115,7 @@ impl RmActor {
                     match before.iter().find(|partition| *partition.internal == *self.internal(&conf.name)) {
                         Some(known) => PartitionHandle { conf: conf.clone(), ..known.clone() },
                         None => {
-                            let started = self.launch(&session.budget, place, conf, ctx);
+                            let started = self.launch(&session, place, conf, ctx);
                             session.welcome(&started, self.topology.reserves());
                             started
                         }
@@ -139,6 +137,9 @@ impl RmActor {
             if reserves != before.1 {
                 session.command_all(|| Command::Reservations(reserves));
             }
+            for partition in &session.partitions {
+                partition.patience.do_send(session.settings.patience);
+            }
             session.configure_journals();
         }
         self.session = Some(session);
@@ -153,31 +154,29 @@ impl RmActor {
 }
 
 impl Change {
-    async fn try_all(&self) -> Result<(), Refusal> {
-        let tries = self.known.iter().map(|(partition, conf)| partition.try_configure.send(TryConfigure(conf.clone())));
-        for tried in join_all(tries).await {
-            tried.unwrap_or_else(|_| Err("the partition has ended".into())).map_err(refused)?;
+    /// What can be wrong with a configuration was found when it was read. Here it meets what runs, on a clone beside the
+    /// partitions, which go on meanwhile: what breaks down there does not reach them.
+    async fn check(&self, now: Nanos) -> Result<(), Refusal> {
+        for (partition, conf) in &self.known {
+            let Ok(snapshot) = partition.snapshot.send(GetSnapshot).await else { continue };
+            let command = Command::Configure(conf.clone());
+            let trial = spawn_blocking(move || snapshot.partition.clone().apply(command, now, &mut Vec::new())).await;
+            if trial.is_err() {
+                let text = format!("its trial on a clone of {} broke down, see the log", partition.internal);
+                return Err(refused(&format!("{text}; nothing was changed")));
+            }
         }
         Ok(())
     }
 
-    async fn carry_out(self) -> Result<(), Refusal> {
-        for (n, (partition, conf)) in self.known.iter().enumerate() {
-            let done = partition.configure.send(Configure(conf.clone())).await;
-            if let Err(reason) = done.unwrap_or_else(|_| Err("the partition has ended".into())) {
-                // What was accepted on trial and is refused now: those before it get their old configuration back.
-                for (partition, _) in &self.known[..n] {
-                    let _ = partition.configure.send(Configure(partition.conf.clone())).await;
-                }
-                return Err(refused(reason));
-            }
-        }
+    async fn carry_out(self) {
+        // They are there as long as the session is.
+        join_all(self.known.iter().map(|(partition, conf)| partition.configure.send(Configure(conf.clone())))).await;
         join_all(self.gone.iter().map(|partition| partition.stop.send(StopPartition))).await;
-        Ok(())
     }
 }
 
-fn refused(reason: Arc<str>) -> Refusal {
+fn refused(reason: &str) -> Refusal {
     Refusal::new(RefusalKind::Invalid, format!("update of configuration failed: {reason}"))
 }
 

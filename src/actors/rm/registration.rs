@@ -93,17 +93,15 @@ impl RmActor {
         let closing = self.closing_of(kind, why);
         self.streams.close(&closing, false);
         self.dumps.clear();
-        let session = self.session.take();
-        if let Some(session) = &session {
+        let mut stops = Vec::new();
+        if let Some(session) = self.session.take() {
             self.topology.unsubscribe_events(&self.id, session.epoch);
             self.topology.list(&self.id, None);
+            stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
+            // Its lines may be many.
+            tokio::task::spawn_blocking(move || drop(session));
         }
         self.show();
-        let stops: Vec<_> = session
-            .into_iter()
-            .flat_map(|session| session.partitions)
-            .map(|partition| partition.stop.send(StopPartition))
-            .collect();
         async move {
             join_all(stops).await;
         }
@@ -145,6 +143,8 @@ impl RmActor {
             state_dump: msg.state_dump,
             questions: Questions::default(),
             had_stream: false,
+            last_release: 0,
+            mark: None,
             vouched: false,
             heartbeats: false,
         };
@@ -153,7 +153,7 @@ impl RmActor {
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
         let partitions = session.config.partitions.iter();
         let partitions = partitions.enumerate();
-        let partitions = partitions.map(|(place, conf)| self.launch(&session.budget, place, conf, ctx)).collect();
+        let partitions = partitions.map(|(place, conf)| self.launch(&session, place, conf, ctx)).collect();
         let session = self.session.insert(session);
         session.partitions = partitions;
         if session.settings.all_container_states {
@@ -181,7 +181,7 @@ impl RmActor {
 
     pub(super) fn launch(
         &self,
-        budget: &Arc<Budget>,
+        session: &Session,
         place: usize,
         conf: &Arc<PartitionConf>,
         ctx: &Context<Self>,
@@ -191,7 +191,8 @@ impl RmActor {
             epoch: self.epoch,
             internal: self.internal(&conf.name),
             conf: conf.clone(),
-            budget: budget.clone(),
+            budget: session.budget.clone(),
+            patience: session.settings.patience,
             callbacks: ctx.address().recipient(),
             events: self.topology.publisher(),
         };

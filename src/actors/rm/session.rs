@@ -58,11 +58,18 @@ pub struct Session {
     pub questions: Questions,
     /// A response stream was open at some time.
     pub had_stream: bool,
+    /// Number of the last line with releases that the shim has to confirm.
+    pub last_release: u64,
+    /// What that number was at a time past, where that line is not handed out yet.
+    pub mark: Option<(Nanos, u64)>,
     /// Its nodes are vouched for, as the partitions know it.
     pub vouched: bool,
     /// A heartbeat was sent in it.
     pub heartbeats: bool,
 }
+
+/// What a partition sent so long ago has arrived here.
+const ARRIVED: Nanos = Nanos::from_secs(1);
 
 impl Session {
     /// Internal names of the partitions.
@@ -92,6 +99,20 @@ impl Session {
             ));
         }
         Ok(after)
+    }
+
+    /// Lets the conversations of applications know how far the shim has what was sent: nobody sends again what is still
+    /// on its way.
+    pub fn note_handed(&mut self, now: Nanos) {
+        let (present, handed) = ((now.minus(ARRIVED), self.last_release), self.buffer.handed(Kind::Allocation));
+        for (at, line) in self.mark.into_iter().chain([present]) {
+            if line <= handed {
+                self.budget.set_handed_until(at);
+                self.mark = None;
+            } else {
+                self.mark.get_or_insert((at, line));
+            }
+        }
     }
 
     /// Credits came back: placements that waited for them go on.

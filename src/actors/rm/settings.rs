@@ -6,6 +6,7 @@ use super::buffer::Bounds;
 use crate::{
     config::extra,
     domain::{duration, journal::JournalSettings, types::Nanos},
+    messages::partition::Patience,
 };
 
 /// Settings of one session.
@@ -21,6 +22,8 @@ pub struct RmSettings {
     pub inward: i64,
     /// `rm.undeliveredCallbacks`: callbacks that may be undelivered before placements pause; read at registration.
     pub outward: i64,
+    /// `rm.resendAfter` and `rm.unconfirmedWarning`: how long the shim may take to confirm a release.
+    pub patience: Patience,
     /// `shim.predicates.timeout`: how long an answer to a predicate question is waited for.
     pub predicates: Duration,
     /// `shim.containerStates: all`: SCHEDULED and RESERVED are sent too (SEEDS S7).
@@ -36,7 +39,11 @@ impl RmSettings {
     pub fn read(extra: &BTreeMap<String, String>) -> Result<RmSettings, String> {
         for (key, value) in extra {
             let (readable, want) = match key.as_str() {
-                "rm.gracePeriod" | "rm.pauseTimeout" | "shim.predicates.timeout" => (
+                "rm.gracePeriod"
+                | "rm.pauseTimeout"
+                | "rm.resendAfter"
+                | "rm.unconfirmedWarning"
+                | "shim.predicates.timeout" => (
                     duration::parse(value).is_some_and(|time| time > Nanos::ZERO),
                     "a duration above zero, such as 30s or 1m30s",
                 ),
@@ -66,6 +73,7 @@ impl RmSettings {
             inward: credits("rm.itemsInFlight", 1_000_000),
             // Placements have to pause before the buffer overflows.
             outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
+            patience: Patience { resend_after: known.rm.resend_after, warn_after: known.rm.unconfirmed_warning },
             predicates: known.predicate_timeout,
             all_container_states: known.all_container_states,
             reservations: extra.get("rm.reservations").and_then(|value| value.parse().ok()),
@@ -92,10 +100,18 @@ mod tests {
         assert_eq!((reservations(&[]), reservations(&[("rm.reservations", "false")])), (None, Some(false)));
         let defaults = read(&[("event.trackingEnabled", "maybe")]).expect("not of the resource manager");
         assert_eq!((defaults.grace, defaults.pause), (Duration::from_secs(30), Duration::from_secs(300)));
+        assert_eq!(defaults.patience, Patience::default());
         assert_eq!((defaults.bounds.entries, defaults.outward), (1_000_000, 100_000));
-        let settings =
-            read(&[("rm.gracePeriod", "2s"), ("rm.bufferedCallbacks", "10"), ("shim.predicates.timeout", "100ms")])
-                .expect("valid");
+        let settings = read(&[
+            ("rm.gracePeriod", "2s"),
+            ("rm.bufferedCallbacks", "10"),
+            ("rm.resendAfter", "3s"),
+            ("rm.unconfirmedWarning", "1m"),
+            ("shim.predicates.timeout", "100ms"),
+        ])
+        .expect("valid");
+        let patience = Patience { resend_after: Duration::from_secs(3), warn_after: Duration::from_secs(60) };
+        assert_eq!(settings.patience, patience);
         assert_eq!(settings.grace, Duration::from_secs(2));
         assert_eq!(settings.predicates, Duration::from_millis(100));
         assert_eq!((settings.bounds.entries, settings.outward), (10, 5));
@@ -109,6 +125,8 @@ mod tests {
         for (key, value) in [
             ("rm.gracePeriod", "30"),
             ("rm.pauseTimeout", "-1s"),
+            ("rm.resendAfter", "0s"),
+            ("rm.unconfirmedWarning", "soon"),
             ("rm.bufferedBytes", "0"),
             ("rm.itemsInFlight", "1e6"),
             ("shim.containerStates", "some"),

@@ -23,14 +23,18 @@ use crate::{
     },
     config,
     domain::{
+        Partition,
         command::Command,
+        conf::PartitionConf,
         effect::{Callback, Question, QuestionKind},
+        types::{Nanos, QueueIx},
     },
     messages::{
         budget::Budget,
         event::Publish,
         partition::{
-            Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, Signs, StopPartition, TryConfigure, Wake,
+            Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, Signs, Snapshot,
+            StopPartition, Wake,
         },
         progress::Progress,
         rm::{
@@ -45,7 +49,8 @@ struct Fake {
     name: Arc<str>,
     epoch: u64,
     log: Log,
-    refuses: Arc<Mutex<String>>,
+    conf: Arc<PartitionConf>,
+    broken: Arc<Mutex<String>>,
 }
 
 /// What a fake tells when all its nodes are vouched for, or no longer.
@@ -104,27 +109,36 @@ impl Handler<StopPartition> for Fake {
     }
 }
 
-impl Handler<TryConfigure> for Fake {
-    type Result = Result<(), Arc<str>>;
+impl Handler<GetSnapshot> for Fake {
+    type Result = Arc<Snapshot>;
 
-    fn handle(&mut self, _msg: TryConfigure, _ctx: &mut Self::Context) -> Self::Result {
-        self.tell("try");
-        if *self.refuses.lock().expect("no panic") == format!("try {}", self.name) {
-            return Err("it does not fit".into());
+    fn handle(&mut self, _msg: GetSnapshot, _ctx: &mut Self::Context) -> Self::Result {
+        self.tell("snapshot");
+        let (name, conf) = (self.name.clone(), self.conf.clone());
+        let mut partition = Partition::new("rm".into(), name, conf, Nanos::ZERO, &mut Vec::new());
+        if *self.broken.lock().expect("no panic") == *self.name {
+            // A queue whose row is not there: who walks the tree breaks down.
+            partition.queues[0].children.insert("ghost".into(), QueueIx(99));
         }
-        Ok(())
+        Arc::new(Snapshot { epoch: self.epoch, partition })
     }
 }
 
 impl Handler<Configure> for Fake {
-    type Result = Result<(), Arc<str>>;
+    type Result = ();
 
-    fn handle(&mut self, msg: Configure, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: Configure, _ctx: &mut Self::Context) {
         self.tell(format!("configure {}", msg.0.preemption));
-        if *self.refuses.lock().expect("no panic") == format!("configure {}", self.name) {
-            return Err("it does not fit".into());
+    }
+}
+
+impl Handler<Patience> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, patience: Patience, _ctx: &mut Self::Context) {
+        if patience != Patience::default() {
+            self.tell(format!("patience {:?} {:?}", patience.resend_after, patience.warn_after));
         }
-        Ok(())
     }
 }
 
@@ -164,8 +178,8 @@ impl Handler<Publish> for Sink {
 struct Env {
     topology: Arc<Topology>,
     log: Log,
-    /// `try [rm-1]x` or `configure [rm-1]x`: what a fake refuses.
-    refuses: Arc<Mutex<String>>,
+    /// `[rm-1]x`: on whose clone nothing can be tried.
+    broken: Arc<Mutex<String>>,
     /// Of the newest partition.
     budget: Arc<Mutex<Option<Arc<Budget>>>>,
 }
@@ -174,16 +188,17 @@ impl Env {
     fn new() -> Env {
         tokio::time::pause();
         let log = Log::default();
-        let refuses = Arc::new(Mutex::new(String::new()));
+        let broken = Arc::new(Mutex::new(String::new()));
         let budget = Arc::new(Mutex::new(None));
         let launcher = {
-            let (log, refuses, budget) = (log.clone(), refuses.clone(), budget.clone());
+            let (log, broken, budget) = (log.clone(), broken.clone(), budget.clone());
             move |_: &ArbiterHandle, setup: PartitionSetup| {
                 let name = setup.internal.clone();
                 *budget.lock().expect("no panic") = Some(setup.budget.clone());
                 log.lock().expect("no panic").push(format!("{name}#{} start", setup.epoch));
-                let fake = Fake { name, epoch: setup.epoch, log: log.clone(), refuses: refuses.clone() }.start();
                 let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
+                let (log, broken) = (log.clone(), broken.clone());
+                let fake = Fake { name, epoch: setup.epoch, log, conf: conf.clone(), broken }.start();
                 let sink = Sink.start();
                 let setup = PartitionSetup {
                     budget: Budget::new(1, 1),
@@ -199,8 +214,9 @@ impl Env {
                     commands: fake.clone().recipient(),
                     wake: fake.clone().recipient(),
                     stop: fake.clone().recipient(),
-                    try_configure: fake.clone().recipient(),
+                    snapshot: fake.clone().recipient(),
                     configure: fake.clone().recipient(),
+                    patience: fake.clone().recipient(),
                     resend: fake.clone().recipient(),
                     alive: fake.recipient(),
                     journal: None,
@@ -211,7 +227,7 @@ impl Env {
         let events = EventActor::default().start();
         let default = config::load("").expect("valid");
         let topology = Topology::new(vec![here], Arc::new(launcher), events, default);
-        Env { topology, log, refuses, budget }
+        Env { topology, log, broken, budget }
     }
 
     /// With `rm-1` registered.

@@ -28,7 +28,7 @@ use crate::{
     messages::{
         budget::Budget,
         event::Publish,
-        partition::{Commands, PartitionSetup, StopPartition},
+        partition::{Commands, PartitionSetup, Patience, StopPartition},
         rm::{Deliver, Outgoing},
     },
 };
@@ -62,6 +62,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
         internal: format!("[{RM}]{PARTITION}").into(),
         conf,
         budget,
+        patience: Patience::default(),
         callbacks: sink.clone().recipient(),
         events: sink.clone().recipient().into(),
     };

@@ -44,7 +44,7 @@ struct Row {
     /// RFC 3339.
     since: String,
     age_milliseconds: i64,
-    /// How often it was sent: once, and once more each time the shim came back without having confirmed it.
+    /// How often it was sent: once, and once more each time the shim had not confirmed it for long, or came back.
     sent: u32,
 }
 

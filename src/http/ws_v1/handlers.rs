@@ -142,10 +142,8 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 }
 
 async fn metrics(state: &RestState) -> Result<Reply, Failure> {
-    let views = state.views().await;
-    let mut picture = scrape::picture(&views);
-    picture.own = Some(own::picture(state, &views).await);
-    scrape::unconfirmed(&state.listing(), &mut picture).await;
+    let mut picture = scrape::picture(&state.tables().await);
+    own::picture(state, &mut picture).await;
     picture.sessions = scrape::sessions(&state.topology);
     picture.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);
     let text = state.metrics.text(&picture).map_err(|error| Failure {

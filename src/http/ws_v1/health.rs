@@ -19,7 +19,8 @@ use crate::{
         resources::Resource,
         types::{AllocIx, Nanos, NodeIx},
     },
-    messages::event::StoreStatus,
+    messages::{application::UnconfirmedRelease, event::StoreStatus, partition::UnconfirmedSums},
+    si::outward,
 };
 
 /// Errors older than this do not make the scheduler unhealthy any more (OPS-013).
@@ -36,13 +37,15 @@ pub struct Health {
     failed_nodes: Mutex<Window>,
 }
 
-/// What is on disk; nothing of a server that keeps nothing.
+/// What is on disk, nothing of a server that keeps nothing; and what shims keep to themselves.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// The event store.
     pub events: Option<StoreStatus>,
     /// What an operator has to know of the resource journals, by the internal names of their partitions.
     pub journals: Option<Vec<(Arc<str>, Vec<String>)>>,
+    /// Releases that are not confirmed, by partition as shown.
+    pub unconfirmed: Vec<(Arc<str>, UnconfirmedSums)>,
 }
 
 /// All checks (REST 5.13).
@@ -52,6 +55,19 @@ pub struct Kept {
 pub struct HealthView {
     healthy: bool,
     health_checks: Vec<CheckView>,
+    /// What needs a look although the scheduler is healthy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<WarningView>,
+}
+
+/// Something outside of the scheduler that needs a look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Warning")]
+#[serde(rename_all = "PascalCase")]
+struct WarningView {
+    name: &'static str,
+    description: &'static str,
+    diagnosis_message: String,
 }
 
 /// One check.
@@ -101,7 +117,10 @@ impl Health {
         };
         let errors = recent(&self.scheduling_errors, self.faults.load(Relaxed));
         let failed = recent(&self.failed_nodes, failed_nodes);
-        self.last.store(Some(Arc::new(check(views, wrong, errors, failed, kept))));
+        let checks = check(views, wrong, errors, failed, kept);
+        let healthy = checks.iter().all(|check| check.succeeded);
+        let warnings = overdue(&kept.unconfirmed);
+        self.last.store(Some(Arc::new(HealthView { healthy, health_checks: checks, warnings })));
     }
 }
 
@@ -124,7 +143,7 @@ impl Window {
     }
 }
 
-fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes: u64, kept: &Kept) -> HealthView {
+fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes: u64, kept: &Kept) -> Vec<CheckView> {
     let mut checks = vec![
         counted(
             "Scheduling errors",
@@ -187,7 +206,29 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
     // Beyond what the reference checks (OPS-012), so only where it can fail.
     checks.extend(kept.events.as_ref().map(stored));
     checks.extend(kept.journals.as_deref().map(undamaged));
-    HealthView { healthy: checks.iter().all(|check| check.succeeded), health_checks: checks }
+    checks
+}
+
+/// Releases that shims have not confirmed for long: what they hold stays charged. Not a fault of the scheduler.
+fn overdue(partitions: &[(Arc<str>, UnconfirmedSums)]) -> Vec<WarningView> {
+    let mut texts = Vec::new();
+    for (partition, sums) in partitions.iter().filter(|(_, sums)| sums.overdue > 0) {
+        let row = |row: &UnconfirmedRelease| {
+            let (release, age) = (&row.release, std::time::Duration::from_secs(row.age.as_secs().unsigned_abs()));
+            let kind = outward::termination(release.termination).as_str_name();
+            format!("{}/{} ({kind}, for {age:?}, sent {} times)", release.app, release.key, row.sent)
+        };
+        let named: Vec<String> = sums.named.iter().map(row).collect();
+        let more = sums.overdue - named.len() as u64;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        texts.push(format!("{} in partition {partition}: {}{more}", sums.overdue, named.join(", ")));
+    }
+    let warning = |diagnosis_message| WarningView {
+        name: "Unconfirmed releases",
+        description: "Releases that the resource manager has not confirmed within rm.unconfirmedWarning",
+        diagnosis_message,
+    };
+    (!texts.is_empty()).then(|| warning(texts.join("; "))).into_iter().collect()
 }
 
 /// Events reach the disk.
@@ -297,6 +338,7 @@ fn orphans_on_apps(view: &View) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{effect::Released, types::Termination};
 
     // OPS-011: none before the first run; OPS-012: nine checks, healthy without partitions.
     #[test]
@@ -311,12 +353,39 @@ mod tests {
     }
 
     #[test]
+    fn releases_that_are_not_confirmed_for_long_are_a_warning() {
+        let release = Released {
+            key: "ph1".into(),
+            app: "app-1".into(),
+            termination: Termination::PlaceholderReplaced,
+            message: "".into(),
+            confirm: true,
+        };
+        let row = UnconfirmedRelease { release, since: Nanos::ZERO, age: Nanos::from_secs(372), sent: 6 };
+        let sums = UnconfirmedSums { overdue: 3, named: vec![row], ..UnconfirmedSums::default() };
+        let all = [("default".into(), sums), ("quiet".into(), UnconfirmedSums::default())];
+        let health = Health::default();
+        let kept = |unconfirmed: &[_]| Kept { unconfirmed: unconfirmed.to_vec(), ..Kept::default() };
+        health.run(&[], 0, &kept(&all), Nanos::from_secs(1));
+        let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
+        assert_eq!(shown["Healthy"], true, "the scheduler itself is well");
+        assert_eq!(shown["HealthChecks"].as_array().unwrap().len(), 9);
+        assert_eq!(shown["Warnings"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            shown["Warnings"][0]["DiagnosisMessage"],
+            "3 in partition default: app-1/ph1 (PLACEHOLDER_REPLACED, for 372s, sent 6 times) and 2 more"
+        );
+        health.run(&[], 0, &kept(&all[1..]), Nanos::from_secs(2));
+        assert!(serde_json::to_value(&*health.last().unwrap()).unwrap().get("Warnings").is_none());
+    }
+
+    #[test]
     fn damage_of_a_journal_is_unhealthy() {
         let health = Health::default();
         let run = |faults: &[&str]| {
             let faults = faults.iter().map(|fault| (*fault).to_owned()).collect();
             let journals = Some(vec![("[rm]a".into(), faults), ("[rm]b".into(), Vec::new())]);
-            health.run(&[], 0, &Kept { journals, events: None }, Nanos::from_secs(1));
+            health.run(&[], 0, &Kept { journals, ..Kept::default() }, Nanos::from_secs(1));
             let last = health.last().unwrap();
             (last.healthy, last.health_checks[9].diagnosis_message.clone())
         };

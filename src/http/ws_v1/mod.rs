@@ -25,6 +25,7 @@ mod spool;
 pub mod state;
 pub mod url;
 pub mod usage;
+pub mod waiting;
 pub mod watch;
 
 pub use state::{RestState, View};

@@ -138,14 +138,18 @@ pub fn bucket(percent: i64) -> usize {
     ((percent.max(1) as usize).div_ceil(10) - 1).min(BUCKETS.len() - 1)
 }
 
+/// The bucket of a node for each resource type that it has.
+pub fn buckets(node: &Node) -> impl Iterator<Item = (&'static str, usize)> {
+    let used: BTreeMap<&str, i64> = utilized(node).0.into_iter().collect();
+    node.capacity.iter().map(move |(kind, _)| (kind.name(), bucket(used.get(kind.name()).copied().unwrap_or(0))))
+}
+
 /// For each resource type that a node has: the node names of each of the ten buckets.
-pub fn by_bucket<'a>(view: &'a View) -> BTreeMap<&'static str, [Vec<&'a str>; 10]> {
+fn by_bucket<'a>(view: &'a View) -> BTreeMap<&'static str, [Vec<&'a str>; 10]> {
     let mut types: BTreeMap<&'static str, [Vec<&'a str>; 10]> = BTreeMap::new();
     for node in rows(view) {
-        let used: BTreeMap<&str, i64> = utilized(node).0.into_iter().collect();
-        for (kind, _) in node.capacity.iter() {
-            let percent = used.get(kind.name()).copied().unwrap_or(0);
-            types.entry(kind.name()).or_default()[bucket(percent)].push(node.id());
+        for (kind, bucket) in buckets(node) {
+            types.entry(kind).or_default()[bucket].push(node.id());
         }
     }
     types

@@ -1,14 +1,19 @@
 //! `/ws/v1/metrics`: the gauges, counted over all partitions at the time of the scrape.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::{View, nodes};
+use super::nodes;
 use crate::{
-    actors::{directory::Listing, topology::Topology},
-    domain::{app::App, queue::Queue, resources::Resource, types::AppState},
+    actors::topology::Topology,
+    domain::{
+        partition::Tables,
+        queue::Queue,
+        resources::Resource,
+        types::{AppState, Nanos},
+    },
     messages::{
         event::{EventCounters, EventStatus},
-        partition::ListUnconfirmed,
+        partition::UnconfirmedSums,
         rm::RmState,
     },
     metrics::{EventStorePicture, EventsPicture, Picture, QueuePicture},
@@ -19,38 +24,36 @@ use crate::{
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// What the gauges show.
-pub fn picture(views: &[View]) -> Picture {
+pub fn picture(tables: &[Arc<Tables>]) -> Picture {
     let mut picture = Picture::default();
-    for view in views {
-        let partition = view.partition();
-        for node in nodes::rows(view) {
+    for tables in tables {
+        for node in tables.nodes() {
             picture.nodes += 1;
             picture.draining_nodes += i64::from(!node.schedulable());
-        }
-        for (kind, buckets) in nodes::by_bucket(view) {
-            let counts = picture.node_usage.entry(kind).or_default();
-            for (count, nodes) in counts.iter_mut().zip(buckets) {
-                *count += nodes.len() as i64;
+            for (kind, bucket) in nodes::buckets(node) {
+                picture.node_usage.entry(kind).or_default()[bucket] += 1;
             }
         }
-        let apps = || partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix()));
-        count(apps(), &mut picture.applications);
-        for queue in partition.queue_by_path.values().filter_map(|ix| partition.queues.get(ix.ix())) {
-            let mut shown = queue_picture(queue);
-            count(queue.apps.iter().filter_map(|ix| partition.apps.get(ix.ix())), &mut shown.applications);
+        for queue in tables.queues() {
+            let shown = queue_picture(queue);
+            for (state, count) in &shown.applications {
+                *picture.applications.entry(state).or_default() += count;
+            }
             picture.queues.push(shown);
         }
     }
     picture
 }
 
-/// Adds what shims have not confirmed; a partition that just stopped has nothing.
-pub async fn unconfirmed(listing: &Listing, picture: &mut Picture) {
-    let asked = listing.partitions.iter().map(|entry| entry.addr.send(ListUnconfirmed));
-    for row in futures::future::join_all(asked).await.into_iter().flatten().flatten() {
-        *picture.unconfirmed.entry(outward::termination(row.release.termination).as_str_name()).or_default() += 1;
-        picture.oldest_unconfirmed = picture.oldest_unconfirmed.max(row.age.0 as f64 / 1e9);
+/// Adds what shims have not confirmed.
+pub fn unconfirmed(sums: &UnconfirmedSums, now: Nanos, picture: &mut Picture) {
+    for (termination, count) in &sums.by_type {
+        let kind = outward::termination(*termination).as_str_name();
+        *picture.unconfirmed.entry(kind).or_default() += i64::try_from(*count).unwrap_or(i64::MAX);
     }
+    let age = sums.oldest.map_or(0.0, |oldest| now.minus(oldest).0.max(0) as f64 / 1e9);
+    picture.oldest_unconfirmed = picture.oldest_unconfirmed.max(age);
+    picture.overdue += i64::try_from(sums.overdue).unwrap_or(i64::MAX);
 }
 
 /// How often sessions have entered each state.
@@ -89,6 +92,8 @@ pub fn events(status: &EventStatus) -> EventsPicture {
 }
 
 fn queue_picture(queue: &Queue) -> QueuePicture {
+    let counts = AppState::ALL.into_iter().zip(queue.states).filter(|(_, count)| *count > 0);
+    let applications = counts.map(|(state, count)| (label(state), i64::from(count)));
     let amounts = |resource: Option<&Resource>| resource.map(Resource::named).unwrap_or_default();
     let resources = [
         ("guaranteed", queue.guaranteed.as_ref()),
@@ -99,15 +104,9 @@ fn queue_picture(queue: &Queue) -> QueuePicture {
     ];
     QueuePicture {
         path: queue.path.to_string(),
-        applications: BTreeMap::new(),
+        applications: applications.collect(),
         resources: resources.map(|(state, resource)| (state, amounts(resource))).into(),
         max_running: queue.max_applications,
-    }
-}
-
-fn count<'a>(apps: impl Iterator<Item = &'a App>, counts: &mut BTreeMap<&'static str, i64>) {
-    for app in apps {
-        *counts.entry(label(app.state)).or_default() += 1;
     }
 }
 

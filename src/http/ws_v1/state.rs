@@ -8,7 +8,7 @@ use std::{
 use futures::future::join_all;
 use tokio::sync::Mutex;
 
-use super::{health::Health, history::History, reply::Failure};
+use super::{health::Health, history::History, reply::Failure, waiting::WaitingAsks};
 use crate::{
     actors::{
         directory::{Listing, PartitionEntry},
@@ -16,8 +16,8 @@ use crate::{
         topology::Topology,
     },
     config::extra::Settings,
-    domain::{Partition, types::Nanos},
-    messages::partition::{GetSnapshot, Snapshot},
+    domain::{Partition, partition::Tables, types::Nanos},
+    messages::partition::{GetSnapshot, GetTables, Observe, Snapshot, UnconfirmedSums},
     metrics::Metrics,
 };
 
@@ -33,6 +33,8 @@ pub struct RestState {
     pub history: History,
     /// The last health check.
     pub health: Health,
+    /// Why asks wait, as metrics show it.
+    pub waiting: Arc<WaitingAsks>,
     /// Longest accepted body in bytes (`http.maxBodyBytes`).
     pub max_body: usize,
     /// State dumps are made one at a time (OPS-020).
@@ -50,6 +52,7 @@ impl RestState {
             metrics,
             history: History::default(),
             health: Health::default(),
+            waiting: Arc::default(),
             max_body,
             dumping: Arc::default(),
             journals: None,
@@ -98,10 +101,34 @@ impl RestState {
         take(entry).await.ok_or_else(no_partition)
     }
 
-    /// All partitions in the order of the directory; one that just stopped is left out.
+    /// All of them, see [`views`].
     pub async fn views(&self) -> Vec<View> {
+        views(&self.listing()).await
+    }
+}
+
+/// All partitions in the order of the directory; one that just stopped is left out.
+pub async fn views(listing: &Listing) -> Vec<View> {
+    join_all(listing.partitions.iter().map(take)).await.into_iter().flatten().collect()
+}
+
+impl RestState {
+    /// What shims have not confirmed, by partition as shown.
+    pub async fn unconfirmed(&self) -> Vec<(Arc<str>, UnconfirmedSums)> {
+        let mut all = Vec::new();
+        for entry in &self.listing().partitions {
+            if let Ok(talk) = entry.addr.send(Observe).await {
+                all.push((entry.shown.clone(), talk.unconfirmed));
+            }
+        }
+        all
+    }
+
+    /// Queues and nodes of all partitions.
+    pub async fn tables(&self) -> Vec<Arc<Tables>> {
         let listing = self.listing();
-        join_all(listing.partitions.iter().map(take)).await.into_iter().flatten().collect()
+        let asked = listing.partitions.iter().map(|entry| entry.addr.send(GetTables));
+        join_all(asked).await.into_iter().flatten().collect()
     }
 }
 

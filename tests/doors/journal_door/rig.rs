@@ -78,6 +78,7 @@ impl Rig {
             internal: INTERNAL.into(),
             conf,
             budget: Budget::new(1000, 1000),
+            patience: Default::default(),
             callbacks: sink.clone().recipient(),
             events: sink.recipient().into(),
         });

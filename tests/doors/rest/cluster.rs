@@ -52,6 +52,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         internal: internal.clone(),
         conf: config.partitions[0].clone(),
         budget: Budget::new(1_000_000, 1_000_000),
+        patience: Default::default(),
         callbacks: nobody.clone().recipient(),
         events: nobody.recipient().into(),
     });

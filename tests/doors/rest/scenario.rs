@@ -54,20 +54,10 @@ impl World {
 
     pub fn apply(&mut self, command: Command) {
         self.partition.apply(command, self.now, &mut self.effects);
-        let confirmed: Vec<_> = self
-            .effects
-            .drain(..)
-            .filter_map(|effect| match effect {
-                Effect::App(AppEffect::SwapConfirmed { token, .. }) => Some(token),
-                Effect::App(AppEffect::Ended { summary }) => {
-                    self.summaries.push(summary.to_string());
-                    None
-                }
-                _ => None,
-            })
-            .collect();
-        for token in confirmed {
-            self.partition.apply(Command::CommitSwap(token), self.now, &mut self.effects);
+        for effect in self.effects.drain(..) {
+            if let Effect::App(AppEffect::Ended { summary }) = effect {
+                self.summaries.push(summary.to_string());
+            }
         }
     }
 

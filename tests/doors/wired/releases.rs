@@ -29,17 +29,42 @@ async fn release(stream: &mut Lines) -> Value {
     }
 }
 
+/// A gang of one whose replacement waits for the shim.
+async fn in_flight(server: &Server) -> Lines {
+    server.nodes(&["n1"]).await;
+    let stream = server.stream("?after=0").await;
+    let gang = json!({"applicationID": "gang-1", "queueName": "root.a", "partitionName": "default",
+        "placeholderAsk": {"resources": {"memory": {"value": 10}}}, "ugi": {"user": "u", "groups": ["g"]}});
+    send(server, "applications", json!({"new": [gang]})).await;
+    send(server, "allocations", json!({"allocations": [ask("ph", true)]})).await;
+    send(server, "allocations", json!({"allocations": [ask("real", false)]})).await;
+    stream
+}
+
+#[tokio::test]
+async fn a_shim_that_does_not_confirm_hears_it_again_and_operators_are_told() {
+    let extra = [("rm.resendAfter", "100ms"), ("rm.unconfirmedWarning", "1s"), ("health.checkInterval", "1s")];
+    let server = Server::registered(&extra).await;
+    let mut stream = in_flight(&server).await;
+    let told = release(&mut stream).await;
+    // The stream stays open: it is told again as time passes.
+    assert_eq!(release(&mut stream).await, told);
+    let health = "/ws/v1/scheduler/healthcheck";
+    let warned = until(&server, health, |body| body["Warnings"][0]["Name"] == "Unconfirmed releases").await;
+    let text = warned["Warnings"][0]["DiagnosisMessage"].as_str().expect("text");
+    assert!(text.starts_with("1 in partition default: gang-1/ph (PLACEHOLDER_REPLACED, for "), "{text}");
+    assert_eq!(warned["Healthy"], true, "{warned}");
+    until_there(&server, &["callboard_unconfirmed_releases_overdue 1"]).await;
+    send(&server, "allocations", json!({"releases": {"allocationsToRelease": [told]}})).await;
+    until(&server, health, |body| body.get("Warnings").is_none()).await;
+    until_there(&server, &["callboard_unconfirmed_releases_overdue 0"]).await;
+}
+
 #[tokio::test]
 async fn what_is_not_confirmed_is_told_again_after_a_lost_connection() {
     // R4.30, the other way round; R6.14–R6.16
     let server = Server::registered(&[]).await;
-    server.nodes(&["n1"]).await;
-    let mut stream = server.stream("?after=0").await;
-    let gang = json!({"applicationID": "gang-1", "queueName": "root.a", "partitionName": "default",
-        "placeholderAsk": {"resources": {"memory": {"value": 10}}}, "ugi": {"user": "u", "groups": ["g"]}});
-    send(&server, "applications", json!({"new": [gang]})).await;
-    send(&server, "allocations", json!({"allocations": [ask("ph", true)]})).await;
-    send(&server, "allocations", json!({"allocations": [ask("real", false)]})).await;
+    let mut stream = in_flight(&server).await;
     let told = release(&mut stream).await;
     assert_eq!(
         (&told["allocationKey"], &told["terminationType"], &told["message"]),

@@ -7,7 +7,7 @@ use callboard::domain::{
 };
 
 use super::{
-    NONE, State, row_of,
+    NONE, State, in_one_request, row_of,
     shim::{Shim, ask, daemon, node, preemptor, release, remove},
 };
 
@@ -15,8 +15,13 @@ macro_rules! rows {
     ($($name:ident: $state:ident, $commands:expr => $told:expr, $waiting:expr;)*) => {
         $(#[actix::test]
         async fn $name() {
+            let commands = Vec::from($commands);
+            if State::$state == State::Ended {
+                let shim = Shim::elsewhere().await;
+                in_one_request(shim, "new r1 on n2", commands.clone(), &$told, &$waiting).await;
+            }
             let shim = Shim::elsewhere().await;
-            row_of(shim, "new r1 on n2", State::$state, Vec::from($commands), &$told, &$waiting).await;
+            row_of(shim, "new r1 on n2", State::$state, commands, &$told, &$waiting).await;
         })*
     };
 }
@@ -53,38 +58,32 @@ rows! {
         => ["app-1 Completing", "released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
     begun_then_everything_is_released: Begun, [release("", StoppedByRm)]
         => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing", "released r1 StoppedByRm"], NONE;
-    begun_then_a_stale_confirmation: Begun, [release("ph2", PlaceholderReplaced)] => NONE, ["ph1 PlaceholderReplaced"];
-
-    confirmed_twice: Confirmed, [release("ph1", PlaceholderReplaced)] => ["new r1 on n2"], NONE;
-    confirmed_then_the_placeholders_node_goes: Confirmed, [node("n1", NodeAction::Decommission, 0)]
-        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "new r1 on n2"], NONE;
-    confirmed_then_the_real_ones_node_goes: Confirmed, [node("n2", NodeAction::Decommission, 0)] => NONE, NONE;
-    confirmed_then_the_placeholders_node_is_drained: Confirmed, [node("n1", NodeAction::Drain, 20)] => ["new r1 on n2"], NONE;
-    confirmed_then_the_real_ones_node_is_drained: Confirmed, [node("n2", NodeAction::Drain, 20)] => ["new r1 on n2"], NONE;
     // SEEDS S25
-    confirmed_then_the_real_ones_node_shrinks: Confirmed, [node("n2", NodeAction::Update, 5)] => NONE, NONE;
-    confirmed_then_the_shim_releases_the_placeholder: Confirmed, [release("ph1", StoppedByRm)]
-        => ["released ph1 StoppedByRm", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
-    confirmed_then_confirmed_as_another_type: Confirmed, [release("ph1", Timeout)]
-        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
-    confirmed_then_preempted: Confirmed, [release("ph1", Preempted)]
-        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
-    confirmed_then_a_daemon_preempts: Confirmed, [daemon("ds", 20)] => ["new r1 on n2", "released ph2 Preempted"], ["ph2 Preempted"];
-    confirmed_then_another_queue_wants_its_guarantee: Confirmed, preemptor(10)
-        => ["app-2 Accepted", "new r1 on n2", "app-2 Running", "new k1 on n1"], NONE;
-    confirmed_then_the_real_ask_is_released: Confirmed, [release("r1", StoppedByRm)] => ["released r1 StoppedByRm"], NONE;
-    confirmed_then_the_real_ask_fails: Confirmed, [release("r1", FailedOnRm)] => ["new r1 on n2"], NONE;
-    confirmed_then_the_application_goes: Confirmed, [remove()]
-        => ["app-1 Completing", "released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
-    confirmed_then_everything_is_released: Confirmed, [release("", StoppedByRm)]
-        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing", "released r1 StoppedByRm"], NONE;
-    confirmed_then_a_stale_confirmation: Confirmed, [release("nothing", PlaceholderReplaced)] => ["new r1 on n2"], NONE;
+    begun_then_the_real_ones_node_shrinks_then_confirmed: Begun,
+        [node("n2", NodeAction::Update, 5), release("ph1", PlaceholderReplaced)] => NONE, NONE;
+    begun_then_a_stale_confirmation: Begun, [release("ph2", PlaceholderReplaced)] => NONE, ["ph1 PlaceholderReplaced"];
 
     ended_then_confirmed_again: Ended, [release("ph1", PlaceholderReplaced)] => NONE, NONE;
     ended_then_the_placeholders_node_goes: Ended, [node("n1", NodeAction::Decommission, 0)]
         => ["released ph2 StoppedByRm"], NONE;
     ended_then_the_real_ones_node_goes: Ended, [node("n2", NodeAction::Decommission, 0)]
         => ["app-1 Completing", "released r1 StoppedByRm"], NONE;
+    ended_then_the_placeholders_node_is_drained: Ended, [node("n1", NodeAction::Drain, 20)] => NONE, NONE;
+    ended_then_the_real_ones_node_is_drained: Ended, [node("n2", NodeAction::Drain, 20)] => NONE, NONE;
+    ended_then_the_real_ones_node_shrinks: Ended, [node("n2", NodeAction::Update, 5)] => NONE, NONE;
+    ended_then_the_shim_releases_the_placeholder: Ended, [release("ph1", StoppedByRm)] => NONE, NONE;
+    ended_then_confirmed_as_another_type: Ended, [release("ph1", Timeout)] => NONE, NONE;
+    ended_then_preempted: Ended, [release("ph1", Preempted)] => NONE, NONE;
+    ended_then_a_daemon_preempts: Ended, [daemon("ds", 20)] => ["released ph2 Preempted"], ["ph2 Preempted"];
+    ended_then_another_queue_wants_its_guarantee: Ended, preemptor(10)
+        => ["app-2 Accepted", "app-2 Running", "new k1 on n1"], NONE;
+    ended_then_the_real_one_is_released: Ended, [release("r1", StoppedByRm)]
+        => ["app-1 Completing", "released r1 StoppedByRm"], NONE;
+    ended_then_the_real_one_fails: Ended, [release("r1", FailedOnRm)]
+        => ["app-1 Completing", "app-1 Running", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+    ended_then_everything_is_released: Ended, [release("", StoppedByRm)]
+        => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
+    ended_then_a_stale_confirmation: Ended, [release("nothing", PlaceholderReplaced)] => NONE, NONE;
     ended_then_the_application_goes: Ended, [remove()]
         => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
 }

@@ -1,11 +1,12 @@
 //! The handshake of a replacement, with the real actors on tokio's paused clock: every state of it, and whatever may come
-//! in it. Begun: the shim was asked to release the placeholder. Confirmed: it has, and the other thing comes in the same
-//! request, before the replacement is carried out. Ended: it was carried out.
+//! in it. Begun: the shim was asked to release the placeholder. Ended: it has, and the replacement was carried out at once;
+//! what comes then may come in the same request.
 
 mod between;
 mod elsewhere;
 mod releases;
 mod shim;
+mod teardown;
 
 use callboard::{
     domain::{
@@ -21,31 +22,37 @@ use shim::{Shim, ask, daemon, node, release, remove};
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Begun,
-    Confirmed,
     Ended,
 }
 
 /// Brings a replacement into a state, lets the commands come, and compares what the shim is told and has to confirm then.
 async fn row(state: State, commands: Vec<Command>, told: &[&str], waiting: &[&str]) {
+    if state == State::Ended {
+        in_one_request(Shim::in_flight("Soft").await, "new r1 on n1", commands.clone(), told, waiting).await;
+    }
     row_of(Shim::in_flight("Soft").await, "new r1 on n1", state, commands, told, waiting).await;
 }
 
 /// The same of a replacement that ends with this.
 async fn row_of(shim: Shim, end: &str, state: State, commands: Vec<Command>, told: &[&str], waiting: &[&str]) {
-    let mut request = Vec::new();
-    if state != State::Begun {
-        request.push(release("ph1", PlaceholderReplaced));
-    }
     if state == State::Ended {
-        shim.send(std::mem::take(&mut request)).await;
+        shim.send(vec![release("ph1", PlaceholderReplaced)]).await;
         assert_eq!(shim.heard(), [end]);
     }
-    request.extend(commands);
-    shim.send(request).await;
+    shim.send(commands).await;
     shim.answer().await;
     assert_eq!(shim.heard(), told);
     assert_eq!(shim.waiting().await, waiting);
     shim.ends_empty().await;
+}
+
+/// The confirmation and what follows it come together.
+async fn in_one_request(shim: Shim, end: &str, commands: Vec<Command>, told: &[&str], waiting: &[&str]) {
+    let told = [&[end], told].concat();
+    let commands = [vec![release("ph1", PlaceholderReplaced)], commands].concat();
+    row_of(shim, end, State::Begun, commands, &told, waiting).await;
+    // For the next one.
+    tokio::time::resume();
 }
 
 macro_rules! rows {
@@ -98,38 +105,20 @@ rows! {
     // youngest of them (R7.35).
     begun_then_a_daemon_preempts: Begun, [node("n2", NodeAction::Create, 20), daemon("ds", 10)]
         => ["released ph2 Preempted"], ["ph1 PlaceholderReplaced", "ph2 Preempted"];
+    // SEEDS S25
+    begun_then_the_node_shrinks_then_confirmed: Begun,
+        [node("n1", NodeAction::Update, 10), release("ph1", PlaceholderReplaced)]
+        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
     // R6.16
     begun_then_a_stale_confirmation: Begun, [release("nothing", PlaceholderReplaced)] => NONE, ["ph1 PlaceholderReplaced"];
-
-    confirmed_twice: Confirmed, [release("ph1", PlaceholderReplaced)] => ["new r1 on n1"], NONE;
-    confirmed_then_the_node_goes: Confirmed, [node("n1", NodeAction::Decommission, 0)]
-        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
-    confirmed_then_the_node_is_drained: Confirmed, [node("n1", NodeAction::Drain, 20)] => ["new r1 on n1"], NONE;
-    confirmed_then_the_shim_releases_the_placeholder: Confirmed, [release("ph1", StoppedByRm)]
-        => ["released ph1 StoppedByRm", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
-    confirmed_then_confirmed_as_another_type: Confirmed, [release("ph1", Timeout)]
-        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
-    confirmed_then_a_daemon_preempts: Confirmed, [node("n2", NodeAction::Create, 20), daemon("ds", 10)]
-        => ["new r1 on n1", "released r1 Preempted"], ["r1 Preempted"];
-    confirmed_then_a_stale_confirmation: Confirmed, [release("nothing", PlaceholderReplaced)] => ["new r1 on n1"], NONE;
-    confirmed_then_preempted: Confirmed, [release("ph1", Preempted)]
-        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
-    // The placeholder is gone on the shim's side and must not stay here.
-    confirmed_then_the_real_ask_is_released: Confirmed, [release("r1", StoppedByRm)] => ["released r1 StoppedByRm"], NONE;
-    confirmed_then_the_real_ask_fails: Confirmed, [release("r1", FailedOnRm)] => ["new r1 on n1"], NONE;
-    confirmed_then_the_application_goes: Confirmed, [remove()]
-        => ["app-1 Completing", "released ph1 StoppedByRm", "released ph2 StoppedByRm"], NONE;
-    confirmed_then_everything_is_released: Confirmed, [release("", StoppedByRm)]
-        => ["released ph1 StoppedByRm", "released ph2 StoppedByRm", "app-1 Completing", "released r1 StoppedByRm"], NONE;
-    // SEEDS S25
-    confirmed_then_the_node_shrinks: Confirmed, [node("n1", NodeAction::Update, 10)]
-        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
 
     ended_then_confirmed_again: Ended, [release("ph1", PlaceholderReplaced)] => NONE, NONE;
     ended_then_the_node_goes: Ended, [node("n1", NodeAction::Decommission, 0)]
         => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
     ended_then_the_node_is_drained: Ended, [node("n1", NodeAction::Drain, 20)] => NONE, NONE;
+    ended_then_the_node_shrinks: Ended, [node("n1", NodeAction::Update, 10)] => NONE, NONE;
     ended_then_the_shim_releases_the_placeholder: Ended, [release("ph1", StoppedByRm)] => NONE, NONE;
+    ended_then_confirmed_as_another_type: Ended, [release("ph1", Timeout)] => NONE, NONE;
     ended_then_a_daemon_preempts: Ended, [node("n2", NodeAction::Create, 20), daemon("ds", 10)] => ["released r1 Preempted"], ["r1 Preempted"];
     ended_then_everything_is_released: Ended, [release("", StoppedByRm)]
         => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
@@ -153,8 +142,8 @@ async fn begun_then_the_time_is_over() {
     assert_eq!(shim.heard(), ["released ph2 Timeout"]);
     assert_eq!(shim.waiting().await, ["ph1 PlaceholderReplaced", "ph2 Timeout"]);
     shim.send(vec![release("ph1", PlaceholderReplaced), release("ph2", Timeout)]).await;
-    // R3.18: with the last placeholder it blinks.
-    assert_eq!(shim.heard(), ["app-1 Completing", "app-1 Running", "new r1 on n1"]);
+    // R3.18: it runs already when the last placeholder goes.
+    assert_eq!(shim.heard(), ["new r1 on n1"]);
     shim.ends_empty().await;
 }
 
@@ -249,8 +238,8 @@ async fn a_registration_ends_it() {
 }
 
 #[actix::test]
-async fn what_comes_after_a_confirmation_waits_for_the_commit() {
-    // The next request sees the replacement carried out, however fast it follows.
+async fn what_comes_after_a_confirmation_sees_the_replacement() {
+    // However fast it follows.
     let shim = Shim::in_flight("Soft").await;
     for command in [release("ph1", PlaceholderReplaced), release("r1", StoppedByRm)] {
         let commands = vec![command];

@@ -20,7 +20,7 @@ use callboard::{
         application::UnconfirmedRelease,
         budget::Budget,
         event::Publish,
-        partition::{Commands, GetSnapshot, ListUnconfirmed, PartitionSetup, Snapshot},
+        partition::{Commands, GetSnapshot, ListUnconfirmed, PartitionSetup, Patience, Snapshot},
         rm::{Deliver, Outgoing},
     },
 };
@@ -167,7 +167,12 @@ fn gang(size: i64, style: &str) -> Command {
 }
 
 impl Shim {
+    /// With a partition that sends nothing again while the test lasts.
     pub fn new() -> Shim {
+        Shim::with(Patience { resend_after: Duration::from_secs(86_400), ..Patience::default() })
+    }
+
+    pub fn with(patience: Patience) -> Shim {
         tokio::time::pause();
         let (told, questions) = (Arc::default(), Arc::default());
         let recorder = Recorder { told: Arc::clone(&told), questions: Arc::clone(&questions) }.start();
@@ -177,6 +182,7 @@ impl Shim {
             internal: "[rm-1]default".into(),
             conf: config::load(QUEUES).unwrap().partitions[0].clone(),
             budget: Budget::new(1 << 20, 1 << 20),
+            patience,
             callbacks: recorder.clone().recipient(),
             events: recorder.recipient().into(),
         };
@@ -190,7 +196,12 @@ impl Shim {
 
     /// The same of a gang that announced so much. With more than 20 it stays Accepted: a third placeholder is never asked for.
     pub async fn of_announced(size: i64, style: &str) -> Shim {
-        let shim = Shim::new();
+        Shim::new().begin(size, style).await
+    }
+
+    /// The same, of a new one.
+    pub async fn begin(self, size: i64, style: &str) -> Shim {
+        let shim = self;
         shim.send(vec![
             node("n1", NodeAction::Create, 20),
             gang(size, style),

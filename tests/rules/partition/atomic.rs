@@ -7,7 +7,7 @@ use callboard::domain::{
     Partition,
     alloc::Phase,
     command::{AddApplication, AllocationItem, Command, NodeAction, ReleaseItem},
-    effect::{AppEffect, Callback, Effect, Released},
+    effect::{Callback, Effect, Released},
     types::{AppState, Nanos, Termination},
 };
 
@@ -229,10 +229,10 @@ impl World {
 
     fn take(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            match effect {
-                Effect::Callback(Callback::Released(release)) if release.confirm => self.open.push(*release),
-                Effect::App(AppEffect::SwapConfirmed { token, .. }) => self.apply(Command::CommitSwap(token)),
-                _ => {}
+            if let Effect::Callback(Callback::Released(release)) = effect
+                && release.confirm
+            {
+                self.open.push(*release);
             }
         }
     }

@@ -8,10 +8,10 @@ use callboard::{
         Partition,
         alloc::{AskSpec, PreemptionPolicy},
         command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
-        effect::{AppEffect, Callback, Effect, Question, Released},
+        effect::{Callback, Effect, Question, Released},
         event::Event,
         resources::Resource,
-        types::{AppState, Nanos, SwapToken, Termination},
+        types::{AppState, Nanos, Termination},
     },
 };
 
@@ -28,9 +28,6 @@ pub struct Env {
     /// Releases that the shim has to confirm.
     pub unconfirmed: Vec<Released>,
     pub events: Vec<Event>,
-    /// The conversation of applications commits at once, unless held.
-    pub hold_commits: bool,
-    pub commits: Vec<SwapToken>,
     /// Questions that wait for an answer.
     pub questions: Vec<Question>,
     /// Container states are not noted.
@@ -119,8 +116,6 @@ impl Env {
             told: Vec::new(),
             unconfirmed: Vec::new(),
             events: Vec::new(),
-            hold_commits: false,
-            commits: Vec::new(),
             questions: Vec::new(),
             calm: false,
             refusals: Vec::new(),
@@ -142,6 +137,18 @@ impl Env {
         self.partition.apply(command, self.now, &mut effects);
         self.take(effects);
         self.check();
+    }
+
+    /// The partition ends, so many items at a time.
+    pub fn stop(&mut self, items: usize) {
+        self.apply(Command::Stop);
+        let mut more = true;
+        while more {
+            let mut effects = Vec::new();
+            more = self.partition.dismantle(items, self.now, &mut effects);
+            self.take(effects);
+            self.check();
+        }
     }
 
     /// Applies and schedules until nothing more happens.
@@ -166,21 +173,12 @@ impl Env {
     }
 
     pub fn take(&mut self, effects: Vec<Effect>) {
-        let mut commits = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Callback(callback) => self.note(callback),
                 Effect::Event(event) => self.events.push(event),
                 Effect::Ask(question) => self.questions.push(question),
-                Effect::App(AppEffect::SwapConfirmed { token, .. }) => commits.push(token),
                 _ => {}
-            }
-        }
-        for token in commits {
-            if self.hold_commits {
-                self.commits.push(token);
-            } else {
-                self.apply(Command::CommitSwap(token));
             }
         }
     }

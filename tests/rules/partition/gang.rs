@@ -1,7 +1,7 @@
 //! Gangs: the handshake and everything that may come between.
 
 use callboard::domain::{
-    command::{Command, NodeAction},
+    command::NodeAction,
     types::{AppState, Termination},
 };
 
@@ -112,16 +112,18 @@ fn the_shim_releases_the_placeholder_itself() {
 }
 
 #[test]
-fn a_late_commit_is_stale() {
+fn a_late_confirmation_is_stale() {
+    // R6.16
     let mut env = two("Soft");
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
-    env.hold_commits = true;
-    env.confirm_all();
+    let late = env.unconfirmed.clone();
     env.remove_app("app-1");
     env.assert_empty();
-    for token in env.commits.clone() {
-        env.apply(Command::CommitSwap(token));
+    env.heard();
+    for release in late {
+        env.release(&release.app, &release.key, release.termination);
     }
+    assert!(env.heard().is_empty());
     env.assert_empty();
 }
 

@@ -311,35 +311,29 @@ fn a_confirmation_counts_also_where_the_replacement_was_undone_in_the_same_reque
     // R6.15, R4.27: the shim says once that the placeholder is gone. It must not stay.
     let mut env = in_flight("Soft");
     let release = |key: &str, termination| ReleaseItem { app: "app-1".into(), key: key.into(), termination };
-    env.hold_commits = true;
     env.unconfirmed.clear();
     env.apply(Command::Allocations {
         allocations: Vec::new(),
-        releases: vec![release("ph1", Termination::PlaceholderReplaced), release("r1", Termination::StoppedByRm)],
+        releases: vec![release("r1", Termination::StoppedByRm), release("ph1", Termination::PlaceholderReplaced)],
     });
     env.run();
-    assert_eq!(env.partition.placeholders, 1);
-    for token in std::mem::take(&mut env.commits) {
-        env.apply(Command::CommitSwap(token));
-    }
     assert_eq!((env.partition.placeholders, env.partition.allocations), (1, 1));
     end(env);
 }
 
 #[test]
-fn a_node_that_goes_between_confirmation_and_commit() {
-    // R2.24, R2.25: the real ask waits again, the placeholder is gone either way.
+fn confirmations_of_one_request_are_carried_out_within_it() {
+    // R6.15: no message and no further command in between; what it tells is one run of `new`, in the order of the request.
     let mut env = in_flight("Soft");
-    env.hold_commits = true;
-    env.confirm_all();
-    env.node_action("n1", NodeAction::Decommission, None);
-    env.node("n2", 20);
-    for token in std::mem::take(&mut env.commits) {
-        env.apply(Command::CommitSwap(token));
-    }
-    env.run();
-    assert!(env.heard().contains(&"new r1 on n2".to_owned()));
-    assert_eq!(env.partition.placeholders, 0);
+    env.ask(vec![Ask::new("app-1", "r2", 10).group("tg")]);
+    env.heard();
+    let confirmed = std::mem::take(&mut env.unconfirmed);
+    assert_eq!(confirmed.len(), 2);
+    let releases = confirmed.into_iter().map(|r| ReleaseItem { app: r.app, key: r.key, termination: r.termination });
+    env.apply(Command::Allocations { allocations: Vec::new(), releases: releases.collect() });
+    let told = env.heard();
+    assert_eq!(told[told.len() - 2..], ["new r1 on n1", "new r2 on n1"], "{told:?}");
+    assert_eq!((env.partition.placeholders, env.partition.allocations), (0, 2));
     end(env);
 }
 
@@ -424,8 +418,47 @@ fn the_placeholders_node_goes_while_the_application_resumes() {
     env.pass(61);
     assert_eq!(env.heard().first().map(String::as_str), Some("app-1 Resuming"));
     env.node_action("n1", NodeAction::Decommission, None);
-    assert_eq!(env.heard(), ["app-1 Accepted", "released ph1 StoppedByRm", "new r1 on n2"]);
+    assert_eq!(env.heard(), ["app-1 Accepted", "app-1 Running", "released ph1 StoppedByRm", "new r1 on n2"]);
     end(env);
+}
+
+#[test]
+fn an_application_runs_whose_replacement_is_complete_because_the_placeholders_node_went() {
+    // R2.23, R3.11: nothing else would ever bring it out of Accepted, and it counts as running (QUE-090).
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 10);
+    gang_of(&mut env, "app-1", 30, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 1));
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.node("n2", 10);
+    env.refuse("r1", "n1");
+    env.answer_all();
+    assert_eq!((env.state("app-1"), env.unconfirmed.len()), (Some(AppState::Accepted), 1));
+    env.heard();
+    env.node_action("n1", NodeAction::Decommission, None);
+    assert_eq!(env.heard(), ["app-1 Running", "released ph1 StoppedByRm", "new r1 on n2"]);
+    let root = &env.partition.queues[env.partition.root.ix()];
+    assert_eq!((root.running, root.allocating.len()), (1, 0));
+    end(env);
+}
+
+#[test]
+fn a_partition_ends_while_a_hard_gang_fails() {
+    // R3.2, CFG-095: what waits for its confirmation goes with the rest, once.
+    for items in [1, 64] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 20);
+        gang_of(&mut env, "app-1", 30, 60_000, "Hard", &[]);
+        env.ask(placeholders("app-1", 2));
+        env.pass(61);
+        assert_eq!(env.state("app-1"), Some(AppState::Failing));
+        env.heard();
+        env.stop(items);
+        assert_eq!(env.heard(), ["app-1 Failed"]);
+        env.assert_empty();
+        assert!(env.partition.app_by_id.is_empty() && env.partition.terminated.is_empty());
+    }
 }
 
 #[test]

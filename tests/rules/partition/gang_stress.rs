@@ -7,7 +7,7 @@ use callboard::domain::{
     Partition,
     command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
     effect::{AppEffect, Callback, Effect, Released},
-    types::{Nanos, SwapToken, Termination},
+    types::{Nanos, Termination},
 };
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -59,17 +59,12 @@ impl Stress {
     }
 
     fn take(&mut self, effects: Vec<Effect>) {
-        let mut commits: Vec<SwapToken> = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Callback(Callback::Released(release)) if release.confirm => self.open.push(*release),
-                Effect::App(AppEffect::SwapConfirmed { token, .. }) => commits.push(token),
                 Effect::App(AppEffect::Removed { .. }) => self.lives += 1,
                 _ => {}
             }
-        }
-        for token in commits {
-            self.apply(Command::CommitSwap(token));
         }
     }
 

@@ -1,6 +1,8 @@
 //! `domain::Partition` from outside: commands in, effects out, and an audit of every book after every step.
 
 mod atomic;
+#[cfg(debug_assertions)]
+mod cost;
 mod drain;
 mod env;
 mod explain;

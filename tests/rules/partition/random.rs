@@ -49,7 +49,6 @@ pub enum Step {
     Foreign(u8, u8, i64),
     Reload(bool),
     Drain(u8, bool),
-    Commits,
     Predicates(bool),
     Answer(bool, i32),
 }
@@ -77,7 +76,6 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..3, 0u8..4, 0i64..15).prop_map(|(k, n, s)| Step::Foreign(k, n, s)),
         1 => any::<bool>().prop_map(Step::Reload),
         1 => (0u8..4, any::<bool>()).prop_map(|(n, d)| Step::Drain(n, d)),
-        1 => Just(Step::Commits),
         1 => any::<bool>().prop_map(Step::Predicates),
         3 => (any::<bool>(), 0i32..4).prop_map(|(fits, index)| Step::Answer(fits, index)),
     ]
@@ -171,13 +169,6 @@ pub fn run(env: &mut Env, step: Step) {
                 env.answer(result, index);
             }
         }
-        Step::Commits => {
-            env.hold_commits = !env.hold_commits;
-            for token in std::mem::take(&mut env.commits) {
-                env.apply(Command::CommitSwap(token));
-            }
-            env.run();
-        }
     }
 }
 
@@ -199,6 +190,7 @@ proptest! {
         let before = format!("{:?}", env.partition.total);
         let mut clone = env.partition.clone();
         clone.apply(Command::Stop, env.now, &mut Vec::new());
+        while clone.dismantle(3, env.now, &mut Vec::new()) {}
         prop_assert_eq!(before, format!("{:?}", env.partition.total));
         prop_assert!(clone.audit().is_empty());
     }

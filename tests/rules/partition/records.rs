@@ -60,7 +60,7 @@ fn every_end_of_a_reservation_has_its_event() {
         ("the node goes", |env| env.node_action("n1", NodeAction::Decommission, None)),
         ("the node shrinks", |env| env.node_action("n1", NodeAction::Update, Some(res(9, 9)))),
         ("the node is required", |env| env.ask(vec![Ask::new("app-2", "ds", 5).requires("n1")])),
-        ("the partition stops", |env| env.apply(Command::Stop)),
+        ("the partition stops", |env| env.stop(64)),
     ];
     for (name, end) in ends {
         let mut env = reserved();

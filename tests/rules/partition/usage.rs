@@ -159,7 +159,7 @@ proptest! {
             }
         }
         // A partition that ends takes its usage with it.
-        env.apply(Command::Stop);
+        env.stop(1);
         env.now = env.now.plus(Nanos::from_secs(1_000));
         let later = env.now;
         for by in By::ALL {

@@ -176,7 +176,7 @@ impl Life {
             at += 1;
             at % (loses + 1) != 0
         });
-        self.env.apply(Command::Stop);
+        self.env.stop(7);
         assert_eq!(
             self.env.partition.ugm.users().map(|user| user.root.usage).filter(|usage| !usage.is_zero()).count(),
             0

@@ -42,6 +42,10 @@ pub struct RmSettings {
     pub grace_period: Duration,
     /// `rm.pauseTimeout`: Paused this long, it is Stopped.
     pub pause_timeout: Duration,
+    /// `rm.resendAfter`: a release that the shim has not confirmed is sent again.
+    pub resend_after: Duration,
+    /// `rm.unconfirmedWarning`: operators are told of a release that is not confirmed.
+    pub unconfirmed_warning: Duration,
     /// `rm.bufferedCallbacks`: callbacks kept for a shim that is away.
     pub buffered_callbacks: u64,
     /// `rm.bufferedBytes`: and their size.
@@ -61,6 +65,8 @@ impl Settings {
             rm: RmSettings {
                 grace_period: time(map, "rm.gracePeriod", 30),
                 pause_timeout: time(map, "rm.pauseTimeout", 300),
+                resend_after: time(map, "rm.resendAfter", 10),
+                unconfirmed_warning: time(map, "rm.unconfirmedWarning", 300),
                 buffered_callbacks: above_zero(map, "rm.bufferedCallbacks", 1_000_000),
                 buffered_bytes: above_zero(map, "rm.bufferedBytes", 256 << 20),
             },
@@ -302,6 +308,8 @@ mod tests {
         let rm = RmSettings {
             grace_period: Duration::from_secs(30),
             pause_timeout: Duration::from_secs(300),
+            resend_after: Duration::from_secs(10),
+            unconfirmed_warning: Duration::from_secs(300),
             buffered_callbacks: 1_000_000,
             buffered_bytes: 268_435_456,
         };
@@ -382,6 +390,8 @@ mod tests {
             ("health.checkInterval", "1m30s"),
             ("rm.gracePeriod", "1s"),
             ("rm.pauseTimeout", "1m"),
+            ("rm.resendAfter", "3s"),
+            ("rm.unconfirmedWarning", "2m"),
             ("shim.predicates.timeout", "250ms"),
             ("shim.containerStates", "all"),
             ("http.maxBodyBytes", "1024"),
@@ -390,6 +400,8 @@ mod tests {
         assert_eq!((settings.event.ring_capacity, settings.max_body_bytes), (5, 1024));
         assert_eq!(settings.health_check_interval, Some(Duration::from_secs(90)));
         assert_eq!(settings.rm.pause_timeout, Duration::from_secs(60));
+        assert_eq!(settings.rm.resend_after, Duration::from_secs(3));
+        assert_eq!(settings.rm.unconfirmed_warning, Duration::from_secs(120));
         assert_eq!(settings.predicate_timeout, Duration::from_millis(250));
         // OPS-010
         for off in ["0", "0s", "-1s"] {

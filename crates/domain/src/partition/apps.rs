@@ -28,6 +28,13 @@ pub(super) struct Owner {
     pub groups: Arc<[Arc<str>]>,
 }
 
+/// How far the end of an application is: asks go first, then allocations; from this arrival number on they are still there.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Closing {
+    Asks(u64),
+    Allocations(u64),
+}
+
 impl Partition {
     /// An application request: submissions, the answers to them, then removals (R1.30).
     pub(super) fn apply_applications(&mut self, new: Vec<AddApplication>, remove: &[Arc<str>], cx: &mut Cx) {
@@ -72,6 +79,7 @@ impl Partition {
         self.app_by_id.insert(id.clone(), ix);
         let row = &mut self.queues[queue.ix()];
         row.apps.insert(ix);
+        row.states[AppState::New as usize] += 1;
         let path = row.path.clone();
         cx.message(EventKind::Queue, &path, &id, (Change::Add, Detail::QueueApp), "", None);
         cx.fx.push(Effect::Queue(QueueEffect::Admitted { queue: path, app: id.clone() }));
@@ -158,10 +166,14 @@ impl Partition {
             reservations: BTreeSet::new(),
             placeholders: 0,
             pending_placeholders: 0,
+            awaited: Resource::new(),
             parked_placeholders: 0,
+            parked_charges: Default::default(),
             asking: 0,
             announced: Resource::new(),
             replaceable: BTreeMap::new(),
+            replacing: BTreeMap::new(),
+            replaced_up_to: None,
             gang_to_come: gang,
             gang_wait: None,
             swaps: 0,
@@ -214,7 +226,8 @@ impl Partition {
     /// Everything of an application goes: asks, allocations, the application. Callbacks and states as R3.43 and R3.44 say.
     fn drop_application(&mut self, ix: AppIx, cx: &mut Cx) {
         let id = self.apps[ix.ix()].id.clone();
-        let released = self.close_application(ix, cx);
+        let mut released = Vec::new();
+        self.close_application(ix, Closing::Asks(0), &mut { usize::MAX }, &mut released, cx);
         let message: Arc<str> = format!("Application {id} Removed").into();
         for key in released {
             cx.callback(Callback::Released(Box::new(Released {
@@ -227,27 +240,42 @@ impl Partition {
         }
     }
 
-    /// The common part of removal by the shim and of the end of the partition; gives the keys of what was allocated.
-    pub(super) fn close_application(&mut self, ix: AppIx, cx: &mut Cx) -> Vec<Arc<str>> {
-        // Nothing of it may end it on the way: it ends here.
-        self.apps[ix.ix()].placeholder_timer = None;
-        self.apps[ix.ix()].execution_timer = None;
-        for real in self.apps[ix.ix()].by_seq.values().copied().collect::<Vec<_>>() {
-            if self.allocs[real.ix()].phase == crate::alloc::Phase::Replacing {
-                self.undo_swap_of_real(real, cx);
+    /// The common part of removal by the shim and of the end of the partition: goes on with it for up to `items` asks and
+    /// allocations, whose keys `released` gets. `None`: the application is gone.
+    pub(super) fn close_application(
+        &mut self,
+        ix: AppIx,
+        closing: Closing,
+        items: &mut usize,
+        released: &mut Vec<Arc<str>>,
+        cx: &mut Cx,
+    ) -> Option<Closing> {
+        let mut first = 0;
+        match closing {
+            Closing::Asks(from) => {
+                // Nothing of it may end it on the way: it ends here.
+                self.apps[ix.ix()].placeholder_timer = None;
+                self.apps[ix.ix()].execution_timer = None;
+                let drop = |p: &mut Partition, ask| drop(p.drop_ask(ask, Detail::RequestCancel, cx));
+                if let Some(next) = self.each_item(ix, from, items, drop) {
+                    return Some(Closing::Asks(next));
+                }
+                self.complete_if_clean(ix, cx);
+                if !self.apps[ix.ix()].free && self.apps[ix.ix()].state == AppState::Completing {
+                    self.apps[ix.ix()].removing = true;
+                    self.fire(ix, AppEvent::Complete, None, cx);
+                }
+                self.apps[ix.ix()].removing = true;
             }
+            Closing::Allocations(from) => first = from,
         }
-        self.cancel_asks(ix, Detail::RequestCancel, cx);
-        self.complete_if_clean(ix, cx);
-        if !self.apps[ix.ix()].free && self.apps[ix.ix()].state == AppState::Completing {
-            self.apps[ix.ix()].removing = true;
-            self.fire(ix, AppEvent::Complete, None, cx);
+        let drop = |p: &mut Partition, alloc| released.extend(p.drop_allocation(alloc, Termination::StoppedByRm, cx));
+        if let Some(next) = self.each_item(ix, first, items, drop) {
+            return Some(Closing::Allocations(next));
         }
-        self.apps[ix.ix()].removing = true;
-        let released = self.remove_allocations(ix, Termination::StoppedByRm, cx);
         self.cancel_asks(ix, Detail::RequestCancel, cx);
         self.detach(ix, true, cx);
-        released
+        None
     }
 
     /// A completed, failed or expired application leaves its queue and is kept for readers (R3.7, R3.47). One that is being
@@ -289,18 +317,19 @@ impl Partition {
     /// Takes an application without allocations and asks out of its queue and out of the tables.
     fn detach(&mut self, ix: AppIx, removed: bool, cx: &mut Cx) {
         let row = &self.apps[ix.ix()];
-        let (id, queue, running) = (row.id.clone(), row.queue, row.state == AppState::Running);
-        if running {
+        let (id, queue, state) = (row.id.clone(), row.queue, row.state);
+        if state == AppState::Running {
             self.stop_running(ix);
         }
         self.leave_allocating(ix);
         self.user_close(ix, removed, cx);
         self.leave_order(ix);
-        self.gangs.remove(&ix);
+        self.leave_gangs(ix);
         self.swappable.remove(&ix);
         self.reserved_apps.remove(&ix);
         let row = &mut self.queues[queue.ix()];
         row.apps.remove(&ix);
+        row.states[state as usize] -= 1;
         let (path, empty) = (row.path.clone(), row.apps.is_empty());
         cx.message(EventKind::Queue, &path, &id, (Change::Remove, Detail::QueueApp), "", None);
         cx.event(EventKind::App, &id, Change::Remove, Detail::None);
@@ -313,9 +342,13 @@ impl Partition {
         }
         let row = &mut self.apps[ix.ix()];
         row.free = true;
+        // The row may stay unused for long.
         row.by_key = imbl::HashMap::new();
         row.by_seq = imbl::OrdMap::new();
         row.tags = Arc::default();
+        row.history = UsageHistory::default();
+        row.task_groups = BTreeMap::new();
+        row.state_log = Vec::new();
         self.free_apps.push(ix);
         self.unblock_limits();
     }

@@ -120,16 +120,15 @@ impl Partition {
             shape,
             phase: Phase::Pending,
             node: None,
+            at: 0,
             created,
             requested: created,
             bound: Nanos::ZERO,
             seq,
             link: None,
-            token: None,
             reserved: None,
             reserved_at: Nanos::ZERO,
             released: false,
-            confirmed: false,
             preempted: false,
             placeholder_used: false,
             attempted: false,
@@ -318,8 +317,8 @@ impl Partition {
         }
         if placeholder {
             self.placeholder_allocated(alloc, cx);
-        } else if self.apps[app.ix()].state != AppState::Running {
-            self.fire(app, AppEvent::Run, None, cx);
+        } else {
+            self.real_came(app, false, cx);
         }
         cx.fx.append(charged);
         self.note_peak(app);
@@ -340,15 +339,8 @@ impl Partition {
     /// The peak of an application's usage; placeholders and real allocations each have theirs, and the higher shows
     /// (`maxUsedResource`). A resize does not count (R4.14), nor what the shim has not agreed to.
     pub(super) fn note_peak(&mut self, app: AppIx) {
-        let row = &self.apps[app.ix()];
-        let mut parked = [Resource::new(), Resource::new()];
-        if self.ask_shim {
-            for alloc in row.allocs.iter().map(|alloc| &self.allocs[alloc.ix()]).filter(|a| a.phase == Phase::Parked) {
-                parked[usize::from(alloc.is_placeholder())].add(&alloc.resource);
-            }
-        }
         let row = &mut self.apps[app.ix()];
-        for (used, parked) in [&row.allocated, &row.allocated_placeholders].into_iter().zip(&parked) {
+        for (used, parked) in [&row.allocated, &row.allocated_placeholders].into_iter().zip(&row.parked_charges) {
             if parked.is_empty() && row.max_used.ge_all(used) {
                 continue;
             }
@@ -358,6 +350,8 @@ impl Partition {
 
     /// The row of an ask goes: it is in no book any more.
     pub(super) fn forget(&mut self, alloc: AllocIx) {
+        // The next one in this row has not been refused anywhere.
+        self.forget_refusals(alloc);
         let row = &mut self.allocs[alloc.ix()];
         row.free = true;
         let (app, key, seq, shape) = (row.app, row.spec.key.clone(), row.seq, row.shape);

@@ -34,10 +34,6 @@ impl Partition {
         if missing || row.parked_placeholders > 0 {
             return Err(Hold::Gang);
         }
-        // Another group of the same gang was tried in this epoch, and all of them with it.
-        if row.groups_by_key.iter().any(|(key, g)| key.placeholder && g.parked && g.hold == Some(Hold::Nodes)) {
-            return Err(Hold::Nodes);
-        }
         let mut total = Resource::new();
         let mut asks = Vec::new();
         for (key, group) in row.groups_by_key.iter().filter(|(key, _)| key.placeholder) {
@@ -75,6 +71,17 @@ impl Partition {
             self.charge_and_tell(&placement, cx);
         }
         Ok(Outcome::Placed)
+    }
+
+    /// The gang was tried as a whole and waits as a whole. Gives the number of its asks.
+    pub(super) fn hold_gang(&mut self, app: AppIx, hold: Hold, cx: &mut Cx) -> u64 {
+        let groups = self.apps[app.ix()].groups_by_key.iter().filter(|(key, _)| key.placeholder);
+        let groups: Vec<(GroupKey, u64)> = groups.map(|(key, group)| (key.clone(), group.asks.len() as u64)).collect();
+        for (key, _) in &groups {
+            self.hold(app, key, hold, cx);
+            self.park_group(app, key);
+        }
+        groups.iter().map(|(_, asks)| asks).sum()
     }
 
     /// A node for each, the first in order that fits beside those before it. A trial: nothing of it is left afterwards.

@@ -1,12 +1,12 @@
 //! Recomputes every sum from the allocations (section 10.8 of the scheduling rules): what must hold after every step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Partition;
 use crate::{
     alloc::Phase,
     resources::Resource,
-    types::{AllocIx, AppIx, NodeIx, QueueIx},
+    types::{AllocIx, AppIx, AppState, NodeIx, QueueIx},
     ugm::Live,
 };
 
@@ -54,12 +54,10 @@ impl Partition {
     fn audit_nodes(&self, report: &mut Report) {
         let mut used: BTreeMap<NodeIx, (Resource, u64)> = BTreeMap::new();
         let mut reserved: BTreeMap<NodeIx, u64> = BTreeMap::new();
-        for (_, row) in self.live() {
+        for (ix, row) in self.live() {
             let charged = match row.phase {
                 Phase::Allocated => true,
-                Phase::Parked => row
-                    .node
-                    .is_some_and(|n| self.nodes[n.ix()].allocs.iter().any(|a| std::ptr::eq(&self.allocs[a.ix()], row))),
+                Phase::Parked => row.node.is_some_and(|n| self.nodes[n.ix()].allocs.get(row.at as usize) == Some(&ix)),
                 // Only on another node than its placeholder's.
                 Phase::Replacing => row.link.is_some_and(|ph| self.allocs[ph.ix()].node != row.node),
                 Phase::Pending | Phase::Ended => false,
@@ -79,6 +77,8 @@ impl Partition {
             let (sum, count) = used.remove(&NodeIx::from(ix)).unwrap_or_default();
             report.check(name, "allocated", &node.allocated, &sum);
             report.count(name, "number of allocations", node.allocs.len() as u64, count);
+            let misplaced = node.allocs.iter().enumerate().filter(|(at, a)| self.allocs[a.ix()].at as usize != *at);
+            report.count(name, "allocations that do not know their place", misplaced.count() as u64, 0);
             let mut occupied = Resource::new();
             for foreign in node.foreign.values() {
                 occupied.add(&foreign.resource);
@@ -89,7 +89,8 @@ impl Partition {
             let held = reserved.remove(&NodeIx::from(ix)).unwrap_or_default();
             report.count(name, "number of reservations", node.reservations.len() as u64, held);
             let listed = node.sort_key.is_some();
-            let expected = node.schedulable() && node.reservations.is_empty();
+            let open = self.state != crate::types::ObjectState::Stopped;
+            let expected = open && node.schedulable() && node.reservations.is_empty();
             if listed != expected {
                 report.0.push(Finding { object: name(), text: format!("in the sort order: {listed}") });
             }
@@ -105,10 +106,12 @@ impl Partition {
 
     fn audit_apps(&self, report: &mut Report) {
         let (mut allocations, mut placeholders) = (0, 0);
+        let asked = self.placeholders_in_question();
         for (_, app) in self.apps.iter().enumerate().filter(|(_, app)| !app.free) {
             let name = || format!("application {}", app.id);
             let (mut pending, mut real, mut held) = (Resource::new(), Resource::new(), Resource::new());
             let (mut count, mut ph_count, mut ph_pending, mut reserved) = (0, 0, 0, 0);
+            let (mut awaited, mut parked) = (Resource::new(), [Resource::new(), Resource::new()]);
             for alloc in app.by_seq.values() {
                 let row = &self.allocs[alloc.ix()];
                 let charged =
@@ -116,7 +119,13 @@ impl Partition {
                 if row.phase == Phase::Pending {
                     pending.add(&row.resource);
                     ph_pending += u64::from(row.is_placeholder());
+                    if row.is_placeholder() {
+                        awaited.add(&row.resource);
+                    }
                 } else if charged {
+                    if row.phase == Phase::Parked {
+                        parked[usize::from(row.is_placeholder())].add(&row.resource);
+                    }
                     count += 1;
                     ph_count += u64::from(row.is_placeholder());
                     if row.is_placeholder() { held.add(&row.resource) } else { real.add(&row.resource) }
@@ -129,13 +138,17 @@ impl Partition {
             report.count(name, "number of allocations", app.allocs.len() as u64, count);
             report.count(name, "number of placeholders", u64::from(app.placeholders), ph_count);
             report.count(name, "number of pending placeholders", u64::from(app.pending_placeholders), ph_pending);
+            report.check(name, "awaited placeholders", &app.awaited, &awaited);
+            for (sum, real) in app.parked_charges.iter().zip(&parked) {
+                report.check(name, "charged while the shim is asked", sum, real);
+            }
             report.count(name, "number of reservations", app.reservations.len() as u64, reserved);
             let mut claimed = Resource::new();
             for claim in app.by_seq.values().filter_map(|alloc| self.claims.get(alloc)) {
                 claimed.add(&claim.resource);
             }
             report.check(name, "claimed", &app.claimed, &claimed);
-            self.audit_gang(app, report);
+            self.audit_gang(app, &asked, report);
             let grouped: usize = app.groups_by_key.values().map(|group| group.asks.len()).sum();
             let waiting = app.by_seq.values().filter(|a| self.allocs[a.ix()].is_pending()).count();
             report.count(name, "number of grouped asks", grouped as u64, waiting as u64);
@@ -144,15 +157,13 @@ impl Partition {
         }
         report.count(|| "partition".into(), "number of allocations", self.allocations, allocations);
         report.count(|| "partition".into(), "number of placeholders", self.placeholders, placeholders);
-        let swaps: u64 = self.apps.iter().filter(|app| !app.free).map(|app| u64::from(app.swaps)).sum();
-        report.count(|| "partition".into(), "number of replacements", self.swaps.len() as u64, swaps);
         let gone = |app: &&AppIx| self.apps[app.ix()].free;
         let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
         report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
     }
 
     /// Replacements in flight, placeholders that may be replaced, and the counters of task groups.
-    fn audit_gang(&self, app: &crate::app::App, report: &mut Report) {
+    fn audit_gang(&self, app: &crate::app::App, asked: &BTreeSet<AllocIx>, report: &mut Report) {
         let name = || format!("application {}", app.id);
         let mut live: BTreeMap<&str, [u64; 2]> = app.task_groups.keys().map(|group| (&**group, [0; 2])).collect();
         let (mut swaps, mut parked, mut asking, mut replaceable) = (0, 0, 0, 0);
@@ -167,8 +178,8 @@ impl Partition {
                 Phase::Allocated => linked.is_none_or(|real| row.released && real.phase == Phase::Replacing),
                 _ => linked.is_none(),
             };
-            let token = linked.is_none_or(|other| row.token.is_some() && row.token == other.token);
-            if !expected || !token || (row.confirmed && linked.is_none()) {
+            let mutual = row.link.is_none_or(|other| self.allocs[other.ix()].link == Some(*alloc));
+            if !expected || !mutual {
                 let text = format!("{} is {:?}, its link does not go with it", row.spec.key, row.phase);
                 report.0.push(Finding { object: name(), text });
             }
@@ -180,10 +191,20 @@ impl Partition {
             let group = app.replaceable.get(&row.spec.task_group);
             let listed = group.is_some_and(|group| group.contains(alloc));
             replaceable += u64::from(listed);
-            if row.is_placeholder() && row.phase == Phase::Allocated && !row.preempted && listed == row.released {
+            let free = row.is_placeholder() && row.phase == Phase::Allocated && !row.preempted && !row.released;
+            if listed != (free && !asked.contains(alloc)) {
                 let text = format!("{}: released {}, replaceable {listed}", row.spec.key, row.released);
                 report.0.push(Finding { object: name(), text });
             }
+        }
+        let heads = app.groups_by_key.iter().filter(|(key, _)| key.may_replace());
+        let heads: BTreeMap<_, _> =
+            heads.filter_map(|(key, group)| Some((group.asks.get_min()?.0, key.clone()))).collect();
+        let indexed: BTreeMap<_, _> =
+            app.replacing.values().flatten().map(|(head, key)| (*head, key.clone())).collect();
+        if heads != indexed {
+            let text = format!("groups that may replace are {indexed:?}, should be {heads:?}");
+            report.0.push(Finding { object: name(), text });
         }
         let listed: usize = app.replaceable.values().map(std::collections::BTreeSet::len).sum();
         report.count(name, "number of replaceable placeholders", listed as u64, replaceable);
@@ -203,6 +224,18 @@ impl Partition {
         let mut preempting: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut running: BTreeMap<QueueIx, u64> = BTreeMap::new();
         let mut claimed: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        let mut states: BTreeMap<QueueIx, [u32; AppState::ALL.len()]> = BTreeMap::new();
+        for app in self.apps.iter().filter(|app| !app.free) {
+            states.entry(app.queue).or_default()[app.state as usize] += 1;
+        }
+        let mut awaited: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        for app in self.gangs.iter().map(|app| &self.apps[app.ix()]) {
+            let mut level = Some(app.queue);
+            while let Some(queue) = level {
+                awaited.entry(queue).or_default().add(&app.awaited);
+                level = self.queues[queue.ix()].parent;
+            }
+        }
         for app in self.apps.iter().filter(|app| !app.free) {
             let mut marked = Resource::new();
             for alloc in app.allocs.iter().filter(|a| self.allocs[a.ix()].preempted) {
@@ -216,7 +249,7 @@ impl Partition {
                 sum.add(&app.allocated_placeholders);
                 preempting.entry(queue).or_default().add(&marked);
                 claimed.entry(queue).or_default().add(&app.claimed);
-                if app.state == crate::types::AppState::Running {
+                if app.state == AppState::Running {
                     *running.entry(queue).or_default() += 1;
                 }
                 level = self.queues[queue.ix()].parent;
@@ -229,6 +262,11 @@ impl Partition {
             report.check(name, "allocated", &queue.allocated, &allocated.remove(&ix).unwrap_or_default());
             report.check(name, "preempting", &queue.preempting, &preempting.remove(&ix).unwrap_or_default());
             report.check(name, "claimed", &queue.claimed, &claimed.remove(&ix).unwrap_or_default());
+            let real = states.remove(&ix).unwrap_or_default();
+            for (state, (kept, real)) in AppState::ALL.into_iter().zip(queue.states.into_iter().zip(real)) {
+                report.count(name, &format!("applications in {state}"), kept.into(), real.into());
+            }
+            report.check(name, "awaited placeholders", &queue.awaited, &awaited.remove(&ix).unwrap_or_default());
             report.count(name, "running applications", queue.running, running.remove(&ix).unwrap_or_default());
             for app in queue.allocating.iter().filter(|app| self.apps[app.ix()].free) {
                 let text = format!("row {} is gone, but counts as allocating", app.0);
@@ -261,7 +299,12 @@ impl Partition {
         let usage: BTreeMap<AppIx, Resource> = self
             .app_by_id
             .values()
-            .map(|ix| (*ix, self.apps[ix.ix()].allocated.plus(&self.apps[ix.ix()].allocated_placeholders)))
+            .map(|ix| {
+                let app = &self.apps[ix.ix()];
+                // What a removal takes goes as one sum at its end (EVT-050).
+                let charged = app.track.filter(|_| app.removing).map(|track| self.ugm.usage(track).clone());
+                (*ix, charged.unwrap_or_else(|| app.allocated.plus(&app.allocated_placeholders)))
+            })
             .collect();
         let live = self.app_by_id.values().filter_map(|ix| {
             let app = &self.apps[ix.ix()];

@@ -1,8 +1,8 @@
 //! Gangs: placeholders, their replacement by real allocations, their time-out (section 6 of the scheduling rules).
 //!
-//! The domain owns the link of a replacement in flight: placeholder, real ask and node under a token. `begin_swap` makes it,
-//! `commit_swap` carries it out as one change of all books, `undo_swap_of_real` takes it back; whatever happens in between
-//! (node gone, release, time-out, removal) ends in one of the two within the same command.
+//! The domain owns the link of a replacement in flight: placeholder, real ask and node. `begin_swap` makes it, `commit_swap`
+//! carries it out as one change of all books when the shim confirms, `undo_swap_of_real` takes it back; whatever happens in
+//! between (node gone, release, time-out, removal) ends in one of the two within the same command.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     alloc::Phase,
-    effect::{AppEffect, Callback, Effect, NewAllocation, Released, SwapEnd},
+    effect::{AppEffect, Callback, Effect, NewAllocation, Released},
     event::{Change, Detail, EventKind},
     resources::Resource,
-    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, SwapToken, Termination},
+    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, Termination},
 };
 
 impl Partition {
@@ -48,8 +48,18 @@ impl Partition {
             self.fire(app, AppEvent::Run, None, cx);
         }
         self.gang_progress(app);
-        self.swappable.insert(app);
-        self.rouse_groups(app);
+        self.look_for_swaps(app);
+        if !self.apps[app.ix()].awaits_placeholders() {
+            self.rouse_groups(app);
+        }
+    }
+
+    /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they
+    /// would only be tried in vain.
+    pub(super) fn rouse_gang(&mut self, app: AppIx, group: &str) {
+        if self.apps[app.ix()].task_groups.get(group).is_none_or(|group| group.replaceable_later() == 0) {
+            self.rouse_groups(app);
+        }
     }
 
     /// The first real ask of a gang came before any placeholder: it waits for one, at most for the placeholder time-out
@@ -83,10 +93,51 @@ impl Partition {
     /// Keeps the set of gangs that have begun and still wait (SEEDS S11).
     pub(super) fn gang_progress(&mut self, app: AppIx) {
         let row = &self.apps[app.ix()];
-        if row.gang_started && row.pending_placeholders > 0 && !row.free {
-            self.gangs.insert(app);
-        } else if self.gangs.remove(&app).is_some() {
+        if !row.gang_started || row.pending_placeholders == 0 || row.free {
+            self.leave_gangs(app);
+        } else if self.gangs.insert(app).is_none() {
+            let awaited = row.awaited.clone();
+            self.count_awaited(app, &awaited, true);
+        }
+    }
+
+    /// A gang waits no more, or is gone.
+    pub(super) fn leave_gangs(&mut self, app: AppIx) {
+        if self.gangs.remove(&app).is_some() {
+            let awaited = self.apps[app.ix()].awaited.clone();
+            self.count_awaited(app, &awaited, false);
             self.unblock_limits();
+        }
+    }
+
+    /// What gangs that have begun still wait for, on the whole path of their queue.
+    fn count_awaited(&mut self, app: AppIx, amount: &Resource, more: bool) {
+        let mut level = Some(self.apps[app.ix()].queue);
+        while let Some(queue) = level {
+            let row = &mut self.queues[queue.ix()];
+            if more {
+                row.awaited.add(amount);
+            } else {
+                row.awaited.sub(amount);
+                row.awaited.prune();
+            }
+            level = row.parent;
+        }
+    }
+
+    /// A placeholder ask waits from now on, or no longer.
+    pub(super) fn placeholder_waits(&mut self, app: AppIx, amount: &Resource, more: bool) {
+        let row = &mut self.apps[app.ix()];
+        if more {
+            row.pending_placeholders += 1;
+            row.awaited.add(amount);
+        } else {
+            row.pending_placeholders -= 1;
+            row.awaited.sub(amount);
+            row.awaited.prune();
+        }
+        if self.gangs.contains(&app) {
+            self.count_awaited(app, amount, more);
         }
     }
 
@@ -100,12 +151,7 @@ impl Partition {
             let queue_row = &self.queues[queue.ix()];
             if let Some(max) = &queue_row.max {
                 let mut used = queue_row.allocated.plus(ask);
-                for other in self.gangs.iter().filter(|other| **other != app) {
-                    let other = &self.apps[other.ix()];
-                    if self.is_below(other.queue, queue) {
-                        used.add(&self.waiting_placeholders(other));
-                    }
-                }
+                used.add(&queue_row.awaited);
                 if !max.fits_or_unlimited(&used) {
                     return false;
                 }
@@ -115,14 +161,6 @@ impl Partition {
         true
     }
 
-    fn waiting_placeholders(&self, app: &crate::app::App) -> Resource {
-        let mut waiting = Resource::new();
-        for (key, group) in app.groups_by_key.iter().filter(|(key, _)| key.placeholder) {
-            waiting.add(&self.shapes.resource(key.shape).times(group.asks.len() as i128));
-        }
-        waiting
-    }
-
     /// Links a placeholder and the real ask that takes its place, and asks the shim to release the placeholder (R6.13,
     /// R6.14). On another node than the placeholder's, the real ask occupies that node at once (R6.10).
     pub(super) fn begin_swap(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
@@ -130,32 +168,22 @@ impl Partition {
             self.unreserve(real, cx);
         }
         self.dequeue(real);
-        let token = SwapToken(self.serial());
         let ph = &mut self.allocs[placeholder.ix()];
         ph.released = true;
         ph.link = Some(real);
-        ph.token = Some(token);
         let (app, group, home) = (ph.app, ph.spec.task_group.clone(), ph.node);
         let row = &mut self.allocs[real.ix()];
         row.phase = Phase::Replacing;
         row.node = Some(node);
         row.bound = cx.now;
         row.link = Some(placeholder);
-        row.token = Some(token);
         if home != Some(node) {
             let placement = self.placement(real, Some(node), Books::NODE);
             self.charge(&placement, cx);
             self.node_event(real, node, Change::Add, cx);
         }
-        self.swaps.insert(token, placeholder);
         let app_row = &mut self.apps[app.ix()];
         app_row.swaps += 1;
-        if let Some(set) = app_row.replaceable.get_mut(&group) {
-            set.remove(&placeholder);
-            if set.is_empty() {
-                app_row.replaceable.remove(&group);
-            }
-        }
         let app_id = app_row.id.clone();
         let mut counters = app_row.task_groups.get_mut(&group);
         counters.iter_mut().for_each(|group| group.swapping += 1);
@@ -163,16 +191,15 @@ impl Partition {
             // SEEDS S32: no placeholder is left for the other real asks of the group.
             self.rouse_groups(app);
         }
-        let key = self.allocs[placeholder.ix()].spec.key.clone();
+        self.not_replaceable(app, &group, placeholder);
         let message = format!("replacing allocationKey: {}", self.allocs[real.ix()].spec.key);
         let release = Released {
-            key: key.clone(),
-            app: app_id.clone(),
+            key: self.allocs[placeholder.ix()].spec.key.clone(),
+            app: app_id,
             termination: Termination::PlaceholderReplaced,
             message: message.into(),
             confirm: true,
         };
-        cx.fx.push(Effect::App(AppEffect::SwapBegun { app: app_id, token, placeholder: key }));
         self.send_release(release, cx);
     }
 
@@ -185,27 +212,25 @@ impl Partition {
     /// Takes a replacement back: the real ask waits again, the placeholder may be replaced by another.
     pub(super) fn undo_swap_of_real(&mut self, real: AllocIx, cx: &mut Cx) {
         let row = &self.allocs[real.ix()];
-        let (Some(placeholder), Some(token)) = (row.link, row.token) else { return };
+        let Some(placeholder) = row.link else { return };
         if let Some(node) = row.node.filter(|node| self.allocs[placeholder.ix()].node != Some(*node)) {
             let placement = self.placement(real, Some(node), Books::NODE);
             self.refund(&placement, cx);
             self.node_event(real, node, Change::Remove, cx);
         }
-        self.unlink(placeholder, real, token, SwapEnd::Undone, cx);
+        self.unlink(placeholder, real);
         let row = &mut self.allocs[real.ix()];
         row.phase = Phase::Pending;
         row.node = None;
         row.triggered_scale_up = false;
         let ph = &mut self.allocs[placeholder.ix()];
         ph.released = false;
-        if std::mem::take(&mut ph.confirmed) {
-            // The shim has released it already, and will not say so again.
-            self.left_over.push((placeholder, ph.seq));
-        }
-        let ph = &self.allocs[placeholder.ix()];
-        let (app, group) = (ph.app, ph.spec.task_group.clone());
+        let (app, key, group) = (ph.app, ph.spec.key.clone(), ph.spec.task_group.clone());
+        // The placeholder stays, or goes by a release of its own: there is nothing to wait for.
+        let (id, termination) = (self.apps[app.ix()].id.clone(), Termination::PlaceholderReplaced);
+        cx.fx.push(Effect::App(AppEffect::Confirmed { app: id, key, termination }));
         self.apps[app.ix()].replaceable.entry(group).or_default().insert(placeholder);
-        self.swappable.insert(app);
+        self.look_for_swaps(app);
         self.enqueue(real);
         if self.apps[app.ix()].state == AppState::Completing {
             self.fire(app, AppEvent::Run, None, cx);
@@ -220,30 +245,15 @@ impl Partition {
         cx.event_of(EventKind::Node, &id, &row.spec.key, change, Detail::NodeAlloc, &row.resource);
     }
 
-    fn unlink(&mut self, placeholder: AllocIx, real: AllocIx, token: SwapToken, why: SwapEnd, cx: &mut Cx) {
-        self.swaps.remove(&token);
-        for side in [placeholder, real] {
-            let row = &mut self.allocs[side.ix()];
-            row.link = None;
-            row.token = None;
-        }
-        let group = &self.allocs[placeholder.ix()].spec.task_group;
-        let row = &mut self.apps[self.allocs[real.ix()].app.ix()];
+    fn unlink(&mut self, placeholder: AllocIx, real: AllocIx) {
+        let ph = &mut self.allocs[placeholder.ix()];
+        ph.link = None;
+        let (app, group) = (ph.app, ph.spec.task_group.clone());
+        self.allocs[real.ix()].link = None;
+        let row = &mut self.apps[app.ix()];
         row.swaps -= 1;
-        if let Some(group) = row.task_groups.get_mut(group) {
+        if let Some(group) = row.task_groups.get_mut(&group) {
             group.swapping -= 1;
-        }
-        let app = row.id.clone();
-        cx.fx.push(Effect::App(AppEffect::SwapEnded { app, token, why }));
-    }
-
-    /// Placeholders that the shim has released while their replacement was undone go as any other (R6.24).
-    pub(super) fn drop_left_over(&mut self, cx: &mut Cx) {
-        while let Some((alloc, seq)) = self.left_over.pop() {
-            let row = &self.allocs[alloc.ix()];
-            if !row.free && row.seq == seq && row.phase == Phase::Allocated {
-                self.drop_placeholder(alloc, cx);
-            }
         }
     }
 
@@ -265,18 +275,14 @@ impl Partition {
         room.fits(&row.resource)
     }
 
-    /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). A token that is no longer in flight
-    /// has no effect (R6.16). Where the node has shrunk meanwhile another one is taken, or the real ask waits again (SEEDS
-    /// S25).
-    pub(super) fn commit_swap(&mut self, token: SwapToken, cx: &mut Cx) {
-        let Some(placeholder) = self.swaps.get(&token).copied() else { return };
-        let Some(real) = self.allocs[placeholder.ix()].link else { return };
+    /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). Where the node has shrunk meanwhile
+    /// another one is taken, or the real ask waits again (SEEDS S25).
+    pub(super) fn commit_swap(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
         if !self.swap_fits(placeholder, real) {
             let resource = self.allocs[real.ix()].resource.clone();
             // A shim that wants to be asked first gets its question when the ask is looked at again.
             let other = if self.ask_shim { None } else { self.find_node(real, &resource) };
             let Some(other) = other else {
-                self.allocs[placeholder.ix()].confirmed = false;
                 self.undo_swap_of_real(real, cx);
                 self.drop_placeholder(placeholder, cx);
                 return;
@@ -305,19 +311,16 @@ impl Partition {
 
     fn swap(&mut self, placeholder: AllocIx, real: AllocIx, node_goes: bool, cx: &mut Cx) {
         let row = &self.allocs[placeholder.ix()];
-        let (app, home, created, token) = (row.app, row.node, row.created, row.token);
+        let (app, home, created) = (row.app, row.node, row.created);
         let group = row.spec.task_group.clone();
         let elsewhere = self.allocs[real.ix()].node != home;
         // The replacement still counts as in flight while the placeholder goes, so that user and application stay known.
         let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes, silent: !elsewhere };
         self.take_off(placeholder, removal, cx);
-        if let Some(token) = token {
-            self.unlink(placeholder, real, token, SwapEnd::Swapped, cx);
+        self.unlink(placeholder, real);
+        if let Some(counters) = self.apps[app.ix()].task_groups.get_mut(&group) {
+            counters.replaced += 1;
         }
-        if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
-            group.replaced += 1;
-        }
-        let first = self.apps[app.ix()].allocated.is_zero();
         // R3.17a: a completing application does not end with its last placeholder while a real allocation takes its place,
         // and none becomes one by it where the node went (R2.27).
         match self.apps[app.ix()].state {
@@ -333,14 +336,9 @@ impl Partition {
         let books = if elsewhere { Books::REST } else { Books::ALL };
         let placement = self.placement(real, node, books);
         self.charge(&placement, cx);
+        self.real_came(app, !node_goes, cx);
         self.note_peak(app);
-        if self.apps[app.ix()].state == AppState::Completing
-            || (!first && self.apps[app.ix()].state != AppState::Running)
-        {
-            // R6.29: the first replacement of an accepted application changes nothing, the second does.
-            self.fire(app, AppEvent::Run, None, cx);
-        }
-        self.rouse_groups(app);
+        self.rouse_gang(app, &group);
     }
 
     /// Tells the shim of the real allocation that took a placeholder's place.
@@ -416,13 +414,8 @@ impl Partition {
             if row.phase == Phase::Allocated && !row.released && !row.preempted && choose(row.is_placeholder()) {
                 row.released = true;
                 let (key, group) = (row.spec.key.clone(), row.spec.task_group.clone());
-                if row.is_placeholder()
-                    && let Some(set) = self.apps[app.ix()].replaceable.get_mut(&group)
-                {
-                    set.remove(&alloc);
-                    if set.is_empty() {
-                        self.apps[app.ix()].replaceable.remove(&group);
-                    }
+                if row.is_placeholder() {
+                    self.not_replaceable(app, &group, alloc);
                 }
                 let release = Released {
                     key,
@@ -455,8 +448,6 @@ impl Partition {
                     self.undo_swap_of_real(real, cx);
                 }
             }
-            // What the shim has released already is not asked for again.
-            self.drop_left_over(cx);
         }
         self.time_out(app, message, |placeholder| placeholder || hard, cx);
         self.drop_waiting(app, hard, cx);

@@ -30,15 +30,16 @@ impl Partition {
     pub(super) fn enqueue(&mut self, alloc: AllocIx) {
         let key = self.group_key(alloc);
         let order = self.ask_order(alloc);
-        self.required_asks += usize::from(key.required_node.is_some());
         let row = &self.allocs[alloc.ix()];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
+        if let Some(node) = &key.required_node {
+            *self.required_asks.entry((node.clone(), app_ix)).or_default() += 1;
+        }
         let due = self.preempt_due(alloc);
         let app = &mut self.apps[app_ix.ix()];
         count_up(&mut app.priorities, priority);
         if placeholder {
-            app.pending_placeholders += 1;
             // Real asks that hold a node may have to leave it to this one.
             self.ripe.extend(app.reservations.iter().copied());
         }
@@ -54,8 +55,21 @@ impl Partition {
         }
         group.parked = false;
         let first = head.map_or(order, |head| head.min(order));
+        if key.may_replace() {
+            let heads = app.replacing.entry(key.task_group.clone()).or_default();
+            if let Some(head) = head {
+                heads.remove(&head);
+            }
+            heads.insert(first, key.clone());
+        }
         app.group_order.insert(first, key);
         let swappable = !placeholder && !app.replaceable.is_empty();
+        if app.replaced_up_to.is_some_and(|looked| order <= looked) {
+            app.replaced_up_to = None;
+        }
+        if placeholder {
+            self.placeholder_waits(app_ix, &resource, true);
+        }
         self.add_pending(app_ix, &resource);
         self.rouse(app_ix);
         if swappable {
@@ -67,15 +81,20 @@ impl Partition {
     pub(super) fn dequeue(&mut self, alloc: AllocIx) {
         let key = self.group_key(alloc);
         let order = self.ask_order(alloc);
-        self.required_asks -= usize::from(key.required_node.is_some());
         let row = &self.allocs[alloc.ix()];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
+        if let Some(node) = &key.required_node {
+            let of = (node.clone(), app_ix);
+            match self.required_asks.get_mut(&of) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => {
+                    self.required_asks.remove(&of);
+                }
+            }
+        }
         let app = &mut self.apps[app_ix.ix()];
         count_down(&mut app.priorities, priority);
-        if placeholder {
-            app.pending_placeholders -= 1;
-        }
         if let Some(group) = app.groups_by_key.get_mut(&key) {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
@@ -90,6 +109,21 @@ impl Partition {
             if next.is_none() {
                 app.groups_by_key.remove(&key);
             }
+            if was_head
+                && key.may_replace()
+                && let Some(heads) = app.replacing.get_mut(&key.task_group)
+            {
+                heads.remove(&order);
+                if let Some(next) = next {
+                    heads.insert(next, key.clone());
+                }
+                if heads.is_empty() {
+                    app.replacing.remove(&key.task_group);
+                }
+            }
+        }
+        if placeholder {
+            self.placeholder_waits(app_ix, &resource, false);
         }
         self.sub_pending(app_ix, &resource);
     }
@@ -224,7 +258,7 @@ impl Partition {
         self.rouse(app);
         let row = &self.apps[app.ix()];
         if !row.replaceable.is_empty() && !row.pending.is_zero() {
-            self.swappable.insert(app);
+            self.look_for_swaps(app);
         }
     }
 

@@ -149,6 +149,8 @@ impl Partition {
             row.allocated.add(&placement.resource);
             row.available.sub(&placement.resource);
             row.available.prune();
+            // A node holds far fewer than 2^32 allocations.
+            self.allocs[placement.alloc.ix()].at = row.allocs.len() as u32;
             row.allocs.push(placement.alloc);
             self.reindex(node);
         }
@@ -180,8 +182,11 @@ impl Partition {
             row.allocated.prune();
             row.available.add(&placement.resource);
             row.available.prune();
-            if let Some(at) = row.allocs.iter().position(|a| *a == placement.alloc) {
-                row.allocs.remove(at);
+            let at = self.allocs[placement.alloc.ix()].at as usize;
+            debug_assert_eq!(row.allocs[at], placement.alloc);
+            row.allocs.swap_remove(at);
+            if let Some(moved) = row.allocs.get(at) {
+                self.allocs[moved.ix()].at = at as u32;
             }
             self.reindex(node);
             self.unblock_shapes(node);

@@ -31,6 +31,8 @@ mod shapes;
 mod squeeze;
 mod states;
 mod swaps;
+mod tables;
+mod teardown;
 
 use std::sync::Arc;
 
@@ -38,6 +40,7 @@ pub use audit::Finding;
 pub use explain::{Explainer, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use ledger::{Books, Placement, Reason};
+pub use tables::Tables;
 
 use super::{
     alloc::Alloc,
@@ -51,7 +54,7 @@ use super::{
     node_index::NodeIndex,
     queue::Queue,
     resources::Resource,
-    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx, SwapToken},
+    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx},
     ugm::Ugm,
 };
 
@@ -117,10 +120,6 @@ pub struct Partition {
     epoch: u64,
     /// Something was held back by a limit in this epoch, so that a release has to move it on.
     limited: bool,
-    /// Replacements in flight: the placeholder of each.
-    swaps: imbl::OrdMap<SwapToken, AllocIx>,
-    /// Placeholders whose release the shim confirmed, and whose replacement was undone before it was carried out.
-    left_over: Vec<(AllocIx, u64)>,
     /// Parked asks that less headroom may reach.
     squeeze: squeeze::Squeeze,
     /// A gang that is placed all at once did not fit in this epoch: a node with more room has to move it on.
@@ -149,13 +148,15 @@ pub struct Partition {
     /// The shim wants to be asked before an allocation or reservation.
     ask_shim: bool,
     questions: predicates::Questions,
+    /// What goes next of a partition that was stopped.
+    leaving: Option<teardown::Leaving>,
     free_nodes: Vec<NodeIx>,
     free_queues: Vec<QueueIx>,
     free_apps: Vec<AppIx>,
     free_allocs: Vec<AllocIx>,
     next_serial: u64,
-    /// Pending asks that name their node.
-    required_asks: usize,
+    /// Pending asks that name their node, counted by node and application.
+    required_asks: imbl::OrdMap<(Arc<str>, AppIx), u32>,
     /// Leaves in which an allocation came, went or changed its size since it was last told.
     alloc_changed: Vec<QueueIx>,
     /// Room for the effects of a charge, reused.
@@ -253,13 +254,28 @@ impl Partition {
         now: Nanos,
         effects: &mut Vec<Effect>,
     ) -> Partition {
-        let mut partition = Partition {
+        let mut partition = Partition::without_queues(rm, internal, conf.clone(), now);
+        let cx = &mut Cx { now, fx: effects, partition: partition.internal.clone() };
+        partition.build_queues(&conf.root, cx);
+        partition.start_periodic(now);
+        partition
+    }
+
+    /// Gives the partition away; what stays has not even queues, and is only to be dropped.
+    pub fn hollow(&mut self) -> Partition {
+        let (rm, internal, conf) = (self.rm.clone(), self.internal.clone(), self.conf.clone());
+        let hollow = Partition::without_queues(rm, internal, conf, self.state_since);
+        std::mem::replace(self, hollow)
+    }
+
+    fn without_queues(rm: Arc<str>, internal: Arc<str>, conf: Arc<PartitionConf>, now: Nanos) -> Partition {
+        Partition {
             rm,
             name: conf.name.clone(),
             internal,
             state: ObjectState::Active,
             state_since: now,
-            conf: conf.clone(),
+            conf,
             queues: CowVec::default(),
             root: QueueIx(0),
             queue_by_path: imbl::OrdMap::new(),
@@ -285,8 +301,6 @@ impl Partition {
             dirty: order::Dirty::default(),
             epoch: 1,
             limited: false,
-            swaps: imbl::OrdMap::new(),
-            left_over: Vec::new(),
             squeeze: squeeze::Squeeze::default(),
             gang_waits: false,
             gangs: imbl::OrdSet::new(),
@@ -302,19 +316,16 @@ impl Partition {
             all_container_states: false,
             ask_shim: false,
             questions: predicates::Questions::default(),
+            leaving: None,
             free_nodes: Vec::new(),
             free_queues: Vec::new(),
             free_apps: Vec::new(),
             free_allocs: Vec::new(),
             next_serial: 1,
-            required_asks: 0,
+            required_asks: imbl::OrdMap::new(),
             alloc_changed: Vec::new(),
             scratch: Vec::new(),
-        };
-        let cx = &mut Cx { now, fx: effects, partition: partition.internal.clone() };
-        partition.build_queues(&conf.root, cx);
-        partition.start_periodic(now);
-        partition
+        }
     }
 
     /// Applies one command.
@@ -324,12 +335,8 @@ impl Partition {
             Command::Nodes(items) => self.apply_nodes(items, cx),
             Command::Applications { new, remove } => self.apply_applications(new, &remove, cx),
             Command::Allocations { allocations, releases } => self.apply_allocations(allocations, &releases, cx),
-            Command::Configure(conf) => {
-                self.reconfigure(conf, cx);
-                cx.fx.push(Effect::Configured(Ok(())));
-            }
+            Command::Configure(conf) => self.reconfigure(conf, cx),
             Command::Tick => self.tick(cx),
-            Command::CommitSwap(token) => self.commit_swap(token, cx),
             Command::Predicate(answer) => self.answer(answer, cx),
             Command::AskPredicates(on) => self.ask_predicates(on, cx),
             Command::ContainerStates(all) => self.all_container_states = all,
@@ -338,7 +345,6 @@ impl Partition {
             Command::HoldHosts { hosts, held } => self.hold_hosts(hosts, held),
             Command::Stop => self.stop(cx),
         }
-        self.drop_left_over(cx);
         self.settle();
         self.tell_allocated(cx);
     }

@@ -222,7 +222,7 @@ impl Partition {
         let path = root.path.clone();
         // EVT-049: the new max.
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
-        self.touch_all();
+        self.touch_shares();
         self.unblock_limits();
         self.squeezed(cx.now);
     }
@@ -234,8 +234,8 @@ impl Partition {
         if let Some(old) = row.sort_key {
             self.index.remove((old, rank));
         }
-        let key =
-            (!row.free && row.schedulable() && row.reservations.is_empty()).then(|| sortable(self.node_score(row)));
+        let open = !row.free && row.schedulable() && row.reservations.is_empty() && self.state != ObjectState::Stopped;
+        let key = open.then(|| sortable(self.node_score(row)));
         let row = &mut self.nodes[ix.ix()];
         if row.sort_key.is_some() != key.is_some() {
             if key.is_some() {

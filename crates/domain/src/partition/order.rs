@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct Dirty {
     /// Every row.
     all: bool,
+    /// Every row that is ordered by a share of the cluster.
+    shares: bool,
     apps: Vec<AppIx>,
     /// By depth.
     queues: Vec<Vec<QueueIx>>,
@@ -52,15 +54,26 @@ impl Partition {
         }
     }
 
-    /// Everything is computed again: the size of the cluster or the configuration changed.
+    /// Everything is computed again: the configuration changed.
     pub(super) fn touch_all(&mut self) {
         self.dirty.all = true;
     }
 
-    fn mark_all(&mut self) {
+    /// All shares are computed again: the size of the cluster changed.
+    pub(super) fn touch_shares(&mut self) {
+        self.dirty.shares = true;
+    }
+
+    fn mark_all(&mut self, shares_only: bool) {
         for ix in 0..self.queues.len() {
-            if !self.queues[ix].free {
+            let row = &self.queues[ix];
+            if !row.free {
+                // The order of applications by submission has no shares in it.
+                let by_share = row.settings.sort_fair;
                 self.touch_queue(QueueIx::from(ix));
+                if shares_only && !by_share {
+                    continue;
+                }
                 let apps: Vec<AppIx> = self.queues[ix].apps.iter().copied().collect();
                 for app in apps {
                     self.touch_app(app);
@@ -71,8 +84,9 @@ impl Partition {
 
     /// Brings all orders and priorities up to date.
     pub(super) fn settle(&mut self) {
-        if std::mem::take(&mut self.dirty.all) {
-            self.mark_all();
+        let (all, shares) = (std::mem::take(&mut self.dirty.all), std::mem::take(&mut self.dirty.shares));
+        if all || shares {
+            self.mark_all(!all);
         }
         while let Some(app) = self.dirty.apps.pop() {
             self.settle_app(app);

@@ -7,7 +7,7 @@ use crate::{
     alloc::Phase,
     command::PredicateAnswer,
     effect::{Effect, Question, QuestionKind},
-    types::{AllocIx, AppIx, Nanos, NodeIx},
+    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState},
 };
 
 /// Asks that may wait for an answer at once.
@@ -22,8 +22,8 @@ pub(super) enum Intent {
     Place { effects: Vec<Effect> },
     /// The ask is placed with all others of its gang, if the shim agrees to every one of them.
     Gang,
-    /// The ask replaces this placeholder.
-    Swap { placeholder: AllocIx },
+    /// The ask replaces this placeholder, which has this arrival number.
+    Swap { placeholder: AllocIx, seq: u64 },
     /// The node is reserved.
     Reserve,
     /// Victims go, with their arrival numbers; so many of them at least.
@@ -49,6 +49,8 @@ struct Open {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Questions {
     open: imbl::OrdMap<u64, Open>,
+    /// The open question of an ask: there is one at most.
+    of: imbl::OrdMap<AllocIx, u64>,
     /// Gangs that the shim is asked about as a whole.
     pub(super) gangs: imbl::OrdMap<AppIx, Trial>,
     /// Gangs that wait until so many more questions may be open.
@@ -65,6 +67,15 @@ impl Partition {
     /// Refused by the shim, and not yet to be asked again.
     pub(super) fn is_refused(&self, alloc: AllocIx, node: NodeIx) -> bool {
         self.questions.refused.contains_key(&(alloc, node))
+    }
+
+    /// Placeholders about whose replacement the shim is being asked.
+    pub(super) fn placeholders_in_question(&self) -> std::collections::BTreeSet<AllocIx> {
+        let placeholder = |open: &Open| match open.intent {
+            Intent::Swap { placeholder, seq } if self.allocs[placeholder.ix()].seq == seq => Some(placeholder),
+            _ => None,
+        };
+        self.questions.open.values().filter_map(placeholder).collect()
     }
 
     /// The nodes that the shim refused for an ask, and what it said.
@@ -155,6 +166,14 @@ impl Partition {
         }
         if !charged {
             count(&mut app.asking);
+            return;
+        }
+        let sum = &mut app.parked_charges[usize::from(row.is_placeholder())];
+        if up {
+            sum.add(&row.resource);
+        } else {
+            sum.sub(&row.resource);
+            sum.prune();
         }
     }
 
@@ -194,6 +213,7 @@ impl Partition {
         let id = self.questions.next;
         let row = &self.allocs[alloc.ix()];
         self.questions.open.insert(id, Open { alloc, seq: row.seq, node, intent });
+        self.questions.of.insert(alloc, id);
         cx.fx.push(Effect::Ask(Question {
             id,
             key: row.spec.key.clone(),
@@ -204,7 +224,15 @@ impl Partition {
 
     /// The shim answered, or nobody will.
     pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
+        if self.state == ObjectState::Stopped {
+            // It is being taken apart, and what is asked about with it.
+            return;
+        }
         let Some(open) = self.questions.open.remove(&answer.question) else { return };
+        self.questions.of.remove(&open.alloc);
+        if let Intent::Swap { placeholder, seq } = open.intent {
+            self.replaceable_again(placeholder, seq);
+        }
         let row = &self.allocs[open.alloc.ix()];
         if row.free || row.seq != open.seq || row.phase != Phase::Parked {
             return;
@@ -213,7 +241,7 @@ impl Partition {
         match (answer.result, open.intent) {
             (Ok(()), Intent::Place { effects }) => self.place_parked(open.alloc, effects, cx),
             (Ok(()), Intent::Gang) => self.gang_agreed(app, cx),
-            (Ok(()), Intent::Swap { placeholder }) => {
+            (Ok(()), Intent::Swap { placeholder, .. }) => {
                 self.count_parked(open.alloc, false, false);
                 self.pending_again(open.alloc);
                 self.dequeue(open.alloc);
@@ -251,11 +279,7 @@ impl Partition {
                     }
                 }
                 self.log(open.alloc, &reason, cx.now);
-                if matches!(intent, Intent::Swap { .. }) {
-                    self.swappable.insert(app);
-                }
                 self.refusal_event(open.alloc, cx);
-                self.rouse_groups(app);
             }
         }
         self.unblock_limits();
@@ -318,8 +342,12 @@ impl Partition {
     }
 
     fn drop_questions_of(&mut self, alloc: AllocIx) -> Option<Intent> {
-        let id = self.questions.open.iter().find(|(_, open)| open.alloc == alloc).map(|(id, _)| *id)?;
-        self.questions.open.remove(&id).map(|open| open.intent)
+        let id = self.questions.of.remove(&alloc)?;
+        let intent = self.questions.open.remove(&id)?.intent;
+        if let Intent::Swap { placeholder, seq } = intent {
+            self.replaceable_again(placeholder, seq);
+        }
+        Some(intent)
     }
 
     fn pending_again(&mut self, alloc: AllocIx) {
@@ -357,6 +385,9 @@ impl Partition {
                 self.unpark(alloc, cx);
             }
         }
+        if self.questions.refused.is_empty() {
+            return;
+        }
         self.questions.refused = self
             .questions
             .refused
@@ -366,7 +397,10 @@ impl Partition {
             .collect();
     }
 
-    fn forget_refusals(&mut self, alloc: AllocIx) {
+    pub(super) fn forget_refusals(&mut self, alloc: AllocIx) {
+        if self.questions.refused.is_empty() {
+            return;
+        }
         let range = (alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX));
         let keys: Vec<_> = self.questions.refused.range(range).map(|(key, _)| *key).collect();
         for key in keys {
@@ -376,15 +410,17 @@ impl Partition {
 
     /// Refusals are forgotten from time to time: what the shim refuses may have changed without a word (R5.27).
     pub(super) fn forget_all_refusals(&mut self) {
-        if !self.questions.refused.is_empty() {
-            self.questions.refused = imbl::OrdMap::new();
-            for app in self.app_by_id.values().copied().collect::<Vec<_>>() {
-                if !self.apps[app.ix()].replaceable.is_empty() {
-                    self.swappable.insert(app);
-                }
-            }
-            self.unblock_all_shapes();
+        let refused = std::mem::take(&mut self.questions.refused);
+        if refused.is_empty() {
+            return;
         }
+        for (alloc, _) in refused.keys() {
+            let app = self.allocs[alloc.ix()].app;
+            if !self.apps[app.ix()].replaceable.is_empty() {
+                self.look_for_swaps(app);
+            }
+        }
+        self.unblock_all_shapes();
     }
 
     /// The shim wants to be asked from now on, or no more: then what is parked counts as fitting.

@@ -5,16 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cx, Partition, states::AppEvent};
+use super::{Cx, Partition};
 use crate::{
     acl::Acl,
     conf::{QueueConf, TemplateConf},
-    effect::{Callback, Effect, QueueEffect},
+    effect::{Effect, QueueEffect},
     event::{Change, Detail, EventKind},
     queue::{Queue, QueueSettings, RECOVERY_QUEUE},
     resources::Resource,
     settings::{inherit, settings},
-    types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
+    types::{AppState, Nanos, ObjectState, QueueIx},
 };
 
 /// A limit that is in force: explicit zeros count only beside something above zero (QUE-021).
@@ -92,6 +92,7 @@ impl Partition {
             settings: QueueSettings::default(),
             max: None,
             guaranteed: None,
+            states: [0; AppState::ALL.len()],
             max_applications: 0,
             admin_acl: Acl::default(),
             submit_acl: Acl::default(),
@@ -101,6 +102,7 @@ impl Partition {
             pending: Resource::new(),
             preempting: Resource::new(),
             claimed: Resource::new(),
+            awaited: Resource::new(),
             attempts: (Nanos::ZERO, 0),
             running: 0,
             allocating: BTreeSet::new(),
@@ -220,47 +222,4 @@ impl Partition {
         cx.event(EventKind::Queue, &path, Change::Remove, detail);
         cx.fx.push(Effect::Queue(QueueEffect::Removed { queue: path }));
     }
-
-    /// The partition ends: applications fail and go, nodes go, queues are marked (CFG-095, OPS-077). The shim is told what
-    /// becomes of its applications, and nothing of their allocations and of nodes (R1.8).
-    pub(super) fn stop(&mut self, cx: &mut Cx) {
-        let mut own = Vec::new();
-        let mut told = Vec::new();
-        let inner = &mut cx.with(&mut own);
-        self.state = ObjectState::Stopped;
-        self.state_since = inner.now;
-        for ix in 0..self.queues.len() {
-            if !self.queues[ix].free {
-                self.set_queue_state(QueueIx::from(ix), ObjectState::Draining, inner);
-            }
-        }
-        for (app, ix) in self.app_by_id.clone() {
-            for state in self.fail_for_removal(ix, inner) {
-                let (app, at, message) = (app.clone(), inner.now, PARTITION_REMOVED.into());
-                told.push(Effect::Callback(Callback::UpdatedApplication { app, state, at, message }));
-            }
-        }
-        for node in self.node_by_id.values().copied().collect::<Vec<_>>() {
-            self.remove_node(node, inner);
-        }
-        cx.fx.extend(own.into_iter().filter(|effect| !matches!(effect, Effect::Callback(_) | Effect::Ask(_))));
-        cx.fx.extend(told);
-    }
-
-    /// An application goes with its partition; gives the states that it went through (R3.2, R3.3).
-    fn fail_for_removal(&mut self, ix: AppIx, cx: &mut Cx) -> Vec<AppState> {
-        let id = self.apps[ix.ix()].id.clone();
-        let (last, detail) = match self.apps[ix.ix()].state {
-            // It had ended already, and was only kept for a while.
-            AppState::Completing => (AppState::Completed, Detail::AppCompleted),
-            _ => (AppState::Failed, Detail::AppFailed),
-        };
-        let failing = self.fire(ix, AppEvent::Fail, Some(PARTITION_REMOVED), cx);
-        self.close_application(ix, cx);
-        cx.message(EventKind::App, &id, &"".into(), (Change::Set, detail), PARTITION_REMOVED, None);
-        failing.then_some(AppState::Failing).into_iter().chain([last]).collect()
-    }
 }
-
-/// Why applications fail whose partition goes (R3.3).
-const PARTITION_REMOVED: &str = "PartitionRemoved";

@@ -104,17 +104,13 @@ impl Partition {
     /// One allocation goes, by the type that was given and the one that it counts as.
     fn release_allocated(&mut self, alloc: AllocIx, given: Termination, termination: Termination, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
-        let (app, link, released, token) = (row.app, row.link, row.released, row.token);
+        let (app, released) = (row.app, row.released);
         let app_id = self.apps[app.ix()].id.clone();
-        if let (Termination::PlaceholderReplaced, Some(token), true) = (termination, token, link.is_some()) {
-            // The conversation of the application commits it before the next batch.
-            self.allocs[alloc.ix()].confirmed = true;
-            cx.fx.push(Effect::App(AppEffect::SwapConfirmed { app: app_id, token }));
-            return;
-        }
-        if let Some(real) = link {
+        match row.link {
+            Some(real) if termination == Termination::PlaceholderReplaced => return self.commit_swap(alloc, real, cx),
             // R6.26a: the placeholder goes, the real ask is pending again.
-            self.undo_swap_of_real(real, cx);
+            Some(real) => self.undo_swap_of_real(real, cx),
+            None => {}
         }
         let key = self.allocs[alloc.ix()].spec.key.clone();
         self.remove_allocation(alloc, Removal { termination: given, node_goes: false, silent: false }, cx);
@@ -178,11 +174,15 @@ impl Partition {
         let app = row.app;
         if row.is_placeholder() {
             let group = row.spec.task_group.clone();
-            if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
-                group.live = group.live.saturating_sub(1);
+            if let Some(counters) = self.apps[app.ix()].task_groups.get_mut(&group) {
+                counters.live = counters.live.saturating_sub(1);
             }
-            // Real asks need not wait for it any more (R6.3, SEEDS S10).
-            self.rouse_groups(app);
+            let atomic = self.queues[self.apps[app.ix()].queue.ix()].settings.atomic_gangs;
+            if atomic || !self.apps[app.ix()].awaits_placeholders() {
+                // The rest of the gang may fit, or all of it is there (SEEDS S10).
+                self.rouse_groups(app);
+            }
+            self.rouse_gang(app, &group);
             self.gang_progress(app);
         }
         self.request_event(alloc, Change::Remove, detail, cx);
@@ -229,53 +229,83 @@ impl Partition {
 
     /// All allocations of an application go, in order of arrival; gives their keys.
     pub(super) fn remove_allocations(&mut self, app: AppIx, termination: Termination, cx: &mut Cx) -> Vec<Arc<str>> {
-        let all: Vec<AllocIx> = self.apps[app.ix()].by_seq.values().copied().collect();
         let mut keys = Vec::new();
-        for alloc in all {
-            if self.apps[app.ix()].free {
-                break;
+        self.each_item(app, 0, &mut { usize::MAX }, |p, alloc| keys.extend(p.drop_allocation(alloc, termination, cx)));
+        keys
+    }
+
+    /// Does something with the asks and allocations of an application in order of arrival, from this arrival number on and
+    /// for as many as `items` allows. Gives the number to go on with, where some are left.
+    pub(super) fn each_item(
+        &mut self,
+        app: AppIx,
+        mut from: u64,
+        items: &mut usize,
+        mut act: impl FnMut(&mut Partition, AllocIx),
+    ) -> Option<u64> {
+        // One whose application has ended on the way has none left.
+        while let Some((seq, alloc)) = self.apps[app.ix()].by_seq.range(from..).next().map(|(seq, ix)| (*seq, *ix)) {
+            if *items == 0 {
+                return Some(seq);
             }
-            let row = &self.allocs[alloc.ix()];
-            if row.free || row.phase != Phase::Allocated {
-                continue;
-            }
-            keys.push(row.spec.key.clone());
-            if let Some(real) = row.link {
-                self.undo_swap_of_real(real, cx);
-            }
-            let released = self.allocs[alloc.ix()].released;
-            self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
-            if !self.apps[app.ix()].free && !self.allocs[alloc.ix()].free {
-                if termination != Termination::Timeout {
-                    self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
-                    self.forget(alloc);
-                } else if released {
-                    self.forget(alloc);
-                }
+            *items -= 1;
+            act(self, alloc);
+            from = seq + 1;
+        }
+        None
+    }
+
+    /// An allocation goes at the wish of the shim, with its record; gives its key. Asks stay.
+    pub(super) fn drop_allocation(
+        &mut self,
+        alloc: AllocIx,
+        termination: Termination,
+        cx: &mut Cx,
+    ) -> Option<Arc<str>> {
+        let row = &self.allocs[alloc.ix()];
+        if row.phase != Phase::Allocated {
+            return None;
+        }
+        let (app, key) = (row.app, row.spec.key.clone());
+        if let Some(real) = row.link {
+            self.undo_swap_of_real(real, cx);
+        }
+        let released = self.allocs[alloc.ix()].released;
+        self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
+        if !self.apps[app.ix()].free && !self.allocs[alloc.ix()].free {
+            if termination != Termination::Timeout {
+                self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
+                self.forget(alloc);
+            } else if released {
+                self.forget(alloc);
             }
         }
-        keys
+        Some(key)
     }
 
     /// All asks of an application go, and the records of ended allocations with them. Gives the asks in order of arrival.
     pub(super) fn cancel_asks(&mut self, app: AppIx, detail: Detail, cx: &mut Cx) -> Vec<Lost> {
-        let all: Vec<AllocIx> = self.apps[app.ix()].by_seq.values().copied().collect();
         let mut lost = Vec::new();
-        for alloc in all {
-            let row = &self.allocs[alloc.ix()];
-            match row.phase {
-                Phase::Allocated => {}
-                Phase::Ended => {
-                    self.request_event(alloc, Change::Remove, detail, cx);
-                    self.forget(alloc);
-                }
-                _ => {
-                    lost.push(Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() });
-                    self.cancel_ask(alloc, detail, cx);
-                }
+        self.each_item(app, 0, &mut { usize::MAX }, |p, alloc| lost.extend(p.drop_ask(alloc, detail, cx)));
+        lost
+    }
+
+    /// An ask goes, or the record of an ended allocation. Allocations stay.
+    pub(super) fn drop_ask(&mut self, alloc: AllocIx, detail: Detail, cx: &mut Cx) -> Option<Lost> {
+        let row = &self.allocs[alloc.ix()];
+        match row.phase {
+            Phase::Allocated => None,
+            Phase::Ended => {
+                self.request_event(alloc, Change::Remove, detail, cx);
+                self.forget(alloc);
+                None
+            }
+            _ => {
+                let lost = Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() };
+                self.cancel_ask(alloc, detail, cx);
+                Some(lost)
             }
         }
-        lost
     }
 
     /// The shim is told one by one of asks that were dropped because their application ends: placeholders are released with
@@ -303,11 +333,11 @@ impl Partition {
         let app = self.allocs[alloc.ix()].app;
         self.take_off(alloc, removal, cx);
         if self.allocs[alloc.ix()].is_placeholder() {
-            let timed_out = self.allocs[alloc.ix()].spec.task_group.clone();
-            if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&timed_out) {
-                group.timed_out += 1;
+            let group = self.allocs[alloc.ix()].spec.task_group.clone();
+            if let Some(counters) = self.apps[app.ix()].task_groups.get_mut(&group) {
+                counters.timed_out += 1;
             }
-            self.rouse_groups(app);
+            self.rouse_gang(app, &group);
             self.placeholder_gone(app, cx);
         } else if self.apps[app.ix()].state == AppState::Failing {
             self.fail_if_empty(app, cx);
@@ -335,14 +365,13 @@ impl Partition {
         let asked = if row.preempted {
             Some(Termination::Preempted)
         } else if row.released {
-            Some(if row.token.is_some() { Termination::PlaceholderReplaced } else { Termination::Timeout })
+            Some(if row.link.is_some() { Termination::PlaceholderReplaced } else { Termination::Timeout })
         } else {
             None
         };
         row.phase = Phase::Ended;
         row.node = None;
         row.released = false;
-        row.confirmed = false;
         row.preempted = false;
         let (key, resource) = (row.spec.key.clone(), row.resource.clone());
         if let Some(termination) = asked {
@@ -361,13 +390,8 @@ impl Partition {
         }
         if placeholder {
             let group = self.allocs[alloc.ix()].spec.task_group.clone();
+            self.not_replaceable(app, &group, alloc);
             let row = &mut self.apps[app.ix()];
-            if let Some(set) = row.replaceable.get_mut(&group) {
-                set.remove(&alloc);
-                if set.is_empty() {
-                    row.replaceable.remove(&group);
-                }
-            }
             if let Some(group) = row.task_groups.get_mut(&group) {
                 group.live = group.live.saturating_sub(1);
             }
@@ -382,6 +406,10 @@ impl Partition {
     fn note_usage(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let Some(node) = row.node else { return };
+        if self.apps[row.app.ix()].removing {
+            // Nobody reads the history of an application that is not kept.
+            return;
+        }
         let instance = self.nodes[node.ix()].spec.instance_type();
         let seconds = cx.now.minus(row.bound).as_secs().max(0);
         let used = row.resource.times(i128::from(seconds));

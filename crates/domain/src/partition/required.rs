@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use super::{Cx, Partition, schedule::Outcome};
 use crate::{
-    alloc::Phase,
     app::Hold,
     types::{AllocIx, AppIx},
 };
 
 impl Partition {
-    /// Places an ask on its required node, or reserves that node for it (R5.40–R5.44).
+    /// Places an ask on its required node, or reserves that node for it and for the others of its group (R5.40–R5.44).
     pub(super) fn try_required(&mut self, alloc: AllocIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let row = &self.allocs[alloc.ix()];
         let Some(node) = row.spec.required_node.as_ref().and_then(|id| self.node_by_id.get(id)).copied() else {
@@ -27,51 +26,36 @@ impl Partition {
                 self.unreserve(other, cx);
             }
         }
-        let own = self.allocs[alloc.ix()].reserved == Some(node);
-        let open = own || self.nodes[node.ix()].reservations.is_empty();
-        let refused = self.ask_shim && self.is_refused(alloc, node);
-        let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);
-        if open && fits && !refused {
-            return self.take(alloc, node, cx);
-        }
-        if !own {
-            self.note_passed(alloc, cx);
-            self.reserve(alloc, node, cx);
-            // The others of its group may reserve as well.
-            let next = self.next_unreserved(alloc);
-            if let Some(next) = next {
-                return self.try_required(next, cx);
+        let mut reserved = false;
+        let group = self.apps[self.allocs[alloc.ix()].app.ix()].groups_by_key.get(&self.group_key(alloc));
+        let others = group.into_iter().flat_map(|group| group.asks.values().copied());
+        let others: Vec<AllocIx> =
+            others.filter(|ask| *ask != alloc && self.allocs[ask.ix()].reserved.is_none()).collect();
+        for alloc in std::iter::once(alloc).chain(others) {
+            let own = self.allocs[alloc.ix()].reserved == Some(node);
+            let open = own || self.nodes[node.ix()].reservations.is_empty();
+            let refused = self.ask_shim && self.is_refused(alloc, node);
+            let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);
+            if open && fits && !refused {
+                return self.take(alloc, node, cx);
             }
-            return Ok(Outcome::Progress);
+            if !own {
+                self.note_passed(alloc, cx);
+                self.reserve(alloc, node, cx);
+                reserved = true;
+            }
         }
-        match self.next_unreserved(alloc) {
-            Some(next) => self.try_required(next, cx),
-            None => Err(Hold::RequiredNode),
-        }
-    }
-
-    fn next_unreserved(&self, alloc: AllocIx) -> Option<AllocIx> {
-        let key = self.group_key(alloc);
-        let app = &self.apps[self.allocs[alloc.ix()].app.ix()];
-        let group = app.groups_by_key.get(&key)?;
-        group.asks.values().copied().find(|ask| {
-            let row = &self.allocs[ask.ix()];
-            row.reserved.is_none() && row.phase == Phase::Pending
-        })
+        if reserved { Ok(Outcome::Progress) } else { Err(Hold::RequiredNode) }
     }
 
     /// A node came or grew: applications with asks that require it look again.
     pub(super) fn rouse_required(&mut self, node: &Arc<str>) {
-        if self.required_asks == 0 {
+        if self.required_asks.is_empty() {
             return;
         }
-        let apps: Vec<AppIx> = self
-            .app_by_id
-            .values()
-            .copied()
-            .filter(|app| self.apps[app.ix()].groups_by_key.keys().any(|key| key.required_node.as_ref() == Some(node)))
-            .collect();
-        for app in apps {
+        let none = (node.clone(), AppIx(0));
+        let waiting = self.required_asks.range(none..).take_while(|((of, _), _)| of == node);
+        for app in waiting.map(|((_, app), _)| *app).collect::<Vec<_>>() {
             self.rouse_groups(app);
         }
         self.reserved_epoch = 0;

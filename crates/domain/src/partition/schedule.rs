@@ -123,8 +123,13 @@ impl Partition {
                     {
                         return outcome;
                     }
-                    let asks = self.apps[app.ix()].groups_by_key.get(&key).map_or(0, |group| group.asks.len() as u64);
-                    self.hold(app, &key, hold, cx);
+                    let gang = self.goes_all_at_once(app, &key);
+                    let asks = if gang {
+                        self.hold_gang(app, hold, cx)
+                    } else {
+                        self.hold(app, &key, hold, cx);
+                        self.apps[app.ix()].groups_by_key.get(&key).map_or(0, |group| group.asks.len() as u64)
+                    };
                     if hold == Hold::Nodes {
                         failed += asks;
                         if backoff > 0 && failed > backoff {
@@ -132,12 +137,11 @@ impl Partition {
                             return Outcome::Nothing;
                         }
                         // Neither helps a gang that is placed all at once.
-                        let alone = !self.goes_all_at_once(app, &key);
-                        if alone && let Some(outcome) = self.reserve_group(app, &key, cx) {
+                        if !gang && let Some(outcome) = self.reserve_group(app, &key, cx) {
                             self.park_group(app, &key);
                             return outcome;
                         }
-                        if alone && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
+                        if !gang && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
                             return outcome;
                         }
                     }

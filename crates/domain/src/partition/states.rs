@@ -85,6 +85,18 @@ impl Partition {
         }
     }
 
+    /// A real allocation came to an application, in whatever way: placed, recovered, or in a placeholder's place, which went
+    /// with its node or which the shim released (`confirmed`): it runs (R3.10, R3.11, R3.18, R2.23).
+    pub(super) fn real_came(&mut self, ix: AppIx, confirmed: bool, cx: &mut Cx) {
+        let row = &self.apps[ix.ix()];
+        let first = row.allocs.len() == row.placeholders as usize + 1;
+        // R6.29: the first confirmed replacement of an accepted application changes nothing, the second does.
+        let waits = confirmed && first && row.state != AppState::Completing;
+        if row.state != AppState::Running && !waits {
+            self.fire(ix, AppEvent::Run, None, cx);
+        }
+    }
+
     fn leave_state(&mut self, ix: AppIx, old: AppState, now: Nanos) {
         self.apps[ix.ix()].state_timer = None;
         if old == AppState::Running {
@@ -97,8 +109,12 @@ impl Partition {
         let now = cx.now;
         let timer = self.serial();
         let row = &mut self.apps[ix.ix()];
-        row.state = new;
+        let (old, queue) = (std::mem::replace(&mut row.state, new), row.queue);
         row.state_log.push((now, new));
+        let states = &mut self.queues[queue.ix()].states;
+        states[old as usize] -= 1;
+        states[new as usize] += 1;
+        let row = &mut self.apps[ix.ix()];
         let id = row.id.clone();
         cx.callback(Callback::UpdatedApplication { app: id.clone(), state: new, at: now, message: Arc::from(message) });
         let text = if has_reason { message } else { "" };

@@ -4,6 +4,8 @@ use std::ops::Bound;
 
 use super::{Cx, Partition, predicates::Intent, schedule::Outcome};
 use crate::{
+    alloc::Phase,
+    app::AskOrder,
     effect::Released,
     event::{Change, Detail, EventKind},
     types::{AllocIx, AppIx, AppState, NodeIx, Termination},
@@ -31,42 +33,65 @@ impl Partition {
         {
             return Outcome::Nothing;
         }
-        // Real asks of task groups with placeholders, in ask order; parked groups are looked at too.
-        let mut asks: Vec<_> = row
-            .groups_by_key
-            .iter()
-            .filter(|(key, _)| !key.placeholder && row.replaceable.contains_key(&key.task_group))
-            .filter_map(|(_, group)| group.asks.get_min().map(|(order, alloc)| (*order, *alloc)))
-            .collect();
-        asks.sort_unstable_by_key(|(order, _)| *order);
-        for (_, real) in asks {
+        while let Some((order, real)) = self.next_replacing(app) {
             let outcome = self.try_swap(app, real, cx);
             if outcome != Outcome::Nothing {
                 return outcome;
             }
+            self.apps[app.ix()].replaced_up_to = Some(order);
         }
         Outcome::Nothing
     }
 
-    /// The placeholder of a group after this one.
-    fn next_replaceable(&self, app: AppIx, group: &str, after: Option<AllocIx>) -> Option<AllocIx> {
+    /// Placeholders may be there for real asks that found none before.
+    pub(super) fn look_for_swaps(&mut self, app: AppIx) {
+        self.apps[app.ix()].replaced_up_to = None;
+        self.swappable.insert(app);
+    }
+
+    /// The next real ask of a task group with placeholders, in ask order, that has not been tried in vain: the first of its
+    /// group, parked or not.
+    fn next_replacing(&self, app: AppIx) -> Option<(AskOrder, AllocIx)> {
+        let row = &self.apps[app.ix()];
+        let from = row.replaced_up_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let groups = row.replaceable.keys().filter_map(|group| row.replacing.get(group));
+        let (order, key) = groups.filter_map(|heads| heads.range((from, Bound::Unbounded)).next()).min()?;
+        let (_, real) = row.groups_by_key.get(key)?.asks.get_min()?;
+        Some((*order, *real))
+    }
+
+    /// The placeholder of a group after this one; on a node, where the real ask requires it.
+    fn next_replaceable(
+        &self,
+        (app, group): (AppIx, &str),
+        node: Option<NodeIx>,
+        after: Option<AllocIx>,
+    ) -> Option<AllocIx> {
+        let all = self.apps[app.ix()].replaceable.get(group)?;
+        if let Some(node) = node {
+            let here = self.nodes[node.ix()].allocs.iter().copied();
+            return here.filter(|ph| after.is_none_or(|after| *ph > after) && all.contains(ph)).min();
+        }
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.apps[app.ix()].replaceable.get(group)?.range((from, Bound::Unbounded)).next().copied()
+        all.range((from, Bound::Unbounded)).next().copied()
     }
 
     fn try_swap(&mut self, app: AppIx, real: AllocIx, cx: &mut Cx) -> Outcome {
         let group = self.allocs[real.ix()].spec.task_group.clone();
         let mut first = None;
         let mut last = None;
-        while let Some(placeholder) = self.next_replaceable(app, &group, last) {
+        let node = match &self.allocs[real.ix()].spec.required_node {
+            None => None,
+            Some(required) => match self.node_by_id.get(required) {
+                Some(node) => Some(*node),
+                None => return Outcome::Nothing,
+            },
+        };
+        while let Some(placeholder) = self.next_replaceable((app, &group), node, last) {
             last = Some(placeholder);
             let resource = self.allocs[real.ix()].resource.clone();
             let ph = &self.allocs[placeholder.ix()];
             let Some(home) = ph.node.filter(|_| !ph.released && !ph.preempted) else { continue };
-            let required = &self.allocs[real.ix()].spec.required_node;
-            if required.as_ref().is_some_and(|required| *required != self.nodes[home.ix()].spec.id) {
-                continue;
-            }
             if !ph.resource.fits(&resource) {
                 self.cancel_placeholder(placeholder, real, cx);
                 continue;
@@ -77,7 +102,7 @@ impl Partition {
                 return Outcome::Placed;
             }
             if !self.is_refused(real, home) {
-                self.ask(real, home, Intent::Swap { placeholder }, false, cx);
+                self.ask_about_swap(placeholder, real, home, false, cx);
                 return Outcome::Progress;
             }
         }
@@ -86,10 +111,40 @@ impl Partition {
         let resource = self.allocs[real.ix()].resource.clone();
         match self.find_node(real, &resource) {
             Some(node) => {
-                self.ask(real, node, Intent::Swap { placeholder }, true, cx);
+                self.ask_about_swap(placeholder, real, node, true, cx);
                 Outcome::Progress
             }
             None => Outcome::Nothing,
+        }
+    }
+
+    /// Asks the shim about a replacement. No other real ask is asked about with the same placeholder meanwhile.
+    fn ask_about_swap(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, allocate: bool, cx: &mut Cx) {
+        let ph = &self.allocs[placeholder.ix()];
+        let (app, group, seq) = (ph.app, ph.spec.task_group.clone(), ph.seq);
+        self.not_replaceable(app, &group, placeholder);
+        self.ask(real, node, Intent::Swap { placeholder, seq }, allocate, cx);
+    }
+
+    /// The shim answered, or the real ask waits for no answer: the placeholder may be replaced by any, if it is still there.
+    pub(super) fn replaceable_again(&mut self, placeholder: AllocIx, seq: u64) {
+        let ph = &self.allocs[placeholder.ix()];
+        let waits = !ph.free && ph.seq == seq && ph.phase == Phase::Allocated && !ph.released && !ph.preempted;
+        if waits {
+            let (app, group) = (ph.app, ph.spec.task_group.clone());
+            self.apps[app.ix()].replaceable.entry(group).or_default().insert(placeholder);
+            self.look_for_swaps(app);
+        }
+    }
+
+    /// A placeholder that no real ask may replace, for now or for ever.
+    pub(super) fn not_replaceable(&mut self, app: AppIx, group: &str, placeholder: AllocIx) {
+        let row = &mut self.apps[app.ix()];
+        if let Some(set) = row.replaceable.get_mut(group) {
+            set.remove(&placeholder);
+            if set.is_empty() {
+                row.replaceable.remove(group);
+            }
         }
     }
 
@@ -98,12 +153,7 @@ impl Partition {
         let ph = &mut self.allocs[placeholder.ix()];
         ph.released = true;
         let (app, group, key, size) = (ph.app, ph.spec.task_group.clone(), ph.spec.key.clone(), ph.resource.clone());
-        if let Some(set) = self.apps[app.ix()].replaceable.get_mut(&group) {
-            set.remove(&placeholder);
-            if set.is_empty() {
-                self.apps[app.ix()].replaceable.remove(&group);
-            }
-        }
+        self.not_replaceable(app, &group, placeholder);
         let id = self.apps[app.ix()].id.clone();
         let wanted = self.allocs[real.ix()].resource.clone();
         // EVT-019

@@ -185,14 +185,59 @@ async fn unconfirmed_releases_are_sent_again_when_the_plain_stream_comes_back() 
     assert_eq!(env.told(), ["[rm-1]default#1 resend"]);
 }
 
+fn release(key: &str, confirm: bool) -> Outgoing {
+    let (key, app) = (key.into(), "app-1".into());
+    let release = Released { key, app, termination: Termination::Timeout, message: "".into(), confirm };
+    Outgoing::Callback(Callback::Released(Box::new(release)))
+}
+
+#[actix::test]
+async fn how_far_the_shim_has_the_releases_is_known() {
+    // Nobody sends a release again that is still on its way.
+    let env = Env::registered(&[]).await;
+    let clock = crate::actors::clock::Clock::default();
+    let until = || env.budget.lock().expect("no panic").as_ref().expect("registered").handed_until();
+    for want in [Want::All { after: Some(0), predicates: None }, Want::Plain(Kind::Allocation)] {
+        let stream = env.open(want).await.expect("opened");
+        env.pass(Duration::from_secs(3)).await;
+        assert!(until() > clock.now().minus(Nanos::from_secs(3)), "nothing is on its way");
+        let made = clock.now();
+        env.deliver(vec![release("k1", true)]).await;
+        env.nodes(1).await;
+        let line = env.info().await.last_sequence - 1;
+        env.pass(Duration::from_secs(30)).await;
+        assert!(until() <= made, "the stream has not handed it over");
+        // Others that follow change nothing of that.
+        let followed = clock.now();
+        env.deliver(vec![release("k2", true)]).await;
+        env.pass(Duration::from_secs(3)).await;
+        assert!(until() <= made);
+        stream.handed(line).await;
+        env.pass(Duration::from_secs(3)).await;
+        assert!(until() <= followed, "the first is there, the second is not");
+        stream.handed(line + 2).await;
+        env.pass(Duration::from_secs(3)).await;
+        assert!(until() > clock.now().minus(Nanos::from_secs(3)));
+    }
+}
+
+#[actix::test]
+async fn partitions_learn_how_long_the_shim_may_take() {
+    let env = Env::registered(&[("rm.resendAfter", "3s")]).await;
+    env.told();
+    let update = async |extra: &[(&str, &str)]| {
+        env.topology.configure("rm-1", "", String::new(), map(extra)).await.expect("accepted");
+        env.settle().await;
+        env.told()
+    };
+    let both = [("rm.resendAfter", "5s"), ("rm.unconfirmedWarning", "1m")];
+    assert_eq!(update(&both).await, ["[rm-1]default#1 patience 5s 60s"]);
+    assert_eq!(update(&[]).await, [""; 0], "as it was by default");
+}
+
 #[actix::test]
 async fn a_stream_of_everything_that_comes_back_gets_them_again_but_for_what_it_is_about_to_get() {
     let env = Env::registered(&[]).await;
-    let release = |key: &str, confirm| {
-        let (key, app) = (key.into(), "app-1".into());
-        let release = Released { key, app, termination: Termination::Timeout, message: "".into(), confirm };
-        Outgoing::Callback(Callback::Released(Box::new(release)))
-    };
     let first = env.stream(0).await;
     env.deliver(vec![release("k1", true)]).await;
     env.deliver(vec![release("k2", true), release("k3", false)]).await;

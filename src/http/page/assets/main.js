@@ -254,9 +254,12 @@ async function health() {
     const result = await get("/ws/v1/scheduler/healthcheck");
     const failed = (result.HealthChecks || []).filter((check) => !check.Succeeded);
     pill.hidden = false;
-    pill.textContent = result.Healthy ? "Healthy" : `${plural(failed.length, "check")} failed`;
-    pill.className = `pill ${result.Healthy ? "good" : "bad"}`;
-    pill.title = failed.map((check) => `${check.Name}: ${check.DiagnosisMessage}`).join("\n") || "All health checks pass";
+    const warnings = result.Warnings || [];
+    const good = warnings.length ? plural(warnings.length, "warning") : "Healthy";
+    pill.textContent = result.Healthy ? good : `${plural(failed.length, "check")} failed`;
+    pill.className = `pill ${result.Healthy ? (warnings.length ? "wait" : "good") : "bad"}`;
+    const found = [...failed, ...warnings].map((check) => `${check.Name}: ${check.DiagnosisMessage}`);
+    pill.title = found.join("\n") || "All health checks pass";
   } catch (error) {
     if (error instanceof Unauthorized) throw error;
     pill.hidden = true;

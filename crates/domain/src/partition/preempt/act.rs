@@ -211,13 +211,7 @@ impl Partition {
         let row = &self.allocs[victim.ix()];
         if row.is_placeholder() {
             let (app, group) = (row.app, row.spec.task_group.clone());
-            let replaceable = &mut self.apps[app.ix()].replaceable;
-            if let Some(set) = replaceable.get_mut(&group) {
-                set.remove(&victim);
-                if set.is_empty() {
-                    replaceable.remove(&group);
-                }
-            }
+            self.not_replaceable(app, &group, victim);
         }
         self.message_of(victim, why, cx);
     }

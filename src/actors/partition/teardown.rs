@@ -1,0 +1,84 @@
+//! The end of a partition, slice by slice: the others on its thread have their turn in between, and so has the event system,
+//! which gets the events of one slice at a time.
+
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use tokio::sync::oneshot;
+
+use super::PartitionActor;
+use crate::{domain::command::Command, messages::partition::StopPartition};
+
+/// Time of one slice.
+const SLICE: Duration = Duration::from_millis(1);
+/// Asks and allocations between two looks at the clock.
+const CHUNK: usize = 32;
+/// Batches of events that may wait for the event system before the next slice waits for it.
+const BACKLOG: usize = 8;
+
+impl PartitionActor {
+    /// It ends: what comes in now waits until nothing is left.
+    pub(super) fn is_ending(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    fn tear_down(&mut self, ctx: &mut Context<Self>) {
+        let (began, now) = (Instant::now(), self.clock.now());
+        let mut more = true;
+        while more && began.elapsed() < SLICE {
+            more = self.partition.dismantle(CHUNK, now, &mut self.effects);
+        }
+        self.snapshot = None;
+        let waiting = self.route();
+        let turn = async move {
+            if waiting > BACKLOG { tokio::time::sleep(SLICE).await } else { tokio::task::yield_now().await }
+        };
+        ctx.spawn(turn.into_actor(self).map(
+            move |(), actor, ctx| {
+                if more { actor.tear_down(ctx) } else { actor.end(ctx) }
+            },
+        ));
+    }
+
+    fn end(&mut self, ctx: &mut Context<Self>) {
+        // What still waited is answered by a partition that takes nothing any more.
+        let now = self.clock.now();
+        for batch in std::mem::take(&mut self.inbox) {
+            for command in batch.commands {
+                self.partition.apply(command, now, &mut self.effects);
+            }
+        }
+        self.route();
+        self.link.end();
+        self.conversations.stop();
+        // Freeing the tables of a large one takes a while, which nobody has to wait for.
+        let tables = (self.partition.hollow(), self.snapshot.take());
+        tokio::task::spawn_blocking(move || drop(tables));
+        ctx.stop();
+        for ended in self.ended.drain(..) {
+            // Who asked may be gone.
+            let _ = ended.send(());
+        }
+    }
+}
+
+impl Handler<StopPartition> for PartitionActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) -> Self::Result {
+        let (ended, wait) = oneshot::channel();
+        let first = self.ended.is_empty();
+        self.ended.push(ended);
+        if first {
+            self.meter.ends();
+            self.partition.apply(Command::Stop, self.clock.now(), &mut self.effects);
+            if let Some((_, timer)) = self.timer.take() {
+                ctx.cancel_future(timer);
+            }
+            self.tear_down(ctx);
+        }
+        Box::pin(async move {
+            let _ = wait.await;
+        })
+    }
+}

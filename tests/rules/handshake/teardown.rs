@@ -1,0 +1,182 @@
+//! A partition that ends is taken apart slice by slice: others on its thread have their turn, and the event system gets the
+//! events of one slice before the next begins.
+
+use std::sync::{Arc, Mutex};
+
+use actix::prelude::*;
+use callboard::{
+    actors::partition::PartitionActor,
+    config,
+    domain::{
+        alloc::AskSpec,
+        command::{AddApplication, AllocationItem, Command, NodeAction},
+        effect::Callback,
+        event::{Change, Detail, Event},
+        types::AppState,
+    },
+    messages::{
+        budget::Budget,
+        event::Publish,
+        partition::{Commands, GetSnapshot, PartitionSetup, StopPartition},
+        rm::{Deliver, Outgoing},
+    },
+};
+
+use super::shim::{node, res};
+
+/// What a partition told, and the events that were published, batch by batch.
+#[derive(Clone, Default)]
+struct Heard {
+    told: Arc<Mutex<Vec<Callback>>>,
+    events: Arc<Mutex<Vec<Vec<Event>>>>,
+}
+
+impl Actor for Heard {
+    type Context = Context<Self>;
+}
+
+impl Handler<Deliver> for Heard {
+    type Result = ();
+
+    fn handle(&mut self, msg: Deliver, _ctx: &mut Self::Context) {
+        let callbacks = msg.items.into_iter().filter_map(|item| match item {
+            Outgoing::Callback(callback) => Some(callback),
+            Outgoing::Ask(_) => None,
+        });
+        self.told.lock().unwrap().extend(callbacks);
+    }
+}
+
+impl Handler<Publish> for Heard {
+    type Result = ();
+
+    fn handle(&mut self, msg: Publish, _ctx: &mut Self::Context) {
+        self.events.lock().unwrap().push(msg.events);
+    }
+}
+
+fn start(name: &str, heard: &Heard) -> Addr<PartitionActor> {
+    let heard = heard.clone().start();
+    PartitionActor::start_here(PartitionSetup {
+        rm: "rm-1".into(),
+        epoch: 1,
+        internal: name.into(),
+        conf: config::load("").unwrap().partitions[0].clone(),
+        budget: Budget::new(1 << 20, 1 << 20),
+        patience: Default::default(),
+        callbacks: heard.clone().recipient(),
+        events: heard.recipient().into(),
+    })
+}
+
+fn app(id: &str) -> AddApplication {
+    AddApplication {
+        id: id.into(),
+        queue: "root.a".into(),
+        user: "alice".into(),
+        groups: Some(Arc::from([])),
+        tags: Arc::new([("namespace".to_owned(), "a".to_owned())].into()),
+        ..AddApplication::default()
+    }
+}
+
+fn ask(app: &str, key: &str) -> AllocationItem {
+    let spec = AskSpec { key: key.into(), resource: Arc::new(res(1)), ..AskSpec::default() };
+    AllocationItem { app: app.into(), node: None, spec: Arc::new(spec) }
+}
+
+fn request(commands: Vec<Command>) -> Commands {
+    Commands { epoch: 1, commands, permit: None }
+}
+
+async fn placed(partition: &Addr<PartitionActor>, number: u64) {
+    for _ in 0..100_000 {
+        tokio::task::yield_now().await;
+        if partition.send(GetSnapshot).await.unwrap().partition.allocations == number {
+            return;
+        }
+    }
+    panic!("not placed");
+}
+
+/// Applications with an allocation each, and one with as many as all others.
+async fn filled(apps: usize, heard: &Heard) -> Addr<PartitionActor> {
+    let partition = start("[rm-1]large", heard);
+    let new = (0..=apps).map(|n| app(&format!("app-{n:05}"))).collect();
+    let large = (0..apps).map(|n| ask("app-00000", &format!("k{n}")));
+    let allocations = (1..=apps).map(|n| ask(&format!("app-{n:05}"), "k")).chain(large).collect();
+    partition.do_send(request(vec![
+        node("n1", NodeAction::Create, 1 << 20),
+        Command::Applications { new, remove: Vec::new() },
+        Command::Allocations { allocations, releases: Vec::new() },
+    ]));
+    placed(&partition, 2 * apps as u64).await;
+    partition
+}
+
+#[actix::test]
+async fn others_have_their_turn_and_nothing_is_left_out() {
+    // CFG-095, OPS-077, R1.8
+    const APPS: usize = 1_000;
+    let heard = Heard::default();
+    let partition = filled(APPS, &heard).await;
+    let other = start("[rm-2]small", &Heard::default());
+    heard.told.lock().unwrap().clear();
+    heard.events.lock().unwrap().clear();
+
+    let mut stop = Box::pin(partition.send(StopPartition));
+    let mut turns = 0;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut stop => break done.unwrap(),
+            answer = other.send(GetSnapshot) => {
+                answer.unwrap();
+                turns += 1;
+            }
+        }
+    }
+    // In debug builds it takes far longer than the few milliseconds of these slices.
+    assert!(turns > 3, "the other partition had {turns} turns");
+    assert!(!partition.connected());
+
+    let batches = heard.events.lock().unwrap();
+    assert!(batches.len() > 3, "{} batches of events", batches.len());
+    let most = batches.iter().map(Vec::len).max().unwrap_or_default();
+    let all: Vec<&Event> = batches.iter().flatten().collect();
+    assert!(most < all.len() / 2, "a batch of {most} events, of {}", all.len());
+    let count = |change, detail| all.iter().filter(|event| (event.change, event.detail) == (change, detail)).count();
+    assert_eq!(count(Change::Set, Detail::AppFailed), APPS + 1);
+    assert_eq!(count(Change::Remove, Detail::AllocCancel), 2 * APPS);
+    assert_eq!(count(Change::Remove, Detail::NodeDecommission), 1);
+    let told = heard.told.lock().unwrap();
+    let failed = |callback: &&Callback| {
+        matches!(callback, Callback::UpdatedApplication { state: AppState::Failing | AppState::Failed, .. })
+    };
+    assert_eq!((told.len(), told.iter().filter(failed).count()), (2 * (APPS + 1), 2 * (APPS + 1)));
+}
+
+#[actix::test]
+async fn what_comes_meanwhile_is_refused_when_nothing_is_left() {
+    let heard = Heard::default();
+    let partition = filled(300, &heard).await;
+    heard.told.lock().unwrap().clear();
+    let (first, second) = (partition.send(StopPartition), partition.send(StopPartition));
+    let late = Command::Allocations { allocations: vec![ask("app-00007", "late")], releases: Vec::new() };
+    partition.do_send(request(vec![Command::Applications { new: vec![app("late")], remove: Vec::new() }, late]));
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.is_ok() && second.is_ok(), "both who asked are answered");
+    let told = heard.told.lock().unwrap();
+    let reasons: Vec<&str> = told
+        .iter()
+        .filter_map(|callback| match callback {
+            Callback::RejectedApplication { reason, .. } | Callback::RejectedAllocation { reason, .. } => {
+                Some(&**reason)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason.contains("[rm-1]large is stopped")), "{reasons:?}");
+    assert!(!partition.connected());
+}

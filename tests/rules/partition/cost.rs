@@ -1,0 +1,321 @@
+//! What one placement, replacement, resize or release costs does not depend on what application, queue, node, user or
+//! group already hold. Counted in rows that were looked at, not in time.
+
+use std::sync::Arc;
+
+use callboard::{
+    domain::{
+        Partition,
+        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
+        cow::looks,
+        effect::{Callback, Effect, Question},
+        types::{Nanos, Termination},
+    },
+    http::ws_v1::scrape,
+};
+
+use super::env::{Ask, QUEUES, res};
+
+/// A partition and what its shim has to answer, without checks of the books, which look at everything.
+struct World {
+    p: Partition,
+    now: Nanos,
+    questions: Vec<Question>,
+    releases: Vec<ReleaseItem>,
+}
+
+impl World {
+    fn new(yaml: &str) -> World {
+        let conf = callboard::config::load(yaml).expect("valid").partitions[0].clone();
+        let now = Nanos::from_secs(1_000_000);
+        let p = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut Vec::new());
+        World { p, now, questions: Vec::new(), releases: Vec::new() }
+    }
+
+    /// One node that holds everything, and the shim is asked before each placement or not.
+    fn asking(predicates: bool) -> World {
+        let mut world = World::new(QUEUES);
+        world.node("n1", 1_000_000_000);
+        world.apply(Command::AskPredicates(predicates));
+        world
+    }
+
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Ask(question) => self.questions.push(question),
+                Effect::Callback(Callback::Released(r)) if r.confirm => {
+                    self.releases.push(ReleaseItem { app: r.app, key: r.key, termination: r.termination });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn apply(&mut self, command: Command) {
+        let mut effects = Vec::new();
+        self.p.apply(command, self.now, &mut effects);
+        self.take(effects);
+    }
+
+    /// Schedules and answers until nothing more happens.
+    fn run(&mut self) {
+        loop {
+            let mut effects = Vec::new();
+            while self.p.schedule(64, self.now, &mut effects) > 0 {}
+            self.take(effects);
+            if self.questions.is_empty() {
+                return;
+            }
+            for question in std::mem::take(&mut self.questions) {
+                let answer = PredicateAnswer { question: question.id, result: Ok(()), index: 0 };
+                self.apply(Command::Predicate(answer));
+            }
+        }
+    }
+
+    fn node(&mut self, id: &str, size: i64) {
+        let (id, action, attributes) = (id.into(), NodeAction::Create, Default::default());
+        self.apply(Command::Nodes(vec![NodeItem { id, action, capacity: Some(res(size, size)), attributes }]));
+    }
+
+    fn app(&mut self, id: &str, user: &str, gang: Option<i64>) {
+        let app = AddApplication {
+            id: id.into(),
+            queue: "root.a".into(),
+            user: user.into(),
+            groups: Some([Arc::from("staff")].into()),
+            placeholder_ask: gang.map(|size| res(size, size)),
+            ..AddApplication::default()
+        };
+        self.apply(Command::Applications { new: vec![app], remove: Vec::new() });
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        let item = AllocationItem { app: ask.app, node: ask.node, spec: Arc::new(ask.spec) };
+        self.apply(Command::Allocations { allocations: vec![item], releases: Vec::new() });
+    }
+
+    fn release(&mut self, app: &str, key: &str, termination: Termination) {
+        let releases = vec![ReleaseItem { app: app.into(), key: key.into(), termination }];
+        self.apply(Command::Allocations { allocations: Vec::new(), releases });
+    }
+
+    /// The shim confirms what it was asked to release, one request each.
+    fn confirm(&mut self) {
+        for release in std::mem::take(&mut self.releases) {
+            self.apply(Command::Allocations { allocations: Vec::new(), releases: vec![release] });
+            self.run();
+        }
+    }
+}
+
+/// Rows that were looked at.
+fn looked(work: impl FnOnce()) -> u64 {
+    let before = looks::count();
+    work();
+    looks::count() - before
+}
+
+/// `work` does its steps with so many things there and gives what each step looked at; with ten times as many each may look at a
+/// third more, for trees that are deeper and batches that are larger.
+fn constant(what: &str, work: impl Fn(usize) -> Vec<(&'static str, u64)>) {
+    let (few, many) = (work(60), work(600));
+    for ((step, few), (_, many)) in few.into_iter().zip(many) {
+        let (few, many) = (few / 60, many / 600);
+        assert!(many <= few + few / 3 + 5, "{what}: {step} looks at {few} rows where there are 60, at {many} of 600");
+    }
+}
+
+#[test]
+fn an_application_that_holds_much() {
+    for predicates in [false, true] {
+        constant(if predicates { "with predicates" } else { "without" }, |n| {
+            let mut world = World::asking(predicates);
+            world.app("app-1", "alice", None);
+            (0..n).for_each(|i| world.ask(Ask::new("app-1", &format!("k{i}"), 1)));
+            let placed = looked(|| world.run());
+            assert_eq!(world.p.allocations, n as u64);
+            let resized = looked(|| (0..n).for_each(|i| world.ask(Ask::new("app-1", &format!("k{i}"), 2))));
+            let stopped = Termination::StoppedByRm;
+            let released = looked(|| (0..n).for_each(|i| world.release("app-1", &format!("k{i}"), stopped)));
+            assert_eq!(world.p.allocations, 0);
+            vec![("a placement", placed), ("a resize", resized), ("a release", released)]
+        });
+    }
+}
+
+#[test]
+fn the_peak_leaves_out_what_the_shim_is_asked_about() {
+    // R4.14, `maxUsedResource`: 256 are asked about at a time, and count when they are placed.
+    let mut world = World::asking(true);
+    world.app("app-1", "alice", None);
+    (0..10).for_each(|i| world.ask(Ask::new("app-1", &format!("k{i}"), 1)));
+    let mut effects = Vec::new();
+    world.p.schedule(64, world.now, &mut effects);
+    world.take(effects);
+    assert_eq!(world.questions.len(), 10);
+    let question = world.questions.pop().expect("asked");
+    world.apply(Command::Predicate(PredicateAnswer { question: question.id, result: Ok(()), index: 0 }));
+    let app = world.p.app_by_id["app-1"];
+    assert_eq!((&world.p.apps[app.ix()].allocated, &world.p.apps[app.ix()].max_used), (&res(10, 10), &res(1, 1)));
+    assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());
+}
+
+#[test]
+fn a_gang_of_many() {
+    for predicates in [false, true] {
+        constant(if predicates { "a gang with predicates" } else { "a gang" }, |n| {
+            let mut world = World::asking(predicates);
+            world.app("app-1", "alice", Some(n as i64));
+            for i in 0..n {
+                world.ask(Ask::new("app-1", &format!("r{i}"), 1).group("tg"));
+                world.ask(Ask::new("app-1", &format!("p{i}"), 1).placeholder("tg"));
+            }
+            let begun = looked(|| world.run());
+            assert_eq!((world.p.placeholders, world.releases.len()), (n as u64, n));
+            let confirmed = looked(|| world.confirm());
+            assert_eq!((world.p.placeholders, world.p.allocations), (0, n as u64));
+            vec![("a placeholder and its replacement", begun), ("a confirmation", confirmed)]
+        });
+    }
+}
+
+#[test]
+fn a_gang_whose_time_is_over() {
+    for predicates in [false, true] {
+        constant(if predicates { "a time-out with predicates" } else { "a time-out" }, |n| {
+            let mut world = World::asking(predicates);
+            world.app("app-1", "alice", Some(2 * n as i64));
+            (0..n).for_each(|i| world.ask(Ask::new("app-1", &format!("p{i}"), 1).placeholder("tg")));
+            // One that fits nowhere: the gang is never complete, and its real asks wait.
+            world.ask(Ask::new("app-1", "huge", 2_000_000_000).placeholder("tg"));
+            (0..n).for_each(|i| world.ask(Ask::new("app-1", &format!("r{i}"), 1).group("tg")));
+            world.run();
+            world.now = world.now.plus(Nanos::from_secs(3_600));
+            let over = looked(|| world.apply(Command::Tick));
+            assert_eq!(world.releases.len(), n);
+            let confirmed = looked(|| world.confirm());
+            vec![("a time-out", over), ("its confirmation", confirmed)]
+        });
+    }
+}
+
+#[test]
+fn gangs_that_begin_beside_others() {
+    // SEEDS S11: what all of them still wait for counts in each queue with a max.
+    let limited = QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 1000000000}}\n");
+    constant("gangs in one queue", |n| {
+        let mut world = World::new(&limited);
+        world.node("n1", 1_000);
+        world.apply(Command::Reservations(false));
+        for i in 0..n {
+            let app = format!("app-{i}");
+            world.app(&app, "alice", Some(1_001));
+            world.ask(Ask::new(&app, "p1", 1).placeholder("tg"));
+            world.ask(Ask::new(&app, "p2", 1_000).placeholder("tg"));
+        }
+        let begun = looked(|| world.run());
+        assert_eq!(world.p.placeholders, n as u64);
+        vec![("a beginning", begun)]
+    });
+}
+
+#[test]
+fn real_asks_of_many_sizes_and_of_many_nodes() {
+    constant("replacements", |n| {
+        let mut world = World::asking(false);
+        (0..n).for_each(|i| world.node(&format!("m{i}"), 1_000));
+        world.app("app-1", "alice", Some(2_000 * n as i64));
+        world.app("app-2", "alice", Some(n as i64));
+        for i in 0..n {
+            world.ask(Ask::new("app-1", &format!("p{i}"), 2_000).placeholder("tg"));
+            world.ask(Ask::new("app-2", &format!("p{i}"), 1).placeholder("tg").requires(&format!("m{i}")));
+        }
+        world.run();
+        let (mut sizes, mut nodes) = (0, 0);
+        for i in (0..n).rev() {
+            world.ask(Ask::new("app-1", &format!("r{i}"), 1 + i as i64).group("tg"));
+            sizes += looked(|| world.run());
+            world.ask(Ask::new("app-2", &format!("r{i}"), 1).group("tg").requires(&format!("m{i}")));
+            nodes += looked(|| world.run());
+        }
+        assert_eq!(world.releases.len(), 2 * n);
+        let confirmed = looked(|| world.confirm());
+        vec![("one of another size", sizes), ("one that requires its node", nodes), ("a confirmation", confirmed)]
+    });
+}
+
+#[test]
+fn a_user_and_a_node_with_many_applications() {
+    constant("applications of one user", |n| {
+        let mut world = World::asking(false);
+        for i in 0..n {
+            world.app(&format!("app-{i}"), "alice", None);
+            world.ask(Ask::new(&format!("app-{i}"), "k", 1));
+        }
+        let placed = looked(|| world.run());
+        assert_eq!(world.p.allocations, n as u64);
+        // A node comes or grows: nothing of applications depends on the size of the cluster here.
+        let grown = looked(|| (0..n).for_each(|i| world.node(&format!("m{i}"), 10)));
+        let stopped = Termination::StoppedByRm;
+        let released = looked(|| (0..n).for_each(|i| world.release(&format!("app-{i}"), "k", stopped)));
+        vec![("a placement", placed), ("a node that comes", grown), ("a release", released)]
+    });
+}
+
+#[test]
+fn a_scrape_of_many_applications() {
+    // What metrics show is counted where it changes: no application is looked at.
+    let scraped = |n: usize| {
+        let mut world = World::asking(false);
+        for i in 0..n {
+            world.app(&format!("app-{i}"), "alice", None);
+            world.ask(Ask::new(&format!("app-{i}"), "k", 1));
+        }
+        world.run();
+        let mut shown = Default::default();
+        let looks = looked(|| shown = scrape::picture(&[Arc::new(world.p.tables())]));
+        assert_eq!(shown.applications, [("running", n as i64)].into());
+        let leaf = shown.queues.iter().find(|queue| queue.path == "root.a").expect("shown");
+        assert_eq!(leaf.applications, [("running", n as i64)].into());
+        looks
+    };
+    assert_eq!(scraped(60), scraped(600));
+}
+
+#[test]
+fn asks_that_require_the_nodes_that_come() {
+    constant("required nodes", |n| {
+        let mut world = World::asking(false);
+        for i in 0..n {
+            world.app(&format!("app-{i}"), "alice", None);
+            world.ask(Ask::new(&format!("app-{i}"), "k", 1).requires(&format!("m{i}")));
+        }
+        world.run();
+        let placed = looked(|| {
+            for i in 0..n {
+                world.node(&format!("m{i}"), 10);
+                world.run();
+            }
+        });
+        assert_eq!(world.p.allocations, n as u64);
+        vec![("a node and what required it", placed)]
+    });
+}
+
+#[test]
+fn thousands_that_require_one_full_node_need_no_deep_stack() {
+    // R5.40, R2.28: each of them reserves it.
+    let mut world = World::new(QUEUES);
+    world.node("n1", 1);
+    world.app("app-1", "alice", None);
+    world.ask(Ask::new("app-1", "first", 1));
+    world.run();
+    world.node("n2", 1_000_000);
+    let asks = (0..5_000).map(|i| Ask::new("app-1", &format!("k{i}"), 1).requires("n1"));
+    let allocations = asks.map(|ask| AllocationItem { app: ask.app, node: None, spec: Arc::new(ask.spec) }).collect();
+    world.apply(Command::Allocations { allocations, releases: Vec::new() });
+    world.run();
+    assert_eq!(world.p.reservations, 5_000);
+}

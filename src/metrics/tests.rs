@@ -121,10 +121,8 @@ fn series_of_removed_queues_go() {
     // What all queues together had stays.
     let series = |text: &str| text.lines().filter(|line| !line.starts_with("process_")).count();
     assert_eq!(series(&after), series(&before));
-    assert_eq!(
-        (metrics.queues().seen.len(), metrics.queues().containers.len(), metrics.queues().live.len()),
-        (1, 0, 1)
-    );
+    let queues = metrics.queues();
+    assert_eq!((queues.seen.len(), queues.containers.len(), queues.live.len()), (1, 0, 1));
 }
 
 // REST 7, quirk J: paths that clean to the same name share one counter.

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
-/// Deeper nesting is refused, so that walking the tree cannot exhaust the stack.
-const MAX_DEPTH: usize = 400;
+/// Deeper nesting is refused, so that walking the tree cannot exhaust the stack. The deepest queue that is allowed takes 135.
+const MAX_DEPTH: usize = 160;
 /// Parts that aliases may add by standing for others.
 const MAX_ALIASED: usize = 100_000;
 

@@ -9,7 +9,7 @@ use crate::{
         faults::Faults,
         written::{Limit, Queue, Text},
     },
-    names::{INVALID_QUEUE_NAME, is_group_name, is_queue_name, is_user_name},
+    names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, is_group_name, is_queue_name, is_user_name, too_many_levels},
     queue::RECOVERY_QUEUE,
 };
 
@@ -40,6 +40,18 @@ fn queue(queue: &Queue, path: &str, level: usize, faults: &mut Faults) {
             let text = format!("queue name {} is kept for the recovery queue", name.value);
             faults.add(name.at, "PLC-046", text, "choose another name");
         }
+    }
+    if level == MAX_QUEUE_LEVELS
+        && let Some(child) = queue.queues.first()
+    {
+        // Nothing walks further down than this.
+        faults.add(
+            child.name.at,
+            "CFG-020",
+            too_many_levels(level + 1),
+            format!("`{}` below {path}", child.name.value),
+        );
+        return;
     }
     for child in &queue.queues {
         self::queue(child, &format!("{path}.{}", child.name.value), level + 1, faults);

@@ -6,7 +6,7 @@ use crate::{
         faults::Faults,
         written::{Queue, Rule, Text},
     },
-    names::{is_group_name, is_rule_name, is_user_name},
+    names::{MAX_QUEUE_LEVELS, is_group_name, is_rule_name, is_user_name, too_many_levels},
     placement::{compile, is_expression, is_qualified},
 };
 
@@ -54,6 +54,12 @@ fn static_path(number: usize, rule: &Rule, root: &Queue, faults: &mut Faults) {
     while let Some(parent) = chain.last().and_then(|rule| rule.parent.as_deref()) {
         chain.push(parent);
     }
+    if chain.len() >= MAX_QUEUE_LEVELS {
+        // Each of them gives a level at least, below root.
+        let text = too_many_levels(chain.len() + 1);
+        faults.add(rule.at, "CFG-078", text, format!("placement rule no. #{number} has {} parents", chain.len() - 1));
+        return;
+    }
     chain.reverse();
     let fixed = chain.iter().take_while(|rule| rule.name.value.eq_ignore_ascii_case("fixed")).count();
     let dynamic = fixed < chain.len();
@@ -73,6 +79,11 @@ fn static_path(number: usize, rule: &Rule, root: &Queue, faults: &mut Faults) {
         }
     }
     if fixed == 0 {
+        return;
+    }
+    let levels = path.split('.').count() + chain.len() - fixed;
+    if levels > MAX_QUEUE_LEVELS {
+        faults.add(rule.at, "CFG-078", too_many_levels(levels), format!("placement rule no. #{number}"));
         return;
     }
     let names: Vec<_> = chain.iter().map(|rule| rule.name.value.as_str()).collect();

@@ -91,6 +91,43 @@ fn queue_names() {
     assert_eq!(queues("[{name: a}, {name: p, queues: [{name: a}]}]"), "ok");
 }
 
+/// Queues below each other, `levels` of them with root.
+fn nested(levels: usize, innermost: &str) -> String {
+    let (open, close) = ("[{name: q, queues: ".repeat(levels - 2), "}]".repeat(levels - 2));
+    format!("{open}[{{name: q{innermost}}}]{close}")
+}
+
+#[test]
+fn paths_have_at_most_64_levels() {
+    // CFG-020
+    assert_eq!(
+        queues(&nested(64, ", resources: {max: {memory: 1}}, limits: [{users: [u], maxapplications: 1}]")),
+        "ok"
+    );
+    let text = "a queue path of 65 levels is too deep: at most 64, root included, are allowed";
+    assert_eq!(queues(&nested(65, "")), text);
+    assert_eq!(queues(&nested(75, "")), text);
+    assert_eq!(queues(&nested(90, "")), "yaml: line 1: nested deeper than 160 levels");
+}
+
+#[test]
+fn rules_lead_no_deeper_either() {
+    // CFG-078
+    let rules = |rules: &str| checked(&format!("partitions: [{{name: default, placementrules: {rules}, queues: []}}]"));
+    let fixed = |levels: usize| format!("root{}", ".q".repeat(levels - 1));
+    assert_eq!(rules(&format!("[{{name: fixed, value: {}, create: true}}]", fixed(64))), "ok");
+    let text = "a queue path of 65 levels is too deep: at most 64, root included, are allowed";
+    assert_eq!(rules(&format!("[{{name: fixed, value: {}, create: true}}]", fixed(65))), text);
+    let below = format!("[{{name: user, create: true, parent: {{name: fixed, value: {}, create: true}}}}]", fixed(64));
+    assert_eq!(rules(&below), text);
+    let chain = |rules: usize| {
+        let parents = ", parent: {name: user, create: true".repeat(rules - 1);
+        format!("[{{name: user, create: true{parents}{}}}]", "}".repeat(rules - 1))
+    };
+    assert_eq!(rules(&chain(63)), "ok");
+    assert_eq!(rules(&chain(64)), text);
+}
+
 #[test]
 fn recovery_queue_is_not_configured() {
     // PLC-046

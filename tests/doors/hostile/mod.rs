@@ -1,0 +1,3 @@
+//! What one request, one resource manager or one page sends must not harm the others.
+
+mod depth;

@@ -98,8 +98,8 @@ impl RmActor {
     }
 
     fn show(&self) {
-        let budget = self.session.as_ref().map(|session| session.budget.clone());
-        self.view.store(Arc::new(RmView { state: self.life.state(), epoch: self.epoch, budget }));
+        let shared = self.session.as_ref().map(Session::shared);
+        self.view.store(Arc::new(RmView { state: self.life.state(), epoch: self.epoch, shared }));
     }
 
     /// The session, if it is this one.

@@ -16,7 +16,7 @@ use crate::{
     actors::{
         rm::{
             RmActor,
-            handle::{RmHandle, not_registered},
+            handle::{Gate, RmHandle, not_registered},
         },
         topology::Topology,
     },
@@ -156,32 +156,30 @@ async fn read<P: Plain>(
     let open = handle.addr.send(attach).await.map_err(|_| gone())?.map_err(status::refusal)?;
     let epoch = open.epoch;
     let _ = attached.send(Open { addr: handle.addr.clone(), id: open.stream });
-    let names = Names::new(&rm);
     let mut next = Some(first);
     while let Some(request) = next {
         let given = P::rm(&request);
         if !given.is_empty() && given != rm {
             return Err(Status::invalid_argument(format!("rmID \"{given}\" on a stream of resource manager \"{rm}\"")));
         }
-        submit(&handle, epoch, P::NAME, P::inward(request, &names)).await?;
+        let gate = handle.gate(P::NAME).map_err(status::refusal)?;
+        if gate.epoch != epoch {
+            return Err(Status::aborted("the resource manager registered again"));
+        }
+        submit(&handle, &gate, P::inward(request, &Names::new(&rm, gate.types.clone()))).await;
         next = incoming.message().await?;
     }
     Ok(())
 }
 
 /// Hands a request in. While the budget is spent, nothing more is read.
-async fn submit(handle: &RmHandle, epoch: u64, name: &str, inward: Inward) -> Result<(), Status> {
+async fn submit(handle: &RmHandle, gate: &Gate, inward: Inward) {
     if inward.parts.is_empty() && inward.rejected.is_empty() {
-        return Ok(());
+        return;
     }
-    let gate = handle.gate(name).map_err(status::refusal)?;
-    if gate.epoch != epoch {
-        return Err(Status::aborted("the resource manager registered again"));
-    }
-    let permit = gate.budget.taken(inward.items).await;
+    let (epoch, permit) = (gate.epoch, gate.budget.taken(inward.items).await);
     // Not waited for: where the session ends meanwhile, it ends this stream.
     handle.addr.do_send(Submit { epoch, parts: inward.parts, rejected: inward.rejected, permit: Some(permit) });
-    Ok(())
 }
 
 struct Open {

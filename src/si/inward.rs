@@ -8,17 +8,18 @@ use crate::{
         alloc::{AskSpec, Foreign, PreemptionPolicy},
         command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
         effect::Callback,
-        resources::{Resource, ResourceType},
+        resources::{Resource, Types},
         types::{Nanos, Termination},
     },
     messages::rm::Part,
 };
 
-/// Names of one resource manager's partitions (R1.6).
+/// Names of one resource manager's partitions (R1.6) and resource types.
 #[derive(Clone, Debug)]
 pub struct Names {
     rm: Arc<str>,
     default: Arc<str>,
+    types: Arc<Types>,
 }
 
 /// A converted request.
@@ -34,8 +35,86 @@ pub struct Inward {
 
 impl Names {
     /// Names of this resource manager.
-    pub fn new(rm: &str) -> Names {
-        Names { rm: rm.into(), default: format!("[{rm}]{}", key::DEFAULT_PARTITION).into() }
+    pub fn new(rm: &str, types: Arc<Types>) -> Names {
+        Names { rm: rm.into(), default: format!("[{rm}]{}", key::DEFAULT_PARTITION).into(), types }
+    }
+
+    /// A resource; the reason where it names a type that may not be.
+    fn resource(&self, resource: v1::Resource) -> Result<Resource, Arc<str>> {
+        let mut amounts = Resource::new();
+        let mut faults = Vec::new();
+        for (name, quantity) in resource.resources {
+            match self.types.get(&name) {
+                Ok(kind) => amounts.set(kind, i128::from(quantity.value)),
+                Err(fault) => faults.push(fault.to_string()),
+            }
+        }
+        // Whatever order the map has: the first by name.
+        faults.into_iter().min().map_or(Ok(amounts), |fault| Err(fault.into()))
+    }
+
+    fn application(&self, new: v1::AddApplicationRequest) -> Result<AddApplication, (Arc<str>, Arc<str>)> {
+        let id: Arc<str> = new.application_id.into();
+        if id.is_empty() {
+            return Err((id, "applicationID is empty: an application needs an id".into()));
+        }
+        let placeholder_ask = new.placeholder_ask.map(|ask| self.resource(ask)).transpose();
+        let placeholder_ask = placeholder_ask.map_err(|reason| (id.clone(), reason))?;
+        let (user, groups) = match new.ugi {
+            Some(ugi) => (ugi.user, ugi.groups),
+            None => Default::default(),
+        };
+        Ok(AddApplication {
+            id,
+            queue: new.queue_name.into(),
+            user: user.into(),
+            groups: (!groups.is_empty()).then(|| groups.into_iter().map(Arc::from).collect()),
+            unresolved: None,
+            tags: Arc::new(new.tags.into_iter().collect()),
+            timeout_millis: new.execution_timeout_milli_seconds,
+            placeholder_ask: placeholder_ask.filter(|ask| !ask.is_zero()),
+            gang_style: new.gang_scheduling_style,
+        })
+    }
+
+    fn allocation_item(&self, allocation: v1::Allocation) -> Result<AllocationItem, Callback> {
+        let app: Arc<str> = allocation.application_id.into();
+        let key: Arc<str> = allocation.allocation_key.into();
+        let reject = |reason: Arc<str>| Callback::RejectedAllocation { key: key.clone(), app: app.clone(), reason };
+        if key.is_empty() {
+            return Err(reject("allocationKey is empty: an allocation needs a key".into()));
+        }
+        let resource = self.resource(allocation.resource_per_alloc.unwrap_or_default()).map_err(reject)?;
+        let tags: BTreeMap<String, String> = allocation.allocation_tags.into_iter().collect();
+        let spec = AskSpec {
+            key,
+            resource: Arc::new(resource),
+            priority: allocation.priority,
+            // Without a task group the flag says nothing (SEEDS S8).
+            placeholder: allocation.placeholder && !allocation.task_group_name.is_empty(),
+            task_group: allocation.task_group_name.into(),
+            originator: allocation.originator,
+            preemption: allocation.preemption_policy.map(|policy| PreemptionPolicy {
+                allow_preempt_self: policy.allow_preempt_self,
+                allow_preempt_other: policy.allow_preempt_other,
+            }),
+            required_node: tags
+                .get(key::REQUIRED_NODE)
+                .filter(|node| !node.is_empty())
+                .map(|node| node.as_str().into()),
+            created: tags.get(key::CREATION_TIME).and_then(|secs| secs.parse().ok()).map(Nanos::from_secs),
+            foreign: tags.get(key::FOREIGN).map(|kind| match kind.as_str() {
+                key::FOREIGN_STATIC => Foreign::Static,
+                key::FOREIGN_DEFAULT => Foreign::Default,
+                other => {
+                    tracing::warn!(kind = other, "unknown kind of foreign allocation, taken as \"default\"");
+                    Foreign::Default
+                }
+            }),
+            tags,
+        };
+        let node = (!allocation.node_id.is_empty()).then(|| allocation.node_id.into());
+        Ok(AllocationItem { app, node, spec: Arc::new(spec) })
     }
 
     /// The internal name: `[rm]name`; an empty name is `default`, one that begins with `[` is left alone.
@@ -62,7 +141,7 @@ impl Names {
                 inward.rejected.push(Callback::RejectedNode { node: id, reason });
                 continue;
             }
-            let capacity = match node.schedulable_resource.map(resource).transpose() {
+            let capacity = match node.schedulable_resource.map(|amounts| self.resource(amounts)).transpose() {
                 Ok(capacity) => capacity,
                 Err(reason) => {
                     inward.rejected.push(Callback::RejectedNode { node: id, reason });
@@ -88,7 +167,7 @@ impl Names {
         let mut groups: Groups<(Vec<AddApplication>, Vec<Arc<str>>)> = Groups::default();
         for new in request.new {
             let partition = self.internal(&new.partition_name);
-            match application(new) {
+            match self.application(new) {
                 Ok(new) => groups.of(partition).0.push(new),
                 Err((app, reason)) => inward.rejected.push(Callback::RejectedApplication { app, reason }),
             }
@@ -107,7 +186,7 @@ impl Names {
         let mut groups: Groups<(Vec<AllocationItem>, Vec<ReleaseItem>)> = Groups::default();
         for allocation in request.allocations {
             let partition = self.internal(&allocation.partition_name);
-            match allocation_item(allocation) {
+            match self.allocation_item(allocation) {
                 Ok(item) => groups.of(partition).0.push(item),
                 Err(rejection) => inward.rejected.push(rejection),
             }
@@ -147,81 +226,6 @@ impl<T: Default> Groups<T> {
     }
 }
 
-/// A resource; the reason where the table of type names is full.
-pub fn resource(resource: v1::Resource) -> Result<Resource, Arc<str>> {
-    let mut amounts = Resource::new();
-    for (name, quantity) in resource.resources {
-        let Some(kind) = ResourceType::new(&name) else {
-            return Err(format!(
-                "resource type \"{name}\" cannot be added: the scheduler knows 65535 names of types already; use one of these"
-            )
-            .into());
-        };
-        amounts.set(kind, i128::from(quantity.value));
-    }
-    Ok(amounts)
-}
-
-fn application(new: v1::AddApplicationRequest) -> Result<AddApplication, (Arc<str>, Arc<str>)> {
-    let id: Arc<str> = new.application_id.into();
-    if id.is_empty() {
-        return Err((id, "applicationID is empty: an application needs an id".into()));
-    }
-    let placeholder_ask = new.placeholder_ask.map(resource).transpose().map_err(|reason| (id.clone(), reason))?;
-    let (user, groups) = match new.ugi {
-        Some(ugi) => (ugi.user, ugi.groups),
-        None => Default::default(),
-    };
-    Ok(AddApplication {
-        id,
-        queue: new.queue_name.into(),
-        user: user.into(),
-        groups: (!groups.is_empty()).then(|| groups.into_iter().map(Arc::from).collect()),
-        unresolved: None,
-        tags: Arc::new(new.tags.into_iter().collect()),
-        timeout_millis: new.execution_timeout_milli_seconds,
-        placeholder_ask: placeholder_ask.filter(|ask| !ask.is_zero()),
-        gang_style: new.gang_scheduling_style,
-    })
-}
-
-fn allocation_item(allocation: v1::Allocation) -> Result<AllocationItem, Callback> {
-    let app: Arc<str> = allocation.application_id.into();
-    let key: Arc<str> = allocation.allocation_key.into();
-    let reject = |reason: Arc<str>| Callback::RejectedAllocation { key: key.clone(), app: app.clone(), reason };
-    if key.is_empty() {
-        return Err(reject("allocationKey is empty: an allocation needs a key".into()));
-    }
-    let resource = resource(allocation.resource_per_alloc.unwrap_or_default()).map_err(reject)?;
-    let tags: BTreeMap<String, String> = allocation.allocation_tags.into_iter().collect();
-    let spec = AskSpec {
-        key,
-        resource: Arc::new(resource),
-        priority: allocation.priority,
-        // Without a task group the flag says nothing (SEEDS S8).
-        placeholder: allocation.placeholder && !allocation.task_group_name.is_empty(),
-        task_group: allocation.task_group_name.into(),
-        originator: allocation.originator,
-        preemption: allocation.preemption_policy.map(|policy| PreemptionPolicy {
-            allow_preempt_self: policy.allow_preempt_self,
-            allow_preempt_other: policy.allow_preempt_other,
-        }),
-        required_node: tags.get(key::REQUIRED_NODE).filter(|node| !node.is_empty()).map(|node| node.as_str().into()),
-        created: tags.get(key::CREATION_TIME).and_then(|secs| secs.parse().ok()).map(Nanos::from_secs),
-        foreign: tags.get(key::FOREIGN).map(|kind| match kind.as_str() {
-            key::FOREIGN_STATIC => Foreign::Static,
-            key::FOREIGN_DEFAULT => Foreign::Default,
-            other => {
-                tracing::warn!(kind = other, "unknown kind of foreign allocation, taken as \"default\"");
-                Foreign::Default
-            }
-        }),
-        tags,
-    };
-    let node = (!allocation.node_id.is_empty()).then(|| allocation.node_id.into());
-    Ok(AllocationItem { app, node, spec: Arc::new(spec) })
-}
-
 fn node_action(number: i32) -> NodeAction {
     use v1::node_info::ActionFromRm;
     match ActionFromRm::try_from(number).unwrap_or_default() {
@@ -251,7 +255,7 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        Names::new("rm:1")
+        Names::new("rm:1", Arc::default())
     }
 
     fn amounts(memory: i64) -> v1::Resource {

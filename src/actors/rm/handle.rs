@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use super::RmActor;
 use crate::{
-    domain::effect::Callback,
+    domain::{effect::Callback, resources::Types},
     messages::{
         budget::{Budget, Permit},
         rm::{Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
@@ -32,8 +32,17 @@ pub struct RmView {
     pub state: RmState,
     /// Session, 0 before the first registration.
     pub epoch: u64,
-    /// Its credits, while there is a session.
-    pub budget: Option<Arc<Budget>>,
+    /// What it shares with the doors, while there is a session.
+    pub shared: Option<Shared>,
+}
+
+/// What a session shares with the doors.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Its credits.
+    pub budget: Arc<Budget>,
+    /// The resource types that it names.
+    pub types: Arc<Types>,
 }
 
 /// The way into a session that takes requests.
@@ -43,15 +52,17 @@ pub struct Gate {
     pub epoch: u64,
     /// Its credits.
     pub budget: Arc<Budget>,
+    /// The resource types that it names.
+    pub types: Arc<Types>,
 }
 
 impl RmHandle {
     /// The way in, if it is registered and its state allows requests; `request` names the message for the text (R1.19).
     pub fn gate(&self, request: &str) -> Result<Gate, Refusal> {
         let view = self.view.load();
-        match (&view.budget, view.state) {
-            (Some(budget), RmState::Running | RmState::Paused) => {
-                Ok(Gate { epoch: view.epoch, budget: budget.clone() })
+        match (&view.shared, view.state) {
+            (Some(Shared { budget, types }), RmState::Running | RmState::Paused) => {
+                Ok(Gate { epoch: view.epoch, budget: budget.clone(), types: types.clone() })
             }
             (_, RmState::Init) => Err(not_registered(request, &self.id)),
             (None, RmState::Running | RmState::Paused) => Err(Refusal::new(

@@ -138,6 +138,7 @@ impl RmActor {
             extra: msg.extra,
             budget: Budget::new(msg.settings.inward, msg.settings.outward),
             settings: msg.settings,
+            types: Arc::default(),
             partitions: Vec::new(),
             buffer: Buffer::default(),
             predicates: msg.predicates,

@@ -118,7 +118,7 @@ async fn post<R: Request>(
     let body: Bytes = body::read(&request, payload, doors.max_body).await?;
     let message: R = decode::message(&body)?;
     drop(body);
-    let inward = convert(message, rm)?;
+    let inward = convert(message, rm, &gate)?;
     let permit = take(&gate, inward.items, rm)?;
     handle.submit(&gate, inward.parts, inward.rejected, permit).await?;
     Ok(accepted())
@@ -135,9 +135,9 @@ pub fn enter(doors: &Doors, rm: &str, name: &str) -> Result<(Arc<RmHandle>, Gate
 }
 
 /// The commands of a request, whose `rmID` is that of the path where it is given.
-pub fn convert<R: Request>(message: R, rm: &str) -> Result<Inward, Problem> {
+pub fn convert<R: Request>(message: R, rm: &str, gate: &Gate) -> Result<Inward, Problem> {
     same_rm(message.rm(), rm)?;
-    Ok(message.inward(&Names::new(rm)))
+    Ok(message.inward(&Names::new(rm, gate.types.clone())))
 }
 
 /// `rmID` of a body, where it is given, is that of the path.

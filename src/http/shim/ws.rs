@@ -164,7 +164,7 @@ async fn take(text: &[u8], doors: &Doors, handle: &RmHandle) -> Result<(), Probl
 async fn submit<R: Request>(value: &[u8], doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
     let (_, gate) = enter(doors, &handle.id, R::NAME)?;
     let message: R = decode::message(value)?;
-    let inward = convert(message, &handle.id)?;
+    let inward = convert(message, &handle.id, &gate)?;
     let permit = gate.budget.taken(inward.items).await;
     Ok(handle.submit(&gate, inward.parts, inward.rejected, permit).await?)
 }

@@ -139,12 +139,12 @@ pub fn bucket(percent: i64) -> usize {
 }
 
 /// For each resource type that a node has: the node names of each of the ten buckets.
-pub fn by_bucket<'a>(view: &'a View) -> BTreeMap<&'static str, [Vec<&'a str>; 10]> {
-    let mut types: BTreeMap<&'static str, [Vec<&'a str>; 10]> = BTreeMap::new();
+pub fn by_bucket(view: &View) -> BTreeMap<&str, [Vec<&str>; 10]> {
+    let mut types: BTreeMap<&str, [Vec<&str>; 10]> = BTreeMap::new();
     for node in rows(view) {
-        let used: BTreeMap<&str, i64> = utilized(node).0.into_iter().collect();
+        let used: BTreeMap<_, i64> = utilized(node).0.into_iter().collect();
         for (kind, _) in node.capacity.iter() {
-            let percent = used.get(kind.name()).copied().unwrap_or(0);
+            let percent = used.get(kind).copied().unwrap_or(0);
             types.entry(kind.name()).or_default()[bucket(percent)].push(node.id());
         }
     }

@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use super::{View, nodes};
 use crate::{
     actors::{directory::Listing, topology::Topology},
-    domain::{app::App, queue::Queue, resources::Resource, types::AppState},
+    domain::{
+        app::App,
+        queue::Queue,
+        resources::{Resource, ResourceType, clamp},
+        types::AppState,
+    },
     messages::{
         event::{EventCounters, EventStatus},
         partition::ListUnconfirmed,
@@ -28,7 +33,7 @@ pub fn picture(views: &[View]) -> Picture {
             picture.draining_nodes += i64::from(!node.schedulable());
         }
         for (kind, buckets) in nodes::by_bucket(view) {
-            let counts = picture.node_usage.entry(kind).or_default();
+            let counts = picture.node_usage.entry(kind.to_owned()).or_default();
             for (count, nodes) in counts.iter_mut().zip(buckets) {
                 *count += nodes.len() as i64;
             }
@@ -88,7 +93,10 @@ pub fn events(status: &EventStatus) -> EventsPicture {
 }
 
 fn queue_picture(queue: &Queue) -> QueuePicture {
-    let amounts = |resource: Option<&Resource>| resource.map(Resource::named).unwrap_or_default();
+    let amounts = |resource: Option<&Resource>| {
+        let named = |(kind, amount): (&ResourceType, _)| (kind.into(), clamp(amount));
+        resource.map_or_else(Vec::new, |resource| resource.iter().map(named).collect())
+    };
     let resources = [
         ("guaranteed", queue.guaranteed.as_ref()),
         ("max", queue.max.as_ref()),

@@ -1,3 +1,4 @@
 //! What one request, one resource manager or one page sends must not harm the others.
 
 mod depth;
+mod names;

@@ -10,6 +10,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use super::{
     faults::Faults,
     written::{Partition, Queue, Scheduler, Spanned},
@@ -21,6 +23,7 @@ const ROOT: &str = "root";
 /// Brings names, root and limits of each partition into their final form, and checks everything.
 pub fn normalise_and_check(scheduler: &mut Scheduler, faults: &mut Faults) {
     let mut names = Vec::new();
+    let mut types = BTreeSet::new();
     for partition in scheduler.partitions.iter_mut().flatten() {
         name(partition, &mut names, faults);
         structure(partition, faults);
@@ -30,6 +33,7 @@ pub fn normalise_and_check(scheduler: &mut Scheduler, faults: &mut Faults) {
         };
         queues::check(root, faults);
         resources::check(root, faults);
+        resources::check_types(root, &mut types, faults);
         rules::check(&partition.rules, root, faults);
         node_sort(partition, faults);
         queues::check_max_applications(root, faults);

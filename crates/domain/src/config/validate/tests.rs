@@ -136,6 +136,24 @@ fn recovery_queue_is_not_configured() {
 }
 
 #[test]
+fn resource_types_are_limited_in_length_and_number() {
+    // CFG-040
+    let max = |amounts: &str| queues(&format!("[{{name: a, resources: {{max: {{{amounts}}}}}}}]"));
+    assert_eq!(max(&format!("{}: 1", "x".repeat(253))), "ok");
+    let text = format!("resource type \"{}…\" has a name of 254 bytes: at most 253 are allowed", "x".repeat(40));
+    assert_eq!(max(&format!("{}: 1", "x".repeat(254))), text);
+    let types = |from: usize, to: usize| (from..to).map(|n| format!("t/{n}: 1")).collect::<Vec<_>>().join(", ");
+    assert_eq!(max(&types(0, 1000)), "ok");
+    let text = "1001 resource types are named: at most 1000 are allowed";
+    assert_eq!(max(&types(0, 1001)), text);
+    let template = format!("childtemplate: {{resources: {{max: {{{}}}}}}}", types(600, 1001));
+    assert_eq!(
+        queues(&format!("[{{name: p, parent: true, resources: {{max: {{{}}}}}, {template}}}]", types(0, 600))),
+        text
+    );
+}
+
+#[test]
 fn access_lists() {
     // CFG-030, CFG-031, test idea 13
     for good in ["", "*", " * ", "a", "a b", " b", " "] {

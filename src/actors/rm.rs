@@ -98,7 +98,7 @@ impl RmActor {
     }
 
     fn show(&self) {
-        let shared = self.session.as_ref().map(Session::shared);
+        let shared = self.session.as_ref().map(|session| session.shared(self.topology.limits.items()));
         self.view.store(Arc::new(RmView { state: self.life.state(), epoch: self.epoch, shared }));
     }
 

@@ -30,6 +30,7 @@ use crate::{
     messages::{
         event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe},
         journal::ConfigureJournal,
+        limits::Limits,
         partition::{Alive, Commands, Configure, PartitionSetup, ResendUnconfirmed, StopPartition, TryConfigure, Wake},
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
@@ -44,6 +45,8 @@ pub struct Topology {
     pub events: Addr<EventActor>,
     /// Process-wide settings.
     pub process: ProcessSettings,
+    /// What one request may bring.
+    pub limits: Arc<Limits>,
     control: ArbiterHandle,
     pool: Vec<ArbiterHandle>,
     next: AtomicUsize,
@@ -88,7 +91,7 @@ pub struct PartitionHandle {
     pub journal: Option<Recipient<ConfigureJournal>>,
 }
 
-/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `log.*`. The last writer wins.
+/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`. The last writer wins.
 #[derive(Default)]
 pub struct ProcessSettings {
     present: Mutex<Arc<BTreeMap<String, String>>>,
@@ -172,10 +175,17 @@ impl Topology {
         let process = ProcessSettings::default();
         let listening = events.clone();
         process.listen(move |extra| listening.do_send(ApplyEventSettings(Settings::read(extra).event)));
+        let limits = Arc::<Limits>::default();
+        let bounded = limits.clone();
+        process.listen(move |extra| {
+            let body = Settings::read(extra).max_body_bytes;
+            bounded.set_body(body.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)));
+        });
         Arc::new(Topology {
             directory: Arc::default(),
             events,
             process,
+            limits,
             control,
             pool,
             next: AtomicUsize::new(0),
@@ -241,7 +251,7 @@ impl Topology {
     pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<u64, Refusals> {
         self.open()?;
         check_id(&registration.rm)?;
-        let settings = read_settings(&registration.extra)?;
+        let settings = self.read_settings(&registration.extra)?;
         let default_config = registration.config.is_empty();
         let config = self.load(registration.config, "registration of RM failed").await?;
         let extra = Arc::new(registration.extra);
@@ -276,7 +286,7 @@ impl Topology {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
         let handle = self.find(rm).ok_or_else(unknown)?;
-        let settings = read_settings(&extra)?;
+        let settings = self.read_settings(&extra)?;
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
         let extra = Arc::new(extra);
@@ -404,6 +414,20 @@ impl Topology {
         if self.is_closing() { Err(super::rm::handle::closing()) } else { Ok(()) }
     }
 
+    /// What the extra configuration of a resource manager says about it.
+    fn read_settings(&self, extra: &BTreeMap<String, String>) -> Result<RmSettings, Refusal> {
+        let invalid = |detail| Refusal::new(RefusalKind::Invalid, detail);
+        let settings = RmSettings::read(extra).map_err(invalid)?;
+        let most = self.limits.items();
+        match settings.max_items.filter(|items| *items > most) {
+            None => Ok(settings),
+            Some(items) => Err(invalid(format!(
+                "extraConfig rm.maxItems: \"{items}\" is more than this server takes in a request, which is {most}: it has to be \
+                 started with a larger --rm-max-items"
+            ))),
+        }
+    }
+
     async fn load(&self, text: String, what: &str) -> Result<Arc<LoadedConfig>, Refusals> {
         if text.is_empty() {
             return Ok(lock(&self.default_config).clone());
@@ -428,7 +452,7 @@ impl ProcessSettings {
 
     /// Takes over what of the extra configuration of a resource manager concerns the whole process.
     pub(super) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
-        let wide = |key: &str| ["event.", "health.", "log."].iter().any(|prefix| key.starts_with(prefix));
+        let wide = |key: &str| ["event.", "health.", "http.", "log."].iter().any(|prefix| key.starts_with(prefix));
         let wanted: BTreeMap<String, String> =
             extra.iter().filter(|(key, _)| wide(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut present = lock(&self.present);
@@ -447,10 +471,6 @@ impl ProcessSettings {
 fn prefixed(mut refused: Refused, what: &str) -> Refusals {
     refused.message = format!("{what}: {}", refused.message);
     Refusals::Config(refused)
-}
-
-fn read_settings(extra: &BTreeMap<String, String>) -> Result<RmSettings, Refusal> {
-    RmSettings::read(extra).map_err(|detail| Refusal::new(RefusalKind::Invalid, detail))
 }
 
 fn check_id(rm: &str) -> Result<(), Refusal> {

@@ -25,6 +25,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::out;
 use crate::{
     actors::{event::EventActor, journal::Journals, resolvers::ldap::SECRETS, topology::Topology},
     config::{self, LoadedConfig},
@@ -35,7 +36,10 @@ use crate::{
         server::{self as http, Doors, Listen},
         ws_v1::{self, RestState},
     },
-    messages::event::{EndStreams, StopEvents},
+    messages::{
+        event::{EndStreams, StopEvents},
+        limits,
+    },
     metrics::Metrics,
 };
 
@@ -68,10 +72,17 @@ pub struct ServeArgs {
     #[arg(long, env = "CALLBOARD_NO_RESERVATIONS")]
     pub no_reservations: bool,
     /// Largest request of the HTTP and gRPC doors in bytes
-    #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value = "67108864")]
+    #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value_t = at_least_one(limits::BODY))]
     pub http_max_body_bytes: NonZeroUsize,
+    /// Most items of a request, which a resource manager may lower for itself (`rm.maxItems`)
+    #[arg(long, value_name = "COUNT", env = "CALLBOARD_RM_MAX_ITEMS", default_value_t = at_least_one(limits::ITEMS))]
+    pub rm_max_items: NonZeroUsize,
     #[command(flatten)]
     pub access: AccessArgs,
+}
+
+fn at_least_one(limit: usize) -> NonZeroUsize {
+    NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Where a door listens.
@@ -118,7 +129,7 @@ pub fn run(args: ServeArgs) -> ExitCode {
             std::process::exit(0)
         }
         Err(error) => {
-            eprintln!("callboard: {error:#}");
+            out::note(format_args!("callboard: {error:#}"));
             std::process::exit(1)
         }
     }
@@ -146,14 +157,14 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
         topology.without_reservations();
     }
-    let max_body = args.http_max_body_bytes.get();
+    topology.limits.start(args.http_max_body_bytes.get(), args.rm_max_items.get());
     let refused = metrics.refused();
-    let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body));
+    let rest = Arc::new(RestState::new(topology.clone(), metrics));
     let _watch = ws_v1::watch::start(rest.clone());
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());
-        let doors = Arc::new(Doors { topology: topology.clone(), max_body, tokens, refused });
+        let doors = Arc::new(Doors { topology: topology.clone(), tokens, refused });
         let listen = Listen { addr, workers: cores(), tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
@@ -170,7 +181,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut grpc_door = None;
     if let Some(addr) = grpc_addr {
         let (tokens, tls) = (access.tokens.clone(), access.tls(&[b"h2"])?);
-        let listen = grpc::server::Listen { addr, max_message: max_body, tokens, refused, tls };
+        let listen = grpc::server::Listen { addr, tokens, refused, tls };
         let started = grpc::server::start(listen, topology.clone())
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
@@ -181,12 +192,15 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         actix::spawn(access.clone().follow());
     }
     let data = if args.ephemeral { "memory".to_owned() } else { args.data.display().to_string() };
-    println!(
+    let ready = format!(
         "callboard ready http={} grpc={} data={data}",
         shown(http_door.as_ref().map(|(_, addr)| *addr)),
         shown(grpc_door.as_ref().map(|door| door.addr)),
     );
-    io::stdout().flush()?;
+    // A server serves, whether anybody reads that or not.
+    if writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush()).is_err() {
+        tracing::info!("{ready}");
+    }
 
     let ended = wait(&topology, args.config.as_deref(), &access).await?;
     tracing::info!(signal = ended, "shutting down");

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    codec::Wire,
     guard,
     plain::{Allocations, Applications, Nodes, Outgoing, serve},
+    service::Scheduler,
     status,
 };
 use crate::{
     actors::topology::{Registration, Topology},
     messages::rm::Predicates,
-    si::v1::{self, scheduler_server::Scheduler},
+    si::{intake::MAX_ENTRIES, v1},
 };
 
 /// The service.
@@ -25,18 +27,20 @@ pub struct SchedulerDoor {
 impl Scheduler for SchedulerDoor {
     async fn register_resource_manager(
         &self,
-        request: Request<v1::RegisterResourceManagerRequest>,
+        request: Request<Wire>,
     ) -> Result<Response<v1::RegisterResourceManagerResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
-        let request = request.into_inner();
+        let request =
+            request.into_inner().message("RegisterResourceManagerRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+        let request: v1::RegisterResourceManagerRequest = request;
         caller.acts_for(&request.rm_id)?;
         let registration = Registration {
             rm: request.rm_id,
             version: request.version,
             policy_group: request.policy_group,
-            build_info: request.build_info.into_iter().collect(),
+            build_info: request.build_info,
             config: request.config,
-            extra: request.extra_config.into_iter().collect(),
+            extra: request.extra_config,
             // The extension stream says whether the shim wants to be asked.
             predicates: Predicates::Off,
             state_dump: false,
@@ -50,7 +54,7 @@ impl Scheduler for SchedulerDoor {
 
     async fn update_allocation(
         &self,
-        request: Request<Streaming<v1::AllocationRequest>>,
+        request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateAllocationStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         Ok(Response::new(serve::<Allocations>(self.topology.clone(), caller, request.into_inner())))
@@ -60,7 +64,7 @@ impl Scheduler for SchedulerDoor {
 
     async fn update_application(
         &self,
-        request: Request<Streaming<v1::ApplicationRequest>>,
+        request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateApplicationStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         Ok(Response::new(serve::<Applications>(self.topology.clone(), caller, request.into_inner())))
@@ -68,10 +72,7 @@ impl Scheduler for SchedulerDoor {
 
     type UpdateNodeStream = Outgoing<v1::NodeResponse>;
 
-    async fn update_node(
-        &self,
-        request: Request<Streaming<v1::NodeRequest>>,
-    ) -> Result<Response<Self::UpdateNodeStream>, Status> {
+    async fn update_node(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::UpdateNodeStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         Ok(Response::new(serve::<Nodes>(self.topology.clone(), caller, request.into_inner())))
     }

@@ -6,15 +6,15 @@ use rustls::ServerConfig;
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::Server;
 
-use super::{extension::Extension, guard::Guard, incoming, scheduler::SchedulerDoor};
-use crate::{
-    access::Tokens,
-    actors::topology::Topology,
-    metrics::Refused,
-    si::{
-        DESCRIPTORS, ext::scheduler_extension_server::SchedulerExtensionServer, v1::scheduler_server::SchedulerServer,
-    },
+use super::{
+    arrival::Arrivals,
+    extension::Extension,
+    guard::Guard,
+    incoming,
+    scheduler::SchedulerDoor,
+    service::{SchedulerExtensionServer, SchedulerServer},
 };
+use crate::{access::Tokens, actors::topology::Topology, metrics::Refused, si::DESCRIPTORS};
 
 /// A peer that does not answer pings for so long is gone.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -32,8 +32,6 @@ pub struct GrpcServer {
 pub struct Listen {
     /// Address; port 0 takes any that is free.
     pub addr: SocketAddr,
-    /// Largest request in bytes.
-    pub max_message: usize,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
     /// Counts who is not.
@@ -78,10 +76,12 @@ async fn serve(
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::from_std(listener)?;
-    let Listen { max_message, tokens, refused, tls, .. } = listen;
-    let scheduler =
-        SchedulerServer::new(SchedulerDoor { topology: topology.clone() }).max_decoding_message_size(max_message);
-    let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(max_message);
+    let Listen { tokens, refused, tls, .. } = listen;
+    // How large a message may be is told where it arrives: that changes.
+    let arrivals = Arrivals { limits: topology.limits.clone() };
+    let scheduler = SchedulerServer::new(SchedulerDoor { topology: topology.clone() });
+    let scheduler = scheduler.max_decoding_message_size(usize::MAX);
+    let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(usize::MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<SchedulerServer<SchedulerDoor>>().await;
     health.set_serving::<SchedulerExtensionServer<Extension>>().await;
@@ -91,6 +91,7 @@ async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let router = Server::builder()
+        .layer(arrivals)
         .layer(Guard { tokens, refused })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))

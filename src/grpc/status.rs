@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 use crate::{
     actors::topology::Refusals,
     messages::rm::{Closing, ClosingKind, Refusal, RefusalKind},
+    si::intake::Fault,
 };
 
 /// The status of a refusal.
@@ -21,6 +22,14 @@ pub fn refusal(refusal: Refusal) -> Status {
         RefusalKind::Closing => Code::Unavailable,
     };
     Status::new(code, refusal.detail)
+}
+
+/// The status of a request that is refused as a whole.
+pub fn fault(fault: Fault) -> Status {
+    match fault {
+        Fault::Malformed(malformed) => Status::invalid_argument(malformed.detail),
+        Fault::Large(detail) => Status::resource_exhausted(detail),
+    }
 }
 
 /// The status of a refused registration or configuration.

@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use actix_web::{
@@ -18,7 +17,6 @@ use actix_web::{
     middleware::Next,
     web::{Bytes, Data},
 };
-use tokio::time::timeout;
 
 use super::{
     page,
@@ -40,9 +38,6 @@ const PLAN: &str = "/api/v1/plan";
 
 /// How a browser, which cannot set headers there, sends its token with a WebSocket: as one of the protocols it offers.
 pub const PROTOCOL: &str = "callboard.bearer.";
-
-/// How long a body that nobody wants is read.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a request takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +104,8 @@ pub async fn guard(
             tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
             doors.refused.http(denied.reason());
             if !request.headers().contains_key(header::UPGRADE) {
-                // So that the answer is read before the connection ends. Nobody known gets much patience.
-                let _ = timeout(PATIENCE, discard(request.take_payload())).await;
+                // So that the answer is read before the connection ends.
+                discard(request.take_payload()).await;
             }
             let response = refusal(request.request(), &denied);
             return Ok(request.into_response(response));

@@ -16,18 +16,23 @@ use futures::FutureExt as _;
 use rustls::ServerConfig;
 
 use super::{api, guard, openapi, problem::Problem, shim};
-use crate::{access::Tokens, actors::topology::Topology, metrics::Refused};
+use crate::{access::Tokens, actors::topology::Topology, messages::limits::Limits, metrics::Refused};
 
 /// What the doors share.
 pub struct Doors {
     /// The wiring.
     pub topology: Arc<Topology>,
-    /// Largest body in bytes (`http.maxBodyBytes`).
-    pub max_body: usize,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
     /// Counts who is not.
     pub refused: Refused,
+}
+
+impl Doors {
+    /// What a request may bring.
+    pub fn limits(&self) -> &Limits {
+        &self.topology.limits
+    }
 }
 
 /// How the listener is set up.

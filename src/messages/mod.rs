@@ -7,6 +7,7 @@ mod event_batch;
 mod event_queue;
 mod event_status;
 pub mod journal;
+pub mod limits;
 pub mod node;
 pub mod partition;
 pub mod queue;

@@ -1,6 +1,8 @@
 //! The effects of a log are a function of the log: the same bytes in every process, whoever named which resource type first.
 
-use std::{collections::HashMap, process::Command as Process, sync::Arc};
+use std::{collections::BTreeMap, process::Command as Process, sync::Arc};
+
+use prost::Message;
 
 use callboard::{
     config,
@@ -11,7 +13,11 @@ use callboard::{
         resources::{ResourceType, Types},
         types::Nanos,
     },
-    si::{inward::Names, v1},
+    si::{
+        intake::Request,
+        inward::{Inward, Names},
+        v1,
+    },
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -40,6 +46,16 @@ partitions:
             limits: [{limit: l, users: ['*'], maxresources: {pods: 400, a.io/x: 500}}]
 ";
 
+trait Encode {
+    fn bytes(&self) -> Vec<u8>;
+}
+
+impl<T: Message> Encode for T {
+    fn bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+}
+
 /// All that a partition makes of one log, as text. The types are first named in this order.
 fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
     let types = Arc::new(Types::default());
@@ -48,9 +64,11 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
         types.get(name).expect("room");
     }
     let names = Names::new("rm-1", types);
+    let read =
+        |kind: Request, request: &dyn Encode| -> Inward { kind.read(&request.bytes(), &names, 10_000).expect("read") };
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let amounts = |random: &mut ChaCha8Rng, most: i64| {
-        let mut resources = HashMap::new();
+        let mut resources = BTreeMap::new();
         for kind in KINDS {
             if random.random_bool(0.7) {
                 resources.insert(kind.to_owned(), v1::Quantity { value: random.random_range(0..most) });
@@ -65,14 +83,14 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
         schedulable_resource: amounts(&mut random, 900),
         ..Default::default()
     });
-    log.push(names.nodes(v1::NodeRequest { nodes: nodes.collect(), ..Default::default() }));
+    log.push(read(Request::Nodes, &v1::NodeRequest { nodes: nodes.collect(), ..Default::default() }));
     let apps = (0..9).map(|n| v1::AddApplicationRequest {
         application_id: format!("app-{n}"),
         queue_name: format!("root.{}", ["a", "b", "c"][n % 3]),
         ugi: Some(v1::UserGroupInformation { user: format!("user{}", n % 2), groups: vec!["g".into()] }),
         ..Default::default()
     });
-    log.push(names.applications(v1::ApplicationRequest { new: apps.collect(), ..Default::default() }));
+    log.push(read(Request::Applications, &v1::ApplicationRequest { new: apps.collect(), ..Default::default() }));
     for round in 0..6 {
         let asks = (0..120).map(|n| v1::Allocation {
             allocation_key: format!("k{round}-{n}"),
@@ -82,7 +100,10 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
             preemption_policy: Some(v1::PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true }),
             ..Default::default()
         });
-        log.push(names.allocations(v1::AllocationRequest { allocations: asks.collect(), ..Default::default() }));
+        log.push(read(
+            Request::Allocations,
+            &v1::AllocationRequest { allocations: asks.collect(), ..Default::default() },
+        ));
     }
     let conf = config::load(CONFIG).expect("valid").partitions[0].clone();
     let (mut now, mut text) = (Nanos::from_secs(1_000_000), String::new());

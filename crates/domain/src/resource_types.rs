@@ -47,6 +47,12 @@ impl ResourceType {
     }
 
     fn common(name: &str) -> Option<ResourceType> {
+        // Nearly every vector has these two.
+        match name {
+            "memory" => return Some(MEMORY),
+            "vcore" => return Some(VCORE),
+            _ => {}
+        }
         let at = COMMON.binary_search(&name).ok()?;
         Some(ResourceType(Name::Common(u8::try_from(at).ok()?)))
     }
@@ -73,12 +79,18 @@ fn allowed(name: &str) -> Option<&str> {
     (name.len() <= MAX_TYPE_NAME).then_some(name)
 }
 
+/// The same text, nearly always in the same place. Apart, so that comparing common types is a few instructions where it is done.
+#[inline(never)]
+fn same(a: &Arc<str>, b: &Arc<str>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
 impl PartialEq for ResourceType {
+    #[inline]
     fn eq(&self, other: &ResourceType) -> bool {
         match (&self.0, &other.0) {
             (Name::Common(a), Name::Common(b)) => a == b,
-            // Nearly always one and the same text.
-            (Name::Other(a), Name::Other(b)) => Arc::ptr_eq(a, b) || a == b,
+            (Name::Other(a), Name::Other(b)) => same(a, b),
             _ => false,
         }
     }
@@ -86,17 +98,27 @@ impl PartialEq for ResourceType {
 
 impl Eq for ResourceType {}
 
+/// As [`same`], for the order.
+#[inline(never)]
+fn by_name(a: &ResourceType, b: &ResourceType) -> Ordering {
+    match (&a.0, &b.0) {
+        (Name::Other(a), Name::Other(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
+        _ => a.name().cmp(b.name()),
+    }
+}
+
 impl Ord for ResourceType {
+    #[inline]
     fn cmp(&self, other: &ResourceType) -> Ordering {
         match (&self.0, &other.0) {
             (Name::Common(a), Name::Common(b)) => a.cmp(b),
-            (Name::Other(a), Name::Other(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
-            _ => self.name().cmp(other.name()),
+            _ => by_name(self, other),
         }
     }
 }
 
 impl PartialOrd for ResourceType {
+    #[inline]
     fn partial_cmp(&self, other: &ResourceType) -> Option<Ordering> {
         Some(self.cmp(other))
     }

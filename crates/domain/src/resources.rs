@@ -68,11 +68,13 @@ impl Resource {
     }
 
     /// The amount of a type, `None` where it is missing.
+    #[inline]
     pub fn get(&self, kind: &ResourceType) -> Option<i128> {
         self.amounts.iter().find(|(k, _)| k == kind).map(|(_, amount)| *amount)
     }
 
     /// The amount of a type, 0 where it is missing.
+    #[inline]
     pub fn amount(&self, kind: &ResourceType) -> i128 {
         self.get(kind).unwrap_or(0)
     }
@@ -86,6 +88,7 @@ impl Resource {
     }
 
     /// All types with their amounts, by name.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceType, i128)> + '_ {
         self.amounts.iter().map(|(kind, amount)| (kind, *amount))
     }
@@ -125,7 +128,17 @@ impl Resource {
     }
 
     /// Changes each amount by that of `other`; types that are missing here come in with what `missing` makes of it.
+    #[inline]
     fn merge(&mut self, other: &Resource, change: impl Fn(&mut i128, i128), missing: impl Fn(i128) -> i128) {
+        // Nearly always both have the same types.
+        if self.amounts.len() == other.amounts.len()
+            && self.amounts.iter().zip(&other.amounts).all(|((own, _), (kind, _))| own == kind)
+        {
+            for ((_, present), (_, amount)) in self.amounts.iter_mut().zip(&other.amounts) {
+                change(present, *amount);
+            }
+            return;
+        }
         let mut at = 0;
         for (kind, amount) in &other.amounts {
             // Both are sorted: what was passed is not looked at again.
@@ -175,7 +188,9 @@ impl Resource {
 
     /// Drops types whose amount is 0.
     pub fn prune(&mut self) {
-        self.amounts.retain(|(_, amount)| *amount != 0);
+        if self.amounts.iter().any(|(_, amount)| *amount == 0) {
+            self.amounts.retain(|(_, amount)| *amount != 0);
+        }
     }
 
     /// A copy without the types whose amount is 0.
@@ -186,16 +201,19 @@ impl Resource {
     }
 
     /// `small` fits here: each of its amounts is at most the one here, where a missing or negative one counts as 0 (R0.3).
+    #[inline]
     pub fn fits(&self, small: &Resource) -> bool {
         small.iter().all(|(kind, amount)| amount <= self.amount(kind).max(0))
     }
 
     /// As [`Resource::fits`], but types that are missing here do not limit (R0.4).
+    #[inline]
     pub fn fits_or_unlimited(&self, small: &Resource) -> bool {
         small.iter().all(|(kind, amount)| self.get(kind).is_none_or(|limit| amount <= limit.max(0)))
     }
 
     /// As [`Resource::fits_or_unlimited`], but negative amounts here count as they are (R0.5).
+    #[inline]
     pub fn fits_actual(&self, small: &Resource) -> bool {
         small.iter().all(|(kind, amount)| self.get(kind).is_none_or(|limit| amount <= limit))
     }

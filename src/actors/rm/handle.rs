@@ -43,6 +43,8 @@ pub struct Shared {
     pub budget: Arc<Budget>,
     /// The resource types that it names.
     pub types: Arc<Types>,
+    /// Most items of a request.
+    pub max_items: usize,
 }
 
 /// The way into a session that takes requests.
@@ -54,6 +56,8 @@ pub struct Gate {
     pub budget: Arc<Budget>,
     /// The resource types that it names.
     pub types: Arc<Types>,
+    /// Most items of a request.
+    pub max_items: usize,
 }
 
 impl RmHandle {
@@ -61,8 +65,8 @@ impl RmHandle {
     pub fn gate(&self, request: &str) -> Result<Gate, Refusal> {
         let view = self.view.load();
         match (&view.shared, view.state) {
-            (Some(Shared { budget, types }), RmState::Running | RmState::Paused) => {
-                Ok(Gate { epoch: view.epoch, budget: budget.clone(), types: types.clone() })
+            (Some(Shared { budget, types, max_items }), RmState::Running | RmState::Paused) => {
+                Ok(Gate { epoch: view.epoch, budget: budget.clone(), types: types.clone(), max_items: *max_items })
             }
             (_, RmState::Init) => Err(not_registered(request, &self.id)),
             (None, RmState::Running | RmState::Paused) => Err(Refusal::new(

@@ -126,6 +126,7 @@ impl RmActor {
             session.configure_journals();
         }
         self.session = Some(session);
+        self.show();
         self.publish();
         self.pump(ctx);
     }

@@ -65,9 +65,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// What the doors see of it.
-    pub fn shared(&self) -> Shared {
-        Shared { budget: self.budget.clone(), types: self.types.clone() }
+    /// What the doors see of it; `max_items` is the server's own limit.
+    pub fn shared(&self, max_items: usize) -> Shared {
+        let max_items = self.settings.max_items.unwrap_or(max_items);
+        Shared { budget: self.budget.clone(), types: self.types.clone(), max_items }
     }
 
     /// Internal names of the partitions.

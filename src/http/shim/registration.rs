@@ -17,7 +17,7 @@ use crate::{
     },
     http::{problem::Problem, server::Doors},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
-    si::{decode, v1},
+    si::{decode, intake, v1},
 };
 
 /// POST `/si/v1/rm`.
@@ -27,7 +27,7 @@ pub async fn register(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    let text = body::read(&request, payload, doors.max_body).await?;
+    let text = body::read(&request, payload, doors.limits().body()).await?;
     let parameters = query::parameters(&request, &["predicates", "stateDump"])?;
     let predicates = match query::one(&parameters, "predicates") {
         None | Some("false") => Predicates::Off,
@@ -42,6 +42,7 @@ pub async fn register(
         Some("true") => true,
         Some(other) => return Err(Problem::field("stateDump", format!("stateDump={other} is not one of true, false"))),
     };
+    intake::bounded_maps(&text)?;
     let message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
     drop(text);
     caller.acts_for(&message.rm_id)?;
@@ -49,9 +50,9 @@ pub async fn register(
         rm: message.rm_id,
         version: message.version,
         policy_group: message.policy_group,
-        build_info: message.build_info.into_iter().collect(),
+        build_info: message.build_info,
         config: message.config,
-        extra: message.extra_config.into_iter().collect(),
+        extra: message.extra_config,
         predicates,
         state_dump,
     };
@@ -72,11 +73,12 @@ pub async fn configure(
         let detail = if problem.status.is_server_error() { problem.detail } else { no_partitions(&rm) };
         return Err(Problem { detail, ..problem });
     }
-    let text = body::read(&request, payload, doors.max_body).await?;
+    let text = body::read(&request, payload, doors.limits().body()).await?;
+    intake::bounded_maps(&text)?;
     let message: v1::UpdateConfigurationRequest = decode::message(&text)?;
     drop(text);
     same_rm(&message.rm_id, &rm)?;
-    doors.topology.configure(&rm, message.config, message.extra_config.into_iter().collect()).await?;
+    doors.topology.configure(&rm, message.config, message.extra_config).await?;
     Ok(done())
 }
 

@@ -58,7 +58,7 @@ async fn answer(
         Route::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
         Route::Metrics => metrics(state).await,
         Route::Config => config::config(req, state),
-        Route::ValidateConf => config::validate(payload, state).await,
+        Route::ValidateConf => config::validate(req, payload, state).await,
         Route::HistoryApps => Ok(Reply::json(&state.history.apps())),
         Route::HistoryContainers => Ok(Reply::json(&state.history.containers())),
         Route::Partitions => {

@@ -32,22 +32,19 @@ pub struct RestState {
     pub history: History,
     /// The last health check.
     pub health: Health,
-    /// Longest accepted body in bytes (`http.maxBodyBytes`).
-    pub max_body: usize,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
 }
 
 impl RestState {
     /// The state of a server that starts now.
-    pub fn new(topology: Arc<Topology>, metrics: Arc<Metrics>, max_body: usize) -> RestState {
+    pub fn new(topology: Arc<Topology>, metrics: Arc<Metrics>) -> RestState {
         RestState {
             topology,
             started: now(),
             metrics,
             history: History::default(),
             health: Health::default(),
-            max_body,
             dumping: Arc::default(),
         }
     }

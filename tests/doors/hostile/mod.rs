@@ -1,4 +1,5 @@
 //! What one request, one resource manager or one page sends must not harm the others.
 
 mod depth;
+mod memory;
 mod names;

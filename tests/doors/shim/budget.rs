@@ -62,7 +62,7 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
     let topology =
         Topology::new(here.clone(), vec![here], Arc::new(launcher), events, config::load("").expect("valid"));
     let refused = callboard::metrics::Metrics::new().unwrap().refused();
-    let doors = Arc::new(Doors { topology: topology.clone(), max_body: 1 << 20, tokens: None, refused });
+    let doors = Arc::new(Doors { topology: topology.clone(), tokens: None, refused });
     let listen = Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, tls: None };
     let others = |config: &mut ServiceConfig| {
         config.route("/panics", web::get().to(panics));

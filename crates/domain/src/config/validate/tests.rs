@@ -154,6 +154,45 @@ fn resource_types_are_limited_in_length_and_number() {
 }
 
 #[test]
+fn what_costs_every_submission_is_limited() {
+    // CFG-010, CFG-075, CFG-077
+    let rules = |rule: &str, count: usize| {
+        checked(&format!("partitions: [{{name: default, queues: [], placementrules: [{}]}}]", rule.repeat(count)))
+    };
+    assert_eq!(rules("{name: user},", 1_000), "ok");
+    assert_eq!(rules("{name: user},", 1_001), "1001 placement rules are configured: at most 1000 are allowed");
+    let filter = |expression: &str| format!("{{name: user, filter: {{users: ['{expression}']}}}},");
+    assert_eq!(rules(&filter("^(team-a|svc-[0-9]+)$"), 1_000), "ok");
+    let text = "the filter expressions of all placement rules take more than 16777216 bytes";
+    assert_eq!(rules(&filter("\\w{10}"), 17), text);
+    assert!(rules(&filter("\\w{99}"), 1).starts_with("invalid rule filter user list is not a proper list or regexp: "));
+    let partitions = |count: usize| {
+        checked(&format!(
+            "partitions: [{}]",
+            (0..count).map(|n| format!("{{name: p{n}, queues: []}},")).collect::<String>()
+        ))
+    };
+    assert_eq!(partitions(100), "ok");
+    assert_eq!(partitions(101), "101 partitions are configured: at most 100 are allowed");
+}
+
+#[test]
+fn faults_are_listed_up_to_a_number_and_a_length() {
+    let bad = format!("[{}{{name: '{}'}}]", "{name: '!'},".repeat(3_000), "!".repeat(100_000));
+    let text = format!("partitions: [{{name: default, queues: {bad}}}]");
+    let refused = crate::config::load(&text).unwrap_err();
+    assert_eq!(refused.faults.len(), 1_001);
+    assert!(refused.faults.iter().all(|fault| fault.message.len() < 1_100));
+    let last = &refused.faults[1_000];
+    assert!(last.message.ends_with(" more are not listed") && last.line == 0, "{last}");
+    // Names that are too long are not carried along.
+    let deep =
+        format!("{}{{name: a}}{}", format!("{{name: {}, queues: [", "x".repeat(60_000)).repeat(60), "]}".repeat(60));
+    let refused = crate::config::load(&format!("partitions: [{{name: default, queues: [{deep}]}}]")).unwrap_err();
+    assert!(refused.message.starts_with("invalid queue name"), "{refused}");
+}
+
+#[test]
 fn access_lists() {
     // CFG-030, CFG-031, test idea 13
     for good in ["", "*", " * ", "a", "a b", " b", " "] {

@@ -3,6 +3,7 @@
 //! RM, event and journal actors share the control arbiter; partitions with their conversations are spread over a pool.
 
 mod names;
+pub mod process;
 mod registry;
 
 use std::{
@@ -16,7 +17,8 @@ use std::{
 
 use actix::prelude::*;
 
-use self::{names::shown, registry::Registry};
+pub use self::process::ProcessSettings;
+use self::{names::shown, process::check_process_wide, registry::Registry};
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
@@ -91,14 +93,6 @@ pub struct PartitionHandle {
     pub journal: Option<Recipient<ConfigureJournal>>,
 }
 
-/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`. The last writer wins.
-#[derive(Default)]
-pub struct ProcessSettings {
-    present: Mutex<Arc<BTreeMap<String, String>>>,
-    #[allow(clippy::type_complexity)] // one place, and the alias would say no more
-    listeners: Mutex<Vec<Box<dyn Fn(&BTreeMap<String, String>) + Send>>>,
-}
-
 /// A registration as a door has it.
 #[derive(Clone, Debug, Default)]
 pub struct Registration {
@@ -118,6 +112,8 @@ pub struct Registration {
     pub predicates: Predicates,
     /// It answers state dump requests.
     pub state_dump: bool,
+    /// It is sent with the token of a resource manager only: the settings of the whole process stay as they are.
+    pub tenant: bool,
 }
 
 /// Why a registration or a configuration was refused.
@@ -268,6 +264,7 @@ impl Topology {
                 settings: settings.clone(),
                 predicates: registration.predicates,
                 state_dump: registration.state_dump,
+                tenant: registration.tenant,
             };
             match handle.addr.send(register).await {
                 Ok(Ok(epoch)) => return Ok(epoch),
@@ -281,8 +278,15 @@ impl Topology {
         Err(Refusal::new(RefusalKind::State, detail).into())
     }
 
-    /// Updates the configuration of a resource manager (R1.12–R1.15); a refused update changes nothing (SEEDS S23).
-    pub async fn configure(&self, rm: &str, text: String, extra: BTreeMap<String, String>) -> Result<(), Refusals> {
+    /// Updates the configuration of a resource manager (R1.12–R1.15); a refused update changes nothing (SEEDS S23). That of a
+    /// `tenant` leaves the settings of the whole process as they are.
+    pub async fn configure(
+        &self,
+        rm: &str,
+        text: String,
+        extra: BTreeMap<String, String>,
+        tenant: bool,
+    ) -> Result<(), Refusals> {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
         let handle = self.find(rm).ok_or_else(unknown)?;
@@ -290,7 +294,8 @@ impl Topology {
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
         let extra = Arc::new(extra);
-        let message = Reconfigure { config, default_config, only_default: false, extra: Some((extra, settings)) };
+        let message =
+            Reconfigure { config, default_config, only_default: false, extra: Some((extra, settings)), tenant };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(super::rm::handle::closing()))?;
         Ok(())
     }
@@ -309,7 +314,13 @@ impl Topology {
         *lock(&self.default_config) = config.clone();
         let mut refused = Vec::new();
         for handle in self.known() {
-            let message = Reconfigure { config: config.clone(), default_config: true, only_default: true, extra: None };
+            let message = Reconfigure {
+                config: config.clone(),
+                default_config: true,
+                only_default: true,
+                extra: None,
+                tenant: false,
+            };
             match handle.addr.send(message).await {
                 Ok(Err(refusal)) if !matches!(refusal.kind, RefusalKind::Unknown | RefusalKind::State) => {
                     refused.push((handle.id.clone(), refusal));
@@ -418,6 +429,7 @@ impl Topology {
     fn read_settings(&self, extra: &BTreeMap<String, String>) -> Result<RmSettings, Refusal> {
         let invalid = |detail| Refusal::new(RefusalKind::Invalid, detail);
         let settings = RmSettings::read(extra).map_err(invalid)?;
+        check_process_wide(extra).map_err(|detail| invalid(format!("extraConfig {detail}")))?;
         let most = self.limits.items();
         match settings.max_items.filter(|items| *items > most) {
             None => Ok(settings),
@@ -436,35 +448,6 @@ impl Topology {
         let loaded = tokio::task::spawn_blocking(move || crate::config::load(&text)).await;
         let loaded = loaded.map_err(|_| Refusal::new(RefusalKind::Invalid, format!("{what}: unreadable")))?;
         loaded.map(Arc::new).map_err(|refused| prefixed(refused, what))
-    }
-}
-
-impl ProcessSettings {
-    /// Calls `listener` with the settings at every change.
-    pub fn listen(&self, listener: impl Fn(&BTreeMap<String, String>) + Send + 'static) {
-        lock(&self.listeners).push(Box::new(listener));
-    }
-
-    /// The settings in force.
-    pub fn get(&self) -> Arc<BTreeMap<String, String>> {
-        lock(&self.present).clone()
-    }
-
-    /// Takes over what of the extra configuration of a resource manager concerns the whole process.
-    pub(super) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
-        let wide = |key: &str| ["event.", "health.", "http.", "log."].iter().any(|prefix| key.starts_with(prefix));
-        let wanted: BTreeMap<String, String> =
-            extra.iter().filter(|(key, _)| wide(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-        let mut present = lock(&self.present);
-        if **present != wanted {
-            tracing::info!(rm, settings = ?wanted, "process-wide settings changed");
-            *present = Arc::new(wanted);
-        }
-        let now = present.clone();
-        drop(present);
-        for listener in lock(&self.listeners).iter() {
-            listener(&now);
-        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
     access::Caller,
     actors::{
         rm::{EXTENSION, RmActor, handle::not_registered},
-        topology::Topology,
+        topology::{Topology, process::ignore_process_wide},
     },
     messages::rm::{
         Answer, AnswerBody, Answers, Attach, Attached, Detach, Handed, Line, Predicates, ToStream, Unregister, Want,
@@ -53,13 +53,14 @@ impl SchedulerExtension for Extension {
         let caller = guard::caller(request.extensions())?;
         let request =
             request.into_inner().message("UpdateConfigurationRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
-        let request: v1::UpdateConfigurationRequest = request;
+        let mut request: v1::UpdateConfigurationRequest = request;
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
-        let extra = request.extra_config;
-        let done = self.topology.configure(&request.rm_id, request.config, extra);
+        let tenant = caller.is_tenant();
+        let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
+        let done = self.topology.configure(&request.rm_id, request.config, request.extra_config, tenant);
         status::guarded(async { done.await.map_err(status::refusals) }).await?;
-        Ok(Response::new(ext::UpdateConfigurationResponse {}))
+        Ok(status::with_ignored(ext::UpdateConfigurationResponse {}, &ignored))
     }
 
     async fn unregister(&self, request: Request<Wire>) -> Result<Response<ext::UnregisterResponse>, Status> {

@@ -12,7 +12,7 @@ use super::{
     status,
 };
 use crate::{
-    actors::topology::{Registration, Topology},
+    actors::topology::{Registration, Topology, process::ignore_process_wide},
     messages::rm::Predicates,
     si::{intake::MAX_ENTRIES, v1},
 };
@@ -32,8 +32,10 @@ impl Scheduler for SchedulerDoor {
         let caller = guard::caller(request.extensions())?;
         let request =
             request.into_inner().message("RegisterResourceManagerRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
-        let request: v1::RegisterResourceManagerRequest = request;
+        let mut request: v1::RegisterResourceManagerRequest = request;
         caller.acts_for(&request.rm_id)?;
+        let tenant = caller.is_tenant();
+        let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
         let registration = Registration {
             rm: request.rm_id,
             version: request.version,
@@ -44,10 +46,11 @@ impl Scheduler for SchedulerDoor {
             // The extension stream says whether the shim wants to be asked.
             predicates: Predicates::Off,
             state_dump: false,
+            tenant,
         };
         let register = self.topology.register(registration);
         status::guarded(async { register.await.map_err(status::refusals) }).await?;
-        Ok(Response::new(v1::RegisterResourceManagerResponse {}))
+        Ok(status::with_ignored(v1::RegisterResourceManagerResponse {}, &ignored))
     }
 
     type UpdateAllocationStream = Outgoing<v1::AllocationResponse>;

@@ -3,7 +3,7 @@
 use std::{any::Any, panic::AssertUnwindSafe};
 
 use futures::FutureExt as _;
-use tonic::{Code, Status};
+use tonic::{Code, Response, Status, metadata::MetadataValue};
 
 use crate::{
     actors::topology::Refusals,
@@ -30,6 +30,27 @@ pub fn fault(fault: Fault) -> Status {
         Fault::Malformed(malformed) => Status::invalid_argument(malformed.detail),
         Fault::Large(detail) => Status::resource_exhausted(detail),
     }
+}
+
+/// Metadata of an answer: a setting of the whole process that was ignored, one each.
+pub const IGNORED: &str = "callboard-ignored";
+
+/// An answer with what was ignored; the messages have no place for it.
+pub fn with_ignored<T>(answer: T, ignored: &[String]) -> Response<T> {
+    let mut response = Response::new(answer);
+    // Clients take headers of 8 KiB at least.
+    let mut left = 4_096_usize;
+    for key in ignored {
+        // Metadata is visible ASCII.
+        let key = key.escape_default().to_string();
+        left = left.saturating_sub(key.len());
+        if left > 0
+            && let Ok(value) = MetadataValue::try_from(key)
+        {
+            response.metadata_mut().append(IGNORED, value);
+        }
+    }
+    response
 }
 
 /// The status of a refused registration or configuration.

@@ -16,6 +16,15 @@ pub fn too_many_levels(levels: usize) -> String {
 pub const INVALID_QUEUE_NAME: &str = "invalid queue name, max 64 characters consisting of alphanumeric characters and \
                                       '-', '_', '#', '@', '/', ':' allowed";
 
+/// Cuts a text to at most so many bytes, where it has more, and says so with `…`.
+pub fn shorten(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
 /// One part of a queue path: 1 to 64 letters, digits and `_ : # / @ -` (CFG-020).
 pub fn is_queue_name(name: &str) -> bool {
     (1..=MAX_QUEUE_NAME).contains(&name.len())

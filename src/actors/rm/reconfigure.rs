@@ -28,6 +28,8 @@ pub struct Reconfigure {
     pub only_default: bool,
     /// Extra configuration with what it says about the resource manager; `None` leaves it as it is.
     pub extra: Option<(Arc<BTreeMap<String, String>>, RmSettings)>,
+    /// It leaves the settings of the whole process as they are.
+    pub tenant: bool,
 }
 
 /// Partitions that a new configuration concerns.
@@ -42,7 +44,7 @@ impl Handler<Reconfigure> for RmActor {
     fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
         let change = self.plan(&msg);
         let (id, topology) = (self.id.clone(), self.topology.clone());
-        let extra = msg.extra.as_ref().map(|(extra, _)| extra.clone());
+        let extra = msg.extra.as_ref().filter(|_| !msg.tenant).map(|(extra, _)| extra.clone());
         let work = async move {
             let change = change?;
             if let Some(change) = &change {

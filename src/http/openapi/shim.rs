@@ -8,7 +8,10 @@ use super::{
     operation::{Operation, count, named, one_of, text},
     schema,
 };
-use crate::{access::Role, http::shim::info::Shown};
+use crate::{
+    access::Role,
+    http::shim::{info::Shown, registration::Taken},
+};
 
 const LINES: &str = "application/x-ndjson";
 
@@ -21,7 +24,7 @@ fn nothing() -> Value {
 const ALWAYS: [u16; 4] = [401, 403, 405, 500];
 
 /// What a request of a session may be refused with.
-const REQUEST: [u16; 7] = [400, 404, 409, 413, 415, 429, 503];
+const REQUEST: [u16; 8] = [400, 404, 408, 409, 413, 415, 429, 503];
 
 /// The operations.
 pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
@@ -33,6 +36,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         operation.json(202, nothing()).problems(&REQUEST)
     };
     let known = schema::<Shown>(schemas);
+    let taken = schema::<Taken>(schemas);
     let line = json!({
         "description": "One callback in a line: its number, and exactly one of the others. The last line of a stream that \
                         the server ends is {\"closing\": …}; empty lines are signs of life.",
@@ -60,8 +64,8 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("predicates", one_of(&["true", "false", "batch"]), "whether the shim wants to be asked about nodes")
             .query("stateDump", one_of(&["true", "false"]), "whether the shim has a part of state dumps")
             .body("application/json", named("si.v1.RegisterResourceManagerRequest"))
-            .json(200, nothing())
-            .problems(&[400, 409, 413, 415, 429, 503]),
+            .json(200, taken.clone())
+            .problems(&[400, 408, 409, 413, 415, 429, 503]),
         shim("get", "/{rm}", "State of a session").json(200, known).problems(&[404]),
         shim("delete", "/{rm}", "Ends a session: its partitions go").json(200, nothing()).problems(&[404, 409, 503]),
         request("/{rm}/nodes", named("si.v1.NodeRequest"), "Nodes that come, change and go"),
@@ -86,7 +90,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         )
         .problems(&ALWAYS)
         .body("application/json", named("si.v1.UpdateConfigurationRequest"))
-        .json(200, nothing())
+        .json(200, taken)
         .problems(&REQUEST),
         shim("get", "/{rm}/stream", "The callbacks of a session, for ever")
             .query("after", count(), after)

@@ -5,7 +5,7 @@ pub(super) mod body;
 mod heartbeat;
 pub mod info;
 pub(super) mod query;
-mod registration;
+pub mod registration;
 mod requests;
 mod stream;
 mod ws;

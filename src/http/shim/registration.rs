@@ -4,6 +4,8 @@ use actix_web::{
     HttpRequest, HttpResponse,
     web::{Data, Path, Payload},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
     body, query,
@@ -13,7 +15,7 @@ use crate::{
     access::Caller,
     actors::{
         rm::{handle::not_registered, no_partitions},
-        topology::Registration,
+        topology::{Registration, process::ignore_process_wide},
     },
     http::{problem::Problem, server::Doors},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
@@ -43,9 +45,11 @@ pub async fn register(
         Some(other) => return Err(Problem::field("stateDump", format!("stateDump={other} is not one of true, false"))),
     };
     intake::bounded_maps(&text)?;
-    let message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
+    let mut message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
     drop(text);
     caller.acts_for(&message.rm_id)?;
+    let tenant = caller.is_tenant();
+    let ignored = if tenant { ignore_process_wide(&message.rm_id, &mut message.extra_config) } else { Vec::new() };
     let registration = Registration {
         rm: message.rm_id,
         version: message.version,
@@ -55,15 +59,17 @@ pub async fn register(
         extra: message.extra_config,
         predicates,
         state_dump,
+        tenant,
     };
     doors.topology.register(registration).await?;
-    Ok(done())
+    Ok(HttpResponse::Ok().json(Taken { ignored }))
 }
 
 /// PUT `/si/v1/rm/{rmID}/configuration`.
 pub async fn configure(
     request: HttpRequest,
     rm: Path<String>,
+    caller: Caller,
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
@@ -75,11 +81,13 @@ pub async fn configure(
     }
     let text = body::read(&request, payload, doors.limits().body()).await?;
     intake::bounded_maps(&text)?;
-    let message: v1::UpdateConfigurationRequest = decode::message(&text)?;
+    let mut message: v1::UpdateConfigurationRequest = decode::message(&text)?;
     drop(text);
     same_rm(&message.rm_id, &rm)?;
-    doors.topology.configure(&rm, message.config, message.extra_config).await?;
-    Ok(done())
+    let tenant = caller.is_tenant();
+    let ignored = if tenant { ignore_process_wide(&rm, &mut message.extra_config) } else { Vec::new() };
+    doors.topology.configure(&rm, message.config, message.extra_config, tenant).await?;
+    Ok(HttpResponse::Ok().json(Taken { ignored }))
 }
 
 /// DELETE `/si/v1/rm/{rmID}`.
@@ -88,6 +96,15 @@ pub async fn unregister(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResp
     let gone = || Refusal::new(RefusalKind::Unknown, format!("resource manager \"{rm}\" is no longer known"));
     handle.addr.send(Unregister).await.unwrap_or_else(|_| Err(gone()))?;
     Ok(done())
+}
+
+/// The answer to a registration and to an update: the message of the interface, which is empty, and what was not taken over.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Taken")]
+pub struct Taken {
+    /// Settings of the whole process that were ignored: they take the role operator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored: Vec<String>,
 }
 
 fn done() -> HttpResponse {

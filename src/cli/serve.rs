@@ -27,7 +27,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::out;
 use crate::{
-    actors::{event::EventActor, journal::Journals, resolvers::ldap::SECRETS, topology::Topology},
+    actors::{
+        event::EventActor,
+        journal::Journals,
+        resolvers::ldap::SECRETS,
+        topology::{
+            Topology,
+            process::{PROCESS_WIDE, check_process_wide, is_process_wide},
+        },
+    },
     config::{self, LoadedConfig},
     domain::{event_settings::EventSettings, journal},
     grpc,
@@ -77,8 +85,23 @@ pub struct ServeArgs {
     /// Most items of a request, which a resource manager may lower for itself (`rm.maxItems`)
     #[arg(long, value_name = "COUNT", env = "CALLBOARD_RM_MAX_ITEMS", default_value_t = at_least_one(limits::ITEMS))]
     pub rm_max_items: NonZeroUsize,
+    /// A setting of the whole process (event.*, health.*, http.*, log.*), where no resource manager that may do so sets another
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    pub settings: Vec<(String, String)>,
     #[command(flatten)]
     pub access: AccessArgs,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("\"{text}\" is not KEY=VALUE"))?;
+    if !is_process_wide(key) {
+        return Err(format!(
+            "\"{key}\" is no setting of the whole process: these begin with {}",
+            PROCESS_WIDE.join(", ")
+        ));
+    }
+    check_process_wide(&[(key.to_owned(), value.to_owned())].into())?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 fn at_least_one(limit: usize) -> NonZeroUsize {
@@ -161,10 +184,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let refused = metrics.refused();
     let rest = Arc::new(RestState::new(topology.clone(), metrics));
     let _watch = ws_v1::watch::start(rest.clone());
+    // Whoever follows them does so by now.
+    topology.process.start(args.settings.into_iter().collect());
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());
-        let doors = Arc::new(Doors { topology: topology.clone(), tokens, refused });
+        let doors = Arc::new(Doors { topology: topology.clone(), tokens, origins: access.origins(addr), refused });
         let listen = Listen { addr, workers: cores(), tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {

@@ -1,5 +1,6 @@
-//! How messages arrive: none is larger than allowed, and one that has begun comes in time. What comes between two messages, or how
-//! long nothing does, is the stream's business.
+//! How messages arrive: none is larger than allowed, one that has begun comes in time, and nothing is kept for what has not come,
+//! since whoever decodes a message reserves its whole length as soon as it begins. What comes between two messages, or how long
+//! nothing does, is the stream's business.
 
 use std::{
     pin::Pin,
@@ -8,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf as _, Bytes};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use bytes::{Buf as _, Bytes, BytesMut};
+use http_body::{Body as HttpBody, Frame};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::{
     Status,
@@ -63,7 +64,7 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Watched<S
 
     fn call(&mut self, request: http::Request<Body>) -> S::Future {
         let limits = self.limits.clone();
-        self.inner.call(request.map(|body| Body::new(Arrival { body, limits, place: Place::default(), late: None })))
+        self.inner.call(request.map(|body| Body::new(Arrival::new(body, limits))))
     }
 }
 
@@ -78,17 +79,18 @@ struct Place {
 }
 
 impl Place {
-    /// Goes on over these bytes; the length of a message that is larger than `most`.
-    fn pass(&mut self, mut bytes: &[u8], most: usize) -> Result<(), usize> {
+    /// Goes on over these bytes; gives how many of them end with a whole message, or the length of one that is larger than `most`.
+    fn pass(&mut self, mut bytes: &[u8], most: usize) -> Result<usize, usize> {
+        let (all, mut whole) = (bytes.len(), 0);
         while !bytes.is_empty() {
             if self.left > 0 {
                 let passed = self.left.min(bytes.len());
                 self.left -= passed;
                 bytes.advance(passed);
-                continue;
+            } else {
+                self.head[self.known] = bytes.get_u8();
+                self.known += 1;
             }
-            self.head[self.known] = bytes.get_u8();
-            self.known += 1;
             if self.known == self.head.len() {
                 let [_, length @ ..] = self.head;
                 self.known = 0;
@@ -97,8 +99,11 @@ impl Place {
                     return Err(self.left);
                 }
             }
+            if !self.within() {
+                whole = all - bytes.len();
+            }
         }
-        Ok(())
+        Ok(whole)
     }
 
     /// A message has begun, and is not whole.
@@ -111,8 +116,34 @@ struct Arrival {
     body: Body,
     limits: Arc<Limits>,
     place: Place,
+    /// What has come of a message that is not whole.
+    held: BytesMut,
+    ended: bool,
     /// While a message is on its way: when it has to be there, and what waits for it or for the next sign of life.
     late: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+impl Arrival {
+    fn new(body: Body, limits: Arc<Limits>) -> Arrival {
+        Arrival { body, limits, place: Place::default(), held: BytesMut::new(), ended: false, late: None }
+    }
+
+    /// What of these bytes, and of those that are held, is whole by now.
+    fn take(&mut self, bytes: Bytes) -> Result<Option<Bytes>, Status> {
+        let most = self.limits.body();
+        let whole = self.place.pass(&bytes, most).map_err(|length| too_large(length, most))?;
+        let now = Instant::now();
+        self.late = self.place.within().then(|| {
+            let end = self.late.as_ref().filter(|_| whole == 0).map_or(now + WHOLE, |(end, _)| *end);
+            (end, Box::pin(sleep_until(end.min(now + SILENCE))))
+        });
+        if self.held.is_empty() && whole == bytes.len() {
+            return Ok(Some(bytes));
+        }
+        let ready = self.held.len() + whole;
+        self.held.extend_from_slice(&bytes);
+        Ok((whole > 0).then(|| self.held.split_to(ready).freeze()))
+    }
 }
 
 impl HttpBody for Arrival {
@@ -120,32 +151,33 @@ impl HttpBody for Arrival {
     type Error = Status;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            let late = self.late.as_mut().is_some_and(|(_, late)| late.as_mut().poll(context).is_ready());
-            return if late { Poll::Ready(Some(Err(too_slow()))) } else { Poll::Pending };
-        };
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-        {
-            let most = self.limits.body();
-            if let Err(length) = self.place.pass(bytes, most) {
-                return Poll::Ready(Some(Err(too_large(length, most))));
+        loop {
+            if self.ended {
+                // Whoever decodes it says what is missing.
+                let rest = std::mem::take(&mut self.held).freeze();
+                return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
             }
-            let now = Instant::now();
-            self.late = self.place.within().then(|| {
-                let end = self.late.as_ref().map_or(now + WHOLE, |(end, _)| *end);
-                (end, Box::pin(sleep_until(end.min(now + SILENCE))))
-            });
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+                let late = self.late.as_mut().is_some_and(|(_, late)| late.as_mut().poll(context).is_ready());
+                return if late { Poll::Ready(Some(Err(too_slow()))) } else { Poll::Pending };
+            };
+            let Some(frame) = frame.transpose()? else {
+                self.ended = true;
+                continue;
+            };
+            match frame.into_data() {
+                Ok(bytes) => {
+                    if let Some(whole) = self.take(bytes)? {
+                        return Poll::Ready(Some(Ok(Frame::data(whole))));
+                    }
+                }
+                Err(other) => return Poll::Ready(Some(Ok(other))),
+            }
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.held.is_empty() && (self.ended || self.body.is_end_stream())
     }
 }
 
@@ -182,7 +214,7 @@ mod tests {
         let limits = Arc::new(Limits::default());
         limits.start(100, 1);
         let body = Body::new(StreamBody::new(Box::pin(frames)));
-        Arrival { body, limits, place: Place::default(), late: None }
+        Arrival::new(body, limits)
     }
 
     /// Bytes that arrived, and how it ended.
@@ -204,16 +236,21 @@ mod tests {
         let bytes: Vec<(u64, &'static [u8])> = (0..two.len()).map(|at| (0, &two[at..=at])).collect();
         assert_eq!(read(arrival(&bytes)).await, (18, None));
         assert_eq!(read(arrival(&[(0, b"\0\0\0\0\x64"), (0, &[7; 100])])).await, (105, None));
-        assert_eq!(read(arrival(&[(0, b"\0\0\0"), (0, b"\0\x65")])).await, (3, Some(Code::ResourceExhausted)));
+        assert_eq!(read(arrival(&[(0, b"\0\0\0"), (0, b"\0\x65")])).await, (0, Some(Code::ResourceExhausted)));
+        assert_eq!(
+            read(arrival(&[(0, two), (0, b"\0\0\0\0\x02a")])).await,
+            (18 + 6, None),
+            "what is missing is told elsewhere"
+        );
         assert_eq!(read(arrival(&[(0, b"\0\xff\xff\xff\xff")])).await, (0, Some(Code::ResourceExhausted)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_message_that_has_begun_comes_in_time_and_the_next_may_take_its_time() {
         assert_eq!(read(arrival(&[(0, b"\0\0\0\0\x02"), (9, b"ab"), (9_000, b"\0\0\0\0\x01c")])).await, (13, None));
-        assert_eq!(read(arrival(&[(0, b"\0\0"), (11, b"\0\0\0")])).await, (2, Some(Code::DeadlineExceeded)));
+        assert_eq!(read(arrival(&[(0, b"\0\0"), (11, b"\0\0\0")])).await, (0, Some(Code::DeadlineExceeded)));
         let drops: Vec<(u64, &'static [u8])> =
             std::iter::once((0, &b"\0\0\0\0\x64"[..])).chain([(9, &b"x"[..]); 50]).collect();
-        assert_eq!(read(arrival(&drops)).await, (5 + 6, Some(Code::DeadlineExceeded)));
+        assert_eq!(read(arrival(&drops)).await, (0, Some(Code::DeadlineExceeded)));
     }
 }

@@ -15,7 +15,12 @@ use actix_web::{
 use futures::FutureExt as _;
 use rustls::ServerConfig;
 
-use super::{api, guard, openapi, problem::Problem, shim};
+use super::{
+    api, guard, openapi,
+    origins::{self, Origins},
+    problem::Problem,
+    shim,
+};
 use crate::{access::Tokens, actors::topology::Topology, messages::limits::Limits, metrics::Refused};
 
 /// What the doors share.
@@ -24,6 +29,8 @@ pub struct Doors {
     pub topology: Arc<Topology>,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
+    /// Which pages may send requests.
+    pub origins: Origins,
     /// Counts who is not.
     pub refused: Refused,
 }
@@ -61,6 +68,7 @@ where
             .app_data(web::Data::from(doors.clone()))
             .wrap(from_fn(catch_panic))
             .wrap(from_fn(guard::guard))
+            .wrap(from_fn(origins::gate))
             .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
             .configure(shim::configure)
             .configure(api::events::configure)

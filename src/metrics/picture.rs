@@ -182,7 +182,7 @@ impl Metrics {
             for (state, amounts) in &queue.resources {
                 for (kind, amount) in amounts {
                     resources.with_label_values(&[path, &**kind, state]).add(*amount);
-                    seen.see(state, kind);
+                    seen.see(state, kind.clone());
                 }
             }
             resources.with_label_values(&[path, "apps", "maxRunningApps"]).set(queue.max_running as i64);
@@ -221,12 +221,12 @@ type Ended = BTreeMap<(String, &'static str), i64>;
 
 impl Seen {
     /// A type with a max has a guaranteed and the other way round, be it 0 (REST 7.2).
-    fn see(&mut self, state: &'static str, kind: &Cow<'static, str>) {
+    fn see(&mut self, state: &'static str, kind: Cow<'static, str>) {
         if state == "max" || state == "guaranteed" {
             self.resources.insert(("max", kind.clone()));
-            self.resources.insert(("guaranteed", kind.clone()));
+            self.resources.insert(("guaranteed", kind));
         } else {
-            self.resources.insert((state, kind.clone()));
+            self.resources.insert((state, kind));
         }
     }
 }

@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::domain::names::shorten;
+
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
@@ -23,10 +25,7 @@ impl Malformed {
     /// With a field and a text of bounded length, whatever the caller sent.
     pub fn cut(mut self) -> Malformed {
         for text in self.field.iter_mut().chain([&mut self.detail]) {
-            if text.len() > DETAIL {
-                text.truncate(text.floor_char_boundary(DETAIL));
-                text.push('…');
-            }
+            shorten(text, DETAIL);
         }
         self
     }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     decode::{self, Malformed},
-    inward::{Groups, Inward, Names, node_action, termination},
+    inward::{Groups, Inward, MAX_PARTITIONS, Names, node_action, termination},
     v1,
     wire::{self, Fields, Value},
 };
@@ -312,7 +312,7 @@ impl<'a> Intake<'a> {
         self.count(node.attributes.len() + types(node.schedulable_resource.as_ref()))?;
         let creates = matches!(node_action(node.action), NodeAction::Create | NodeAction::CreateDrain);
         match self.names.node(node, creates) {
-            Ok((partition, node)) => self.nodes.of(partition).push(node),
+            Ok((partition, node)) => self.nodes.of(partition).ok_or_else(many_partitions)?.push(node),
             Err((node, reason)) => self.rejected.push(Callback::RejectedNode { node, reason }),
         }
         Ok(())
@@ -324,7 +324,7 @@ impl<'a> Intake<'a> {
         self.count(new.tags.len() + groups + types(new.placeholder_ask.as_ref()))?;
         let partition = self.names.internal(&new.partition_name);
         match self.names.application(new) {
-            Ok(new) => self.applications.of(partition).0.push(new),
+            Ok(new) => self.applications.of(partition).ok_or_else(many_partitions)?.0.push(new),
             Err((app, reason)) => self.rejected.push(Callback::RejectedApplication { app, reason }),
         }
         Ok(())
@@ -333,7 +333,7 @@ impl<'a> Intake<'a> {
     fn remove(&mut self, remove: v1::RemoveApplicationRequest) -> Result<(), Fault> {
         self.count(0)?;
         let partition = self.names.internal(&remove.partition_name);
-        self.applications.of(partition).1.push(remove.application_id.into());
+        self.applications.of(partition).ok_or_else(many_partitions)?.1.push(remove.application_id.into());
         Ok(())
     }
 
@@ -342,7 +342,7 @@ impl<'a> Intake<'a> {
         self.count(allocation.allocation_tags.len() + types(allocation.resource_per_alloc.as_ref()))?;
         let partition = self.names.internal(&allocation.partition_name);
         match self.names.allocation(allocation) {
-            Ok(item) => self.allocations.of(partition).0.push(item),
+            Ok(item) => self.allocations.of(partition).ok_or_else(many_partitions)?.0.push(item),
             Err(rejection) => self.rejected.push(rejection),
         }
         Ok(())
@@ -351,7 +351,7 @@ impl<'a> Intake<'a> {
     fn release(&mut self, release: v1::AllocationRelease) -> Result<(), Fault> {
         self.count(0)?;
         let partition = self.names.internal(&release.partition_name);
-        self.allocations.of(partition).1.push(ReleaseItem {
+        self.allocations.of(partition).ok_or_else(many_partitions)?.1.push(ReleaseItem {
             app: release.application_id.into(),
             key: release.allocation_key.into(),
             termination: termination(release.termination_type),
@@ -362,6 +362,10 @@ impl<'a> Intake<'a> {
 
 fn types(resource: Option<&v1::Resource>) -> usize {
     resource.map_or(0, |resource| resource.resources.len())
+}
+
+fn many_partitions() -> Fault {
+    Fault::Large(format!("the request names more than {MAX_PARTITIONS} partitions: a configuration has no more"))
 }
 
 fn crowded(what: &str) -> Fault {

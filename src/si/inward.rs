@@ -16,8 +16,14 @@ use crate::{
     messages::rm::Part,
 };
 
+/// Most partitions of one request.
+pub const MAX_PARTITIONS: usize = 100;
+
 /// Longest id of anything in bytes: of nodes, applications, allocations, users, groups, task groups, partitions.
 pub const MAX_ID: usize = 1_024;
+
+/// The id of an item that is not taken, and why.
+type Refused = (Arc<str>, Arc<str>);
 
 /// Names of one resource manager's partitions (R1.6) and resource types.
 #[derive(Clone, Debug)]
@@ -55,7 +61,7 @@ impl Names {
     }
 
     /// A submission; else its id, and why it is refused.
-    pub(super) fn application(&self, new: v1::AddApplicationRequest) -> Result<AddApplication, (Arc<str>, Arc<str>)> {
+    pub(super) fn application(&self, new: v1::AddApplicationRequest) -> Result<AddApplication, Refused> {
         let id: Arc<str> = new.application_id.into();
         if id.is_empty() {
             return Err((id, "applicationID is empty: an application needs an id".into()));
@@ -152,7 +158,7 @@ impl Names {
     }
 
     /// An entry of a node request with its partition; else its id, and why it is refused.
-    pub(super) fn node(&self, node: v1::NodeInfo, creates: bool) -> Result<(Arc<str>, NodeItem), (Arc<str>, Arc<str>)> {
+    pub(super) fn node(&self, node: v1::NodeInfo, creates: bool) -> Result<(Arc<str>, NodeItem), Refused> {
         let action = node_action(node.action);
         let id: Arc<str> = node.node_id.into();
         if creates && id.is_empty() {
@@ -201,8 +207,8 @@ impl<T> Default for Groups<T> {
 }
 
 impl<T: Default> Groups<T> {
-    /// Those of a partition.
-    pub fn of(&mut self, partition: Arc<str>) -> &mut T {
+    /// Those of a partition; `None` where the request names more than a configuration may have.
+    pub fn of(&mut self, partition: Arc<str>) -> Option<&mut T> {
         let at = match self.groups.last() {
             Some((last, _)) if *last == partition => self.groups.len() - 1,
             _ => *self.places.entry(partition).or_insert_with_key(|partition| {
@@ -210,7 +216,7 @@ impl<T: Default> Groups<T> {
                 self.groups.len() - 1
             }),
         };
-        &mut self.groups[at].1
+        (at < MAX_PARTITIONS).then(|| &mut self.groups[at].1)
     }
 
     /// The commands of all.

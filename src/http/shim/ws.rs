@@ -8,7 +8,7 @@ use actix_web::{
     rt,
     web::{Bytes, Data, Path, Payload},
 };
-use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Session};
+use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session};
 use futures::StreamExt as _;
 use serde::{
     Deserialize, Deserializer,
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    answers, query,
+    answers, body, query,
     requests::{self, enter},
     stream::{Open, find, number},
 };
@@ -126,6 +126,13 @@ async fn read(mut messages: AggregatedMessageStream, mut session: Session, doors
             Ok(AggregatedMessage::Close(_)) => break,
             Err(error) => {
                 tracing::debug!(rm = &*handle.id, %error, "WebSocket ended");
+                // Pieces that are too large together are told as the latter.
+                if matches!(error, ProtocolError::Overflow | ProtocolError::Io(_)) {
+                    let large = body::Unread::Large(doors.limits().body()).to_string();
+                    let reason = CloseReason { code: CloseCode::Size, description: Some(cut(&large)) };
+                    let _ = session.close(Some(reason)).await;
+                    return;
+                }
                 break;
             }
         };

@@ -29,7 +29,7 @@ pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) 
             reply::send(&req, answer.into())
         }
         Decision::Redirect(path) => reply::redirect(&req, &path),
-        Decision::Options(allow) => reply::preflight(allow),
+        Decision::Options(allow) => reply::preflight(&req, allow),
         Decision::NotAllowed(allow) => {
             let mut response = reply::send(&req, Reply::plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n"));
             response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));

@@ -201,6 +201,19 @@ fn entries_of_an_item_count_and_are_limited() {
 }
 
 #[test]
+fn a_request_names_as_many_partitions_as_there_may_be() {
+    let text = |count: usize| {
+        let one = |n| format!(r#"{{"applicationID":"a","partitionName":"p{n}"}}"#);
+        format!(r#"{{"remove":[{}]}}"#, (0..count).map(one).collect::<Vec<_>>().join(","))
+    };
+    let (inward, _) =
+        Request::Applications.read_json(text(100).as_bytes(), &names(), 1_000).expect("as many as allowed");
+    assert_eq!(inward.parts.len(), 100);
+    let told = "the request names more than 100 partitions: a configuration has no more";
+    assert_eq!(refused(Request::Applications, &text(101), 1_000), Fault::Large(told.to_owned()));
+}
+
+#[test]
 fn ids_have_a_length() {
     let long = "x".repeat(1_025);
     let text = format!(

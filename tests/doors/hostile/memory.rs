@@ -26,6 +26,14 @@ use crate::shim::server::Server;
 /// Beside what a request takes: threads that did nothing yet, buffers of the sockets, pages that are used in part.
 const SLACK: usize = 12 << 20;
 
+/// A server whose client makes a connection for each request: between two of them it builds texts for a while, and does not notice
+/// that an idle connection was closed.
+async fn registered() -> Server {
+    let mut server = Server::registered(&[]).await;
+    server.http = reqwest::Client::builder().pool_max_idle_per_host(0).build().expect("a client");
+    server
+}
+
 /// What the kernel says of the server's memory, in bytes.
 fn memory(server: &Server, what: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).expect("it runs");
@@ -110,7 +118,7 @@ fn texts(bytes: usize) -> Vec<(&'static str, &'static str, String, usize)> {
 
 #[tokio::test]
 async fn requests_in_json() {
-    let server = Server::registered(&[]).await;
+    let server = registered().await;
     let mut stream = server.stream("").await;
     tokio::spawn(async move { while stream.text().await.is_some() {} });
     let socket = || async {
@@ -119,7 +127,7 @@ async fn requests_in_json() {
     };
     let mut wrong = Vec::new();
     // Everything once at a small size: what is made at the first use is not counted.
-    for bytes in [64 << 10, 8 << 20] {
+    for bytes in [64 << 10, limits::BODY] {
         // What an allocator keeps of one request is not taken off the next.
         let before = memory(&server, "VmRSS");
         for (what, path, text, items) in texts(bytes) {
@@ -127,7 +135,8 @@ async fn requests_in_json() {
             let post = async {
                 let request = server.http.post(server.url(&format!("/si/v1/rm/rm-1/{path}")));
                 let request = request.header("content-type", "application/json").body(text.clone());
-                let status = request.send().await.expect("an answer").status().as_u16();
+                let answer = request.send().await.unwrap_or_else(|error| panic!("{what}, {length} bytes: {error:?}"));
+                let status = answer.status().as_u16();
                 assert!([202, 400, 413].contains(&status), "{what}: {status}");
                 // What it led to is done when the next one is.
                 server.nodes(&["n1"]).await;
@@ -170,7 +179,7 @@ async fn requests_in_json() {
 
 #[tokio::test]
 async fn registrations_configurations_and_drains() {
-    let server = Server::registered(&[]).await;
+    let server = registered().await;
     server.nodes(&["n1"]).await;
     let mut wrong = Vec::new();
     let many = |bytes: usize, head: &str, item: &dyn Fn(usize) -> String, tail: &str| {
@@ -182,7 +191,7 @@ async fn registrations_configurations_and_drains() {
         }
         (text + tail, items)
     };
-    for bytes in [64 << 10, 8 << 20] {
+    for bytes in [64 << 10, limits::BODY] {
         // What an allocator keeps of one request is not taken off the next.
         let before = memory(&server, "VmRSS");
         let (nested, anchors) = ("- ".repeat(bytes / 2), "x".repeat(bytes / 2));
@@ -237,32 +246,25 @@ async fn registrations_configurations_and_drains() {
             ("one long text", ("x".repeat(bytes - 1), 1)),
             ("no text", (String::from_utf8(vec![1; bytes - 1]).expect("ASCII"), 1)),
         ];
-        for (what, (text, items)) in &bodies {
-            for path in ["/ws/v1/validate-conf", "/api/v1/plan"] {
-                let post = async {
-                    let request =
-                        server.http.post(server.url(path)).body(text.clone()).timeout(Duration::from_secs(120));
-                    let answer = request.send().await.expect("an answer");
-                    assert!([200, 400, 413].contains(&answer.status().as_u16()), "{what}: {}", answer.status());
-                    let _ = answer.bytes().await;
-                };
-                wrong.extend(bound(&format!("{path}, {what}"), text.len(), *items, peak(&server, before, post).await));
-            }
-            let post = async {
-                let body = json!({"rmID": "rm-2", "config": text}).to_string();
-                let request = server.http.post(server.url("/si/v1/rm")).header("content-type", "application/json");
-                let answer = request.body(body).timeout(Duration::from_secs(120)).send().await.expect("an answer");
-                assert!([200, 400, 413].contains(&answer.status().as_u16()), "{what}: {}", answer.status());
-                server.delete("/si/v1/rm/rm-2").await;
+        // One after the other through one of the doors, which all read them alike.
+        for (nth, (what, (text, items))) in bodies.iter().enumerate() {
+            let paths = ["/ws/v1/validate-conf", "/api/v1/plan", "/si/v1/rm"];
+            let path = if what == &"queues" { paths[1] } else { paths[nth % 3] };
+            let body = match path {
+                "/si/v1/rm" => json!({"rmID": "rm-2", "config": text}).to_string(),
+                _ => text.clone(),
             };
-            if what != &"queues" {
-                wrong.extend(bound(
-                    &format!("registration, {what}"),
-                    text.len(),
-                    *items,
-                    peak(&server, before, post).await,
-                ));
-            }
+            let post = async {
+                let request = server.http.post(server.url(path)).header("content-type", "application/json");
+                let answer = request.body(body).timeout(Duration::from_secs(120)).send().await;
+                let answer = answer.unwrap_or_else(|error| panic!("{path}, {what}: {error:?}"));
+                assert!([200, 400, 413].contains(&answer.status().as_u16()), "{what}: {}", answer.status());
+                let _ = answer.bytes().await;
+                if path == paths[2] {
+                    server.delete("/si/v1/rm/rm-2").await;
+                }
+            };
+            wrong.extend(bound(&format!("{path}, {what}"), text.len(), *items, peak(&server, before, post).await));
         }
         let maps = many(bytes, r#"{"rmID":"rm-2","extraConfig":{"#, &|n| format!(r#""{n:x}":"","#), r#""x":""}}"#);
         let targets = |text: String| json!({"targets": text}).to_string();
@@ -306,6 +308,29 @@ async fn registrations_configurations_and_drains() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_told() {
+    let server = Server::start(&["--http-max-body-bytes", "1000"]);
+    server.register("rm-1", &[]).await;
+    let url = server.url("/si/v1/rm/rm-1/ws").replace("http:", "ws:");
+    let (mut socket, _) = connect_async_with_config(url, None, false).await.expect("upgraded");
+    socket.send(Message::text("x".repeat(1_001))).await.expect("sent");
+    loop {
+        match tokio::time::timeout(Duration::from_secs(60), socket.next()).await.expect("in time") {
+            Some(Ok(Message::Close(Some(told)))) => {
+                assert_eq!(
+                    (u16::from(told.code), told.reason.contains("larger than 1000 bytes")),
+                    (1009, true),
+                    "{told}"
+                );
+                break;
+            }
+            Some(Ok(_)) => {}
+            ended => panic!("{ended:?}"),
+        }
+    }
 }
 
 /// Bytes out, and bytes in.
@@ -378,7 +403,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn messages_over_grpc() {
-    let server = Server::registered(&[]).await;
+    let server = registered().await;
     let mut wrong = Vec::new();
     let rm = |number: u8| Bytes::from(field(number, b"rm-1"));
     let (nodes, apps, allocations, extension) = (
@@ -389,7 +414,7 @@ async fn messages_over_grpc() {
     );
     // Hello with `resume`.
     let hello = Bytes::from(field(2, &[&field(1, b"rm-1")[..], &[0x18, 1]].concat()));
-    for bytes in [64 << 10, 8 << 20] {
+    for bytes in [64 << 10, limits::BODY] {
         // What an allocator keeps of one request is not taken off the next.
         let before = memory(&server, "VmRSS");
         let repeat = |part: &[u8]| part.repeat(bytes / part.len() - 1);
@@ -451,7 +476,7 @@ async fn messages_over_grpc() {
 /// Many who announce a large body and send little of it: nothing is kept for what has not come.
 #[tokio::test]
 async fn what_is_announced_takes_nothing() {
-    let server = Server::registered(&[]).await;
+    let server = registered().await;
     let address = server.url("").trim_start_matches("http://").to_owned();
     let head = format!(
         "POST /si/v1/rm/rm-1/nodes HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{{",
@@ -474,7 +499,7 @@ async fn what_is_announced_takes_nothing() {
     };
     let before = memory(&server, "VmRSS");
     let taken = peak(&server, before, slow).await;
-    assert!(taken < SLACK + (200 * 64 << 10), "{} KiB for 200 bodies that did not come", taken >> 10);
+    assert!(taken < SLACK + 200 * (64 << 10), "{} KiB for 200 bodies that did not come", taken >> 10);
 
     let grpc = server.grpc().trim_start_matches("http://").to_owned();
     let announced = async {
@@ -490,7 +515,7 @@ async fn what_is_announced_takes_nothing() {
     };
     let before = memory(&server, "VmRSS");
     let taken = peak(&server, before, announced).await;
-    assert!(taken < SLACK + (200 * 64 << 10), "{} KiB for 200 messages that did not come", taken >> 10);
+    assert!(taken < SLACK + 200 * (64 << 10), "{} KiB for 200 messages that did not come", taken >> 10);
 }
 
 /// The bytes of an HTTP/2 connection with so many gRPC streams, on each of which a message of 8 MiB has begun.

@@ -3,3 +3,6 @@
 mod depth;
 mod memory;
 mod names;
+mod origins;
+mod pipes;
+mod tenants;

@@ -190,7 +190,7 @@ fn logged(dir: &Path, until: &'static str) -> String {
     let address = ready.split(' ').find_map(|word| word.strip_prefix("http=")).expect("an address");
     let mut door = TcpStream::connect(address).expect("it listens");
     let body = r#"{"rmID":"rm-1"}"#;
-    let head = "POST /si/v1/rm HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length";
+    let head = "POST /si/v1/rm HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length";
     write!(door, "{head}: {}\r\n\r\n{body}", body.len()).expect("sent");
     let (tell, told) = std::sync::mpsc::channel();
     let stderr = BufReader::new(child.stderr.take().expect("piped"));

@@ -1,6 +1,7 @@
 //! Collecting the faults of a configuration: the first decides the text of the refusal, all are listed.
 
 use super::{Fault, Refused, yaml::At};
+use crate::names::shorten;
 
 /// Faults that are listed; more are counted.
 const LISTED: usize = 1_000;
@@ -17,10 +18,7 @@ pub struct Faults {
 
 /// The beginning of a text that is too long to be told.
 pub fn cut(mut text: String) -> String {
-    if text.len() > TOLD {
-        text.truncate(text.floor_char_boundary(TOLD));
-        text.push('…');
-    }
+    shorten(&mut text, TOLD);
     text
 }
 

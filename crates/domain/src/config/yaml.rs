@@ -106,6 +106,10 @@ fn error<T>(at: impl Into<At>, message: impl Into<String>) -> Result<T, SyntaxEr
 
 /// Reads the first document of a text (CFG-004); `None` where there is none (CFG-003).
 pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
+    // The parser keeps all that stands between one bracket and its end before it tells the first of it: a few hundred bytes for each.
+    if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).count() > MAX_PARTS {
+        return error(At::default(), too_many());
+    }
     let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut tree = Tree::default();
     loop {
@@ -172,7 +176,7 @@ impl Tree {
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), SyntaxError> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
-            return error(node.at, format!("more than {MAX_PARTS} keys, values, lists and maps"));
+            return error(node.at, too_many());
         }
         let node = Arc::new(node);
         if anchor != 0 {
@@ -232,6 +236,10 @@ fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<Pair>, SyntaxError> {
         }
     }
     Ok(pairs)
+}
+
+fn too_many() -> String {
+    format!("more than {MAX_PARTS} keys, values, lists and maps")
 }
 
 fn merge(pairs: &mut Vec<Pair>, more: &[Pair], own: &mut HashSet<String>) {

@@ -108,6 +108,11 @@ impl Caller {
         }
     }
 
+    /// Is a resource manager, and no operator: the settings of the whole process are not its.
+    pub fn is_tenant(&self) -> bool {
+        self.needs(Role::Operator).is_err()
+    }
+
     /// May act for this resource manager.
     ///
     /// # Errors
@@ -166,7 +171,10 @@ mod tests {
         {
             let caller = holder(role, None, false);
             assert_eq!(Role::ALL.map(|needed| caller.needs(needed).is_ok()), may, "{role}");
-            assert_eq!(caller.configures().is_ok(), role == Role::Operator);
+            assert_eq!(
+                (caller.configures().is_ok(), !caller.is_tenant()),
+                (role == Role::Operator, role == Role::Operator)
+            );
         }
         assert!(holder(Role::Shim, None, true).configures().is_ok());
         assert!(holder(Role::Viewer, None, true).configures().is_err());
@@ -197,5 +205,6 @@ mod tests {
     fn without_tokens_everybody_may_do_everything() {
         let anyone = Caller::identify(None, Some("whatever")).unwrap();
         assert!(anyone.needs(Role::Operator).is_ok() && anyone.acts_for("x").is_ok() && anyone.configures().is_ok());
+        assert!(!anyone.is_tenant());
     }
 }

@@ -119,7 +119,7 @@ impl RmActor {
         self.view.store(Arc::new(RmView {
             state: self.life.state(),
             epoch: self.epoch,
-            budget: session.map(|session| session.budget.clone()),
+            shared: session.map(|session| session.shared(self.topology.limits.items())),
             partitions: partitions.map(|at| (at.internal.clone(), at.commands.clone())).collect(),
             closing: self.closing,
         }));

@@ -4,6 +4,7 @@
 //! partition, so that what goes from one to the other crosses no thread; further partitions take the next arbiters.
 
 mod names;
+pub mod process;
 mod registry;
 
 use std::{
@@ -17,7 +18,8 @@ use std::{
 
 use actix::prelude::*;
 
-use self::{names::shown, registry::Registry};
+pub use self::process::ProcessSettings;
+use self::{names::shown, process::check_process_wide, registry::Registry};
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
@@ -31,6 +33,7 @@ use crate::{
     messages::{
         event::{ApplyEventSettings, Intake, Publisher, ShimSubscribe, ShimUnsubscribe, Word},
         journal::ConfigureJournal,
+        limits::Limits,
         partition::{
             Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
         },
@@ -47,6 +50,8 @@ pub struct Topology {
     pub events: Addr<EventActor>,
     /// Process-wide settings.
     pub process: ProcessSettings,
+    /// What one request may bring.
+    pub limits: Arc<Limits>,
     pool: Vec<ArbiterHandle>,
     next_home: AtomicUsize,
     launcher: Launcher,
@@ -93,14 +98,6 @@ pub struct PartitionHandle {
     pub journal: Option<Recipient<ConfigureJournal>>,
 }
 
-/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `log.*`. The last writer wins.
-#[derive(Default)]
-pub struct ProcessSettings {
-    present: Mutex<Arc<BTreeMap<String, String>>>,
-    #[allow(clippy::type_complexity)] // one place, and the alias would say no more
-    listeners: Mutex<Vec<Box<dyn Fn(&BTreeMap<String, String>) + Send>>>,
-}
-
 /// A registration as a door has it.
 #[derive(Clone, Debug, Default)]
 pub struct Registration {
@@ -120,6 +117,8 @@ pub struct Registration {
     pub predicates: Predicates,
     /// It answers state dump requests.
     pub state_dump: bool,
+    /// It is sent with the token of a resource manager only: the settings of the whole process stay as they are.
+    pub tenant: bool,
 }
 
 /// A registration that was taken.
@@ -186,11 +185,18 @@ impl Topology {
         process.listen(move |extra| {
             listening.put(Word::Settings(ApplyEventSettings(Settings::read(extra).event)));
         });
+        let limits = Arc::<Limits>::default();
+        let bounded = limits.clone();
+        process.listen(move |extra| {
+            let body = Settings::read(extra).max_body_bytes;
+            bounded.set_body(body.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)));
+        });
         Arc::new(Topology {
             directory: Arc::default(),
             intake,
             events,
             process,
+            limits,
             pool,
             next_home: AtomicUsize::new(0),
             launcher,
@@ -257,7 +263,7 @@ impl Topology {
     pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<Registered, Refusals> {
         self.open()?;
         check_id(&registration.rm)?;
-        let settings = read_settings(&registration.extra)?;
+        let settings = self.read_settings(&registration.extra)?;
         let default_config = registration.config.is_empty();
         let config = self.load(registration.config, "registration of RM failed").await?;
         let extra = Arc::new(registration.extra);
@@ -274,6 +280,7 @@ impl Topology {
                 settings: settings.clone(),
                 predicates: registration.predicates,
                 state_dump: registration.state_dump,
+                tenant: registration.tenant,
             };
             match handle.addr.send(register).await {
                 Ok(Ok(epoch)) => {
@@ -291,18 +298,20 @@ impl Topology {
     }
 
     /// Updates the configuration of a resource manager (R1.12–R1.15), and gives the one that is in force then; a refused update
-    /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none.
+    /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none. That of a
+    /// `tenant` leaves the settings of the whole process as they are.
     pub async fn configure(
         &self,
         rm: &str,
         policy_group: &str,
         text: String,
         extra: BTreeMap<String, String>,
+        tenant: bool,
     ) -> Result<Arc<LoadedConfig>, Refusals> {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
         let handle = self.find(rm).ok_or_else(unknown)?;
-        let settings = read_settings(&extra)?;
+        let settings = self.read_settings(&extra)?;
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
         let extra = Arc::new(extra);
@@ -312,6 +321,7 @@ impl Topology {
             only_default: false,
             policy_group: policy_group.into(),
             extra: Some((extra, settings)),
+            tenant,
         };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(super::rm::handle::closing()))?;
         log_notes(rm, &config);
@@ -338,6 +348,7 @@ impl Topology {
                 only_default: true,
                 policy_group: Arc::default(),
                 extra: None,
+                tenant: false,
             };
             match handle.addr.send(message).await {
                 Ok(Err(refusal)) if !matches!(refusal.kind, RefusalKind::Unknown | RefusalKind::State) => {
@@ -447,6 +458,21 @@ impl Topology {
         if self.is_closing() { Err(super::rm::handle::closing()) } else { Ok(()) }
     }
 
+    /// What the extra configuration of a resource manager says about it.
+    fn read_settings(&self, extra: &BTreeMap<String, String>) -> Result<RmSettings, Refusal> {
+        let invalid = |detail| Refusal::new(RefusalKind::Invalid, detail);
+        let settings = RmSettings::read(extra).map_err(invalid)?;
+        check_process_wide(extra).map_err(|detail| invalid(format!("extraConfig {detail}")))?;
+        let most = self.limits.items();
+        match settings.max_items.filter(|items| *items > most) {
+            None => Ok(settings),
+            Some(items) => Err(invalid(format!(
+                "extraConfig rm.maxItems: \"{items}\" is more than this server takes in a request, which is {most}: it has to be \
+                 started with a larger --rm-max-items"
+            ))),
+        }
+    }
+
     async fn load(&self, text: String, what: &str) -> Result<Arc<LoadedConfig>, Refusals> {
         if text.is_empty() {
             return Ok(lock(&self.default_config).clone());
@@ -472,42 +498,9 @@ fn log_notes(rm: &str, config: &LoadedConfig) {
     }
 }
 
-impl ProcessSettings {
-    /// Calls `listener` with the settings at every change.
-    pub fn listen(&self, listener: impl Fn(&BTreeMap<String, String>) + Send + 'static) {
-        lock(&self.listeners).push(Box::new(listener));
-    }
-
-    /// The settings in force.
-    pub fn get(&self) -> Arc<BTreeMap<String, String>> {
-        lock(&self.present).clone()
-    }
-
-    /// Takes over what of the extra configuration of a resource manager concerns the whole process.
-    pub(super) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
-        let wide = |key: &str| ["event.", "health.", "log."].iter().any(|prefix| key.starts_with(prefix));
-        let wanted: BTreeMap<String, String> =
-            extra.iter().filter(|(key, _)| wide(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-        let mut present = lock(&self.present);
-        if **present != wanted {
-            tracing::info!(rm, settings = ?wanted, "process-wide settings changed");
-            *present = Arc::new(wanted);
-        }
-        let now = present.clone();
-        drop(present);
-        for listener in lock(&self.listeners).iter() {
-            listener(&now);
-        }
-    }
-}
-
 fn prefixed(mut refused: Refused, what: &str) -> Refusals {
     refused.message = format!("{what}: {}", refused.message);
     Refusals::Config(refused)
-}
-
-fn read_settings(extra: &BTreeMap<String, String>) -> Result<RmSettings, Refusal> {
-    RmSettings::read(extra).map_err(|detail| Refusal::new(RefusalKind::Invalid, detail))
 }
 
 fn check_id(rm: &str) -> Result<(), Refusal> {

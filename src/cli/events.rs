@@ -16,6 +16,7 @@ use super::client::{
     net::{Client, Failed},
     trust::Trust,
 };
+use super::out;
 
 /// How long to wait before a lost connection is made again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -114,12 +115,11 @@ struct Closed {
 
 /// Prints events until there are no more; exit status 1 with a line on stderr where that fails.
 pub async fn run(mut wanted: EventsArgs) -> ExitCode {
-    let mut out = io::stdout();
+    let mut out = out::stdout();
     let mut told = String::new();
     loop {
         match read(&mut wanted, &mut out).await {
             Ok(()) => return ExitCode::SUCCESS,
-            Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Err(Error::Lost(what)) if wanted.follow && wanted.from.is_some() => {
                 if what != told {
                     // Where nobody reads the notice, the events still matter.

@@ -19,7 +19,7 @@ use self::format::Printer;
 pub(super) use self::options::duration;
 pub use self::options::{Match, When};
 pub use self::{format::Format, format::TimeFormat};
-use super::door::Door;
+use super::{door::Door, out};
 
 /// Options of `callboard journal`.
 #[derive(Args, Clone, Debug)]
@@ -79,7 +79,7 @@ enum Failure {
 /// Runs the command. Exit status 0 when the journal was printed as asked, else 1.
 pub async fn run(args: JournalArgs) -> ExitCode {
     let color = args.color.colored(io::stdout().is_terminal());
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    let (mut out, mut err) = (out::stdout(), io::stderr().lock());
     ExitCode::from(run_with(args, color, TimeZone::system(), &mut out, &mut err).await)
 }
 

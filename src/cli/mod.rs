@@ -5,6 +5,7 @@ pub mod client;
 pub mod door;
 pub mod events;
 pub mod journal;
+pub mod out;
 pub mod plan;
 pub mod replay;
 pub mod resource;
@@ -91,7 +92,7 @@ impl Cli {
 
 fn report(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("callboard: {error:#}");
+        out::note(format_args!("callboard: {error:#}"));
         ExitCode::FAILURE
     })
 }

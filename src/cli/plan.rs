@@ -17,6 +17,7 @@ use super::client::{
     net::{Body, Client, Failed},
     trust::Trust,
 };
+use super::out;
 use crate::http::api::plan::view::{Change, PartitionPlan, Plan, Setting, Warning};
 
 /// Options of `callboard plan`.
@@ -57,7 +58,7 @@ struct Problem {
 
 /// Runs the command; its help tells the exit status.
 pub async fn run(args: PlanArgs) -> ExitCode {
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    let (mut out, mut err) = (out::stdout(), io::stderr().lock());
     ExitCode::from(run_with(&args, &mut out, &mut err).await)
 }
 

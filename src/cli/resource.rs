@@ -14,7 +14,10 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
 use self::state::Cluster;
-use super::door::{Door, Error};
+use super::{
+    door::{Door, Error},
+    out,
+};
 
 /// Options of `callboard resource`.
 #[derive(Args, Clone, Debug)]
@@ -110,7 +113,7 @@ struct Request {
 
 /// Runs the command. Exit status 0 where it succeeded, else 1.
 pub async fn run(args: ResourceArgs) -> ExitCode {
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    let (mut out, mut err) = (out::stdout(), io::stderr().lock());
     ExitCode::from(run_with(args, TimeZone::system(), &mut out, &mut err).await)
 }
 

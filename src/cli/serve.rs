@@ -25,8 +25,17 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::out;
 use crate::{
-    actors::{event::EventActor, journal::Journals, resolvers::ldap::SECRETS, topology::Topology},
+    actors::{
+        event::EventActor,
+        journal::Journals,
+        resolvers::ldap::SECRETS,
+        topology::{
+            Topology,
+            process::{PROCESS_WIDE, check_process_wide, is_process_wide},
+        },
+    },
     config::{self, LoadedConfig},
     domain::{duration, event_settings::EventSettings, journal},
     grpc,
@@ -35,7 +44,10 @@ use crate::{
         server::{self as http, Doors, Listen},
         ws_v1::{self, RestState},
     },
-    messages::event::{EndStreams, StopEvents},
+    messages::{
+        event::{EndStreams, StopEvents},
+        limits,
+    },
     metrics::Metrics,
 };
 
@@ -72,11 +84,17 @@ pub struct ServeArgs {
     #[arg(long, env = "CALLBOARD_NO_RESERVATIONS")]
     pub no_reservations: bool,
     /// Largest request of the HTTP and gRPC doors in bytes
-    #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value = "67108864")]
+    #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value_t = at_least_one(limits::BODY))]
     pub http_max_body_bytes: NonZeroUsize,
     /// A connection that has not made a request by then is closed, at the HTTP and gRPC doors
     #[arg(long, value_name = "TIME", env = "CALLBOARD_FIRST_REQUEST_TIMEOUT", default_value = "10s", value_parser = patience)]
     pub first_request_timeout: Duration,
+    /// Most items of a request, which a resource manager may lower for itself (`rm.maxItems`)
+    #[arg(long, value_name = "COUNT", env = "CALLBOARD_RM_MAX_ITEMS", default_value_t = at_least_one(limits::ITEMS))]
+    pub rm_max_items: NonZeroUsize,
+    /// A setting of the whole process (event.*, health.*, http.*, log.*), where no resource manager that may do so sets another
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    pub settings: Vec<(String, String)>,
     #[command(flatten)]
     pub access: AccessArgs,
 }
@@ -88,6 +106,22 @@ fn patience(text: &str) -> Result<Duration, String> {
     } else {
         Ok(Duration::from_nanos(nanos))
     }
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("\"{text}\" is not KEY=VALUE"))?;
+    if !is_process_wide(key) {
+        return Err(format!(
+            "\"{key}\" is no setting of the whole process: these begin with {}",
+            PROCESS_WIDE.join(", ")
+        ));
+    }
+    check_process_wide(&[(key.to_owned(), value.to_owned())].into())?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn at_least_one(limit: usize) -> NonZeroUsize {
+    NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Where a door listens.
@@ -134,7 +168,7 @@ pub fn run(args: ServeArgs) -> ExitCode {
             std::process::exit(0)
         }
         Err(error) => {
-            eprintln!("callboard: {error:#}");
+            out::note(format_args!("callboard: {error:#}"));
             std::process::exit(1)
         }
     }
@@ -162,15 +196,18 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
         topology.without_reservations();
     }
-    let (max_body, patience) = (args.http_max_body_bytes.get(), args.first_request_timeout);
+    topology.limits.start(args.http_max_body_bytes.get(), args.rm_max_items.get());
+    let patience = args.first_request_timeout;
     let refused = metrics.refused();
     journals.start_kept().await;
-    let rest = Arc::new(RestState::new(topology.clone(), metrics, max_body).with_journals(journals.clone()));
+    let rest = Arc::new(RestState::new(topology.clone(), metrics).with_journals(journals.clone()));
     let _watch = ws_v1::watch::start(rest.clone()).await;
+    // Whoever follows them does so by now.
+    topology.process.start(args.settings.into_iter().collect());
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());
-        let doors = Arc::new(Doors { topology: topology.clone(), max_body, tokens, refused });
+        let doors = Arc::new(Doors { topology: topology.clone(), tokens, origins: access.origins(addr), refused });
         let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
@@ -187,7 +224,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut grpc_door = None;
     if let Some(addr) = grpc_addr {
         let (tokens, tls) = (access.tokens.clone(), access.tls(&[b"h2"])?);
-        let listen = grpc::server::Listen { addr, patience, max_message: max_body, tokens, refused, tls };
+        let listen = grpc::server::Listen { addr, patience, tokens, refused, tls };
         let started = grpc::server::start(listen, topology.clone())
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
@@ -198,12 +235,15 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         actix::spawn(access.clone().follow());
     }
     let data = if args.ephemeral { "memory".to_owned() } else { args.data.display().to_string() };
-    println!(
+    let ready = format!(
         "callboard ready http={} grpc={} data={data}",
         shown(http_door.as_ref().map(|(_, addr)| *addr)),
         shown(grpc_door.as_ref().map(|door| door.addr)),
     );
-    io::stdout().flush()?;
+    // A server serves, whether anybody reads that or not.
+    if writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush()).is_err() {
+        tracing::info!("{ready}");
+    }
 
     let ended = wait(&topology, args.config.as_deref(), &access).await?;
     tracing::info!(signal = ended, "shutting down");

@@ -1,7 +1,7 @@
 //! `callboard token`: makes tokens.
 
 use std::{
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
 
+use super::out;
 use crate::{
     access::{Digest, Role, Secret, Tokens, line::Grant},
     store::files,
@@ -59,10 +60,12 @@ pub fn run(args: &TokenArgs) -> anyhow::Result<ExitCode> {
     let line = grant(args, Digest::of(secret.reveal()))?.line();
     match &args.file {
         Some(file) => {
+            // The token first: one that nobody was told must not be let in, and one that is not let in yet can be made again.
+            check(file)?;
+            out::print(format_args!("{}\n", secret.reveal()))?;
             append(file, &line)?;
-            println!("{}", secret.reveal());
         }
-        None => println!("token (shown once): {}\nline for the file:  {line}", secret.reveal()),
+        None => out::print(format_args!("token (shown once): {}\nline for the file:  {line}\n", secret.reveal()))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,26 +81,27 @@ fn grant(args: &NewArgs, digest: Digest) -> anyhow::Result<Grant> {
     Ok(Grant { role: args.role, digest, name: (&*args.name).into(), rms, configures: args.configures })
 }
 
-fn append(file: &Path, line: &str) -> anyhow::Result<()> {
+/// The file can be added to. What is there has to be right, or nobody would notice before the server does.
+fn check(file: &Path) -> anyhow::Result<fs::File> {
     let named = || format!("--file {}", file.display());
-    let exists = file.try_exists().with_context(named)?;
-    // What is there has to be right, or nobody would notice before the server does.
-    let broken = if exists {
+    if file.try_exists().with_context(named)? {
         Tokens::open(file).map_err(|error| anyhow!(error))?;
-        std::fs::read(file).with_context(named)?.last().is_some_and(|last| *last != b'\n')
-    } else {
-        false
-    };
-    let mut file = files::open_or_make(file, OpenOptions::new().append(true).mode(0o600)).with_context(named)?;
-    // In one write, so that a server that reads meanwhile sees all of it or nothing. What is printed after it is shown
-    // once, so it has to be on disk.
+    }
+    files::open_or_make(file, OpenOptions::new().append(true).mode(0o600)).with_context(named)
+}
+
+fn append(path: &Path, line: &str) -> anyhow::Result<()> {
+    let named = || format!("--file {}", path.display());
+    let mut file = check(path)?;
+    let broken = fs::read(path).with_context(named)?.last().is_some_and(|last| *last != b'\n');
+    // In one write, so that a server that reads meanwhile sees all of it or nothing.
     let text = format!("{}{line}\n", if broken { "\n" } else { "" });
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(named)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use clap::Parser;
 

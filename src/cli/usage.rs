@@ -15,6 +15,7 @@ use super::client::{
     net::{Client, Failed},
     trust::Trust,
 };
+use super::out;
 
 /// Shows what was used over a while, so that quotas can be judged: amounts times the time for which they were used.
 #[derive(Args, Clone, Debug)]
@@ -100,7 +101,7 @@ struct Closed {
 
 /// Prints the answer; exit status 1 with a line on stderr where there is none.
 pub async fn run(wanted: UsageArgs) -> ExitCode {
-    match read(&wanted, &mut io::stdout()).await {
+    match read(&wanted, &mut out::stdout()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Where nobody reads that either, the status tells.

@@ -7,6 +7,7 @@ use std::{
     process::ExitCode,
 };
 
+use super::out;
 use crate::config;
 
 /// Checks a file as an update of the configuration would. Exit status 0 where it is accepted, else 1.
@@ -14,7 +15,7 @@ use crate::config;
 /// Faults go to stdout, one per line, as `file:line:column: rule: message`; warnings, and why a file cannot be read, to
 /// stderr.
 pub fn run(file: &Path) -> ExitCode {
-    match check(file, &mut io::stdout().lock(), &mut io::stderr().lock()) {
+    match check(file, &mut out::stdout(), &mut io::stderr().lock()) {
         Ok(true) => ExitCode::SUCCESS,
         // Where nobody reads the output, the status still tells.
         Ok(false) | Err(_) => ExitCode::FAILURE,

@@ -14,20 +14,23 @@ use tokio::sync::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    codec::Wire,
     guard,
     order::{Order, wants_done},
     plain::Outgoing,
+    service::SchedulerExtension,
     status,
 };
 use crate::{
     access::Caller,
     actors::{
         rm::{EXTENSION, handle::not_registered, open::OpenStream},
-        topology::Topology,
+        topology::{Topology, process::ignore_process_wide},
     },
     messages::rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
     si::{
-        ext::{self, call, reply, scheduler_extension_server::SchedulerExtension},
+        ext::{self, call, reply},
+        intake::MAX_ENTRIES,
         outward, v1,
     },
 };
@@ -42,24 +45,26 @@ pub struct Extension {
 impl SchedulerExtension for Extension {
     async fn update_configuration(
         &self,
-        request: Request<v1::UpdateConfigurationRequest>,
+        request: Request<Wire>,
     ) -> Result<Response<ext::UpdateConfigurationResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
-        let request = request.into_inner();
+        let request =
+            request.into_inner().message("UpdateConfigurationRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+        let mut request: v1::UpdateConfigurationRequest = request;
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
-        let extra = request.extra_config.into_iter().collect();
-        let done = self.topology.configure(&request.rm_id, &request.policy_group, request.config, extra);
+        let tenant = caller.is_tenant();
+        let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
+        let (rm, group) = (request.rm_id, request.policy_group);
+        let done = self.topology.configure(&rm, &group, request.config, request.extra_config, tenant);
         let config = status::guarded(async { done.await.map_err(status::refusals) }).await?;
-        Ok(status::noted(ext::UpdateConfigurationResponse {}, &config))
+        Ok(status::with_ignored(status::noted(ext::UpdateConfigurationResponse {}, &config), &ignored))
     }
 
-    async fn unregister(
-        &self,
-        request: Request<ext::UnregisterRequest>,
-    ) -> Result<Response<ext::UnregisterResponse>, Status> {
+    async fn unregister(&self, request: Request<Wire>) -> Result<Response<ext::UnregisterResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
-        let rm = request.into_inner().rm_id;
+        let request = request.into_inner().message("UnregisterRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+        let ext::UnregisterRequest { rm_id: rm } = request;
         caller.acts_for(&rm)?;
         let unknown = || status::refusal(not_registered("UnregisterRequest", &rm));
         let handle = self.topology.find(&rm).ok_or_else(unknown)?;
@@ -69,10 +74,7 @@ impl SchedulerExtension for Extension {
 
     type CallbacksStream = Outgoing<ext::Call>;
 
-    async fn callbacks(
-        &self,
-        request: Request<Streaming<ext::Reply>>,
-    ) -> Result<Response<Self::CallbacksStream>, Status> {
+    async fn callbacks(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::CallbacksStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         let incoming = request.into_inner();
         let (to, words) = unbounded_channel();
@@ -112,12 +114,13 @@ impl Open {
 async fn read(
     topology: Arc<Topology>,
     caller: Caller,
-    mut incoming: Streaming<ext::Reply>,
+    mut incoming: Streaming<Wire>,
     to: UnboundedSender<ToStream>,
     opened: oneshot::Sender<Arc<Open>>,
 ) -> Result<(), Status> {
-    let first = incoming.message().await?.and_then(|reply| reply.reply);
-    let Some(reply::Reply::Hello(hello)) = first else {
+    let limit = topology.limits.items();
+    let first = incoming.message().await?.map(|message| reply(message, limit)).transpose()?;
+    let Some(reply::Reply::Hello(hello)) = first.and_then(|reply| reply.reply) else {
         return Err(Status::invalid_argument("the first reply has to be a Hello"));
     };
     caller.acts_for(&hello.rm_id)?;
@@ -137,12 +140,19 @@ async fn read(
     if opened.send(open).is_err() {
         return Ok(());
     }
-    while let Some(reply) = incoming.message().await? {
+    while let Some(message) = incoming.message().await? {
+        let reply = reply(message, limit)?;
         // The writer holds the stream; when it is dropped, the peer has gone.
         let Some(open) = reader.upgrade() else { return Ok(()) };
         hear(&open, reply)?;
     }
     Ok(())
+}
+
+/// A reply; answers about many nodes are one for each, and count as items.
+fn reply(message: Wire, limit: usize) -> Result<ext::Reply, Status> {
+    const BATCH: u32 = 7;
+    message.message("Reply", BATCH, limit).map_err(status::fault)
 }
 
 fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {

@@ -1,5 +1,7 @@
 //! The gRPC doors: `si.v1.Scheduler`, `callboard.v1.SchedulerExtension`, health and reflection. They only translate.
 
+mod arrival;
+pub mod codec;
 mod extension;
 mod guard;
 mod incoming;
@@ -7,4 +9,5 @@ mod order;
 mod plain;
 mod scheduler;
 pub mod server;
+mod service;
 mod status;

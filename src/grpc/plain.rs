@@ -9,18 +9,19 @@ use tokio::sync::{
 };
 use tonic::{Status, Streaming};
 
-use super::status;
+use super::{codec::Wire, status};
 use crate::{
     access::Caller,
     actors::{
         rm::{
-            handle::{RmHandle, not_registered},
+            handle::{Gate, RmHandle, not_registered},
             open::OpenStream,
         },
         topology::Topology,
     },
     messages::rm::{Kind, Line, ToStream, Want},
     si::{
+        intake::Request,
         inward::{Inward, Names},
         outward, v1,
     },
@@ -31,18 +32,12 @@ pub type Outgoing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// The kind of a plain stream.
 pub trait Plain: Send + 'static {
-    /// What comes in.
-    type Request: Send + 'static;
     /// What goes out.
     type Response: Send + 'static;
     /// Which lines it carries.
     const KIND: Kind;
-    /// Name of the request in texts.
-    const NAME: &'static str;
-    /// `rmID` of a request.
-    fn rm(request: &Self::Request) -> &str;
-    /// Its commands.
-    fn inward(request: Self::Request, names: &Names) -> Inward;
+    /// What comes in.
+    const REQUEST: Request;
     /// A line as a message.
     fn response(line: &Line) -> Self::Response;
 }
@@ -55,18 +50,9 @@ pub struct Applications;
 pub struct Nodes;
 
 impl Plain for Allocations {
-    type Request = v1::AllocationRequest;
     type Response = v1::AllocationResponse;
     const KIND: Kind = Kind::Allocation;
-    const NAME: &'static str = "AllocationRequest";
-
-    fn rm(request: &Self::Request) -> &str {
-        &request.rm_id
-    }
-
-    fn inward(request: Self::Request, names: &Names) -> Inward {
-        names.allocations(request)
-    }
+    const REQUEST: Request = Request::Allocations;
 
     fn response(line: &Line) -> Self::Response {
         outward::allocation(line)
@@ -74,18 +60,9 @@ impl Plain for Allocations {
 }
 
 impl Plain for Applications {
-    type Request = v1::ApplicationRequest;
     type Response = v1::ApplicationResponse;
     const KIND: Kind = Kind::Application;
-    const NAME: &'static str = "ApplicationRequest";
-
-    fn rm(request: &Self::Request) -> &str {
-        &request.rm_id
-    }
-
-    fn inward(request: Self::Request, names: &Names) -> Inward {
-        names.applications(request)
-    }
+    const REQUEST: Request = Request::Applications;
 
     fn response(line: &Line) -> Self::Response {
         outward::application(line)
@@ -93,18 +70,9 @@ impl Plain for Applications {
 }
 
 impl Plain for Nodes {
-    type Request = v1::NodeRequest;
     type Response = v1::NodeResponse;
     const KIND: Kind = Kind::Node;
-    const NAME: &'static str = "NodeRequest";
-
-    fn rm(request: &Self::Request) -> &str {
-        &request.rm_id
-    }
-
-    fn inward(request: Self::Request, names: &Names) -> Inward {
-        names.nodes(request)
-    }
+    const REQUEST: Request = Request::Nodes;
 
     fn response(line: &Line) -> Self::Response {
         outward::node(line)
@@ -112,11 +80,7 @@ impl Plain for Nodes {
 }
 
 /// Serves a stream: one task reads, the stream that is given writes.
-pub fn serve<P: Plain>(
-    topology: Arc<Topology>,
-    caller: Caller,
-    incoming: Streaming<P::Request>,
-) -> Outgoing<P::Response> {
+pub fn serve<P: Plain>(topology: Arc<Topology>, caller: Caller, incoming: Streaming<Wire>) -> Outgoing<P::Response> {
     let (to, words) = unbounded_channel();
     let (attached, attach) = oneshot::channel();
     let (end, ended) = oneshot::channel();
@@ -137,48 +101,63 @@ pub fn serve<P: Plain>(
 async fn read<P: Plain>(
     topology: Arc<Topology>,
     caller: Caller,
-    mut incoming: Streaming<P::Request>,
+    mut incoming: Streaming<Wire>,
     to: UnboundedSender<ToStream>,
     attached: oneshot::Sender<OpenStream>,
 ) -> Result<(), Status> {
+    let name = P::REQUEST.name();
     let Some(first) = incoming.message().await? else {
-        return Err(Status::invalid_argument(format!("the first {} has to name the resource manager", P::NAME)));
+        return Err(Status::invalid_argument(format!("the first {name} has to name the resource manager")));
     };
-    let rm = P::rm(&first).to_owned();
+    let rm = P::REQUEST.rm(&first.0).map_err(status::fault)?;
     if rm.is_empty() {
-        return Err(Status::invalid_argument(format!("rmID of the first {} is empty", P::NAME)));
+        return Err(Status::invalid_argument(format!("rmID of the first {name} is empty")));
     }
     caller.acts_for(&rm)?;
-    let handle = topology.find(&rm).ok_or_else(|| status::refusal(not_registered(P::NAME, &rm)))?;
-    let gone = || status::refusal(not_registered(P::NAME, &rm));
+    let handle = topology.find(&rm).ok_or_else(|| status::refusal(not_registered(name, &rm)))?;
+    let gone = || status::refusal(not_registered(name, &rm));
     let open = OpenStream::attach(&handle.addr, "grpc", Want::Plain(P::KIND), to).await;
     let open = open.map_err(|_| gone())?.map_err(status::refusal)?;
     let epoch = open.epoch();
     let _ = attached.send(open);
-    let names = Names::new(&rm);
     let mut next = Some(first);
     while let Some(request) = next {
-        let given = P::rm(&request);
+        let given = P::REQUEST.rm(&request.0).map_err(status::fault)?;
         if !given.is_empty() && given != rm {
             return Err(Status::invalid_argument(format!("rmID \"{given}\" on a stream of resource manager \"{rm}\"")));
         }
-        submit(&handle, epoch, P::NAME, P::inward(request, &names)).await?;
+        let gate = handle.gate(name).map_err(status::refusal)?;
+        if gate.epoch != epoch {
+            return Err(Status::aborted("the resource manager registered again"));
+        }
+        let inward = convert(P::REQUEST, request, Names::new(&rm, gate.types.clone()), gate.max_items).await?;
+        submit(&handle, &gate, inward).await?;
         next = incoming.message().await?;
     }
     Ok(())
 }
 
+/// Messages above this are read beside the thread of all streams.
+const LONG: usize = 256 << 10;
+
+/// The commands of a request.
+async fn convert(kind: Request, message: Wire, names: Names, limit: usize) -> Result<Inward, Status> {
+    let read = if message.0.len() < LONG {
+        kind.read(&message.0, &names, limit)
+    } else {
+        let read = tokio::task::spawn_blocking(move || kind.read(&message.0, &names, limit)).await;
+        read.map_err(|_| Status::internal("an internal fault: the request was not handled"))?
+    };
+    read.map_err(status::fault)
+}
+
 /// Hands a request in. While the budget is spent, nothing more is read.
-async fn submit(handle: &RmHandle, epoch: u64, name: &str, inward: Inward) -> Result<(), Status> {
+async fn submit(handle: &RmHandle, gate: &Gate, inward: Inward) -> Result<(), Status> {
     if inward.parts.is_empty() && inward.rejected.is_empty() {
         return Ok(());
     }
-    let gate = handle.gate(name).map_err(status::refusal)?;
-    if gate.epoch != epoch {
-        return Err(Status::aborted("the resource manager registered again"));
-    }
     let permit = gate.budget.taken(inward.items).await;
-    handle.submit(&gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
+    handle.submit(gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
 }
 
 struct Writer {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    codec::Wire,
     guard,
     plain::{Allocations, Applications, Nodes, Outgoing, serve},
+    service::Scheduler,
     status,
 };
 use crate::{
-    actors::topology::{Registration, Topology},
+    actors::topology::{Registration, Topology, process::ignore_process_wide},
     messages::rm::Predicates,
-    si::v1::{self, scheduler_server::Scheduler},
+    si::{intake::MAX_ENTRIES, v1},
 };
 
 /// The service.
@@ -25,32 +27,38 @@ pub struct SchedulerDoor {
 impl Scheduler for SchedulerDoor {
     async fn register_resource_manager(
         &self,
-        request: Request<v1::RegisterResourceManagerRequest>,
+        request: Request<Wire>,
     ) -> Result<Response<v1::RegisterResourceManagerResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
-        let request = request.into_inner();
+        let request =
+            request.into_inner().message("RegisterResourceManagerRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+        let mut request: v1::RegisterResourceManagerRequest = request;
         caller.acts_for(&request.rm_id)?;
+        let tenant = caller.is_tenant();
+        let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
         let registration = Registration {
             rm: request.rm_id,
             version: request.version,
             policy_group: request.policy_group,
-            build_info: request.build_info.into_iter().collect(),
+            build_info: request.build_info,
             config: request.config,
-            extra: request.extra_config.into_iter().collect(),
+            extra: request.extra_config,
             // The extension stream says whether the shim wants to be asked.
             predicates: Predicates::Off,
             state_dump: false,
+            tenant,
         };
         let register = self.topology.register(registration);
         let registered = status::guarded(async { register.await.map_err(status::refusals) }).await?;
-        Ok(status::noted(v1::RegisterResourceManagerResponse {}, &registered.config))
+        let answer = status::noted(v1::RegisterResourceManagerResponse {}, &registered.config);
+        Ok(status::with_ignored(answer, &ignored))
     }
 
     type UpdateAllocationStream = Outgoing<v1::AllocationResponse>;
 
     async fn update_allocation(
         &self,
-        request: Request<Streaming<v1::AllocationRequest>>,
+        request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateAllocationStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         Ok(Response::new(serve::<Allocations>(self.topology.clone(), caller, request.into_inner())))
@@ -60,7 +68,7 @@ impl Scheduler for SchedulerDoor {
 
     async fn update_application(
         &self,
-        request: Request<Streaming<v1::ApplicationRequest>>,
+        request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateApplicationStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         Ok(Response::new(serve::<Applications>(self.topology.clone(), caller, request.into_inner())))
@@ -68,10 +76,7 @@ impl Scheduler for SchedulerDoor {
 
     type UpdateNodeStream = Outgoing<v1::NodeResponse>;
 
-    async fn update_node(
-        &self,
-        request: Request<Streaming<v1::NodeRequest>>,
-    ) -> Result<Response<Self::UpdateNodeStream>, Status> {
+    async fn update_node(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::UpdateNodeStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         Ok(Response::new(serve::<Nodes>(self.topology.clone(), caller, request.into_inner())))
     }

@@ -6,15 +6,15 @@ use rustls::ServerConfig;
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::Server;
 
-use super::{extension::Extension, guard::Guard, incoming, scheduler::SchedulerDoor};
-use crate::{
-    access::Tokens,
-    actors::topology::Topology,
-    metrics::Refused,
-    si::{
-        DESCRIPTORS, ext::scheduler_extension_server::SchedulerExtensionServer, v1::scheduler_server::SchedulerServer,
-    },
+use super::{
+    arrival::Arrivals,
+    extension::Extension,
+    guard::Guard,
+    incoming,
+    scheduler::SchedulerDoor,
+    service::{SchedulerExtensionServer, SchedulerServer},
 };
+use crate::{access::Tokens, actors::topology::Topology, metrics::Refused, si::DESCRIPTORS};
 
 /// A peer that does not answer pings for so long is gone.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -37,8 +37,6 @@ pub struct Listen {
     pub addr: SocketAddr,
     /// A connection that has not asked for anything by then is closed.
     pub patience: Duration,
-    /// Largest request in bytes.
-    pub max_message: usize,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
     /// Counts who is not.
@@ -83,10 +81,12 @@ async fn serve(
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::from_std(listener)?;
-    let Listen { patience, max_message, tokens, refused, tls, .. } = listen;
-    let scheduler =
-        SchedulerServer::new(SchedulerDoor { topology: topology.clone() }).max_decoding_message_size(max_message);
-    let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(max_message);
+    let Listen { patience, tokens, refused, tls, .. } = listen;
+    // How large a message may be is told where it arrives: that changes.
+    let arrivals = Arrivals { limits: topology.limits.clone() };
+    let scheduler = SchedulerServer::new(SchedulerDoor { topology: topology.clone() });
+    let scheduler = scheduler.max_decoding_message_size(usize::MAX);
+    let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(usize::MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<SchedulerServer<SchedulerDoor>>().await;
     health.set_serving::<SchedulerExtensionServer<Extension>>().await;
@@ -96,6 +96,7 @@ async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let router = Server::builder()
+        .layer(arrivals)
         .layer(Guard { tokens, refused })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))

@@ -9,6 +9,7 @@ use crate::{
     actors::topology::Refusals,
     config::LoadedConfig,
     messages::rm::{Closing, ClosingKind, Refusal, RefusalKind},
+    si::intake::Fault,
 };
 
 /// The status of a refusal.
@@ -22,6 +23,34 @@ pub fn refusal(refusal: Refusal) -> Status {
         RefusalKind::Closing => Code::Unavailable,
     };
     Status::new(code, refusal.detail)
+}
+
+/// The status of a request that is refused as a whole.
+pub fn fault(fault: Fault) -> Status {
+    match fault {
+        Fault::Malformed(malformed) => Status::invalid_argument(malformed.detail),
+        Fault::Large(detail) => Status::resource_exhausted(detail),
+    }
+}
+
+/// Metadata of an answer: a setting of the whole process that was ignored, one each.
+pub const IGNORED: &str = "callboard-ignored";
+
+/// An answer with what was ignored; the messages have no place for it.
+pub fn with_ignored<T>(mut response: Response<T>, ignored: &[String]) -> Response<T> {
+    // Clients take headers of 8 KiB at least.
+    let mut left = 4_096_usize;
+    for key in ignored {
+        // Metadata is visible ASCII.
+        let key = key.escape_default().to_string();
+        left = left.saturating_sub(key.len());
+        if left > 0
+            && let Ok(value) = MetadataValue::try_from(key)
+        {
+            response.metadata_mut().append(IGNORED, value);
+        }
+    }
+    response
 }
 
 /// The status of a refused registration or configuration.

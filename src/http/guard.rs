@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use actix_web::{
@@ -18,7 +17,6 @@ use actix_web::{
     middleware::Next,
     web::{Bytes, Data},
 };
-use tokio::time::timeout;
 
 use super::{
     page,
@@ -36,13 +34,10 @@ use crate::access::{Caller, Denied, Role, caller::bearer, tokens::Lease};
 const OPEN: [&str; 5] = ["/", "/healthz", "/favicon.ico", "/api/docs", "/api/v1/openapi.json"];
 
 /// A trial: it is sent something, and changes nothing.
-const PLAN: &str = "/api/v1/plan";
+pub const PLAN: &str = "/api/v1/plan";
 
 /// How a browser, which cannot set headers there, sends its token with a WebSocket: as one of the protocols it offers.
 pub const PROTOCOL: &str = "callboard.bearer.";
-
-/// How long a body that nobody wants is read.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a request takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +67,11 @@ fn need(method: &Method, raw: &str) -> Need {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let changes = below("/api") && !reads && path != PLAN;
     Need::Role(if below("/debug") || changes { Role::Operator } else { Role::Viewer })
+}
+
+/// What has no data: everybody may have it.
+pub fn is_open(method: &Method, raw: &str) -> bool {
+    need(method, raw) == Need::Nothing
 }
 
 fn allowed(caller: &Caller, need: &Need) -> Result<(), Denied> {
@@ -108,11 +108,8 @@ pub async fn guard(
         Err(denied) => {
             tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
             doors.refused.http(denied.reason());
-            if !request.headers().contains_key(header::UPGRADE) {
-                // So that the answer is read before the connection ends. Nobody known gets much patience.
-                let _ = timeout(PATIENCE, discard(request.take_payload())).await;
-            }
-            let response = refusal(request.request(), &denied);
+            let payload = request.take_payload();
+            let response = refusal(request.request(), payload, &denied).await;
             return Ok(request.into_response(response));
         }
     };
@@ -142,15 +139,29 @@ fn token(request: &HttpRequest) -> Option<&str> {
     text(header::SEC_WEBSOCKET_PROTOCOL)?.split(',').find_map(|offered| offered.trim().strip_prefix(PROTOCOL))
 }
 
-/// 401 or 403 in the form that clients of this path expect.
-fn refusal(request: &HttpRequest, denied: &Denied) -> HttpResponse {
-    let status = if denied.is_unknown() { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
+/// A request is refused before any handler sees it, in the form that clients of this path expect.
+pub async fn refused(
+    request: &HttpRequest,
+    payload: dev::Payload,
+    status: StatusCode,
+    message: String,
+) -> HttpResponse {
+    if !request.headers().contains_key(header::UPGRADE) {
+        // So that the answer is read before the connection ends.
+        discard(payload).await;
+    }
     let path = url::decode_path(request.uri().path()).unwrap_or_default();
-    let mut response = if path.starts_with("/ws/") || path.starts_with("/debug") {
-        reply::send(request, Failure { status, message: denied.to_string() }.into())
+    if path.starts_with("/ws/") || path.starts_with("/debug") {
+        reply::send(request, Failure { status, message }.into())
     } else {
-        Problem::new(status, denied.to_string()).error_response()
-    };
+        Problem::new(status, message).error_response()
+    }
+}
+
+/// 401 or 403.
+async fn refusal(request: &HttpRequest, payload: dev::Payload, denied: &Denied) -> HttpResponse {
+    let status = if denied.is_unknown() { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
+    let mut response = refused(request, payload, status, denied.to_string()).await;
     // Names of roles and fixed words only: always a header.
     if let Ok(challenge) = HeaderValue::from_str(&denied.challenge()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

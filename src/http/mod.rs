@@ -4,6 +4,7 @@ pub mod api;
 pub mod events;
 pub mod guard;
 pub mod openapi;
+pub mod origins;
 pub mod page;
 pub mod problem;
 pub mod server;

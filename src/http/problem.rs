@@ -14,7 +14,7 @@ use crate::{
     actors::topology::Refusals,
     config::Fault,
     messages::rm::{Refusal, RefusalKind},
-    si::decode::Malformed,
+    si::{decode::Malformed, intake},
 };
 
 /// An error answer.
@@ -141,6 +141,15 @@ impl From<Refusals> for Problem {
                 Problem { faults: refused.faults, ..problem }
             }
             Refusals::Other(refusal) => refusal.into(),
+        }
+    }
+}
+
+impl From<intake::Fault> for Problem {
+    fn from(fault: intake::Fault) -> Problem {
+        match fault {
+            intake::Fault::Malformed(malformed) => malformed.into(),
+            intake::Fault::Large(detail) => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail),
         }
     }
 }

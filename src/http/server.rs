@@ -15,19 +15,31 @@ use actix_web::{
 use futures::FutureExt as _;
 use rustls::ServerConfig;
 
-use super::{api, guard, openapi, problem::Problem, shim};
-use crate::{access::Tokens, actors::topology::Topology, metrics::Refused};
+use super::{
+    api, guard, openapi,
+    origins::{self, Origins},
+    problem::Problem,
+    shim,
+};
+use crate::{access::Tokens, actors::topology::Topology, messages::limits::Limits, metrics::Refused};
 
 /// What the doors share.
 pub struct Doors {
     /// The wiring.
     pub topology: Arc<Topology>,
-    /// Largest body in bytes (`http.maxBodyBytes`).
-    pub max_body: usize,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
+    /// Which pages may send requests.
+    pub origins: Origins,
     /// Counts who is not.
     pub refused: Refused,
+}
+
+impl Doors {
+    /// What a request may bring.
+    pub fn limits(&self) -> &Limits {
+        &self.topology.limits
+    }
 }
 
 /// How the listener is set up.
@@ -62,6 +74,7 @@ where
             .wrap(from_fn(catch_panic))
             .wrap(from_fn(without_chunks))
             .wrap(from_fn(guard::guard))
+            .wrap(from_fn(origins::gate))
             .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
             .configure(shim::configure)
             .configure(api::events::configure)

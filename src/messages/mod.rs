@@ -8,6 +8,7 @@ mod event_intake;
 mod event_queue;
 mod event_status;
 pub mod journal;
+pub mod limits;
 pub mod node;
 pub mod partition;
 pub mod progress;

@@ -1,6 +1,9 @@
 //! Gauges, computed from what there is at a scrape.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
 
@@ -44,7 +47,7 @@ pub struct Picture {
     /// Callboard's own gauges.
     pub own: Option<OwnPicture>,
     /// Nodes per bucket of [`USAGE_RANGES`], by resource type.
-    pub node_usage: BTreeMap<&'static str, [i64; 10]>,
+    pub node_usage: BTreeMap<String, [i64; 10]>,
 }
 
 /// A queue of a [`Picture`].
@@ -55,7 +58,7 @@ pub struct QueuePicture {
     /// Live applications of this leaf by state in lowercase.
     pub applications: BTreeMap<&'static str, i64>,
     /// Amounts by state (`guaranteed`, `max`, `allocated`, `pending`, `preempting`) and resource type.
-    pub resources: BTreeMap<&'static str, Vec<(&'static str, i64)>>,
+    pub resources: BTreeMap<&'static str, Vec<(Cow<'static, str>, i64)>>,
     /// Running applications at most; 0: any number.
     pub max_running: u64,
 }
@@ -64,7 +67,7 @@ pub struct QueuePicture {
 #[derive(Default)]
 pub(super) struct Seen {
     applications: BTreeSet<&'static str>,
-    resources: BTreeSet<(&'static str, &'static str)>,
+    resources: BTreeSet<(&'static str, Cow<'static, str>)>,
 }
 
 /// Types of releases that shims have to confirm (R4.29).
@@ -185,8 +188,8 @@ impl Metrics {
             }
             for (state, amounts) in &queue.resources {
                 for (kind, amount) in amounts {
-                    resources.with_label_values(&[path, kind, state]).add(*amount);
-                    seen.see(state, kind);
+                    resources.with_label_values(&[path, &**kind, state]).add(*amount);
+                    seen.see(state, kind.clone());
                 }
             }
             resources.with_label_values(&[path, "apps", "maxRunningApps"]).set(queue.max_running as i64);
@@ -194,7 +197,7 @@ impl Metrics {
                 apps.with_label_values(&[path, state]);
             }
             for (state, kind) in &seen.resources {
-                resources.with_label_values(&[path, kind, state]);
+                resources.with_label_values(&[path, &**kind, state]);
             }
         }
         for ((queue, how), count) in ended {
@@ -225,9 +228,9 @@ type Ended = BTreeMap<(String, &'static str), i64>;
 
 impl Seen {
     /// A type with a max has a guaranteed and the other way round, be it 0 (REST 7.2).
-    fn see(&mut self, state: &'static str, kind: &'static str) {
+    fn see(&mut self, state: &'static str, kind: Cow<'static, str>) {
         if state == "max" || state == "guaranteed" {
-            self.resources.insert(("max", kind));
+            self.resources.insert(("max", kind.clone()));
             self.resources.insert(("guaranteed", kind));
         } else {
             self.resources.insert((state, kind));

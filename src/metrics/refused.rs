@@ -6,7 +6,7 @@ use super::added;
 
 /// Why requests are refused: without a token, with one that is not known, with one whose role does not suffice, or with one
 /// that is for other resource managers.
-pub const REASONS: [&str; 4] = ["no_token", "unknown_token", "role", "resource_manager"];
+pub const REASONS: [&str; 5] = ["no_token", "unknown_token", "role", "resource_manager", "origin"];
 
 /// The doors that refuse.
 const DOORS: [&str; 2] = ["http", "grpc"];

@@ -41,7 +41,7 @@ fn counts_and_times() {
         nodes: 3,
         draining_nodes: 1,
         applications: [("running", 3), ("new", 2)].into(),
-        node_usage: [("nvidia.com/gpu", [2, 0, 1, 0, 0, 0, 0, 0, 0, 0])].into(),
+        node_usage: [("nvidia.com/gpu".to_owned(), [2, 0, 1, 0, 0, 0, 0, 0, 0, 0])].into(),
         ..Picture::default()
     };
     let text = text(&metrics, &picture);
@@ -65,7 +65,7 @@ fn queues() {
     let metrics = Metrics::new().unwrap();
     let mut leaf = queue("root.a-b");
     leaf.applications = [("accepted", 1)].into();
-    leaf.resources = [("max", vec![("memory", 5)]), ("pending", vec![("vcore", 7)])].into();
+    leaf.resources = [("max", vec![("memory".into(), 5)]), ("pending", vec![("vcore".into(), 7)])].into();
     metrics.application_ended("root.a-b", AppEnd::Completed);
     metrics.application_ended("", AppEnd::Rejected);
     metrics.queue_containers("root.a-b", Containers::Released, 2);

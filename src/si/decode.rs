@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::domain::names::shorten;
+
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
@@ -12,12 +14,58 @@ pub struct Malformed {
     pub detail: String,
 }
 
+/// The longest text that is looked at a second time where something is wrong with it: what is made of it then may take a
+/// hundred times its bytes.
+const SECOND_LOOK: usize = 64 << 10;
+
+/// What a fault says at most, in bytes.
+const DETAIL: usize = 2_000;
+
+impl Malformed {
+    /// With a field and a text of bounded length, whatever the caller sent.
+    pub fn cut(mut self) -> Malformed {
+        for text in self.field.iter_mut().chain([&mut self.detail]) {
+            shorten(text, DETAIL);
+        }
+        self
+    }
+
+    /// The same fault, told by its place in a larger message.
+    pub fn below(self, here: &str) -> Malformed {
+        let detail = match &self.field {
+            Some(_) => format!("{here}.{}", self.detail),
+            None => format!("{here}: {}", self.detail),
+        };
+        Malformed { field: Some(self.field.map_or(here.to_owned(), |field| format!("{here}.{field}"))), detail }.cut()
+    }
+}
+
+/// Commas of a JSON text outside of texts: at most so many entries have its lists and objects together beside their first ones.
+pub fn commas(text: &[u8]) -> usize {
+    let (mut commas, mut inside, mut escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if inside => escaped = true,
+            b'"' => inside = !inside,
+            b',' if !inside => commas += 1,
+            _ => {}
+        }
+    }
+    commas
+}
+
 /// Reads a message. `null` stands for a field that is not there and for no entry of a list.
 pub fn message<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
-    if let Ok(message) = serde_json::from_slice(text) {
-        return Ok(message);
-    }
+    let fault = match serde_json::from_slice(text) {
+        Ok(message) => return Ok(message),
+        Err(fault) => fault,
+    };
     // The slow way, taken only where something is wrong or null.
+    if text.len() > SECOND_LOOK {
+        let what = if fault.is_data() { "" } else { "the body is not JSON: " };
+        return Err(Malformed { field: None, detail: format!("{what}{fault}") }.cut());
+    }
     let mut value: Value = serde_json::from_slice(text)
         .map_err(|error| Malformed { field: None, detail: format!("the body is not JSON: {error}") })?;
     drop_nulls(&mut value);
@@ -36,7 +84,7 @@ pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Malformed> {
             "." => reason,
             _ => format!("{field}: {reason}{}", shown.unwrap_or_default()),
         };
-        Malformed { field: (field != ".").then_some(field), detail }
+        Malformed { field: (field != ".").then_some(field), detail }.cut()
     })
 }
 

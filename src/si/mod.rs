@@ -2,9 +2,11 @@
 
 pub mod constants;
 pub mod decode;
+pub mod intake;
 pub mod inward;
 pub mod line;
 pub mod outward;
+pub mod wire;
 
 #[allow(clippy::all, missing_docs)]
 pub mod v1 {

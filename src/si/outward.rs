@@ -104,7 +104,7 @@ pub fn event(event: &Event) -> v1::EventRecord {
 
 /// A resource.
 pub fn resource(resource: &Resource) -> v1::Resource {
-    let amount = |(name, value): (&'static str, i64)| (name.to_owned(), v1::Quantity { value });
+    let amount = |(name, value): (&str, i64)| (name.to_owned(), v1::Quantity { value });
     v1::Resource { resources: resource.named().into_iter().map(amount).collect() }
 }
 

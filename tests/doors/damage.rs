@@ -136,6 +136,10 @@ fn refused_as(mut command: std::process::Command) -> String {
 #[tokio::test]
 async fn what_is_in_the_way_is_named_or_gone_around() {
     let dir = with_drains().await;
+    // A clean end, so that all files are there: events are written in the background.
+    let server = with_data(dir.path());
+    begin(&server).await;
+    assert_eq!(end(server).await, Some(0));
     let data = dir.path().to_str().expect("a path");
     let args = ["serve", "--data", data, "--http", "127.0.0.1:0", "--grpc", "off"];
     // A directory where a file should be, or the other way round: the start fails, and says which.

@@ -3,6 +3,7 @@
 
 mod arbitrary_bytes;
 mod architecture;
+mod determinism;
 mod documents;
 mod handshake;
 mod journal_replay;

@@ -8,6 +8,9 @@ use std::fmt::{self, Write as _};
 /// The most hosts that one range may stand for.
 pub const MAX_RANGE: u64 = 1 << 20;
 
+/// Longest name beside the numbers in brackets, in bytes.
+const MAX_NAME: usize = 253;
+
 /// An ordered list of host names.
 #[derive(Clone, Debug, Default)]
 pub struct HostList {
@@ -99,6 +102,10 @@ impl HostList {
         }
         if let Some(at) = suffix.find(['[', ']']) {
             return Err((offset + close + 1 + at, "a second pair of brackets is not allowed".to_owned()));
+        }
+        // Each element keeps both.
+        if prefix.len() + suffix.len() > MAX_NAME {
+            return Err((offset, format!("a name of more than {MAX_NAME} bytes cannot have brackets")));
         }
         let mut at = offset + open + 1;
         let mut padding = None;
@@ -303,6 +310,13 @@ mod tests {
 
     fn hosts(text: &str) -> Vec<String> {
         HostList::parse(text).unwrap().iter().collect()
+    }
+
+    #[test]
+    fn a_long_name_is_not_repeated_for_each_number() {
+        let list = |name: usize| HostList::parse(&format!("{}[{}1]", "x".repeat(name), "1,".repeat(100_000)));
+        assert!(list(253).is_ok());
+        assert!(list(254).unwrap_err().to_string().contains("a name of more than 253 bytes cannot have brackets"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod partition;
 pub mod placement;
 pub mod quantity;
 pub mod queue;
+mod resource_types;
 pub mod resources;
 pub mod settings;
 pub mod summary;

@@ -3,9 +3,27 @@
 /// Longest name of one queue, in characters (CFG-020).
 pub const MAX_QUEUE_NAME: usize = 64;
 
+/// Most levels of a queue path, root included: what walks the tree may call itself once per level, and a row keeps its
+/// whole path.
+pub const MAX_QUEUE_LEVELS: usize = 64;
+
+/// What is answered to a queue path of more levels.
+pub fn too_many_levels(levels: usize) -> String {
+    format!("a queue path of {levels} levels is too deep: at most {MAX_QUEUE_LEVELS}, root included, are allowed")
+}
+
 /// What is answered to a queue name that is not allowed (CFG-020).
 pub const INVALID_QUEUE_NAME: &str = "invalid queue name, max 64 characters consisting of alphanumeric characters and \
                                       '-', '_', '#', '@', '/', ':' allowed";
+
+/// Cuts a text to at most so many bytes, where it has more, and says so with `…`.
+pub fn shorten(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
 
 /// One part of a queue path: 1 to 64 letters, digits and `_ : # / @ -` (CFG-020).
 pub fn is_queue_name(name: &str) -> bool {

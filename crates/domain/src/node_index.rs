@@ -42,9 +42,7 @@ pub struct NodeIndex {
 
 impl Default for NodeIndex {
     fn default() -> Self {
-        let mut types = [None; TRACKED];
-        types[0] = Some(MEMORY);
-        types[1] = Some(VCORE);
+        let types = [Some(MEMORY), Some(VCORE), None, None];
         NodeIndex { types, buckets: Vec::new(), first: Vec::new(), most: Vec::new(), blocks: Vec::new(), len: 0 }
     }
 }
@@ -82,16 +80,16 @@ impl NodeIndex {
     /// Learns the types of a capacity while there is room for more.
     pub fn track(&mut self, capacity: &Resource) {
         for (kind, _) in capacity.iter() {
-            if !self.types.contains(&Some(kind))
+            if !self.types.iter().flatten().any(|known| known == kind)
                 && let Some(slot) = self.types.iter_mut().find(|slot| slot.is_none())
             {
-                *slot = Some(kind);
+                *slot = Some(kind.clone());
             }
         }
     }
 
     fn amounts(&self, resource: &Resource) -> Amounts {
-        self.types.map(|kind| kind.map_or(0, |kind| clamp(resource.amount(kind)).max(0)))
+        self.types.each_ref().map(|kind| kind.as_ref().map_or(0, |kind| clamp(resource.amount(kind)).max(0)))
     }
 
     fn bucket_of(&self, key: NodeKey) -> usize {

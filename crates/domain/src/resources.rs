@@ -3,80 +3,50 @@
 //! Amounts are i64 at the edges (memory in bytes, vcore in milli-units, other types plain counts) and i128 inside, so that
 //! no sum of them can overflow and every charge can be refunded exactly. Three states are kept apart, as quotas need
 //! it: unset (`None`), empty, and a type that is present with the amount 0.
+//!
+//! A vector is sorted by the names of its types. So whatever is added up, compared or written type by type comes out the same in every
+//! process, whoever named which type first.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{LazyLock, RwLock},
-};
+use std::{fmt, iter::Peekable};
 
 use smallvec::SmallVec;
 
-/// A resource type by number. Names are interned for the life of the process, at most 65,535 of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceType(u16);
+pub use crate::resource_types::{Error as TypeError, MAX_TYPE_NAME, MAX_TYPES, MEMORY, ResourceType, Types, VCORE};
 
-/// The type `memory`, in bytes.
-pub const MEMORY: ResourceType = ResourceType(0);
-/// The type `vcore`, in milli-units.
-pub const VCORE: ResourceType = ResourceType(1);
-
-#[derive(Default)]
-struct Names {
-    by_name: HashMap<&'static str, ResourceType>,
-    names: Vec<&'static str>,
-}
-
-impl Names {
-    fn add(&mut self, name: &str) -> Option<ResourceType> {
-        if let Some(known) = self.by_name.get(name) {
-            return Some(*known);
-        }
-        let number = u16::try_from(self.names.len()).ok().filter(|n| *n < u16::MAX)?;
-        // Names live as long as the process: there are few, and every vector refers to them.
-        let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-        self.names.push(name);
-        self.by_name.insert(name, ResourceType(number));
-        Some(ResourceType(number))
-    }
-}
-
-static NAMES: LazyLock<RwLock<Names>> = LazyLock::new(|| {
-    let mut names = Names::default();
-    names.add("memory");
-    names.add("vcore");
-    RwLock::new(names)
-});
-
-impl ResourceType {
-    /// The type of this name; `None` when the table of names is full.
-    pub fn new(name: &str) -> Option<ResourceType> {
-        if name == "memory" {
-            return Some(MEMORY);
-        }
-        if name == "vcore" {
-            return Some(VCORE);
-        }
-        if let Some(known) = NAMES.read().unwrap_or_else(|e| e.into_inner()).by_name.get(name) {
-            return Some(*known);
-        }
-        NAMES.write().unwrap_or_else(|e| e.into_inner()).add(name)
-    }
-
-    /// The name of this type.
-    pub fn name(self) -> &'static str {
-        match self {
-            MEMORY => "memory",
-            VCORE => "vcore",
-            _ => NAMES.read().unwrap_or_else(|e| e.into_inner()).names[usize::from(self.0)],
-        }
-    }
-}
-
-/// A sparse resource vector, sorted by type number.
+/// A sparse resource vector, sorted by type.
 #[derive(Clone, Default)]
 pub struct Resource {
     amounts: SmallVec<[(ResourceType, i128); 3]>,
+}
+
+type Amounts<'a> = std::slice::Iter<'a, (ResourceType, i128)>;
+
+/// The types of two vectors in order, each with its amounts where it has any.
+struct Both<'a> {
+    left: Peekable<Amounts<'a>>,
+    right: Peekable<Amounts<'a>>,
+}
+
+impl<'a> Iterator for Both<'a> {
+    type Item = (&'a ResourceType, Option<i128>, Option<i128>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        let order = match (self.left.peek(), self.right.peek()) {
+            (Some((left, _)), Some((right, _))) => left.cmp(right),
+            (Some(_), None) => Less,
+            (None, Some(_)) => Greater,
+            (None, None) => return None,
+        };
+        Some(match order {
+            Less => self.left.next().map(|(kind, amount)| (kind, Some(*amount), None))?,
+            Greater => self.right.next().map(|(kind, amount)| (kind, None, Some(*amount)))?,
+            Equal => {
+                let ((kind, left), (_, right)) = (self.left.next()?, self.right.next()?);
+                (kind, Some(*left), Some(*right))
+            }
+        })
+    }
 }
 
 impl Resource {
@@ -85,8 +55,8 @@ impl Resource {
         Resource::default()
     }
 
-    /// A vector of named amounts; later entries of the same name replace earlier ones. Types beyond the name table's
-    /// capacity are left out.
+    /// A vector of named amounts; later entries of the same name replace earlier ones. Names that are longer than
+    /// allowed are left out.
     pub fn of(amounts: &[(&str, i64)]) -> Resource {
         let mut resource = Resource::new();
         for (name, amount) in amounts {
@@ -98,33 +68,34 @@ impl Resource {
     }
 
     /// The amount of a type, `None` where it is missing.
-    pub fn get(&self, kind: ResourceType) -> Option<i128> {
-        self.amounts.iter().find(|(k, _)| *k == kind).map(|(_, amount)| *amount)
+    #[inline]
+    pub fn get(&self, kind: &ResourceType) -> Option<i128> {
+        self.amounts.iter().find(|(k, _)| k == kind).map(|(_, amount)| *amount)
     }
 
     /// The amount of a type, 0 where it is missing.
-    pub fn amount(&self, kind: ResourceType) -> i128 {
+    #[inline]
+    pub fn amount(&self, kind: &ResourceType) -> i128 {
         self.get(kind).unwrap_or(0)
     }
 
     /// Sets the amount of a type.
     pub fn set(&mut self, kind: ResourceType, amount: i128) {
-        match self.amounts.binary_search_by_key(&kind, |(k, _)| *k) {
+        match self.amounts.binary_search_by(|(k, _)| k.cmp(&kind)) {
             Ok(at) => self.amounts[at].1 = amount,
             Err(at) => self.amounts.insert(at, (kind, amount)),
         }
     }
 
-    /// All types with their amounts, by type number.
-    pub fn iter(&self) -> impl Iterator<Item = (ResourceType, i128)> + '_ {
-        self.amounts.iter().copied()
+    /// All types with their amounts, by name.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceType, i128)> + '_ {
+        self.amounts.iter().map(|(kind, amount)| (kind, *amount))
     }
 
-    /// All types by name with their amounts cut to the range of i64, sorted by name: what leaves the scheduler.
-    pub fn named(&self) -> Vec<(&'static str, i64)> {
-        let mut named: Vec<_> = self.iter().map(|(kind, amount)| (kind.name(), clamp(amount))).collect();
-        named.sort_unstable_by_key(|(name, _)| *name);
-        named
+    /// All types by name with their amounts cut to the range of i64: what leaves the scheduler.
+    pub fn named(&self) -> Vec<(&str, i64)> {
+        self.amounts.iter().map(|(kind, amount)| (kind.name(), clamp(*amount))).collect()
     }
 
     /// No types at all.
@@ -152,24 +123,44 @@ impl Resource {
         self.amounts.iter().any(|(_, a)| *a < 0)
     }
 
+    fn both<'a>(&'a self, other: &'a Resource) -> Both<'a> {
+        Both { left: self.amounts.iter().peekable(), right: other.amounts.iter().peekable() }
+    }
+
+    /// Changes each amount by that of `other`; types that are missing here come in with what `missing` makes of it.
+    #[inline]
+    fn merge(&mut self, other: &Resource, change: impl Fn(&mut i128, i128), missing: impl Fn(i128) -> i128) {
+        // Nearly always both have the same types.
+        if self.amounts.len() == other.amounts.len()
+            && self.amounts.iter().zip(&other.amounts).all(|((own, _), (kind, _))| own == kind)
+        {
+            for ((_, present), (_, amount)) in self.amounts.iter_mut().zip(&other.amounts) {
+                change(present, *amount);
+            }
+            return;
+        }
+        let mut at = 0;
+        for (kind, amount) in &other.amounts {
+            // Both are sorted: what was passed is not looked at again.
+            while self.amounts.get(at).is_some_and(|(own, _)| own < kind) {
+                at += 1;
+            }
+            match self.amounts.get_mut(at) {
+                Some((own, present)) if own == kind => change(present, *amount),
+                _ => self.amounts.insert(at, (kind.clone(), missing(*amount))),
+            }
+            at += 1;
+        }
+    }
+
     /// Adds in place, over the union of types.
     pub fn add(&mut self, other: &Resource) {
-        for (kind, amount) in other.iter() {
-            match self.amounts.binary_search_by_key(&kind, |(k, _)| *k) {
-                Ok(at) => self.amounts[at].1 += amount,
-                Err(at) => self.amounts.insert(at, (kind, amount)),
-            }
-        }
+        self.merge(other, |present, amount| *present += amount, |amount| amount);
     }
 
     /// Subtracts in place, over the union of types.
     pub fn sub(&mut self, other: &Resource) {
-        for (kind, amount) in other.iter() {
-            match self.amounts.binary_search_by_key(&kind, |(k, _)| *k) {
-                Ok(at) => self.amounts[at].1 -= amount,
-                Err(at) => self.amounts.insert(at, (kind, -amount)),
-            }
-        }
+        self.merge(other, |present, amount| *present -= amount, |amount| -amount);
     }
 
     /// The sum, over the union of types.
@@ -190,14 +181,16 @@ impl Resource {
     pub fn minus_known(&self, other: &Resource) -> Resource {
         let mut difference = self.clone();
         for (kind, amount) in &mut difference.amounts {
-            *amount -= other.amount(*kind);
+            *amount -= other.amount(kind);
         }
         difference
     }
 
     /// Drops types whose amount is 0.
     pub fn prune(&mut self) {
-        self.amounts.retain(|(_, amount)| *amount != 0);
+        if self.amounts.iter().any(|(_, amount)| *amount == 0) {
+            self.amounts.retain(|(_, amount)| *amount != 0);
+        }
     }
 
     /// A copy without the types whose amount is 0.
@@ -208,16 +201,19 @@ impl Resource {
     }
 
     /// `small` fits here: each of its amounts is at most the one here, where a missing or negative one counts as 0 (R0.3).
+    #[inline]
     pub fn fits(&self, small: &Resource) -> bool {
         small.iter().all(|(kind, amount)| amount <= self.amount(kind).max(0))
     }
 
     /// As [`Resource::fits`], but types that are missing here do not limit (R0.4).
+    #[inline]
     pub fn fits_or_unlimited(&self, small: &Resource) -> bool {
         small.iter().all(|(kind, amount)| self.get(kind).is_none_or(|limit| amount <= limit.max(0)))
     }
 
     /// As [`Resource::fits_or_unlimited`], but negative amounts here count as they are (R0.5).
+    #[inline]
     pub fn fits_actual(&self, small: &Resource) -> bool {
         small.iter().all(|(kind, amount)| self.get(kind).is_none_or(|limit| amount <= limit))
     }
@@ -225,12 +221,7 @@ impl Resource {
     /// Componentwise minimum over the union of types; a type on one side only takes that side's amount (R0.8).
     pub fn min(&self, other: &Resource) -> Resource {
         let mut least = self.clone();
-        for (kind, amount) in other.iter() {
-            match least.amounts.binary_search_by_key(&kind, |(k, _)| *k) {
-                Ok(at) => least.amounts[at].1 = least.amounts[at].1.min(amount),
-                Err(at) => least.amounts.insert(at, (kind, amount)),
-            }
-        }
+        least.merge(other, |present, amount| *present = amount.min(*present), |amount| amount);
         least
     }
 
@@ -238,7 +229,7 @@ impl Resource {
     pub fn min_left(&self, other: &Resource) -> Resource {
         let mut least = self.clone();
         for (kind, amount) in &mut least.amounts {
-            if let Some(limit) = other.get(*kind) {
+            if let Some(limit) = other.get(kind) {
                 *amount = (*amount).min(limit);
             }
         }
@@ -247,11 +238,8 @@ impl Resource {
 
     /// Componentwise maximum over the union of types, a missing one counting as 0 (RES-029).
     pub fn max(&self, other: &Resource) -> Resource {
-        let mut most = Resource::new();
-        for kind in self.union(other) {
-            most.set(kind, self.amount(kind).max(other.amount(kind)));
-        }
-        most
+        let most = self.both(other).map(|(kind, a, b)| (kind.clone(), a.unwrap_or(0).max(b.unwrap_or(0))));
+        Resource { amounts: most.collect() }
     }
 
     /// Covers `other` on the types that both have (R0.9, RES-050).
@@ -273,14 +261,13 @@ impl Resource {
         if self.is_empty() {
             return false;
         }
-        let common: SmallVec<[(i128, i128); 4]> =
-            self.iter().filter_map(|(kind, amount)| other.get(kind).map(|o| (amount, o))).collect();
+        let common: SmallVec<[(i128, i128); 4]> = self.both(other).filter_map(|(_, a, b)| a.zip(b)).collect();
         common.is_empty() || (common.iter().all(|(a, o)| o <= a) && common.iter().any(|(a, o)| a != o))
     }
 
     /// At least `other` in every type of either, a missing one counting as 0 (R0.10).
     pub fn ge_all(&self, other: &Resource) -> bool {
-        self.union(other).into_iter().all(|kind| self.amount(kind) >= other.amount(kind))
+        self.both(other).all(|(_, a, b)| a.unwrap_or(0) >= b.unwrap_or(0))
     }
 
     /// As [`Resource::ge_all`], and at least one type differs (R0.10).
@@ -295,14 +282,12 @@ impl Resource {
 
     /// At least one type name occurs in both (R0.12).
     pub fn match_any(&self, other: &Resource) -> bool {
-        self.iter().any(|(kind, _)| other.get(kind).is_some())
+        self.both(other).any(|(_, a, b)| a.is_some() && b.is_some())
     }
 
-    /// The types of either.
-    pub fn union(&self, other: &Resource) -> SmallVec<[ResourceType; 4]> {
-        let mut kinds: SmallVec<[ResourceType; 4]> = self.iter().map(|(kind, _)| kind).collect();
-        kinds.extend(other.iter().map(|(kind, _)| kind).filter(|kind| self.get(*kind).is_none()));
-        kinds
+    /// The types of either, by name.
+    pub fn union<'a>(&'a self, other: &'a Resource) -> impl Iterator<Item = &'a ResourceType> {
+        self.both(other).map(|(kind, ..)| kind)
     }
 
     /// The sum of all amounts: a total order that respects [`Resource::gt_all`].
@@ -329,13 +314,9 @@ impl Resource {
     }
 
     /// Used here of `capacity` in whole percent, for types in both (RES-067).
-    pub fn percent_of(&self, capacity: &Resource) -> Vec<(&'static str, i64)> {
-        let mut percent: Vec<_> = capacity
-            .iter()
-            .filter_map(|(kind, capacity)| self.get(kind).map(|used| (kind.name(), percent(used, capacity))))
-            .collect();
-        percent.sort_unstable_by_key(|(name, _)| *name);
-        percent
+    pub fn percent_of(&self, capacity: &Resource) -> Vec<(ResourceType, i64)> {
+        let share = |(kind, capacity): (&ResourceType, _)| Some((kind.clone(), percent(self.get(kind)?, capacity)));
+        capacity.iter().filter_map(share).collect()
     }
 }
 
@@ -368,7 +349,7 @@ pub fn min_limit(a: Option<&Resource>, b: Option<&Resource>) -> Option<Resource>
 impl PartialEq for Resource {
     /// Equal over the union of types, a missing one counting as 0 (R0.11).
     fn eq(&self, other: &Resource) -> bool {
-        self.union(other).into_iter().all(|kind| self.amount(kind) == other.amount(kind))
+        self.both(other).all(|(_, a, b)| a.unwrap_or(0) == b.unwrap_or(0))
     }
 }
 

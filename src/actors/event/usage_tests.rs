@@ -77,7 +77,7 @@ async fn used(actor: &Addr<EventActor>, since: Option<Nanos>, until: Nanos) -> (
     let (mut sums, mut gaps) = (BTreeMap::new(), Vec::new());
     for line in history.lines() {
         match line {
-            Line::Share(share) => assert!(sums.insert(share.name.to_string(), share.used.amount(MEMORY)).is_none()),
+            Line::Share(share) => assert!(sums.insert(share.name.to_string(), share.used.amount(&MEMORY)).is_none()),
             Line::Gap(gap) => gaps.push(gap),
         }
     }

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use super::RmActor;
 use crate::{
-    domain::effect::Callback,
+    domain::{effect::Callback, resources::Types},
     messages::{
         budget::{Budget, Permit},
         partition::Commands,
@@ -33,12 +33,23 @@ pub struct RmView {
     pub state: RmState,
     /// Session, 0 before the first registration.
     pub epoch: u64,
-    /// Its credits, while there is a session.
-    pub budget: Option<Arc<Budget>>,
+    /// What it shares with the doors, while there is a session.
+    pub shared: Option<Shared>,
     /// Its partitions, by internal name.
     pub partitions: Vec<(Arc<str>, Recipient<Commands>)>,
     /// The server ends.
     pub closing: bool,
+}
+
+/// What a session shares with the doors.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Its credits.
+    pub budget: Arc<Budget>,
+    /// The resource types that it names.
+    pub types: Arc<Types>,
+    /// Most items of a request.
+    pub max_items: usize,
 }
 
 /// The way into a session that takes requests.
@@ -48,15 +59,19 @@ pub struct Gate {
     pub epoch: u64,
     /// Its credits.
     pub budget: Arc<Budget>,
+    /// The resource types that it names.
+    pub types: Arc<Types>,
+    /// Most items of a request.
+    pub max_items: usize,
 }
 
 impl RmHandle {
     /// The way in, if it is registered and its state allows requests; `request` names the message for the text (R1.19).
     pub fn gate(&self, request: &str) -> Result<Gate, Refusal> {
         let view = self.view.load();
-        match (&view.budget, view.state) {
-            (Some(budget), RmState::Running | RmState::Paused) => {
-                Ok(Gate { epoch: view.epoch, budget: budget.clone() })
+        match (&view.shared, view.state) {
+            (Some(Shared { budget, types, max_items }), RmState::Running | RmState::Paused) => {
+                Ok(Gate { epoch: view.epoch, budget: budget.clone(), types: types.clone(), max_items: *max_items })
             }
             (_, RmState::Init) => Err(not_registered(request, &self.id)),
             (None, RmState::Running | RmState::Paused) => Err(Refusal::new(
@@ -86,7 +101,7 @@ impl RmHandle {
         if view.closing {
             return Err(closing());
         }
-        if view.epoch != epoch || view.budget.is_none() {
+        if view.epoch != epoch || view.shared.is_none() {
             return Err(other_session(&self.id, view.state));
         }
         let of = |part: &Part| view.partitions.iter().find(|(internal, _)| *internal == part.partition);

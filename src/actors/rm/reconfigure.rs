@@ -32,6 +32,8 @@ pub struct Reconfigure {
     pub policy_group: Arc<str>,
     /// Extra configuration with what it says about the resource manager; `None` leaves it as it is.
     pub extra: Option<(Arc<BTreeMap<String, String>>, RmSettings)>,
+    /// It leaves the settings of the whole process as they are.
+    pub tenant: bool,
 }
 
 /// Partitions that a new configuration concerns.
@@ -49,7 +51,7 @@ impl Handler<Reconfigure> for RmActor {
             self.show_without(&change.gone);
         }
         let (id, topology, now) = (self.id.clone(), self.topology.clone(), self.clock.now());
-        let extra = msg.extra.as_ref().map(|(extra, _)| extra.clone());
+        let extra = msg.extra.as_ref().filter(|_| !msg.tenant).map(|(extra, _)| extra.clone());
         let work = async move {
             let change = change?;
             if let Some(change) = &change {
@@ -143,6 +145,7 @@ impl RmActor {
             session.configure_journals();
         }
         self.session = Some(session);
+        self.show();
         self.publish();
         self.pump(ctx);
     }

@@ -39,6 +39,8 @@ pub struct Register {
     pub predicates: Predicates,
     /// The shim answers state dump requests.
     pub state_dump: bool,
+    /// It leaves the settings of the whole process as they are.
+    pub tenant: bool,
 }
 
 impl Handler<Register> for RmActor {
@@ -136,6 +138,7 @@ impl RmActor {
             extra: msg.extra,
             budget: Budget::new(msg.settings.inward, msg.settings.outward),
             settings: msg.settings,
+            types: Arc::default(),
             partitions: Vec::new(),
             buffer: Buffer::default(),
             predicates: msg.predicates,
@@ -149,7 +152,9 @@ impl RmActor {
             heartbeats: false,
         };
         // Before the first event that the registration makes (CFG-092).
-        self.topology.process.apply(&self.id, &session.extra);
+        if !msg.tenant {
+            self.topology.process.apply(&self.id, &session.extra);
+        }
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
         let partitions = session.config.partitions.iter();
         let partitions = partitions.enumerate();

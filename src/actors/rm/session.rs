@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     buffer::Buffer,
+    handle::Shared,
     questions::{self, Questions},
     settings::RmSettings,
 };
@@ -14,6 +15,7 @@ use crate::{
         command::{Command, PredicateAnswer},
         effect::{Callback, ContainerState, Question},
         journal::JournalSettings,
+        resources::Types,
         types::Nanos,
     },
     messages::{
@@ -44,6 +46,8 @@ pub struct Session {
     pub settings: RmSettings,
     /// Credits.
     pub budget: Arc<Budget>,
+    /// The resource types that it names.
+    pub types: Arc<Types>,
     /// Partitions in the order of the configuration.
     pub partitions: Vec<PartitionHandle>,
     /// Lines.
@@ -72,6 +76,12 @@ pub struct Session {
 const ARRIVED: Nanos = Nanos::from_secs(1);
 
 impl Session {
+    /// What the doors see of it; `max_items` is the server's own limit.
+    pub fn shared(&self, max_items: usize) -> Shared {
+        let max_items = self.settings.max_items.unwrap_or(max_items);
+        Shared { budget: self.budget.clone(), types: self.types.clone(), max_items }
+    }
+
     /// Internal names of the partitions.
     pub fn partition_names(&self) -> Vec<Arc<str>> {
         self.partitions.iter().map(|partition| partition.internal.clone()).collect()

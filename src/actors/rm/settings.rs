@@ -20,6 +20,8 @@ pub struct RmSettings {
     pub bounds: Bounds,
     /// `rm.itemsInFlight`: items of requests that may be on their way into the partitions; read at registration.
     pub inward: i64,
+    /// `rm.maxItems`: items of one request at most; `None`: as the server was started.
+    pub max_items: Option<usize>,
     /// `rm.undeliveredCallbacks`: callbacks that may be undelivered before placements pause; read at registration.
     pub outward: i64,
     /// `rm.resendAfter` and `rm.unconfirmedWarning`: how long the shim may take to confirm a release.
@@ -47,9 +49,11 @@ impl RmSettings {
                     duration::parse(value).is_some_and(|time| time > Nanos::ZERO),
                     "a duration above zero, such as 30s or 1m30s",
                 ),
-                "rm.bufferedCallbacks" | "rm.bufferedBytes" | "rm.itemsInFlight" | "rm.undeliveredCallbacks" => {
-                    (count(value).is_some(), "a whole number above zero")
-                }
+                "rm.bufferedCallbacks"
+                | "rm.bufferedBytes"
+                | "rm.itemsInFlight"
+                | "rm.undeliveredCallbacks"
+                | "rm.maxItems" => (count(value).is_some(), "a whole number above zero"),
                 "journal.torpidAfter" => (
                     duration::parse(value).is_some_and(|time| time >= Nanos::ZERO),
                     "a duration, such as 30s, or 0 for never",
@@ -71,6 +75,10 @@ impl RmSettings {
             pause: known.rm.pause_timeout,
             bounds: Bounds { entries, bytes: usize::try_from(known.rm.buffered_bytes).unwrap_or(usize::MAX) },
             inward: credits("rm.itemsInFlight", 1_000_000),
+            max_items: extra
+                .get("rm.maxItems")
+                .and_then(|value| count(value))
+                .and_then(|count| usize::try_from(count).ok()),
             // Placements have to pause before the buffer overflows.
             outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
             patience: Patience { resend_after: known.rm.resend_after, warn_after: known.rm.unconfirmed_warning },

@@ -1,6 +1,6 @@
 //! HTTP and gRPC depth: plain `si.v1` through a real door, so that any server of that interface can be driven.
 
-use std::{collections::HashMap, sync::mpsc::Sender, time::Instant};
+use std::{collections::BTreeMap, sync::mpsc::Sender, time::Instant};
 
 use anyhow::Result;
 use hyper::Method;
@@ -179,7 +179,7 @@ impl Target for Door {
         let info = |(number, capacity): (usize, &Amount)| NodeInfo {
             node_id: node_id(number),
             action: ActionFromRm::Create.into(),
-            attributes: HashMap::from([("si/node-partition".to_owned(), PARTITION.to_owned())]),
+            attributes: BTreeMap::from([("si/node-partition".to_owned(), PARTITION.to_owned())]),
             schedulable_resource: Some(resource(*capacity)),
         };
         let infos: Vec<NodeInfo> = work.nodes.iter().enumerate().map(info).collect();

@@ -26,6 +26,7 @@ use sweep::{Axis, Point};
 use workload::Workload;
 
 use super::client::{DoorKind, server::Server, trust::Trust};
+use super::out;
 
 /// How deep into the server a workload goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -98,7 +99,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     let length = Duration::from_secs(args.seconds);
     if let Some(shape) = &args.core_child {
         let shape: Shape = serde_json::from_str(shape).context("not a shape")?;
-        println!("{}", serde_json::to_string(&in_process(&shape, length)?)?);
+        out::print(format_args!("{}\n", serde_json::to_string(&in_process(&shape, length)?)?))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.endpoint.is_some() && args.depth == Depth::Core {
@@ -107,7 +108,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     let mut outcomes = Vec::new();
     for id in chosen(args)? {
         if let Some(shape) = shapes_of(args, id)? {
-            eprintln!("{}: {} …", shape.name, shape.about);
+            out::note(format_args!("{}: {} …", shape.name, shape.about));
             outcomes.extend(medians(args, &shape).with_context(|| shape.name.clone())?);
         }
         if id == ShapeId::S13 {
@@ -118,9 +119,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         document(args, &outcomes)?;
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&outcomes)?);
+        out::print(format_args!("{}\n", serde_json::to_string_pretty(&outcomes)?))?;
     } else {
-        print!("{}", table::text(&outcomes));
+        out::print(table::text(&outcomes))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -252,7 +253,7 @@ fn document(args: &BenchArgs, outcomes: &[Outcome]) -> Result<()> {
         text = table::replace_section(&text, "growth", &format!("{title}\n\n{}", sweep::markdown(&points)));
     }
     fs::write(&file, text).with_context(|| file.display().to_string())?;
-    eprintln!("{} was written", file.display());
+    out::note(format_args!("{} was written", file.display()));
     Ok(())
 }
 
@@ -261,7 +262,7 @@ fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
     for axis in Axis::ALL {
         for value in axis.points() {
             let Some(shape) = axis.shape(value) else { continue };
-            eprintln!("{value} {} …", axis.name());
+            out::note(format_args!("{value} {} …", axis.name()));
             let outcomes = medians(args, &shape)?;
             points.extend(outcomes.first().map(|outcome| Point::of(axis, value, outcome)));
         }

@@ -9,6 +9,7 @@ use super::{
     BenchArgs, Depth,
     measure::{Latency, Outcome},
 };
+use crate::cli::out;
 use crate::cli::{
     client::process,
     replay::{self, ReplayArgs},
@@ -47,7 +48,7 @@ fn find(folder: &Path, start: &str) -> Result<String> {
 }
 
 fn one(name: &str, line: &[&str], door: &str) -> Result<Outcome> {
-    eprintln!("{name} …");
+    out::note(format_args!("{name} …"));
     let args = Replay::try_parse_from(["replay"].iter().chain(line))?.args;
     let trace = replay::load(&args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

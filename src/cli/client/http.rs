@@ -151,7 +151,10 @@ impl Api {
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let response = self.send::<()>(Method::GET, path, None).await?;
         let text = response.text().await.map_err(|e| self.unreachable(&format!("GET {path}"), &e))?;
-        serde_json::from_str(&text).map_err(|e| Error::Malformed {
+        let mut json = serde_json::Deserializer::from_str(&text);
+        // The deepest tree of queues, two levels of JSON each, is a little deeper than the reader's own limit.
+        json.disable_recursion_limit();
+        T::deserialize(&mut json).map_err(|e| Error::Malformed {
             reason: format!("GET {path}: {e}"),
             line: text.chars().take(200).collect(),
         })

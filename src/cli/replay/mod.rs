@@ -31,6 +31,7 @@ use summary::Summary;
 use trace::Trace;
 
 use super::client::{DoorKind, Shim, http::Api, process, server::Server, trust::Trust};
+use super::out;
 use crate::si::v1::RegisterResourceManagerRequest;
 
 /// The trace that comes with the program; `generate` makes it from its seed.
@@ -125,13 +126,8 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// `callboard generate`.
 pub fn generate(args: &GenerateArgs) -> Result<ExitCode> {
-    use std::io::Write as _;
     let text = generated_text(args.seed, args.size);
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // The reader may have seen enough.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        done => done.map(|()| ExitCode::SUCCESS).context("the trace cannot be written"),
-    }
+    out::print(text).map(|()| ExitCode::SUCCESS).context("the trace cannot be written")
 }
 
 /// A generated trace in Callboard's own format, with a comment that tells how it was made.
@@ -151,10 +147,9 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     fs::write(&args.report, replayed.html).with_context(|| format!("{} cannot be written", args.report.display()))?;
     let summary = replayed.summary;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
+        out::print(format_args!("{}\n", serde_json::to_string_pretty(&summary)?))?;
     } else {
-        print!("{summary}");
-        println!("\nThe report is in {}", args.report.display());
+        out::print(format_args!("{summary}\nThe report is in {}\n", args.report.display()))?;
     }
     if let Some(error) = replayed.error {
         return Err(error);

@@ -1,6 +1,6 @@
 //! The trace in the words of the interface `si.v1`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::trace::{Amounts, ResourceKind, Trace};
 use crate::si::v1::{
@@ -30,7 +30,7 @@ pub fn nodes(trace: &Trace, rm: &str) -> Vec<NodeRequest> {
         .map(|node| NodeInfo {
             node_id: node.id.clone(),
             action: ActionFromRm::Create.into(),
-            attributes: HashMap::from([
+            attributes: BTreeMap::from([
                 ("si/node-partition".to_owned(), PARTITION.to_owned()),
                 ("si/hostname".to_owned(), node.id.clone()),
             ]),
@@ -114,7 +114,7 @@ const PROBE_APP: &str = "#probe";
 
 /// A probe: an ask of an application that there is not, which every server rejects.
 pub fn probe(rm: &str, number: u64) -> AllocationRequest {
-    let one = Resource { resources: HashMap::from([("vcore".to_owned(), Quantity { value: 1 })]) };
+    let one = Resource { resources: BTreeMap::from([("vcore".to_owned(), Quantity { value: 1 })]) };
     let probe = Allocation {
         allocation_key: number.to_string(),
         application_id: PROBE_APP.to_owned(),

@@ -6,7 +6,10 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use rustls::ServerConfig;
 
-use crate::access::{Tokens, certificate::Certificate, watch::Watched};
+use crate::{
+    access::{Tokens, certificate::Certificate, watch::Watched},
+    http::origins::{Origin, Origins},
+};
 
 /// Who is let in, and how connections are encrypted.
 #[derive(Args, Clone, Debug, Default)]
@@ -24,6 +27,9 @@ pub struct AccessArgs {
     /// Listen without tokens on addresses that other machines reach: whoever gets there may do everything
     #[arg(long, env = "CALLBOARD_INSECURE")]
     pub insecure: bool,
+    /// Pages of this origin, such as https://board.example, may use the HTTP doors; without tokens these answer to its name too
+    #[arg(long, value_name = "ORIGIN", env = "CALLBOARD_ALLOW_ORIGIN", value_delimiter = ',')]
+    pub allow_origin: Vec<Origin>,
 }
 
 /// Tokens and certificate of a running server.
@@ -33,6 +39,7 @@ pub struct Access {
     pub tokens: Option<Arc<Tokens>>,
     certificate: Option<Arc<Certificate>>,
     watched: [Watched; 2],
+    allowed: Vec<Origin>,
 }
 
 impl Access {
@@ -67,7 +74,7 @@ impl Access {
         if let Some(tokens) = tokens.as_ref().filter(|tokens| tokens.is_empty()) {
             tracing::warn!(file = %tokens.file().display(), "no tokens in the file: nobody is let in");
         }
-        Ok(Access { tokens, certificate, watched })
+        Ok(Access { tokens, certificate, watched, allowed: args.allow_origin.clone() })
     }
 
     /// TLS for a door that speaks these protocols.
@@ -77,6 +84,11 @@ impl Access {
     pub fn tls(&self, protocols: &[&[u8]]) -> anyhow::Result<Option<ServerConfig>> {
         let made = self.certificate.as_ref().map(|certificate| certificate.server(protocols));
         made.transpose().map_err(|error| anyhow!(error))
+    }
+
+    /// Which pages may use the HTTP doors at this address.
+    pub fn origins(&self, addr: SocketAddr) -> Origins {
+        Origins::new(self.tokens.is_none(), addr.ip(), self.allowed.clone())
     }
 
     /// What the addresses of the doors begin with, where they speak TLS.

@@ -1,6 +1,10 @@
 //! What a panic means: in a door one failed request, on the arbiter of partitions or of control the end of the process.
 
-use std::{cell::Cell, panic, process, thread};
+use std::{
+    cell::Cell,
+    io::{self, Write as _},
+    panic, process, thread,
+};
 
 thread_local! {
     static CRITICAL: Cell<bool> = const { Cell::new(false) };
@@ -19,7 +23,8 @@ pub fn install() {
         let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         if CRITICAL.get() {
-            eprintln!(
+            let _ = writeln!(
+                io::stderr(),
                 "callboard: broken invariant at {place}: {what}\n\
                  callboard: the process ends; resource managers bring their state back when they register again"
             );

@@ -1,6 +1,6 @@
 //! `GET /api/v1/partition/{p}/demand`: what waits only for lack of nodes, for autoscalers (API section 4).
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use actix_web::{
     HttpResponse,
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
-    domain::{partition::Demand, types::Nanos},
+    domain::{partition::Demand, resources::clamp, types::Nanos},
     http::{problem::Problem, server::resource},
     messages::partition::GetSnapshot,
 };
@@ -25,7 +25,7 @@ pub struct Shown<'a> {
     partition: &'a str,
     demand: Vec<Row>,
     /// Sum of all rows.
-    total: BTreeMap<&'static str, i64>,
+    total: BTreeMap<Cow<'static, str>, i64>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub struct Shown<'a> {
 struct Row {
     queue_name: String,
     /// Of each ask: memory in bytes, vcore in milli.
-    resource: BTreeMap<&'static str, i64>,
+    resource: BTreeMap<Cow<'static, str>, i64>,
     asks: u64,
     applications: u64,
     highest_priority: i32,
@@ -52,11 +52,11 @@ pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<Ht
     let entry = find_partition(&directory.get(), &path)?;
     let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
     let demands = snapshot.partition.demand();
-    let mut total: BTreeMap<&'static str, i64> = BTreeMap::new();
+    let mut total: BTreeMap<_, i64> = BTreeMap::new();
     for demand in &demands {
-        for (name, amount) in demand.resource.times(i128::from(demand.asks)).named() {
-            let sum = total.entry(name).or_default();
-            *sum = sum.saturating_add(amount);
+        for (kind, amount) in demand.resource.times(i128::from(demand.asks)).iter() {
+            let sum = total.entry(kind.into()).or_default();
+            *sum = sum.saturating_add(clamp(amount));
         }
     }
     let shown = Shown { partition: &entry.shown, demand: demands.into_iter().map(row).collect(), total };
@@ -66,7 +66,7 @@ pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<Ht
 fn row(demand: Demand) -> Row {
     Row {
         queue_name: demand.queue.to_string(),
-        resource: demand.resource.named().into_iter().collect(),
+        resource: demand.resource.iter().map(|(kind, amount)| (kind.into(), clamp(amount))).collect(),
         asks: demand.asks,
         applications: demand.applications,
         highest_priority: demand.priority,

@@ -89,7 +89,6 @@ pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<Http
     Ok(HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, "application/x-ndjson"))
         .insert_header((header::CACHE_CONTROL, "no-store"))
-        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
         .streaming(reading.with(first).lines()))
 }
 

@@ -63,7 +63,6 @@ async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) 
     Ok(HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, "application/x-ndjson"))
         .insert_header((header::CACHE_CONTROL, "no-store"))
-        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
         .streaming(reading.lines()))
 }
 

@@ -25,7 +25,8 @@ const ALWAYS: [u16; 4] = [401, 403, 405, 500];
 pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     // Named by all.
     let _ = schema::<problem::Body>(schemas);
-    let open = |method, path: &str, summary: &str| Operation::new(method, path, None, summary).problems(&[405, 500]);
+    let open =
+        |method, path: &str, summary: &str| Operation::new(method, path, None, summary).problems(&[403, 405, 500]);
     let viewer = |method, path: &str, summary: &str| {
         Operation::new(method, &format!("/api/v1{path}"), Some(Role::Viewer), summary).problems(&ALWAYS)
     };
@@ -70,7 +71,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("rm", text(), "resource manager whose configuration it would be, where there are several")
             .body("application/yaml", text())
             .json(200, plan)
-            .problems(&[400, 404, 413, 503]),
+            .problems(&[400, 404, 408, 413, 503]),
         viewer("get", &of("/demand"), "What waits only for lack of nodes").json(200, demand).problems(&[404, 503]),
         viewer("get", &of("/releases"), "Releases that the shim has not confirmed")
             .json(200, unconfirmed)
@@ -82,20 +83,20 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .problems(&[400, 404, 503]),
         operator("post", &of("/resource/journal/{stream}/cancel"), "Ends a reader of the journal")
             .json(200, nothing())
-            .problems(&[404, 503]),
+            .problems(&[404, 415, 503]),
         viewer("get", &of("/resource/status"), "Targets by state").json(200, status).problems(&[404, 503]),
         operator("post", &of("/resource/drain"), "Takes targets out of service")
             .body("application/json", drain())
             .json(200, nothing())
-            .problems(&[400, 404, 409, 413, 503]),
+            .problems(&[400, 404, 408, 409, 413, 415, 503]),
         operator("post", &of("/resource/undrain"), "Puts targets back into service")
             .body("application/json", drain())
             .json(200, nothing())
-            .problems(&[400, 404, 409, 413, 503]),
+            .problems(&[400, 404, 408, 409, 413, 415, 503]),
         operator("post", &of("/resource/expiration"), "Sets when the resource set expires")
             .body("application/json", expiration())
             .json(200, nothing())
-            .problems(&[400, 404, 413, 503]),
+            .problems(&[400, 404, 408, 413, 415, 503]),
         viewer("get", "/overview", "All partitions: what waits, and why").json(200, overview),
         viewer("get", &of("/applications"), "Applications with the reason of each that waits")
             .query("list", one_of(&["active", "completed", "rejected"]), "which")

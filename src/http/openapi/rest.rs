@@ -103,7 +103,11 @@ fn answers(operation: Operation, route: Route, error: &Value, schemas: &mut Sche
         Route::ValidateConf => {
             let operation = operation.body("application/yaml", text());
             let operation = operation.json(200, schema::<VerdictView>(schemas));
-            operation.json(400, error.clone()).json(413, error.clone())
+            operation
+                .json(400, error.clone())
+                .json(408, error.clone())
+                .json(413, error.clone())
+                .json(503, error.clone())
         }
         Route::HistoryApps => operation.json(200, list(schema::<AppsView>(schemas))),
         Route::HistoryContainers => operation.json(200, list(schema::<ContainersView>(schemas))),

@@ -24,7 +24,7 @@ fn nothing() -> Value {
 const ALWAYS: [u16; 4] = [401, 403, 405, 500];
 
 /// What a request of a session may be refused with.
-const REQUEST: [u16; 7] = [400, 404, 409, 413, 415, 429, 503];
+const REQUEST: [u16; 8] = [400, 404, 408, 409, 413, 415, 429, 503];
 
 /// The operations.
 pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
@@ -65,7 +65,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("stateDump", one_of(&["true", "false"]), "whether the shim has a part of state dumps")
             .body("application/json", named("si.v1.RegisterResourceManagerRequest"))
             .json(200, taken.clone())
-            .problems(&[400, 409, 413, 415, 429, 503]),
+            .problems(&[400, 408, 409, 413, 415, 429, 503]),
         shim("get", "/{rm}", "State of a session").json(200, known).problems(&[404]),
         shim("delete", "/{rm}", "Ends a session: its partitions go").json(200, nothing()).problems(&[404, 409, 503]),
         request("/{rm}/nodes", named("si.v1.NodeRequest"), "Nodes that come, change and go"),

@@ -5,7 +5,6 @@ use actix_web::{
     web::{Data, Path, Payload},
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
-use serde_json::Value;
 
 use super::{
     body,
@@ -14,7 +13,10 @@ use super::{
 use crate::{
     http::{problem::Problem, server::Doors},
     messages::rm::{Answer, AnswerBody, Answers},
-    si::decode::{self, Malformed},
+    si::{
+        decode,
+        intake::{self, Fault},
+    },
 };
 
 #[derive(Deserialize)]
@@ -40,25 +42,23 @@ pub async fn answers(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    let (handle, _) = match enter(&doors, &rm, "an answer") {
+    let (handle, gate) = match enter(&doors, &rm, "an answer") {
         Ok(entered) => entered,
         Err(problem) => {
             body::discard(payload).await;
             return Err(problem);
         }
     };
-    let text = body::read(&request, payload, doors.max_body).await?;
-    let value: Value = decode::message(&text)?;
-    handle.addr.do_send(Answers(read(&value)?));
+    let text = body::read(&request, payload, doors.limits().body()).await?;
+    handle.addr.do_send(Answers(read(&text, gate.max_items)?));
     Ok(accepted())
 }
 
-/// One answer or a list of them.
-pub fn read(value: &Value) -> Result<Vec<Answer>, Malformed> {
-    let given: Vec<Given> = match value {
-        Value::Array(_) => decode::from_value(value)?,
-        _ => vec![decode::from_value(value)?],
-    };
+/// One answer or a list of them, with at most so many entries altogether.
+pub fn read(text: &[u8], limit: usize) -> Result<Vec<Answer>, Fault> {
+    intake::bounded(text, limit)?;
+    let list = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let given: Vec<Given> = if list { decode::message(text)? } else { vec![decode::message(text)?] };
     Ok(given.into_iter().map(answer).collect())
 }
 
@@ -100,12 +100,12 @@ fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn body(value: Value) -> AnswerBody {
-        read(&value).expect("valid").remove(0).body
+        read(value.to_string().as_bytes(), 100).expect("valid").remove(0).body
     }
 
     #[test]
@@ -117,16 +117,22 @@ mod tests {
         let batch = json!({"id": 7, "errors": ["", "taint"]});
         assert_eq!(body(batch), AnswerBody::Batch(vec![Ok(()), Err("taint".into())]));
         assert_eq!(body(json!({"id": 7, "json": "{}"})), AnswerBody::Dump(Ok("{}".into())));
-        let list = read(&json!([{"id": 1, "success": true}, {"id": 2}])).expect("valid");
+        let list = read(br#" [{"id": 1, "success": true}, {"id": 2}]"#, 100).expect("valid");
         assert_eq!(list.iter().map(|answer| answer.id).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]
     fn faults_are_named() {
-        let fault = read(&json!([{"id": 1}, {"id": "x"}])).expect_err("refused");
+        let refused = |text: &str| match read(text.as_bytes(), 100).expect_err("refused") {
+            Fault::Malformed(malformed) => malformed,
+            large => panic!("{large:?}"),
+        };
+        let fault = refused(r#"[{"id": 1}, {"id": "x"}]"#);
         assert_eq!(fault.field.as_deref(), Some("[1].id"));
         assert!(fault.detail.contains("\"x\""), "{fault:?}");
-        assert!(read(&json!({"id": 1, "colour": 2})).expect_err("refused").detail.contains("colour"));
-        assert!(read(&json!({"success": true})).expect_err("refused").detail.contains("id"));
+        assert!(refused(r#"{"id": 1, "colour": 2}"#).detail.contains("colour"));
+        assert!(refused(r#"{"success": true}"#).detail.contains("id"));
+        let many = format!(r#"{{"id": 1, "errors": [{}""]}}"#, r#""","#.repeat(100));
+        assert_eq!(read(many.as_bytes(), 100).expect_err("refused"), Fault::Large(intake::too_many_items(100)));
     }
 }

@@ -1,13 +1,58 @@
 //! Bodies of requests up to a size, most of them JSON.
 
+use std::{fmt::Display, time::Duration};
+
 use actix_web::{
     HttpRequest,
     http::{StatusCode, header},
     web::{Bytes, BytesMut, Payload},
 };
 use futures::{Stream, StreamExt as _};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::http::problem::Problem;
+
+/// A body whose sender is silent for so long is given up.
+const SILENCE: Duration = Duration::from_secs(10);
+/// A body that has not come whole by then is given up.
+const WHOLE: Duration = Duration::from_secs(60);
+/// How long a body that nobody wants is read.
+const UNWANTED: Duration = Duration::from_secs(2);
+
+/// Why there is no body.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// It is larger than this.
+    #[error("the body is larger than {0} bytes: send several smaller requests, or raise http.maxBodyBytes")]
+    Large(usize),
+    /// It comes too slowly.
+    #[error(
+        "the body did not come in time: {} s may pass without any of it, and {} s until all of it is there",
+        SILENCE.as_secs(),
+        WHOLE.as_secs()
+    )]
+    Slow,
+    /// It breaks off.
+    #[error("the body could not be read: {0}")]
+    Broken(String),
+}
+
+impl Unread {
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Unread::Large(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Unread::Slow => StatusCode::REQUEST_TIMEOUT,
+            Unread::Broken(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl From<Unread> for Problem {
+    fn from(unread: Unread) -> Problem {
+        Problem::new(unread.status(), unread.to_string())
+    }
+}
 
 /// Reads the body; 415 where it is declared as something else than JSON, 413 where it is too large.
 pub async fn read(request: &HttpRequest, payload: Payload, max: usize) -> Result<Bytes, Problem> {
@@ -22,41 +67,84 @@ pub async fn read(request: &HttpRequest, payload: Payload, max: usize) -> Result
             ));
         }
     }
-    bytes(request, payload, max).await
+    Ok(bytes(request, payload, max).await?)
 }
 
 /// Reads a body of any kind; 413 where it is too large.
-pub async fn bytes(request: &HttpRequest, mut payload: Payload, max: usize) -> Result<Bytes, Problem> {
+pub async fn bytes(request: &HttpRequest, payload: Payload, max: usize) -> Result<Bytes, Unread> {
     let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if declared.is_some_and(|length: u64| length > max as u64) {
-        return Err(too_large(max));
+        return Err(Unread::Large(max));
     }
-    let mut body = BytesMut::with_capacity(declared.map_or(0, |length| length as usize).min(1 << 20));
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk
-            .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}")))?;
-        if body.len() + chunk.len() > max {
-            return Err(too_large(max));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body.freeze())
+    collect(payload, max).await
 }
 
-/// Reads a body that nobody wants, as long as it is small, so that the connection can be used again.
+/// Collects the pieces of a body. Nothing is kept for what has not come yet, whatever was declared.
+async fn collect<E: Display>(
+    mut pieces: impl Stream<Item = Result<Bytes, E>> + Unpin,
+    max: usize,
+) -> Result<Bytes, Unread> {
+    let end = Instant::now() + WHOLE;
+    let mut body = BytesMut::new();
+    loop {
+        let piece = timeout_at(end.min(Instant::now() + SILENCE), pieces.next()).await;
+        let Some(piece) = piece.map_err(|_| Unread::Slow)? else { return Ok(body.freeze()) };
+        let piece = piece.map_err(|error| Unread::Broken(error.to_string()))?;
+        if body.len() + piece.len() > max {
+            return Err(Unread::Large(max));
+        }
+        body.extend_from_slice(&piece);
+    }
+}
+
+/// Reads a body that nobody wants, as long as it is small and comes soon, so that the connection can be used again.
 pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpin) {
-    let mut left: usize = 1 << 20;
-    while let Some(Ok(chunk)) = payload.next().await {
-        left = left.saturating_sub(chunk.len());
-        if left == 0 {
-            break;
+    let read = async {
+        let mut left: usize = 1 << 20;
+        while let Some(Ok(chunk)) = payload.next().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                break;
+            }
         }
-    }
+    };
+    // What is left then goes with the connection.
+    let _ = timeout(UNWANTED, read).await;
 }
 
-fn too_large(max: usize) -> Problem {
-    Problem::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        format!("the body is larger than {max} bytes: send several smaller requests, or raise http.maxBodyBytes"),
-    )
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream;
+
+    use super::*;
+
+    /// Pieces of these sizes, each after a pause.
+    fn pieces(pause: u64, sizes: &[usize]) -> impl Stream<Item = Result<Bytes, Infallible>> + Unpin + use<> {
+        let piece = move |size: usize| async move {
+            tokio::time::sleep(Duration::from_secs(pause)).await;
+            Ok(Bytes::from(vec![b'x'; size]))
+        };
+        stream::iter(sizes.to_vec()).then(piece).boxed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_comes_in_time_or_is_given_up() {
+        assert_eq!(collect(pieces(9, &[3, 4]), 7).await, Ok(Bytes::from_static(b"xxxxxxx")));
+        assert_eq!(collect(pieces(0, &[3, 4]), 6).await, Err(Unread::Large(6)));
+        assert_eq!(collect(pieces(11, &[1]), 9).await, Err(Unread::Slow), "silent");
+        let begun = Instant::now();
+        assert_eq!(collect(pieces(9, &[1; 100]), 1000).await, Err(Unread::Slow), "never whole");
+        assert_eq!(begun.elapsed(), WHOLE);
+        assert!(Unread::Slow.to_string().contains("10 s may pass without any of it, and 60 s"), "{}", Unread::Slow);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_wants_is_not_waited_for() {
+        let begun = Instant::now();
+        discard(pieces(30, &[1])).await;
+        assert_eq!(begun.elapsed(), UNWANTED);
+        discard(pieces(0, &[1 << 19; 9])).await;
+    }
 }

@@ -13,7 +13,10 @@ use super::{
     body,
     requests::{accepted, enter, take},
 };
-use crate::http::{problem::Problem, server::Doors};
+use crate::{
+    http::{problem::Problem, server::Doors},
+    si::intake,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,7 +39,8 @@ pub async fn heartbeat(
             return Err(problem);
         }
     };
-    let text = body::read(&request, payload, doors.max_body).await?;
+    let text = body::read(&request, payload, doors.limits().body()).await?;
+    intake::bounded(&text, gate.max_items)?;
     let body: Body = serde_json::from_slice(&text).map_err(|error| {
         Problem::new(StatusCode::BAD_REQUEST, format!(r#"the body is not {{"nodes": ["node id", …]}}: {error}"#))
     })?;

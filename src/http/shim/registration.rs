@@ -4,7 +4,6 @@ use actix_web::{
     HttpRequest, HttpResponse,
     web::{Data, Path, Payload},
 };
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,12 +15,12 @@ use crate::{
     access::Caller,
     actors::{
         rm::{handle::not_registered, no_partitions},
-        topology::Registration,
+        topology::{Registration, process::ignore_process_wide},
     },
     config::LoadedConfig,
     http::{api::plan::view::Warning, problem::Problem, server::Doors},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
-    si::{decode, v1},
+    si::{decode, intake, v1},
 };
 
 /// POST `/si/v1/rm`.
@@ -31,7 +30,7 @@ pub async fn register(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    let text = body::read(&request, payload, doors.max_body).await?;
+    let text = body::read(&request, payload, doors.limits().body()).await?;
     let parameters = query::parameters(&request, &["predicates", "stateDump"])?;
     let predicates = match query::one(&parameters, "predicates") {
         None | Some("false") => Predicates::Off,
@@ -46,27 +45,32 @@ pub async fn register(
         Some("true") => true,
         Some(other) => return Err(Problem::field("stateDump", format!("stateDump={other} is not one of true, false"))),
     };
-    let message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
+    intake::bounded_maps(&text)?;
+    let mut message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
     drop(text);
     caller.acts_for(&message.rm_id)?;
+    let tenant = caller.is_tenant();
+    let ignored = if tenant { ignore_process_wide(&message.rm_id, &mut message.extra_config) } else { Vec::new() };
     let registration = Registration {
         rm: message.rm_id,
         version: message.version,
         policy_group: message.policy_group,
-        build_info: message.build_info.into_iter().collect(),
+        build_info: message.build_info,
         config: message.config,
-        extra: message.extra_config.into_iter().collect(),
+        extra: message.extra_config,
         predicates,
         state_dump,
+        tenant,
     };
     let registered = doors.topology.register(registration).await?;
-    Ok(taken(&registered.config))
+    Ok(taken(&registered.config, ignored))
 }
 
 /// PUT `/si/v1/rm/{rmID}/configuration`.
 pub async fn configure(
     request: HttpRequest,
     rm: Path<String>,
+    caller: Caller,
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
@@ -76,13 +80,16 @@ pub async fn configure(
         let detail = if problem.status.is_server_error() { problem.detail } else { no_partitions(&rm) };
         return Err(Problem { detail, ..problem });
     }
-    let text = body::read(&request, payload, doors.max_body).await?;
-    let message: v1::UpdateConfigurationRequest = decode::message(&text)?;
+    let text = body::read(&request, payload, doors.limits().body()).await?;
+    intake::bounded_maps(&text)?;
+    let mut message: v1::UpdateConfigurationRequest = decode::message(&text)?;
     drop(text);
     same_rm(&message.rm_id, &rm)?;
-    let extra = message.extra_config.into_iter().collect();
-    let config = doors.topology.configure(&rm, &message.policy_group, message.config, extra).await?;
-    Ok(taken(&config))
+    let tenant = caller.is_tenant();
+    let ignored = if tenant { ignore_process_wide(&rm, &mut message.extra_config) } else { Vec::new() };
+    let (group, extra) = (message.policy_group, message.extra_config);
+    let config = doors.topology.configure(&rm, &group, message.config, extra, tenant).await?;
+    Ok(taken(&config, ignored))
 }
 
 /// DELETE `/si/v1/rm/{rmID}`.
@@ -94,26 +101,29 @@ pub async fn unregister(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResp
 }
 
 /// The answer to a registration and to an update: the message of the interface, which is empty, and beside it what is to be
-/// told about the configuration.
+/// told about the configuration, and what was not taken over.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Taken")]
 pub struct Taken {
     /// What of the configuration is accepted and does not do what it looks like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<Warning>,
+    /// Settings of the whole process that were ignored: they take the role operator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored: Vec<String>,
 }
 
 /// Warnings in one answer: a large configuration may have one at each queue.
 const WARNINGS: usize = 100;
 
-fn taken(config: &LoadedConfig) -> HttpResponse {
+fn taken(config: &LoadedConfig, ignored: Vec<String>) -> HttpResponse {
     let mut warnings: Vec<Warning> = config.notes().take(WARNINGS).map(Warning::from).collect();
     let more = config.notes().count() - warnings.len();
     if more > 0 {
         let message = format!("{more} more of these; callboard validate lists all");
         warnings.push(Warning { line: 0, column: 0, rule: String::new(), message });
     }
-    HttpResponse::Ok().json(Taken { warnings })
+    HttpResponse::Ok().json(Taken { warnings, ignored })
 }
 
 fn done() -> HttpResponse {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{Bytes, Data, Path, Payload},
+    web::{self, Bytes, Data, Path, Payload},
 };
-use serde::de::DeserializeOwned;
 
 use super::body;
 use crate::{
@@ -18,59 +17,13 @@ use crate::{
         rm::{Refusal, RefusalKind},
     },
     si::{
-        decode,
+        intake::Request,
         inward::{Inward, Names},
-        v1,
     },
 };
 
-/// A request of the running session.
-pub trait Request: DeserializeOwned {
-    /// Its name in texts.
-    const NAME: &'static str;
-
-    /// `rmID` as given.
-    fn rm(&self) -> &str;
-
-    /// Its commands.
-    fn inward(self, names: &Names) -> Inward;
-}
-
-impl Request for v1::NodeRequest {
-    const NAME: &'static str = "NodeRequest";
-
-    fn rm(&self) -> &str {
-        &self.rm_id
-    }
-
-    fn inward(self, names: &Names) -> Inward {
-        names.nodes(self)
-    }
-}
-
-impl Request for v1::ApplicationRequest {
-    const NAME: &'static str = "ApplicationRequest";
-
-    fn rm(&self) -> &str {
-        &self.rm_id
-    }
-
-    fn inward(self, names: &Names) -> Inward {
-        names.applications(self)
-    }
-}
-
-impl Request for v1::AllocationRequest {
-    const NAME: &'static str = "AllocationRequest";
-
-    fn rm(&self) -> &str {
-        &self.rm_id
-    }
-
-    fn inward(self, names: &Names) -> Inward {
-        names.allocations(self)
-    }
-}
+/// Texts above this are read beside the door's thread, which others wait for.
+const LONG: usize = 256 << 10;
 
 /// POST `/si/v1/rm/{rmID}/nodes`.
 pub async fn nodes(
@@ -79,7 +32,7 @@ pub async fn nodes(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    post::<v1::NodeRequest>(request, &rm, payload, &doors).await
+    post(Request::Nodes, request, &rm, payload, &doors).await
 }
 
 /// POST `/si/v1/rm/{rmID}/applications`.
@@ -89,7 +42,7 @@ pub async fn applications(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    post::<v1::ApplicationRequest>(request, &rm, payload, &doors).await
+    post(Request::Applications, request, &rm, payload, &doors).await
 }
 
 /// POST `/si/v1/rm/{rmID}/allocations`.
@@ -99,29 +52,42 @@ pub async fn allocations(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    post::<v1::AllocationRequest>(request, &rm, payload, &doors).await
+    post(Request::Allocations, request, &rm, payload, &doors).await
 }
 
-async fn post<R: Request>(
+async fn post(
+    kind: Request,
     request: HttpRequest,
     rm: &str,
     payload: Payload,
     doors: &Doors,
 ) -> Result<HttpResponse, Problem> {
-    let (handle, gate) = match enter(doors, rm, R::NAME) {
+    let (handle, gate) = match enter(doors, rm, kind.name()) {
         Ok(entered) => entered,
         Err(problem) => {
             body::discard(payload).await;
             return Err(problem);
         }
     };
-    let body: Bytes = body::read(&request, payload, doors.max_body).await?;
-    let message: R = decode::message(&body)?;
-    drop(body);
-    let inward = convert(message, rm)?;
+    let text = body::read(&request, payload, doors.limits().body()).await?;
+    let inward = read(kind, text, rm, &gate).await?;
     let permit = take(&gate, inward.items, rm)?;
     handle.submit(&gate, inward.parts, inward.rejected, permit)?;
     Ok(accepted())
+}
+
+/// The commands of a request, whose `rmID` is that of the path where it is given.
+pub async fn read(kind: Request, text: Bytes, rm: &str, gate: &Gate) -> Result<Inward, Problem> {
+    let names = Names::new(rm, gate.types.clone());
+    let limit = gate.max_items;
+    let (inward, given) = if text.len() < LONG {
+        kind.read_json(&text, &names, limit)?
+    } else {
+        let read = web::block(move || kind.read_json(&text, &names, limit)).await;
+        read.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??
+    };
+    same_rm(&given, rm)?;
+    Ok(inward)
 }
 
 /// The way into the running session of a resource manager: 503, 404 and 409 in that order.
@@ -132,12 +98,6 @@ pub fn enter(doors: &Doors, rm: &str, name: &str) -> Result<(Arc<RmHandle>, Gate
     let handle = doors.topology.find(rm).ok_or_else(|| Problem::from(not_registered(name, rm)))?;
     let gate = handle.gate(name)?;
     Ok((handle, gate))
-}
-
-/// The commands of a request, whose `rmID` is that of the path where it is given.
-pub fn convert<R: Request>(message: R, rm: &str) -> Result<Inward, Problem> {
-    same_rm(message.rm(), rm)?;
-    Ok(message.inward(&Names::new(rm)))
 }
 
 /// `rmID` of a body, where it is given, is that of the path.

@@ -1,31 +1,35 @@
 //! The WebSocket: the same callbacks out, and requests and answers in.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
     rt,
-    web::{Data, Path, Payload},
+    web::{Bytes, Data, Path, Payload},
 };
-use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Session};
+use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session};
 use futures::StreamExt as _;
-use serde_json::{Value, value::RawValue};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
 use tokio::{
     sync::{mpsc::UnboundedReceiver, oneshot},
     time::{MissedTickBehavior, interval},
 };
 
 use super::{
-    answers, query,
-    requests::{Request, convert, enter},
+    answers, body, query,
+    requests::{self, enter},
     stream::{attach, find, number},
 };
 use crate::{
     actors::rm::{handle::RmHandle, open::OpenStream},
     http::{problem::Problem, server::Doors},
     messages::rm::{Answers, ToStream},
-    si::{decode, line, v1},
+    si::{decode::Malformed, intake::Request, line},
 };
 
 /// The protocol that is chosen where a client offers some, as browsers do that send a token that way.
@@ -47,8 +51,8 @@ pub async fn ws(
     let (response, session, messages) =
         upgrade.map_err(|error| Problem::field("Upgrade", format!("this path speaks WebSocket: {error}")))?;
     let (open, words) = attach(&handle, "http-ws", after).await?;
-    let messages = messages.max_frame_size(doors.max_body).aggregate_continuations();
-    let messages = messages.max_continuation_size(doors.max_body);
+    let messages = messages.max_frame_size(doors.limits().body()).aggregate_continuations();
+    let messages = messages.max_continuation_size(doors.limits().body());
     let (reads, gone) = oneshot::channel();
     rt::spawn(write(open, words, session.clone(), gone));
     rt::spawn(async move {
@@ -117,8 +121,8 @@ fn cut(detail: &str) -> String {
 async fn read(mut messages: AggregatedMessageStream, mut session: Session, doors: Data<Doors>, handle: Arc<RmHandle>) {
     while let Some(message) = messages.next().await {
         let done = match message {
-            Ok(AggregatedMessage::Text(text)) => take(text.as_bytes(), &doors, &handle).await,
-            Ok(AggregatedMessage::Binary(bytes)) => take(&bytes, &doors, &handle).await,
+            Ok(AggregatedMessage::Text(text)) => take(text.into_bytes(), &doors, &handle).await,
+            Ok(AggregatedMessage::Binary(bytes)) => take(bytes, &doors, &handle).await,
             Ok(AggregatedMessage::Ping(bytes)) => {
                 let _ = session.pong(&bytes).await;
                 Ok(())
@@ -127,6 +131,13 @@ async fn read(mut messages: AggregatedMessageStream, mut session: Session, doors
             Ok(AggregatedMessage::Close(_)) => break,
             Err(error) => {
                 tracing::debug!(rm = &*handle.id, %error, "WebSocket ended");
+                // Pieces that are too large together are told as the latter.
+                if matches!(error, ProtocolError::Overflow | ProtocolError::Io(_)) {
+                    let large = body::Unread::Large(doors.limits().body()).to_string();
+                    let reason = CloseReason { code: CloseCode::Size, description: Some(cut(&large)) };
+                    let _ = session.close(Some(reason)).await;
+                    return;
+                }
                 break;
             }
         };
@@ -139,37 +150,60 @@ async fn read(mut messages: AggregatedMessageStream, mut session: Session, doors
     let _ = session.close(None).await;
 }
 
-async fn take(text: &[u8], doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
+async fn take(text: Bytes, doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
     const ONE: &str = "a message is an object with one of nodes, applications, allocations, answer";
-    let fields: BTreeMap<String, &RawValue> = match serde_json::from_slice(text) {
-        Ok(fields) => fields,
-        Err(_) => {
-            // Says what is wrong with it.
-            decode::message::<BTreeMap<String, Value>>(text)?;
-            return Err(Problem::new(StatusCode::BAD_REQUEST, ONE));
+    let (name, value) = match serde_json::from_slice(&text) {
+        Ok(Fields(Some((name, value)))) => (name, value),
+        Ok(Fields(None)) => return Err(Problem::new(StatusCode::BAD_REQUEST, ONE)),
+        Err(error) if error.is_data() => {
+            return Err(Malformed { field: None, detail: format!("{error}: {ONE}") }.cut().into());
         }
+        Err(error) => return Err(Malformed { field: None, detail: format!("the message is not JSON: {error}") }.into()),
     };
-    let mut fields = fields.into_iter();
-    let (Some((name, value)), None) = (fields.next(), fields.next()) else {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, ONE));
-    };
-    let value = value.get().as_bytes();
+    let value = text.slice_ref(value.get().as_bytes());
     match name.as_str() {
-        "nodes" => submit::<v1::NodeRequest>(value, doors, handle).await,
-        "applications" => submit::<v1::ApplicationRequest>(value, doors, handle).await,
-        "allocations" => submit::<v1::AllocationRequest>(value, doors, handle).await,
+        "nodes" => submit(Request::Nodes, value, doors, handle).await,
+        "applications" => submit(Request::Applications, value, doors, handle).await,
+        "allocations" => submit(Request::Allocations, value, doors, handle).await,
         "answer" => {
-            handle.addr.do_send(Answers(answers::read(&decode::message(value)?)?));
+            let (handle, gate) = enter(doors, &handle.id, "an answer")?;
+            handle.addr.do_send(Answers(answers::read(&value, gate.max_items)?));
             Ok(())
         }
-        other => Err(Problem::field(other, format!("unknown field {other}: {ONE}"))),
+        other => Err(Malformed { field: Some(other.to_owned()), detail: format!("unknown field {other}: {ONE}") }
+            .cut()
+            .into()),
     }
 }
 
-async fn submit<R: Request>(value: &[u8], doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
-    let (_, gate) = enter(doors, &handle.id, R::NAME)?;
-    let message: R = decode::message(value)?;
-    let inward = convert(message, &handle.id)?;
+/// The only field of a message.
+struct Fields<'a>(Option<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct One;
+        impl<'de> Visitor<'de> for One {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let first = map.next_entry()?;
+                match map.next_entry::<IgnoredAny, IgnoredAny>()? {
+                    Some(_) => Err(A::Error::custom("there are several fields")),
+                    None => Ok(Fields(first)),
+                }
+            }
+        }
+        deserializer.deserialize_map(One)
+    }
+}
+
+async fn submit(kind: Request, value: Bytes, doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
+    let (_, gate) = enter(doors, &handle.id, kind.name())?;
+    let inward = requests::read(kind, value, &handle.id, &gate).await?;
     let permit = gate.budget.taken(inward.items).await;
     Ok(handle.submit(&gate, inward.parts, inward.rejected, permit)?)
 }

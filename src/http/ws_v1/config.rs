@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use actix_web::{
     HttpRequest,
     http::{StatusCode, header},
-    web::Payload,
+    web::{self, Payload},
 };
-use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -19,7 +18,7 @@ use super::{
 use crate::{
     actors::directory::RmEntry,
     config::{self, LoadedConfig},
-    http::api::plan::view::Warning,
+    http::{api::plan::view::Warning, shim::body},
 };
 
 const YAML: &str = "application/x-yaml; charset=UTF-8";
@@ -68,25 +67,19 @@ pub struct VerdictView {
 }
 
 /// Tries the configuration in the body; nothing is applied.
-pub async fn validate(payload: Payload, state: &RestState) -> Result<Reply, Failure> {
-    let text = body(payload, state.max_body).await?;
-    Ok(Reply::json(&match config::validate_conf(&text) {
+pub async fn validate(request: &HttpRequest, payload: Payload, state: &RestState) -> Result<Reply, Failure> {
+    let text = body::bytes(request, payload, state.topology.limits.body()).await;
+    let text = text.map_err(|unread| Failure { status: unread.status(), message: unread.to_string() })?;
+    // A large text takes a while: not on the thread of a door.
+    let checked = web::block(move || config::validate_conf(&text)).await;
+    let checked = checked.map_err(|_| Failure {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        message: "the server is shutting down".to_owned(),
+    })?;
+    Ok(Reply::json(&match checked {
         Ok(warnings) => {
             VerdictView { allowed: true, reason: None, warnings: warnings.iter().map(Warning::from).collect() }
         }
         Err(reason) => VerdictView { allowed: false, reason: Some(reason), warnings: Vec::new() },
     }))
-}
-
-async fn body(mut payload: Payload, limit: usize) -> Result<Vec<u8>, Failure> {
-    let mut body = Vec::new();
-    while let Some(piece) = payload.next().await {
-        let piece = piece.map_err(|error| Failure::bad_request(format!("the body could not be read: {error}")))?;
-        if body.len() + piece.len() > limit {
-            let message = format!("the body is longer than {limit} bytes");
-            return Err(Failure { status: StatusCode::PAYLOAD_TOO_LARGE, message });
-        }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body)
 }

@@ -29,7 +29,7 @@ pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) 
             reply::send(&req, answer.into())
         }
         Decision::Redirect(path) => reply::redirect(&req, &path),
-        Decision::Options(allow) => reply::preflight(allow),
+        Decision::Options(allow) => reply::preflight(&req, allow),
         Decision::NotAllowed(allow) => {
             let mut response = reply::send(&req, Reply::plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n"));
             response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
@@ -58,7 +58,7 @@ async fn answer(
         Route::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
         Route::Metrics => metrics(state).await,
         Route::Config => config::config(req, state),
-        Route::ValidateConf => config::validate(payload, state).await,
+        Route::ValidateConf => config::validate(req, payload, state).await,
         Route::HistoryApps => Ok(Reply::json(&state.history.apps())),
         Route::HistoryContainers => Ok(Reply::json(&state.history.containers())),
         Route::Partitions => {

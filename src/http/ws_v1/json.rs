@@ -12,7 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::ser::Formatter;
 
-use crate::domain::resources::Resource;
+use crate::domain::resources::{Resource, ResourceType, clamp};
 
 /// One compact document with a newline at its end.
 pub fn line<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
@@ -156,7 +156,7 @@ impl Formatter for Escaping {
 
 /// A resource, or percentages, as an object with sorted names; unset and empty look the same (REST 1.5).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Amounts(pub Vec<(&'static str, i64)>);
+pub struct Amounts(pub Vec<(ResourceType, i64)>);
 
 impl JsonSchema for Amounts {
     fn schema_name() -> Cow<'static, str> {
@@ -186,7 +186,7 @@ impl Amounts {
 
 impl From<&Resource> for Amounts {
     fn from(resource: &Resource) -> Amounts {
-        Amounts(resource.named())
+        Amounts(resource.iter().map(|(kind, amount)| (kind.clone(), clamp(amount))).collect())
     }
 }
 
@@ -199,8 +199,8 @@ impl From<Option<&Resource>> for Amounts {
 impl Serialize for Amounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, amount) in &self.0 {
-            map.serialize_entry(name, amount)?;
+        for (kind, amount) in &self.0 {
+            map.serialize_entry(kind.name(), amount)?;
         }
         map.end()
     }

@@ -139,14 +139,14 @@ pub fn bucket(percent: i64) -> usize {
 }
 
 /// The bucket of a node for each resource type that it has.
-pub fn buckets(node: &Node) -> impl Iterator<Item = (&'static str, usize)> {
-    let used: BTreeMap<&str, i64> = utilized(node).0.into_iter().collect();
-    node.capacity.iter().map(move |(kind, _)| (kind.name(), bucket(used.get(kind.name()).copied().unwrap_or(0))))
+pub fn buckets(node: &Node) -> impl Iterator<Item = (&str, usize)> {
+    let used: BTreeMap<_, i64> = utilized(node).0.into_iter().collect();
+    node.capacity.iter().map(move |(kind, _)| (kind.name(), bucket(used.get(kind).copied().unwrap_or(0))))
 }
 
 /// For each resource type that a node has: the node names of each of the ten buckets.
-fn by_bucket<'a>(view: &'a View) -> BTreeMap<&'static str, [Vec<&'a str>; 10]> {
-    let mut types: BTreeMap<&'static str, [Vec<&'a str>; 10]> = BTreeMap::new();
+fn by_bucket(view: &View) -> BTreeMap<&str, [Vec<&str>; 10]> {
+    let mut types: BTreeMap<&str, [Vec<&str>; 10]> = BTreeMap::new();
     for node in rows(view) {
         for (kind, bucket) in buckets(node) {
             types.entry(kind).or_default()[bucket].push(node.id());

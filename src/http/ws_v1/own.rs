@@ -23,7 +23,7 @@ pub async fn picture(state: &RestState, picture: &mut Picture) {
         let Ok(info) = handle.addr.send(Info).await else { continue };
         // Stopped ones stay known for a while; they have nothing to show.
         if matches!(info.state, RmState::Running | RmState::Paused) {
-            let budget = handle.view.load().budget.clone();
+            let budget = handle.view.load().shared.as_ref().map(|shared| shared.budget.clone());
             let row = ManagerPicture {
                 running: info.state == RmState::Running,
                 in_flight: budget.as_ref().map_or(0, |budget| budget.in_flight()),

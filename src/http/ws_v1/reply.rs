@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{json, url};
+use crate::http::origins::is_readable;
 
 /// Bodies of at least this many bytes are compressed for clients that take it (REST 1.4).
 pub const COMPRESS_FROM: usize = 1400;
@@ -78,7 +79,7 @@ impl Reply {
         Reply::data(JSON, json::line(value))
     }
 
-    /// A document of this type, readable for other origins.
+    /// A document of this type, below `/ws/v1` readable for other origins.
     pub fn data(content_type: &'static str, body: Vec<u8>) -> Reply {
         Reply { status: StatusCode::OK, content_type, cors: true, body }
     }
@@ -111,7 +112,7 @@ pub fn send(req: &HttpRequest, reply: Reply) -> HttpResponse {
     let mut response = HttpResponse::build(reply.status);
     response.insert_header((header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type)));
     if reply.cors {
-        for (name, value) in cors_headers(req.method()) {
+        for (name, value) in cors_headers(req) {
             response.insert_header((name, value));
         }
     } else if reply.content_type.starts_with("text/plain; charset") {
@@ -128,8 +129,11 @@ pub fn send(req: &HttpRequest, reply: Reply) -> HttpResponse {
     response.body(reply.body)
 }
 
-/// The answer to OPTIONS: what the path takes, and that pages of other origins may send it, with a token too (REST quirk M).
-pub fn preflight(allow: &'static str) -> HttpResponse {
+/// The answer to OPTIONS: what the path takes, and that pages of other origins may read it, with a token too (REST quirk M).
+pub fn preflight(req: &HttpRequest, allow: &'static str) -> HttpResponse {
+    if !is_shared(req) {
+        return HttpResponse::Ok().insert_header((header::ALLOW, allow)).finish();
+    }
     HttpResponse::Ok()
         .insert_header((header::ALLOW, allow))
         .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
@@ -141,14 +145,18 @@ pub fn preflight(allow: &'static str) -> HttpResponse {
         .finish()
 }
 
-/// The headers that let pages of other origins read an answer (REST 1.3).
-pub fn cors_headers(method: &Method) -> [(header::HeaderName, &'static str); 3] {
-    let methods = if method == Method::POST { "OPTIONS, POST" } else { "GET, OPTIONS" };
-    [
+/// The headers that let pages of other origins read an answer (REST 1.3); none but for what is read below `/ws/v1`.
+pub fn cors_headers(req: &HttpRequest) -> impl Iterator<Item = (header::HeaderName, &'static str)> + use<> {
+    let headers = [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-        (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, OPTIONS"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "X-Requested-With,Content-Type,Accept,Origin"),
-    ]
+    ];
+    is_shared(req).then_some(headers).into_iter().flatten()
+}
+
+fn is_shared(req: &HttpRequest) -> bool {
+    url::decode_path(req.uri().path()).is_ok_and(|path| is_readable(req.method(), &path))
 }
 
 /// A redirect to an encoded path; the query of the request is kept.

@@ -8,7 +8,7 @@ use crate::{
     domain::{
         partition::Tables,
         queue::Queue,
-        resources::Resource,
+        resources::{Resource, ResourceType, clamp},
         types::{AppState, Nanos},
     },
     messages::{
@@ -31,7 +31,7 @@ pub fn picture(tables: &[Arc<Tables>]) -> Picture {
             picture.nodes += 1;
             picture.draining_nodes += i64::from(!node.schedulable());
             for (kind, bucket) in nodes::buckets(node) {
-                picture.node_usage.entry(kind).or_default()[bucket] += 1;
+                picture.node_usage.entry(kind.to_owned()).or_default()[bucket] += 1;
             }
         }
         for queue in tables.queues() {
@@ -94,7 +94,10 @@ pub fn events(status: &EventStatus) -> EventsPicture {
 fn queue_picture(queue: &Queue) -> QueuePicture {
     let counts = AppState::ALL.into_iter().zip(queue.states).filter(|(_, count)| *count > 0);
     let applications = counts.map(|(state, count)| (label(state), i64::from(count)));
-    let amounts = |resource: Option<&Resource>| resource.map(Resource::named).unwrap_or_default();
+    let amounts = |resource: Option<&Resource>| {
+        let named = |(kind, amount): (&ResourceType, _)| (kind.into(), clamp(amount));
+        resource.map_or_else(Vec::new, |resource| resource.iter().map(named).collect())
+    };
     let resources = [
         ("guaranteed", queue.guaranteed.as_ref()),
         ("max", queue.max.as_ref()),

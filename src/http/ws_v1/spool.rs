@@ -54,7 +54,7 @@ where
     let compressed = begun.await.unwrap_or(false);
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CONTENT_TYPE, reply::JSON));
-    for (name, value) in reply::cors_headers(req.method()) {
+    for (name, value) in reply::cors_headers(req) {
         response.insert_header((name, value));
     }
     if compressed {

@@ -35,8 +35,6 @@ pub struct RestState {
     pub health: Health,
     /// Why asks wait, as metrics show it.
     pub waiting: Arc<WaitingAsks>,
-    /// Longest accepted body in bytes (`http.maxBodyBytes`).
-    pub max_body: usize,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
     /// Resource journals, where they are kept.
@@ -45,7 +43,7 @@ pub struct RestState {
 
 impl RestState {
     /// The state of a server that starts now.
-    pub fn new(topology: Arc<Topology>, metrics: Arc<Metrics>, max_body: usize) -> RestState {
+    pub fn new(topology: Arc<Topology>, metrics: Arc<Metrics>) -> RestState {
         RestState {
             topology,
             started: now(),
@@ -53,7 +51,6 @@ impl RestState {
             history: History::default(),
             health: Health::default(),
             waiting: Arc::default(),
-            max_body,
             dumping: Arc::default(),
             journals: None,
         }

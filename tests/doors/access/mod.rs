@@ -4,7 +4,7 @@ mod cli;
 mod grpc;
 mod refused;
 mod reload;
-mod rig;
+pub mod rig;
 mod roles;
 mod start;
 mod tls;

@@ -48,7 +48,8 @@ async fn what_is_described_is_there_and_nothing_else() {
                 url = url.replace(&format!("{{{name}}}"), example);
             }
             let url = url.replace(['{', '}'], "x");
-            let response = client.request(method.to_uppercase().parse().unwrap(), url).send().await.unwrap();
+            let request = client.request(method.to_uppercase().parse().unwrap(), url);
+            let response = request.header("content-type", "application/json").send().await.unwrap();
             assert_eq!(is_missing(response).await, described.is_none(), "{method} {path}");
             asked += 1;
         }

@@ -51,6 +51,11 @@ fn installed(program: &str) -> bool {
 impl Browser {
     /// A fresh browser; `None`, with a word about it, where there is none on this machine.
     pub async fn start(test: &str) -> Option<Browser> {
+        Browser::start_with(test, &[]).await
+    }
+
+    /// With more arguments.
+    pub async fn start_with(test: &str, more: &[&str]) -> Option<Browser> {
         if !installed("chromedriver") || !installed("chromium") {
             skip(test, "chromium and chromedriver (Debian: chromium, chromium-driver) are not installed");
             return None;
@@ -69,6 +74,7 @@ impl Browser {
         std::thread::spawn(move || lines.count());
         let profile = tempfile::tempdir().unwrap();
         let mut args: Vec<String> = ARGS.map(str::to_owned).into();
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
         args.push(format!("--user-data-dir={}", profile.path().display()));
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": {"args": args}, "goog:loggingPrefs": {"browser": "ALL"}}}});

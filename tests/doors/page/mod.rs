@@ -1,7 +1,7 @@
 //! The web page and what it reads, on the built program.
 
 mod board;
-mod chromium;
+pub mod chromium;
 mod cluster;
 mod dump;
 mod interfaces;

@@ -29,7 +29,7 @@ impl Server {
         let here = Arbiter::current();
         let topology = Topology::new(vec![here], Topology::launcher(), events, config::load("").unwrap());
         topology.directory.set(listing);
-        let state = RestState::new(topology, Arc::new(Metrics::new().unwrap()), 1 << 20);
+        let state = RestState::new(topology, Arc::new(Metrics::new().unwrap()));
         let state = Arc::new(state);
         let services = ws_v1::services(state.clone());
         let server = HttpServer::new(move || App::new().configure(services.clone()))

@@ -55,12 +55,14 @@ async fn envelopes() {
 #[tokio::test]
 async fn the_order_of_checks() {
     let server = Server::registered(&[]).await;
+    // What any page may send comes in nowhere.
+    refused(server.send_text("POST", "/si/v1/rm/rm-9/nodes", "hello", "text/plain").await, 415, None, &["text/plain"]);
     // Unknown before malformed.
     for (path, name) in
         [("nodes", "NodeRequest"), ("applications", "ApplicationRequest"), ("allocations", "AllocationRequest")]
     {
         // R1.19
-        let answer = server.send_text("POST", &format!("/si/v1/rm/rm-9/{path}"), "hello", "text/plain").await;
+        let answer = server.send_text("POST", &format!("/si/v1/rm/rm-9/{path}"), "hello", "application/json").await;
         let text = format!("received {name}, but RmID=\"rm-9\" not registered");
         assert_eq!((answer.0, &answer.1["detail"]), (404, &json!(text)));
     }
@@ -77,7 +79,7 @@ async fn the_order_of_checks() {
     }
     assert_eq!(server.delete("/si/v1/rm/rm-9").await.0, 404);
     server.delete("/si/v1/rm/rm-1").await;
-    let stopped = server.send_text("POST", "/si/v1/rm/rm-1/nodes", "hello", "text/plain").await;
+    let stopped = server.send_text("POST", "/si/v1/rm/rm-1/nodes", "hello", "application/json").await;
     refused(stopped, 409, None, &["Stopped"]);
     assert_eq!(server.get("/si/v1/rm/rm-1/stream").await.0, 409);
 }

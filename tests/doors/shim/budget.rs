@@ -14,7 +14,10 @@ use callboard::{
         topology::{PartitionHandle, Topology},
     },
     config,
-    http::server::{Doors, Listen, bind, nothing_else},
+    http::{
+        origins::Origins,
+        server::{Doors, Listen, bind, nothing_else},
+    },
     messages::partition::{Commands, PartitionSetup},
 };
 use serde_json::json;
@@ -62,7 +65,8 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
     let events = EventActor::default().start();
     let topology = Topology::new(vec![here], Arc::new(launcher), events, config::load("").expect("valid"));
     let refused = callboard::metrics::Metrics::new().unwrap().refused();
-    let doors = Arc::new(Doors { topology: topology.clone(), max_body: 1 << 20, tokens: None, refused });
+    let origins = Origins::new(true, Ipv4Addr::LOCALHOST.into(), Vec::new());
+    let doors = Arc::new(Doors { topology: topology.clone(), tokens: None, origins, refused });
     let listen =
         Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, patience: Duration::from_secs(10), tls: None };
     let others = |config: &mut ServiceConfig| {

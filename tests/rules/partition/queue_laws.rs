@@ -9,6 +9,7 @@ use callboard::{
         command::Command,
         conf::PartitionConf,
         queue::Queue,
+        resources::ResourceType,
         types::{QueueIx, Termination},
     },
 };
@@ -215,13 +216,13 @@ fn queues(env: &Env) -> impl Iterator<Item = (QueueIx, &Queue)> {
 }
 
 /// Usage above a quota, by queue and type.
-fn above(env: &Env) -> BTreeMap<(Arc<str>, &'static str), i128> {
+fn above(env: &Env) -> BTreeMap<(Arc<str>, ResourceType), i128> {
     let mut above = BTreeMap::new();
     for (_, row) in queues(env) {
         for (kind, max) in row.max.iter().flat_map(|max| max.iter()) {
             let used = row.allocated.amount(kind);
             if used > max {
-                above.insert((row.path.clone(), kind.name()), used);
+                above.insert((row.path.clone(), kind.clone()), used);
             }
         }
     }

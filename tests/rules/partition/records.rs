@@ -381,7 +381,7 @@ fn history_goes_by_what_happened() {
         env.release("app-b", "other", other);
         let history = &env.partition.apps[env.partition.app_by_id["app-b"].ix()].history;
         let total = |book: &std::collections::BTreeMap<std::sync::Arc<str>, callboard::domain::resources::Resource>| {
-            book.values().map(|sum| sum.amount(callboard::domain::resources::MEMORY)).sum::<i128>()
+            book.values().map(|sum| sum.amount(&callboard::domain::resources::MEMORY)).sum::<i128>()
         };
         assert_eq!((total(&history.normal), total(&history.preempted)), (100, 100), "{victim:?}");
     }

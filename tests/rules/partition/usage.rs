@@ -86,7 +86,7 @@ impl Lives {
             for name in names {
                 let sum = sums.entry(name).or_default();
                 for (kind, amount) in resource.iter().filter(|_| nanos > 0) {
-                    sum.set(kind, sum.amount(kind) + amount * nanos);
+                    sum.set(kind.clone(), sum.amount(kind) + amount * nanos);
                 }
             }
         }

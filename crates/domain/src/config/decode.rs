@@ -5,12 +5,16 @@
 use std::collections::BTreeMap;
 
 use super::{
+    faults::cut,
     written::{
         Filter, Limit, NodeSort, Partition, Preemption, Quantities, Queue, Resources, Rule, Scheduler, Spanned,
         Template, Text,
     },
     yaml::{At, Kind, Node, Value, float, integer},
 };
+
+/// Misfits that are listed: whoever mends these sees the next ones.
+const LISTED: usize = 1_000;
 
 /// A value that is not what its key wants.
 #[derive(Clone, Debug)]
@@ -45,7 +49,9 @@ struct Decoder {
 
 impl Decoder {
     fn misfit(&mut self, at: At, message: String, hint: String) {
-        self.misfits.push(Misfit { at, message, hint, hidden: self.hidden });
+        if self.misfits.len() < LISTED {
+            self.misfits.push(Misfit { at, message: cut(message), hint, hidden: self.hidden });
+        }
     }
 
     fn wrong(&mut self, node: &Node, wanted: &str) {

@@ -31,8 +31,9 @@ pub struct Settings {
     pub predicate_timeout: Duration,
     /// `shim.containerStates` is `all`: SCHEDULED and RESERVED are reported too (SEEDS S7).
     pub all_container_states: bool,
-    /// `http.maxBodyBytes`: larger bodies are refused.
-    pub max_body_bytes: u64,
+    /// `http.maxBodyBytes`, at least 64Ki, so that it can be changed again: larger bodies are refused; `None`: as the server was
+    /// started.
+    pub max_body_bytes: Option<u64>,
 }
 
 /// Settings of a resource manager's session.
@@ -73,7 +74,10 @@ impl Settings {
             journal: journal(map),
             predicate_timeout: time(map, "shim.predicates.timeout", 5),
             all_container_states: map.get("shim.containerStates").is_some_and(|states| states == "all"),
-            max_body_bytes: above_zero(map, "http.maxBodyBytes", 64 << 20),
+            max_body_bytes: map
+                .get("http.maxBodyBytes")
+                .and_then(|text| bytes(text))
+                .filter(|bytes| *bytes >= 64 << 10),
         }
     }
 }
@@ -316,7 +320,7 @@ mod tests {
         assert_eq!(settings.rm, rm);
         assert_eq!(settings.predicate_timeout, Duration::from_secs(5));
         assert!(!settings.all_container_states);
-        assert_eq!(settings.max_body_bytes, 67_108_864);
+        assert_eq!(settings.max_body_bytes, None);
     }
 
     #[test]
@@ -394,10 +398,10 @@ mod tests {
             ("rm.unconfirmedWarning", "2m"),
             ("shim.predicates.timeout", "250ms"),
             ("shim.containerStates", "all"),
-            ("http.maxBodyBytes", "1024"),
+            ("http.maxBodyBytes", "64Ki"),
         ]);
         assert!(!settings.event.tracking && settings.all_container_states);
-        assert_eq!((settings.event.ring_capacity, settings.max_body_bytes), (5, 1024));
+        assert_eq!((settings.event.ring_capacity, settings.max_body_bytes), (5, Some(65_536)));
         assert_eq!(settings.health_check_interval, Some(Duration::from_secs(90)));
         assert_eq!(settings.rm.pause_timeout, Duration::from_secs(60));
         assert_eq!(settings.rm.resend_after, Duration::from_secs(3));

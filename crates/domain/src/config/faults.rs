@@ -1,21 +1,38 @@
 //! Collecting the faults of a configuration: the first decides the text of the refusal, all are listed.
 
 use super::{Fault, Refused, yaml::At};
+use crate::names::shorten;
+
+/// Faults that are listed; more are counted.
+const LISTED: usize = 1_000;
+/// Bytes of a text that are told: it may quote what was written.
+const TOLD: usize = 1_000;
 
 /// What was found so far.
 #[derive(Debug, Default)]
 pub struct Faults {
     first: Option<String>,
     list: Vec<Fault>,
+    more: usize,
+}
+
+/// The beginning of a text that is too long to be told.
+pub fn cut(mut text: String) -> String {
+    shorten(&mut text, TOLD);
+    text
 }
 
 impl Faults {
     /// Notes a fault: `text` is that of the reference, `detail` names the thing, the value and the way out.
     pub fn add(&mut self, at: At, rule: &'static str, text: impl Into<String>, detail: impl AsRef<str>) {
-        let text = text.into();
+        if self.list.len() == LISTED {
+            self.more += 1;
+            return;
+        }
+        let text = cut(text.into());
         let message = match detail.as_ref() {
             "" => text.clone(),
-            detail => format!("{text} ({detail})"),
+            detail => cut(format!("{text} ({detail})")),
         };
         self.first.get_or_insert(text);
         let fault = Fault { line: at.line, column: at.column, rule, message };
@@ -33,11 +50,12 @@ impl Faults {
         }
         let known: Vec<_> = self.list.iter().map(|fault| (fault.line, fault.column)).collect();
         self.list.extend(other.list.into_iter().filter(|fault| !known.contains(&(fault.line, fault.column))));
+        self.more += other.more;
     }
 
     /// Number of faults so far.
     pub fn count(&self) -> usize {
-        self.list.len()
+        self.list.len() + self.more
     }
 
     /// The text of the refusal is this one.
@@ -46,15 +64,19 @@ impl Faults {
     }
 
     /// The refusal, where there is any fault.
-    pub fn refusal(self) -> Result<(), Refused> {
-        match self.first {
-            Some(message) => Err(Refused { message, faults: self.list }),
+    pub fn refusal(mut self) -> Result<(), Refused> {
+        match self.first.take() {
+            Some(message) => Err(Refused { message, faults: self.into_list() }),
             None => Ok(()),
         }
     }
 
     /// The faults alone.
-    pub fn into_list(self) -> Vec<Fault> {
+    pub fn into_list(mut self) -> Vec<Fault> {
+        if self.more > 0 {
+            let message = format!("{} more are not listed", self.more);
+            self.list.push(Fault { line: 0, column: 0, rule: "", message });
+        }
         self.list
     }
 }

@@ -337,8 +337,9 @@ fn deep_nesting_is_refused_not_a_crash() {
         let level = |n: usize| format!("{0}- name: q\n{0}  queues:\n", "  ".repeat(n));
         format!("partitions:\n- queues:\n{}", (1..=depth).map(level).collect::<String>())
     };
-    load(&nested(190)).unwrap();
-    assert!(message(&nested(300)).contains("nested deeper than 400 levels"));
+    load(&nested(63)).unwrap();
+    assert!(message(&nested(70)).contains("a queue path of 65 levels is too deep"));
+    assert!(message(&nested(300)).contains("nested deeper than 160 levels"));
     assert!(message(&"{a: ".repeat(100_000)).starts_with("yaml: line 1: "));
 }
 

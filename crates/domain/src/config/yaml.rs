@@ -1,13 +1,20 @@
 //! YAML text to a tree that knows where each part stands. The only place that names the YAML library.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
-/// Deeper nesting is refused, so that walking the tree cannot exhaust the stack.
-const MAX_DEPTH: usize = 400;
+/// Deeper nesting is refused, so that walking the tree cannot exhaust the stack. The deepest queue that is allowed takes 135.
+const MAX_DEPTH: usize = 160;
+/// Parts of a text: keys, values, lists and maps. A queue has ten to thirty.
+pub const MAX_PARTS: usize = 300_000;
 /// Parts that aliases may add by standing for others.
 const MAX_ALIASED: usize = 100_000;
+/// And the bytes of their texts.
+const MAX_ALIASED_BYTES: usize = 1 << 20;
 
 /// Where something stands in the text; lines and columns count from 1, 0 means nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +40,8 @@ pub struct Node {
     pub value: Value,
     /// Number of parts in it, itself included.
     size: usize,
+    /// Bytes of the texts in it.
+    bytes: usize,
 }
 
 /// A key and its value.
@@ -97,6 +106,10 @@ fn error<T>(at: impl Into<At>, message: impl Into<String>) -> Result<T, SyntaxEr
 
 /// Reads the first document of a text (CFG-004); `None` where there is none (CFG-003).
 pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
+    // The parser keeps all that stands between one bracket and its end before it tells the first of it: a few hundred bytes for each.
+    if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).count() > MAX_PARTS {
+        return error(At::default(), too_many());
+    }
     let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut tree = Tree::default();
     loop {
@@ -113,7 +126,8 @@ pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
             Event::Alias(anchor) => tree.alias(anchor, at)?,
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = kind(&text, style, tag.as_deref());
-                tree.add(Node { at, value: Value::Scalar(text.into_owned(), kind), size: 1 }, anchor);
+                let bytes = text.len();
+                tree.add(Node { at, value: Value::Scalar(text.into_owned(), kind), size: 1, bytes }, anchor)?;
             }
             Event::SequenceStart(anchor, _) => tree.open(at, anchor, false)?,
             Event::MappingStart(anchor, _) => tree.open(at, anchor, true)?,
@@ -134,7 +148,9 @@ struct Open {
 struct Tree {
     open: Vec<Open>,
     anchors: HashMap<usize, Arc<Node>>,
+    parts: usize,
     aliased: usize,
+    aliased_bytes: usize,
     document: Option<Arc<Node>>,
 }
 
@@ -152,17 +168,22 @@ impl Tree {
             return error(At::default(), "unbalanced end");
         };
         let size = 1 + parts.iter().map(|part| part.size).sum::<usize>();
+        let bytes = parts.iter().map(|part| part.bytes).sum();
         let value = if map { Value::Map(pairs(parts)?) } else { Value::List(parts) };
-        self.add(Node { at, value, size }, anchor);
-        Ok(())
+        self.add(Node { at, value, size, bytes }, anchor)
     }
 
-    fn add(&mut self, node: Node, anchor: usize) {
+    fn add(&mut self, node: Node, anchor: usize) -> Result<(), SyntaxError> {
+        self.parts += 1;
+        if self.parts > MAX_PARTS {
+            return error(node.at, too_many());
+        }
         let node = Arc::new(node);
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
         self.place(node);
+        Ok(())
     }
 
     fn place(&mut self, node: Arc<Node>) {
@@ -177,7 +198,8 @@ impl Tree {
             return error(at, "anchor value contains itself");
         };
         self.aliased += node.size;
-        if self.aliased > MAX_ALIASED {
+        self.aliased_bytes += node.bytes;
+        if self.aliased > MAX_ALIASED || self.aliased_bytes > MAX_ALIASED_BYTES {
             return error(at, "document contains excessive aliasing");
         }
         self.place(node);
@@ -195,13 +217,17 @@ fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<Pair>, SyntaxError> {
             _ => pairs.push((key, value)),
         }
     }
+    let mut own: HashSet<String> = match merged.is_empty() {
+        true => HashSet::new(),
+        false => pairs.iter().filter_map(|(key, _)| key.text().map(str::to_owned)).collect(),
+    };
     for source in merged {
         match &source.value {
-            Value::Map(more) => merge(&mut pairs, more),
+            Value::Map(more) => merge(&mut pairs, more, &mut own),
             Value::List(sources) => {
                 for source in sources {
                     match &source.value {
-                        Value::Map(more) => merge(&mut pairs, more),
+                        Value::Map(more) => merge(&mut pairs, more, &mut own),
                         _ => return error(source.at, "map merge requires map or sequence of maps as the value"),
                     }
                 }
@@ -212,17 +238,25 @@ fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<Pair>, SyntaxError> {
     Ok(pairs)
 }
 
-fn merge(pairs: &mut Vec<Pair>, more: &[Pair]) {
+fn too_many() -> String {
+    format!("more than {MAX_PARTS} keys, values, lists and maps")
+}
+
+fn merge(pairs: &mut Vec<Pair>, more: &[Pair], own: &mut HashSet<String>) {
     for (key, value) in more {
-        if !pairs.iter().any(|(own, _)| same_key(own, key)) {
+        if key.text().is_none_or(|key| own.insert(key.to_owned())) {
             pairs.push((key.clone(), value.clone()));
         }
     }
 }
 
-/// Both are the same single value.
-fn same_key(a: &Node, b: &Node) -> bool {
-    matches!((&a.value, &b.value), (Value::Scalar(a, _), Value::Scalar(b, _)) if a == b)
+impl Node {
+    fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(text, _) => Some(text),
+            _ => None,
+        }
+    }
 }
 
 fn kind(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
@@ -345,6 +379,27 @@ mod tests {
     }
 
     #[test]
+    fn a_text_has_so_many_parts() {
+        let list = |parts: usize| format!("[{}]", "a,".repeat(parts));
+        assert!(read(&list(MAX_PARTS - 1)).is_ok());
+        let refused = read(&list(MAX_PARTS)).unwrap_err();
+        assert_eq!(refused.message, "more than 300000 keys, values, lists and maps");
+    }
+
+    #[test]
+    fn many_keys_are_merged_in_no_time() {
+        let keys = |from: usize| (from..from + 20_000).map(|n| format!("k{n}: 1,")).collect::<String>();
+        let text = format!("a: &a {{{}}}\nb: {{<<: *a, {}}}", keys(0), keys(10_000));
+        let begun = std::time::Instant::now();
+        let node = read(&text).unwrap().unwrap();
+        let Value::Map(pairs) = &node.value else { panic!() };
+        let Value::Map(merged) = &pairs[1].1.value else { panic!() };
+        assert_eq!(merged.len(), 30_000);
+        // One look per pair would be 6·10⁸ of them.
+        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    }
+
+    #[test]
     fn kinds() {
         for (text, kind) in [
             ("~", Kind::Null),
@@ -389,5 +444,8 @@ mod tests {
             bomb += &format!("a{level}: &a{level} [{many}]\n");
         }
         assert!(read(&bomb).unwrap_err().message.contains("excessive aliasing"));
+        // A long text counts by its bytes.
+        let long = format!("a: &a {}\nb: [{}]", "x".repeat(10_000), "*a,".repeat(1_000));
+        assert!(read(&long).unwrap_err().message.contains("excessive aliasing"));
     }
 }

@@ -26,7 +26,7 @@ impl Capacity {
             let name = kind.name();
             name == "gpu" || name.ends_with("/gpu")
         });
-        Capacity { cores: count(resource.amount(VCORE) / 1000), gpus: count(gpus.map(|(_, amount)| amount).sum()) }
+        Capacity { cores: count(resource.amount(&VCORE) / 1000), gpus: count(gpus.map(|(_, amount)| amount).sum()) }
     }
 }
 

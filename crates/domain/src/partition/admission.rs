@@ -9,7 +9,7 @@ use crate::{
     event::{Change, Detail, EventKind},
     placement::{self, Placement, QueueLookup, QueueStatus, Submission, reason},
     queue::RECOVERY_QUEUE,
-    resources::{Resource, ResourceType, Shown, min_limit},
+    resources::{MAX_TYPES, Resource, ResourceType, Shown, min_limit},
     types::{ObjectState, QueueIx},
 };
 
@@ -171,7 +171,7 @@ fn quota_of_json(text: &str) -> Option<Resource> {
             return None;
         }
         reader.object(|reader, name| {
-            let kind = ResourceType::new(&name)?;
+            let kind = ResourceType::new(&name).filter(|_| resource.len() < MAX_TYPES)?;
             let mut value = 0;
             reader.object(|reader, key| {
                 value = (key == "value").then(|| reader.number())??;
@@ -239,13 +239,20 @@ mod tests {
     #[test]
     fn quota_tags_are_read_or_ignored() {
         // R3.34, RES-011
-        let read = |text| quota_of_json(text);
+        let read = |text: &str| quota_of_json(text);
         assert_eq!(read(r#"{"resources":{"vcore":{"value":111}}}"#), Some(Resource::of(&[("vcore", 111)])));
         assert_eq!(
             read(r#" { "resources" : { "memory":{"value":"7"} , "vcore":{"value":-2} } } "#),
             Some(Resource::of(&[("memory", 7), ("vcore", -2)]))
         );
         assert_eq!(read(r#"{"resources":{}}"#), Some(Resource::new()));
+        let many = |count: usize| {
+            let types: Vec<_> = (0..count).map(|n| format!(r#""x/{n}":{{"value":1}}"#)).collect();
+            format!(r#"{{"resources":{{{}}}}}"#, types.join(","))
+        };
+        assert_eq!(read(&many(1000)).map(|quota| quota.len()), Some(1000));
+        let long = format!(r#"{{"resources":{{"{}":{{"value":1}}}}}}"#, "x".repeat(254));
+        assert!(read(&many(1001)).is_none() && read(&long).is_none());
         for bad in ["", "{", "7", r#"{"x":{}}"#, r#"{"resources":{"memory":7}}"#, r#"{"resources":{}} x"#] {
             assert!(read(bad).is_none(), "{bad}");
         }

@@ -298,7 +298,7 @@ impl<'a> Explainer<'a> {
     fn nodes_of(&mut self, shape: ShapeIx, ask: AllocIx) -> Arc<Nodes> {
         let partition = self.partition;
         let resource = &partition.allocs[ask.ix()].resource;
-        let key: Vec<_> = resource.iter().collect();
+        let key: Vec<_> = resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect();
         let known = match self.nodes.get(&key) {
             Some(known) => known.clone(),
             None if self.nodes.len() >= SIZES => {
@@ -330,12 +330,14 @@ impl<'a> Explainer<'a> {
     fn look_at_nodes(&self, ask: AllocIx) -> Nodes {
         let partition = self.partition;
         let resource = &partition.allocs[ask.ix()].resource;
-        let wanted: Vec<ResourceType> = resource.iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind).collect();
+        let wanted: Vec<&ResourceType> = resource.iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind).collect();
         let mut found = Nodes::default();
         for at in partition.node_by_id.values().copied() {
             let node = &partition.nodes[at.ix()];
             for kind in &wanted {
-                found.largest.set(*kind, found.largest.amount(*kind).max(node.capacity.amount(*kind)));
+                found
+                    .largest
+                    .set(ResourceType::clone(kind), found.largest.amount(kind).max(node.capacity.amount(kind)));
             }
             if !node.capacity.fits(resource) {
                 found.too_small += 1;
@@ -346,9 +348,9 @@ impl<'a> Explainer<'a> {
                 continue;
             }
             for kind in &wanted {
-                let free = node.available.amount(*kind).max(0);
-                found.most_free.set(*kind, found.most_free.amount(*kind).max(free));
-                found.all_free.set(*kind, found.all_free.amount(*kind) + free);
+                let free = node.available.amount(kind).max(0);
+                found.most_free.set(ResourceType::clone(kind), found.most_free.amount(kind).max(free));
+                found.all_free.set(ResourceType::clone(kind), found.all_free.amount(kind) + free);
             }
             if !node.available.fits(resource) {
                 found.full += 1;

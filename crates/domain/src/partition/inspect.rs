@@ -30,7 +30,7 @@ pub struct Demand {
 }
 
 /// A queue and the amounts that an ask of it wants.
-type Size = (Arc<str>, Vec<(&'static str, i64)>);
+type Size<'a> = (Arc<str>, Vec<(&'a str, i64)>);
 
 impl Partition {
     /// What waits only for lack of nodes: within the limits of queues and users, with no placeholder to replace, no required
@@ -38,7 +38,7 @@ impl Partition {
     pub fn demand(&self) -> Vec<Demand> {
         let mut found = Vec::new();
         self.inspect_queue(self.root, None, true, &mut found);
-        let mut by_size: BTreeMap<Size, (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
+        let mut by_size: BTreeMap<Size<'_>, (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
         for alloc in found {
             let row = &self.allocs[alloc.ix()];
             let queue = self.queue_path(alloc);

@@ -247,7 +247,7 @@ impl Partition {
     }
 
     /// What a share is measured against: own guaranteed, else the nearest max on the path (R5.14, QUE-033).
-    fn denominator(&self, queue: QueueIx, kind: ResourceType) -> Option<i128> {
+    fn denominator(&self, queue: QueueIx, kind: &ResourceType) -> Option<i128> {
         let row = &self.queues[queue.ix()];
         if let Some(guaranteed) = row.guaranteed.as_ref().and_then(|g| g.get(kind)) {
             return Some(guaranteed);

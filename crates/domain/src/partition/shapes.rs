@@ -33,13 +33,17 @@ pub(crate) struct Shapes {
 type Key = (Vec<(ResourceType, i128)>, Option<AllocIx>);
 
 fn lead(resource: &Resource) -> Option<(ResourceType, i128)> {
-    resource.iter().find(|(_, amount)| *amount > 0)
+    resource.iter().find(|(_, amount)| *amount > 0).map(|(kind, amount)| (kind.clone(), amount))
+}
+
+fn key(resource: &Resource, of: Option<AllocIx>) -> Key {
+    (resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect(), of)
 }
 
 impl Shapes {
     /// The shape of these resources, counted as one more use; with it the shared copy of the resources.
     pub fn intern(&mut self, resource: &Arc<Resource>, of: Option<AllocIx>) -> (ShapeIx, Arc<Resource>) {
-        let key: Key = (resource.iter().collect(), of);
+        let key = key(resource, of);
         if let Some(ix) = self.by_key.get(&key) {
             let row = &mut self.rows[ix.ix()];
             row.uses += 1;
@@ -62,7 +66,7 @@ impl Shapes {
         let row = &mut self.rows[ix.ix()];
         row.uses -= 1;
         if row.uses == 0 {
-            let key: Key = (row.resource.iter().collect(), row.of);
+            let key = key(&row.resource, row.of);
             self.clear(ix);
             self.by_key.remove(&key);
             self.free.push(ix);
@@ -121,7 +125,8 @@ impl Partition {
         let fitting: Vec<ShapeIx> = available
             .iter()
             .flat_map(|(kind, amount)| {
-                self.shapes.nowhere.range((kind, i128::MIN, ShapeIx(0))..=(kind, amount, ShapeIx(u32::MAX)))
+                let least = (kind.clone(), i128::MIN, ShapeIx(0));
+                self.shapes.nowhere.range(least..=(kind.clone(), amount, ShapeIx(u32::MAX)))
             })
             .map(|(_, _, shape)| *shape)
             .filter(|shape| available.fits(self.shapes.resource(*shape)))

@@ -7,7 +7,7 @@ use super::{
     rule::{RuleConf, RuleKind, is_qualified},
 };
 use crate::{
-    names::{INVALID_QUEUE_NAME, is_queue_name},
+    names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, is_queue_name, too_many_levels},
     queue::RECOVERY_QUEUE,
 };
 
@@ -151,6 +151,10 @@ fn run(rule: &RuleConf, app: &Submission<'_>, queues: &dyn QueueLookup) -> Resul
             None => return Ok(None),
         },
     };
+    let levels = path.split('.').count();
+    if levels > MAX_QUEUE_LEVELS {
+        return Err(too_many_levels(levels));
+    }
     let exists = queues.queue(&path.to_ascii_lowercase()).is_some();
     Ok((exists || rule.create).then_some(path))
 }

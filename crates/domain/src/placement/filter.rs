@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::rule::FilterSpec;
 use crate::names::{is_group_name, is_user_name};
@@ -87,9 +87,31 @@ pub fn is_expression(entry: &str) -> bool {
     entry.contains(['^', '$', '*', '+', '?', '(', ')', '[', '{', '}', '|'])
 }
 
-/// Compiles an expression in the syntax of RE2, where a brace that begins no repetition stands for itself.
-pub fn compile(text: &str) -> Option<Regex> {
-    Regex::new(text).or_else(|_| Regex::new(&with_literal_braces(text))).ok()
+/// Longest expression in bytes.
+const LONGEST: usize = 4_096;
+/// Sizes in memory that an expression is tried with, in bytes; the last is the largest that is allowed.
+const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// What the expressions of a configuration may take together.
+pub const MAX_EXPRESSIONS: usize = 16 << 20;
+
+/// Compiles an expression in the syntax of RE2, where a brace that begins no repetition stands for itself. `None` for one that
+/// does not compile, or that a few repetitions make large.
+fn compile(text: &str) -> Option<Regex> {
+    sized(text).map(|(expression, _)| expression)
+}
+
+/// At most what an expression takes, in bytes; `None` where there is none.
+pub fn size(text: &str) -> Option<usize> {
+    sized(text).map(|(_, size)| size)
+}
+
+fn sized(text: &str) -> Option<(Regex, usize)> {
+    if text.len() > LONGEST {
+        return None;
+    }
+    let escaped = with_literal_braces(text);
+    let build = |text: &str, size| RegexBuilder::new(text).size_limit(size).dfa_size_limit(256 << 10).build();
+    SIZES.into_iter().find_map(|size| Some((build(text, size).or_else(|_| build(&escaped, size)).ok()?, size)))
 }
 
 fn with_literal_braces(text: &str) -> String {
@@ -184,6 +206,15 @@ mod tests {
         assert!(filter("", &["{x}"], &[]).admits("a{x}b", &[]));
         assert!(filter("", &["^a{2}\\{$"], &[]).admits("aa{", &[]));
         assert!(compile("*").is_none() && compile("(").is_none() && compile("[").is_none());
+    }
+
+    #[test]
+    fn expressions_have_a_size() {
+        assert_eq!(size("^(team-a|svc-[0-9]+)$"), Some(16 << 10));
+        assert_eq!(size("^\\w{10}$"), Some(1 << 20));
+        for bad in ["\\w{60}", "((a{100}){100}){100}", &"a|".repeat(3_000)] {
+            assert!(compile(bad).is_none(), "{}", &bad[..7]);
+        }
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Ugm {
         self.each_usage(track, |usage| usage.add(delta));
         let (mut grown, mut shrunk) = (Resource::new(), Resource::new());
         for (kind, amount) in delta.iter().filter(|(_, amount)| *amount != 0) {
-            if amount > 0 { grown.set(kind, amount) } else { shrunk.set(kind, -amount) }
+            if amount > 0 { grown.set(kind.clone(), amount) } else { shrunk.set(kind.clone(), -amount) }
         }
         for (change, amount) in [(Change::Add, grown), (Change::Remove, shrunk)] {
             if !amount.is_empty() {

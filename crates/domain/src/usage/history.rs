@@ -125,9 +125,7 @@ struct Row {
 impl Row {
     fn settle(&mut self, to: Nanos) {
         let nanos = i128::from(to.0) - i128::from(self.at.0);
-        for (kind, amount) in self.usage.iter() {
-            self.used.set(kind, self.used.amount(kind) + amount * nanos);
-        }
+        self.used.add(&self.usage.times(nanos));
         self.at = to;
     }
 }

@@ -21,7 +21,7 @@ async fn with_partitions(partitions: &[&str]) -> Env {
 }
 
 async fn configure(env: &Env, text: String) -> Result<(), String> {
-    let done = env.topology.configure("rm-1", "", text, map(&[("rm.gracePeriod", "77s")])).await;
+    let done = env.topology.configure("rm-1", "", text, map(&[("rm.gracePeriod", "77s")]), false).await;
     done.map(drop).map_err(|refusals| match refusals {
         Refusals::Config(refused) => refused.message,
         Refusals::Other(refusal) => refusal.detail,
@@ -168,7 +168,7 @@ async fn reservations_are_as_the_manager_says_else_as_the_server_was_started() {
     // R5.37, CFG-116
     let told = |env: &Env| env.told().into_iter().filter(|text| text.contains("Reservations")).collect::<Vec<_>>();
     let update = async |env: &Env, extra: &[(&str, &str)]| {
-        env.topology.configure("rm-1", "", text(&["a"], true), map(extra)).await.expect("accepted");
+        env.topology.configure("rm-1", "", text(&["a"], true), map(extra), false).await.expect("accepted");
         told(env)
     };
     let env = with_partitions(&["a"]).await;
@@ -178,6 +178,7 @@ async fn reservations_are_as_the_manager_says_else_as_the_server_was_started() {
     env.topology.without_reservations();
     env.register("rm-1", &[]).await;
     assert_eq!(told(&env), ["[rm-1]default#2 Reservations(false)"]);
-    env.topology.configure("rm-1", "", text(&["default", "b"], true), map(&[("x", "y")])).await.expect("accepted");
+    let done = env.topology.configure("rm-1", "", text(&["default", "b"], true), map(&[("x", "y")]), false).await;
+    done.expect("accepted");
     assert_eq!(told(&env), ["[rm-1]b#2 Reservations(false)"], "a partition that comes later");
 }

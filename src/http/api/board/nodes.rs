@@ -1,6 +1,6 @@
 //! Nodes in short: how full, and what is the matter with them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,13 +8,8 @@ use serde::Serialize;
 use super::BoardApi;
 use crate::{
     actors::directory::PartitionEntry,
-    domain::{journal::Target, node::Node},
-    http::ws_v1::{
-        View,
-        json::{Amounts, unset},
-        nodes::rows,
-        time_text,
-    },
+    domain::{journal::Target, node::Node, resources::ResourceType},
+    http::ws_v1::{View, json::unset, nodes::rows, time_text},
     messages::journal::{GetStatus, Status},
 };
 
@@ -24,7 +19,7 @@ use crate::{
 pub struct NodesView<'a> {
     partition: &'a str,
     /// Resource types of the capacities: the order of `used`.
-    types: Vec<&'static str>,
+    types: Vec<Cow<'static, str>>,
     nodes: Vec<NodeView<'a>>,
 }
 
@@ -59,7 +54,7 @@ pub async fn status(api: &BoardApi, entry: &PartitionEntry) -> Option<Status> {
 
 /// The nodes by id, then those that are away.
 pub fn list<'a>(view: &'a View, status: Option<&'a Status>) -> NodesView<'a> {
-    let types: Vec<&'static str> = Amounts::from(&view.partition().total).0.into_iter().map(|(kind, _)| kind).collect();
+    let types: Vec<&ResourceType> = view.partition().total.iter().map(|(kind, _)| kind).collect();
     let targets = || status.into_iter().flat_map(|status| &status.targets);
     let by_node: BTreeMap<&str, &Target> =
         targets().filter_map(|target| Some((target.node.as_deref()?, target))).collect();
@@ -78,14 +73,13 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>) -> NodesView<'a> {
         torpid: false,
         offline: true,
     }));
-    NodesView { partition: &view.shown, types, nodes }
+    NodesView { partition: &view.shown, types: types.into_iter().map(Cow::from).collect(), nodes }
 }
 
-fn shown<'a>(node: &'a Node, types: &[&'static str], target: Option<&Target>) -> NodeView<'a> {
+fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -> NodeView<'a> {
     let taken = node.allocated.plus(&node.occupied);
-    let percent: BTreeMap<&str, i64> = taken.percent_of(&node.capacity).into_iter().collect();
-    let has: Vec<&str> = node.capacity.iter().map(|(kind, _)| kind.name()).collect();
-    let used = |kind: &&'static str| has.contains(kind).then(|| percent.get(kind).copied().unwrap_or(0));
+    let percent: BTreeMap<ResourceType, i64> = taken.percent_of(&node.capacity).into_iter().collect();
+    let used = |kind: &&ResourceType| node.capacity.get(kind).map(|_| percent.get(*kind).copied().unwrap_or(0));
     let drain = target.and_then(|target| target.drain.as_ref());
     NodeView {
         id: node.id(),

@@ -1,12 +1,14 @@
 //! Why something waits, in words and in figures: a code to count by, a sentence for people, and what the sentence rests on.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     domain::{
         partition::{Nodes, Unfit, Waiting, Why},
-        resources::Resource,
+        resources::{Resource, ResourceType, clamp},
         types::Nanos,
         ugm::{Refusal, Who},
     },
@@ -46,7 +48,7 @@ pub struct Reason {
 #[schemars(rename = "Shortage")]
 #[serde(rename_all = "camelCase")]
 pub struct Short {
-    resource: &'static str,
+    resource: Cow<'static, str>,
     wanted: i64,
     /// What is left of the limit; or the most that one node has left, or when empty where all are too small.
     available: i64,
@@ -247,10 +249,10 @@ fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) 
         Amounts::from(wanted)
             .0
             .into_iter()
-            .map(|(resource, wanted)| Short {
-                resource,
+            .map(|(kind, wanted)| Short {
+                resource: (&kind).into(),
                 wanted,
-                available: amount(free, resource),
+                available: amount(free, &kind),
                 limit: None,
                 used: None,
             })
@@ -263,7 +265,7 @@ fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) 
         Unfit::Full => {
             let list: Vec<String> = short
                 .iter()
-                .map(|s| format!("{} free, {} wanted", shown(s.resource, s.available), shown(s.resource, s.wanted)))
+                .map(|s| format!("{} free, {} wanted", shown(&s.resource, s.available), shown(&s.resource, s.wanted)))
                 .collect();
             format!("It requires node {node}, which has no room now ({}).", list.join("; "))
         }
@@ -285,10 +287,10 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
     let short: Vec<Short> = Amounts::from(wanted)
         .0
         .into_iter()
-        .map(|(resource, wanted)| {
+        .map(|(kind, wanted)| {
             let most = if nodes_code(nodes) == "tooLarge" { &nodes.largest } else { &nodes.most_free };
-            let available = amount(most, resource);
-            Short { resource, wanted, available, limit: None, used: None }
+            let available = amount(most, &kind);
+            Short { resource: (&kind).into(), wanted, available, limit: None, used: None }
         })
         .filter(|short| short.available < short.wanted)
         .collect();
@@ -302,9 +304,9 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
         match short.first() {
             Some(first) => format!(
                 "It is larger than every node: {} {} wanted, and the largest has {}.",
-                shown(first.resource, first.wanted),
-                noun(first.resource, first.wanted),
-                shown(first.resource, first.available),
+                shown(&first.resource, first.wanted),
+                noun(&first.resource, first.wanted),
+                shown(&first.resource, first.available),
             ),
             None => "It is larger than every node: none has as much of everything at once.".to_owned(),
         }
@@ -315,28 +317,28 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
     } else if let Some(first) = short.first().filter(|_| large > 0) {
         format!(
             "No node has {} {} free; the most is {}, on {} large enough{}.",
-            shown(first.resource, first.wanted),
-            noun(first.resource, first.wanted),
-            shown(first.resource, first.available),
+            shown(&first.resource, first.wanted),
+            noun(&first.resource, first.wanted),
+            shown(&first.resource, first.available),
             count(large, "node"),
             if nodes.drained > 0 { format!(", {} of them drained", nodes.drained) } else { String::new() },
         )
     } else {
-        let types: Vec<&str> =
-            Amounts::from(wanted).0.into_iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind).collect();
+        let types: Vec<&str> = wanted.iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind.name()).collect();
         format!("No single node has enough of {} at once.", types.join(" and "))
     };
     Reason { short, nodes: Some(counts), ..Reason::new(code, text) }
 }
 
-fn amount(resource: &Resource, kind: &str) -> i64 {
-    resource.named().into_iter().find(|(name, _)| *name == kind).map_or(0, |(_, amount)| amount)
+fn amount(resource: &Resource, kind: &ResourceType) -> i64 {
+    clamp(resource.amount(kind))
 }
 
 fn short_of(wanted: &Resource, max: &Resource, used: &Resource) -> Vec<Short> {
-    let row = |(resource, wanted): (&'static str, i64)| {
-        let limit = max.named().into_iter().find(|(name, _)| *name == resource)?.1;
-        let used = amount(used, resource);
+    let row = |(kind, wanted): (ResourceType, i64)| {
+        let limit = clamp(max.get(&kind)?);
+        let used = amount(used, &kind);
+        let resource = (&kind).into();
         let available = limit.saturating_sub(used);
         (wanted > available).then_some(Short { resource, wanted, available, limit: Some(limit), used: Some(used) })
     };
@@ -346,12 +348,12 @@ fn short_of(wanted: &Resource, max: &Resource, used: &Resource) -> Vec<Short> {
 fn told(short: &[Short]) -> String {
     let one = |s: &Short| {
         let (used, limit) = (s.used.unwrap_or(0), s.limit.unwrap_or(0));
-        let wanted = shown(s.resource, s.wanted);
+        let wanted = shown(&s.resource, s.wanted);
         format!(
             "{} of {} {} used, {wanted} more wanted",
-            shown(s.resource, used),
-            shown(s.resource, limit),
-            noun(s.resource, limit)
+            shown(&s.resource, used),
+            shown(&s.resource, limit),
+            noun(&s.resource, limit)
         )
     };
     if short.is_empty() {

@@ -35,7 +35,7 @@ pub fn configure(service: &mut ServiceConfig) {
 }
 
 async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
-    let body = body::bytes(&request, payload, doors.max_body).await?;
+    let body = body::bytes(&request, payload, doors.limits().body()).await?;
     let parameters = query::parameters(&request, &["rm"])?;
     let text = String::from_utf8(body.into()).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

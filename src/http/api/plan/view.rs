@@ -191,7 +191,7 @@ fn exceeded(exceeded: outlook::Exceeded) -> Exceeded {
         user: named(Who::User),
         group: named(Who::Group),
         queue_name: exceeded.queue.to_string(),
-        what: exceeded.what.to_owned(),
+        what: exceeded.what.to_string(),
         limit: exceeded.limit,
         used: exceeded.used,
         preempted_after_seconds: exceeded.preempted_after.map(|after| after.as_secs()),

@@ -64,11 +64,8 @@ fn time(at: Nanos) -> String {
 
 /// Amounts times nanoseconds, told in amounts times seconds.
 fn seconds(used: &Resource) -> Value {
-    let mut amounts: Vec<_> = used.iter().map(|(kind, amount)| (kind.name(), amount)).collect();
-    amounts.sort_unstable();
-    Value::Object(
-        amounts.into_iter().map(|(name, amount)| (name.to_owned(), decimal(amount).into())).collect::<Map<_, _>>(),
-    )
+    let amounts = used.iter().map(|(kind, amount)| (kind.name().to_owned(), decimal(amount).into()));
+    Value::Object(amounts.collect::<Map<_, _>>())
 }
 
 fn decimal(nanos: i128) -> String {

@@ -48,7 +48,7 @@ fn gap(need: &Resource, have: &Resource) -> Resource {
     for (kind, amount) in need.iter().filter(|(_, amount)| *amount > 0) {
         let missing = amount - have.amount(kind);
         if missing > 0 {
-            gap.set(kind, missing);
+            gap.set(kind.clone(), missing);
         }
     }
     gap
@@ -110,7 +110,7 @@ fn short(env: &Env, queue: &str, ask: &Resource) -> Resource {
             if let Some(max) = row.max.as_ref().and_then(|max| max.get(kind)) {
                 let missing = row.allocated.amount(kind) + amount - max;
                 if missing > short.amount(kind) {
-                    short.set(kind, missing);
+                    short.set(kind.clone(), missing);
                 }
             }
         }
@@ -330,7 +330,7 @@ proptest! {
         let spare = b.guaranteed.as_ref().map(|guaranteed| {
             let mut spare = Resource::new();
             for (kind, least) in guaranteed.iter() {
-                spare.set(kind, b.allocated.amount(kind) - least);
+                spare.set(kind.clone(), b.allocated.amount(kind) - least);
             }
             spare
         });

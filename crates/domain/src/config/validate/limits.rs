@@ -1,7 +1,5 @@
 //! Limits of users and groups through the hierarchy (CFG-070–CFG-074).
 
-use std::collections::HashMap;
-
 use super::resources::quantities;
 use crate::{
     config::{
@@ -12,11 +10,12 @@ use crate::{
 };
 
 /// What the ancestors allow, by name; `*` is everybody else.
-type Above<'a, T> = HashMap<&'a str, T>;
+/// A copy costs nothing: each queue begins with what is above it.
+type Above<'a, T> = imbl::HashMap<&'a str, T>;
 
 /// Resources: a limit fits in that of the same name above it, else in the wildcard above it (CFG-070).
 pub fn check_resources(root: &Queue, faults: &mut Faults) {
-    resources(root, &HashMap::new(), &HashMap::new(), faults);
+    resources(root, &Above::new(), &Above::new(), faults);
 }
 
 fn resources<'a>(queue: &'a Queue, users: &Above<'a, Resource>, groups: &Above<'a, Resource>, faults: &mut Faults) {
@@ -68,7 +67,7 @@ fn within<'a>(
 
 /// Applications: as for resources, where 0 means any number (CFG-072).
 pub fn check_applications(root: &Queue, faults: &mut Faults) {
-    applications(root, &HashMap::new(), &HashMap::new(), faults);
+    applications(root, &Above::new(), &Above::new(), faults);
 }
 
 fn applications<'a>(queue: &'a Queue, users: &Above<'a, u64>, groups: &Above<'a, u64>, faults: &mut Faults) {

@@ -10,17 +10,31 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use super::{
     faults::Faults,
     written::{Partition, Queue, Scheduler, Spanned},
 };
+use crate::placement::MAX_EXPRESSIONS;
 
+/// Most partitions of a configuration: each has actors and a journal of its own.
+const MAX_PARTITIONS: usize = 100;
+/// Most placement rules of a partition: each submission is tried on all of them.
+const MAX_RULES: usize = 1_000;
 const DEFAULT_PARTITION: &str = "default";
 const ROOT: &str = "root";
 
 /// Brings names, root and limits of each partition into their final form, and checks everything.
 pub fn normalise_and_check(scheduler: &mut Scheduler, faults: &mut Faults) {
     let mut names = Vec::new();
+    let (mut types, mut room) = (BTreeSet::new(), MAX_EXPRESSIONS);
+    if let Some(partition) = scheduler.partitions.iter().flatten().nth(MAX_PARTITIONS) {
+        let count = scheduler.partitions.iter().flatten().count();
+        let text = format!("{count} partitions are configured: at most {MAX_PARTITIONS} are allowed");
+        faults.add(partition.at, "CFG-010", text, "");
+        return;
+    }
     for partition in scheduler.partitions.iter_mut().flatten() {
         name(partition, &mut names, faults);
         structure(partition, faults);
@@ -29,8 +43,19 @@ pub fn normalise_and_check(scheduler: &mut Scheduler, faults: &mut Faults) {
             continue;
         };
         queues::check(root, faults);
+        if queues::overlong(root) {
+            // The other checks tell whole paths.
+            continue;
+        }
         resources::check(root, faults);
-        rules::check(&partition.rules, root, faults);
+        resources::check_types(root, &mut types, faults);
+        if let Some(rule) = partition.rules.get(MAX_RULES) {
+            let text =
+                format!("{} placement rules are configured: at most {MAX_RULES} are allowed", partition.rules.len());
+            faults.add(rule.at, "CFG-075", text, format!("partition {}", partition.name.value));
+            continue;
+        }
+        rules::check(&partition.rules, root, &mut room, faults);
         node_sort(partition, faults);
         queues::check_max_applications(root, faults);
         limits::check_resources(root, faults);

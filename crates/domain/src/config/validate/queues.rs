@@ -9,7 +9,10 @@ use crate::{
         faults::Faults,
         written::{Limit, Queue, Text},
     },
-    names::{INVALID_QUEUE_NAME, is_group_name, is_queue_name, is_user_name},
+    names::{
+        INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, MAX_QUEUE_NAME, is_group_name, is_queue_name, is_user_name,
+        too_many_levels,
+    },
     queue::RECOVERY_QUEUE,
 };
 
@@ -41,9 +44,30 @@ fn queue(queue: &Queue, path: &str, level: usize, faults: &mut Faults) {
             faults.add(name.at, "PLC-046", text, "choose another name");
         }
     }
-    for child in &queue.queues {
+    if level == MAX_QUEUE_LEVELS
+        && let Some(child) = queue.queues.first()
+    {
+        // Nothing walks further down than this.
+        faults.add(
+            child.name.at,
+            "CFG-020",
+            too_many_levels(level + 1),
+            format!("`{}` below {path}", child.name.value),
+        );
+        return;
+    }
+    for child in queue.queues.iter().filter(|child| !is_overlong(child)) {
         self::queue(child, &format!("{path}.{}", child.name.value), level + 1, faults);
     }
+}
+
+/// A queue has a name of more characters than allowed: what is below it cannot be told by its path.
+pub fn overlong(root: &Queue) -> bool {
+    root.queues.iter().any(|child| is_overlong(child) || overlong(child))
+}
+
+fn is_overlong(queue: &Queue) -> bool {
+    queue.name.value.len() > MAX_QUEUE_NAME
 }
 
 /// An access list, read as it will be applied (CFG-030, CFG-031).

@@ -1,6 +1,6 @@
 //! Quantities, and guarantee and max through the hierarchy (CFG-040–CFG-046).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ROOT;
 use crate::{
@@ -10,12 +10,32 @@ use crate::{
         yaml::At,
     },
     quantity,
-    resources::{Resource, ResourceType, min_limit},
+    resources::{MAX_TYPES, Resource, ResourceType, TypeError, min_limit},
 };
 
 /// Checks a root queue and everything below it.
 pub fn check(root: &Queue, faults: &mut Faults) {
     queue(root, ROOT, None, faults);
+}
+
+/// A configuration names no more resource types than a resource manager may use. `named` are those of the partitions before.
+pub fn check_types<'a>(root: &'a Queue, named: &mut BTreeSet<&'a str>, faults: &mut Faults) {
+    let before = named.len();
+    name_types(root, named);
+    if before <= MAX_TYPES && named.len() > MAX_TYPES {
+        let text = format!("{} resource types are named: at most {MAX_TYPES} are allowed", named.len());
+        faults.add(root.at, "CFG-040", text, "in quotas, templates and limits of all partitions");
+    }
+}
+
+fn name_types<'a>(queue: &'a Queue, named: &mut BTreeSet<&'a str>) {
+    let resources = [&queue.resources, &queue.template.resources];
+    let quotas = resources.into_iter().flat_map(|resources| [&resources.guaranteed, &resources.max]);
+    let limits = queue.limits.iter().map(|limit| &limit.max_resources);
+    named.extend(quotas.flatten().chain(limits).flat_map(|map| map.keys()).map(String::as_str));
+    for child in &queue.queues {
+        name_types(child, named);
+    }
 }
 
 /// Reads quantities; those that cannot be read are left out and noted (CFG-040). `None` where there are none.
@@ -25,7 +45,7 @@ pub fn quantities(map: Option<&Quantities>, here: &str, faults: &mut Faults) -> 
         match quantity::parse(kind, &amount.value) {
             Ok(parsed) => match ResourceType::new(kind) {
                 Some(kind) => resource.set(kind, i128::from(parsed)),
-                None => faults.add(amount.at, "CFG-040", "too many resource types", format!("{kind}, {here}")),
+                None => faults.add(amount.at, "CFG-040", TypeError::long(kind).to_string(), here),
             },
             Err(e) => {
                 faults.add(amount.at, "CFG-040", e.to_string(), format!("`{}` of {kind}, {here}", amount.value));
@@ -78,7 +98,7 @@ fn queue(queue: &Queue, path: &str, above: Option<&Resource>, faults: &mut Fault
     let mut promised = guaranteed;
     for (kind, amount) in children.iter() {
         if promised.get(kind).is_none() {
-            promised.set(kind, amount);
+            promised.set(kind.clone(), amount);
         }
     }
     promised

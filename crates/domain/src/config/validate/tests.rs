@@ -91,11 +91,105 @@ fn queue_names() {
     assert_eq!(queues("[{name: a}, {name: p, queues: [{name: a}]}]"), "ok");
 }
 
+/// Queues below each other, `levels` of them with root.
+fn nested(levels: usize, innermost: &str) -> String {
+    let (open, close) = ("[{name: q, queues: ".repeat(levels - 2), "}]".repeat(levels - 2));
+    format!("{open}[{{name: q{innermost}}}]{close}")
+}
+
+#[test]
+fn paths_have_at_most_64_levels() {
+    // CFG-020
+    assert_eq!(
+        queues(&nested(64, ", resources: {max: {memory: 1}}, limits: [{users: [u], maxapplications: 1}]")),
+        "ok"
+    );
+    let text = "a queue path of 65 levels is too deep: at most 64, root included, are allowed";
+    assert_eq!(queues(&nested(65, "")), text);
+    assert_eq!(queues(&nested(75, "")), text);
+    assert_eq!(queues(&nested(90, "")), "yaml: line 1: nested deeper than 160 levels");
+}
+
+#[test]
+fn rules_lead_no_deeper_either() {
+    // CFG-078
+    let rules = |rules: &str| checked(&format!("partitions: [{{name: default, placementrules: {rules}, queues: []}}]"));
+    let fixed = |levels: usize| format!("root{}", ".q".repeat(levels - 1));
+    assert_eq!(rules(&format!("[{{name: fixed, value: {}, create: true}}]", fixed(64))), "ok");
+    let text = "a queue path of 65 levels is too deep: at most 64, root included, are allowed";
+    assert_eq!(rules(&format!("[{{name: fixed, value: {}, create: true}}]", fixed(65))), text);
+    let below = format!("[{{name: user, create: true, parent: {{name: fixed, value: {}, create: true}}}}]", fixed(64));
+    assert_eq!(rules(&below), text);
+    let chain = |rules: usize| {
+        let parents = ", parent: {name: user, create: true".repeat(rules - 1);
+        format!("[{{name: user, create: true{parents}{}}}]", "}".repeat(rules - 1))
+    };
+    assert_eq!(rules(&chain(63)), "ok");
+    assert_eq!(rules(&chain(64)), text);
+}
+
 #[test]
 fn recovery_queue_is_not_configured() {
     // PLC-046
     assert_eq!(queues("[{name: '@Recovery@'}]"), "queue name @Recovery@ is kept for the recovery queue");
     assert_eq!(queues("[{name: a, queues: [{name: '@recovery@'}]}]"), "ok");
+}
+
+#[test]
+fn resource_types_are_limited_in_length_and_number() {
+    // CFG-040
+    let max = |amounts: &str| queues(&format!("[{{name: a, resources: {{max: {{{amounts}}}}}}}]"));
+    assert_eq!(max(&format!("{}: 1", "x".repeat(253))), "ok");
+    let text = format!("resource type \"{}…\" has a name of 254 bytes: at most 253 are allowed", "x".repeat(40));
+    assert_eq!(max(&format!("{}: 1", "x".repeat(254))), text);
+    let types = |from: usize, to: usize| (from..to).map(|n| format!("t/{n}: 1")).collect::<Vec<_>>().join(", ");
+    assert_eq!(max(&types(0, 1000)), "ok");
+    let text = "1001 resource types are named: at most 1000 are allowed";
+    assert_eq!(max(&types(0, 1001)), text);
+    let template = format!("childtemplate: {{resources: {{max: {{{}}}}}}}", types(600, 1001));
+    assert_eq!(
+        queues(&format!("[{{name: p, parent: true, resources: {{max: {{{}}}}}, {template}}}]", types(0, 600))),
+        text
+    );
+}
+
+#[test]
+fn what_costs_every_submission_is_limited() {
+    // CFG-010, CFG-075, CFG-077
+    let rules = |rule: &str, count: usize| {
+        checked(&format!("partitions: [{{name: default, queues: [], placementrules: [{}]}}]", rule.repeat(count)))
+    };
+    assert_eq!(rules("{name: user},", 1_000), "ok");
+    assert_eq!(rules("{name: user},", 1_001), "1001 placement rules are configured: at most 1000 are allowed");
+    let filter = |expression: &str| format!("{{name: user, filter: {{users: ['{expression}']}}}},");
+    assert_eq!(rules(&filter("^(team-a|svc-[0-9]+)$"), 1_000), "ok");
+    let text = "the filter expressions of all placement rules take more than 16777216 bytes";
+    assert_eq!(rules(&filter("\\w{10}"), 17), text);
+    assert!(rules(&filter("\\w{99}"), 1).starts_with("invalid rule filter user list is not a proper list or regexp: "));
+    let partitions = |count: usize| {
+        checked(&format!(
+            "partitions: [{}]",
+            (0..count).map(|n| format!("{{name: p{n}, queues: []}},")).collect::<String>()
+        ))
+    };
+    assert_eq!(partitions(100), "ok");
+    assert_eq!(partitions(101), "101 partitions are configured: at most 100 are allowed");
+}
+
+#[test]
+fn faults_are_listed_up_to_a_number_and_a_length() {
+    let bad = format!("[{}{{name: '{}'}}]", "{name: '!'},".repeat(3_000), "!".repeat(100_000));
+    let text = format!("partitions: [{{name: default, queues: {bad}}}]");
+    let refused = crate::config::load(&text).unwrap_err();
+    assert_eq!(refused.faults.len(), 1_001);
+    assert!(refused.faults.iter().all(|fault| fault.message.len() < 1_100));
+    let last = &refused.faults[1_000];
+    assert!(last.message.ends_with(" more are not listed") && last.line == 0, "{last}");
+    // Names that are too long are not carried along.
+    let deep =
+        format!("{}{{name: a}}{}", format!("{{name: {}, queues: [", "x".repeat(60_000)).repeat(60), "]}".repeat(60));
+    let refused = crate::config::load(&format!("partitions: [{{name: default, queues: [{deep}]}}]")).unwrap_err();
+    assert!(refused.message.starts_with("invalid queue name"), "{refused}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ pub struct Exceeded {
     /// User or group; `None`: the quota is the queue's.
     pub who: Option<(Who, Arc<str>)>,
     /// Resource type, or `maxapplications`.
-    pub what: &'static str,
+    pub what: Arc<str>,
     /// At most.
     pub limit: i64,
     /// In use now, in the same unit.

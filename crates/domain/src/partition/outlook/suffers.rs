@@ -159,20 +159,20 @@ pub(super) fn exceeded(then: &Partition, now: Nanos) -> Vec<Exceeded> {
         for (kind, limit) in row.max.iter().filter(|_| row.parent.is_some()).flat_map(|max| max.iter()) {
             let used = row.allocated.amount(kind);
             if used > limit {
-                let (queue, who, what) = (queue.clone(), None, kind.name());
+                let (queue, who, what) = (queue.clone(), None, kind.name().into());
                 all.push(Exceeded { queue, who, what, limit: clamp(limit), used: clamp(used), preempted_after });
             }
         }
         if row.max_applications > 0 && running(row) > row.max_applications {
             let (limit, used) = (number(row.max_applications), number(running(row)));
-            all.push(Exceeded { queue, who, what: APPLICATIONS, limit, used, preempted_after: None });
+            all.push(Exceeded { queue, who, what: APPLICATIONS.into(), limit, used, preempted_after: None });
         }
     }
     for (Refusal { who, name, queue, limit, used, applications }, _) in then.ugm.above() {
-        let of = |what, limit, used| Exceeded {
+        let of = |what: &str, limit, used| Exceeded {
             queue: queue.clone(),
             who: Some((who, name.clone())),
-            what,
+            what: what.into(),
             limit,
             used,
             preempted_after: None,
@@ -186,7 +186,7 @@ pub(super) fn exceeded(then: &Partition, now: Nanos) -> Vec<Exceeded> {
             all.push(of(APPLICATIONS, number(limit.applications), number(applications)));
         }
     }
-    all.sort_by(|a, b| (&a.queue, &a.who, a.what).cmp(&(&b.queue, &b.who, b.what)));
+    all.sort_by(|a, b| (&a.queue, &a.who, &a.what).cmp(&(&b.queue, &b.who, &b.what)));
     all
 }
 

@@ -167,7 +167,11 @@ impl Partition {
         let mut piles: BTreeMap<PileKey, Pile> = BTreeMap::new();
         for Candidate { alloc, here } in candidates {
             let row = &self.allocs[alloc.ix()];
-            let key = (here, self.apps[row.app.ix()].queue, row.resource.iter().collect());
+            let key = (
+                here,
+                self.apps[row.app.ix()].queue,
+                row.resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect(),
+            );
             let size = || (*row.resource).clone();
             piles.entry(key).or_insert_with(|| Pile { allocs: Vec::new(), here, size: size() }).allocs.push(alloc);
         }
@@ -212,7 +216,7 @@ impl Partition {
 
     /// The largest share of the partition in any type.
     fn share(&self, amount: &Resource) -> f64 {
-        let share = |(kind, amount): (ResourceType, i128)| amount as f64 / self.total.amount(kind).max(1) as f64;
+        let share = |(kind, amount): (&ResourceType, i128)| amount as f64 / self.total.amount(kind).max(1) as f64;
         amount.iter().filter(|(_, amount)| *amount > 0).map(share).fold(0.0, f64::max)
     }
 
@@ -236,7 +240,7 @@ impl Partition {
         let mut beyond = Resource::new();
         for (kind, amount) in sum.iter() {
             let wanted = need.node.amount(kind).max(need.queues.amount(kind));
-            beyond.set(kind, (amount - wanted).max(0));
+            beyond.set(kind.clone(), (amount - wanted).max(0));
         }
         self.share(&beyond).to_bits()
     }

@@ -59,7 +59,7 @@ fn gap(need: &Resource, have: &Resource) -> Resource {
     for (kind, amount) in need.iter() {
         let missing = amount - have.amount(kind);
         if missing > 0 {
-            gap.set(kind, missing);
+            gap.set(kind.clone(), missing);
         }
     }
     gap
@@ -71,7 +71,7 @@ fn close(gap: &mut Resource, freed: &Resource) {
     for (kind, amount) in gap.iter() {
         let missing = amount - freed.amount(kind).max(0);
         if missing > 0 {
-            left.set(kind, missing);
+            left.set(kind.clone(), missing);
         }
     }
     *gap = left;
@@ -86,7 +86,7 @@ fn helps(gap: &Resource, freed: &Resource) -> bool {
 fn wanted(resource: &Resource) -> Resource {
     let mut need = Resource::new();
     for (kind, amount) in resource.iter().filter(|(_, amount)| *amount > 0) {
-        need.set(kind, amount);
+        need.set(kind.clone(), amount);
     }
     need
 }
@@ -98,7 +98,7 @@ fn is_preemptable(row: &Alloc) -> bool {
 
 impl Partition {
     /// What a queue uses in one type when all that was decided has happened. See the module.
-    fn used(&self, queue: QueueIx, kind: crate::resources::ResourceType) -> i128 {
+    fn used(&self, queue: QueueIx, kind: &crate::resources::ResourceType) -> i128 {
         let row = &self.queues[queue.ix()];
         row.allocated.amount(kind) - row.preempting.amount(kind) + row.claimed.amount(kind)
     }

@@ -88,7 +88,7 @@ impl Partition {
                 level = self.queues[q.ix()].parent;
             }
             if over > 0 {
-                amount.set(kind, over);
+                amount.set(kind.clone(), over);
             }
         }
         amount
@@ -113,7 +113,7 @@ impl Partition {
                 if weight > 0 {
                     let part = (amount * weight / sum).min(weight);
                     if part > 0 {
-                        share.set(kind, part);
+                        share.set(kind.clone(), part);
                     }
                 }
             }
@@ -138,7 +138,7 @@ impl Partition {
                 None => used,
             };
             if above > 0 {
-                over.set(kind, above);
+                over.set(kind.clone(), above);
             }
         }
         over

@@ -69,7 +69,7 @@ impl Partition {
     /// types are wanted, then the lowest priority, the youngest by the hour, the smallest share of the max.
     fn quota_order(&self, alloc: AllocIx, leaf: QueueIx, amount: &Resource) -> impl Ord + use<> {
         let row = &self.allocs[alloc.ix()];
-        let matching = row.resource.iter().filter(|(kind, _)| amount.get(*kind).is_some()).count();
+        let matching = row.resource.iter().filter(|(kind, _)| amount.get(kind).is_some()).count();
         let percent = 100 * matching / row.resource.len().max(1);
         let max = self.queues[leaf.ix()].max.as_ref();
         let mut shares: SmallVec<[f64; 4]> = amount

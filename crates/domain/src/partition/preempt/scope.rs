@@ -84,7 +84,7 @@ impl Partition {
                 if let Some(max) = max.get(kind) {
                     let missing = self.used(*queue, kind) + amount - max;
                     if missing > scope.short.amount(kind) {
-                        scope.short.set(kind, missing);
+                        scope.short.set(kind.clone(), missing);
                     }
                 }
             }

@@ -275,3 +275,35 @@ fn rules_that_could_not_be_built() {
     let tree = open(&[("root.default", LEAF)]);
     assert_eq!(run_as(&[], "root.default", "alice", FORCED, &tree), rejected(NO_MATCH));
 }
+
+#[test]
+fn no_rule_gives_a_path_of_more_than_64_levels() {
+    // CFG-020, PLC-007
+    let tree = open(&[]);
+    let path = |levels: usize| format!("root{}", ".q".repeat(levels - 1));
+    let provided = [creating(rule("provided", ""))];
+    assert!(matches!(placed(&provided, &path(64), &tree), Placement::Create { .. }));
+    for levels in [65, 971, 100_000] {
+        let Placement::Rejected { reason, queue } = placed(&provided, &path(levels), &tree) else { panic!("{levels}") };
+        assert_eq!(
+            reason,
+            format!(
+                "failed to place application app-1: a queue path of {levels} levels is too deep: at most 64, root included, \
+                 are allowed"
+            )
+        );
+        assert!(queue.is_empty());
+    }
+    let tagged = [creating(rule("tag", "namespace")), rule("fixed", "root.q")];
+    let deep = run_as(&tagged, "", "alice", &[("namespace", &path(65))], &tree);
+    assert!(matches!(&deep, Placement::Rejected { reason, .. } if reason.contains("65 levels")), "{deep:?}");
+    // A rule that fails defeats neither a later one nor recovery.
+    let later = [creating(rule("provided", "")), creating(rule("fixed", "root.q"))];
+    assert_eq!(placed(&later, &path(65), &tree), Placement::Create { path: "root.q".into(), ancestor: "root".into() });
+    let forced = run_as(&tagged, "", "alice", &[("namespace", &path(65)), (FORCE_TAG, "true")], &tree);
+    assert_eq!(forced, Placement::Recovery);
+    // What a parent rule gives counts.
+    let chain = [creating(below(rule("user", ""), creating(rule("fixed", &path(64)))))];
+    let deep = placed(&chain, "", &tree);
+    assert!(matches!(&deep, Placement::Rejected { reason, .. } if reason.contains("65 levels")), "{deep:?}");
+}

@@ -116,12 +116,12 @@ impl Bench {
     /// Memory that a user uses in a queue.
     fn used(&self, user: &str, queue: &str) -> Option<i128> {
         let user = self.ugm.user(user)?;
-        Some(find(&user.root, queue)?.usage.amount(crate::resources::MEMORY))
+        Some(find(&user.root, queue)?.usage.amount(&crate::resources::MEMORY))
     }
 
     fn group_used(&self, group: &str, queue: &str) -> Option<i128> {
         let group = self.ugm.group_named(group)?;
-        Some(find(&group.root, queue)?.usage.amount(crate::resources::MEMORY))
+        Some(find(&group.root, queue)?.usage.amount(&crate::resources::MEMORY))
     }
 
     fn headroom(&self, track: Tracked) -> String {

@@ -149,7 +149,7 @@ impl Model {
                     return;
                 }
                 let amount = Arc::new(allocs.swap_remove(alloc % allocs.len()));
-                let last = allocs.is_empty() && amount.amount(crate::resources::VCORE) > 0;
+                let last = allocs.is_empty() && amount.amount(&crate::resources::VCORE) > 0;
                 self.bench.known(*track).usage.sub(&amount);
                 self.bench.ugm.decrease(*track, &amount, last, &mut self.bench.events);
                 if last {

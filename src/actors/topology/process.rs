@@ -1,0 +1,145 @@
+//! Settings of the whole process, which resource managers send with their own.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use super::lock;
+use crate::{config::extra::Settings, domain::names::shorten};
+
+/// What the keys of settings of the whole process begin with.
+pub const PROCESS_WIDE: [&str; 4] = ["event.", "health.", "http.", "log."];
+
+/// Keys that are listed where they are ignored, and how many bytes of each.
+const LISTED: (usize, usize) = (100, 64);
+
+/// The setting concerns the whole process.
+pub fn is_process_wide(key: &str) -> bool {
+    PROCESS_WIDE.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Checks what would otherwise count as not given.
+///
+/// # Errors
+/// It is no such value.
+pub fn check_process_wide(extra: &BTreeMap<String, String>) -> Result<(), String> {
+    const KEY: &str = "http.maxBodyBytes";
+    match extra.get(KEY) {
+        Some(value) if Settings::read(extra).max_body_bytes.is_none() => {
+            let value: String = value.chars().take(100).collect();
+            Err(format!("{KEY}: \"{value}\" is not a number of bytes, 64Ki at least, such as 8Mi"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes the settings of the whole process out of those that a resource manager sent without a right to them, and gives their keys.
+pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Vec<String> {
+    let mut ignored: Vec<String> = extra.keys().filter(|key| is_process_wide(key)).cloned().collect();
+    if ignored.is_empty() {
+        return ignored;
+    }
+    extra.retain(|key, _| !is_process_wide(key));
+    let more = ignored.len().saturating_sub(LISTED.0);
+    ignored.truncate(LISTED.0);
+    for key in &mut ignored {
+        shorten(key, LISTED.1);
+    }
+    if more > 0 {
+        ignored.push(format!("and {more} more"));
+    }
+    tracing::warn!(rm, keys = ?ignored, "settings of the whole process are ignored: they take the role operator, or serve --set KEY=VALUE");
+    ignored
+}
+
+/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`. The last writer wins,
+/// over those that the server was started with.
+#[derive(Default)]
+pub struct ProcessSettings {
+    own: Mutex<BTreeMap<String, String>>,
+    present: Mutex<Arc<BTreeMap<String, String>>>,
+    #[allow(clippy::type_complexity)] // one place, and the alias would say no more
+    listeners: Mutex<Vec<Box<dyn Fn(&BTreeMap<String, String>) + Send>>>,
+}
+
+impl ProcessSettings {
+    /// Calls `listener` with the settings at every change.
+    pub fn listen(&self, listener: impl Fn(&BTreeMap<String, String>) + Send + 'static) {
+        lock(&self.listeners).push(Box::new(listener));
+    }
+
+    /// The settings in force.
+    pub fn get(&self) -> Arc<BTreeMap<String, String>> {
+        lock(&self.present).clone()
+    }
+
+    /// Those that the server is started with: in force wherever nobody sets another.
+    pub fn start(&self, own: BTreeMap<String, String>) {
+        if !own.is_empty() {
+            *lock(&self.own) = own;
+            self.apply("", &BTreeMap::new());
+        }
+    }
+
+    /// Takes over what of the extra configuration of a resource manager concerns the whole process.
+    pub(in crate::actors) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
+        let mut wanted = lock(&self.own).clone();
+        let given = extra.iter().filter(|(key, _)| is_process_wide(key));
+        wanted.extend(given.map(|(key, value)| (key.clone(), value.clone())));
+        let mut present = lock(&self.present);
+        if **present != wanted {
+            tracing::info!(rm, settings = ?wanted, "process-wide settings changed");
+            *present = Arc::new(wanted);
+        }
+        let now = present.clone();
+        drop(present);
+        for listener in lock(&self.listeners).iter() {
+            listener(&now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    }
+
+    #[test]
+    fn the_settings_of_the_server_are_below_those_of_resource_managers() {
+        let settings = ProcessSettings::default();
+        settings.start(map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
+        assert_eq!(*settings.get(), map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
+        settings.apply("rm-1", &map(&[("log.level", "DEBUG"), ("rm.pauseTimeout", "1s")]));
+        assert_eq!(*settings.get(), map(&[("log.level", "DEBUG"), ("health.checkInterval", "9s")]));
+        settings.apply("rm-2", &map(&[]));
+        assert_eq!(*settings.get(), map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
+    }
+
+    #[test]
+    fn what_is_ignored_is_listed_up_to_a_number_and_a_length() {
+        let mut extra = map(&[("event.trackingEnabled", "false"), ("log.level", "x"), ("rm.pauseTimeout", "1s")]);
+        assert_eq!(ignore_process_wide("rm", &mut extra), ["event.trackingEnabled", "log.level"]);
+        assert_eq!(extra, map(&[("rm.pauseTimeout", "1s")]));
+        assert!(ignore_process_wide("rm", &mut extra).is_empty());
+        let mut many: BTreeMap<_, _> =
+            (0..1_000).map(|n| (format!("log.{n}{}", "x".repeat(n)), String::new())).collect();
+        let listed = ignore_process_wide("rm", &mut many);
+        assert_eq!((listed.len(), &*listed[100]), (101, "and 900 more"));
+        assert!(many.is_empty() && listed.iter().all(|key| key.len() <= 70));
+    }
+
+    #[test]
+    fn a_size_that_is_none_is_refused() {
+        for good in ["64Ki", "8Mi", "1000000"] {
+            assert_eq!(check_process_wide(&map(&[("http.maxBodyBytes", good)])), Ok(()), "{good}");
+        }
+        for bad in ["", "big", "0", "1000", "-5"] {
+            let refused = check_process_wide(&map(&[("http.maxBodyBytes", bad)])).unwrap_err();
+            assert!(refused.contains("64Ki at least"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What one request, one resource manager or one page sends must not harm the others.
+
+mod depth;
+mod memory;
+mod names;
+mod origins;
+mod pipes;
+mod tenants;

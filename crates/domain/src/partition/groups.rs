@@ -35,6 +35,7 @@ impl Partition {
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
         let due = self.preempt_due(alloc);
+        let unreported = row.is_unreported();
         let app = &mut self.apps[app_ix.ix()];
         count_up(&mut app.priorities, priority);
         if placeholder {
@@ -49,6 +50,7 @@ impl Partition {
             group.fresh.insert(order, alloc);
         }
         group.preempt_at = group.preempt_at.min(due);
+        group.unreported += usize::from(unreported);
         if let Some(head) = head.filter(|head| !group.parked && order < *head) {
             app.group_order.remove(&head);
         }
@@ -71,6 +73,7 @@ impl Partition {
         let row = &self.allocs[alloc.ix()];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
+        let unreported = row.is_unreported();
         let app = &mut self.apps[app_ix.ix()];
         count_down(&mut app.priorities, priority);
         if placeholder {
@@ -80,6 +83,7 @@ impl Partition {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
             group.fresh.remove(&order);
+            group.unreported -= usize::from(unreported);
             let (next, parked) = (group.asks.get_min().map(|(head, _)| *head), group.parked);
             if was_head && !parked {
                 app.group_order.remove(&order);

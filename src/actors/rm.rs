@@ -4,7 +4,7 @@ mod alive;
 pub mod buffer;
 pub mod handle;
 mod life;
-mod lines;
+pub mod lines;
 mod questions;
 mod reconfigure;
 mod registration;

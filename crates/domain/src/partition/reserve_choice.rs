@@ -50,27 +50,33 @@ struct Held {
 
 impl Partition {
     /// A group waits for nodes: the first of its asks that has waited long enough is to reserve one (R5.36), and the group is
-    /// looked at again when the next of them has.
-    pub(super) fn want_reservation(&mut self, app: AppIx, key: &GroupKey, now: Nanos) {
+    /// looked at again when the next of them has. True where it did not want one before: nothing is preempted for it until it
+    /// is tried again, as it may have its node by then.
+    pub(super) fn want_reservation(&mut self, app: AppIx, key: &GroupKey, now: Nanos) -> bool {
         let delay = self.reservation_delay;
         let Some(group) = self.apps[app.ix()].groups_by_key.get(key).filter(|_| delay != Nanos(i64::MAX)) else {
-            return;
+            return false;
         };
-        let mut later: Option<Nanos> = None;
+        let (mut later, due): (Option<Nanos>, Nanos) = (None, group.preempt_at);
         for alloc in group.asks.values().filter(|alloc| self.allocs[alloc.ix()].reserved.is_none()) {
             let created = self.allocs[alloc.ix()].created;
             let at = created.plus(delay);
             if at <= now {
-                if self.wanting.groups.insert((created, app, key.clone())).is_none() {
+                let first = self.wanting.groups.insert((created, app, key.clone())).is_none();
+                if first {
                     self.wanting.again();
+                    if due > now {
+                        self.wake_at(app, due);
+                    }
                 }
-                return;
+                return first;
             }
             later = Some(later.map_or(at, |l| l.min(at)));
         }
         if let Some(at) = later {
             self.wake_at(app, at);
         }
+        false
     }
 
     /// Nothing can be placed now: asks that have waited longest reserve nodes, as far as that is worth it. True where a node

@@ -135,8 +135,9 @@ impl Partition {
                         }
                         // Neither helps a gang that is placed all at once.
                         let alone = !self.goes_all_at_once(app, &key);
-                        if alone {
-                            self.want_reservation(app, &key, cx.now);
+                        if alone && self.want_reservation(app, &key, cx.now) {
+                            self.park_group(app, &key);
+                            continue;
                         }
                         if alone && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
                             return outcome;

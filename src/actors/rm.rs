@@ -4,7 +4,7 @@ mod alive;
 pub mod buffer;
 pub mod handle;
 mod life;
-mod lines;
+pub mod lines;
 pub mod open;
 mod questions;
 mod reconfigure;

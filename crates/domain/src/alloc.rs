@@ -158,6 +158,11 @@ impl Alloc {
         self.phase == Phase::Pending
     }
 
+    /// It was tried, and not reported to the shim as waiting for nodes.
+    pub fn is_unreported(&self) -> bool {
+        self.attempted && !self.triggered_scale_up
+    }
+
     /// Allocated and announced to the shim.
     pub fn is_allocated(&self) -> bool {
         self.phase == Phase::Allocated

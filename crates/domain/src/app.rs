@@ -228,6 +228,8 @@ pub struct AskGroup {
     pub fresh: imbl::OrdMap<AskOrder, AllocIx>,
     /// No ask of it tries to preempt before.
     pub preempt_at: Nanos,
+    /// Asks that were tried, and not reported to the shim as waiting for nodes (R4.38).
+    pub unreported: usize,
 }
 
 /// Order of the asks of an application: priority descending, creation time, arrival (R5.22).

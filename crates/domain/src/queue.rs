@@ -152,6 +152,13 @@ pub struct QueueSettings {
     pub atomic_gangs: bool,
 }
 
+impl Queue {
+    /// It goes when it is empty: it is dynamic or draining (R1.17).
+    pub fn is_removable(&self) -> bool {
+        self.state == ObjectState::Draining || !self.managed
+    }
+}
+
 impl Default for QueueSettings {
     fn default() -> Self {
         QueueSettings {

@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    time::{timeout, timeout_at},
+};
 
 use super::{
     measure::{Look, Outcome, Span},
@@ -18,7 +21,8 @@ use crate::domain::types::Termination;
 
 /// Asks per request.
 pub const CHUNK: usize = 500;
-/// Nothing came for so long although something must: the run has failed.
+/// Nothing was placed for so long although something must be: the run has failed. Other news, such as that asks wait for
+/// nodes, goes on coming.
 const STALL: Duration = Duration::from_secs(60);
 /// How long an allocation lives in the churn shape.
 const LIFE: Duration = Duration::from_secs(1);
@@ -51,10 +55,20 @@ pub struct Batch {
     pub refused: Vec<String>,
 }
 
+/// When the run has failed unless something is placed before.
+fn stalls_at(progress: Instant) -> tokio::time::Instant {
+    tokio::time::Instant::from_std(progress + STALL)
+}
+
 impl Batch {
     /// Nothing yet.
     pub fn new(at: Instant) -> Batch {
         Batch { at, placed: Vec::new(), confirm: Vec::new(), accepted: 0, refused: Vec::new() }
+    }
+
+    /// Something was placed, or makes room.
+    fn is_progress(&self) -> bool {
+        !self.placed.is_empty() || !self.confirm.is_empty()
     }
 }
 
@@ -157,11 +171,13 @@ async fn wave<T: Target>(
     // Preemption waits for its delay: what counts is the time from the first victim on.
     let mut delayed = matches!(work.shape.kind, Kind::Preempting(_));
     let mut last = began;
+    let mut progress = began;
     let mut chunks = asks.chunks(CHUNK);
     let mut next = chunks.next();
     while record.latencies.len() < asks.len() {
         // Sending goes first; what has come back meanwhile is taken without waiting.
         if let Some(chunk) = next {
+            progress = Instant::now();
             record.sent(chunk);
             rig.target.allocations(work, chunk, Vec::new()).await?;
             next = chunks.next();
@@ -172,13 +188,20 @@ async fn wave<T: Target>(
             }
             continue;
         }
-        let Ok(batch) = timeout(STALL, rig.back.recv()).await else {
+        let Ok(batch) = timeout_at(stalls_at(progress), rig.back.recv()).await else {
             let (placed, all) = (record.latencies.len(), asks.len());
-            bail!("{name}: only {placed} of {all} asks were placed, and nothing came for {} s", STALL.as_secs());
+            bail!(
+                "{name}: {placed} of {all} asks were placed, and none of the {} others for {} s: they find no room, or the server does not answer",
+                all - placed,
+                STALL.as_secs()
+            );
         };
         let Some(batch) = batch else { bail!("{name}: the session ended") };
         if delayed && !batch.confirm.is_empty() {
             (before, began, delayed) = (Look::at(rig.pid), batch.at, false);
+        }
+        if batch.is_progress() {
+            progress = Instant::now();
         }
         last = batch.at;
         record.take(&batch)?;
@@ -243,13 +266,16 @@ async fn churned<T: Target>(
         tokio::select! {
             batch = rig.back.recv() => {
                 let Some(batch) = batch else { bail!("the session ended") };
-                heard = batch.at;
+                if batch.is_progress() {
+                    heard = Instant::now();
+                }
                 record.take(&batch)?;
                 alive.extend(batch.placed.iter().map(|number| (batch.at + LIFE, *number)));
             }
             _ = beat.tick() => {
                 if heard.elapsed() > STALL {
-                    bail!("nothing came for {} s", STALL.as_secs());
+                    let left = record.sent.iter().flatten().count();
+                    bail!("{left} asks wait, and none was placed for {} s", STALL.as_secs());
                 }
                 let now = Instant::now();
                 let due = alive.iter().take_while(|(end, _)| *end <= now).count();

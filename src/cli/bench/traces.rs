@@ -12,7 +12,7 @@ use super::{
 use crate::cli::out;
 use crate::cli::{
     client::process,
-    replay::{self, ReplayArgs},
+    replay::{self, ReplayArgs, summary::Pace},
 };
 
 /// Reads the arguments of a replay from their defaults.
@@ -58,6 +58,7 @@ fn one(name: &str, line: &[&str], door: &str) -> Result<Outcome> {
         return Err(error.context(name.to_owned()));
     }
     let summary = replayed.summary;
+    let pace = Pace::of(summary.placed, replayed.took);
     let spent = process::cpu_seconds(std::process::id()).zip(own).map(|(now, then)| now - then);
     let [half, most, _] = summary.wait_ms;
     Ok(Outcome {
@@ -69,15 +70,15 @@ fn one(name: &str, line: &[&str], door: &str) -> Result<Outcome> {
         applications: summary.applications,
         asks: summary.asks,
         allocations: summary.placed,
-        seconds: summary.seconds,
-        allocations_per_second: summary.allocations_per_second,
-        allocations_per_second_range: [summary.allocations_per_second; 2],
+        seconds: pace.seconds,
+        allocations_per_second: pace.allocations_per_second,
+        allocations_per_second_range: [pace.allocations_per_second; 2],
         runs: 1,
         allocations_per_cpu_second: replayed.server_cpu.map(|cpu| summary.placed as f64 / cpu.max(0.01)),
         latency_ms: Latency { p50: half as f64, p99: most as f64, p999: summary.wait_p999_ms as f64 },
         peak_rss_bytes: replayed.server_memory,
         bytes_per_allocation: None,
-        generator_cpu_share: spent.map(|spent| spent / summary.seconds.max(1e-9)),
+        generator_cpu_share: spent.map(|spent| spent / pace.seconds.max(1e-9)),
         // The replay waits for the server to be quiet between moments: neither of them sets the pace alone.
         generator_was_the_bottleneck: false,
         machine: process::machine(),

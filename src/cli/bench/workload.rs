@@ -156,20 +156,26 @@ impl Workload {
     }
 }
 
+/// Largest memory of an ask where they differ.
+const LARGEST: i64 = 19;
+
 /// Sizes from 1 to 19 in a fixed order without pattern, 10 on average.
 fn size(shape: &Shape, number: usize) -> i64 {
-    if shape.sizes { 1 + (number.wrapping_mul(7919) % 19) as i64 } else { MEMORY }
+    if shape.sizes { 1 + (number.wrapping_mul(7919) % LARGEST as usize) as i64 } else { MEMORY }
 }
 
-/// Nodes that offer in all what the asks need, or so much more that they are filled to the wanted part.
+/// Nodes that offer in all what the asks need, or so much more that they are filled to the wanted part. Asks of different
+/// sizes fit whatever their order: where the largest finds no room, each node has less left than it needs, and by then all
+/// have been placed.
 fn nodes(shape: &Shape, asks: &[Ask]) -> Vec<Amount> {
     if shape.sizes {
         let share = |sum: i64| {
             let wanted = sum as u128 * 100 / shape.fill as u128;
             wanted.div_ceil(shape.nodes as u128) as i64
         };
-        let memory = share(asks.iter().map(|ask| ask.needs.memory).sum());
-        let each = Amount { memory: memory.max(19), vcore: share(asks.len() as i64 * VCORE) };
+        let sum: i64 = asks.iter().map(|ask| ask.needs.memory).sum();
+        let packed = (sum as u128).div_ceil(shape.nodes as u128) as i64 + LARGEST - 1;
+        let each = Amount { memory: share(sum).max(packed), vcore: share(asks.len() as i64 * VCORE) };
         return vec![each; shape.nodes];
     }
     // Whole asks per node, so that the last ask finds the last place.
@@ -242,6 +248,27 @@ mod tests {
         let part = needed as f64 / offered as f64;
         assert!((0.78..=0.80).contains(&part), "{part}");
         assert!(work.asks.iter().all(|ask| (1..=19).contains(&ask.needs.memory)));
+    }
+
+    /// Asks that come and go on few places per node used to wait for ever for a node that had room for them.
+    #[test]
+    fn asks_of_different_sizes_fit_in_any_order() {
+        for (nodes, asks) in [(20, 20), (20, 33), (100, 200), (7, 1000), (50, 1)] {
+            let work = Workload::of(&Shape { nodes, asks, ..ShapeId::S10.shape().unwrap() });
+            let mut by_size = work.asks.clone();
+            by_size.sort_by_key(|ask| ask.needs.memory);
+            let worst_first: Vec<_> = by_size.iter().rev().copied().collect();
+            for order in [work.asks.clone(), by_size, worst_first] {
+                let mut free = work.nodes.clone();
+                for ask in order {
+                    // The emptiest node that takes it, as the fair sort has it.
+                    let fits = |node: &&mut Amount| node.memory >= ask.needs.memory && node.vcore >= ask.needs.vcore;
+                    let node = free.iter_mut().filter(fits).max_by_key(|node| (node.vcore, node.memory));
+                    let node = node.unwrap_or_else(|| panic!("{asks} asks on {nodes} nodes: {ask:?} does not fit"));
+                    (node.memory, node.vcore) = (node.memory - ask.needs.memory, node.vcore - ask.needs.vcore);
+                }
+            }
+        }
     }
 
     #[test]

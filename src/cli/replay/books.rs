@@ -80,8 +80,8 @@ pub struct Books<'t> {
     pub used: Amounts,
     /// Asks that wait, by position.
     pub waiting: BTreeSet<usize>,
-    /// Those of them that waited already when the server was last quiet.
-    pub known_waiting: BTreeSet<usize>,
+    /// Those of them that were not there when the scheduler was last quiet.
+    unanswered: BTreeSet<usize>,
     /// Applications neither accepted nor refused yet.
     pub unanswered_apps: usize,
     /// Placeholders, where the applications are gangs.
@@ -114,7 +114,7 @@ impl<'t> Books<'t> {
             queues,
             used: vec![0; trace.types.len()],
             waiting: BTreeSet::new(),
-            known_waiting: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
             unanswered_apps: 0,
             gangs: Gangs::new(trace),
             waits: Vec::new(),
@@ -200,9 +200,7 @@ impl<'t> Books<'t> {
             asks.extend(gangs.complete(*app, |at| waits(state, at)));
         }
         // Something is to be expected of them again.
-        asks.iter().for_each(|ask| {
-            self.known_waiting.remove(ask);
-        });
+        self.unanswered.extend(asks.iter().copied());
         asks
     }
 
@@ -238,16 +236,14 @@ impl<'t> Books<'t> {
         self.state[ask] == AskState::Waiting
     }
 
-    /// The server is quiet: what waits now is known to wait. Gives those that are new to it.
+    /// The scheduler is quiet: what waits now is known to wait. Gives those that are new to it.
     pub fn quiet(&mut self) -> Vec<usize> {
-        let new = self.waiting.difference(&self.known_waiting).copied().collect();
-        self.known_waiting.clone_from(&self.waiting);
-        new
+        std::mem::take(&mut self.unanswered).into_iter().collect()
     }
 
-    /// Asks that wait and were not there when the server was last quiet.
+    /// Asks that wait and were not there when the scheduler was last quiet.
     pub fn unanswered(&self) -> usize {
-        self.waiting.len() - self.known_waiting.len()
+        self.unanswered.len()
     }
 
     /// Takes an application response.
@@ -360,7 +356,7 @@ impl<'t> Books<'t> {
         self.take(ask, node)?;
         self.state[ask] = AskState::Placed(node);
         self.waiting.remove(&ask);
-        self.known_waiting.remove(&ask);
+        self.unanswered.remove(&ask);
         self.waits.push(Millis(now.0 - self.since[ask].0));
         self.counts.placed += 1;
         Ok(())
@@ -391,12 +387,13 @@ impl<'t> Books<'t> {
         self.state[ask] = AskState::Waiting;
         self.since[ask] = now;
         self.waiting.insert(ask);
+        self.unanswered.insert(ask);
     }
 
     fn done(&mut self, ask: usize) {
         self.state[ask] = AskState::Done;
         self.waiting.remove(&ask);
-        self.known_waiting.remove(&ask);
+        self.unanswered.remove(&ask);
         self.live_asks[self.trace.asks[ask].app] -= 1;
     }
 }

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::cli::client::{
-    Result,
-    http::{Api, segment},
+use crate::{
+    cli::client::{
+        Result,
+        http::{Api, segment},
+    },
+    domain::Partition,
 };
 
 /// At most so many findings are told.
@@ -92,12 +95,35 @@ pub async fn find(api: &Api, partition: &str) -> Result<Vec<String>> {
     for release in releases.releases {
         found.push(format!("unconfirmed release of {} ({})", release.allocation_key, release.termination_type));
     }
+    Ok(shortened(found))
+}
+
+/// The same of a partition in this very process. What is wrong in its own books is told, too.
+pub fn in_partition(partition: &Partition) -> Vec<String> {
+    let mut found: Vec<String> = partition.app_by_id.keys().map(|app| format!("application {app}")).collect();
+    for queue in partition.queue_by_path.values().map(|ix| &partition.queues[ix.ix()]) {
+        let amounts = [("allocated", &queue.allocated), ("pending", &queue.pending), ("preempting", &queue.preempting)];
+        for (what, amount) in amounts.into_iter().filter(|(_, amount)| !amount.is_zero()) {
+            found.push(format!("queue {}: {what} {amount}", queue.path));
+        }
+    }
+    for node in partition.node_by_id.values().map(|ix| &partition.nodes[ix.ix()]) {
+        if !node.allocs.is_empty() || !node.reservations.is_empty() {
+            let (allocations, reservations) = (node.allocs.len(), node.reservations.len());
+            found.push(format!("node {}: {allocations} allocations, {reservations} reservations", node.id()));
+        }
+    }
+    found.extend(partition.audit().into_iter().map(|finding| format!("{}: {}", finding.object, finding.text)));
+    shortened(found)
+}
+
+fn shortened(mut found: Vec<String>) -> Vec<String> {
     if found.len() > MOST {
         let more = found.len() - MOST;
         found.truncate(MOST);
         found.push(format!("and {more} more"));
     }
-    Ok(found)
+    found
 }
 
 fn used(amounts: &BTreeMap<String, i64>) -> bool {

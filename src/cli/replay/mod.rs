@@ -1,5 +1,5 @@
-//! `callboard replay`: plays a trace of asks through the shim API of a real server, as a resource manager of its own,
-//! and tells what came of it.
+//! `callboard replay`: plays a trace of asks and tells what came of it: in process, on the trace's own clock, or through the
+//! shim API of a real server, as a resource manager of its own.
 
 pub mod books;
 pub mod config;
@@ -12,7 +12,9 @@ pub mod own;
 pub mod player;
 pub mod plot;
 pub mod reasons;
+pub mod record;
 pub mod report;
+pub mod simulation;
 pub mod summary;
 pub mod table;
 pub mod trace;
@@ -22,12 +24,15 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use player::{Player, Session, Speed};
-use summary::Summary;
+use record::Record;
+use simulation::Simulation;
+use summary::{Pace, Summary};
 use trace::Trace;
 
 use super::client::{DoorKind, Shim, http::Api, process, server::Server, trust::Trust};
@@ -39,7 +44,7 @@ const SHIPPED: &str = include_str!("../../../traces/small.csv");
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
-/// Play a trace through a server and report what came of it
+/// Play a trace and report what came of it; in process, on a clock of its own, or through the doors of a server
 #[derive(Args, Clone, Debug)]
 pub struct ReplayArgs {
     /// Kind of trace; without it, the one that comes with the program is played
@@ -64,17 +69,18 @@ pub struct ReplayArgs {
     /// Part of the peak demand that the nodes made for a dlrm trace hold
     #[arg(long, default_value = "0.8", value_parser = share)]
     pub share: f64,
-    /// How many times faster than real time, or max: the clock jumps whenever the server is quiet. With a number, waits
-    /// include the real time that an answer takes, so many times over. Delays inside the scheduler, such as that of
-    /// reservations, run in real time at any speed
+    /// Through a door: how many times faster than real time, or max: the clock jumps whenever the server is quiet. With a
+    /// number, waits include the real time that an answer takes, so many times over. Delays inside the scheduler, such as
+    /// that of reservations, run in real time behind a door at any speed
     #[arg(long, default_value = "max", value_parser = speed, value_name = "N|max")]
     pub speed: Speed,
     /// Queue configuration to register with, instead of a queue for each team of the trace
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Door to go through
-    #[arg(long, value_enum, default_value_t)]
-    pub door: DoorKind,
+    /// Door of a real server to go through. Without it the trace is played in process, where every delay runs in trace
+    /// time and the result is always the same; `--server` and a `--speed` with a number go through http
+    #[arg(long, value_enum)]
+    pub door: Option<DoorKind>,
     /// HTTP address of a running server to play against, instead of one started for the replay
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
@@ -89,6 +95,14 @@ pub struct ReplayArgs {
     pub json: bool,
     #[command(flatten)]
     pub trust: Trust,
+}
+
+impl ReplayArgs {
+    /// The door to go through; `None`: in process.
+    fn through(&self) -> Option<DoorKind> {
+        let real = self.server.is_some() || self.speed != Speed::Max;
+        self.door.or_else(|| real.then(DoorKind::default))
+    }
 }
 
 /// Kinds of traces that are read from files of others.
@@ -151,6 +165,10 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     } else {
         out::print(format_args!("{summary}\nThe report is in {}\n", args.report.display()))?;
     }
+    // What depends on the machine is no part of a result that does not.
+    if summary.speed.is_none() {
+        eprintln!("{}", Pace::of(summary.placed, replayed.took));
+    }
     if let Some(error) = replayed.error {
         return Err(error);
     }
@@ -209,6 +227,8 @@ pub struct Replayed {
     pub html: String,
     /// What ended it before its time.
     pub error: Option<anyhow::Error>,
+    /// Real time that the playing took.
+    pub took: Duration,
     /// CPU seconds of an own server.
     pub server_cpu: Option<f64>,
     /// Largest resident memory of an own server, bytes.
@@ -222,15 +242,16 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
         Some(file) => fs::read_to_string(file).with_context(|| file.display().to_string())?,
         None => config::of(trace),
     };
+    let Some(door) = args.through() else { return simulate(trace, &config).await };
     let own = match &args.server {
         Some(_) => None,
         None => Some(Server::start(&[]).await?),
     };
     let played = match (&own, &args.server) {
-        (Some(server), _) => play(args, &Trust::default(), trace, config, (&server.http, &server.grpc)).await,
+        (Some(server), _) => play(args, door, &Trust::default(), trace, config, (&server.http, &server.grpc)).await,
         (None, Some(url)) => {
             let grpc = args.grpc.as_deref().unwrap_or("");
-            play(args, &args.trust, trace, config, (url, grpc)).await
+            play(args, door, &args.trust, trace, config, (url, grpc)).await
         }
         (None, None) => bail!("no server to play against"),
     };
@@ -247,8 +268,34 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
     Ok(played)
 }
 
+async fn simulate(trace: &Trace, config: &str) -> Result<Replayed> {
+    let mut simulation = Simulation::new(trace, config)?;
+    let ended = tokio::select! {
+        ended = simulation.play() => Some(ended),
+        () = interrupted() => None,
+    };
+    let complete = matches!(ended, Some(Ok(())));
+    let mut summary = Summary::of(&simulation.record, None, complete);
+    let mut error = ended.and_then(Result::err);
+    if complete {
+        summary.compare(trace, &simulation.record.books.used, &simulation.used());
+        match simulation.leave() {
+            Ok(left) => summary.left_over = left,
+            Err(left) => error = Some(left),
+        }
+    }
+    simulation.record.hide();
+    replayed(summary, &simulation.record, error)
+}
+
+fn replayed(summary: Summary, record: &Record<'_>, error: Option<anyhow::Error>) -> Result<Replayed> {
+    let html = report::html(record.trace, &summary, &record.samples, &record.books.queues)?;
+    Ok(Replayed { summary, html, error, took: record.took, server_cpu: None, server_memory: None })
+}
+
 async fn play(
     args: &ReplayArgs,
+    door: DoorKind,
     trust: &Trust,
     trace: &Trace,
     config: String,
@@ -256,7 +303,7 @@ async fn play(
 ) -> Result<Replayed> {
     let rm = format!("callboard-replay-{}", std::process::id());
     let api = Api::new(http, trust)?;
-    let url = match args.door {
+    let url = match door {
         DoorKind::Http => http,
         DoorKind::Grpc if grpc.is_empty() => bail!("the server's gRPC address is not known: add --grpc URL"),
         DoorKind::Grpc => grpc,
@@ -268,7 +315,7 @@ async fn play(
         config,
         ..Default::default()
     };
-    let (shim, callbacks) = Shim::register(args.door, url, trust, request).await?;
+    let (shim, callbacks) = Shim::register(door, url, trust, request).await?;
     let session = Session { shim, callbacks, api, rm };
     let mut player = Player::new(trace, session, args.speed);
     let ended = tokio::select! {
@@ -276,10 +323,10 @@ async fn play(
         () = interrupted() => None,
     };
     let complete = matches!(ended, Some(Ok(())));
-    let mut summary = Summary::of(trace, &player, args.door.name(), complete);
+    let mut summary = Summary::of(&player.record, Some(door), complete);
     if complete {
         match player.used_by_server().await {
-            Ok(server) => summary.compare(trace, &player.books.used, &server),
+            Ok(server) => summary.compare(trace, &player.record.books.used, &server),
             Err(error) => summary.not_compared = Some(error.to_string()),
         }
     }
@@ -294,8 +341,7 @@ async fn play(
     // After an error the session may be gone already; the error is what counts.
     let unregistered = player.unregister().await;
     let error = error.or(unregistered.err());
-    let html = report::html(trace, &summary, &player.samples, &player.books.queues)?;
-    Ok(Replayed { summary, html, error, server_cpu: None, server_memory: None })
+    replayed(summary, &player.record, error)
 }
 
 /// Ctrl-C, or the request to end.

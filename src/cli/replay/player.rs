@@ -3,19 +3,18 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    books::{Books, FollowUp},
     leftovers,
     reasons::Explainer,
-    trace::{Amounts, Millis, Step, Trace},
+    record::Record,
+    trace::{Millis, Step, Trace},
     wire,
 };
 use crate::{
     cli::client::{Callbacks, Incoming, Message, Shim, http::Api},
-    si::v1::{AllocationResponse, TerminationType},
+    si::v1::AllocationResponse,
 };
 
 /// How trace time relates to real time.
@@ -38,19 +37,6 @@ const REASON_AFTER: Duration = Duration::from_millis(50);
 /// How long a server may go without any answer while something must still come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One point of the curves.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// Trace time.
-    pub at: Millis,
-    /// Used in all.
-    pub used: Amounts,
-    /// Used per queue.
-    pub by_queue: Vec<Amounts>,
-    /// Asks that wait.
-    pub waiting: usize,
-}
-
 /// What the player needs.
 pub struct Session {
     /// The registered shim.
@@ -65,13 +51,9 @@ pub struct Session {
 
 /// See the module.
 pub struct Player<'t> {
-    trace: &'t Trace,
     session: Session,
     explainer: Explainer,
     speed: Speed,
-    clock: Millis,
-    started: Instant,
-    progress: ProgressBar,
     /// Callbacks that were read, those to probes left out.
     heard: u64,
     /// Probes that were sent.
@@ -80,78 +62,50 @@ pub struct Player<'t> {
     answered: u64,
     /// Releases were sent while asks were known to wait: these may be placed now.
     room_made: bool,
-    /// The books.
-    pub books: Books<'t>,
-    /// The curves.
-    pub samples: Vec<Sample>,
-    /// Why asks had to wait: reason and number of asks.
-    pub had_to_wait: BTreeMap<String, usize>,
-    /// Why asks were not placed before their end, or the end of the trace.
-    pub never_placed: BTreeMap<String, usize>,
-    /// How often the stream of callbacks broke and was resumed.
-    pub resumed: usize,
-    /// Real time that the playing took so far.
-    pub took: Duration,
+    /// What came of it so far.
+    pub record: Record<'t>,
 }
 
 impl<'t> Player<'t> {
     /// Nothing played yet.
     pub fn new(trace: &'t Trace, session: Session, speed: Speed) -> Player<'t> {
-        let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg}";
-        // The template is a constant that a test renders.
-        let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let progress = ProgressBar::new(0).with_style(style.progress_chars("=> "));
         Player {
-            trace,
             explainer: Explainer::new(session.api.clone(), &session.rm),
+            record: Record::new(trace, session.rm.clone()),
             session,
             speed,
-            clock: Millis(0),
-            started: Instant::now(),
-            progress,
             heard: 0,
             probes: 0,
             answered: 0,
             room_made: false,
-            books: Books::new(trace),
-            samples: Vec::new(),
-            had_to_wait: BTreeMap::new(),
-            never_placed: BTreeMap::new(),
-            resumed: 0,
-            took: Duration::ZERO,
         }
     }
 
     /// Plays the whole trace. May be dropped at any await: what was booked so far stays.
     pub async fn play(&mut self) -> Result<()> {
-        for request in wire::nodes(self.trace, &self.session.rm) {
+        let trace = self.record.trace;
+        for request in wire::nodes(trace, &self.session.rm) {
             self.session.shim.nodes(request).await?;
         }
-        self.receive_until("the nodes to be accepted", |player| player.books.counts.nodes == player.trace.nodes.len())
-            .await?;
-        let steps = self.trace.steps();
-        self.progress.set_length(steps.iter().map(|step| (step.ends.len() + step.starts.len()) as u64).sum());
-        self.clock = steps.first().map_or(Millis(0), |step| step.at);
-        let origin = self.clock;
-        self.started = Instant::now();
+        let accepted = |player: &Self| player.record.books.counts.nodes == trace.nodes.len();
+        self.receive_until("the nodes to be accepted", accepted).await?;
+        let steps = trace.steps();
+        self.record.begin(&steps);
+        let origin = self.record.clock;
         for step in &steps {
             if let Speed::Times(times) = self.speed {
                 let real = Duration::from_secs_f64((step.at.0 - origin.0) as f64 / 1000.0 / times);
-                self.follow_until(self.started + real, origin, times).await?;
+                self.follow_until(Instant::from_std(self.record.started + real), origin, times).await?;
             }
-            self.clock = step.at;
+            self.record.clock = step.at;
             self.step(step).await?;
             if self.speed == Speed::Max {
                 self.settle().await?;
             }
-            self.sample();
-            self.took = self.started.elapsed();
-            self.show(step);
+            self.record.played(step);
         }
         self.settle_for_good().await?;
-        self.sample();
-        self.took = self.started.elapsed();
-        self.progress.finish_and_clear();
+        self.record.finish();
         Ok(())
     }
 
@@ -163,8 +117,8 @@ impl<'t> Player<'t> {
     /// After the trace: all that is still there ends, and with it every application. Gives what the server holds all the
     /// same.
     pub async fn leave(&mut self) -> Result<Vec<String>> {
-        let ends = self.books.unfinished();
-        self.step(&Step { at: self.clock, ends, starts: Vec::new() }).await?;
+        let ends = self.record.books.unfinished();
+        self.step(&Step { at: self.record.clock, ends, starts: Vec::new() }).await?;
         self.room_made = true;
         self.settle().await?;
         // Twice, so that what was confirmed last is applied too.
@@ -173,56 +127,29 @@ impl<'t> Player<'t> {
         Ok(leftovers::find(&self.session.api, &format!("[{}]{}", self.session.rm, wire::PARTITION)).await?)
     }
 
-    /// Trace time reached.
-    pub fn clock(&self) -> Millis {
-        self.clock
-    }
-
     /// Ends the session.
     pub async fn unregister(&self) -> Result<()> {
-        self.progress.finish_and_clear();
+        self.record.hide();
         Ok(self.session.shim.unregister().await?)
     }
 
     async fn step(&mut self, step: &Step) -> Result<()> {
-        let rm = self.session.rm.clone();
-        let withdrawn: Vec<usize> = step.ends.iter().copied().filter(|ask| self.books.is_waiting(*ask)).collect();
+        let withdrawn = self.record.withdrawn(step);
         self.explain(&withdrawn, true).await;
-        let mut touched: Vec<usize> = Vec::new();
-        let mut releases = Vec::new();
-        for ask in &step.ends {
-            let app = self.trace.asks[*ask].app;
-            for key in self.books.end(*ask) {
-                releases.push((key, self.trace.apps[app].id.clone(), TerminationType::StoppedByRm.into()));
-                touched.push(app);
-            }
-        }
-        self.room_made |= !releases.is_empty() && !self.books.waiting.is_empty();
-        let mut new_apps = Vec::new();
-        for ask in &step.starts {
-            if self.books.start(*ask, self.clock) {
-                new_apps.push(self.trace.asks[*ask].app);
-            }
-        }
-        for request in wire::applications(self.trace, &rm, &new_apps, &[]) {
+        let moment = self.record.moment(step);
+        self.room_made |= moment.makes_room;
+        let submits = !moment.submit.is_empty();
+        for request in moment.submit {
             self.session.shim.applications(request).await?;
         }
-        if !self.session.shim.ordered() && !new_apps.is_empty() {
-            self.receive_until("applications to be accepted", |player| player.books.unanswered_apps == 0).await?;
+        if submits && !self.session.shim.ordered() {
+            let accepted = |player: &Self| player.record.books.unanswered_apps == 0;
+            self.receive_until("applications to be accepted", accepted).await?;
         }
-        let mut asks: Vec<usize> = step.starts.clone();
-        // What was withdrawn may have been all that a gang waited for.
-        asks.extend(self.books.complete(&touched));
-        let asks: Vec<wire::Ask> = asks.into_iter().map(|ask| self.books.ask(ask)).collect();
-        // One request is applied as one batch (R1.29): no scheduling pass comes between the ends and the starts of a moment,
-        // which would let chance decide who gets the room.
-        if !releases.is_empty() || !asks.is_empty() {
-            let request = wire::moment(self.trace, &rm, &asks, &releases);
+        if let Some(request) = moment.change {
             self.session.shim.allocations(request).await?;
         }
-        // An application of which nothing is left is removed; a later ask of it submits it again.
-        let gone = self.books.remove_idle(touched);
-        for request in wire::applications(self.trace, &rm, &[], &gone) {
+        for request in moment.remove {
             self.session.shim.applications(request).await?;
         }
         Ok(())
@@ -231,13 +158,13 @@ impl<'t> Player<'t> {
     /// Reads callbacks until real time `until`, while the trace clock runs with it.
     async fn follow_until(&mut self, until: Instant, origin: Millis, times: f64) -> Result<()> {
         loop {
-            let elapsed = self.started.elapsed().as_secs_f64() * 1000.0 * times;
-            self.clock = Millis(origin.0 + elapsed as i64);
+            let elapsed = self.record.started.elapsed().as_secs_f64() * 1000.0 * times;
+            self.record.clock = Millis(origin.0 + elapsed as i64);
             let pause = Instant::now() + REASON_AFTER;
             match timeout_at(until.min(pause), self.session.callbacks.recv()).await {
                 Ok(incoming) => self.take(incoming).await?,
                 Err(_) if Instant::now() >= until => return Ok(()),
-                Err(_) if self.books.unanswered() > 0 => self.explain_new().await,
+                Err(_) if self.record.books.unanswered() > 0 => self.explain_new().await,
                 Err(_) => {}
             }
         }
@@ -246,7 +173,7 @@ impl<'t> Player<'t> {
     /// Reads callbacks until nothing more can come: everything was answered, or the server is quiet.
     async fn settle(&mut self) -> Result<()> {
         let mut rounds = 0;
-        let mut resumed = self.resumed;
+        let mut resumed = self.record.resumed;
         while self.something_may_come() {
             // Most answers come at once: a probe is sent only where one takes longer.
             if rounds == 0
@@ -257,8 +184,8 @@ impl<'t> Player<'t> {
             }
             let heard = self.heard;
             self.probe().await?;
-            let undisturbed = self.heard == heard && self.resumed == resumed;
-            resumed = self.resumed;
+            let undisturbed = self.heard == heard && self.record.resumed == resumed;
+            resumed = self.record.resumed;
             rounds = if undisturbed { rounds + 1 } else { 1 };
             if rounds > QUIET_ROUNDS {
                 // A session that is Paused answers, and places nothing.
@@ -275,7 +202,7 @@ impl<'t> Player<'t> {
     }
 
     fn something_may_come(&self) -> bool {
-        self.books.unanswered() > 0 || self.books.unanswered_apps > 0 || self.room_made
+        self.record.books.unanswered() > 0 || self.record.books.unanswered_apps > 0 || self.room_made
     }
 
     /// Sends an ask of an application that there is not, and reads callbacks until its rejection comes back.
@@ -294,7 +221,7 @@ impl<'t> Player<'t> {
     async fn settle_for_good(&mut self) -> Result<()> {
         self.room_made = true;
         self.settle().await?;
-        let waiting: Vec<usize> = self.books.waiting.iter().copied().collect();
+        let waiting: Vec<usize> = self.record.books.waiting.iter().copied().collect();
         self.explain(&waiting, true).await;
         Ok(())
     }
@@ -312,7 +239,7 @@ impl<'t> Player<'t> {
         let message = match incoming {
             Some(Incoming::Message { message, .. }) => message,
             Some(Incoming::Resumed) => {
-                self.resumed += 1;
+                self.record.resumed += 1;
                 return Ok(());
             }
             Some(Incoming::Ended(error)) => return Err(error).context("the session ended"),
@@ -320,8 +247,8 @@ impl<'t> Player<'t> {
         };
         match message {
             Message::Predicates { .. } | Message::Other => return Ok(()),
-            Message::Node(response) => self.books.nodes(response)?,
-            Message::Application(response) => self.books.applications(response),
+            Message::Node(response) => self.record.books.nodes(response)?,
+            Message::Application(response) => self.record.books.applications(response),
             Message::Allocation(mut response) => {
                 let mut answered = self.answered;
                 response.rejected_allocations.retain(|rejected| match wire::probe_of(rejected) {
@@ -335,11 +262,8 @@ impl<'t> Player<'t> {
                 if response == AllocationResponse::default() {
                     return Ok(());
                 }
-                let follow_up = self.books.allocations(response, self.clock)?;
-                if follow_up != FollowUp::default() {
-                    let FollowUp { confirm, asks } = follow_up;
-                    let asks: Vec<wire::Ask> = asks.into_iter().map(|ask| self.books.ask(ask)).collect();
-                    let request = wire::moment(self.trace, &self.session.rm, &asks, &confirm);
+                let follow_up = self.record.books.allocations(response, self.record.clock)?;
+                if let Some(request) = self.record.follow_up(&follow_up) {
                     self.session.shim.allocations(request).await?;
                 }
             }
@@ -349,7 +273,7 @@ impl<'t> Player<'t> {
     }
 
     async fn explain_new(&mut self) {
-        let new = self.books.quiet();
+        let new = self.record.books.quiet();
         self.explain(&new, false).await;
     }
 
@@ -357,30 +281,7 @@ impl<'t> Player<'t> {
         if asks.is_empty() {
             return;
         }
-        let reasons = if for_good { &mut self.never_placed } else { &mut self.had_to_wait };
-        for reason in self.explainer.explain(self.trace, &self.books, asks).await {
-            *reasons.entry(reason).or_default() += 1;
-        }
-    }
-
-    fn sample(&mut self) {
-        let waiting = self.books.waiting.len();
-        let (used, by_queue) = (&self.books.used, &self.books.used_by_queue);
-        match self.samples.last_mut() {
-            Some(last) if last.used == *used && last.by_queue == *by_queue && last.waiting == waiting => {}
-            Some(last) if last.at == self.clock => {
-                (last.used, last.by_queue, last.waiting) = (used.clone(), by_queue.clone(), waiting);
-            }
-            _ => {
-                let (used, by_queue) = (used.clone(), by_queue.clone());
-                self.samples.push(Sample { at: self.clock, used, by_queue, waiting });
-            }
-        }
-    }
-
-    fn show(&self, step: &Step) {
-        self.progress.inc((step.ends.len() + step.starts.len()) as u64);
-        let (placed, waiting) = (self.books.counts.placed, self.books.waiting.len());
-        self.progress.set_message(format!("trace time {}, {placed} placed, {waiting} waiting", self.clock));
+        let reasons = self.explainer.explain(self.record.trace, &self.record.books, asks).await;
+        self.record.count(reasons, for_good);
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use anyhow::Result;
 
 use super::{
-    player::Sample,
     plot::{Curve, Plot},
+    record::Sample,
     summary::{Summary, ranked},
     trace::{Millis, Trace},
 };
@@ -97,11 +97,8 @@ fn facts(page: &mut String, summary: &Summary) -> Result<()> {
         ("Still waiting".to_owned(), summary.waiting.to_string()),
         ("Had to wait".to_owned(), summary.waited.to_string()),
         ("Wait, trace time".to_owned(), format!("half at most {half}, 99 % at most {most}, longest {all}")),
-        (
-            "Speed".to_owned(),
-            format!("{:.0} allocations per second, {:.1} s in all", summary.allocations_per_second, summary.seconds),
-        ),
     ];
+    rows.extend(summary.speed.map(|speed| ("Speed".to_owned(), speed.to_string())));
     for used in &summary.resources {
         let text = format!("{:.1} % on average, {:.1} % at the peak, of {}", used.average, used.peak, used.capacity);
         rows.push((format!("Used {}", used.name), text));

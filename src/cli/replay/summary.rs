@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::{
     gangs::GangCounts,
-    player::Player,
+    record::Record,
     trace::{Amounts, Millis, Trace},
 };
+use crate::cli::client::DoorKind;
 
 /// Number of reasons that are listed; the rest is summed up.
 const REASONS: usize = 6;
@@ -18,7 +19,7 @@ const REASONS: usize = 6;
 pub struct Summary {
     /// Trace.
     pub trace: String,
-    /// Door that it went through.
+    /// Door that it went through; "none" where it was played in process.
     pub door: &'static str,
     /// The trace was played to its end.
     pub complete: bool,
@@ -58,16 +59,38 @@ pub struct Summary {
     pub left_over: Vec<String>,
     /// Length of the trace, ms.
     pub trace_ms: i64,
-    /// Real time that it took, seconds.
-    pub seconds: f64,
-    /// Placements per second of real time.
-    pub allocations_per_second: f64,
+    /// Real time that it took through a door; in process the result does not depend on it, and does not show it.
+    #[serde(flatten)]
+    pub speed: Option<Pace>,
     /// Streams of callbacks that broke and were resumed.
     pub resumed: usize,
     /// Difference between the shim's books and the server's, where there is one.
     pub disagreement: Option<String>,
     /// Why the books could not be compared with the server's, where they could not.
     pub not_compared: Option<String>,
+}
+
+/// How long a replay took.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pace {
+    /// Real time, seconds.
+    pub seconds: f64,
+    /// Placements per second of real time.
+    pub allocations_per_second: f64,
+}
+
+impl Pace {
+    /// Of so many placements.
+    pub fn of(placed: usize, took: Duration) -> Pace {
+        let seconds = took.as_secs_f64();
+        Pace { seconds, allocations_per_second: if seconds > 0.0 { placed as f64 / seconds } else { 0.0 } }
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} allocations per second, {:.1} s in all", self.allocations_per_second, self.seconds)
+    }
 }
 
 /// Use of one resource.
@@ -84,38 +107,37 @@ pub struct ResourceUse {
 }
 
 impl Summary {
-    /// Sums up what a player did so far.
-    pub fn of(trace: &Trace, player: &Player<'_>, door: &'static str, complete: bool) -> Summary {
-        let counts = player.books.counts.clone();
-        let mut waits = player.books.waits.clone();
+    /// Sums up what was played so far.
+    pub fn of(record: &Record<'_>, door: Option<DoorKind>, complete: bool) -> Summary {
+        let trace = record.trace;
+        let counts = record.books.counts.clone();
+        let mut waits = record.books.waits.clone();
         waits.sort_unstable();
-        let seconds = player.took.as_secs_f64();
-        let start = player.samples.first().map_or(player.clock(), |sample| sample.at);
+        let start = record.samples.first().map_or(record.clock, |sample| sample.at);
         Summary {
             trace: trace.name.clone(),
-            door,
+            door: door.map_or("none", DoorKind::name),
             complete,
             nodes: counts.nodes,
             applications: counts.applications,
             asks: counts.asked,
             placed: counts.placed,
             withdrawn: counts.withdrawn,
-            waiting: player.books.waiting.len(),
+            waiting: record.books.waiting.len(),
             left_out: trace.left_out,
             taken_back: counts.taken_back,
             refused: counts.refused,
-            had_to_wait: player.had_to_wait.clone(),
-            never_placed: player.never_placed.clone(),
-            resources: uses(trace, player),
+            had_to_wait: record.had_to_wait.clone(),
+            never_placed: record.never_placed.clone(),
+            resources: uses(record),
             wait_ms: [0.5, 0.99, 1.0].map(|share| quantile(&waits, share).0),
             wait_p999_ms: quantile(&waits, 0.999).0,
             waited: waits.iter().filter(|wait| wait.0 > 0).count(),
-            gangs: player.books.gangs.as_ref().map(|gangs| gangs.counts),
+            gangs: record.books.gangs.as_ref().map(|gangs| gangs.counts),
             left_over: Vec::new(),
-            trace_ms: player.clock().0 - start.0,
-            seconds,
-            allocations_per_second: if seconds > 0.0 { counts.placed as f64 / seconds } else { 0.0 },
-            resumed: player.resumed,
+            trace_ms: record.clock.0 - start.0,
+            speed: door.map(|_| Pace::of(counts.placed, record.took)),
+            resumed: record.resumed,
             disagreement: None,
             not_compared: None,
         }
@@ -136,10 +158,11 @@ impl Summary {
     }
 }
 
-fn uses(trace: &Trace, player: &Player<'_>) -> Vec<ResourceUse> {
+fn uses(record: &Record<'_>) -> Vec<ResourceUse> {
+    let trace = record.trace;
     let capacity = trace.capacity();
-    let end = player.clock();
-    let samples = &player.samples;
+    let end = record.clock;
+    let samples = &record.samples;
     let start = samples.first().map_or(end, |sample| sample.at);
     let length = (end.0 - start.0).max(1) as f64;
     let of = |at: usize| {
@@ -180,11 +203,11 @@ impl fmt::Display for Summary {
         let part = if self.complete { "" } else { " (interrupted)" };
         writeln!(
             f,
-            "Replayed {}{part}: {} of trace time on {} nodes, through the {} door",
+            "Replayed {}{part}: {} of trace time on {} nodes, {}",
             self.trace,
             Millis(self.trace_ms),
             self.nodes,
-            self.door
+            if self.speed.is_some() { format!("through the {} door", self.door) } else { "in process".to_owned() }
         )?;
         writeln!(f)?;
         writeln!(f, "  applications   {}", self.applications)?;
@@ -215,13 +238,9 @@ impl fmt::Display for Summary {
                 used.name, used.average, used.peak, used.capacity
             )?;
         }
-        let took = Duration::from_secs_f64(self.seconds);
-        writeln!(
-            f,
-            "  speed          {:.0} allocations per second, {:.1} s in all",
-            self.allocations_per_second,
-            took.as_secs_f64()
-        )?;
+        if let Some(speed) = &self.speed {
+            writeln!(f, "  speed          {speed}")?;
+        }
         for (title, reasons) in [
             ("Asks had to wait because", &self.had_to_wait),
             ("Asks were never placed because", &self.never_placed),

@@ -18,6 +18,8 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 type Amounts = BTreeMap<String, i64>;
+/// Key, application, amounts, priority.
+type Pending = (String, String, Amounts, i32);
 
 /// How it misbehaves.
 #[derive(Clone, Copy, Default)]
@@ -38,7 +40,7 @@ struct State {
     lines: Vec<String>,
     nodes: Vec<(String, Amounts)>,
     queue_of_app: HashMap<String, String>,
-    pending: Vec<(String, String, Amounts)>,
+    pending: Vec<Pending>,
     placed: HashMap<String, (usize, Amounts)>,
     used: Amounts,
     retry: bool,
@@ -94,12 +96,7 @@ impl Fake {
                         .route("/si/v1/rm/{rm}/allocations", web::post().to(allocations))
                         .route("/si/v1/rm/{rm}/stream", web::get().to(stream))
                         .route("/ws/v1/partition/{p}/queues", web::get().to(queues))
-                        .route(
-                            "/ws/v1/partition/{p}/nodes",
-                            web::get().to(|| async { HttpResponse::Ok().json([0; 0]) }),
-                        )
-                        .route("/ws/v1/partition/{p}/application/{a}", web::get().to(application))
-                        .route("/ws/v1/partition/{p}/applications/active", web::get().to(active))
+                        .route("/api/v1/partition/{p}/application/{a}/explain", web::get().to(explain))
                 };
                 let server = HttpServer::new(app).workers(1).bind("127.0.0.1:0").unwrap();
                 sender.send(server.addrs()[0]).unwrap();
@@ -207,7 +204,7 @@ impl State {
                 self.say(json!({"allocation": {"rejectedAllocations": [rejected]}}));
                 continue;
             }
-            self.pending.push((ask.allocation_key, ask.application_id, amounts(ask.resource_per_alloc)));
+            self.pending.push((ask.allocation_key, ask.application_id, amounts(ask.resource_per_alloc), ask.priority));
         }
         for release in request.releases.into_iter().flat_map(|releases| releases.allocations_to_release) {
             let key = release.allocation_key;
@@ -221,7 +218,7 @@ impl State {
     }
 
     fn schedule(&mut self) {
-        for (key, app, needs) in std::mem::take(&mut self.pending) {
+        for (key, app, needs, priority) in std::mem::take(&mut self.pending) {
             let fits = |free: &Amounts| needs.iter().all(|(name, need)| free.get(name).is_some_and(|f| f >= need));
             match self.nodes.iter().position(|(_, free)| fits(free)) {
                 Some(node) => {
@@ -230,7 +227,7 @@ impl State {
                     self.say(json!({"allocation": {"new": [new]}}));
                     self.placed.insert(key, (node, needs));
                 }
-                None => self.pending.push((key, app, needs)),
+                None => self.pending.push((key, app, needs, priority)),
             }
         }
     }
@@ -267,22 +264,11 @@ async fn queues(shared: web::Data<Shared>) -> HttpResponse {
     HttpResponse::Ok().json(json!({"queuename": "root", "allocatedResource": used}))
 }
 
-async fn application(shared: web::Data<Shared>, path: web::Path<(String, String)>) -> HttpResponse {
-    HttpResponse::Ok().json(shared.state.lock().unwrap().shown(&path.1))
-}
-
-async fn active(shared: web::Data<Shared>) -> HttpResponse {
+async fn explain(shared: web::Data<Shared>, path: web::Path<(String, String)>) -> HttpResponse {
     let state = shared.state.lock().unwrap();
-    HttpResponse::Ok().json(state.queue_of_app.keys().map(|app| state.shown(app)).collect::<Vec<_>>())
-}
-
-impl State {
-    fn shown(&self, app: &str) -> Value {
-        let asks = self.pending.iter().filter(|(_, owner, _)| owner == app);
-        let requests: Vec<_> =
-            asks.map(|(key, ..)| json!({"allocationKey": key, "schedulingAttempted": true})).collect();
-        json!({"applicationID": app, "queueName": self.queue_of_app.get(app), "requests": requests})
-    }
+    let asks = state.pending.iter().filter(|(_, owner, ..)| *owner == path.1);
+    let group = |(_, _, needs, priority): &Pending| json!({"asks": 1, "resource": needs, "priority": priority, "reason": {"code": "nodes", "text": "No node has room."}});
+    HttpResponse::Ok().json(json!({"applicationID": path.1, "waiting": asks.map(group).collect::<Vec<_>>()}))
 }
 
 fn amounts(resource: Option<Resource>) -> Amounts {

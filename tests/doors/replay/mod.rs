@@ -122,8 +122,8 @@ async fn the_real_server_plays_the_shipped_trace_the_same_through_both_doors() {
         assert!(!summary.had_to_wait.keys().any(|reason| reason.starts_with("unknown")), "{summary}");
         placed.push(summary.placed);
     }
-    // The core reserves a node for an ask that has waited 2 s of real time, whatever the trace time; where a run is slow
-    // enough for that, a few asks end up elsewhere. Without reservations both doors give exactly the same.
+    // Behind a door the core reserves a node for an ask that has waited 2 s of real time, whatever the trace time; where a run
+    // is slow enough for that, a few asks end up elsewhere.
     assert!(placed[0].abs_diff(placed[1]) <= 12, "{placed:?}");
     server.stop().await.unwrap();
 }
@@ -146,7 +146,7 @@ fn the_program_replays_and_leaves_its_report() {
     let dir = tempfile::tempdir().unwrap();
     let report = dir.path().join("report.html");
     let program = std::process::Command::new(env!("CARGO_BIN_EXE_callboard"))
-        .args(["replay", "--json", "--report"])
+        .args(["replay", "--json", "--door", "http", "--report"])
         .arg(&report)
         // What the environment says of another server does not count for the one of the replay.
         .env("CALLBOARD_HTTP", "192.0.2.1:1")
@@ -156,6 +156,71 @@ fn the_program_replays_and_leaves_its_report() {
     let summary: serde_json::Value = serde_json::from_slice(&program.stdout).unwrap();
     assert_eq!((&summary["complete"], &summary["disagreement"]), (&true.into(), &serde_json::Value::Null));
     assert!(std::fs::read_to_string(report).unwrap().contains("<svg"));
+}
+
+/// In process a trace takes its time from the trace: the result is the same to the byte each time, however busy the machine
+/// is, and no reason why an ask waits is missing.
+#[test]
+fn a_replay_in_process_gives_the_same_bytes_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str| {
+        let report = dir.path().join(name);
+        let program = std::process::Command::new(env!("CARGO_BIN_EXE_callboard"))
+            .args(["replay", "--json", "--report"])
+            .arg(&report)
+            .output()
+            .unwrap();
+        assert!(program.status.success(), "{}", String::from_utf8_lossy(&program.stderr));
+        (program.stdout, std::fs::read(report).unwrap())
+    };
+    let busy = std::sync::atomic::AtomicBool::new(true);
+    let (first, second) = std::thread::scope(|scope| {
+        let first = run("first.html");
+        // Something else wants the processor, too.
+        for _ in 0..4 {
+            scope.spawn(|| while busy.load(SeqCst) {});
+        }
+        let second = run("second.html");
+        busy.store(false, SeqCst);
+        (first, second)
+    });
+    assert!(first == second);
+    let summary: serde_json::Value = serde_json::from_slice(&first.0).unwrap();
+    assert_eq!(
+        (&summary["door"], &summary["complete"], &summary["left_over"]),
+        (&"none".into(), &true.into(), &[0; 0].into())
+    );
+    assert_eq!(summary["disagreement"], serde_json::Value::Null);
+    let count = |field: &str| summary[field].as_u64().unwrap();
+    assert_eq!(count("placed") + count("withdrawn") + count("waiting"), count("asks"));
+    let reasons = summary["never_placed"].as_object().unwrap();
+    assert_eq!(reasons.values().map(|n| n.as_u64().unwrap()).sum::<u64>(), count("withdrawn") + count("waiting"));
+    assert!(reasons.keys().all(|reason| !reason.contains("next in turn") && !reason.contains("unknown")), "{summary}");
+}
+
+/// Delays of the scheduler run in trace time: an ask that has waited 2 s of it reserves a node, and is placed there as soon
+/// as there is room, before a smaller one that comes later (R5.37).
+#[tokio::test]
+async fn reservations_of_a_replay_in_process_take_their_time_from_the_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut trace = format!("{}\nnode,n,,,,4000,1024,,,,\n", COLUMNS.join(","));
+    // Node n is full of four asks that end one by one; a large ask waits for all of it. Of eight late ones four go to other
+    // nodes, which are too small for the rest; the other four would take each place on n as it comes.
+    for at in 0..4 {
+        trace += &format!("node,m-{at},,,,1000,10,,,,\nask,a-{at},first,q,u,1000,100,,,0,{}\n", 10 + at);
+    }
+    trace += "ask,large,large,q,u,4000,100,,,1,100\n";
+    for at in 0..8 {
+        trace += &format!("ask,c-{at},late,q,u,1000,1,,,9,{}\n", 200 + at);
+    }
+    let file = dir.path().join("trace.csv");
+    std::fs::write(&file, trace).unwrap();
+    let args = args(&["--file", file.to_str().unwrap()]);
+    let summary = replay(&args, &load(&args).unwrap()).await.unwrap().summary;
+    assert_eq!((summary.placed, summary.withdrawn, summary.door), (13, 0, "none"), "{summary}");
+    // The large one waited from 1 s to 13 s, four late ones from 9 s to 100 s.
+    assert_eq!((summary.waited, summary.wait_ms), (5, [0, 91_000, 91_000]), "{summary}");
+    assert_eq!(summary.had_to_wait.values().sum::<usize>(), 5, "{summary}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

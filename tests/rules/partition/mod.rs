@@ -22,6 +22,7 @@ mod queues;
 mod random;
 mod records;
 mod reload_speed;
+mod reservations;
 mod speed;
 mod squeeze;
 mod usage;

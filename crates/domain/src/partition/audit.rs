@@ -90,7 +90,7 @@ impl Partition {
             report.count(name, "number of reservations", node.reservations.len() as u64, held);
             let listed = node.sort_key.is_some();
             let open = self.state != crate::types::ObjectState::Stopped;
-            let expected = open && node.schedulable() && node.reservations.is_empty();
+            let expected = open && node.schedulable() && self.is_shared(NodeIx::from(ix));
             if listed != expected {
                 report.0.push(Finding { object: name(), text: format!("in the sort order: {listed}") });
             }
@@ -291,7 +291,8 @@ impl Partition {
                 report.0.push(Finding { object: format!("allocation {}", row.spec.key), text });
             }
         }
-        let listed = self.nodes.iter().filter(|node| !node.free && node.sort_key.is_some()).count();
+        let open = |node: &&crate::node::Node| !node.free && node.schedulable() && node.reservations.is_empty();
+        let listed = self.nodes.iter().filter(open).count();
         report.count(|| "partition".into(), "number of open nodes", self.open_nodes.len() as u64, listed as u64);
     }
 

@@ -22,10 +22,12 @@ pub(super) enum Deadline {
     ExpireTerminated { id: Arc<str>, finished: Nanos },
     /// A rejected application expires.
     ExpireRejected { id: Arc<str>, finished: Nanos },
-    /// Empty dynamic and draining queues go (R1.17).
+    /// Empty dynamic and draining queues go (R1.17); only while there are such queues.
     CleanQueues,
-    /// Asks that wait for nodes are told to the shim (R4.38).
+    /// Asks that wait for nodes are told to the shim (R4.38); only while there may be one that was not told.
     Inspect,
+    /// Reservations are looked at again; only while there are some.
+    Reservations,
     /// Expired applications go (R3.48).
     Sweep,
     /// Queues above a lowered max are looked at (R7.42); only while one has a start time.
@@ -59,13 +61,10 @@ impl Deadlines {
 }
 
 const CLEAN: Nanos = Nanos::from_secs(10);
-const INSPECT: Nanos = Nanos::from_secs(1);
 const SWEEP: Nanos = Nanos::from_secs(24 * 3600);
 
 impl Partition {
     pub(super) fn start_periodic(&mut self, now: Nanos) {
-        self.deadlines.add(now.plus(CLEAN), Deadline::CleanQueues);
-        self.deadlines.add(now.plus(INSPECT), Deadline::Inspect);
         self.deadlines.add(now.plus(SWEEP), Deadline::Sweep);
     }
 
@@ -81,13 +80,14 @@ impl Partition {
                 Deadline::ExpireTerminated { id, finished } => self.expire_terminated(id, finished, cx),
                 Deadline::ExpireRejected { id, finished } => self.expire_rejected(&id, finished, cx),
                 Deadline::CleanQueues => {
+                    self.cleaning = false;
                     self.clean_queues(cx);
-                    self.deadlines.add(cx.now.plus(CLEAN), Deadline::CleanQueues);
+                    if self.queues.iter().any(|queue| !queue.free && queue.is_removable()) {
+                        self.plan_cleaning(cx.now);
+                    }
                 }
-                Deadline::Inspect => {
-                    self.inspect(cx);
-                    self.deadlines.add(cx.now.plus(INSPECT), Deadline::Inspect);
-                }
+                Deadline::Inspect => self.inspect(cx),
+                Deadline::Reservations => self.review_reservations(cx),
                 Deadline::Quotas => self.check_quotas(cx),
                 Deadline::Review => self.review(cx),
                 Deadline::Sweep => {
@@ -96,6 +96,16 @@ impl Partition {
                 }
             }
             self.settle();
+        }
+    }
+
+    /// There is a queue that goes when it is empty.
+    pub(super) fn plan_cleaning(&mut self, now: Nanos) {
+        if !self.cleaning {
+            self.cleaning = true;
+            // At whole tens of seconds, so that queues go together.
+            let at = Nanos((now.0.div_euclid(CLEAN.0) + 1) * CLEAN.0);
+            self.deadlines.add(at, Deadline::CleanQueues);
         }
     }
 

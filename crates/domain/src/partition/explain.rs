@@ -7,9 +7,8 @@ use super::Partition;
 use crate::{
     alloc::{LogEntry, Phase},
     app::GroupKey,
-    node::Node,
     resources::{Resource, ResourceType},
-    types::{AllocIx, AppIx, AppState, Nanos, ObjectState, QueueIx, ShapeIx},
+    types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState, QueueIx, ShapeIx},
     ugm::Refusal,
 };
 
@@ -146,15 +145,38 @@ pub struct Waiting {
 pub struct Explainer<'a> {
     partition: &'a Partition,
     nodes: BTreeMap<Vec<(ResourceType, i128)>, Arc<Nodes>>,
+    /// Sizes of asks for which all nodes are looked at; for more, only whether one takes the ask is told.
+    sizes: usize,
 }
 
-/// Sizes of asks for which all nodes are looked at; for more, only whether one takes the ask is told.
+/// See `Explainer::sizes`.
 const SIZES: usize = 256;
 
 impl<'a> Explainer<'a> {
     /// For this state.
     pub fn new(partition: &'a Partition) -> Explainer<'a> {
-        Explainer { partition, nodes: BTreeMap::new() }
+        Explainer { partition, nodes: BTreeMap::new(), sizes: SIZES }
+    }
+
+    /// For this state, without a look at the nodes: of an ask that waits for them is told that it does.
+    pub fn brief(partition: &'a Partition) -> Explainer<'a> {
+        Explainer { sizes: 0, ..Explainer::new(partition) }
+    }
+
+    /// Why one ask of an application waits, with those that wait for the same; `None` where it does not wait, or there is no
+    /// such ask. `now` is the time.
+    pub fn ask(&mut self, app: AppIx, key: &str, now: Nanos) -> Option<Waiting> {
+        let partition = self.partition;
+        let row = partition.apps.get(app.ix())?;
+        let alloc = *row.by_key.get(key)?;
+        if partition.allocs.get(alloc.ix())?.phase != Phase::Pending {
+            return None;
+        }
+        let key = partition.group_key(alloc);
+        let group = row.groups_by_key.get(&key)?;
+        let (_, first) = group.asks.get_min()?;
+        let why = self.application_waits(app, now).unwrap_or_else(|| self.group_waits(app, &key, *first));
+        Some(self.waiting(*first, group.asks.len() as u64, why))
     }
 
     /// What of an application waits, and why: first what comes first in its order. `now` is the time.
@@ -301,7 +323,7 @@ impl<'a> Explainer<'a> {
         let key: Vec<_> = resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect();
         let known = match self.nodes.get(&key) {
             Some(known) => known.clone(),
-            None if self.nodes.len() >= SIZES => {
+            None if self.nodes.len() >= self.sizes => {
                 let open = usize::from(!partition.shapes.is_nowhere(shape));
                 return Arc::new(Nodes { open, ..Nodes::default() });
             }
@@ -311,10 +333,8 @@ impl<'a> Explainer<'a> {
                 found
             }
         };
-        let mut refusals = partition
-            .refusals(ask)
-            .filter(|(node, _)| partition.nodes.get(node.ix()).is_some_and(|row| is_open(row, resource, ask)))
-            .peekable();
+        let mut refusals =
+            partition.refusals(ask).filter(|(node, _)| partition.has_open_room(*node, resource, ask)).peekable();
         if refusals.peek().is_none() {
             return known;
         }
@@ -354,7 +374,7 @@ impl<'a> Explainer<'a> {
             }
             if !node.available.fits(resource) {
                 found.full += 1;
-            } else if is_open(node, resource, ask) && partition.fits_beside_claims(ask, at) {
+            } else if partition.has_open_room(at, resource, ask) && partition.fits_beside_claims(ask, at) {
                 found.open += 1;
             } else {
                 found.reserved += 1;
@@ -364,15 +384,16 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// The node has room for the ask, takes allocations and is reserved for nobody else.
-fn is_open(node: &Node, resource: &Resource, ask: AllocIx) -> bool {
-    node.schedulable()
-        && node.capacity.fits(resource)
-        && node.available.fits(resource)
-        && !node.reservations.iter().any(|other| *other != ask)
-}
-
 impl Partition {
+    /// The node has room for the ask beside what is reserved for others, and takes allocations.
+    fn has_open_room(&self, node: NodeIx, resource: &Resource, ask: AllocIx) -> bool {
+        let Some(row) = self.nodes.get(node.ix()).filter(|row| row.schedulable()) else { return false };
+        let others = row.reservations.iter().any(|other| *other != ask);
+        row.capacity.fits(resource)
+            && row.available.fits(resource)
+            && (!others || self.is_shared(node) && self.open_room(node).fits(resource))
+    }
+
     /// The queue, nearest to the leaf, that runs as many applications as it may (R4.36).
     fn full_of_apps(&self, app: AppIx) -> Option<QueueIx> {
         let mut level = Some(self.apps[app.ix()].queue);

@@ -37,6 +37,7 @@ impl Partition {
             *self.required_asks.entry((node.clone(), app_ix)).or_default() += 1;
         }
         let due = self.preempt_due(alloc);
+        let unreported = row.is_unreported();
         let app = &mut self.apps[app_ix.ix()];
         count_up(&mut app.priorities, priority);
         if placeholder {
@@ -50,6 +51,7 @@ impl Partition {
             group.fresh.insert(order, alloc);
         }
         group.preempt_at = group.preempt_at.min(due);
+        group.unreported += usize::from(unreported);
         if let Some(head) = head.filter(|head| !group.parked && order < *head) {
             app.group_order.remove(&head);
         }
@@ -93,12 +95,14 @@ impl Partition {
                 }
             }
         }
+        let unreported = row.is_unreported();
         let app = &mut self.apps[app_ix.ix()];
         count_down(&mut app.priorities, priority);
         if let Some(group) = app.groups_by_key.get_mut(&key) {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
             group.fresh.remove(&order);
+            group.unreported -= usize::from(unreported);
             let (next, parked) = (group.asks.get_min().map(|(head, _)| *head), group.parked);
             if was_head && !parked {
                 app.group_order.remove(&order);

@@ -1,12 +1,15 @@
-//! Once a second: asks that wait only for nodes are told to the shim, so that it can add some (R4.38–R4.40, QUE-032).
+//! Once a second: asks that wait only for nodes are told to the shim, so that it can add some (R4.38–R4.40, QUE-032). A second
+//! in which nothing could be told is left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use super::{Cx, Partition};
+use super::{Cx, Partition, deadlines::Deadline};
 use crate::{
+    alloc::Phase,
+    app::{AskGroup, GroupKey},
     effect::{Callback, ContainerState},
     resources::{Resource, min_limit},
     types::{AllocIx, AppIx, Nanos, QueueIx},
@@ -27,6 +30,26 @@ pub struct Demand {
     pub priority: i32,
     /// Creation time of the oldest.
     pub since: Nanos,
+}
+
+/// Between two inspections.
+const INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// When asks are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inspection {
+    /// Inspections are whole seconds after this.
+    began: Nanos,
+    /// The next one is among the deadlines.
+    planned: bool,
+    /// Something changed since the last one that may have made an ask one to be told of.
+    pub news: bool,
+}
+
+impl Inspection {
+    pub fn beginning(now: Nanos) -> Inspection {
+        Inspection { began: now, planned: false, news: false }
+    }
 }
 
 /// A queue and the amounts that an ask of it wants.
@@ -57,15 +80,51 @@ impl Partition {
         demands
     }
 
+    /// Sets the time of the next inspection, where one may find something.
+    pub(super) fn plan_inspection(&mut self, now: Nanos) {
+        let wanted = self.inspection.news || self.has_refusals();
+        if wanted && !self.inspection.planned && self.queues[self.root.ix()].pending.is_positive() {
+            let passed = now.minus(self.inspection.began).0.div_euclid(INTERVAL.0);
+            let at = Nanos(self.inspection.began.0 + (passed + 1) * INTERVAL.0);
+            self.inspection.planned = true;
+            self.deadlines.add(at, Deadline::Inspect);
+        }
+    }
+
+    /// An ask is tried: it may wait only for nodes from now on (R4.37).
+    pub(super) fn note_attempt(&mut self, alloc: AllocIx) {
+        let row = &mut self.allocs[alloc.ix()];
+        if row.attempted {
+            return;
+        }
+        row.attempted = true;
+        self.inspection.news = true;
+        self.count_unreported(alloc, 1);
+    }
+
+    /// A pending ask became one that is unreported, or ceased to be one.
+    fn count_unreported(&mut self, alloc: AllocIx, delta: isize) {
+        if self.allocs[alloc.ix()].phase == Phase::Pending {
+            let (key, app) = (self.group_key(alloc), self.allocs[alloc.ix()].app);
+            if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(&key) {
+                group.unreported = group.unreported.saturating_add_signed(delta);
+            }
+        }
+    }
+
     pub(super) fn inspect(&mut self, cx: &mut Cx) {
+        self.inspection.planned = false;
+        self.inspection.news = false;
         self.forget_all_refusals();
-        self.review_reservations(cx.now);
         if !self.queues[self.root.ix()].pending.is_positive() {
             return;
         }
         let mut found = Vec::new();
         self.inspect_queue(self.root, None, false, &mut found);
+        // What is told of now uses up no more room of other applications: more may be found the next time.
+        self.inspection.news = !found.is_empty();
         for alloc in found {
+            self.count_unreported(alloc, -1);
             let row = &mut self.allocs[alloc.ix()];
             row.triggered_scale_up = true;
             let (key, app) = (row.spec.key.clone(), row.app);
@@ -117,12 +176,20 @@ impl Partition {
         let mut left = headroom.cloned();
         let mut user_left = self.user_headroom(app);
         let mut reported = Resource::new();
+        let fits = |limit: &Option<Resource>, need: &Resource| limit.as_ref().is_none_or(|l| l.fits_or_unlimited(need));
+        // Most applications have nothing to tell of, and are not looked at ask by ask.
+        let may_be_told = |(key, group): (&GroupKey, &AskGroup)| {
+            let need = self.shapes.resource(key.shape);
+            key.required_node.is_none() && group.unreported > 0 && fits(&left, need) && fits(&user_left, need)
+        };
+        if !again && !row.groups_by_key.iter().any(may_be_told) {
+            return reported;
+        }
         let mut asks: Vec<_> = row.groups_by_key.values().flat_map(|group| group.asks.iter()).collect();
         asks.sort_unstable_by_key(|(order, _)| **order);
         for (_, alloc) in asks {
             let ask = &self.allocs[alloc.ix()];
-            let fits = |limit: &Option<Resource>| limit.as_ref().is_none_or(|l| l.fits_or_unlimited(&ask.resource));
-            if !ask.attempted || !fits(&left) || !fits(&user_left) {
+            if !ask.attempted || !fits(&left, &ask.resource) || !fits(&user_left, &ask.resource) {
                 continue;
             }
             left = left.map(|l| l.minus_known(&ask.resource));

@@ -26,6 +26,7 @@ mod releases;
 mod reload;
 mod required;
 mod reserve;
+mod reserve_choice;
 mod schedule;
 mod shapes;
 mod squeeze;
@@ -116,6 +117,7 @@ pub struct Partition {
     shapes: shapes::Shapes,
     deadlines: deadlines::Deadlines,
     dirty: order::Dirty,
+    inspection: inspect::Inspection,
     /// Moves on when something may have become placeable that was not.
     epoch: u64,
     /// Something was held back by a limit in this epoch, so that a release has to move it on.
@@ -132,11 +134,15 @@ pub struct Partition {
     reserved_apps: imbl::OrdSet<AppIx>,
     /// Epoch in which all reserved asks were listed in `ripe`.
     reserved_epoch: u64,
+    /// Groups of asks that wait for nodes, and long enough to reserve one.
+    wanting: reserve_choice::Wanting,
     /// Reserved asks that may be placeable: they are looked at before anything else.
     ripe: imbl::OrdSet<AllocIx>,
     /// What asks hold that have preempted (see `preempt`).
     claims: imbl::OrdMap<AllocIx, Arc<preempt::Claim>>,
     search: preempt::Search,
+    /// An end of empty dynamic and draining queues is among the deadlines.
+    cleaning: bool,
     /// Schedulable nodes without a reservation, by the rank of their id.
     open_nodes: imbl::OrdSet<(u64, NodeIx)>,
     /// A deadline for quota preemption is set.
@@ -299,6 +305,7 @@ impl Partition {
             shapes: shapes::Shapes::default(),
             deadlines: deadlines::Deadlines::default(),
             dirty: order::Dirty::default(),
+            inspection: inspect::Inspection::beginning(now),
             epoch: 1,
             limited: false,
             squeeze: squeeze::Squeeze::default(),
@@ -307,9 +314,11 @@ impl Partition {
             swappable: imbl::OrdSet::new(),
             reserved_apps: imbl::OrdSet::new(),
             reserved_epoch: 0,
+            wanting: reserve_choice::Wanting::default(),
             ripe: imbl::OrdSet::new(),
             claims: imbl::OrdMap::new(),
             search: preempt::Search::default(),
+            cleaning: false,
             open_nodes: imbl::OrdSet::new(),
             quotas_watched: false,
             reservation_delay: reserve::RESERVATION_DELAY,
@@ -347,6 +356,7 @@ impl Partition {
         }
         self.settle();
         self.tell_allocated(cx);
+        self.plan_inspection(now);
     }
 
     /// The next moment at which [`Command::Tick`] has something to do.

@@ -227,27 +227,32 @@ impl Partition {
         self.squeezed(cx.now);
     }
 
-    /// Brings a node's place in the order up to date; out of it while it is drained or reserved (R2.36).
+    /// Brings a node's place in the order up to date; out of it while it is drained or nothing of it is open to others than
+    /// those that reserved it (R2.36).
     pub(super) fn reindex(&mut self, ix: NodeIx) {
         let row = &self.nodes[ix.ix()];
         let rank = row.rank;
         if let Some(old) = row.sort_key {
             self.index.remove((old, rank));
         }
-        let open = !row.free && row.schedulable() && row.reservations.is_empty() && self.state != ObjectState::Stopped;
-        let key = open.then(|| sortable(self.node_score(row)));
-        let row = &mut self.nodes[ix.ix()];
-        if row.sort_key.is_some() != key.is_some() {
-            if key.is_some() {
+        let listed = !row.free && row.schedulable() && self.state != ObjectState::Stopped;
+        let free = listed && row.reservations.is_empty();
+        let key = (free || listed && self.is_shared(ix)).then(|| sortable(self.node_score(row)));
+        if free != self.open_nodes.contains(&(rank, ix)) {
+            if free {
                 self.open_nodes.insert((rank, ix));
             } else {
                 self.open_nodes.remove(&(rank, ix));
             }
         }
-        row.sort_key = key;
+        self.nodes[ix.ix()].sort_key = key;
         if let Some(key) = key {
-            let row = &self.nodes[ix.ix()];
-            self.index.insert((key, rank), ix, &row.available);
+            if free {
+                self.index.insert((key, rank), ix, &self.nodes[ix.ix()].available);
+            } else {
+                let room = self.open_room(ix);
+                self.index.insert((key, rank), ix, &room);
+            }
         }
     }
 

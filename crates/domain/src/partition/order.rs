@@ -34,6 +34,7 @@ fn descending(priority: i32) -> u64 {
 impl Partition {
     /// Something that an application's place in the order depends on has changed.
     pub(super) fn touch_app(&mut self, app: AppIx) {
+        self.inspection.news = true;
         let row = &mut self.apps[app.ix()];
         if !row.dirty {
             row.dirty = true;
@@ -43,6 +44,7 @@ impl Partition {
 
     /// Something that a queue's place in the order depends on has changed.
     pub(super) fn touch_queue(&mut self, queue: QueueIx) {
+        self.inspection.news = true;
         let row = &mut self.queues[queue.ix()];
         if !row.dirty {
             row.dirty = true;
@@ -56,6 +58,7 @@ impl Partition {
 
     /// Everything is computed again: the configuration changed.
     pub(super) fn touch_all(&mut self) {
+        self.inspection.news = true;
         self.dirty.all = true;
     }
 

@@ -408,6 +408,10 @@ impl Partition {
         }
     }
 
+    pub(super) fn has_refusals(&self) -> bool {
+        !self.questions.refused.is_empty()
+    }
+
     /// Refusals are forgotten from time to time: what the shim refuses may have changed without a word (R5.27).
     pub(super) fn forget_all_refusals(&mut self) {
         let refused = std::mem::take(&mut self.questions.refused);

@@ -164,6 +164,7 @@ impl Partition {
             }
             self.touch_queue(ix);
             self.queue_added(ix, cx);
+            self.plan_cleaning(cx.now);
             parent = ix;
         }
         (parent != self.root).then_some(parent)
@@ -189,6 +190,9 @@ impl Partition {
         let queue = row.path.clone();
         cx.fx.push(Effect::Queue(QueueEffect::State { queue, state }));
         self.touch_queue(ix);
+        if state == ObjectState::Draining {
+            self.plan_cleaning(cx.now);
+        }
     }
 
     /// Removes draining and dynamic queues that are empty, children first (R1.17, QUE-010–QUE-013).
@@ -200,8 +204,7 @@ impl Partition {
         for child in self.queues[ix.ix()].children.values().copied().collect::<Vec<_>>() {
             self.clean_below(child, cx);
             let row = &self.queues[child.ix()];
-            let removable = row.state == ObjectState::Draining || !row.managed;
-            if removable && row.children.is_empty() && row.apps.is_empty() {
+            if row.is_removable() && row.children.is_empty() && row.apps.is_empty() {
                 self.remove_queue(child, cx);
             }
         }

@@ -1,19 +1,18 @@
 //! Reservations (sections 5.E and 5.F of the scheduling rules): made for asks that have waited, kept in exact counters, turned
 //! into allocations before anything else is placed.
 
-use super::{Cx, Partition, predicates::Intent, schedule::Outcome};
+use super::{Cx, Partition, reserve_choice::Wanting, schedule::Outcome};
 use crate::{
     alloc::Phase,
-    app::{GroupKey, Hold},
     effect::{Callback, ContainerState},
     event::{Change, Detail, EventKind},
-    types::{AllocIx, AppIx, AppState, Nanos, NodeIx},
+    types::{AllocIx, AppState, Nanos, NodeIx},
 };
 
 /// Age from which an ask that no node takes reserves one (T11).
 pub(super) const RESERVATION_DELAY: Nanos = Nanos::from_secs(2);
 /// Age from which a reservation above the headroom is dropped (T12).
-const RESERVATION_WAIT: Nanos = Nanos::from_secs(2 * 3600);
+pub(super) const RESERVATION_WAIT: Nanos = Nanos::from_secs(2 * 3600);
 
 impl Partition {
     /// Reserves a node for an ask; an older reservation on another node goes first (R5.36a).
@@ -53,6 +52,7 @@ impl Partition {
         }
         self.reindex(node);
         self.ripe.insert(alloc);
+        self.plan_review(cx.now);
     }
 
     /// A reservation goes, whatever ends it (R5.38); all counters follow (R5.39).
@@ -69,6 +69,7 @@ impl Partition {
             self.reserved_apps.remove(&app);
         }
         self.reservations -= 1;
+        self.wanting.again();
         let app_row = &self.apps[app.ix()];
         if app_row.state == AppState::Accepted && app_row.reservations.is_empty() && app_row.allocs.is_empty() {
             self.leave_allocating(app);
@@ -168,83 +169,10 @@ impl Partition {
         }
     }
 
-    /// Reservations that have been held for long are looked at again: those above the headroom end (R5.30).
-    pub(super) fn review_reservations(&mut self, now: Nanos) {
-        for app in self.reserved_apps.iter() {
-            for alloc in &self.apps[app.ix()].reservations {
-                if now > self.allocs[alloc.ix()].reserved_at.plus(RESERVATION_WAIT) {
-                    self.ripe.insert(*alloc);
-                }
-            }
-        }
-    }
-
     /// Asks that wait long enough reserve nodes, or not (R5.37).
     pub(super) fn set_reservations(&mut self, on: bool) {
+        self.wanting = Wanting::default();
         self.reservation_delay = if on { RESERVATION_DELAY } else { Nanos(i64::MAX) };
         self.unblock();
-    }
-
-    /// Reserves nodes for the asks of a group that no node takes and that have waited long enough (R5.34–R5.36); looks
-    /// again when the next of them has.
-    pub(super) fn reserve_group(&mut self, app: AppIx, key: &GroupKey, cx: &mut Cx) -> Option<Outcome> {
-        let group = self.apps[app.ix()].groups_by_key.get(key)?;
-        let mut ripe = None;
-        let mut later: Option<Nanos> = None;
-        for alloc in group.asks.values() {
-            let row = &self.allocs[alloc.ix()];
-            if row.reserved.is_some() {
-                continue;
-            }
-            let at = row.created.plus(self.reservation_delay);
-            if at == Nanos(i64::MAX) {
-                return None;
-            }
-            if at <= cx.now {
-                ripe = Some(*alloc);
-                break;
-            }
-            later = Some(later.map_or(at, |l| l.min(at)));
-        }
-        if let Some(at) = later {
-            self.wake_at(app, at);
-        }
-        let alloc = ripe?;
-        let node = self.best_to_reserve(alloc)?;
-        if self.ask_shim {
-            if !self.may_ask() || self.is_refused(alloc, node) {
-                return None;
-            }
-            self.ask(alloc, node, Intent::Reserve, false, cx);
-        } else {
-            self.reserve(alloc, node, cx);
-        }
-        // The others of the group may have waited long enough too.
-        self.apps[app.ix()].groups_by_key.get_mut(key)?.hold = Some(Hold::Nodes);
-        self.rouse_groups(app);
-        Some(Outcome::Progress)
-    }
-
-    /// The unreserved, schedulable node whose free resources the ask covers best (R5.34).
-    fn best_to_reserve(&self, alloc: AllocIx) -> Option<NodeIx> {
-        let resource = &self.allocs[alloc.ix()].resource;
-        let mut best: Option<(f64, NodeIx)> = None;
-        for node in self.index.iter() {
-            let row = &self.nodes[node.ix()];
-            if !row.capacity.fits(resource) {
-                continue;
-            }
-            let mut score = 0.0;
-            for (kind, free) in row.available.iter().filter(|(_, free)| *free > 0) {
-                score += match resource.get(kind).filter(|need| *need > 0) {
-                    None => 1.0,
-                    Some(need) => ((free - need) as f64 / free as f64).max(0.0),
-                };
-            }
-            if best.is_none_or(|(least, _)| score < least) {
-                best = Some((score, node));
-            }
-        }
-        best.map(|(_, node)| node)
     }
 }

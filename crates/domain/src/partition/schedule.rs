@@ -37,11 +37,13 @@ impl Partition {
                 Outcome::Placed => made += 1,
                 Outcome::Preempted(asks) => made += asks,
                 Outcome::Progress => {}
+                Outcome::Nothing if self.reserve_for_wanting(cx) => {}
                 Outcome::Nothing => break,
             }
         }
         self.settle();
         self.tell_allocated(cx);
+        self.plan_inspection(now);
         made.min(max)
     }
 
@@ -137,9 +139,9 @@ impl Partition {
                             return Outcome::Nothing;
                         }
                         // Neither helps a gang that is placed all at once.
-                        if !gang && let Some(outcome) = self.reserve_group(app, &key, cx) {
+                        if !gang && self.want_reservation(app, &key, cx.now) {
                             self.park_group(app, &key);
-                            return outcome;
+                            continue;
                         }
                         if !gang && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
                             return outcome;
@@ -254,6 +256,7 @@ impl Partition {
         self.index.first(resource, |node| {
             let row = &self.nodes[node.ix()];
             row.available.fits(resource)
+                && (row.reservations.is_empty() || self.open_room(node).fits(resource))
                 && row.capacity.fits(resource)
                 && !(self.ask_shim && self.is_refused(alloc, node))
         })
@@ -303,8 +306,8 @@ impl Partition {
 
     /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).
     pub(super) fn note_passed(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        self.note_attempt(alloc);
         let row = &mut self.allocs[alloc.ix()];
-        row.attempted = true;
         if !row.over_user_quota && !row.over_queue_quota {
             return;
         }
@@ -379,7 +382,7 @@ impl Partition {
                 }
             }
             Hold::QueueQuota => {
-                self.allocs[alloc.ix()].attempted = true;
+                self.note_attempt(alloc);
                 self.log_no_preemption(alloc, cx.now);
                 self.log(alloc, "Not enough queue quota", cx.now);
                 let row = &mut self.allocs[alloc.ix()];

@@ -110,12 +110,11 @@ impl Partition {
         if !row.reservations.is_empty() {
             // Whoever reserved it looks again.
             self.ripe.extend(row.reservations.iter().copied());
-            return;
         }
         if row.sort_key.is_none() {
             return;
         }
-        let available = row.available.clone();
+        let available = if row.reservations.is_empty() { row.available.clone() } else { self.open_room(node) };
         if self.gang_waits {
             self.unblock();
         }

@@ -48,7 +48,8 @@ pub struct Reason {
 #[schemars(rename = "Shortage")]
 #[serde(rename_all = "camelCase")]
 pub struct Short {
-    resource: Cow<'static, str>,
+    /// Its name.
+    pub resource: Cow<'static, str>,
     wanted: i64,
     /// What is left of the limit; or the most that one node has left, or when empty where all are too small.
     available: i64,
@@ -70,6 +71,29 @@ pub struct NodeCounts {
     refused: usize,
     open: usize,
 }
+
+/// Every code that a reason may have.
+pub const CODES: [&str; 19] = [
+    "stopped",
+    "noNodes",
+    "ending",
+    "backOff",
+    "notALeaf",
+    "runningApps",
+    "userApps",
+    "gang",
+    "placeholder",
+    "gangRoom",
+    "userQuota",
+    "queueQuota",
+    "requiredNode",
+    "nodes",
+    "refused",
+    "tooLarge",
+    "asking",
+    "paused",
+    "turn",
+];
 
 /// The title of a code: what a group of reasons is called.
 pub fn title(code: &str) -> &'static str {

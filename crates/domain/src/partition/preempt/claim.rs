@@ -38,12 +38,14 @@ impl Partition {
         let resource = row.resource.clone();
         self.count_claim(alloc, &resource, true);
         self.claims.insert(alloc, Arc::new(Claim { resource, victims }));
+        self.reindex_reserved(alloc);
     }
 
     /// The ask holds nothing any more.
     pub(in super::super) fn end_claim(&mut self, alloc: AllocIx) {
         if let Some(claim) = self.claims.remove(&alloc) {
             self.count_claim(alloc, &claim.resource, false);
+            self.reindex_reserved(alloc);
             self.unblock_limits();
         }
     }

@@ -1,0 +1,295 @@
+//! Which of the asks that wait for nodes reserve one, and which one (R5.34–R5.37). A reservation helps one ask and keeps its
+//! room from all others, so there are few at a time, each on the node that can be expected to have room first, and none for
+//! longer than it helps. What the ask does not need there stays open to others.
+//!
+//! Reservations of preemption and those of asks that require their node are made elsewhere and are not counted here.
+
+use std::collections::BTreeMap;
+
+use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, reserve::RESERVATION_WAIT};
+use crate::{
+    app::{GroupKey, Hold},
+    resources::{Resource, ResourceType},
+    types::{AllocIx, AppIx, AppState, Nanos, NodeIx, QueueIx, ShapeIx},
+};
+
+/// One of so many nodes may be reserved in a partition; of one leaf queue, one of twice as many. One each in any case.
+const NODES_PER_RESERVATION: usize = 10;
+/// A node that is expected to have room only after this is not worth a reservation.
+const WORTH: Nanos = Nanos::from_secs(1800);
+/// Between two looks at the reservations that there are.
+const REVIEW: Nanos = Nanos::from_secs(600);
+/// After a search in vain the next one waits so long, unless a reservation ended.
+const PAUSE: Nanos = Nanos::from_secs(1);
+/// Sizes of asks that are looked at in one search.
+const SIZES: usize = 8;
+
+/// Groups of asks that may reserve, the longest waiting first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanting {
+    groups: imbl::OrdSet<(Nanos, AppIx, GroupKey)>,
+    /// No search before, without need.
+    not_before: Option<Nanos>,
+    /// A review is among the deadlines.
+    review: bool,
+}
+
+impl Wanting {
+    /// A node may be reserved again.
+    pub fn again(&mut self) {
+        self.not_before = None;
+    }
+}
+
+/// Counted reservations: in all, and by leaf queue.
+#[derive(Default)]
+struct Held {
+    all: usize,
+    by_queue: BTreeMap<QueueIx, usize>,
+}
+
+impl Partition {
+    /// A group waits for nodes: the first of its asks that has waited long enough is to reserve one (R5.36), and the group is
+    /// looked at again when the next of them has. True where it did not want one before: nothing is preempted for it until it
+    /// is tried again, as it may have its node by then.
+    pub(super) fn want_reservation(&mut self, app: AppIx, key: &GroupKey, now: Nanos) -> bool {
+        let delay = self.reservation_delay;
+        let Some(group) = self.apps[app.ix()].groups_by_key.get(key).filter(|_| delay != Nanos(i64::MAX)) else {
+            return false;
+        };
+        let (mut later, due): (Option<Nanos>, Nanos) = (None, group.preempt_at);
+        for alloc in group.asks.values().filter(|alloc| self.allocs[alloc.ix()].reserved.is_none()) {
+            let created = self.allocs[alloc.ix()].created;
+            let at = created.plus(delay);
+            if at <= now {
+                let first = self.wanting.groups.insert((created, app, key.clone())).is_none();
+                if first {
+                    self.wanting.again();
+                    if due > now {
+                        self.wake_at(app, due);
+                    }
+                }
+                return first;
+            }
+            later = Some(later.map_or(at, |l| l.min(at)));
+        }
+        if let Some(at) = later {
+            self.wake_at(app, at);
+        }
+        false
+    }
+
+    /// Nothing can be placed now: asks that have waited longest reserve nodes, as far as that is worth it. True where a node
+    /// was reserved, or the shim is asked about one.
+    pub(super) fn reserve_for_wanting(&mut self, cx: &mut Cx) -> bool {
+        if self.wanting.groups.is_empty() || self.wanting.not_before.is_some_and(|at| cx.now < at) {
+            return false;
+        }
+        let nodes = self.node_by_id.len();
+        let (most, most_of_queue) = (nodes.div_ceil(NODES_PER_RESERVATION), nodes.div_ceil(2 * NODES_PER_RESERVATION));
+        let mut held = self.held();
+        let mut in_vain: Vec<ShapeIx> = Vec::new();
+        let mut young = None;
+        let mut made = false;
+        for wanting in self.wanting.groups.clone() {
+            if held.all >= most || in_vain.len() >= SIZES || self.ask_shim && !self.may_ask() {
+                break;
+            }
+            let (_, app, key) = &wanting;
+            let queue = self.apps[app.ix()].queue;
+            if in_vain.contains(&key.shape) || held.by_queue.get(&queue).is_some_and(|of| *of >= most_of_queue) {
+                continue;
+            }
+            // What waits for its gang would have to let go of the node at once (R5.38).
+            if !self.still_wants(*app, key, cx.now) || self.waits_for_gang(*app, key) {
+                self.wanting.groups.remove(&wanting);
+                continue;
+            }
+            let Some(alloc) = self.next_to_reserve(*app, key, cx.now) else {
+                self.wanting.groups.remove(&wanting);
+                continue;
+            };
+            let young = young.get_or_insert_with(|| self.young_nodes(cx.now));
+            match self.best_to_reserve(alloc, young, cx.now) {
+                Some((_, node)) => {
+                    made = true;
+                    held.all += 1;
+                    *held.by_queue.entry(queue).or_default() += 1;
+                    young.retain(|other| *other != node);
+                    if self.ask_shim {
+                        self.ask(alloc, node, Intent::Reserve, false, cx);
+                    } else {
+                        self.reserve(alloc, node, cx);
+                    }
+                }
+                None => in_vain.push(key.shape),
+            }
+        }
+        self.wanting.not_before = (!made).then(|| cx.now.plus(PAUSE));
+        made
+    }
+
+    /// What counts against the bounds.
+    fn held(&self) -> Held {
+        let mut held = Held::default();
+        for app in self.reserved_apps.iter() {
+            let row = &self.apps[app.ix()];
+            let of = row.reservations.iter().filter(|alloc| self.is_for_waiting(**alloc)).count();
+            held.all += of;
+            *held.by_queue.entry(row.queue).or_default() += of;
+        }
+        held
+    }
+
+    /// The reservation is neither one of preemption nor one of a required node.
+    fn is_for_waiting(&self, alloc: AllocIx) -> bool {
+        self.allocs[alloc.ix()].spec.required_node.is_none() && !self.has_claim(alloc)
+    }
+
+    fn still_wants(&self, app: AppIx, key: &GroupKey, now: Nanos) -> bool {
+        let row = &self.apps[app.ix()];
+        let waits = row.groups_by_key.get(key).is_some_and(|group| group.hold == Some(Hold::Nodes));
+        !row.free
+            && waits
+            && !matches!(row.state, AppState::Failing | AppState::Failed)
+            && !row.expiring
+            && row.backoff_until.is_none_or(|until| until <= now)
+            && self.user_fits_beside(app, self.shapes.resource(key.shape))
+            && self.queue_fits(row.queue, self.shapes.resource(key.shape)).is_ok()
+    }
+
+    fn next_to_reserve(&self, app: AppIx, key: &GroupKey, now: Nanos) -> Option<AllocIx> {
+        let group = self.apps[app.ix()].groups_by_key.get(key)?;
+        group.asks.values().copied().find(|alloc| {
+            let row = &self.allocs[alloc.ix()];
+            row.reserved.is_none() && row.created.plus(self.reservation_delay) <= now
+        })
+    }
+
+    /// Nodes that take allocations, are reserved for nobody, and began something lately: others have no room soon.
+    fn young_nodes(&self, now: Nanos) -> Vec<NodeIx> {
+        let young = |node: &NodeIx| {
+            let last = self.nodes[node.ix()].allocs.last();
+            last.is_some_and(|last| now.minus(self.allocs[last.ix()].bound) <= WORTH)
+        };
+        self.open_nodes.iter().map(|(_, node)| *node).filter(young).collect()
+    }
+
+    /// The node that can be expected to have room first, and after how long; where several are expected at the same time,
+    /// the one whose free resources the ask covers best (R5.34).
+    fn best_to_reserve(&self, alloc: AllocIx, nodes: &[NodeIx], now: Nanos) -> Option<(Nanos, NodeIx)> {
+        let resource = &self.allocs[alloc.ix()].resource;
+        let mut best: Option<(i64, f64, Nanos, NodeIx)> = None;
+        for node in nodes.iter().copied() {
+            let row = &self.nodes[node.ix()];
+            if !row.capacity.fits(resource) || self.ask_shim && self.is_refused(alloc, node) {
+                continue;
+            }
+            let Some(after) = self.room_after(resource, node, now).filter(|after| *after <= WORTH) else { continue };
+            // Whole seconds: what began together ends together, as far as anybody can tell.
+            let (secs, left) = (after.as_secs(), self.left_beside(resource, node));
+            if best.is_none_or(|(first, least, ..)| secs < first || secs == first && left < least) {
+                best = Some((secs, left, after, node));
+            }
+        }
+        best.map(|(.., after, node)| (after, node))
+    }
+
+    /// After how long a node can be expected to have room. Nobody says how long an allocation lasts, but what has lasted long
+    /// lasts long: each is taken to go on for as long as it has run. `None`: what runs there is not all that fills it.
+    fn room_after(&self, resource: &Resource, node: NodeIx, now: Nanos) -> Option<Nanos> {
+        let row = &self.nodes[node.ix()];
+        let mut missing: Vec<(&ResourceType, i128)> = resource
+            .iter()
+            .filter(|(_, need)| *need > 0)
+            .map(|(kind, need)| (kind, need - row.available.amount(kind)))
+            .filter(|(_, missing)| *missing > 0)
+            .collect();
+        let mut after = Nanos::ZERO;
+        for alloc in row.allocs.iter().rev() {
+            if missing.is_empty() {
+                break;
+            }
+            let held = &self.allocs[alloc.ix()];
+            if missing.iter().all(|(kind, _)| held.resource.amount(kind) <= 0) {
+                continue;
+            }
+            after = after.max(now.minus(held.bound));
+            missing.retain_mut(|(kind, missing)| {
+                *missing -= held.resource.amount(kind);
+                *missing > 0
+            });
+        }
+        missing.is_empty().then_some(after)
+    }
+
+    /// How much of what is free on a node the ask leaves there: 0 where it takes all, one for each type that it does not use.
+    fn left_beside(&self, resource: &Resource, node: NodeIx) -> f64 {
+        let free = self.nodes[node.ix()].available.iter().filter(|(_, free)| *free > 0);
+        free.map(|(kind, free)| match resource.get(kind).filter(|need| *need > 0) {
+            None => 1.0,
+            Some(need) => ((free - need) as f64 / free as f64).max(0.0),
+        })
+        .sum()
+    }
+
+    /// There is a reservation, and it will be looked at again.
+    pub(super) fn plan_review(&mut self, now: Nanos) {
+        if !std::mem::replace(&mut self.wanting.review, true) {
+            self.deadlines.add(now.plus(REVIEW), Deadline::Reservations);
+        }
+    }
+
+    /// Reservations move where another node can be expected to have room in less than half the time, and end where none is
+    /// worth one any more. Those that have been held for long are tried again: above the headroom they end (R5.30).
+    pub(super) fn review_reservations(&mut self, cx: &mut Cx) {
+        self.wanting.review = false;
+        let apps = self.reserved_apps.iter();
+        let held: Vec<AllocIx> = apps.flat_map(|app| self.apps[app.ix()].reservations.iter().copied()).collect();
+        for alloc in held {
+            let row = &self.allocs[alloc.ix()];
+            if cx.now > row.reserved_at.plus(RESERVATION_WAIT) {
+                self.ripe.insert(alloc);
+            }
+            let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
+            let app = row.app;
+            let after = self.room_after(&row.resource, node, cx.now).unwrap_or(Nanos(i64::MAX));
+            match self.best_to_reserve(alloc, &self.young_nodes(cx.now), cx.now) {
+                Some((sooner, other)) if sooner.0 < after.0 / 2 && !self.ask_shim => self.reserve(alloc, other, cx),
+                None if after > WORTH => {
+                    self.unreserve(alloc, cx);
+                    self.rouse_groups(app);
+                }
+                _ => {}
+            }
+        }
+        if self.reservations > 0 {
+            self.plan_review(cx.now);
+        }
+    }
+
+    /// All that reserve the node wait for room there, and nothing was preempted for them: what they do not need is open.
+    pub(super) fn is_shared(&self, node: NodeIx) -> bool {
+        self.nodes[node.ix()].reservations.iter().all(|alloc| self.is_for_waiting(*alloc))
+    }
+
+    /// What others may use of the node that an ask has reserved has changed.
+    pub(super) fn reindex_reserved(&mut self, alloc: AllocIx) {
+        if let Some(node) = self.allocs[alloc.ix()].reserved {
+            self.reindex(node);
+        }
+    }
+
+    /// What is free on a node beyond what is reserved of it.
+    pub(super) fn open_room(&self, node: NodeIx) -> Resource {
+        let row = &self.nodes[node.ix()];
+        let mut room = row.available.clone();
+        for alloc in &row.reservations {
+            for (kind, need) in self.allocs[alloc.ix()].resource.iter() {
+                let free = room.amount(kind);
+                room.set(kind.clone(), (free - need).max(0).min(free));
+            }
+        }
+        room
+    }
+}

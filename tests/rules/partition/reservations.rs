@@ -1,0 +1,95 @@
+//! Reservations of asks that wait: how many, of which node, for how long, and what they leave to others.
+
+use callboard::domain::types::Termination;
+
+use super::env::{Ask, Env, QUEUES, res};
+
+/// `nodes` nodes of 20, each with one allocation of 15 from app-1 in root.a.
+fn full(nodes: usize) -> Env {
+    let mut env = Env::new(QUEUES);
+    env.app("app-1", "root.a");
+    for at in 0..nodes {
+        env.node(&format!("n{at:02}"), 20);
+        env.ask(vec![Ask::new("app-1", &format!("s{at:02}"), 15)]);
+    }
+    env
+}
+
+#[test]
+fn one_node_in_ten_is_reserved_and_one_in_twenty_for_a_queue() {
+    // R5.36
+    let mut env = full(30);
+    env.app("app-2", "root.a");
+    env.ask((0..9).map(|at| Ask::new("app-2", &format!("a{at}"), 10)).collect());
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 2);
+    env.app("app-3", "root.b");
+    env.ask((0..9).map(|at| Ask::new("app-3", &format!("b{at}"), 10)).collect());
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 3);
+    // Other asks use the rest of the cluster.
+    env.heard();
+    env.ask((0..27).map(|at| Ask::new("app-1", &format!("t{at}"), 5)).collect());
+    assert_eq!(env.heard().iter().filter(|told| told.starts_with("new t")).count(), 27);
+}
+
+#[test]
+fn a_reservation_that_ends_makes_room_for_another() {
+    // R5.36: the one that waits longest is next.
+    let mut env = full(5);
+    env.app("app-2", "root.b");
+    env.ask(vec![Ask::new("app-2", "k1", 10)]);
+    env.pass(1);
+    env.ask(vec![Ask::new("app-2", "k2", 11)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    env.release("app-2", "k1", Termination::StoppedByRm);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    assert!(env.partition.nodes.iter().any(|node| !node.reservations.is_empty()));
+}
+
+#[test]
+fn what_has_run_for_long_is_not_waited_for() {
+    // R5.34: s00 and s01 are old, s02 is young: its node is expected first.
+    let mut env = full(2);
+    env.pass(2 * 3600);
+    env.app("app-2", "root.b");
+    env.ask(vec![Ask::new("app-2", "k1", 10)]);
+    env.pass(60);
+    assert_eq!(env.partition.reservations, 0);
+    env.node("n02", 20);
+    env.heard();
+    env.pass(1);
+    // The new node had room at once; of two nodes the younger is reserved.
+    env.ask(vec![Ask::new("app-2", "k2", 12)]);
+    env.pass(3);
+    let reserved: Vec<String> =
+        env.partition.nodes.iter().filter(|n| !n.reservations.is_empty()).map(|n| n.id().to_string()).collect();
+    assert_eq!(reserved, ["n02"]);
+    // R5.38: after half an hour that node is no better than the others, and is open again.
+    env.pass(3600);
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn what_the_ask_does_not_need_stays_open() {
+    // R5.36, R2.36
+    let mut env = Env::new(QUEUES);
+    env.apply_node("n1", &[("memory", 100), ("vcore", 20)]);
+    env.apply_node("n2", &[("memory", 1), ("vcore", 20)]);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "s", 0).sized(res(10, 15))]);
+    env.ask(vec![Ask::new("app-1", "big", 0).sized(res(20, 10))]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    env.heard();
+    // Of 90 memory that are free the reservation wants 20, of 5 vcore all.
+    env.ask(vec![Ask::new("app-1", "wide", 0).sized(res(70, 0))]);
+    assert_eq!(env.heard(), ["new wide on n1"]);
+    env.ask(vec![Ask::new("app-1", "vcore", 0).sized(res(2, 1))]);
+    env.ask(vec![Ask::new("app-1", "memory", 0).sized(res(15, 0))]);
+    assert_eq!(env.heard(), Vec::<String>::new());
+    env.release("app-1", "s", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"new big on n1".to_owned()));
+}

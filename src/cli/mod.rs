@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod client;
+pub mod demo;
 pub mod door;
 pub mod events;
 pub mod journal;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 
 use self::{
     bench::BenchArgs,
+    demo::DemoArgs,
     events::EventsArgs,
     journal::JournalArgs,
     plan::PlanArgs,
@@ -45,6 +47,8 @@ pub struct Cli {
 enum Command {
     /// Serve resource managers (the default)
     Serve(ServeArgs),
+    /// Run a server with a cluster that lives, and say what to try
+    Demo(DemoArgs),
     /// Play a trace against a scheduler, and report how it went
     Replay(Box<ReplayArgs>),
     /// Write a generated trace
@@ -76,6 +80,7 @@ impl Cli {
         match self.command {
             None => serve::run(self.serve),
             Some(Command::Serve(args)) => serve::run(args),
+            Some(Command::Demo(args)) => wait_for(demo::run(args)),
             Some(Command::Replay(args)) => report(replay::run(&args)),
             Some(Command::Generate(args)) => report(replay::generate(&args)),
             Some(Command::Bench(args)) => report(bench::run(&args)),

@@ -101,6 +101,23 @@ fn configurations_are_valid() {
     assert!(seen.contains(config::DEFAULT), "configuration.md shows the built-in default");
 }
 
+/// Whoever looks up what the page, an alert or the health check says finds it.
+#[test]
+fn troubleshooting_knows_every_reason_and_alert() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let page = read("docs/troubleshooting.md");
+    let why = read("src/http/api/board/why.rs");
+    let titles = why.split_once("pub fn title(").and_then(|(_, rest)| rest.split_once("\n}")).expect("the titles").0;
+    let codes =
+        titles.lines().filter_map(|line| line.trim().strip_prefix('"')?.split_once("\" =>")).map(|(code, _)| code);
+    let rules = read("deploy/prometheus-rules.yml");
+    let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let named: Vec<&str> = codes.chain(alerts).chain(["turn"]).collect();
+    assert!(named.len() > 25, "{named:?}");
+    let missing: Vec<_> = named.into_iter().filter(|name| !page.contains(&format!("| `{name}` |"))).collect();
+    assert_eq!(missing, Vec::<&str>::new(), "not in docs/troubleshooting.md");
+}
+
 #[test]
 fn citations_are_recognised() {
     let found = |line: &str| citations(line, "src/x.rs");

@@ -51,7 +51,8 @@ impl Server {
         let name = program.display();
         let mut child = Command::new(program)
             // Named addresses, since the environment may name those of another server.
-            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+            .args(["serve", "--ephemeral", "--grpc", "127.0.0.1:0"])
+            .args(if more.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })
             .args(more)
             // What the environment says of a server is meant for another one.
             .env_remove("CALLBOARD_TOKENS")

@@ -23,8 +23,9 @@ use tonic::{
 
 use crate::shim::server::Server;
 
-/// Beside what a request takes: threads that did nothing yet, buffers of the sockets, pages that are used in part.
-const SLACK: usize = 12 << 20;
+/// Beside what a request takes: threads that did nothing yet, buffers of the sockets, pages that are used in part, events that
+/// are kept, and what the allocator of each thread keeps of the requests before.
+const SLACK: usize = 32 << 20;
 
 /// A server whose client makes a connection for each request: between two of them it builds texts for a while, and does not notice
 /// that an idle connection was closed.

@@ -178,7 +178,11 @@ fn a_replay_in_process_gives_the_same_bytes_each_time() {
         let first = run("first.html");
         // Something else wants the processor, too.
         for _ in 0..4 {
-            scope.spawn(|| while busy.load(SeqCst) {});
+            scope.spawn(|| {
+                while busy.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let second = run("second.html");
         busy.store(false, SeqCst);

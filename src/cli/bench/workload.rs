@@ -165,8 +165,8 @@ fn size(shape: &Shape, number: usize) -> i64 {
 }
 
 /// Nodes that offer in all what the asks need, or so much more that they are filled to the wanted part. Asks of different
-/// sizes fit whatever their order: where the largest finds no room, each node has less left than it needs, and by then all
-/// have been placed.
+/// sizes that come and go fit whatever their order: where the largest finds no room, each node has less left than it needs,
+/// and by then all have been placed.
 fn nodes(shape: &Shape, asks: &[Ask]) -> Vec<Amount> {
     if shape.sizes {
         let share = |sum: i64| {
@@ -175,7 +175,8 @@ fn nodes(shape: &Shape, asks: &[Ask]) -> Vec<Amount> {
         };
         let sum: i64 = asks.iter().map(|ask| ask.needs.memory).sum();
         let packed = (sum as u128).div_ceil(shape.nodes as u128) as i64 + LARGEST - 1;
-        let each = Amount { memory: share(sum).max(packed), vcore: share(asks.len() as i64 * VCORE) };
+        let least = if shape.kind == Kind::Churn { packed } else { LARGEST };
+        let each = Amount { memory: share(sum).max(least), vcore: share(asks.len() as i64 * VCORE) };
         return vec![each; shape.nodes];
     }
     // Whole asks per node, so that the last ask finds the last place.

@@ -14,6 +14,11 @@ use crate::{
     idset::IdSet,
 };
 
+/// Elements of one list of targets: each takes memory of its own while it is read.
+const MAX_ELEMENTS: usize = 100_000;
+/// Characters of a text that an error repeats.
+const SHOWN: usize = 200;
+
 /// Host names at fault that an error lists at most.
 const LISTED: usize = 20;
 
@@ -189,6 +194,11 @@ impl Journal {
 
     /// Ranks named by an idset, or else by a hostlist; a host stands for all its ranks.
     fn resolve(&self, text: &str) -> Result<IdSet, Refusal> {
+        let elements = 1 + text.bytes().filter(|byte| *byte == b',').count();
+        if elements > MAX_ELEMENTS {
+            let most = format!("at most {MAX_ELEMENTS} go into one request: write them as ranges, or send several");
+            return Err(Refusal::Targets(format!("targets have {elements} elements: {most}")));
+        }
         let Ok(idset) = IdSet::parse(text) else { return self.resolve_hosts(text) };
         let Some(last) = idset.last() else {
             return Err(Refusal::Targets("idset is empty: name at least one rank or host".to_owned()));
@@ -206,8 +216,11 @@ impl Journal {
 
     fn resolve_hosts(&self, text: &str) -> Result<IdSet, Refusal> {
         let hosts = HostList::parse(text).map_err(|hostlist::Error { position, what, .. }| {
+            // Whoever sent it has it whole.
+            let shown = text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end]);
+            let more = if shown.len() < text.len() { "…" } else { "" };
             Refusal::Targets(format!(
-                "invalid targets: Hostlist cannot be decoded: '{text}', character {position}: {what} (nor is it an idset)"
+                "invalid targets: Hostlist cannot be decoded: '{shown}{more}', character {position}: {what} (nor is it an idset)"
             ))
         })?;
         let mut idset = IdSet::new();

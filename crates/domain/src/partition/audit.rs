@@ -291,7 +291,10 @@ impl Partition {
                 report.0.push(Finding { object: format!("allocation {}", row.spec.key), text });
             }
         }
-        let open = |node: &&crate::node::Node| !node.free && node.schedulable() && node.reservations.is_empty();
+        // One that is being taken apart places nothing any more.
+        let placing = self.state != crate::types::ObjectState::Stopped;
+        let open =
+            |node: &&crate::node::Node| placing && !node.free && node.schedulable() && node.reservations.is_empty();
         let listed = self.nodes.iter().filter(open).count();
         report.count(|| "partition".into(), "number of open nodes", self.open_nodes.len() as u64, listed as u64);
     }

@@ -127,6 +127,11 @@ impl<'t> Books<'t> {
         self.state[ask]
     }
 
+    /// Queue of an ask, as a position in `queues`.
+    pub fn queue_of(&self, ask: usize) -> usize {
+        self.queue_of_app[self.trace.asks[ask].app]
+    }
+
     /// Key under which an ask is known to the server now; that of its placeholder before the real ask of a gang was made.
     pub fn key(&self, ask: usize) -> String {
         if self.is_placeholder(ask) { placeholder_key(&self.trace.asks[ask].key) } else { self.real_key(ask) }
@@ -135,6 +140,11 @@ impl<'t> Books<'t> {
     /// An ask as it is to be made now.
     pub fn ask(&self, ask: usize) -> wire::Ask {
         wire::Ask { at: ask, key: self.key(ask), placeholder: self.is_placeholder(ask) }
+    }
+
+    /// The scheduler knows nothing of the ask that could wait: it is made when the last of its gang has a placeholder.
+    pub fn waits_for_gang(&self, ask: usize) -> bool {
+        self.gangs.as_ref().is_some_and(|gangs| gangs.waits_for_others(ask))
     }
 
     fn is_placeholder(&self, ask: usize) -> bool {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::trace::{ResourceKind, Trace};
+use super::trace::{Amounts, ResourceKind, Trace};
 
 /// Of the cluster, this part is guaranteed to queues in proportion to their demand.
 const GUARANTEED: f64 = 0.5;
@@ -16,7 +16,7 @@ const SMALLEST_MAX: f64 = 0.25;
 pub fn of(trace: &Trace) -> String {
     let capacity = trace.capacity();
     let queues = trace.queues();
-    let peaks: Vec<_> = queues.iter().map(|queue| trace.peak(|ask| trace.apps[ask.app].queue == *queue)).collect();
+    let peaks = peaks(trace);
     let mut text = String::from(
         "partitions:\n  - name: default\n    placementrules:\n      - name: provided\n        create: false\n    queues:\n      - name: root\n        submitacl: \"*\"\n        queues:\n",
     );
@@ -26,10 +26,7 @@ pub fn of(trace: &Trace) -> String {
             let demand: f64 = peaks.iter().map(|peak| peak[at] as f64).sum();
             let share = peak[at] as f64 / demand;
             let cluster = capacity[at] as f64;
-            let asks = trace.asks.iter().filter(|ask| trace.apps[ask.app].queue == *queue);
-            let largest = asks.map(|ask| ask.needs[at]).max().unwrap_or(0);
-            let top = (cluster * (share * ELBOW_ROOM).clamp(SMALLEST_MAX, 1.0)) as i64;
-            let top = top.max(largest);
+            let top = most(trace, queue, at, cluster, share);
             let bottom = ((cluster * share * GUARANTEED) as i64).min(top);
             // Writing to a String cannot fail.
             let _ = writeln!(guaranteed, "                {}: {}", kind.name(), quantity(*kind, bottom));
@@ -44,6 +41,33 @@ pub fn of(trace: &Trace) -> String {
         }
     }
     text
+}
+
+/// No queue of this configuration ever comes to its max with the trace, as all that is ever there of a queue at the same time
+/// is within it.
+pub fn never_limits(trace: &Trace) -> bool {
+    let (capacity, peaks) = (trace.capacity(), peaks(trace));
+    trace.queues().iter().zip(&peaks).all(|(queue, peak)| {
+        (0..trace.types.len()).filter(|at| peak[*at] > 0).all(|at| {
+            let demand: f64 = peaks.iter().map(|peak| peak[at] as f64).sum();
+            let share = peak[at] as f64 / demand;
+            capacity[at] == 0 || peak[at] <= most(trace, queue, at, capacity[at] as f64, share)
+        })
+    })
+}
+
+/// The most that is ever there at the same time, per queue.
+fn peaks(trace: &Trace) -> Vec<Amounts> {
+    let peak = |queue: &String| trace.peak(|ask| trace.apps[ask.app].queue == *queue);
+    trace.queues().iter().map(peak).collect()
+}
+
+/// The max of a queue, of the resource type at this position: `cluster` is the capacity, `share` the queue's part of the demand.
+fn most(trace: &Trace, queue: &str, at: usize, cluster: f64, share: f64) -> i64 {
+    let asks = trace.asks.iter().filter(|ask| trace.apps[ask.app].queue == queue);
+    let largest = asks.map(|ask| ask.needs[at]).max().unwrap_or(0);
+    let top = (cluster * (share * ELBOW_ROOM).clamp(SMALLEST_MAX, 1.0)) as i64;
+    top.max(largest)
 }
 
 /// As the configuration writes it (RES-002, RES-003): vcore in milli-units with its suffix, all else as it is.
@@ -81,5 +105,11 @@ mod tests {
         assert!(text[batch..web].contains("guaranteed:\n                vcore: 125m\n"), "{text}");
         assert!(text[batch..web].contains("max:\n                vcore: 375m\n"), "{text}");
         assert!(text[web..].contains("vcore: 1000m\n"), "{text}");
+        assert!(never_limits(&trace));
+        let mut crowded = trace.clone();
+        let more = crowded.asks[1].clone();
+        crowded.asks.extend([more.clone(), more]);
+        // Half of the demand each: at most 750, and the batch asks come to 900.
+        assert!(!never_limits(&crowded), "{}", of(&crowded));
     }
 }

@@ -73,6 +73,11 @@ impl<'t> Gangs<'t> {
         self.real[ask]
     }
 
+    /// The ask is not made yet, and the placeholder that stands for it no longer waits: others of the gang do.
+    pub fn waits_for_others(&self, ask: usize) -> bool {
+        !self.real[ask] && matches!(self.holders[ask], Holder::Placed(_) | Holder::Gone)
+    }
+
     /// The placeholder of an ask is asked for.
     pub fn begin(&mut self, ask: usize) {
         if self.holders[ask] == Holder::Future {

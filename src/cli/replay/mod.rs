@@ -1,6 +1,7 @@
 //! `callboard replay`: plays a trace of asks and tells what came of it: in process, on the trace's own clock, or through the
 //! shim API of a real server, as a resource manager of its own.
 
+pub mod ahead;
 pub mod books;
 pub mod config;
 pub mod dlrm;
@@ -78,7 +79,9 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Door of a real server to go through. Without it the trace is played in process, where every delay runs in trace
-    /// time and the result is always the same; `--server` and a `--speed` with a number go through http
+    /// time and the result is always the same; `--server` and a `--speed` with a number go through http. Through a door,
+    /// moments in which every ask has its place in any case go out together, and reservations take their delays in real
+    /// time: where the trace is contended, a few placements may differ from those in process
     #[arg(long, value_enum)]
     pub door: Option<DoorKind>,
     /// HTTP address of a running server to play against, instead of one started for the replay
@@ -317,7 +320,7 @@ async fn play(
     };
     let (shim, callbacks) = Shim::register(door, url, trust, request).await?;
     let session = Session { shim, callbacks, api, rm };
-    let mut player = Player::new(trace, session, args.speed);
+    let mut player = Player::new(trace, session, args.speed, args.config.is_none() && config::never_limits(trace));
     let ended = tokio::select! {
         ended = player.play() => Some(ended),
         () = interrupted() => None,

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    leftovers,
+    ahead, leftovers,
     reasons::Explainer,
     record::Record,
     trace::{Millis, Step, Trace},
@@ -26,12 +26,13 @@ pub enum Speed {
     Times(f64),
 }
 
-/// Probes in a row that are answered with nothing else in between: then the server is quiet. How long they take does not
-/// matter, so a busy machine is not taken for a scheduler that finds no place. One shows that all requests were applied,
-/// the next ones that the scheduling pass after them placed nothing more.
-const QUIET_ROUNDS: usize = 3;
-/// Pause for the first answer before a probe is sent; saves requests, decides nothing.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// Probes in a row, after the first, that are answered with nothing else in between: then the server is quiet. How long
+/// they take does not matter, so a busy machine is not taken for a scheduler that finds no place. The first shows that all
+/// requests were applied; the rejection of each leaves with the slice of scheduling after it, so that one more with nothing
+/// in between shows that this slice placed nothing, which ends scheduling. The last is for a first one that left early.
+const QUIET_ROUNDS: usize = 2;
+/// Placements that are certain are waited for so long from one callback to the next; then probes find out. Decides nothing.
+const CERTAIN_WITHIN: Duration = Duration::from_secs(5);
 /// With a clock of its own the trace goes on meanwhile; so long after its making an ask is looked at for a reason.
 const REASON_AFTER: Duration = Duration::from_millis(50);
 /// How long a server may go without any answer while something must still come.
@@ -60,6 +61,8 @@ pub struct Player<'t> {
     probes: u64,
     /// Newest probe that was answered.
     answered: u64,
+    /// Limits hold back nothing, so that moments can go together where the nodes have room.
+    unlimited: bool,
     /// Releases were sent while asks were known to wait: these may be placed now.
     room_made: bool,
     /// What came of it so far.
@@ -67,8 +70,8 @@ pub struct Player<'t> {
 }
 
 impl<'t> Player<'t> {
-    /// Nothing played yet.
-    pub fn new(trace: &'t Trace, session: Session, speed: Speed) -> Player<'t> {
+    /// Nothing played yet. `unlimited`: no limit of the configuration can ever hold back an ask of the trace.
+    pub fn new(trace: &'t Trace, session: Session, speed: Speed, unlimited: bool) -> Player<'t> {
         Player {
             explainer: Explainer::new(session.api.clone(), &session.rm),
             record: Record::new(trace, session.rm.clone()),
@@ -77,6 +80,7 @@ impl<'t> Player<'t> {
             heard: 0,
             probes: 0,
             answered: 0,
+            unlimited: unlimited && trace.gangs.is_none() && speed == Speed::Max,
             room_made: false,
         }
     }
@@ -92,7 +96,16 @@ impl<'t> Player<'t> {
         let steps = trace.steps();
         self.record.begin(&steps);
         let origin = self.record.clock;
-        for step in &steps {
+        let mut rest = steps.as_slice();
+        while let [step, later @ ..] = rest {
+            let together = if self.unlimited { ahead::together(trace, &self.record.books, rest) } else { 0 };
+            if together > 0 {
+                let (now, later) = rest.split_at(together);
+                self.at_once(now).await?;
+                rest = later;
+                continue;
+            }
+            rest = later;
             if let Speed::Times(times) = self.speed {
                 let real = Duration::from_secs_f64((step.at.0 - origin.0) as f64 / 1000.0 / times);
                 self.follow_until(Instant::from_std(self.record.started + real), origin, times).await?;
@@ -155,6 +168,23 @@ impl<'t> Player<'t> {
         Ok(())
     }
 
+    /// Plays moments none of which depends on the answers to the ones before, in one request of each kind.
+    async fn at_once(&mut self, steps: &[Step]) -> Result<()> {
+        self.record.expect(steps);
+        let all = |of: fn(&Step) -> &Vec<usize>| steps.iter().flat_map(of).copied().collect();
+        let step = Step { at: self.record.clock, ends: all(|step| &step.ends), starts: all(|step| &step.starts) };
+        self.step(&step).await?;
+        // No probe is needed for what comes for certain, unless somebody else took a node away.
+        while self.something_may_come()
+            && let Ok(incoming) = timeout(CERTAIN_WITHIN, self.session.callbacks.recv()).await
+        {
+            self.take(incoming).await?;
+        }
+        self.settle().await?;
+        self.record.played(&step);
+        Ok(())
+    }
+
     /// Reads callbacks until real time `until`, while the trace clock runs with it.
     async fn follow_until(&mut self, until: Instant, origin: Millis, times: f64) -> Result<()> {
         loop {
@@ -172,29 +202,25 @@ impl<'t> Player<'t> {
 
     /// Reads callbacks until nothing more can come: everything was answered, or the server is quiet.
     async fn settle(&mut self) -> Result<()> {
-        let mut rounds = 0;
-        let mut resumed = self.record.resumed;
+        let (mut rounds, mut seen) = (0, None);
         while self.something_may_come() {
-            // Most answers come at once: a probe is sent only where one takes longer.
-            if rounds == 0
-                && let Ok(incoming) = timeout(FIRST_LOOK, self.session.callbacks.recv()).await
-            {
-                self.take(incoming).await?;
+            // What has come already may be all.
+            if let Ok(incoming) = self.session.callbacks.try_recv() {
+                self.take(Some(incoming)).await?;
                 continue;
             }
-            let heard = self.heard;
             self.probe().await?;
-            let undisturbed = self.heard == heard && self.record.resumed == resumed;
-            resumed = self.record.resumed;
-            rounds = if undisturbed { rounds + 1 } else { 1 };
-            if rounds > QUIET_ROUNDS {
+            let now = Some((self.heard, self.record.resumed));
+            rounds = if seen == now { rounds + 1 } else { 0 };
+            seen = now;
+            if rounds >= QUIET_ROUNDS {
                 // A session that is Paused answers, and places nothing.
                 if self.session.api.status(&self.session.rm).await?.state == "Running" {
                     self.room_made = false;
                     self.explain_new().await;
                     return Ok(());
                 }
-                rounds = 1;
+                rounds = 0;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }

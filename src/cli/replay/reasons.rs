@@ -45,6 +45,9 @@ impl From<&Reason> for Cause {
     }
 }
 
+/// Reason of an ask that waits for others of its gang.
+pub const GANG: &str = "its gang is not complete";
+
 /// The reason of an ask in words.
 pub fn words(trace: &Trace, books: &Books<'_>, ask: usize, cause: &Cause) -> String {
     let queue = cause.queue.as_deref().unwrap_or("its queue");
@@ -56,7 +59,7 @@ pub fn words(trace: &Trace, books: &Books<'_>, ask: usize, cause: &Cause) -> Str
         "userQuota" => format!("a user or group limit holds it back in {queue}"),
         "runningApps" => format!("queue {queue} runs as many applications as it may"),
         "userApps" => format!("its user or group runs as many applications as it may in {queue}"),
-        "gang" => "its gang is not complete".to_owned(),
+        "gang" => GANG.to_owned(),
         "placeholder" => "it waits for the placeholder that it replaces".to_owned(),
         "gangRoom" => "its queues have no room for the whole gang".to_owned(),
         "backOff" => "its application backs off, as too many of its asks found no node".to_owned(),
@@ -115,6 +118,10 @@ impl Explainer {
         let mut apps: BTreeMap<usize, Result<Explained, String>> = BTreeMap::new();
         let mut reasons = Vec::new();
         for ask in asks {
+            if books.waits_for_gang(*ask) {
+                reasons.push(GANG.to_owned());
+                continue;
+            }
             let app = trace.asks[*ask].app;
             if let std::collections::btree_map::Entry::Vacant(entry) = apps.entry(app) {
                 let id = segment(&trace.apps[app].id);

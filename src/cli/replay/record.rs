@@ -9,8 +9,8 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
-    books::{Books, FollowUp},
-    trace::{Amounts, Millis, Step, Trace},
+    books::{AskState, Books, FollowUp},
+    trace::{Amounts, Millis, Step, Trace, add, subtract},
     wire,
 };
 use crate::si::v1::{AllocationRequest, ApplicationRequest, TerminationType};
@@ -175,19 +175,41 @@ impl<'t> Record<'t> {
         }
     }
 
+    /// The points of these steps, all but the last, on the curves, for steps whose asks are all certain to be placed at once
+    /// and which are sent together; the clock goes to the last.
+    pub fn expect(&mut self, steps: &[Step]) {
+        let (mut used, mut by_queue) = (self.books.used.clone(), self.books.used_by_queue.clone());
+        for (number, step) in steps.iter().enumerate() {
+            self.clock = step.at;
+            if number + 1 == steps.len() {
+                break;
+            }
+            let placed = |ask: &&usize| matches!(self.books.state(**ask), AskState::Placed(_));
+            for ask in step.ends.iter().filter(placed) {
+                subtract(&mut used, &self.trace.asks[*ask].needs);
+                subtract(&mut by_queue[self.books.queue_of(*ask)], &self.trace.asks[*ask].needs);
+            }
+            for ask in &step.starts {
+                add(&mut used, &self.trace.asks[*ask].needs);
+                add(&mut by_queue[self.books.queue_of(*ask)], &self.trace.asks[*ask].needs);
+            }
+            point(&mut self.samples, step.at, &used, &by_queue, 0);
+        }
+    }
+
     /// A point of the curves, where something changed.
     pub fn sample(&mut self) {
-        let waiting = self.books.waiting.len();
-        let (used, by_queue) = (&self.books.used, &self.books.used_by_queue);
-        match self.samples.last_mut() {
-            Some(last) if last.waiting == waiting && last.used == *used && last.by_queue == *by_queue => {}
-            Some(last) if last.at == self.clock => {
-                (last.used, last.by_queue, last.waiting) = (used.clone(), by_queue.clone(), waiting);
-            }
-            _ => {
-                let (used, by_queue) = (used.clone(), by_queue.clone());
-                self.samples.push(Sample { at: self.clock, used, by_queue, waiting });
-            }
+        let books = &self.books;
+        point(&mut self.samples, self.clock, &books.used, &books.used_by_queue, books.waiting.len());
+    }
+}
+
+fn point(samples: &mut Vec<Sample>, at: Millis, used: &Amounts, by_queue: &Vec<Amounts>, waiting: usize) {
+    match samples.last_mut() {
+        Some(last) if last.waiting == waiting && last.used == *used && last.by_queue == *by_queue => {}
+        Some(last) if last.at == at => {
+            (last.used, last.by_queue, last.waiting) = (used.clone(), by_queue.clone(), waiting);
         }
+        _ => samples.push(Sample { at, used: used.clone(), by_queue: by_queue.clone(), waiting }),
     }
 }

@@ -193,6 +193,9 @@ impl<'t> Simulation<'t> {
         let (trace, books) = (self.record.trace, &self.record.books);
         let mut explainer = Explainer::brief(&self.partition);
         let mut reason = |ask: &usize| {
+            if books.waits_for_gang(*ask) {
+                return reasons::GANG.to_owned();
+            }
             let app = self.partition.app_by_id.get(trace.apps[trace.asks[*ask].app].id.as_str());
             let waiting = app.and_then(|app| explainer.ask(*app, &books.key(*ask), self.now));
             match waiting {
@@ -207,4 +210,38 @@ impl<'t> Simulation<'t> {
 
 fn nanos(at: Millis) -> Nanos {
     Nanos(at.0.saturating_mul(1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::replay::{
+        config,
+        trace::{GangPlan, ResourceKind, TraceApp, TraceAsk, TraceNode},
+    };
+
+    /// Two of three placeholders have a place: the asks that these stand for wait for the third, which no node can take.
+    #[tokio::test]
+    async fn members_of_a_gang_wait_for_the_one_without_a_place() {
+        let ask = |key: &str| TraceAsk {
+            key: key.into(),
+            app: 0,
+            needs: vec![6],
+            priority: 0,
+            starts: Millis(0),
+            ends: None,
+        };
+        let trace = Trace {
+            types: vec![ResourceKind::Vcore],
+            nodes: ["n1", "n2"].map(|id| TraceNode { id: id.into(), capacity: vec![9] }).into(),
+            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
+            asks: ["a", "b", "c"].map(ask).into(),
+            gangs: Some(GangPlan { groups: vec!["g".into(); 3], sizes: vec![vec![18]] }),
+            ..Trace::default()
+        };
+        let mut simulation = Simulation::new(&trace, &config::of(&trace)).unwrap();
+        simulation.play().await.unwrap();
+        let reasons = [(reasons::GANG.to_owned(), 2), ("no single node has enough vcore left".to_owned(), 1)];
+        assert_eq!(simulation.record.never_placed, BTreeMap::from(reasons));
+    }
 }

@@ -294,8 +294,7 @@ impl RmActor {
         session.give_back(before - items.len() + questions);
         for payload in lines::group(items, session.asking) {
             let questions = match &payload {
-                Payload::Ask(question) => std::slice::from_ref(question),
-                Payload::AskBatch(list) => list,
+                Payload::Ask(question) | Payload::AskBatch(question) => std::slice::from_ref(question),
                 _ => &[],
             };
             if questions.is_empty() {

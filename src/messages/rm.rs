@@ -87,7 +87,7 @@ pub enum Predicates {
     Off,
     /// One question per line.
     Single,
-    /// Questions of one ask together.
+    /// Questions that name several nodes.
     Batch,
 }
 
@@ -317,8 +317,8 @@ pub enum Payload {
     Events(Vec<Event>),
     /// One question.
     Ask(Question),
-    /// Questions of one ask about several nodes.
-    AskBatch(Vec<Question>),
+    /// One question about several nodes.
+    AskBatch(Question),
     /// The state of the shim is wanted.
     StateDump,
 }
@@ -398,7 +398,7 @@ impl Payload {
             }
             Payload::UpdatedApplications(list) => list.len(),
             Payload::Events(list) => list.len(),
-            Payload::AskBatch(list) => list.len(),
+            Payload::AskBatch(question) => 1 + question.more.len(),
             Payload::ContainerState { .. } | Payload::Ask(_) | Payload::StateDump => 1,
         }
     }

@@ -80,7 +80,7 @@ pub fn write(line: &Line, out: &mut Vec<u8>) {
             out.extend_from_slice(b"]}");
         }
         Payload::Ask(question) => ask(out, question),
-        Payload::AskBatch(questions) => batch(out, questions),
+        Payload::AskBatch(question) => batch(out, question),
         Payload::StateDump => out.extend_from_slice(b",\"stateDump\":{}"),
     }
     out.push(b'}');
@@ -221,17 +221,17 @@ fn ask(out: &mut Vec<u8>, question: &Question) {
     object.end();
 }
 
-fn batch(out: &mut Vec<u8>, questions: &[Question]) {
+fn batch(out: &mut Vec<u8>, question: &Question) {
     out.extend_from_slice(b",\"predicatesBatch\":");
     let mut object = Object::begin(out);
-    if let Some(first) = questions.first() {
-        object.text("allocationKey", &first.key);
-        object.key("nodeIDs");
-        object.out.push(b'[');
-        each(object.out, questions, |out, question| text(out, &question.node));
-        object.out.push(b']');
-        object.flag("allocate", matches!(first.kind, QuestionKind::Fits { allocate: true }));
-    }
+    object.text("allocationKey", &question.key);
+    object.key("nodeIDs");
+    object.out.push(b'[');
+    each(object.out, std::iter::once(&question.node).chain(&question.more), |out, node| text(out, node));
+    object.out.push(b']');
+    let allocate = matches!(question.kind, QuestionKind::Fits { allocate: true });
+    object.flag("allocate", allocate);
+    object.flag("firstOnly", allocate);
     object.end();
 }
 
@@ -469,15 +469,14 @@ mod tests {
 
     #[test]
     fn questions_carry_an_id() {
-        let question = |kind| Question { id: 3, key: "k".into(), node: "n".into(), kind };
+        let question = |kind| Question { id: 3, key: "k".into(), node: "n".into(), more: Vec::new(), kind };
         let line = same(Payload::Ask(question(QuestionKind::Fits { allocate: false })));
         assert_eq!(line["id"], 12);
         same(Payload::Ask(question(QuestionKind::FitsWithout { victims: vec!["a".into(), "b".into()], start: -1 })));
-        let line = json(Payload::AskBatch(vec![
-            question(QuestionKind::Fits { allocate: true }),
-            question(QuestionKind::Fits { allocate: true }),
-        ]));
-        let want = serde_json::json!({"allocationKey": "k", "nodeIDs": ["n", "n"], "allocate": true});
+        let several = Question { more: vec!["m".into()], ..question(QuestionKind::Fits { allocate: true }) };
+        let line = json(Payload::AskBatch(several));
+        let want =
+            serde_json::json!({"allocationKey": "k", "nodeIDs": ["n", "m"], "allocate": true, "firstOnly": true});
         assert_eq!(line["predicatesBatch"], want);
         assert_eq!(json(Payload::StateDump)["stateDump"], serde_json::json!({}));
     }

@@ -28,7 +28,7 @@ pub fn call(line: &Line) -> ext::call::Call {
         }
         Payload::Events(events) => Call::Events(ext::EventBatch { events: events.iter().map(event).collect() }),
         Payload::Ask(question) => ask(question),
-        Payload::AskBatch(questions) => Call::PredicatesBatch(batch(questions)),
+        Payload::AskBatch(question) => Call::PredicatesBatch(batch(question)),
         Payload::StateDump => Call::StateDump(ext::StateDumpRequest {}),
     }
 }
@@ -176,12 +176,12 @@ fn ask(question: &Question) -> ext::call::Call {
     }
 }
 
-fn batch(questions: &[Question]) -> ext::PredicatesBatchArgs {
+fn batch(question: &Question) -> ext::PredicatesBatchArgs {
+    let allocate = matches!(question.kind, QuestionKind::Fits { allocate: true });
     ext::PredicatesBatchArgs {
-        allocation_key: questions.first().map(|question| question.key.to_string()).unwrap_or_default(),
-        node_ids: questions.iter().map(|question| question.node.to_string()).collect(),
-        allocate: matches!(questions.first().map(|q| &q.kind), Some(QuestionKind::Fits { allocate: true })),
-        // Every question wants its own answer: each stands for a placement of its own.
-        first_only: false,
+        allocation_key: question.key.to_string(),
+        node_ids: std::iter::once(&question.node).chain(&question.more).map(|node| node.to_string()).collect(),
+        allocate,
+        first_only: allocate,
     }
 }

@@ -31,6 +31,8 @@ pub enum Command {
     Predicate(PredicateAnswer),
     /// Whether the shim wants to be asked for predicates. On switching off, what is parked counts as fitting.
     AskPredicates(bool),
+    /// How it is asked, from the next question on.
+    PredicateTerms(PredicateTerms),
     /// Whether the shim wants to hear of every container state (SEEDS S7); at first it does not.
     ContainerStates(bool),
     /// Whether asks that wait long enough reserve nodes (R5.37); at first they do. Those of preemption and of required nodes
@@ -141,4 +143,23 @@ pub struct PredicateAnswer {
     pub result: Result<(), Arc<str>>,
     /// Index of the last victim that was removed before it fitted (preemption only).
     pub index: i32,
+    /// What the shim said of the first nodes of a question that names several, which it refused; the result is that of the
+    /// next one. Where nothing fits it stands for all that are left.
+    pub refused: Vec<Arc<str>>,
+}
+
+/// How the shim is asked (R5.27).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PredicateTerms {
+    /// Allocations that do not say otherwise constrain others or are constrained by them: they are asked about one after the
+    /// other.
+    pub constrained: bool,
+    /// Nodes that a question may name at most.
+    pub nodes: usize,
+}
+
+impl Default for PredicateTerms {
+    fn default() -> PredicateTerms {
+        PredicateTerms { constrained: true, nodes: 1 }
+    }
 }

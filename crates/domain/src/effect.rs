@@ -136,6 +136,8 @@ pub struct Question {
     pub key: Arc<str>,
     /// The node.
     pub node: Arc<str>,
+    /// Nodes to be tried after it: the first that fits is wanted.
+    pub more: Vec<Arc<str>>,
     /// What is asked.
     pub kind: QuestionKind,
 }

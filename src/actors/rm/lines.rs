@@ -17,7 +17,7 @@ pub fn group(items: Vec<Outgoing>, predicates: Predicates) -> Vec<Payload> {
         let last = payloads.last_mut().filter(|last| last.entries() < LINE_ENTRIES && bytes <= LINE_BYTES);
         let next = match item {
             Outgoing::Callback(callback) => add(last, callback),
-            Outgoing::Ask(question) => add_question(last, question, predicates),
+            Outgoing::Ask(question) => Some(of_question(question, predicates)),
         };
         if next.is_some() {
             bytes = size;
@@ -91,22 +91,12 @@ fn add(last: Option<&mut Payload>, callback: Callback) -> Option<Payload> {
     None
 }
 
-fn add_question(last: Option<&mut Payload>, question: Question, predicates: Predicates) -> Option<Payload> {
-    if predicates != Predicates::Batch || matches!(question.kind, QuestionKind::FitsWithout { .. }) {
-        return Some(Payload::Ask(question));
+fn of_question(question: Question, predicates: Predicates) -> Payload {
+    match question.kind {
+        QuestionKind::Fits { .. } if predicates == Predicates::Batch => Payload::AskBatch(question),
+        // It was meant for a stream that took several nodes at a time: the first is asked about.
+        _ => Payload::Ask(Question { more: Vec::new(), ..question }),
     }
-    match last {
-        Some(Payload::AskBatch(list)) if list.first().is_some_and(|first| same_ask(first, &question)) => {
-            list.push(question);
-            None
-        }
-        _ => Some(Payload::AskBatch(vec![question])),
-    }
-}
-
-fn same_ask(one: &Question, other: &Question) -> bool {
-    let allocate = |kind: &QuestionKind| matches!(kind, QuestionKind::Fits { allocate: true });
-    one.key == other.key && allocate(&one.kind) == allocate(&other.kind)
 }
 
 #[cfg(test)]
@@ -139,6 +129,7 @@ mod tests {
             id: 1,
             key: key.into(),
             node: node.into(),
+            more: vec!["n8".into(), "n9".into()],
             kind: QuestionKind::Fits { allocate: true },
         })
     }
@@ -192,10 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_one_ask_are_batched_where_wanted() {
-        let items = || vec![question("a", "n1"), question("a", "n2"), question("b", "n1")];
+    fn a_question_names_several_nodes_only_where_the_shim_answers_for_them() {
+        let items = || vec![question("a", "n1"), question("b", "n1")];
         let sizes = |predicates| group(items(), predicates).iter().map(Payload::entries).collect::<Vec<_>>();
-        assert_eq!(sizes(Predicates::Single), [1, 1, 1]);
-        assert_eq!(sizes(Predicates::Batch), [2, 1]);
+        assert_eq!(sizes(Predicates::Single), [1, 1]);
+        assert_eq!(sizes(Predicates::Batch), [3, 3]);
     }
 }

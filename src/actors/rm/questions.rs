@@ -26,8 +26,8 @@ pub struct Questions {
 #[derive(Debug)]
 struct Open {
     partition: Arc<str>,
-    /// Number in the partition, and the index that a plain "fits" stands for.
-    questions: Vec<(u64, i32)>,
+    /// Number in the partition, the index that a plain "fits" stands for, and how many nodes it names.
+    questions: Vec<(u64, i32, usize)>,
 }
 
 /// Answers for one partition.
@@ -36,7 +36,8 @@ pub type Answered = (Arc<str>, Vec<PredicateAnswer>);
 impl Questions {
     /// Questions were asked by line `id`.
     pub fn ask(&mut self, id: u64, partition: Arc<str>, questions: &[Question], now: Instant, timeout: Duration) {
-        let questions = questions.iter().map(|question| (question.id, start(question))).collect();
+        let questions = questions.iter().map(|question| (question.id, start(question), 1 + question.more.len()));
+        let questions = questions.collect();
         self.open.insert(id, Open { partition, questions });
         self.deadlines.push_back((now + timeout, id));
     }
@@ -44,15 +45,14 @@ impl Questions {
     /// The shim answered; `None` where nothing waits for it any more.
     pub fn answer(&mut self, id: u64, body: AnswerBody) -> Option<Answered> {
         let open = self.open.remove(&id)?;
-        let answers = open.questions.into_iter().enumerate().map(|(n, (question, _))| match &body {
-            AnswerBody::Single { result, index } => PredicateAnswer { question, result: result.clone(), index: *index },
-            AnswerBody::Batch(results) => {
-                let missing = || Err(Arc::from("the shim's answer does not name this node"));
-                PredicateAnswer { question, result: results.get(n).cloned().unwrap_or_else(missing), index: 0 }
+        let answers = open.questions.into_iter().map(|(question, _, nodes)| match &body {
+            AnswerBody::Single { result, index } => {
+                PredicateAnswer { question, result: result.clone(), index: *index, refused: Vec::new() }
             }
+            AnswerBody::Batch(results) => of_batch(question, nodes, results),
             AnswerBody::Dump(_) => {
                 let result = Err(Arc::from("the shim answered a predicate question with a state dump"));
-                PredicateAnswer { question, result, index: 0 }
+                PredicateAnswer { question, result, index: 0, refused: Vec::new() }
             }
         });
         Some((open.partition, answers.collect()))
@@ -85,11 +85,27 @@ impl Questions {
         self.deadlines.clear();
         let open = std::mem::take(&mut self.open).into_values();
         open.map(|open| {
-            let answer = |(question, index)| PredicateAnswer { question, result: result.clone(), index };
+            let answer =
+                |(question, index, _)| PredicateAnswer { question, result: result.clone(), index, refused: Vec::new() };
             (open.partition, open.questions.into_iter().map(answer).collect())
         })
         .collect()
     }
+}
+
+/// The first node that fits counts; what an answer leaves out before that does not fit.
+fn of_batch(question: u64, nodes: usize, results: &[Result<(), Arc<str>>]) -> PredicateAnswer {
+    let named = &results[..results.len().min(nodes)];
+    let mut refused: Vec<Arc<str>> = named.iter().map_while(|result| result.clone().err()).collect();
+    let result = if refused.len() < named.len() {
+        Ok(())
+    } else if named.len() < nodes {
+        Err(Arc::from("the shim's answer does not name this node"))
+    } else {
+        // There is at least one.
+        Err(refused.pop().unwrap_or_default())
+    };
+    PredicateAnswer { question, result, index: 0, refused }
 }
 
 /// All victims of the first try are enough.
@@ -109,6 +125,7 @@ mod tests {
             id: *id,
             key: "k".into(),
             node: "n".into(),
+            more: Vec::new(),
             kind: QuestionKind::Fits { allocate: true },
         };
         ids.iter().map(question).collect()
@@ -130,13 +147,23 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_answered_node_by_node() {
-        let (mut open, now) = (Questions::default(), Instant::now());
-        open.ask(1, "p".into(), &questions(&[7, 8, 9]), now, Duration::from_secs(5));
-        let (_, answers) = open.answer(1, AnswerBody::Batch(vec![Ok(()), Err("taint".into())])).expect("asked");
-        let fits: Vec<bool> = answers.iter().map(|answer| answer.result.is_ok()).collect();
-        assert_eq!(fits, [true, false, false]);
-        assert_eq!(answers[1].result, Err("taint".into()));
+    fn the_first_node_of_a_batch_that_fits_counts() {
+        let taint = || Err(Arc::from("taint"));
+        let answer = |results: Vec<Result<(), Arc<str>>>| {
+            let (mut open, now) = (Questions::default(), Instant::now());
+            let mut asked = questions(&[7]);
+            asked[0].more = vec!["m".into(), "o".into()];
+            open.ask(1, "p".into(), &asked, now, Duration::from_secs(5));
+            let (_, mut answers) = open.answer(1, AnswerBody::Batch(results)).expect("asked");
+            assert_eq!((answers.len(), answers[0].question), (1, 7));
+            let answer = answers.remove(0);
+            (answer.result.map_err(|reason| reason.to_string()), answer.refused.len())
+        };
+        assert_eq!(answer(vec![Ok(())]), (Ok(()), 0));
+        assert_eq!(answer(vec![taint(), Ok(()), taint()]), (Ok(()), 1));
+        assert_eq!(answer(vec![taint(), taint(), taint()]), (Err("taint".into()), 2));
+        assert_eq!(answer(vec![taint()]), (Err("the shim's answer does not name this node".into()), 1));
+        assert_eq!(answer(vec![taint(), taint(), taint(), Ok(())]), (Err("taint".into()), 2), "a node too many");
     }
 
     #[test]

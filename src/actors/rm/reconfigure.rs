@@ -139,6 +139,7 @@ impl RmActor {
             if reserves != before.1 {
                 session.command_all(|| Command::Reservations(reserves));
             }
+            session.tell_terms();
             for partition in &session.partitions {
                 partition.patience.do_send(session.settings.patience);
             }

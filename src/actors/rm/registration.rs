@@ -9,7 +9,10 @@ use super::{RmActor, buffer::Buffer, handle, questions::Questions, session::Sess
 use crate::{
     actors::{directory::RmEntry, topology::PartitionHandle},
     config::LoadedConfig,
-    domain::{command::Command, conf::PartitionConf},
+    domain::{
+        command::{Command, PredicateTerms},
+        conf::PartitionConf,
+    },
     messages::{
         budget::Budget,
         partition::{PartitionSetup, StopPartition},
@@ -145,6 +148,7 @@ impl RmActor {
             asking: Predicates::Off,
             state_dump: msg.state_dump,
             questions: Questions::default(),
+            terms: PredicateTerms::default(),
             had_stream: false,
             last_release: 0,
             mark: None,

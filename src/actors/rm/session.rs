@@ -12,7 +12,7 @@ use crate::{
     actors::topology::PartitionHandle,
     config::LoadedConfig,
     domain::{
-        command::{Command, PredicateAnswer},
+        command::{Command, PredicateAnswer, PredicateTerms},
         effect::{Callback, ContainerState, Question},
         journal::JournalSettings,
         resources::Types,
@@ -60,6 +60,8 @@ pub struct Session {
     pub state_dump: bool,
     /// Open questions.
     pub questions: Questions,
+    /// What the partitions were told of how to ask.
+    pub terms: PredicateTerms,
     /// A response stream was open at some time.
     pub had_stream: bool,
     /// Number of the last line with releases that the shim has to confirm.
@@ -72,6 +74,8 @@ pub struct Session {
     pub heartbeats: bool,
 }
 
+/// Nodes that one question names at most, where the shim answers for several.
+const BATCH_NODES: usize = 256;
 /// What a partition sent so long ago has arrived here.
 const ARRIVED: Nanos = Nanos::from_secs(1);
 
@@ -148,11 +152,22 @@ impl Session {
     pub fn ask(&mut self, wanted: Predicates) {
         let (before, after) = (self.asking != Predicates::Off, wanted != Predicates::Off);
         self.asking = wanted;
+        self.tell_terms();
         if before != after {
             if !after {
                 self.answer_all(Ok(()));
             }
             self.command_all(|| Command::AskPredicates(after));
+        }
+    }
+
+    /// The partitions learn how to ask, where that changed.
+    pub fn tell_terms(&mut self) {
+        let nodes = if self.asking == Predicates::Batch { BATCH_NODES } else { 1 };
+        let terms = PredicateTerms { constrained: self.settings.constrained, nodes };
+        if terms != self.terms {
+            self.terms = terms;
+            self.command_all(|| Command::PredicateTerms(terms));
         }
     }
 
@@ -163,6 +178,9 @@ impl Session {
 
     /// A partition that started while the session runs learns how the shim is asked, and what holds for the session.
     pub fn welcome(&self, partition: &PartitionHandle, reserves: bool) {
+        if self.terms != PredicateTerms::default() {
+            partition.send(self.epoch, vec![Command::PredicateTerms(self.terms)]);
+        }
         if self.asking != Predicates::Off {
             partition.send(self.epoch, vec![Command::AskPredicates(true)]);
         }
@@ -198,6 +216,7 @@ impl Session {
             question: question.id,
             result: result.clone(),
             index: questions::start(question),
+            refused: Vec::new(),
         };
         self.send_answers(partition.clone(), questions.iter().map(answer).collect());
     }

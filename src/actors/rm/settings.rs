@@ -28,6 +28,9 @@ pub struct RmSettings {
     pub patience: Patience,
     /// `shim.predicates.timeout`: how long an answer to a predicate question is waited for.
     pub predicates: Duration,
+    /// `shim.predicates.constrained`: allocations that do not say otherwise constrain others or are constrained by them, so that
+    /// they are asked about one after the other (R5.27).
+    pub constrained: bool,
     /// `shim.containerStates: all`: SCHEDULED and RESERVED are sent too (SEEDS S7).
     pub all_container_states: bool,
     /// `rm.reservations`: asks that wait long enough reserve a node (R5.37); `None`: as the server was started.
@@ -59,7 +62,9 @@ impl RmSettings {
                     "a duration, such as 30s, or 0 for never",
                 ),
                 "journal.maxEvents" => (count(value).is_some_and(|count| count >= 2), "a whole number of 2 or more"),
-                "rm.reservations" => (matches!(value.as_str(), "true" | "false"), "one of true, false"),
+                "rm.reservations" | "shim.predicates.constrained" => {
+                    (matches!(value.as_str(), "true" | "false"), "one of true, false")
+                }
                 "shim.containerStates" => (matches!(value.as_str(), "" | "all" | "default"), "one of all, default"),
                 _ => continue,
             };
@@ -83,6 +88,7 @@ impl RmSettings {
             outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
             patience: Patience { resend_after: known.rm.resend_after, warn_after: known.rm.unconfirmed_warning },
             predicates: known.predicate_timeout,
+            constrained: extra.get("shim.predicates.constrained").is_none_or(|value| value != "false"),
             all_container_states: known.all_container_states,
             reservations: extra.get("rm.reservations").and_then(|value| value.parse().ok()),
             journal: known.journal,
@@ -139,6 +145,7 @@ mod tests {
             ("rm.itemsInFlight", "1e6"),
             ("shim.containerStates", "some"),
             ("rm.reservations", "off"),
+            ("shim.predicates.constrained", "no"),
             ("journal.torpidAfter", "-1s"),
             ("journal.maxEvents", "1"),
         ] {

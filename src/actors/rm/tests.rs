@@ -382,7 +382,7 @@ fn app(id: &str) -> Outgoing {
 
 fn question(id: u64, key: &str, node: &str) -> Outgoing {
     let kind = QuestionKind::Fits { allocate: true };
-    Outgoing::Ask(Question { id, key: key.into(), node: node.into(), kind })
+    Outgoing::Ask(Question { id, key: key.into(), node: node.into(), more: Vec::new(), kind })
 }
 
 /// A topology for tests of its parts.

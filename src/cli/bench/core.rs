@@ -21,7 +21,9 @@ use crate::{
     config,
     domain::{
         alloc::{AskSpec, PreemptionPolicy},
-        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
+        command::{
+            AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, PredicateTerms, ReleaseItem,
+        },
         effect::{Callback, Question, QuestionKind},
         resources::Resource,
     },
@@ -73,7 +75,8 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
             to.do_send(commands(answers.into_iter().map(predicate).collect()));
         });
         sink.do_send(Questions(questions));
-        partition.do_send(commands(vec![Command::AskPredicates(true)]));
+        let terms = PredicateTerms { constrained: false, nodes: 1 };
+        partition.do_send(commands(vec![Command::PredicateTerms(terms), Command::AskPredicates(true)]));
     }
     let pid = Some(std::process::id());
     Ok(Rig { target: Core { partition, arbiters }, back, depth: "core", pid })
@@ -155,7 +158,7 @@ fn commands(commands: Vec<Command>) -> Commands {
 
 fn predicate(answer: Answered) -> Command {
     let result = if answer.fits { Ok(()) } else { Err("one in a hundred".into()) };
-    Command::Predicate(PredicateAnswer { question: answer.id, result, index: 0 })
+    Command::Predicate(PredicateAnswer { question: answer.id, result, index: 0, refused: Vec::new() })
 }
 
 fn resource(amount: Amount) -> Resource {
@@ -206,7 +209,7 @@ impl Handler<Deliver> for Sink {
         for item in delivered.items {
             let callback = match item {
                 Outgoing::Callback(callback) => callback,
-                Outgoing::Ask(Question { id, key, node, kind: QuestionKind::Fits { .. } }) => {
+                Outgoing::Ask(Question { id, key, node, kind: QuestionKind::Fits { .. }, .. }) => {
                     asked.push(Asked { id, key: key.to_string(), node: node.to_string() });
                     continue;
                 }

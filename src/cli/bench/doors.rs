@@ -40,6 +40,8 @@ pub async fn start(work: &Workload, door: DoorKind, url: &str, trust: &Trust, pi
         version: env!("CARGO_PKG_VERSION").to_owned(),
         policy_group: "queues".to_owned(),
         config: work.config.clone(),
+        // Its asks have nothing to do with each other.
+        extra_config: [("shim.predicates.constrained".to_owned(), "false".to_owned())].into(),
         ..Default::default()
     };
     let (out, back) = unbounded_channel();

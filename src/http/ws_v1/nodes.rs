@@ -10,7 +10,7 @@ use super::{
     allocations::{Allocations, ForeignView},
     json::{Amounts, no_entries, unset},
 };
-use crate::domain::{alloc::Phase, node::Node};
+use crate::domain::{alloc::Phase, node::Node, resources::Resource};
 
 /// A node (REST 5.8).
 #[derive(Serialize, JsonSchema)]
@@ -52,6 +52,9 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
     // What waits for a predicate answer is charged but not known to anybody yet.
     let shown = rows(&node.allocs).filter(|row| row.phase != Phase::Parked);
     let allocations = Allocations::new(partition, shown);
+    let parked = rows(&node.allocs).filter(|row| row.phase == Phase::Parked);
+    let parked = parked.fold(Resource::new(), |sum, row| sum.plus(&row.resource));
+    let (allocated, available) = (node.allocated.minus(&parked).pruned(), node.available.plus(&parked).pruned());
     let mut reservations: Vec<&str> = rows(&node.reservations).map(|row| &*row.spec.key).collect();
     reservations.sort_unstable();
     NodeView {
@@ -60,10 +63,10 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
         rack_name: node.spec.rack_name(),
         attributes: &node.spec.attributes,
         capacity: Amounts::from(&node.capacity),
-        allocated: Amounts::from(&node.allocated),
+        allocated: Amounts::from(&allocated),
         occupied: Amounts::from(&node.occupied),
-        available: Amounts::from(&node.available),
-        utilized: utilized(node),
+        available: Amounts::from(&available),
+        utilized: Amounts::percent(&allocated, Some(&node.capacity)),
         allocations,
         foreign_allocations: node.foreign.values().map(|alloc| ForeignView::new(node, alloc)).collect(),
         schedulable: node.schedulable(),

@@ -244,7 +244,7 @@ impl Shim {
             let answer = |question: &Question| {
                 let refused = &*question.key == "r1" && &*question.node == "n1";
                 let result = if refused { Err("taint".into()) } else { Ok(()) };
-                Command::Predicate(PredicateAnswer { question: question.id, result, index: 0 })
+                Command::Predicate(PredicateAnswer { question: question.id, result, index: 0, refused: Vec::new() })
             };
             self.send(questions.iter().map(answer).collect()).await;
         }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use callboard::{
     domain::{
         Partition,
-        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
+        command::{
+            AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, PredicateTerms, ReleaseItem,
+        },
         cow::looks,
         effect::{Callback, Effect, Question},
         types::{Nanos, Termination},
@@ -36,6 +38,7 @@ impl World {
     fn asking(predicates: bool) -> World {
         let mut world = World::new(QUEUES);
         world.node("n1", 1_000_000_000);
+        world.apply(Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1 }));
         world.apply(Command::AskPredicates(predicates));
         world
     }
@@ -68,7 +71,7 @@ impl World {
                 return;
             }
             for question in std::mem::take(&mut self.questions) {
-                let answer = PredicateAnswer { question: question.id, result: Ok(()), index: 0 };
+                let answer = PredicateAnswer { question: question.id, result: Ok(()), index: 0, refused: Vec::new() };
                 self.apply(Command::Predicate(answer));
             }
         }
@@ -156,7 +159,12 @@ fn the_peak_leaves_out_what_the_shim_is_asked_about() {
     world.take(effects);
     assert_eq!(world.questions.len(), 10);
     let question = world.questions.pop().expect("asked");
-    world.apply(Command::Predicate(PredicateAnswer { question: question.id, result: Ok(()), index: 0 }));
+    world.apply(Command::Predicate(PredicateAnswer {
+        question: question.id,
+        result: Ok(()),
+        index: 0,
+        refused: Vec::new(),
+    }));
     let app = world.p.app_by_id["app-1"];
     assert_eq!((&world.p.apps[app.ix()].allocated, &world.p.apps[app.ix()].max_used), (&res(10, 10), &res(1, 1)));
     assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());

@@ -273,7 +273,7 @@ impl Env {
     /// Answers the oldest open question.
     pub fn answer(&mut self, result: Result<(), Arc<str>>, index: i32) -> Question {
         let question = self.questions.remove(0);
-        self.apply(Command::Predicate(PredicateAnswer { question: question.id, result, index }));
+        self.apply(Command::Predicate(PredicateAnswer { question: question.id, result, index, refused: Vec::new() }));
         self.run();
         question
     }
@@ -295,7 +295,12 @@ impl Env {
         let question = self.questions.remove(0);
         let refused = self.refusals.iter().any(|(key, node)| **key == *question.key && **node == *question.node);
         let result = if refused { Err("the shim does not want it there".into()) } else { Ok(()) };
-        self.apply(Command::Predicate(PredicateAnswer { question: question.id, result, index: 0 }));
+        self.apply(Command::Predicate(PredicateAnswer {
+            question: question.id,
+            result,
+            index: 0,
+            refused: Vec::new(),
+        }));
         self.run();
     }
 

@@ -2,6 +2,7 @@
 
 mod atomic;
 #[cfg(debug_assertions)]
+mod constrained;
 mod cost;
 mod drain;
 mod env;

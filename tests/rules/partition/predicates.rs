@@ -1,7 +1,7 @@
 //! A shim that is asked about many asks at once: how many questions may be open is bounded, and nothing waits longer for that.
 
 use callboard::domain::{
-    command::{Command, NodeAction},
+    command::{Command, NodeAction, PredicateTerms},
     types::Nanos,
 };
 
@@ -9,6 +9,11 @@ use super::env::{Ask, Env, QUEUES, res};
 
 /// Open questions at once.
 const BOUND: usize = 256;
+
+/// Asks that have nothing to do with each other.
+fn side_by_side() -> Command {
+    Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1 })
+}
 
 fn asks(app: &str, count: usize) -> Vec<Ask> {
     (0..count).map(|n| Ask::new(app, &format!("{app}-{n:04}"), 1)).collect()
@@ -18,6 +23,7 @@ fn asks(app: &str, count: usize) -> Vec<Ask> {
 fn what_was_not_asked_about_for_lack_of_room_is_asked_about_later() {
     // R5.27
     let mut env = Env::new(QUEUES);
+    env.apply(side_by_side());
     env.apply(Command::AskPredicates(true));
     env.node("n1", 1000);
     for app in ["app-1", "app-2"] {
@@ -44,6 +50,7 @@ fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
     let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
     for size in [BOUND - 30, BOUND + 10] {
         let mut env = Env::new(&atomic);
+        env.apply(side_by_side());
         env.apply(Command::AskPredicates(true));
         env.node("n1", 2000);
         env.app("app-1", "root.b");

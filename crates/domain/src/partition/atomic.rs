@@ -47,6 +47,9 @@ impl Partition {
             self.limited = true;
             return Err(Hold::Gang);
         }
+        if asks.iter().any(|(_, alloc)| self.waits_for_turn(*alloc)) {
+            return Ok(Outcome::Waits);
+        }
         asks.sort_unstable_by_key(|(order, _)| *order);
         let mut asks: Vec<AllocIx> = asks.into_iter().map(|(_, alloc)| alloc).collect();
         let mut found = self.fit_all(&asks);

@@ -40,6 +40,7 @@ impl Partition {
         }
         row.occupied.add(&item.spec.resource);
         self.foreign.insert(key.clone(), node);
+        self.note_change(&item.spec, node);
         self.occupied_changed(node, cx);
         Ok(())
     }
@@ -56,6 +57,8 @@ impl Partition {
         let row = &mut self.nodes[node.ix()];
         let Some(old) = row.foreign.remove(key) else { return };
         row.occupied.sub(&old.resource);
+        self.note_change(&old.spec, node);
+        let row = &self.nodes[node.ix()];
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, key, Change::Remove, Detail::NodeAlloc, &old.resource);
         self.occupied_changed(node, cx);

@@ -115,7 +115,7 @@ impl Partition {
     pub(super) fn inspect(&mut self, cx: &mut Cx) {
         self.inspection.planned = false;
         self.inspection.news = false;
-        self.forget_all_refusals();
+        self.forget_old_refusals(cx.now);
         if !self.queues[self.root.ix()].pending.is_positive() {
             return;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Cx, Partition};
 use crate::{
+    alloc::Phase,
     event::{Change, Detail, EventKind},
     resources::{Resource, min_limit},
     types::{AllocIx, AppIx, NodeIx, QueueIx},
@@ -140,8 +141,18 @@ impl Partition {
         headroom
     }
 
+    /// What is parked is unknown to the shim.
+    fn note_placement(&mut self, placement: &Placement) {
+        let row = &self.allocs[placement.alloc.ix()];
+        if let Some(node) = placement.node.filter(|_| row.phase != Phase::Parked) {
+            let spec = row.spec.clone();
+            self.note_change(&spec, node);
+        }
+    }
+
     /// Enters a placement in its books.
     pub(super) fn charge(&mut self, placement: &Placement, cx: &mut Cx) {
+        self.note_placement(placement);
         if placement.books.node
             && let Some(node) = placement.node
         {
@@ -174,6 +185,7 @@ impl Partition {
 
     /// Takes a placement out of its books.
     pub(super) fn refund(&mut self, placement: &Placement, cx: &mut Cx) {
+        self.note_placement(placement);
         if placement.books.node
             && let Some(node) = placement.node
         {

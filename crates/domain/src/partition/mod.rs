@@ -22,6 +22,7 @@ pub mod outlook;
 mod predicates;
 mod preempt;
 mod queues;
+mod refusals;
 mod releases;
 mod reload;
 mod required;
@@ -348,6 +349,7 @@ impl Partition {
             Command::Tick => self.tick(cx),
             Command::Predicate(answer) => self.answer(answer, cx),
             Command::AskPredicates(on) => self.ask_predicates(on, cx),
+            Command::PredicateTerms(terms) => self.set_predicate_terms(terms),
             Command::ContainerStates(all) => self.all_container_states = all,
             Command::Reservations(on) => self.set_reservations(on),
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),

@@ -162,6 +162,7 @@ impl Partition {
     }
 
     fn update_node(&mut self, ix: NodeIx, item: NodeItem, cx: &mut Cx) {
+        self.node_renewed(ix);
         if !item.attributes.is_empty() {
             // SEEDS S5: attributes given replace the old ones, except the partition.
             let row = &mut self.nodes[ix.ix()];

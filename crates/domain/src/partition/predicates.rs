@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, Placement, atomic::Trial, schedule::Outcome};
+use super::{Books, Cx, Partition, Placement, atomic::Trial, refusals::Refusals, schedule::Outcome};
 use crate::{
-    alloc::Phase,
-    command::PredicateAnswer,
+    alloc::{AskSpec, Phase},
+    command::{PredicateAnswer, PredicateTerms},
     effect::{Effect, Question, QuestionKind},
     types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState},
 };
@@ -14,6 +14,10 @@ use crate::{
 const MAX_PARKED: usize = 256;
 /// At most one event of refusals per ask in this time (EVT-015).
 const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
+/// Nodes that a question names at first, where the shim answers for several; later as many as the refusals suggest.
+const FIRST_WIDTH: usize = 32;
+/// An allocation's own word on whether it constrains others or is constrained by them.
+const UNCONSTRAINED: &str = "callboard.io/unconstrained";
 
 /// What happens when the shim agrees.
 #[derive(Clone, Debug)]
@@ -42,7 +46,15 @@ struct Open {
     alloc: AllocIx,
     seq: u64,
     node: NodeIx,
+    /// Nodes to be tried after it, in order.
+    more: Vec<NodeIx>,
     intent: Intent,
+    /// It places a constrained ask, so nothing constrained may come or go until it is answered.
+    in_turn: bool,
+    /// What had come and gone when it was asked.
+    changes: u64,
+    /// The same of single nodes.
+    clock: u64,
 }
 
 /// Questions that are open, and refusals that are remembered.
@@ -55,8 +67,16 @@ pub(crate) struct Questions {
     pub(super) gangs: imbl::OrdMap<AppIx, Trial>,
     /// Gangs that wait until so many more questions may be open.
     waiting: imbl::OrdMap<AppIx, usize>,
-    /// (ask, node) → reason.
-    refused: imbl::OrdMap<(AllocIx, NodeIx), Arc<str>>,
+    /// What was refused.
+    pub(super) refusals: Refusals,
+    /// How the shim is asked.
+    pub(super) terms: PredicateTerms,
+    /// Open questions that place a constrained ask: one, or those of one gang.
+    in_turn: usize,
+    /// Constrained allocations that came or went, whoever placed them.
+    pub(super) changes: u64,
+    /// Nodes that the next question names at most; 0 at first.
+    width: usize,
     /// The same after victims have gone, for the length of an attempt to preempt.
     refused_victims: imbl::OrdSet<(AllocIx, NodeIx)>,
     /// Number of the last question.
@@ -64,9 +84,35 @@ pub(crate) struct Questions {
 }
 
 impl Partition {
-    /// Refused by the shim, and not yet to be asked again.
-    pub(super) fn is_refused(&self, alloc: AllocIx, node: NodeIx) -> bool {
-        self.questions.refused.contains_key(&(alloc, node))
+    /// The ask constrains others or is constrained by them, so that an answer holds only until such a one comes or goes.
+    pub(super) fn is_constrained(&self, spec: &AskSpec) -> bool {
+        match spec.tags.get(UNCONSTRAINED).map(String::as_str) {
+            Some("true") => false,
+            Some("false") => true,
+            _ => self.questions.terms.constrained,
+        }
+    }
+
+    /// An allocation came onto a node or went from it, for the shim to see: what it said of that node, and of constrained asks,
+    /// may hold no more.
+    pub(super) fn note_change(&mut self, spec: &AskSpec, node: NodeIx) {
+        if !self.ask_shim {
+            return;
+        }
+        if self.is_constrained(spec) {
+            self.questions.changes += 1;
+        }
+        self.questions.refusals.node_changed(node);
+    }
+
+    /// This ask is constrained, and another such is being asked about: it waits for its turn.
+    pub(super) fn waits_for_turn(&self, alloc: AllocIx) -> bool {
+        self.ask_shim && self.questions.in_turn > 0 && self.is_constrained(&self.allocs[alloc.ix()].spec)
+    }
+
+    /// The shim is asked about it just now.
+    pub(super) fn is_in_question(&self, alloc: AllocIx) -> bool {
+        self.questions.of.contains_key(&alloc)
     }
 
     /// Placeholders about whose replacement the shim is being asked.
@@ -76,12 +122,6 @@ impl Partition {
             _ => None,
         };
         self.questions.open.values().filter_map(placeholder).collect()
-    }
-
-    /// The nodes that the shim refused for an ask, and what it said.
-    pub(super) fn refusals(&self, alloc: AllocIx) -> impl Iterator<Item = (NodeIx, &Arc<str>)> {
-        let of = self.questions.refused.range((alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX)));
-        of.filter(|_| self.ask_shim).map(|((_, node), reason)| (*node, reason))
     }
 
     /// Room for one more question.
@@ -129,9 +169,46 @@ impl Partition {
         if !self.may_ask() {
             return Outcome::Nothing;
         }
+        let more = self.further_nodes(placement, node);
         let effects = self.park_charged(placement, node, cx);
-        self.question(placement.alloc, node, Intent::Place { effects }, QuestionKind::Fits { allocate: true }, cx);
+        let kind = QuestionKind::Fits { allocate: true };
+        self.question(placement.alloc, (node, more), Intent::Place { effects }, kind, cx);
         Outcome::Progress
+    }
+
+    /// Nodes that the same question may name after the first, in the order in which they would be tried.
+    fn further_nodes(&mut self, placement: &Placement, first: NodeIx) -> Vec<NodeIx> {
+        let row = &self.allocs[placement.alloc.ix()];
+        let most = self.questions.terms.nodes;
+        if most <= 1 || row.spec.required_node.is_some() || row.reserved.is_some() {
+            return Vec::new();
+        }
+        let width = if self.questions.width == 0 { FIRST_WIDTH } else { self.questions.width }.min(most);
+        let mut nodes = Vec::new();
+        self.index.first(&placement.resource, |node| {
+            if node != first && self.takes(placement.alloc, node, &placement.resource) {
+                nodes.push(node);
+            }
+            nodes.len() + 1 >= width
+        });
+        nodes
+    }
+
+    /// The more nodes were refused before one fitted, the more the next question names.
+    fn adapt_width(&mut self, asked: usize, refused: usize) {
+        let most = self.questions.terms.nodes;
+        if most <= 1 || asked == 0 {
+            return;
+        }
+        let width = if self.questions.width == 0 { FIRST_WIDTH } else { self.questions.width };
+        let next = if refused >= asked {
+            width * 2
+        } else if refused < width / 4 {
+            width - width / 4
+        } else {
+            width
+        };
+        self.questions.width = next.clamp(4, most.max(4));
     }
 
     /// Charges a placement without showing it; gives the effects to be shown later.
@@ -145,7 +222,7 @@ impl Partition {
 
     /// Asks the shim about one placeholder of a gang.
     pub(super) fn ask_about_gang(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
-        self.question(alloc, node, Intent::Gang, QuestionKind::Fits { allocate: true }, cx);
+        self.question(alloc, (node, Vec::new()), Intent::Gang, QuestionKind::Fits { allocate: true }, cx);
     }
 
     /// An ask no longer waits for a node, but for the shim's word.
@@ -185,7 +262,7 @@ impl Partition {
     /// As `ask`, with any kind of question.
     pub(super) fn ask_kind(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
         self.park(alloc, node, intent.is_charged());
-        self.question(alloc, node, intent, kind, cx);
+        self.question(alloc, (node, Vec::new()), intent, kind, cx);
     }
 
     /// Nodes that an open question about victims is about.
@@ -208,18 +285,40 @@ impl Partition {
         }
     }
 
-    fn question(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
+    fn question(
+        &mut self,
+        alloc: AllocIx,
+        (node, more): (NodeIx, Vec<NodeIx>),
+        intent: Intent,
+        kind: QuestionKind,
+        cx: &mut Cx,
+    ) {
         self.questions.next += 1;
         let id = self.questions.next;
         let row = &self.allocs[alloc.ix()];
-        self.questions.open.insert(id, Open { alloc, seq: row.seq, node, intent });
-        self.questions.of.insert(alloc, id);
+        // What is reserved or preempted for is asked about once more before it is placed.
+        let places = matches!(intent, Intent::Place { .. } | Intent::Gang | Intent::Swap { .. });
+        let in_turn = places && self.is_constrained(&row.spec);
+        self.questions.in_turn += usize::from(in_turn);
+        let name = |node: &NodeIx| self.nodes[node.ix()].spec.id.clone();
         cx.fx.push(Effect::Ask(Question {
             id,
             key: row.spec.key.clone(),
-            node: self.nodes[node.ix()].spec.id.clone(),
+            node: name(&node),
+            more: more.iter().map(name).collect(),
             kind,
         }));
+        let (changes, clock) = (self.questions.changes, self.questions.refusals.clock());
+        let open = Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock };
+        self.questions.open.insert(id, open);
+        self.questions.of.insert(alloc, id);
+    }
+
+    fn close(&mut self, id: u64) -> Option<Open> {
+        let open = self.questions.open.remove(&id)?;
+        self.questions.of.remove(&open.alloc);
+        self.questions.in_turn -= usize::from(open.in_turn);
+        Some(open)
     }
 
     /// The shim answered, or nobody will.
@@ -228,8 +327,7 @@ impl Partition {
             // It is being taken apart, and what is asked about with it.
             return;
         }
-        let Some(open) = self.questions.open.remove(&answer.question) else { return };
-        self.questions.of.remove(&open.alloc);
+        let Some(open) = self.close(answer.question) else { return };
         if let Intent::Swap { placeholder, seq } = open.intent {
             self.replaceable_again(placeholder, seq);
         }
@@ -237,9 +335,51 @@ impl Partition {
         if row.free || row.seq != open.seq || row.phase != Phase::Parked {
             return;
         }
-        let app = row.app;
+        let asked = 1 + open.more.len();
+        let fits = if answer.result.is_ok() { answer.refused.len().min(asked - 1) } else { asked };
+        if matches!(open.intent, Intent::Place { .. }) {
+            self.adapt_width(asked, fits);
+        }
+        if !matches!(open.intent, Intent::Preempt { .. }) {
+            let last = answer.result.as_ref().err();
+            let nodes = std::iter::once(&open.node).chain(&open.more).take(fits);
+            for (n, node) in nodes.enumerate() {
+                if let Some(reason) = answer.refused.get(n).or(last) {
+                    let changes = open.changes;
+                    self.questions.refusals.note((open.alloc, *node), reason.clone(), (open.clock, changes), cx.now);
+                }
+            }
+        }
+        // R5.27: something that it may depend on came or went meanwhile: it is asked again.
+        if answer.result.is_ok() && open.in_turn && open.changes != self.questions.changes {
+            // The shorter the answer takes, the less comes in between.
+            self.questions.width = self.questions.width.div_ceil(2).max(4);
+            self.withdraw(open.alloc, &open.intent, cx);
+        } else {
+            self.answered(open, fits, answer, cx);
+        }
+        self.unblock_limits();
+    }
+
+    /// The ask waits again as before the question.
+    fn withdraw(&mut self, alloc: AllocIx, intent: &Intent, cx: &mut Cx) {
+        match intent {
+            Intent::Gang => self.undo_gang(self.allocs[alloc.ix()].app, cx),
+            Intent::Place { .. } => self.take_back(alloc, cx),
+            Intent::Swap { .. } | Intent::Reserve | Intent::Preempt { .. } => {
+                self.count_parked(alloc, false, false);
+                self.pending_again(alloc);
+            }
+        }
+    }
+
+    fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
+        let app = self.allocs[open.alloc.ix()].app;
         match (answer.result, open.intent) {
-            (Ok(()), Intent::Place { effects }) => self.place_parked(open.alloc, effects, cx),
+            (Ok(()), Intent::Place { effects }) => match fits.checked_sub(1).and_then(|n| open.more.get(n)) {
+                None => self.place_parked(open.alloc, effects, cx),
+                Some(node) => self.place_elsewhere(open.alloc, *node, cx),
+            },
             (Ok(()), Intent::Gang) => self.gang_agreed(app, cx),
             (Ok(()), Intent::Swap { placeholder, .. }) => {
                 self.count_parked(open.alloc, false, false);
@@ -269,20 +409,26 @@ impl Partition {
                 self.pending_again(open.alloc);
             }
             (Err(reason), intent) => {
-                self.questions.refused.insert((open.alloc, open.node), reason.clone());
-                match intent {
-                    Intent::Gang => self.undo_gang(app, cx),
-                    Intent::Place { .. } => self.take_back(open.alloc, cx),
-                    Intent::Swap { .. } | Intent::Reserve | Intent::Preempt { .. } => {
-                        self.count_parked(open.alloc, false, false);
-                        self.pending_again(open.alloc);
-                    }
-                }
+                self.withdraw(open.alloc, &intent, cx);
                 self.log(open.alloc, &reason, cx.now);
                 self.refusal_event(open.alloc, cx);
             }
         }
-        self.unblock_limits();
+    }
+
+    /// The shim refused the node that is charged and agreed to a later one, which has it if it still takes it.
+    fn place_elsewhere(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        self.take_back(alloc, cx);
+        let resource = self.allocs[alloc.ix()].resource.clone();
+        let open = self.nodes[node.ix()].sort_key.is_some() && self.takes(alloc, node, &resource);
+        if let Ok(placement) = self.check(alloc, node)
+            && open
+        {
+            self.forget_refusals(alloc);
+            self.leave_waiting(alloc, Phase::Allocated, node, cx);
+            self.note_allocating(alloc, cx);
+            self.charge_and_tell(&placement, cx);
+        }
     }
 
     /// One event of all refusals of an ask, when no node is left to ask about (EVT-015).
@@ -298,8 +444,7 @@ impl Partition {
         row.predicate_event = cx.now;
         let key = row.spec.key.clone();
         let mut reasons: std::collections::BTreeMap<Arc<str>, u32> = std::collections::BTreeMap::new();
-        let range = (alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX));
-        for (_, reason) in self.questions.refused.range(range) {
+        for (_, reason) in self.questions.refusals.of(alloc) {
             *reasons.entry(reason.clone()).or_default() += 1;
         }
         let mut text = format!("Unschedulable request '{key}': ");
@@ -319,6 +464,10 @@ impl Partition {
         let row = &mut self.allocs[alloc.ix()];
         row.phase = Phase::Allocated;
         row.bound = cx.now;
+        let (spec, node) = (row.spec.clone(), row.node);
+        if let Some(node) = node {
+            self.note_change(&spec, node);
+        }
         self.forget_refusals(alloc);
         self.note_allocating(alloc, cx);
         // It is allocated, and counts as usage, from now on.
@@ -342,8 +491,8 @@ impl Partition {
     }
 
     fn drop_questions_of(&mut self, alloc: AllocIx) -> Option<Intent> {
-        let id = self.questions.of.remove(&alloc)?;
-        let intent = self.questions.open.remove(&id)?.intent;
+        let id = *self.questions.of.get(&alloc)?;
+        let intent = self.close(id)?.intent;
         if let Intent::Swap { placeholder, seq } = intent {
             self.replaceable_again(placeholder, seq);
         }
@@ -375,8 +524,9 @@ impl Partition {
 
     /// A node goes: questions about it have no meaning any more.
     pub(super) fn drop_questions_of_node(&mut self, node: NodeIx, cx: &mut Cx) {
+        let names = |open: &Open| open.node == node || open.more.contains(&node);
         let parked: Vec<AllocIx> =
-            self.questions.open.values().filter(|open| open.node == node).map(|open| open.alloc).collect();
+            self.questions.open.values().filter(|open| names(open)).map(|open| open.alloc).collect();
         for app in self.gangs_on(node) {
             self.undo_gang(app, cx);
         }
@@ -385,46 +535,13 @@ impl Partition {
                 self.unpark(alloc, cx);
             }
         }
-        if self.questions.refused.is_empty() {
-            return;
-        }
-        self.questions.refused = self
-            .questions
-            .refused
-            .iter()
-            .filter(|((_, at), _)| *at != node)
-            .map(|(key, reason)| (*key, reason.clone()))
-            .collect();
+        self.questions.refusals.node_changed(node);
     }
 
-    pub(super) fn forget_refusals(&mut self, alloc: AllocIx) {
-        if self.questions.refused.is_empty() {
-            return;
-        }
-        let range = (alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX));
-        let keys: Vec<_> = self.questions.refused.range(range).map(|(key, _)| *key).collect();
-        for key in keys {
-            self.questions.refused.remove(&key);
-        }
-    }
-
-    pub(super) fn has_refusals(&self) -> bool {
-        !self.questions.refused.is_empty()
-    }
-
-    /// Refusals are forgotten from time to time: what the shim refuses may have changed without a word (R5.27).
-    pub(super) fn forget_all_refusals(&mut self) {
-        let refused = std::mem::take(&mut self.questions.refused);
-        if refused.is_empty() {
-            return;
-        }
-        for (alloc, _) in refused.keys() {
-            let app = self.allocs[alloc.ix()].app;
-            if !self.apps[app.ix()].replaceable.is_empty() {
-                self.look_for_swaps(app);
-            }
-        }
-        self.unblock_all_shapes();
+    /// How the shim is asked from now on; questions that are open were asked as before.
+    pub(super) fn set_predicate_terms(&mut self, terms: PredicateTerms) {
+        self.questions.terms = terms;
+        self.questions.width = 0;
     }
 
     /// The shim wants to be asked from now on, or no more: then what is parked counts as fitting.
@@ -434,10 +551,10 @@ impl Partition {
         }
         let open: Vec<u64> = self.questions.open.keys().copied().collect();
         for question in open {
-            self.answer(PredicateAnswer { question, result: Ok(()), index: 0 }, cx);
+            self.answer(PredicateAnswer { question, result: Ok(()), index: 0, refused: Vec::new() }, cx);
         }
         self.ask_shim = on;
-        self.questions.refused = imbl::OrdMap::new();
+        self.questions.refusals = Refusals::default();
         // Shapes say whether the shim answers for each ask: those of waiting asks are made anew.
         let waiting: Vec<AllocIx> = self
             .app_by_id

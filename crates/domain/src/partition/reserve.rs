@@ -124,6 +124,10 @@ impl Partition {
         if row.phase != Phase::Pending {
             return Outcome::Nothing;
         }
+        if self.waits_for_turn(alloc) {
+            return Outcome::Waits;
+        }
+        let row = &self.allocs[alloc.ix()];
         let (resource, shape, expires) = (row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
         let required = row.spec.required_node.is_some();
         let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);

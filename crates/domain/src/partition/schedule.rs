@@ -21,6 +21,8 @@ pub(super) enum Outcome {
     Progress,
     /// So many asks have preempted.
     Preempted(usize),
+    /// The next in order waits for the shim's answer about another; nothing after it is tried before.
+    Waits,
     /// Nothing can be done now.
     Nothing,
 }
@@ -38,7 +40,7 @@ impl Partition {
                 Outcome::Preempted(asks) => made += asks,
                 Outcome::Progress => {}
                 Outcome::Nothing if self.reserve_for_wanting(cx) => {}
-                Outcome::Nothing => break,
+                Outcome::Nothing | Outcome::Waits => break,
             }
         }
         self.settle();
@@ -220,6 +222,9 @@ impl Partition {
         let Some(alloc) = group.and_then(|group| group.asks.get_min().map(|(_, alloc)| *alloc)) else {
             return Err(Hold::Gang);
         };
+        if self.waits_for_turn(alloc) {
+            return Ok(Outcome::Waits);
+        }
         if key.required_node.is_some() {
             return self.try_required(alloc, cx);
         }
@@ -253,13 +258,16 @@ impl Partition {
 
     /// The first node in sort order that takes the ask (R5.27).
     pub(super) fn find_node(&self, alloc: AllocIx, resource: &crate::resources::Resource) -> Option<NodeIx> {
-        self.index.first(resource, |node| {
-            let row = &self.nodes[node.ix()];
-            row.available.fits(resource)
-                && (row.reservations.is_empty() || self.open_room(node).fits(resource))
-                && row.capacity.fits(resource)
-                && !(self.ask_shim && self.is_refused(alloc, node))
-        })
+        self.index.first(resource, |node| self.takes(alloc, node, resource))
+    }
+
+    /// A node in the sort order takes the ask.
+    pub(super) fn takes(&self, alloc: AllocIx, node: NodeIx, resource: &crate::resources::Resource) -> bool {
+        let row = &self.nodes[node.ix()];
+        row.available.fits(resource)
+            && (row.reservations.is_empty() || self.open_room(node).fits(resource))
+            && row.capacity.fits(resource)
+            && !(self.ask_shim && self.is_refused(alloc, node))
     }
 
     /// Places an ask on a node, or asks the shim first.

@@ -92,7 +92,8 @@ impl Shapes {
         }
     }
 
-    fn clear(&mut self, ix: ShapeIx) {
+    /// It is tried again.
+    pub fn clear(&mut self, ix: ShapeIx) {
         let row = &mut self.rows[ix.ix()];
         if row.nowhere {
             row.nowhere = false;

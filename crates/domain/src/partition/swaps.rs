@@ -34,6 +34,9 @@ impl Partition {
             return Outcome::Nothing;
         }
         while let Some((order, real)) = self.next_replacing(app) {
+            if self.waits_for_turn(real) {
+                return Outcome::Waits;
+            }
             let outcome = self.try_swap(app, real, cx);
             if outcome != Outcome::Nothing {
                 return outcome;

@@ -76,15 +76,29 @@ async fn a_lost_stream_answers_what_is_open_and_what_comes() {
 }
 
 #[actix::test]
-async fn questions_of_one_ask_come_in_batches_where_wanted() {
+async fn a_question_about_several_nodes_is_one_line() {
     let env = asking(Predicates::Batch).await;
     let mut stream = env.stream(0).await;
     env.told();
-    env.deliver(vec![question(1, "k", "n1"), question(2, "k", "n2"), question(3, "l", "n1")]).await;
+    let Outgoing::Ask(first) = question(1, "k", "n1") else { panic!("a question") };
+    let first = Question { more: vec!["n2".into()], ..first };
+    env.deliver(vec![Outgoing::Ask(first), question(3, "l", "n1")]).await;
     let sizes: Vec<usize> = stream.lines().iter().map(|line| line.payload.entries()).collect();
     assert_eq!(sizes, [2, 1]);
     answer(&env, 1, AnswerBody::Batch(vec![Err("taint".into()), Ok(())])).await;
-    assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Err(\"taint\") 0", "[rm-1]default#1 answer 2 Ok(()) 0"]);
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Ok(()) 0"]);
+}
+
+#[actix::test]
+async fn the_partitions_learn_how_many_nodes_a_question_names_and_who_takes_turns() {
+    // R5.27
+    let env = Env::new();
+    let extra = map(&[("shim.predicates.constrained", "false")]);
+    env.try_register(Registration { extra, ..with(Predicates::Batch) }).await.expect("registered");
+    let _stream = env.stream(0).await;
+    env.settle().await;
+    let terms = "[rm-1]default#1 PredicateTerms(PredicateTerms { constrained: false, nodes: 256 })";
+    assert_eq!(env.told(), ["[rm-1]default#1 start", terms, "[rm-1]default#1 ask true"]);
 }
 
 #[actix::test]

@@ -107,7 +107,7 @@ impl Teams {
         let mean = match kind {
             Kind::Web => 25 * MINUTE,
             Kind::Etl => 3 * MINUTE,
-            Kind::Training => 24 * MINUTE,
+            Kind::Training => 32 * MINUTE,
             Kind::Notebook => 4 * MINUTE,
             Kind::Adhoc => 5 * MINUTE,
         };
@@ -133,7 +133,7 @@ impl Teams {
                 let cores = self.one_of(&[2, 4, 8]);
                 let needs = (cores * 1000, cores * self.one_of(&[4, 8]) * GIB, 0);
                 let tasks = (0..self.between(20, 160)).map(|_| self.between(8, 50) * MINUTE).collect();
-                let user = self.one_of(&["cleo", "dan", "eve", "cleo"]);
+                let user = if self.between(1, 16) == 1 { "dan" } else { self.one_of(&["cleo", "eve"]) };
                 Job { id: format!("etl-{number}"), queue: "root.etl", user, needs, tasks, gang: false }
             }
             Kind::Training => {

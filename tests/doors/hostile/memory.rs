@@ -23,8 +23,9 @@ use tonic::{
 
 use crate::shim::server::Server;
 
-/// Beside what a request takes: threads that did nothing yet, buffers of the sockets, pages that are used in part.
-const SLACK: usize = 12 << 20;
+/// Beside what a request takes: threads that did nothing yet, buffers of the sockets, pages that are used in part, and the events
+/// and callbacks that answer it, which a busy machine sends later.
+const SLACK: usize = 20 << 20;
 
 /// A server whose client makes a connection for each request: between two of them it builds texts for a while, and does not notice
 /// that an idle connection was closed.

@@ -4,7 +4,10 @@
 //!
 //! Reservations of preemption and those of asks that require their node are made elsewhere and are not counted here.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, reserve::RESERVATION_WAIT};
 use crate::{
@@ -38,6 +41,24 @@ impl Wanting {
     /// A node may be reserved again.
     pub fn again(&mut self) {
         self.not_before = None;
+    }
+}
+
+/// A node that an ask may reserve.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    /// After how long it can be expected to have room.
+    after: Nanos,
+    /// See [`Partition::left_beside`].
+    left: f64,
+    node: NodeIx,
+}
+
+impl Choice {
+    /// In whole seconds: what began together ends together, as far as anybody can tell.
+    fn order(&self, other: &Choice) -> Ordering {
+        let seconds = self.after.as_secs().cmp(&other.after.as_secs());
+        seconds.then(self.left.partial_cmp(&other.left).unwrap_or(Ordering::Equal))
     }
 }
 
@@ -89,7 +110,8 @@ impl Partition {
         let (most, most_of_queue) = (nodes.div_ceil(NODES_PER_RESERVATION), nodes.div_ceil(2 * NODES_PER_RESERVATION));
         let mut held = self.held();
         let mut in_vain: Vec<ShapeIx> = Vec::new();
-        let mut young = None;
+        // What asks of one shape may reserve is found once for all of them.
+        let (mut young, mut lists, mut taken) = (None, BTreeMap::new(), BTreeSet::new());
         let mut made = false;
         for wanting in self.wanting.groups.clone() {
             if held.all >= most || in_vain.len() >= SIZES || self.ask_shim && !self.may_ask() {
@@ -110,12 +132,17 @@ impl Partition {
                 continue;
             };
             let young = young.get_or_insert_with(|| self.young_nodes(cx.now));
-            match self.best_to_reserve(alloc, young, cx.now) {
-                Some((_, node)) => {
+            let list = lists.entry(key.shape).or_insert_with(|| {
+                let mut list: Vec<Choice> = self.worth_reserving(alloc, young, cx.now).collect();
+                list.sort_by(Choice::order);
+                list.into_iter()
+            });
+            match list.find(|choice| !taken.contains(&choice.node)) {
+                Some(Choice { node, .. }) => {
                     made = true;
                     held.all += 1;
                     *held.by_queue.entry(queue).or_default() += 1;
-                    young.retain(|other| *other != node);
+                    taken.insert(node);
                     if self.ask_shim {
                         self.ask(alloc, node, Intent::Reserve, false, cx);
                     } else {
@@ -168,31 +195,30 @@ impl Partition {
 
     /// Nodes that take allocations, are reserved for nobody, and began something lately: others have no room soon.
     fn young_nodes(&self, now: Nanos) -> Vec<NodeIx> {
-        let young = |node: &NodeIx| {
-            let last = self.nodes[node.ix()].allocs.last();
-            last.is_some_and(|last| now.minus(self.allocs[last.ix()].bound) <= WORTH)
-        };
-        self.open_nodes.iter().map(|(_, node)| *node).filter(young).collect()
+        self.open_nodes.iter().map(|(_, node)| *node).filter(|node| self.is_young(*node, now)).collect()
     }
 
-    /// The node that can be expected to have room first, and after how long; where several are expected at the same time,
-    /// the one whose free resources the ask covers best (R5.34).
-    fn best_to_reserve(&self, alloc: AllocIx, nodes: &[NodeIx], now: Nanos) -> Option<(Nanos, NodeIx)> {
+    fn is_young(&self, node: NodeIx, now: Nanos) -> bool {
+        let last = self.nodes[node.ix()].allocs.last();
+        last.is_some_and(|last| now.minus(self.allocs[last.ix()].bound) <= WORTH)
+    }
+
+    /// The node that can be expected to have room first; where several are expected at the same time, the one whose free
+    /// resources the ask covers best (R5.34).
+    fn best_to_reserve(&self, alloc: AllocIx, nodes: &[NodeIx], now: Nanos) -> Option<Choice> {
+        self.worth_reserving(alloc, nodes, now).min_by(Choice::order)
+    }
+
+    /// The nodes that can be expected to have room for an ask in time.
+    fn worth_reserving(&self, alloc: AllocIx, nodes: &[NodeIx], now: Nanos) -> impl Iterator<Item = Choice> {
         let resource = &self.allocs[alloc.ix()].resource;
-        let mut best: Option<(i64, f64, Nanos, NodeIx)> = None;
-        for node in nodes.iter().copied() {
-            let row = &self.nodes[node.ix()];
-            if !row.capacity.fits(resource) || self.ask_shim && self.is_refused(alloc, node) {
-                continue;
-            }
-            let Some(after) = self.room_after(resource, node, now).filter(|after| *after <= WORTH) else { continue };
-            // Whole seconds: what began together ends together, as far as anybody can tell.
-            let (secs, left) = (after.as_secs(), self.left_beside(resource, node));
-            if best.is_none_or(|(first, least, ..)| secs < first || secs == first && left < least) {
-                best = Some((secs, left, after, node));
-            }
-        }
-        best.map(|(.., after, node)| (after, node))
+        let may = move |node: &NodeIx| {
+            self.nodes[node.ix()].capacity.fits(resource) && !(self.ask_shim && self.is_refused(alloc, *node))
+        };
+        nodes.iter().copied().filter(may).filter_map(move |node| {
+            let after = self.room_after(resource, node, now).filter(|after| *after <= WORTH)?;
+            Some(Choice { after, left: self.left_beside(resource, node), node })
+        })
     }
 
     /// After how long a node can be expected to have room. Nobody says how long an allocation lasts, but what has lasted long
@@ -246,21 +272,38 @@ impl Partition {
         self.wanting.review = false;
         let apps = self.reserved_apps.iter();
         let held: Vec<AllocIx> = apps.flat_map(|app| self.apps[app.ix()].reservations.iter().copied()).collect();
+        // Found once for all asks of a shape, until the nodes change that may be reserved.
+        let (mut young, mut best) = (None, BTreeMap::new());
         for alloc in held {
             let row = &self.allocs[alloc.ix()];
             if cx.now > row.reserved_at.plus(RESERVATION_WAIT) {
                 self.ripe.insert(alloc);
             }
             let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
-            let app = row.app;
+            let (app, shape) = (row.app, row.shape);
             let after = self.room_after(&row.resource, node, cx.now).unwrap_or(Nanos(i64::MAX));
-            match self.best_to_reserve(alloc, &self.young_nodes(cx.now), cx.now) {
-                Some((sooner, other)) if sooner.0 < after.0 / 2 && !self.ask_shim => self.reserve(alloc, other, cx),
+            if self.ask_shim && after <= WORTH {
+                continue;
+            }
+            let best_of = best.entry(shape).or_insert_with(|| {
+                let young = young.get_or_insert_with(|| self.young_nodes(cx.now));
+                self.best_to_reserve(alloc, young, cx.now)
+            });
+            let changed = match *best_of {
+                Some(sooner) if sooner.after.0 < after.0 / 2 && !self.ask_shim => {
+                    self.reserve(alloc, sooner.node, cx);
+                    true
+                }
                 None if after > WORTH => {
                     self.unreserve(alloc, cx);
                     self.rouse_groups(app);
+                    self.is_young(node, cx.now)
                 }
-                _ => {}
+                _ => false,
+            };
+            if changed {
+                young = None;
+                best.clear();
             }
         }
         if self.reservations > 0 {

@@ -10,6 +10,7 @@ mod events_http;
 mod events_kill;
 mod events_log;
 mod events_streams;
+mod guide;
 mod hostile;
 mod journal_door;
 mod journal_flux;

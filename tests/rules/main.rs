@@ -5,6 +5,7 @@ mod arbitrary_bytes;
 mod architecture;
 mod determinism;
 mod documents;
+mod guide;
 mod handshake;
 mod journal_replay;
 mod partition;

@@ -30,7 +30,7 @@ pub const QUOTA_PREEMPTION_DELAY: &str = "quota.preemption.delay";
 pub const GANG_ADMISSION: &str = "gang.admission";
 
 /// All of them.
-const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 10] = [
     SORT_POLICY,
     SORT_PRIORITY,
     PRIORITY_POLICY,

@@ -7,5 +7,6 @@ mod dump;
 mod interfaces;
 mod looks;
 mod monitoring;
+mod picture;
 mod reference_ui;
 mod server;

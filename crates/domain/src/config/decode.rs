@@ -16,6 +16,45 @@ use super::{
 /// Misfits that are listed: whoever mends these sees the next ones.
 const LISTED: usize = 1_000;
 
+const TEXT: &[&str] = &["partitions", "checksum"];
+const PARTITION: &[&str] =
+    &["name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver"];
+const PREEMPTION: &[&str] = &["enabled", "quotapreemptionenabled"];
+const NODE_SORT: &[&str] = &["type", "resourceweights"];
+const RESOLVER: &[&str] = &["type"];
+const QUEUE: &[&str] = &[
+    "name",
+    "parent",
+    "resources",
+    "maxapplications",
+    "properties",
+    "adminacl",
+    "submitacl",
+    "childtemplate",
+    "queues",
+    "limits",
+];
+const RESOURCES: &[&str] = &["guaranteed", "max"];
+const TEMPLATE: &[&str] = &["maxapplications", "properties", "resources"];
+const RULE: &[&str] = &["name", "create", "filter", "parent", "value"];
+const FILTER: &[&str] = &["type", "users", "groups"];
+const LIMIT: &[&str] = &["limit", "users", "groups", "maxresources", "maxapplications"];
+
+/// All objects of a configuration, each with the keys that it may have.
+pub const OBJECTS: [(&str, &[&str]); 11] = [
+    ("text", TEXT),
+    ("partition", PARTITION),
+    ("preemption", PREEMPTION),
+    ("nodesortpolicy", NODE_SORT),
+    ("usergroupresolver", RESOLVER),
+    ("queue", QUEUE),
+    ("resources", RESOURCES),
+    ("childtemplate", TEMPLATE),
+    ("rule", RULE),
+    ("filter", FILTER),
+    ("limit", LIMIT),
+];
+
 /// A value that is not what its key wants.
 #[derive(Clone, Debug)]
 pub struct Misfit {
@@ -33,7 +72,7 @@ pub struct Misfit {
 pub fn scheduler(node: &Node) -> (Scheduler, Vec<Misfit>) {
     let mut decoder = Decoder::default();
     let mut scheduler = Scheduler::default();
-    decoder.object(node, "configs.SchedulerConfig", &["partitions", "checksum"], |decoder, key, value| match key {
+    decoder.object(node, "configs.SchedulerConfig", TEXT, |decoder, key, value| match key {
         "partitions" => scheduler.partitions = decoder.list(value, "configs.PartitionConfig", Decoder::partition),
         // Never compared with the computed one (CFG-081).
         _ => drop(decoder.text(value)),
@@ -200,8 +239,7 @@ impl Decoder {
 
     fn partition(&mut self, node: &Node) -> Partition {
         let mut to = Partition { at: node.at, name: nothing(node), ..Partition::default() };
-        let keys = &["name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver"];
-        self.object(node, "configs.PartitionConfig", keys, |decoder, key, value| match key {
+        self.object(node, "configs.PartitionConfig", PARTITION, |decoder, key, value| match key {
             "name" => to.name = decoder.text(value),
             "queues" => to.queues = decoder.queues(value),
             "placementrules" => {
@@ -210,7 +248,7 @@ impl Decoder {
             "limits" => to.limits = decoder.limits(value),
             "preemption" => to.preemption = decoder.preemption(value),
             "nodesortpolicy" => to.node_sort = decoder.node_sort(value),
-            _ => decoder.object(value, "configs.UserGroupResolver", &["type"], |decoder, _, value| {
+            _ => decoder.object(value, "configs.UserGroupResolver", RESOLVER, |decoder, _, value| {
                 to.resolver = decoder.text(value);
             }),
         });
@@ -219,8 +257,7 @@ impl Decoder {
 
     fn preemption(&mut self, node: &Node) -> Preemption {
         let mut to = Preemption::default();
-        let keys = &["enabled", "quotapreemptionenabled"];
-        self.object(node, "configs.PartitionPreemptionConfig", keys, |decoder, key, value| match key {
+        self.object(node, "configs.PartitionPreemptionConfig", PREEMPTION, |decoder, key, value| match key {
             "enabled" => to.enabled = decoder.boolean(value),
             _ => to.quota = decoder.boolean(value),
         });
@@ -229,8 +266,7 @@ impl Decoder {
 
     fn node_sort(&mut self, node: &Node) -> NodeSort {
         let mut to = NodeSort { policy: nothing(node), ..NodeSort::default() };
-        let keys = &["type", "resourceweights"];
-        self.object(node, "configs.NodeSortingPolicy", keys, |decoder, key, value| match key {
+        self.object(node, "configs.NodeSortingPolicy", NODE_SORT, |decoder, key, value| match key {
             "type" => to.policy = decoder.text(value),
             _ => decoder.pairs(value, "map[string]float64", |decoder, kind, _, value| {
                 to.weights.insert(kind.to_owned(), decoder.weight(value));
@@ -246,19 +282,7 @@ impl Decoder {
     fn queue(&mut self, node: &Node) -> Queue {
         let mut to = Queue { at: node.at, name: nothing(node), ..Queue::default() };
         to.max_applications.at = node.at;
-        let keys = &[
-            "name",
-            "parent",
-            "resources",
-            "maxapplications",
-            "properties",
-            "adminacl",
-            "submitacl",
-            "childtemplate",
-            "queues",
-            "limits",
-        ];
-        self.object(node, "configs.QueueConfig", keys, |decoder, key, value| match key {
+        self.object(node, "configs.QueueConfig", QUEUE, |decoder, key, value| match key {
             "name" => to.name = decoder.text(value),
             "parent" => to.parent = decoder.boolean(value).unwrap_or_default(),
             "resources" => to.resources = decoder.resources(value),
@@ -275,7 +299,7 @@ impl Decoder {
 
     fn resources(&mut self, node: &Node) -> Resources {
         let mut to = Resources::default();
-        self.object(node, "configs.Resources", &["guaranteed", "max"], |decoder, key, value| match key {
+        self.object(node, "configs.Resources", RESOURCES, |decoder, key, value| match key {
             "guaranteed" => to.guaranteed = decoder.quantities(value),
             _ => to.max = decoder.quantities(value),
         });
@@ -284,8 +308,7 @@ impl Decoder {
 
     fn template(&mut self, node: &Node) -> Template {
         let mut to = Template::default();
-        let keys = &["maxapplications", "properties", "resources"];
-        self.object(node, "configs.ChildTemplate", keys, |decoder, key, value| match key {
+        self.object(node, "configs.ChildTemplate", TEMPLATE, |decoder, key, value| match key {
             "maxapplications" => to.max_applications = decoder.count(value).value,
             "properties" => to.properties = decoder.map(value),
             _ => to.resources = decoder.resources(value),
@@ -295,8 +318,7 @@ impl Decoder {
 
     fn rule(&mut self, node: &Node) -> Rule {
         let mut to = Rule { at: node.at, name: nothing(node), value: nothing(node), ..Rule::default() };
-        let keys = &["name", "create", "filter", "parent", "value"];
-        self.object(node, "configs.PlacementRule", keys, |decoder, key, value| match key {
+        self.object(node, "configs.PlacementRule", RULE, |decoder, key, value| match key {
             "name" => to.name = decoder.text(value),
             "create" => to.create = decoder.boolean(value).unwrap_or_default(),
             "filter" => to.filter = decoder.filter(value),
@@ -309,8 +331,7 @@ impl Decoder {
 
     fn filter(&mut self, node: &Node) -> Filter {
         let mut to = Filter { kind: nothing(node), ..Filter::default() };
-        let keys = &["type", "users", "groups"];
-        self.object(node, "configs.Filter", keys, |decoder, key, value| match key {
+        self.object(node, "configs.Filter", FILTER, |decoder, key, value| match key {
             "type" => to.kind = decoder.text(value),
             "users" => to.users = decoder.texts(value),
             _ => to.groups = decoder.texts(value),
@@ -325,8 +346,7 @@ impl Decoder {
     fn limit(&mut self, node: &Node) -> Limit {
         let mut to = Limit { at: node.at, limit: nothing(node), ..Limit::default() };
         to.max_applications.at = node.at;
-        let keys = &["limit", "users", "groups", "maxresources", "maxapplications"];
-        self.object(node, "configs.Limit", keys, |decoder, key, value| match key {
+        self.object(node, "configs.Limit", LIMIT, |decoder, key, value| match key {
             "limit" => to.limit = decoder.text(value),
             "users" => to.users = decoder.texts(value),
             "groups" => to.groups = decoder.texts(value),

@@ -17,6 +17,7 @@ mod yaml;
 use std::{fmt, sync::Arc};
 
 use crate::conf::PartitionConf;
+pub use decode::OBJECTS;
 use faults::Faults;
 pub use shown::Shown;
 

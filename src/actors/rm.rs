@@ -467,5 +467,8 @@ impl Handler<Shutdown> for RmActor {
         self.show();
         let closing = self.closing_of(ClosingKind::Shutdown, "the server is shutting down");
         self.streams.close(&closing, true);
+        if let Some(session) = &self.session {
+            session.receipts.end();
+        }
     }
 }

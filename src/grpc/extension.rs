@@ -18,6 +18,7 @@ use super::{
     guard,
     order::{Order, wants_done},
     plain::Outgoing,
+    requests,
     service::SchedulerExtension,
     status,
 };
@@ -93,6 +94,13 @@ impl SchedulerExtension for Extension {
                 None => None,
             }
         }))))
+    }
+
+    type RequestsStream = Outgoing<ext::Ack>;
+
+    async fn requests(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::RequestsStream>, Status> {
+        let caller = guard::caller(request.extensions())?;
+        Ok(Response::new(requests::serve(self.topology.clone(), caller, request.into_inner())))
     }
 }
 
@@ -270,9 +278,9 @@ impl Writer {
 /// The number of a line is the id of its call, so that a shim knows after which to resume.
 fn call(line: &Line) -> ext::Call {
     let id = if wants_done(line) || line.payload.wants_answer() { line.seq } else { 0 };
-    ext::Call { id, call: Some(outward::call(line)) }
+    ext::Call { id, sequence: line.seq, call: Some(outward::call(line)) }
 }
 
 fn ready(sequence: u64, epoch: u64) -> ext::Call {
-    ext::Call { id: 0, call: Some(call::Call::Ready(ext::Ready { sequence, epoch })) }
+    ext::Call { id: 0, sequence: 0, call: Some(call::Call::Ready(ext::Ready { sequence, epoch })) }
 }

@@ -18,7 +18,7 @@ use tonic::{
 };
 use tower_layer::Layer;
 
-use super::incoming::FirstRequest;
+use super::{incoming::Connection, paced::Arrived};
 use crate::{
     access::{Caller, Denied, Role, Tokens, caller::bearer, tokens::Lease},
     metrics::Refused,
@@ -79,7 +79,7 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        if let Some(connection) = request.extensions().get::<FirstRequest>() {
+        if let Some(connection) = request.extensions().get::<Connection>() {
             connection.came();
         }
         let caller = match need(request.uri().path()) {
@@ -113,6 +113,11 @@ where
             })
         })
     }
+}
+
+/// A request has arrived over its connection, which is read on when it is handed in.
+pub fn arrived(extensions: &Extensions) -> Arc<Arrived> {
+    extensions.get::<Connection>().map(|connection| connection.arrived.clone()).unwrap_or_default()
 }
 
 /// The caller as [`Guarded`] found it.

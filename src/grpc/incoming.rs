@@ -23,6 +23,8 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::server::Connected;
 
+use super::paced::{Arrived, Paced};
+
 /// Connections that nobody has taken yet.
 const READY: usize = 64;
 
@@ -80,35 +82,43 @@ pub fn encrypted(
     ReceiverStream::new(connections)
 }
 
-/// A connection that fails when no request has come over it in time: a peer that never speaks HTTP/2, or never asks for
+/// A connection whose frames are handed on in order ([`Paced`]), and that fails when no request has come over it in time: a peer that never speaks HTTP/2, or never asks for
 /// anything, holds nothing for long. Once there was a request, pings tell whether the peer is there.
 pub struct Patient<S> {
     io: S,
-    request: FirstRequest,
+    request: Connection,
+    paced: Paced,
     end: Option<Pin<Box<Sleep>>>,
 }
 
-/// Whether a request has come over a connection; every request carries it in its extensions.
+/// What a connection shares with its requests, each of which carries it in its extensions.
 #[derive(Clone, Debug, Default)]
-pub struct FirstRequest(Arc<AtomicBool>);
+pub struct Connection {
+    /// Whether a request has come over it.
+    asked: Arc<AtomicBool>,
+    /// Requests of plain streams that are being handed in.
+    pub arrived: Arc<Arrived>,
+}
 
-impl FirstRequest {
-    /// Here is one.
+impl Connection {
+    /// Here is a request.
     pub fn came(&self) {
-        self.0.store(true, Relaxed);
+        self.asked.store(true, Relaxed);
     }
 }
 
 impl<S> Patient<S> {
     fn new(io: S, patience: Duration) -> Patient<S> {
-        Patient { io, request: FirstRequest::default(), end: Some(Box::pin(sleep(patience))) }
+        let request = Connection::default();
+        let paced = Paced::new(request.arrived.clone());
+        Patient { io, request, paced, end: Some(Box::pin(sleep(patience))) }
     }
 }
 
 impl<S> Connected for Patient<S> {
-    type ConnectInfo = FirstRequest;
+    type ConnectInfo = Connection;
 
-    fn connect_info(&self) -> FirstRequest {
+    fn connect_info(&self) -> Connection {
         self.request.clone()
     }
 }
@@ -116,15 +126,16 @@ impl<S> Connected for Patient<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Some(end) = &mut self.end {
-            if end.as_mut().poll(cx).is_ready() && !self.request.0.load(Relaxed) {
+            if end.as_mut().poll(cx).is_ready() && !self.request.asked.load(Relaxed) {
                 tracing::debug!("a gRPC connection without a request is closed");
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            if self.request.0.load(Relaxed) {
+            if self.request.asked.load(Relaxed) {
                 self.end = None;
             }
         }
-        Pin::new(&mut self.io).poll_read(cx, buf)
+        let Patient { io, paced, .. } = &mut *self;
+        paced.poll_read(Pin::new(io), cx, buf)
     }
 }
 

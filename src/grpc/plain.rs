@@ -1,15 +1,19 @@
 //! A plain `si.v1` stream: requests of one kind in, callbacks of that kind out.
 
-use std::{pin::Pin, sync::Arc};
+use std::{future::poll_fn, pin::Pin, sync::Arc};
 
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, stream};
 use tokio::sync::{
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     oneshot,
 };
 use tonic::{Status, Streaming};
 
-use super::{codec::Wire, status};
+use super::{
+    codec::Wire,
+    paced::{Arrived, Busy},
+    status,
+};
 use crate::{
     access::Caller,
     actors::{
@@ -80,7 +84,14 @@ impl Plain for Nodes {
 }
 
 /// Serves a stream: one task reads, the stream that is given writes.
-pub fn serve<P: Plain>(topology: Arc<Topology>, caller: Caller, incoming: Streaming<Wire>) -> Outgoing<P::Response> {
+pub fn serve<P: Plain>(
+    topology: Arc<Topology>,
+    caller: Caller,
+    arrived: Arc<Arrived>,
+    incoming: Streaming<Wire>,
+) -> Outgoing<P::Response> {
+    // From here on, so that what other streams of the connection carry waits until this one is attached.
+    let incoming = Ordered { incoming, busy: Some(arrived.busy()), arrived };
     let (to, words) = unbounded_channel();
     let (attached, attach) = oneshot::channel();
     let (end, ended) = oneshot::channel();
@@ -97,11 +108,30 @@ pub fn serve<P: Plain>(topology: Arc<Topology>, caller: Caller, incoming: Stream
     }))
 }
 
+/// The requests of a stream. While one of them is being handed in, nothing of another stream of the connection is looked at.
+struct Ordered {
+    incoming: Streaming<Wire>,
+    arrived: Arc<Arrived>,
+    busy: Option<Busy>,
+}
+
+impl Ordered {
+    async fn message(&mut self) -> Result<Option<Wire>, Status> {
+        let Ordered { incoming, arrived, busy } = self;
+        let next = poll_fn(|context| {
+            let next = incoming.poll_next_unpin(context);
+            *busy = if next.is_ready() { busy.take().or_else(|| Some(arrived.busy())) } else { None };
+            next
+        });
+        next.await.transpose()
+    }
+}
+
 /// Reads requests until the peer ends, or something is wrong with the stream itself.
 async fn read<P: Plain>(
     topology: Arc<Topology>,
     caller: Caller,
-    mut incoming: Streaming<Wire>,
+    mut incoming: Ordered,
     to: UnboundedSender<ToStream>,
     attached: oneshot::Sender<OpenStream>,
 ) -> Result<(), Status> {
@@ -141,7 +171,7 @@ async fn read<P: Plain>(
 const LONG: usize = 256 << 10;
 
 /// The commands of a request.
-async fn convert(kind: Request, message: Wire, names: Names, limit: usize) -> Result<Inward, Status> {
+pub(super) async fn convert(kind: Request, message: Wire, names: Names, limit: usize) -> Result<Inward, Status> {
     let read = if message.0.len() < LONG {
         kind.read(&message.0, &names, limit)
     } else {
@@ -205,7 +235,7 @@ impl Writer {
 }
 
 /// The value, `None` where it never comes; pends for ever where nothing is waited for.
-async fn wait<T>(receiver: &mut Option<oneshot::Receiver<T>>) -> Option<T> {
+pub(super) async fn wait<T>(receiver: &mut Option<oneshot::Receiver<T>>) -> Option<T> {
     match receiver {
         Some(receiver) => receiver.await.ok(),
         None => std::future::pending().await,

@@ -17,6 +17,7 @@ pub fn refusal(refusal: Refusal) -> Status {
     let code = match refusal.kind {
         RefusalKind::Unknown => Code::NotFound,
         RefusalKind::State => Code::FailedPrecondition,
+        RefusalKind::Epoch => Code::Aborted,
         RefusalKind::Invalid => Code::InvalidArgument,
         RefusalKind::Gone => Code::OutOfRange,
         RefusalKind::Busy => Code::ResourceExhausted,

@@ -125,6 +125,7 @@ impl From<Refusal> for Problem {
             RefusalKind::Unknown => StatusCode::NOT_FOUND,
             RefusalKind::State => StatusCode::CONFLICT,
             RefusalKind::Invalid => StatusCode::BAD_REQUEST,
+            RefusalKind::Epoch => StatusCode::CONFLICT,
             RefusalKind::Gone => StatusCode::GONE,
             RefusalKind::Busy => StatusCode::TOO_MANY_REQUESTS,
             RefusalKind::Closing => StatusCode::SERVICE_UNAVAILABLE,

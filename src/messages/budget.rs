@@ -7,6 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
+use super::receipts::Receipt;
 use crate::domain::types::Nanos;
 
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
@@ -38,6 +39,11 @@ impl Budget {
         u64::try_from(self.whole[0] - self.inward.load(SeqCst)).unwrap_or(0)
     }
 
+    /// Items that may be taken now.
+    pub fn left(&self) -> u64 {
+        u64::try_from(self.inward.load(SeqCst)).unwrap_or(0)
+    }
+
     /// Callbacks that were made and not delivered yet.
     pub fn undelivered(&self) -> u64 {
         u64::try_from(self.whole[1] - self.outward.load(SeqCst)).unwrap_or(0)
@@ -47,7 +53,7 @@ impl Budget {
     pub fn take(self: &Arc<Budget>, items: usize) -> Option<Permit> {
         let items = i64::try_from(items).unwrap_or(i64::MAX / 2);
         let taken = self.inward.fetch_update(SeqCst, SeqCst, |left| (left > 0).then_some(left - items));
-        taken.is_ok().then(|| Permit { budget: self.clone(), items })
+        taken.is_ok().then(|| Permit(Arc::new(Taken { budget: self.clone(), items, receipt: None })))
     }
 
     /// As [`Budget::take`], waiting until something is left: how a stream is not read while the budget is spent.
@@ -118,25 +124,47 @@ pub enum Pressure {
     Spent,
 }
 
-/// Items of one request in flight; given back when dropped, after the partition applied them.
+/// One request in flight. Each part of it carries a clone, dropped when that part was applied: with the last of them its
+/// credits are given back, and its receipt is. A log keeps a clone until its record is as durable as configured: so nothing
+/// is acknowledged before.
+#[derive(Clone, Debug)]
+pub struct Permit(Arc<Taken>);
+
 #[derive(Debug)]
-pub struct Permit {
+struct Taken {
     budget: Arc<Budget>,
     items: i64,
+    receipt: Option<Receipt>,
 }
 
-impl Drop for Permit {
+impl Permit {
+    /// Its sender learns that it was applied.
+    ///
+    /// Before it is cloned: a part that is on its way already would not count.
+    #[must_use]
+    pub fn with(mut self, receipt: Receipt) -> Permit {
+        if let Some(taken) = Arc::get_mut(&mut self.0) {
+            taken.receipt = Some(receipt);
+        }
+        self
+    }
+}
+
+impl Drop for Taken {
     fn drop(&mut self) {
         let before = self.budget.inward.fetch_add(self.items, SeqCst);
         if before <= 0 && before + self.items > 0 {
             self.budget.room.notify_waiters();
         }
+        // After the credits: whoever is told finds them there.
+        drop(self.receipt.take());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::receipts::Receipts;
 
     #[test]
     fn a_request_is_taken_whole_as_long_as_anything_is_left() {
@@ -147,6 +175,17 @@ mod tests {
         drop(large);
         assert_eq!(budget.in_flight(), 0);
         assert!(budget.take(1).is_some());
+    }
+
+    #[test]
+    fn credits_and_receipt_come_back_with_the_last_part() {
+        let (budget, receipts) = (Budget::new(10, 1), Receipts::after(0));
+        let permit = budget.take(4).expect("credits").with(receipts.take(1, 4));
+        let part = permit.clone();
+        drop(permit);
+        assert_eq!((budget.left(), receipts.applied()), (6, 0));
+        drop(part);
+        assert_eq!((budget.left(), receipts.applied()), (10, 1));
     }
 
     #[test]
@@ -176,6 +215,6 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(permit);
-        assert_eq!(waiting.await.expect("no panic").items, 1);
+        assert_eq!(waiting.await.expect("no panic").0.items, 1);
     }
 }

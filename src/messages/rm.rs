@@ -62,6 +62,8 @@ pub enum RefusalKind {
     Unknown,
     /// Its state does not allow the call (409, `FAILED_PRECONDITION`).
     State,
+    /// It is of a session that is over (409, `ABORTED`).
+    Epoch,
     /// The call is invalid (400, `INVALID_ARGUMENT`).
     Invalid,
     /// The stream cannot be resumed there (410, `OUT_OF_RANGE`).

@@ -5,6 +5,7 @@ pub mod decode;
 pub mod intake;
 pub mod inward;
 pub mod line;
+pub mod numbered;
 pub mod outward;
 pub mod wire;
 

@@ -11,8 +11,8 @@ pub struct Fields<'a> {
 pub enum Value<'a> {
     /// A text, bytes or a message.
     Bytes(&'a [u8]),
-    /// A number of any kind.
-    Number,
+    /// A number of any kind; its value where it is a variable one.
+    Number(u64),
 }
 
 /// The bytes are no message.
@@ -50,13 +50,13 @@ impl<'a> Fields<'a> {
         let key = self.number()?;
         let field = u32::try_from(key >> 3).ok().filter(|field| *field > 0).ok_or(Malformed("no such field number"))?;
         let value = match key & 7 {
-            0 => self.number().map(|_| Value::Number)?,
-            1 => self.bytes(8).map(|_| Value::Number)?,
+            0 => Value::Number(self.number()?),
+            1 => self.bytes(8).map(|_| Value::Number(0))?,
             2 => {
                 let length = self.number()?;
                 Value::Bytes(self.bytes(length)?)
             }
-            5 => self.bytes(4).map(|_| Value::Number)?,
+            5 => self.bytes(4).map(|_| Value::Number(0))?,
             // Groups went out of use before these messages were made.
             _ => return Err(Malformed("a field of an unknown kind")),
         };
@@ -100,7 +100,7 @@ mod tests {
             (fields[0].1, fields[2].1, fields[3].1),
             (Value::Bytes(&first), Value::Bytes(b""), Value::Bytes(b"rm"))
         );
-        assert_eq!(Fields::of(&first).nth(1), Some(Ok((2, Value::Number))));
+        assert_eq!(Fields::of(&first).nth(1), Some(Ok((2, Value::Number(300)))));
     }
 
     #[test]

@@ -75,11 +75,10 @@ impl RmActor {
         Some(Kind::ALL.into_iter().filter_map(of_kind).collect::<Vec<_>>().join(", "))
     }
 
-    fn tell_alive(&self, signs: &Signs, mut permit: Option<Permit>) {
+    fn tell_alive(&self, signs: &Signs, permit: Option<Permit>) {
         let Some(session) = &self.session else { return };
         for partition in &session.partitions {
-            // The credits go with the first, as those of a request.
-            partition.tell_alive(session.epoch, signs.clone(), permit.take());
+            partition.tell_alive(session.epoch, signs.clone(), permit.clone());
         }
     }
 }

@@ -10,7 +10,9 @@ use crate::{
     domain::{effect::Callback, resources::Types},
     messages::{
         budget::{Budget, Permit},
+        keys::Keys,
         partition::Commands,
+        receipts::Receipts,
         rm::{Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
 };
@@ -50,6 +52,10 @@ pub struct Shared {
     pub types: Arc<Types>,
     /// Most items of a request.
     pub max_items: usize,
+    /// Its numbered requests.
+    pub receipts: Arc<Receipts>,
+    /// The keys of its requests.
+    pub keys: Arc<Keys>,
 }
 
 /// The way into a session that takes requests.
@@ -63,6 +69,10 @@ pub struct Gate {
     pub types: Arc<Types>,
     /// Most items of a request.
     pub max_items: usize,
+    /// Its numbered requests.
+    pub receipts: Arc<Receipts>,
+    /// The keys of its requests.
+    pub keys: Arc<Keys>,
 }
 
 impl RmHandle {
@@ -70,8 +80,15 @@ impl RmHandle {
     pub fn gate(&self, request: &str) -> Result<Gate, Refusal> {
         let view = self.view.load();
         match (&view.shared, view.state) {
-            (Some(Shared { budget, types, max_items }), RmState::Running | RmState::Paused) => {
-                Ok(Gate { epoch: view.epoch, budget: budget.clone(), types: types.clone(), max_items: *max_items })
+            (Some(Shared { budget, types, max_items, receipts, keys }), RmState::Running | RmState::Paused) => {
+                Ok(Gate {
+                    epoch: view.epoch,
+                    budget: budget.clone(),
+                    types: types.clone(),
+                    max_items: *max_items,
+                    receipts: receipts.clone(),
+                    keys: keys.clone(),
+                })
             }
             (_, RmState::Init) => Err(not_registered(request, &self.id)),
             (None, RmState::Running | RmState::Paused) => Err(Refusal::new(
@@ -106,19 +123,28 @@ impl RmHandle {
         }
         let of = |part: &Part| view.partitions.iter().find(|(internal, _)| *internal == part.partition);
         let (known, unknown): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| of(part).is_some());
-        // The credits go with the first part: they come back when a partition has applied something of the request.
-        let mut permit = Some(permit);
         if !unknown.is_empty() || !rejected.is_empty() {
             // Answered before the partitions do.
-            let permit = if known.is_empty() { permit.take() } else { None };
-            self.addr.do_send(Submit { epoch, parts: unknown, rejected, permit });
+            self.addr.do_send(Submit { epoch, parts: unknown, rejected, permit: Some(permit.clone()) });
         }
         for part in known {
             if let Some((_, partition)) = of(&part) {
-                partition.do_send(Commands { epoch, commands: vec![part.command], permit: permit.take() });
+                partition.do_send(Commands { epoch, commands: vec![part.command], permit: Some(permit.clone()) });
             }
         }
         Ok(())
+    }
+
+    /// Why the session of this epoch takes nothing more.
+    pub fn over(&self, epoch: u64) -> Refusal {
+        let view = self.view.load();
+        if view.closing {
+            return closing();
+        }
+        if view.epoch == epoch {
+            return other_session(&self.id, RmState::Stopped);
+        }
+        another_epoch(&self.id, epoch, view.epoch)
     }
 
     /// Hands in signs of life of nodes, whose credits were taken at the gate.
@@ -132,6 +158,14 @@ impl RmHandle {
 pub fn other_session(rm: &str, state: RmState) -> Refusal {
     let what = if state == RmState::Stopped { "is Stopped" } else { "was registered again meanwhile" };
     Refusal::new(RefusalKind::State, format!("resource manager \"{rm}\" {what}"))
+}
+
+/// A request of another session than the one that runs.
+pub fn another_epoch(rm: &str, given: u64, present: u64) -> Refusal {
+    Refusal::new(
+        RefusalKind::Epoch,
+        format!("epoch {given} is not that of resource manager \"{rm}\", which is {present}: it was registered again"),
+    )
 }
 
 /// R1.19.

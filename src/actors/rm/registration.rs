@@ -16,6 +16,7 @@ use crate::{
     messages::{
         budget::Budget,
         partition::{PartitionSetup, StopPartition},
+        receipts::Receipts,
         rm::{ClosingKind, Predicates, Refusal, RmState, ToStream, Unregister},
     },
 };
@@ -98,8 +99,9 @@ impl RmActor {
         let closing = self.closing_of(kind, why);
         self.streams.close(&closing, false);
         self.dumps.clear();
-        let mut stops = Vec::new();
+        let (mut stops, mut receipts) = (Vec::new(), None);
         if let Some(session) = self.session.take() {
+            receipts = Some(session.receipts.clone());
             self.topology.unsubscribe_events(&self.id, session.epoch);
             self.topology.list(&self.id, None);
             stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
@@ -107,6 +109,10 @@ impl RmActor {
             tokio::task::spawn_blocking(move || drop(session));
         }
         self.show();
+        // Whoever learns of the end sees what came of it.
+        if let Some(receipts) = receipts {
+            receipts.end();
+        }
         async move {
             join_all(stops).await;
         }
@@ -142,6 +148,9 @@ impl RmActor {
             budget: Budget::new(msg.settings.inward, msg.settings.outward),
             settings: msg.settings,
             types: Arc::default(),
+            // A session that is taken up from a log goes on after the last number in it.
+            receipts: Receipts::after(0),
+            keys: Arc::default(),
             partitions: Vec::new(),
             buffer: Buffer::default(),
             predicates: msg.predicates,

@@ -21,7 +21,9 @@ use crate::{
     messages::{
         budget::Budget,
         journal::ConfigureJournal,
+        keys::Keys,
         partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
+        receipts::Receipts,
         rm::{Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind},
     },
 };
@@ -48,6 +50,10 @@ pub struct Session {
     pub budget: Arc<Budget>,
     /// The resource types that it names.
     pub types: Arc<Types>,
+    /// Its numbered requests.
+    pub receipts: Arc<Receipts>,
+    /// The keys of its requests.
+    pub keys: Arc<Keys>,
     /// Partitions in the order of the configuration.
     pub partitions: Vec<PartitionHandle>,
     /// Lines.
@@ -82,8 +88,13 @@ const ARRIVED: Nanos = Nanos::from_secs(1);
 impl Session {
     /// What the doors see of it; `max_items` is the server's own limit.
     pub fn shared(&self, max_items: usize) -> Shared {
-        let max_items = self.settings.max_items.unwrap_or(max_items);
-        Shared { budget: self.budget.clone(), types: self.types.clone(), max_items }
+        Shared {
+            budget: self.budget.clone(),
+            types: self.types.clone(),
+            max_items: self.settings.max_items.unwrap_or(max_items),
+            receipts: self.receipts.clone(),
+            keys: self.keys.clone(),
+        }
     }
 
     /// Internal names of the partitions.

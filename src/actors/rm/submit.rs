@@ -24,7 +24,6 @@ impl RmActor {
     fn submit(&mut self, msg: Submit, ctx: &mut Context<Self>) {
         let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else { return };
         let mut rejected = vec![(None, msg.rejected)];
-        let mut permit = msg.permit;
         for part in msg.parts {
             let Some(partition) = session.partition(&part.partition) else {
                 let name = part.partition.clone();
@@ -35,8 +34,7 @@ impl RmActor {
                 rejected.push((Some(name), callbacks));
                 continue;
             };
-            // The credits go with the first part: they come back when a partition has applied something of the request.
-            let commands = Commands { epoch: msg.epoch, commands: vec![part.command], permit: permit.take() };
+            let commands = Commands { epoch: msg.epoch, commands: vec![part.command], permit: msg.permit.clone() };
             partition.commands.do_send(commands);
         }
         for (partition, callbacks) in rejected {

@@ -91,6 +91,11 @@ impl Operation {
         self.parameter(json!({"name": name, "in": "query", "schema": schema, "description": description}))
     }
 
+    /// May be asked with this header.
+    pub fn header(self, name: &str, schema: Value, description: &str) -> Operation {
+        self.parameter(json!({"name": name, "in": "header", "schema": schema, "description": description}))
+    }
+
     /// Must be asked with this.
     pub fn required_query(self, name: &str, schema: Value, description: &str) -> Operation {
         self.parameter(

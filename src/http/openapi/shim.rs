@@ -11,6 +11,7 @@ use super::{
 use crate::{
     access::Role,
     http::shim::{info::Shown, registration::Taken},
+    messages::keys::LONGEST,
 };
 
 const LINES: &str = "application/x-ndjson";
@@ -25,6 +26,25 @@ const ALWAYS: [u16; 4] = [401, 403, 405, 500];
 
 /// What a request of a session may be refused with.
 const REQUEST: [u16; 8] = [400, 404, 408, 409, 413, 415, 429, 503];
+
+/// May be sent again without harm.
+fn once(operation: Operation) -> Operation {
+    let number = || json!({"type": "integer", "format": "uint64", "minimum": 1});
+    let key = json!({"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[!-~]+$"});
+    operation
+        .header(
+            "X-Callboard-Seq",
+            number(),
+            "the number of the request in its session, the first is 1: it is taken once and in order",
+        )
+        .header("X-Callboard-Epoch", number(), "the session that it is for")
+        .header(
+            "Idempotency-Key",
+            key,
+            "a key of the sender's own, in place of a number: with it the request is taken once",
+        )
+        .problems(&[422])
+}
 
 /// The operations.
 pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
@@ -68,26 +88,26 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .problems(&[400, 408, 409, 413, 415, 429, 503]),
         shim("get", "/{rm}", "State of a session").json(200, known).problems(&[404]),
         shim("delete", "/{rm}", "Ends a session: its partitions go").json(200, nothing()).problems(&[404, 409, 503]),
-        request("/{rm}/nodes", named("si.v1.NodeRequest"), "Nodes that come, change and go"),
-        request("/{rm}/applications", named("si.v1.ApplicationRequest"), "Applications that come and go"),
-        request("/{rm}/allocations", named("si.v1.AllocationRequest"), "Asks, allocations and releases"),
-        request(
+        once(request("/{rm}/nodes", named("si.v1.NodeRequest"), "Nodes that come, change and go")),
+        once(request("/{rm}/applications", named("si.v1.ApplicationRequest"), "Applications that come and go")),
+        once(request("/{rm}/allocations", named("si.v1.AllocationRequest"), "Asks, allocations and releases")),
+        once(request(
             "/{rm}/heartbeat",
             json!({"type": "object", "required": ["nodes"], "additionalProperties": false,
                 "properties": {"nodes": list(text())}}),
             "Signs of life of nodes",
-        ),
+        )),
         request(
             "/{rm}/answers",
             json!({"anyOf": [answer.clone(), list(answer)]}),
             "Answers to questions of the stream",
         ),
-        Operation::new(
+        once(Operation::new(
             "put",
             "/si/v1/rm/{rm}/configuration",
             Some(Role::Operator),
             "Changes the configuration of a running session, as a whole or not at all",
-        )
+        ))
         .problems(&ALWAYS)
         .body("application/json", named("si.v1.UpdateConfigurationRequest"))
         .json(200, taken)

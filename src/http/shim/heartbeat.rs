@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::{
     body,
+    once::{Once, Turn, acknowledged},
     requests::{accepted, enter, take},
 };
 use crate::{
@@ -39,13 +40,30 @@ pub async fn heartbeat(
             return Err(problem);
         }
     };
+    let once = match Once::of(&request, &rm, &gate) {
+        Ok(once) => once,
+        Err(problem) => {
+            body::discard(payload).await;
+            return Err(problem);
+        }
+    };
+    let numbered = matches!(once, Once::Numbered(_));
     let text = body::read(&request, payload, doors.limits().body()).await?;
+    let mut handing = match once.turn(&handle, &gate, "Heartbeat", &text).await? {
+        Turn::Before(answered) => {
+            answered?;
+            return Ok(acknowledged(accepted(), numbered, &gate));
+        }
+        Turn::Now(handing) => handing,
+    };
     intake::bounded(&text, gate.max_items)?;
     let body: Body = serde_json::from_slice(&text).map_err(|error| {
         Problem::new(StatusCode::BAD_REQUEST, format!(r#"the body is not {{"nodes": ["node id", …]}}: {error}"#))
     })?;
     drop(text);
-    let permit = take(&gate, body.nodes.len(), &rm)?;
+    let items = body.nodes.len();
+    let permit = handing.take(take(&gate, items, &rm)?, items);
     handle.heartbeat(&gate, body.nodes.into(), permit).await?;
-    Ok(accepted())
+    handing.applied().await?;
+    Ok(acknowledged(accepted(), numbered, &gate))
 }

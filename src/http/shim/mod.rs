@@ -4,6 +4,7 @@ mod answers;
 pub(super) mod body;
 mod heartbeat;
 pub mod info;
+pub mod once;
 pub(super) mod query;
 pub mod registration;
 mod requests;

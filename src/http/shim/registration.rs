@@ -8,14 +8,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    body, query,
+    body,
+    once::{Once, Turn, acknowledged},
+    query,
     requests::{enter, same_rm},
 };
 use crate::{
     access::Caller,
     actors::{
         rm::{handle::not_registered, no_partitions},
-        topology::{Registration, process::ignore_process_wide},
+        topology::{Refusals, Registration, process::ignore_process_wide},
     },
     config::LoadedConfig,
     http::{api::plan::view::Warning, problem::Problem, server::Doors},
@@ -74,13 +76,28 @@ pub async fn configure(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    if let Err(problem) = enter(&doors, &rm, "UpdateConfigurationRequest") {
-        body::discard(payload).await;
+    let entered = enter(&doors, &rm, "UpdateConfigurationRequest").map_err(|problem| {
         // R1.12
         let detail = if problem.status.is_server_error() { problem.detail } else { no_partitions(&rm) };
-        return Err(Problem { detail, ..problem });
-    }
+        Problem { detail, ..problem }
+    });
+    let entered = entered.and_then(|(handle, gate)| Once::of(&request, &rm, &gate).map(|once| (handle, gate, once)));
+    let (handle, gate, once) = match entered {
+        Ok(entered) => entered,
+        Err(problem) => {
+            body::discard(payload).await;
+            return Err(problem);
+        }
+    };
+    let numbered = matches!(once, Once::Numbered(_));
     let text = body::read(&request, payload, doors.limits().body()).await?;
+    let mut handing = match once.turn(&handle, &gate, "UpdateConfigurationRequest", &text).await? {
+        Turn::Before(answered) => {
+            answered?;
+            return Ok(acknowledged(done(), numbered, &gate));
+        }
+        Turn::Now(handing) => handing,
+    };
     intake::bounded_maps(&text)?;
     let mut message: v1::UpdateConfigurationRequest = decode::message(&text)?;
     drop(text);
@@ -88,8 +105,20 @@ pub async fn configure(
     let tenant = caller.is_tenant();
     let ignored = if tenant { ignore_process_wide(&rm, &mut message.extra_config) } else { Vec::new() };
     let (group, extra) = (message.policy_group, message.extra_config);
-    let config = doors.topology.configure(&rm, &group, message.config, extra, tenant).await?;
-    Ok(taken(&config, ignored))
+    handing.alone().await?;
+    let config = match doors.topology.configure(&rm, &group, message.config, extra, tenant).await {
+        Ok(config) => config,
+        Err(refused) => {
+            match &refused {
+                Refusals::Config(refused) => handing.done(Some(&refused.message)),
+                Refusals::Other(refusal) if refusal.kind == RefusalKind::Invalid => handing.done(Some(&refusal.detail)),
+                Refusals::Other(_) => {}
+            }
+            return Err(refused.into());
+        }
+    };
+    handing.done(None);
+    Ok(acknowledged(taken(&config, ignored), numbered, &gate))
 }
 
 /// DELETE `/si/v1/rm/{rmID}`.

@@ -8,7 +8,10 @@ use actix_web::{
     web::{self, Bytes, Data, Path, Payload},
 };
 
-use super::body;
+use super::{
+    body,
+    once::{Once, Turn, acknowledged},
+};
 use crate::{
     actors::rm::handle::{Gate, RmHandle, not_registered},
     http::{problem::Problem, server::Doors},
@@ -69,11 +72,26 @@ async fn post(
             return Err(problem);
         }
     };
+    let once = match Once::of(&request, rm, &gate) {
+        Ok(once) => once,
+        Err(problem) => {
+            body::discard(payload).await;
+            return Err(problem);
+        }
+    };
+    let numbered = matches!(once, Once::Numbered(_));
     let text = body::read(&request, payload, doors.limits().body()).await?;
-    let inward = read(kind, text, rm, &gate).await?;
-    let permit = take(&gate, inward.items, rm)?;
-    handle.submit(&gate, inward.parts, inward.rejected, permit)?;
-    Ok(accepted())
+    match once.turn(&handle, &gate, kind.name(), &text).await? {
+        Turn::Before(answered) => answered?,
+        Turn::Now(mut handing) => {
+            let inward = read(kind, text, rm, &gate).await?;
+            let permit = take(&gate, inward.items, rm)?;
+            let permit = handing.take(permit, inward.items);
+            handle.submit(&gate, inward.parts, inward.rejected, permit)?;
+            handing.applied().await?;
+        }
+    }
+    Ok(acknowledged(accepted(), numbered, &gate))
 }
 
 /// The commands of a request, whose `rmID` is that of the path where it is given.

@@ -7,6 +7,8 @@ mod connections;
 mod gangs;
 mod grpc;
 mod http;
+mod once;
+mod ordered;
 mod plan;
 mod program;
 mod reload;

@@ -1,0 +1,311 @@
+//! The one ordered stream of requests: each has its number, is taken once and in order, and acknowledged when it was applied.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::stream;
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    time::{Instant, sleep_until},
+};
+use tonic::{Code, Status, Streaming};
+
+use super::{
+    codec::Wire,
+    plain::{Outgoing, convert, wait},
+    status,
+};
+use crate::{
+    access::Caller,
+    actors::{
+        rm::handle::{Gate, RmHandle, another_epoch, not_registered},
+        topology::{Refusals, Topology, process::ignore_process_wide},
+    },
+    messages::{
+        receipts::{Place, Standing},
+        rm::RefusalKind,
+    },
+    si::{
+        ext,
+        intake::MAX_ENTRIES,
+        inward::Names,
+        numbered::{Holds, Numbered},
+        v1,
+        wire::Fields,
+    },
+};
+
+/// Between two acknowledgements, so that many requests share one.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What reader and writer of a stream share.
+struct Open {
+    topology: Arc<Topology>,
+    caller: Caller,
+    handle: Arc<RmHandle>,
+    /// The session as it was when the stream was opened.
+    gate: Gate,
+    /// Its number among the streams of the session.
+    stream: u64,
+    /// The peer asks how far it is.
+    asked: Notify,
+}
+
+/// Serves a stream: one task reads, the stream that is given acknowledges.
+pub fn serve(topology: Arc<Topology>, caller: Caller, incoming: Streaming<Wire>) -> Outgoing<ext::Ack> {
+    let (opened, opening) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    tokio::spawn(async move {
+        let _ = end.send(status::guarded(read(topology, caller, incoming, opened)).await);
+    });
+    let writer = Writer { opening: Some(opening), ended: Some(ended), open: None };
+    Box::pin(stream::unfold(Some(writer), async |writer| {
+        let mut writer = writer?;
+        match writer.next().await? {
+            Ok(ack) => Some((Ok(ack), Some(writer))),
+            Err(status) => Some((Err(status), None)),
+        }
+    }))
+}
+
+/// Reads requests until the peer ends, or something is wrong with one.
+async fn read(
+    topology: Arc<Topology>,
+    caller: Caller,
+    mut incoming: Streaming<Wire>,
+    opened: oneshot::Sender<Arc<Open>>,
+) -> Result<(), Status> {
+    let nameless = || Status::invalid_argument("the first Request has to name the resource manager (rm_id)");
+    let first = incoming.message().await?.ok_or_else(nameless)?;
+    let head = Numbered::read(&first.0).map_err(status::fault)?;
+    if head.rm.is_empty() {
+        return Err(nameless());
+    }
+    caller.acts_for(&head.rm)?;
+    let handle = topology.find(&head.rm).ok_or_else(|| status::refusal(not_registered("Request", &head.rm)))?;
+    let gate = handle.gate("Request").map_err(status::refusal)?;
+    if head.epoch != 0 && head.epoch != gate.epoch {
+        return Err(status::refusal(another_epoch(&head.rm, head.epoch, gate.epoch)));
+    }
+    let stream = gate.receipts.open();
+    let open = Arc::new(Open { topology, caller, handle, gate, stream, asked: Notify::new() });
+    if opened.send(open.clone()).is_err() {
+        return Ok(());
+    }
+    let mut next = Some(first);
+    while let Some(message) = next {
+        open.take(&message.0).await?;
+        next = incoming.message().await?;
+    }
+    Ok(())
+}
+
+impl Open {
+    /// Takes a request in its turn; one that was taken before has no effect.
+    async fn take(&self, message: &Bytes) -> Result<(), Status> {
+        let request = Numbered::read(message).map_err(status::fault)?;
+        let (rm, epoch) = (&*self.handle.id, self.gate.epoch);
+        if !request.rm.is_empty() && request.rm != rm {
+            return Err(Status::invalid_argument(format!(
+                "rm_id \"{}\" on a stream of resource manager \"{rm}\"",
+                request.rm
+            )));
+        }
+        if request.epoch != 0 && request.epoch != epoch {
+            return Err(status::refusal(another_epoch(rm, request.epoch, epoch)));
+        }
+        let Some((holds, bytes)) = request.holds else {
+            self.asked.notify_one();
+            return Ok(());
+        };
+        let bytes = message.slice_ref(bytes);
+        // Held until the request is handed in: a stream that is replaced may still have some.
+        let receipts = &self.gate.receipts;
+        let _turn = receipts.turn().await;
+        match receipts.place(request.sequence) {
+            Place::Before => {
+                self.asked.notify_one();
+                return Ok(());
+            }
+            Place::Gap(next) => {
+                let sequence = request.sequence;
+                return Err(Status::out_of_range(format!("request {sequence} came where {next} is the next")));
+            }
+            Place::Next => {}
+        }
+        let gate = self.handle.gate("Request").map_err(status::refusal)?;
+        if gate.epoch != epoch {
+            return Err(status::refusal(self.handle.over(epoch)));
+        }
+        let handed = self.hand_in(&gate, request.sequence, holds, bytes).await;
+        handed.map_err(|fault| match fault.code() {
+            Code::InvalidArgument | Code::ResourceExhausted => {
+                Status::new(fault.code(), format!("request {}: {}", request.sequence, fault.message()))
+            }
+            _ => fault,
+        })
+    }
+
+    async fn hand_in(&self, gate: &Gate, sequence: u64, holds: Holds, bytes: Bytes) -> Result<(), Status> {
+        let rm = &*self.handle.id;
+        match holds {
+            Holds::Request(kind) => {
+                let given = kind.rm(&bytes).map_err(status::fault)?;
+                if !given.is_empty() && given != rm {
+                    return Err(Status::invalid_argument(format!(
+                        "rmID \"{given}\" on a stream of resource manager \"{rm}\""
+                    )));
+                }
+                let names = Names::new(rm, gate.types.clone());
+                let inward = convert(kind, Wire(bytes), names, gate.max_items).await?;
+                let permit = gate.budget.taken(inward.items).await;
+                let permit = permit.with(gate.receipts.take(sequence, inward.items));
+                self.handle.submit(gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
+            }
+            Holds::Heartbeat => {
+                if Fields::of(&bytes).count() > gate.max_items {
+                    let detail = format!("the heartbeat names more than {} nodes", gate.max_items);
+                    return Err(Status::resource_exhausted(detail));
+                }
+                let heartbeat = Wire(bytes).message("Heartbeat", 0, gate.max_items).map_err(status::fault)?;
+                let ext::Heartbeat { node_ids } = heartbeat;
+                let items = node_ids.len();
+                let permit = gate.budget.taken(items).await.with(gate.receipts.take(sequence, items));
+                let nodes: Vec<Arc<str>> = node_ids.into_iter().map(Arc::from).collect();
+                self.handle.heartbeat(gate, nodes.into(), permit).await.map_err(status::refusal)
+            }
+            Holds::Configuration => self.configure(gate, sequence, bytes).await,
+        }
+    }
+
+    /// What came before is applied under the old configuration, what comes after under the new one.
+    async fn configure(&self, gate: &Gate, sequence: u64, bytes: Bytes) -> Result<(), Status> {
+        let message = Wire(bytes).message("UpdateConfigurationRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+        let mut message: v1::UpdateConfigurationRequest = message;
+        let rm = &*self.handle.id;
+        if !message.rm_id.is_empty() && message.rm_id != rm {
+            return Err(Status::invalid_argument(format!(
+                "rmID \"{}\" on a stream of resource manager \"{rm}\"",
+                message.rm_id
+            )));
+        }
+        if !gate.receipts.until(sequence - 1).await {
+            return Err(status::refusal(self.handle.over(gate.epoch)));
+        }
+        let refused = match self.caller.configures() {
+            Err(denied) => Some(denied.to_string()),
+            Ok(()) => {
+                let tenant = self.caller.is_tenant();
+                if tenant {
+                    ignore_process_wide(rm, &mut message.extra_config);
+                }
+                let extra = message.extra_config;
+                match self.topology.configure(rm, &message.policy_group, message.config, extra, tenant).await {
+                    Ok(_) => None,
+                    Err(Refusals::Config(refused)) => Some(refused.message),
+                    Err(Refusals::Other(refusal)) if refusal.kind == RefusalKind::Invalid => Some(refusal.detail),
+                    Err(Refusals::Other(refusal)) => return Err(status::refusal(refusal)),
+                }
+            }
+        };
+        if let Some(reason) = refused {
+            gate.receipts.refuse(sequence, &reason);
+        }
+        drop(gate.receipts.take(sequence, 0));
+        Ok(())
+    }
+
+    fn ack(&self, standing: &Standing, told: u64) -> ext::Ack {
+        let budget = &self.gate.budget;
+        let max_items = self.handle.gate("Request").map_or(self.gate.max_items, |gate| gate.max_items);
+        let refused = self.gate.receipts.refused(told, standing.applied);
+        ext::Ack {
+            epoch: self.gate.epoch,
+            sequence: standing.applied,
+            credits: budget.left() + standing.items,
+            max_items: max_items as u64,
+            max_bytes: self.topology.limits.body() as u64,
+            refused: refused
+                .into_iter()
+                .map(|(sequence, reason)| ext::Refused { sequence, reason: reason.to_string() })
+                .collect(),
+        }
+    }
+}
+
+struct Writer {
+    opening: Option<oneshot::Receiver<Arc<Open>>>,
+    /// `None` once the peer has nothing more to say.
+    ended: Option<oneshot::Receiver<Result<(), Status>>>,
+    open: Option<Acks>,
+}
+
+/// What was acknowledged.
+struct Acks {
+    open: Arc<Open>,
+    news: watch::Receiver<()>,
+    told: u64,
+    /// No other acknowledgement before.
+    next: Instant,
+}
+
+impl Writer {
+    /// The next acknowledgement. After the peer has ended, as long as something of it is not applied.
+    async fn next(&mut self) -> Option<Result<ext::Ack, Status>> {
+        let Some(acks) = &mut self.open else { return Some(self.opened().await) };
+        let mut asked = false;
+        loop {
+            let standing = acks.open.gate.receipts.standing();
+            if standing.ended {
+                return Some(Err(status::refusal(acks.open.handle.over(acks.open.gate.epoch))));
+            }
+            if standing.stream != acks.open.stream {
+                return Some(Err(Status::aborted(format!(
+                    "resource manager \"{}\": another stream of requests took its place",
+                    acks.open.handle.id
+                ))));
+            }
+            let news = asked || standing.applied > acks.told;
+            if news && Instant::now() >= acks.next {
+                let ack = acks.open.ack(&standing, acks.told);
+                acks.told = standing.applied;
+                acks.next = Instant::now() + PAUSE;
+                return Some(Ok(ack));
+            }
+            if self.ended.is_none() && !news && standing.applied == standing.taken {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                end = wait(&mut self.ended) => {
+                    self.ended = None;
+                    match end {
+                        Some(Ok(())) => {}
+                        Some(Err(status)) => return Some(Err(status)),
+                        None => return Some(Err(Status::internal("the stream was not handled"))),
+                    }
+                }
+                () = sleep_until(acks.next), if news => {}
+                () = acks.open.asked.notified() => asked = true,
+                changed = acks.news.changed(), if !news => changed.ok()?,
+            }
+        }
+    }
+
+    /// Waits for the first request, and tells how far the session is.
+    async fn opened(&mut self) -> Result<ext::Ack, Status> {
+        if let Some(opening) = self.opening.take()
+            && let Ok(open) = opening.await
+        {
+            let news = open.gate.receipts.news();
+            let standing = open.gate.receipts.standing();
+            let ack = open.ack(&standing, 0);
+            self.open = Some(Acks { open, news, told: standing.applied, next: Instant::now() });
+            return Ok(ack);
+        }
+        match wait(&mut self.ended).await {
+            Some(Err(status)) => Err(status),
+            _ => Err(Status::internal("the stream was not handled")),
+        }
+    }
+}

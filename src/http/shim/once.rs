@@ -1,0 +1,226 @@
+//! Requests that are taken once, however often they are sent: by their number in the session (`X-Callboard-Seq`), or by a key of
+//! the sender's own (`Idempotency-Key`). Answered when they were applied.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{
+        StatusCode,
+        header::{HeaderName, HeaderValue},
+    },
+};
+use tokio::sync::{MutexGuard, oneshot};
+
+use crate::{
+    actors::rm::handle::{Gate, RmHandle, another_epoch},
+    http::problem::Problem,
+    messages::{
+        budget::Permit,
+        keys::{Claim, Known, LONGEST},
+        receipts::{Place, Receipt},
+    },
+};
+
+/// The number of a request in its session.
+pub const SEQUENCE: &str = "x-callboard-seq";
+/// The session that it is for.
+pub const EPOCH: &str = "x-callboard-epoch";
+/// In answers to numbered requests: everything up to this number was applied.
+pub const ACK: &str = "x-callboard-ack";
+/// The key of a request.
+pub const KEY: &str = "idempotency-key";
+
+/// How a request wants to be told from others.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Once {
+    /// Not at all: it is answered when it was handed in.
+    Plain,
+    /// By its number.
+    Numbered(u64),
+    /// By its key.
+    Keyed(String),
+}
+
+/// A request that is handed in now, or was before.
+pub enum Turn<'a> {
+    /// Now.
+    Now(Handing<'a>),
+    /// Before: so it was answered.
+    Before(Result<(), Problem>),
+}
+
+/// What is being handed in. Nobody else hands in a number meanwhile.
+pub struct Handing<'a> {
+    gate: &'a Gate,
+    handle: &'a RmHandle,
+    how: How<'a>,
+}
+
+enum How<'a> {
+    Plain,
+    Numbered(u64, Option<MutexGuard<'a, ()>>),
+    Keyed(Claim, Option<oneshot::Receiver<()>>),
+}
+
+impl Once {
+    /// As the headers of a request say.
+    pub fn of(request: &HttpRequest, rm: &str, gate: &Gate) -> Result<Once, Problem> {
+        let text = |name: &str| match request.headers().get(name).map(HeaderValue::to_str) {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text.trim())),
+            Some(Err(_)) => Err(Problem::field(name, format!("{name} is not a text of visible ASCII characters"))),
+        };
+        let number = |name: &str| {
+            let given = text(name)?;
+            let read = |given: &str| {
+                let wrong = || Problem::field(name, format!("{name}: {given} is not a whole number above zero"));
+                given.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)
+            };
+            given.map(read).transpose()
+        };
+        if let Some(epoch) = number(EPOCH)?
+            && epoch != gate.epoch
+        {
+            return Err(another_epoch(rm, epoch, gate.epoch).into());
+        }
+        match (number(SEQUENCE)?, text(KEY)?) {
+            (None, None) => Ok(Once::Plain),
+            (Some(number), None) => Ok(Once::Numbered(number)),
+            (None, Some(key)) if key.is_empty() || key.len() > LONGEST => {
+                Err(Problem::field(KEY, format!("{KEY} has {} bytes: 1 to {LONGEST} are allowed", key.len())))
+            }
+            (None, Some(key)) => Ok(Once::Keyed(key.to_owned())),
+            (Some(_), Some(_)) => {
+                Err(Problem::field(KEY, format!("{KEY} and {SEQUENCE} are two ways to say the same: send one")))
+            }
+        }
+    }
+
+    /// Waits for its turn. `what` names the request, `body` is what it says.
+    pub async fn turn<'a>(
+        self,
+        handle: &'a RmHandle,
+        gate: &'a Gate,
+        what: &str,
+        body: &[u8],
+    ) -> Result<Turn<'a>, Problem> {
+        let how = match self {
+            Once::Plain => How::Plain,
+            Once::Numbered(number) => {
+                let turn = gate.receipts.turn().await;
+                match gate.receipts.place(number) {
+                    Place::Next => How::Numbered(number, Some(turn)),
+                    Place::Gap(next) => {
+                        let detail = format!("{SEQUENCE}: request {number} came where {next} is the next");
+                        return Err(Problem { status: StatusCode::CONFLICT, ..Problem::field(SEQUENCE, detail) });
+                    }
+                    Place::Before => {
+                        drop(turn);
+                        let refused = gate.receipts.refused(number - 1, number);
+                        if let Some((_, reason)) = refused.first() {
+                            return Ok(Turn::Before(Err(Problem::new(StatusCode::BAD_REQUEST, &**reason))));
+                        }
+                        applied(handle, gate, number).await?;
+                        return Ok(Turn::Before(Ok(())));
+                    }
+                }
+            }
+            Once::Keyed(key) => {
+                let mut sum = crc32fast::Hasher::new();
+                sum.update(what.as_bytes());
+                sum.update(body);
+                match gate.keys.claim(&key, (body.len() as u64, sum.finalize())) {
+                    Known::New(claim) => How::Keyed(claim, None),
+                    Known::Taken => return Ok(Turn::Before(Ok(()))),
+                    Known::Busy => {
+                        let detail = format!("{KEY}: a request with this key is being handed in: wait for its answer");
+                        return Err(Problem { status: StatusCode::CONFLICT, ..Problem::field(KEY, detail) });
+                    }
+                    Known::Other => {
+                        let detail = format!("{KEY}: another request had this key: a new request takes a new key");
+                        return Err(Problem {
+                            status: StatusCode::UNPROCESSABLE_ENTITY,
+                            ..Problem::field(KEY, detail)
+                        });
+                    }
+                }
+            }
+        };
+        Ok(Turn::Now(Handing { gate, handle, how }))
+    }
+}
+
+/// Waits until this number was applied.
+async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
+    if gate.receipts.until(number).await { Ok(()) } else { Err(handle.over(gate.epoch).into()) }
+}
+
+impl Handing<'_> {
+    /// What comes before is applied: for what does not go by the partitions.
+    pub async fn alone(&self) -> Result<(), Problem> {
+        match self.how {
+            How::Numbered(number, _) => applied(self.handle, self.gate, number - 1).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// From here on it counts as taken: it is handed in with this permit and without waiting for anything.
+    pub fn take(&mut self, permit: Permit, items: usize) -> Permit {
+        match &mut self.how {
+            How::Plain => permit,
+            How::Numbered(number, _) => permit.with(self.gate.receipts.take(*number, items)),
+            How::Keyed(claim, waiting) => {
+                claim.taken();
+                let (tell, told) = oneshot::channel();
+                *waiting = Some(told);
+                permit.with(Receipt::Awaited(tell))
+            }
+        }
+    }
+
+    /// It was carried out, or refused as a configuration is.
+    pub fn done(&mut self, refused: Option<&str>) {
+        match &mut self.how {
+            How::Plain => {}
+            How::Numbered(number, _) => {
+                if let Some(reason) = refused {
+                    self.gate.receipts.refuse(*number, reason);
+                }
+                drop(self.gate.receipts.take(*number, 0));
+            }
+            // One that was refused may come again.
+            How::Keyed(claim, _) if refused.is_none() => claim.taken(),
+            How::Keyed(..) => {}
+        }
+    }
+
+    /// Waits until it was applied.
+    pub async fn applied(mut self) -> Result<(), Problem> {
+        match &mut self.how {
+            How::Plain => Ok(()),
+            How::Numbered(number, turn) => {
+                // The next one may come.
+                *turn = None;
+                applied(self.handle, self.gate, *number).await
+            }
+            How::Keyed(_, waiting) => {
+                if let Some(waiting) = waiting.take() {
+                    // Dropped with its last part.
+                    let _ = waiting.await;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An answer that tells the session and, to a numbered request, how far its requests are.
+pub fn acknowledged(mut answer: HttpResponse, numbered: bool, gate: &Gate) -> HttpResponse {
+    if numbered {
+        let mut put = |name: &'static str, value: u64| {
+            answer.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from(value));
+        };
+        put(ACK, gate.receipts.applied());
+        put(EPOCH, gate.epoch);
+    }
+    answer
+}

@@ -1,0 +1,271 @@
+//! What of a session's numbered requests was taken and applied: each number once, in order, whatever connections are lost.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{Mutex as Turns, MutexGuard as Turn, oneshot, watch};
+
+/// Refusals of configurations that a session remembers, for clients that come back.
+const REFUSALS: usize = 100;
+
+/// See the module. Doors, and the permits of what they handed in, share it.
+#[derive(Debug)]
+pub struct Receipts {
+    turns: Turns<()>,
+    state: Mutex<State>,
+    news: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last number that was taken.
+    taken: u64,
+    /// Items of what was taken and not all before it applied, and whether itself was.
+    open: VecDeque<(u64, bool)>,
+    /// The sum of these items.
+    items: u64,
+    refused: VecDeque<(u64, Arc<str>)>,
+    /// The latest stream.
+    stream: u64,
+    ended: bool,
+}
+
+/// Where a number stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It was taken before.
+    Before,
+    /// It is the next.
+    Next,
+    /// This one is the next, which is missing.
+    Gap(u64),
+}
+
+/// How far the requests have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The last number that was taken.
+    pub taken: u64,
+    /// Everything up to this number was applied.
+    pub applied: u64,
+    /// Items that were taken behind it.
+    pub items: u64,
+    /// The session is over.
+    pub ended: bool,
+    /// The latest stream.
+    pub stream: u64,
+}
+
+/// A request that was taken and is not applied. Dropped with the last part of it.
+#[derive(Debug)]
+pub enum Receipt {
+    /// A numbered one.
+    Numbered {
+        /// Where it counts.
+        receipts: Arc<Receipts>,
+        /// Its number.
+        number: u64,
+    },
+    /// One whose sender waits until this is dropped.
+    Awaited(oneshot::Sender<()>),
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        if let Receipt::Numbered { receipts, number } = self {
+            receipts.done(*number);
+        }
+    }
+}
+
+impl Receipts {
+    /// Those of a session whose requests up to this number were applied: 0 for one that begins.
+    pub fn after(applied: u64) -> Arc<Receipts> {
+        let state = State { taken: applied, ..State::default() };
+        Arc::new(Receipts { turns: Turns::default(), state: Mutex::new(state), news: watch::Sender::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whole after a panic elsewhere: no change of it can panic half way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever holds it may look for the place of a number and hand in its request; others wait, first come first served.
+    pub async fn turn(&self) -> Turn<'_, ()> {
+        self.turns.lock().await
+    }
+
+    /// Where a number stands.
+    pub fn place(&self, number: u64) -> Place {
+        let next = self.state().taken + 1;
+        match number {
+            number if number < next => Place::Before,
+            number if number == next => Place::Next,
+            _ => Place::Gap(next),
+        }
+    }
+
+    /// The next number is taken: its request is handed in within the same turn.
+    pub fn take(self: &Arc<Receipts>, number: u64, items: usize) -> Receipt {
+        let mut state = self.state();
+        debug_assert_eq!(number, state.taken + 1, "the next one");
+        state.taken = number;
+        state.open.push_back((items as u64, false));
+        state.items += items as u64;
+        Receipt::Numbered { receipts: self.clone(), number }
+    }
+
+    fn done(&self, number: u64) {
+        let mut state = self.state();
+        let first = state.taken + 1 - state.open.len() as u64;
+        let at = usize::try_from(number - first).unwrap_or(usize::MAX);
+        if let Some((_, done)) = state.open.get_mut(at) {
+            *done = true;
+        }
+        let mut news = false;
+        while let Some((items, true)) = state.open.front().copied() {
+            state.open.pop_front();
+            state.items -= items;
+            news = true;
+        }
+        drop(state);
+        if news {
+            self.news.send_replace(());
+        }
+    }
+
+    /// The configuration of this number was refused.
+    pub fn refuse(&self, number: u64, reason: &str) {
+        let mut state = self.state();
+        if state.refused.len() == REFUSALS {
+            state.refused.pop_front();
+        }
+        state.refused.push_back((number, reason.into()));
+    }
+
+    /// Refusals of the numbers after this one, up to that one.
+    pub fn refused(&self, after: u64, up_to: u64) -> Vec<(u64, Arc<str>)> {
+        let state = self.state();
+        let within = |(number, _): &&(u64, Arc<str>)| *number > after && *number <= up_to;
+        state.refused.iter().filter(within).cloned().collect()
+    }
+
+    /// Everything up to this number was applied.
+    pub fn applied(&self) -> u64 {
+        self.standing().applied
+    }
+
+    /// How far the requests have come.
+    pub fn standing(&self) -> Standing {
+        let state = self.state();
+        let applied = state.taken - state.open.len() as u64;
+        Standing { taken: state.taken, applied, items: state.items, ended: state.ended, stream: state.stream }
+    }
+
+    /// Changes whenever the standing does.
+    pub fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// Waits until everything up to this number was applied; false: the session ended before.
+    pub async fn until(&self, number: u64) -> bool {
+        let mut news = self.news();
+        loop {
+            let standing = self.standing();
+            if standing.applied >= number {
+                return true;
+            }
+            if standing.ended || news.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// A stream of requests is opened: it takes the place of the one before. Gives its number.
+    pub fn open(&self) -> u64 {
+        let mut state = self.state();
+        state.stream += 1;
+        let stream = state.stream;
+        drop(state);
+        self.news.send_replace(());
+        stream
+    }
+
+    /// The session is over.
+    pub fn end(&self) {
+        self.state().ended = true;
+        self.news.send_replace(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_taken_in_order_and_acknowledged_without_a_gap() {
+        let receipts = Receipts::after(4);
+        let places: Vec<_> = [1, 4, 5, 6].map(|number| receipts.place(number)).into();
+        assert_eq!(places, [Place::Before, Place::Before, Place::Next, Place::Gap(5)]);
+        let (five, six) = (receipts.take(5, 10), receipts.take(6, 3));
+        assert_eq!((receipts.applied(), receipts.standing().items), (4, 13));
+        drop(six);
+        assert_eq!((receipts.applied(), receipts.standing().items), (4, 13), "5 is not applied");
+        drop(five);
+        assert_eq!((receipts.applied(), receipts.standing().items), (6, 0));
+        assert_eq!(receipts.place(7), Place::Next);
+    }
+
+    #[test]
+    fn refusals_are_kept_for_those_who_come_back() {
+        let receipts = Receipts::after(0);
+        for number in 1..=REFUSALS as u64 + 1 {
+            drop(receipts.take(number, 0));
+            receipts.refuse(number, &format!("fault {number}"));
+        }
+        assert_eq!(receipts.refused(0, 3).iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(&*receipts.refused(100, 200)[0].1, "fault 101");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_learns_of_the_number_or_of_the_end() {
+        let receipts = Receipts::after(0);
+        let (one, two) = (receipts.take(1, 1), receipts.take(2, 1));
+        let wait = |number| {
+            tokio::spawn({
+                let receipts = receipts.clone();
+                async move { receipts.until(number).await }
+            })
+        };
+        let (first, second) = (wait(1), wait(2));
+        drop(one);
+        assert!(first.await.expect("no panic"));
+        receipts.end();
+        assert!(!second.await.expect("no panic"), "the session ended");
+        drop(two);
+        assert!(receipts.until(2).await);
+    }
+
+    #[tokio::test]
+    async fn turns_are_taken_in_the_order_in_which_they_were_asked_for() {
+        let receipts = Receipts::after(0);
+        let held = receipts.turn().await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = Vec::new();
+        for number in 0..5 {
+            let (receipts, order) = (receipts.clone(), order.clone());
+            waiting.push(tokio::spawn(async move {
+                let _turn = receipts.turn().await;
+                order.lock().expect("no panic").push(number);
+            }));
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        for one in waiting {
+            one.await.expect("no panic");
+        }
+        assert_eq!(*order.lock().expect("no panic"), [0, 1, 2, 3, 4]);
+    }
+}

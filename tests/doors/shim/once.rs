@@ -1,0 +1,109 @@
+//! Requests over HTTP that are taken once: `X-Callboard-Seq` and `Idempotency-Key`.
+
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use crate::shim::server::{CONFIG, LIMIT, Server};
+
+async fn send(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
+    let url = server.url(&format!("/si/v1/rm/rm-1/{path}"));
+    let mut request = server.http.request(method.parse().expect("a method"), url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.header("content-type", "application/json").body(body.to_string()).timeout(LIMIT);
+    request.send().await.expect("an answer")
+}
+
+fn node(id: &str) -> Value {
+    let resource = json!({"resources": {"memory": {"value": "100"}}});
+    json!({"nodes": [{"nodeID": id, "action": "CREATE", "schedulableResource": resource}]})
+}
+
+/// Status, acknowledged number, and what is told.
+async fn told(response: Response) -> (u16, Option<u64>, String) {
+    let ack =
+        response.headers().get("x-callboard-ack").map(|ack| ack.to_str().expect("text").parse().expect("a number"));
+    (response.status().as_u16(), ack, response.text().await.expect("a body"))
+}
+
+async fn nodes(server: &Server) -> usize {
+    server.get("/ws/v1/partition/default/nodes").await.1.as_array().map_or(0, Vec::len)
+}
+
+#[tokio::test]
+async fn numbered_requests_are_taken_once_and_in_order() {
+    let server = Server::registered(&[]).await;
+    let mut lines = server.stream("").await;
+    let post = async |number: &str, id: &str| {
+        told(send(&server, "POST", "nodes", &[("X-Callboard-Seq", number)], &node(id)).await).await
+    };
+    assert_eq!(post("1", "n1").await, (202, Some(1), "{}".to_owned()));
+    assert_eq!(nodes(&server).await, 1, "answered when it was applied");
+    let (status, _, text) = post("3", "n3").await;
+    assert!(status == 409 && text.contains("request 3 came where 2 is the next"), "{text}");
+    assert_eq!(post("1", "n1").await, (202, Some(1), "{}".to_owned()), "sent again");
+    assert_eq!(post("2", "n2").await, (202, Some(2), "{}".to_owned()));
+    for (headers, status, wanted) in [
+        (&[("X-Callboard-Seq", "x")][..], 400, "is not a whole number above zero"),
+        (&[("X-Callboard-Seq", "0")], 400, "is not a whole number above zero"),
+        (&[("X-Callboard-Seq", "3"), ("X-Callboard-Epoch", "9")], 409, "epoch 9 is not that of resource manager"),
+        (&[("X-Callboard-Seq", "3"), ("Idempotency-Key", "k")], 400, "two ways to say the same"),
+        (&[("Idempotency-Key", "")], 400, "has 0 bytes"),
+    ] {
+        let (given, _, text) = told(send(&server, "POST", "nodes", headers, &node("n3")).await).await;
+        assert!(given == status && text.contains(wanted), "{headers:?}: {given} {text}");
+    }
+    // What is malformed uses up no number.
+    let broken = send(&server, "POST", "nodes", &[("X-Callboard-Seq", "3")], &json!({"nodes": 7})).await;
+    assert_eq!(told(broken).await.0, 400);
+    // Configurations and heartbeats have numbers too; what was refused stays so.
+    let refused = json!({"config": "partitions: nonsense"});
+    for _ in 0..2 {
+        let answer = told(send(&server, "PUT", "configuration", &[("X-Callboard-Seq", "3")], &refused).await).await;
+        assert_eq!(answer.0, 400, "{answer:?}");
+    }
+    let config = json!({"config": CONFIG});
+    let headers = [("X-Callboard-Seq", "4"), ("X-Callboard-Epoch", "1")];
+    for _ in 0..2 {
+        let answer = told(send(&server, "PUT", "configuration", &headers, &config).await).await;
+        assert_eq!((answer.0, answer.1), (200, Some(4)), "{answer:?}");
+    }
+    for _ in 0..2 {
+        let beat = send(&server, "POST", "heartbeat", &[("X-Callboard-Seq", "5")], &json!({"nodes": ["n1"]})).await;
+        assert_eq!(told(beat).await, (202, Some(5), "{}".to_owned()));
+    }
+    assert_eq!(nodes(&server).await, 2);
+    let line = lines.next().await;
+    assert_eq!((line["seq"].clone(), line["node"]["accepted"][0]["nodeID"].clone()), (json!(1), json!("n1")));
+    assert_eq!(lines.next().await["node"]["accepted"][0]["nodeID"], "n2", "and no rejection in between");
+    server.register("rm-1", &[]).await;
+    let (status, _, text) = told(send(&server, "POST", "nodes", &headers, &node("n1")).await).await;
+    assert!(status == 409 && text.contains("which is 2: it was registered again"), "{text}");
+    assert_eq!(post("1", "n1").await, (202, Some(1), "{}".to_owned()), "anew");
+}
+
+#[tokio::test]
+async fn a_key_stands_for_one_request() {
+    let server = Server::registered(&[]).await;
+    let mut lines = server.stream("").await;
+    let post = async |key: &str, id: &str| {
+        told(send(&server, "POST", "nodes", &[("Idempotency-Key", key)], &node(id)).await).await
+    };
+    for _ in 0..3 {
+        assert_eq!(post("a", "n1").await, (202, None, "{}".to_owned()));
+        assert_eq!(nodes(&server).await, 1);
+    }
+    let (status, _, text) = post("a", "n2").await;
+    assert!(status == 422 && text.contains("another request had this key"), "{text}");
+    // A request that was refused leaves its key free.
+    let broken = send(&server, "POST", "nodes", &[("Idempotency-Key", "b")], &json!({"nodes": 7})).await;
+    assert_eq!(told(broken).await.0, 400);
+    assert_eq!(post("b", "n2").await.0, 202);
+    let long = "k".repeat(256);
+    assert_eq!(post(&long, "n3").await.0, 400);
+    for id in ["n1", "n2"] {
+        let line = lines.next().await;
+        assert_eq!(line["node"]["accepted"][0]["nodeID"], id, "{line}");
+    }
+}

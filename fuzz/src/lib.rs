@@ -1,7 +1,13 @@
 //! What holds of any bytes: the fuzz targets and `tests/arbitrary_bytes.rs` both check it.
 
 use callboard::{
-    domain::{hostlist::HostList, idset::IdSet},
+    domain::{
+        Partition,
+        hostlist::HostList,
+        idset::IdSet,
+        log::{Beginning, Reader, Writer},
+        resources::Types,
+    },
     store::eventlog::{Record, scan},
 };
 
@@ -55,4 +61,24 @@ pub fn eventlog(bytes: &[u8]) {
     .expect("memory can be read");
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     assert_eq!(whole, end as u64);
+}
+
+/// Steps of a log are read, or refused with the place; what was read is written and reads again as it is. No bytes that a partition
+/// did not write are one.
+pub fn record(bytes: &[u8]) {
+    let types = Types::default();
+    let (mut writer, mut steps) = (Writer::new(), 0);
+    for step in Reader::new(bytes, &types) {
+        match step {
+            Ok(step) => {
+                writer.step(&step);
+                steps += 1;
+            }
+            Err(error) => assert!(error.at <= bytes.len() && !error.what.is_empty(), "{error}"),
+        }
+    }
+    let again = Reader::new(writer.bytes(), &types).map(|step| step.expect("what is written is read"));
+    assert_eq!(again.count(), steps);
+    let _ = Beginning::decode(bytes, &types);
+    assert!(Partition::load(bytes, &types).is_err());
 }

@@ -13,6 +13,20 @@ proptest! {
         properties::idset(&bytes);
         properties::hostlist(&bytes);
         properties::eventlog(&bytes);
+        properties::record(&bytes);
+    }
+
+    // Bytes that look like the heads of lists, maps and variants of CBOR, with a few numbers and texts.
+    #[test]
+    fn almost_records(pieces in prop::collection::vec(
+        prop_oneof![
+            prop::sample::select(vec![&[0x00][..], &[0x82, 0x01], &[0x82, 0x02, 0x18, 0x40], &[0xbf], &[0xff], &[0xf6], &[0xf5]]),
+            prop::sample::select(vec![&[0x81][..], &[0x82, 0x01, 0x81], &[0x83, 0x02], &[0x83, 0x03], &[0x80], &[0xa1], &[0x01, 0x61, 0x61]]),
+            prop::sample::select(vec![&[0x65, 0x61, 0x70, 0x70, 0x2d, 0x31][..], &[0x9b, 0xff], &[0x1b, 0x7f], &[0x50], &[0x02], &[0x0b]]),
+        ],
+        0..24,
+    )) {
+        properties::record(&pieces.concat());
     }
 
     // RFC 22

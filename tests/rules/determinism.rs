@@ -9,6 +9,8 @@ use callboard::{
     domain::{
         Partition,
         command::Command,
+        digest::Digest,
+        log::{Input, Reader, Step, Writer},
         resources::{ResourceType, Types},
         types::Nanos,
     },
@@ -108,18 +110,44 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
     let (mut now, mut text) = (Nanos::from_secs(1_000_000), String::new());
     let mut effects = Vec::new();
     let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut effects);
+    let (mut writer, mut digest, mut records) = (Writer::new(), Digest::default(), Vec::new());
+    let mut replayed = partition.clone();
     for inward in log {
         assert!(inward.rejected.is_empty());
         let commands = inward.parts.into_iter().map(|part| part.command);
         for command in commands.chain([Command::Tick]) {
-            partition.apply(command, now, &mut effects);
-            while partition.schedule(64, now, &mut effects) > 0 {}
+            writer.begin();
+            let inputs = std::iter::once(Input::Apply(command)).chain(std::iter::repeat(Input::Schedule { max: 64 }));
+            for (n, input) in inputs.enumerate() {
+                let step = Step { at: now, input };
+                writer.step(&step);
+                if partition.replay(step, &mut effects) == 0 && n > 0 {
+                    break;
+                }
+            }
+            digest.add(&effects);
+            records.push((writer.bytes().to_vec(), digest.finish()));
             for effect in std::mem::take(&mut effects) {
                 text += &format!("{effect:?}\n");
             }
         }
         now = now.plus(Nanos::from_secs(3));
     }
+    // What the other processes are to have as well: the records, the digests, and the snapshot.
+    for (record, digest) in &records {
+        text += &format!("{{record {:x} {digest:x}}}\n", crc32fast::hash(record));
+    }
+    let saved = partition.save();
+    text += &format!("{{snapshot {} {:x}}}\n", saved.len(), crc32fast::hash(&saved));
+    for (record, expected) in records {
+        let mut effects = Vec::new();
+        for step in Reader::new(&record, &Types::default()) {
+            replayed.replay(step.expect("what was written is read"), &mut effects);
+        }
+        digest.add(&effects);
+        assert_eq!(digest.finish(), expected);
+    }
+    assert!(replayed.save() == saved, "the log gives the same partition again");
     let placed = text.matches("Callback(New(").count();
     assert!(placed > 100 && placed < 720, "some are placed, some wait: {placed}");
     for node in partition.nodes.iter() {

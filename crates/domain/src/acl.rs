@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use super::coded::list;
 use super::names::is_user_name;
 
 /// Who may do something on a queue; empty: nobody.
@@ -75,6 +76,8 @@ fn lists(text: &str) -> Option<(&str, &str)> {
     let groups = parts.next().unwrap_or_default();
     parts.next().is_none().then_some((users, groups))
 }
+
+list!(Acl { everyone, users, groups });
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::coded::{Once, list, map, variants};
 use super::{
     resources::Resource,
     types::{AllocIx, AppIx, Nanos, NodeIx, ShapeIx},
@@ -179,3 +180,51 @@ impl Alloc {
         self.spec.placeholder
     }
 }
+
+map!(AskSpec {
+    1 key as Once,
+    2 tags,
+    3 resource,
+    4 priority,
+    5 task_group,
+    6 placeholder,
+    7 originator,
+    8 preemption,
+    9 required_node,
+    10 created,
+    11 foreign,
+});
+list!(PreemptionPolicy { allow_preempt_self, allow_preempt_other });
+variants!(Foreign { 1 Static, 2 Default });
+variants!(Phase { 1 Pending, 2 Parked, 3 Replacing, 4 Allocated, 5 Ended });
+map!(Alloc {
+    1 spec,
+    2 app,
+    3 resource,
+    4 shape,
+    5 phase,
+    6 node,
+    7 at,
+    8 created,
+    9 requested,
+    10 bound,
+    11 seq,
+    12 link,
+    13 reserved,
+    14 reserved_at,
+    15 released,
+    16 preempted,
+    17 placeholder_used,
+    18 attempted,
+    19 victim_of,
+    20 triggered_preemption,
+    21 preemption_tried,
+    22 triggered_scale_up,
+    23 over_user_quota,
+    24 over_queue_quota,
+    25 predicate_event,
+    26 required_node_event,
+    27 log,
+    28 free,
+});
+list!(LogEntry { message, last, count });

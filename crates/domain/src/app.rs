@@ -7,6 +7,7 @@ use std::{
 
 use smallvec::SmallVec;
 
+use super::coded::{Deltas, Skip, list, map, variants};
 use super::{
     resources::Resource,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
@@ -290,3 +291,81 @@ pub struct UsageHistory {
     /// Placeholders.
     pub placeholder: BTreeMap<Arc<str>, Resource>,
 }
+
+// `by_key` and `by_seq` say of live rows what the rows themselves say.
+map!(App {
+    1 id,
+    2 user,
+    3 groups,
+    4 queue,
+    5 queue_path,
+    6 submitted_queue,
+    7 state,
+    8 tags,
+    9 forced,
+    10 placeholder_ask,
+    11 style,
+    12 timeout,
+    13 submission,
+    14 arrived,
+    15 started,
+    16 finished,
+    17 pending,
+    18 allocated,
+    19 allocated_placeholders,
+    20 claimed,
+    21 max_used,
+    22 by_key as Skip,
+    23 by_seq as Skip,
+    24 allocs as Deltas,
+    25 groups_by_key,
+    26 group_order,
+    27 priorities,
+    28 task_groups,
+    29 reservations,
+    30 placeholders,
+    31 pending_placeholders,
+    32 awaited,
+    33 parked_placeholders,
+    34 parked_charges,
+    35 asking,
+    36 announced,
+    37 replaceable,
+    38 replacing,
+    39 replaced_up_to,
+    40 gang_to_come,
+    41 gang_wait,
+    42 swaps,
+    43 gang_started,
+    44 priority,
+    45 state_log,
+    46 ran,
+    47 rejected,
+    48 history,
+    49 backoff_until,
+    50 parked,
+    51 parked_groups,
+    52 parked_in,
+    53 order,
+    54 dirty,
+    55 track,
+    56 serial,
+    57 state_timer,
+    58 placeholder_timer,
+    59 execution_timer,
+    60 removing,
+    61 releasing_all,
+    62 expiring,
+    63 wake_at,
+    64 held_by_queue,
+    65 held_by_quota,
+    66 skipped_to,
+    67 free,
+});
+list!(GroupKey { shape, placeholder, task_group, required_node, originator });
+variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode });
+list!(AskGroup { asks, parked, hold, fresh, preempt_at, unreported });
+list!(AskOrder { priority, created, seq });
+list!(AppKey { first, second, third, serial });
+list!(TaskGroup { count, min, replaced, timed_out, live, swapping });
+list!(UsageHistory { normal, preempted, placeholder });

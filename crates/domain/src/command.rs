@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::coded::{Once, list, map, variants};
 use super::{alloc::AskSpec, conf::PartitionConf, resources::Resource, types::Termination};
 
 /// One input. Items of one request stay together, so that its answers do (R1.29–R1.31).
@@ -163,3 +164,36 @@ impl Default for PredicateTerms {
         PredicateTerms { constrained: true, nodes: 1 }
     }
 }
+
+variants!(Command {
+    1 Nodes(items),
+    2 Applications { new, remove },
+    3 Allocations { allocations, releases },
+    4 Configure(conf),
+    5 Tick,
+    6 Predicate(answer),
+    7 AskPredicates(on),
+    8 PredicateTerms(terms),
+    9 ContainerStates(all),
+    10 Reservations(on),
+    11 OperatorDrain { nodes, drained },
+    12 HoldHosts { hosts, held },
+    13 Stop,
+});
+map!(NodeItem { 1 id as Once, 2 action, 3 capacity, 4 attributes });
+variants!(NodeAction { 0 Unknown, 1 Create, 2 CreateDrain, 3 Update, 4 Drain, 5 DrainToSchedulable, 6 Decommission });
+map!(AddApplication {
+    1 id,
+    2 queue,
+    3 user,
+    4 groups,
+    5 unresolved,
+    6 tags,
+    7 timeout_millis,
+    8 placeholder_ask,
+    9 gang_style,
+});
+list!(AllocationItem { app, node, spec });
+list!(ReleaseItem { app, key as Once, termination });
+map!(PredicateAnswer { 1 question, 2 result, 3 index, 4 refused });
+list!(PredicateTerms { constrained, nodes });

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::coded::{list, map, variants};
 use super::{acl::Acl, placement::RuleConf, resources::Resource};
 
 /// One partition.
@@ -128,3 +129,23 @@ pub struct LimitConf {
     /// Applications at most; 0: any number.
     pub max_applications: u64,
 }
+
+map!(PartitionConf { 1 name, 2 root, 3 rules, 4 preemption, 5 quota_preemption, 6 node_sort, 7 resolver });
+list!(NodeSort { policy, weights });
+variants!(NodeSortPolicy { 1 Fair, 2 Binpacking });
+variants!(Resolver { 1 None, 2 Os, 3 Ldap, 4 Test });
+map!(QueueConf {
+    1 name,
+    2 parent,
+    3 max,
+    4 guaranteed,
+    5 max_applications,
+    6 properties,
+    7 admin_acl,
+    8 submit_acl,
+    9 template,
+    10 limits,
+    11 children,
+});
+list!(TemplateConf { max_applications, properties, max, guaranteed });
+list!(LimitConf { users, groups, max_resources, max_applications });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::coded::{list, variants};
 use super::{
     alloc::AskSpec,
     event::Event,
@@ -287,3 +288,45 @@ pub enum NodeEffect {
         node: Arc<str>,
     },
 }
+
+variants!(Effect { 1 Callback(callback), 2 Event(event), 3 Ask(question), 4 App(effect), 5 Queue(effect), 6 Node(effect) });
+variants!(Callback {
+    1 New(new),
+    2 Released(released),
+    3 RejectedAllocation { key, app, reason },
+    4 AcceptedApplication(app),
+    5 RejectedApplication { app, reason },
+    6 UpdatedApplication { app, state, at, message },
+    7 AcceptedNode(node),
+    8 RejectedNode { node, reason },
+    9 ContainerState { app, key, state, reason },
+});
+list!(NewAllocation { spec, app, node, resource });
+list!(Released { key, app, termination, message, confirm });
+variants!(ContainerState { 1 Skipped, 2 Scheduled, 3 Reserved, 4 Failed });
+list!(Question { id, key, node, more, kind });
+variants!(QuestionKind { 1 Fits { allocate }, 2 FitsWithout { victims, start } });
+variants!(AppEffect {
+    1 Added { app },
+    2 Removed { app },
+    3 Ended { summary },
+    4 Unconfirmed { release },
+    5 Confirmed { app, key, termination },
+});
+variants!(QueueEffect {
+    1 Added { queue },
+    2 Removed { queue },
+    3 State { queue, state },
+    4 Admitted { queue, app },
+    5 Refused { queue, app, reason },
+    6 Emptied { queue },
+});
+variants!(NodeEffect {
+    1 Registered { node, host, capacity, schedulable },
+    2 Held { node },
+    3 Seen { node },
+    4 Capacity { node, capacity },
+    5 Schedulable { node, schedulable, empty },
+    6 Emptied { node },
+    7 Removed { node },
+});

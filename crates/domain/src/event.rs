@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::coded::{list, variants};
 use super::{resources::Resource, types::Nanos};
 
 /// One record. Numbers are those of `si.v1`.
@@ -122,3 +123,54 @@ pub fn cut_message(message: &str) -> Arc<str> {
     }
     format!("{}...", &message[..end]).into()
 }
+
+list!(Event { kind, object, reference, change, detail, message, resource, at, partition });
+variants!(EventKind { 1 Request, 2 App, 3 Node, 4 Queue, 5 UserGroup });
+variants!(Change { 0 None, 1 Set, 2 Add, 3 Remove });
+
+variants!(Detail {
+    0 None,
+    100 RequestCancel,
+    101 RequestAlloc,
+    102 RequestTimeout,
+    200 AppAlloc,
+    201 AppRequest,
+    202 AppReject,
+    203 AppNew,
+    204 AppAccepted,
+    206 AppRunning,
+    207 AppCompleting,
+    208 AppCompleted,
+    209 AppFailing,
+    210 AppFailed,
+    211 AppResuming,
+    212 AppExpired,
+    213 AppCannotRunQueue,
+    214 AppRunnableQueue,
+    215 AppCannotRunQuota,
+    216 AppRunnableQuota,
+    300 NodeDecommission,
+    302 NodeSchedulable,
+    303 NodeAlloc,
+    304 NodeCapacity,
+    305 NodeOccupied,
+    306 NodeReservation,
+    400 QueueConfig,
+    401 QueueDynamic,
+    402 QueueType,
+    403 QueueMax,
+    404 QueueGuaranteed,
+    405 QueueApp,
+    406 QueueAlloc,
+    407 QueuePreemption,
+    500 AllocCancel,
+    501 AllocPreempt,
+    502 AllocTimeout,
+    503 AllocReplaced,
+    504 AllocNodeRemoved,
+    600 UserLimit,
+    601 GroupLimit,
+    602 AppLink,
+    603 UserResource,
+    604 GroupResource,
+});

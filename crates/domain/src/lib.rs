@@ -5,10 +5,12 @@
 pub mod acl;
 pub mod alloc;
 pub mod app;
+mod coded;
 pub mod command;
 pub mod conf;
 pub mod config;
 pub mod cow;
+pub mod digest;
 pub mod duration;
 pub mod effect;
 pub mod event;
@@ -19,6 +21,7 @@ pub mod group_cache;
 pub mod hostlist;
 pub mod idset;
 pub mod journal;
+pub mod log;
 pub mod names;
 pub mod node;
 pub mod node_index;
@@ -35,3 +38,7 @@ pub mod ugm;
 pub mod usage;
 
 pub use partition::Partition;
+
+/// Version of what partitions make of their input. It is raised with every change that makes the effects of some log differ from
+/// what they were: a log knows under which one it was written, so that a replay can say why it differs.
+pub const DOMAIN_VERSION: u32 = 1;

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::coded::{list, map};
 use super::{
     alloc::AskSpec,
     resources::Resource,
@@ -89,3 +90,23 @@ impl Node {
         &self.spec.id
     }
 }
+
+list!(NodeSpec { id, attributes });
+list!(ForeignAlloc { spec, resource, created });
+
+map!(Node {
+    1 spec,
+    2 capacity,
+    3 allocated,
+    4 occupied,
+    5 available,
+    6 rm_schedulable,
+    7 operator_drained,
+    8 allocs,
+    9 foreign,
+    10 reservations,
+    11 rank,
+    12 sort_key,
+    13 seen,
+    14 free,
+});

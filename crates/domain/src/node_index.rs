@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::coded::{Coded, Error, Reader, Writer, list};
 use super::{
     resources::{MEMORY, Resource, ResourceType, VCORE, clamp},
     types::NodeIx,
@@ -207,6 +208,33 @@ impl NodeIndex {
         self.most.clear();
         self.blocks.clear();
         self.len = 0;
+    }
+}
+
+list!(Entry { key, node, free });
+
+/// What is tracked, and the nodes in order: the stretches follow from that, and it does not matter how long each of them is.
+impl Coded for NodeIndex {
+    fn write(&self, to: &mut Writer) {
+        to.array(2);
+        self.types.write(to);
+        to.array(self.len);
+        self.buckets.iter().flat_map(|bucket| bucket.iter()).for_each(|entry| entry.write(to));
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let (types, entries): (_, Vec<Entry>) = Coded::read(from)?;
+        if !entries.is_sorted_by_key(|entry| entry.key) {
+            return Err(from.fail("the nodes are out of order"));
+        }
+        let mut index = NodeIndex { types, len: entries.len(), ..NodeIndex::default() };
+        for bucket in entries.chunks(BUCKET / 2) {
+            index.first.push(bucket[0].key);
+            index.most.push(maximum(bucket.iter().map(|entry| entry.free)));
+            index.buckets.push(Arc::new(bucket.to_vec()));
+        }
+        index.refresh_blocks(0);
+        Ok(index)
     }
 }
 

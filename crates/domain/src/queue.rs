@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use super::coded::{list, map, variants};
 use super::{
     acl::Acl,
     app::AppKey,
@@ -187,3 +188,61 @@ pub enum PreemptionSetting {
     /// Its allocations are never victims.
     Disabled,
 }
+
+map!(Queue {
+    1 name,
+    2 path,
+    3 parent,
+    4 children,
+    5 leaf,
+    6 managed,
+    7 state,
+    8 state_since,
+    9 properties,
+    10 settings,
+    11 max,
+    12 guaranteed,
+    13 states,
+    14 max_applications,
+    15 admin_acl,
+    16 submit_acl,
+    17 template,
+    18 allocated,
+    19 told_allocated,
+    20 pending,
+    21 preempting,
+    22 claimed,
+    23 awaited,
+    24 attempts,
+    25 running,
+    26 allocating,
+    27 apps,
+    28 priority,
+    29 exposed_priority,
+    30 priorities,
+    31 child_order,
+    32 order,
+    33 app_order,
+    34 parked,
+    35 parked_children,
+    36 parked_apps,
+    37 parked_in,
+    38 dirty,
+    39 depth,
+    40 quota_start,
+    41 free,
+});
+list!(ChildKey { first, second, third, queue });
+list!(QueueSettings {
+    sort_fair,
+    sort_priority,
+    priority_fence,
+    priority_offset,
+    preemption,
+    preemption_delay,
+    backoff,
+    backoff_delay,
+    quota_preemption_delay,
+    atomic_gangs,
+});
+variants!(PreemptionSetting { 1 Default, 2 Fence, 3 Disabled });

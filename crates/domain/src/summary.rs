@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use super::coded::list;
 use super::{
     app::UsageHistory,
     resources::Resource,
@@ -64,6 +65,8 @@ impl fmt::Display for Tracked<'_> {
         write!(f, "TrackedResource{{{}}}", rows.collect::<Vec<_>>().join(","))
     }
 }
+
+list!(AppSummary { app, submission, started, finished, user, queue, state, rm, history });
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::coded::{Coded, Error, Reader, Writer, variants};
+
 /// A point in time or a duration in nanoseconds; points count from the Unix epoch.
 ///
 /// The domain never reads a clock: `now` is always an argument.
@@ -54,6 +56,16 @@ macro_rules! row_index {
         impl From<usize> for $name {
             fn from(ix: usize) -> Self {
                 $name(ix as u32)
+            }
+        }
+
+        impl Coded for $name {
+            fn write(&self, to: &mut Writer) {
+                self.0.write(to);
+            }
+
+            fn read(from: &mut Reader) -> Result<Self, Error> {
+                u32::read(from).map($name)
             }
         }
     )+};
@@ -185,4 +197,45 @@ pub enum GangStyle {
     Soft,
     /// It fails.
     Hard,
+}
+
+variants!(Termination {
+    0 Unknown,
+    1 StoppedByRm,
+    2 Timeout,
+    3 Preempted,
+    4 PlaceholderReplaced,
+    5 FailedOnRm,
+});
+variants!(AppState {
+    0 New,
+    1 Accepted,
+    2 Running,
+    3 Rejected,
+    4 Completing,
+    5 Completed,
+    6 Failing,
+    7 Failed,
+    8 Expired,
+    9 Resuming,
+});
+variants!(ObjectState { 0 Active, 1 Draining, 2 Stopped });
+variants!(GangStyle { 0 Soft, 1 Hard });
+
+impl Coded for Nanos {
+    fn write(&self, to: &mut Writer) {
+        to.int(self.0);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        from.int().map(Nanos)
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == Nanos::ZERO
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Nanos::ZERO)
+    }
 }

@@ -10,12 +10,16 @@ use callboard::{
         command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
         effect::{Callback, Effect, Question, Released},
         event::Event,
+        log::{Input, Step},
         resources::Resource,
         types::{AppState, Nanos, Termination},
     },
 };
 
-use super::usage::Lives;
+use super::{
+    twin::{self, Twin},
+    usage::Lives,
+};
 
 pub const QUEUES: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: \"*\"\n        queues:\n          - name: a\n          - name: b\n";
 
@@ -36,6 +40,8 @@ pub struct Env {
     pub refusals: Vec<(String, String)>,
     /// The lives of allocations, where they are watched.
     pub lives: Option<Lives>,
+    /// Does the same from a log and its snapshots.
+    pub twin: Option<Twin>,
 }
 
 pub fn res(memory: i64, vcore: i64) -> Resource {
@@ -111,6 +117,7 @@ impl Env {
         let mut effects = Vec::new();
         let partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut effects);
         let mut env = Env {
+            twin: Some(Twin::of(&partition)),
             partition,
             now,
             told: Vec::new(),
@@ -132,36 +139,43 @@ impl Env {
         env
     }
 
+    /// Without a twin, for very many lives.
+    pub fn alone(self) -> Env {
+        Env { twin: None, ..self }
+    }
+
     pub fn apply(&mut self, command: Command) {
-        let mut effects = Vec::new();
-        self.partition.apply(command, self.now, &mut effects);
-        self.take(effects);
+        self.step(Input::Apply(command));
+    }
+
+    /// Makes a step, and so does the twin; gives what [`Partition::replay`] gives.
+    pub fn step(&mut self, input: Input) -> usize {
+        let effects = &mut Vec::new();
+        let made = self.made(input, effects);
+        self.take(std::mem::take(effects));
         self.check();
+        made
+    }
+
+    /// Makes a step whose effects the caller looks at.
+    pub fn made(&mut self, input: Input, effects: &mut Vec<Effect>) -> usize {
+        let step = Step { at: self.now, input };
+        let made = self.partition.replay(step.clone(), effects);
+        if let Some(twin) = &mut self.twin {
+            twin.follow(&self.partition, &step, effects);
+        }
+        made
     }
 
     /// The partition ends, so many items at a time.
     pub fn stop(&mut self, items: usize) {
         self.apply(Command::Stop);
-        let mut more = true;
-        while more {
-            let mut effects = Vec::new();
-            more = self.partition.dismantle(items, self.now, &mut effects);
-            self.take(effects);
-            self.check();
-        }
+        while self.step(Input::Dismantle { max: items }) > 0 {}
     }
 
     /// Applies and schedules until nothing more happens.
     pub fn run(&mut self) {
-        loop {
-            let mut effects = Vec::new();
-            let made = self.partition.schedule(64, self.now, &mut effects);
-            self.take(effects);
-            self.check();
-            if made == 0 {
-                break;
-            }
-        }
+        while self.step(twin::schedule(64)) > 0 {}
     }
 
     pub fn check(&mut self) {

@@ -7,12 +7,16 @@ use callboard::domain::{
     Partition,
     command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
     effect::{AppEffect, Callback, Effect, Released},
+    log::{Input, Step},
     types::{Nanos, Termination},
 };
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::env::{Ask, res};
+use super::{
+    env::{Ask, res},
+    twin::{self, Twin},
+};
 
 const LIVES: usize = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
 const SLOTS: usize = 24;
@@ -36,6 +40,7 @@ struct Stress {
     rng: ChaCha8Rng,
     open: Vec<Released>,
     lives: usize,
+    twin: Option<Twin>,
     /// Per application: number of its life, and how often it was looked at in it.
     slots: Vec<(u32, u32)>,
     asks: Vec<AllocationItem>,
@@ -43,18 +48,31 @@ struct Stress {
 }
 
 impl Stress {
-    fn new(seed: u64) -> Stress {
+    fn new(seed: u64, twin: bool) -> Stress {
         let conf = callboard::config::load(YAML).expect("a valid configuration").partitions[0].clone();
         let now = Nanos::from_secs(1_000_000);
         let partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut Vec::new());
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        let slots = vec![(0, 0); SLOTS];
-        Stress { partition, now, rng, open: Vec::new(), lives: 0, slots, asks: Vec::new(), releases: Vec::new() }
+        let (twin, slots) = (twin.then(|| Twin::of(&partition)), vec![(0, 0); SLOTS]);
+        let (open, asks, releases) = (Vec::new(), Vec::new(), Vec::new());
+        Stress { partition, now, rng, open, lives: 0, twin, slots, asks, releases }
     }
 
     fn apply(&mut self, command: Command) {
-        let mut effects = Vec::new();
-        self.partition.apply(command, self.now, &mut effects);
+        self.step(Input::Apply(command));
+    }
+
+    fn step(&mut self, input: Input) {
+        let (step, mut effects) = (Step { at: self.now, input }, Vec::new());
+        match &mut self.twin {
+            Some(twin) => {
+                self.partition.replay(step.clone(), &mut effects);
+                twin.follow(&self.partition, &step, &effects);
+            }
+            None => {
+                self.partition.replay(step, &mut effects);
+            }
+        }
         self.take(effects);
     }
 
@@ -155,9 +173,7 @@ impl Stress {
             4 => self.pass(100 * 3600),
             _ => {}
         }
-        let mut effects = Vec::new();
-        self.partition.schedule(usize::MAX, self.now, &mut effects);
-        self.take(effects);
+        self.step(twin::schedule(usize::MAX));
     }
 
     fn pass(&mut self, seconds: i64) {
@@ -171,9 +187,9 @@ impl Stress {
     }
 }
 
-/// Lives of one seed; gives how many there were.
-fn live(seed: u64, lives: usize) {
-    let mut stress = Stress::new(seed);
+/// Lives of one seed.
+fn live(seed: u64, lives: usize, twin: bool) {
+    let mut stress = Stress::new(seed, twin);
     for n in 0..4 {
         stress.node(n, NodeAction::Create, 110);
     }
@@ -206,7 +222,14 @@ fn a_hundred_thousand_lives_leave_nothing_behind() {
     let given = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let seed = given.unwrap_or_else(rand::random);
     println!("seeds {seed} and {}", seed.wrapping_add(1));
-    let other = std::thread::spawn(move || live(seed.wrapping_add(1), LIVES / 2));
-    live(seed, LIVES / 2);
+    let other = std::thread::spawn(move || live(seed.wrapping_add(1), LIVES / 2, false));
+    live(seed, LIVES / 2, false);
     other.join().expect("the other half, see above");
+}
+
+#[test]
+fn lives_go_on_from_their_log_and_its_snapshots() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    live(seed, LIVES / 20, true);
 }

@@ -113,7 +113,7 @@ struct Life {
 
 impl Life {
     fn new() -> Life {
-        let mut env = Env::calm(&yaml(&[None; 5]));
+        let mut env = Env::calm(&yaml(&[None; 5])).alone();
         let node = |n: u8| NodeItem {
             id: format!("n{n}").into(),
             action: NodeAction::Create,
@@ -183,7 +183,7 @@ impl Life {
         );
         let conf = self.env.partition.conf.clone();
         let now = self.env.now;
-        self.env = Env::calm(&yaml(&[None; 5]));
+        self.env = Env::calm(&yaml(&[None; 5])).alone();
         self.env.now = now;
         self.env.apply(Command::Configure(conf));
         for (id, capacity) in nodes {

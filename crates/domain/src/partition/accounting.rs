@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Cx, Partition};
 use crate::{
+    conf::{LimitConf, PartitionConf, QueueConf},
     effect::Effect,
     resources::Resource,
     types::{AppIx, AppState, QueueIx},
@@ -117,19 +118,21 @@ impl Partition {
     /// Limits as configured, for the whole tree (UGM-010).
     pub(super) fn load_limits(&mut self, cx: &mut Cx) {
         let conf = self.conf.clone();
-        let mut limits = Vec::new();
-        collect(&conf.root, "root".into(), &mut limits);
+        let limits = limits_of(&conf);
         let mut events = Vec::new();
         self.ugm.set_limits(limits.iter().map(|(path, entries)| (path, *entries)), &mut events);
         publish(events, cx);
     }
 }
 
-fn collect<'a>(
-    queue: &'a crate::conf::QueueConf,
-    path: Arc<str>,
-    limits: &mut Vec<(Arc<str>, &'a [crate::conf::LimitConf])>,
-) {
+/// The limits of every queue that has some, by its path, in their order.
+pub(super) fn limits_of(conf: &PartitionConf) -> Vec<(Arc<str>, &[LimitConf])> {
+    let mut limits = Vec::new();
+    collect(&conf.root, "root".into(), &mut limits);
+    limits
+}
+
+fn collect<'a>(queue: &'a QueueConf, path: Arc<str>, limits: &mut Vec<(Arc<str>, &'a [LimitConf])>) {
     for child in &queue.children {
         collect(child, format!("{path}.{}", child.name).into(), limits);
     }

@@ -8,6 +8,7 @@ use std::{
 use super::{Cx, Partition, deadlines::Deadline, states::AppEvent};
 use crate::{
     app::{App, UsageHistory},
+    coded::variants,
     command::AddApplication,
     effect::{AppEffect, Callback, Effect, QueueEffect, Released},
     event::{Change, Detail, EventKind},
@@ -474,3 +475,5 @@ fn owner(item: &AddApplication, forced: bool) -> Result<Owner, Arc<str>> {
     // ACL-040: without a resolver the user is its own group.
     Ok(Owner { user: item.user.clone(), groups: Arc::from([item.user.clone()]) })
 }
+
+variants!(Closing { 1 Asks(from), 2 Allocations(from) });

@@ -3,6 +3,7 @@
 //! rest, and two gangs can never wait for each other.
 
 use super::{Books, Cx, Partition, schedule::Outcome};
+use crate::coded::list;
 use crate::{
     alloc::Phase,
     app::{GroupKey, Hold},
@@ -161,3 +162,5 @@ impl Partition {
         self.questions.gangs.iter().filter(|(_, trial)| uses(trial)).map(|(app, _)| *app).collect()
     }
 }
+
+list!(Trial { held, open });

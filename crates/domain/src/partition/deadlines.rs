@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Cx, Partition, states::TERMINATED};
+use crate::coded::{list, variants};
 use crate::types::{AppIx, AppState, Nanos};
 
 /// What falls due. Rows of applications name the timer that they belong to; one that was stopped or replaced is ignored.
@@ -161,3 +162,20 @@ impl Partition {
             .collect();
     }
 }
+
+list!(Deadlines { rows, set });
+variants!(Deadline {
+    1 State { app, timer },
+    2 Placeholder { app, timer },
+    3 GangWait { app, timer },
+    4 Execution { app, timer },
+    5 Wake { app, serial },
+    6 ExpireTerminated { id, finished },
+    7 ExpireRejected { id, finished },
+    8 CleanQueues,
+    9 Inspect,
+    10 Reservations,
+    11 Sweep,
+    12 Quotas,
+    13 Review,
+});

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{Cx, Partition, deadlines::Deadline};
+use crate::coded::list;
 use crate::{
     alloc::Phase,
     app::{AskGroup, GroupKey},
@@ -205,3 +206,5 @@ impl Partition {
         reported
     }
 }
+
+list!(Inspection { began, planned, news });

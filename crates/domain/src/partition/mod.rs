@@ -28,6 +28,7 @@ mod reload;
 mod required;
 mod reserve;
 mod reserve_choice;
+mod saved;
 mod schedule;
 mod shapes;
 mod squeeze;
@@ -42,6 +43,7 @@ pub use audit::Finding;
 pub use explain::{Explainer, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use ledger::{Books, Placement, Reason};
+pub use saved::{SAVED_FORMAT, Unreadable};
 pub use tables::Tables;
 
 use super::{

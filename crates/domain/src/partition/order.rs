@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use smallvec::SmallVec;
 
 use super::Partition;
+use crate::coded::list;
 use crate::{
     app::AppKey,
     node_index::sortable,
@@ -290,3 +291,5 @@ pub(super) fn count_down(counts: &mut std::collections::BTreeMap<i32, u32>, prio
         }
     }
 }
+
+list!(Dirty { all, shares, apps, queues });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Books, Cx, Partition, Placement, atomic::Trial, refusals::Refusals, schedule::Outcome};
+use crate::coded::{list, map, variants};
 use crate::{
     alloc::{AskSpec, Phase},
     command::{PredicateAnswer, PredicateTerms},
@@ -574,3 +575,19 @@ impl Partition {
         self.unblock_all_shapes();
     }
 }
+
+variants!(Intent { 1 Place { effects }, 2 Gang, 3 Swap { placeholder, seq }, 4 Reserve, 5 Preempt { victims, needed } });
+list!(Open { alloc, seq, node, more, intent, in_turn, changes, clock });
+map!(Questions {
+    1 open,
+    2 of,
+    3 gangs,
+    4 waiting,
+    5 refusals,
+    6 terms,
+    7 in_turn,
+    8 changes,
+    9 width,
+    10 refused_victims,
+    11 next,
+});

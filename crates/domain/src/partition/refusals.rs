@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::Partition;
+use crate::coded::list;
 use crate::types::{AllocIx, Nanos, NodeIx};
 
 /// Between two searches for a constrained ask while constrained allocations come and go; doubles up to 32 s.
@@ -133,3 +134,6 @@ impl Partition {
         }
     }
 }
+
+list!(Refused { nodes, changes, last, searches });
+list!(Refusals { asks, changed, clock });

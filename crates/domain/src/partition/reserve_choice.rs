@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, reserve::RESERVATION_WAIT};
+use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
     resources::{Resource, ResourceType},
@@ -336,3 +337,5 @@ impl Partition {
         room
     }
 }
+
+list!(Wanting { groups, not_before, review });

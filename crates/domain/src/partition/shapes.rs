@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Partition;
+use crate::coded::{Coded, Error, Reader, Writer, list};
 use crate::{
     cow::CowVec,
     resources::{Resource, ResourceType},
@@ -146,5 +147,38 @@ impl Partition {
             self.shapes.clear(shape);
         }
         self.unblock();
+    }
+}
+
+list!(Shape { resource, of, nowhere, uses });
+
+/// The rows and which of them are free; the rest follows from them.
+impl Coded for Shapes {
+    fn write(&self, to: &mut Writer) {
+        let Shapes { rows, by_key: _, nowhere: _, free } = self;
+        to.array(2);
+        to.array(rows.len());
+        for row in rows.iter() {
+            // What a free row was is no matter.
+            Some(row).filter(|row| row.uses > 0).cloned().write(to);
+        }
+        free.write(to);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let (rows, free): (Vec<Option<Shape>>, Vec<ShapeIx>) = Coded::read(from)?;
+        let mut shapes = Shapes { free, ..Shapes::default() };
+        for (at, row) in rows.into_iter().enumerate() {
+            let row = row.unwrap_or_else(|| Shape { resource: Arc::default(), of: None, nowhere: false, uses: 0 });
+            if row.uses > 0 {
+                let ix = ShapeIx::from(at);
+                shapes.by_key.insert(key(&row.resource, row.of), ix);
+                if let Some((kind, amount)) = lead(&row.resource).filter(|_| row.nowhere) {
+                    shapes.nowhere.insert((kind, amount, ix));
+                }
+            }
+            shapes.rows.push(row);
+        }
+        Ok(shapes)
     }
 }

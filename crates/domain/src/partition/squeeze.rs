@@ -7,6 +7,7 @@
 use std::ops::Bound;
 
 use super::{Cx, Partition, deadlines::Deadline};
+use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
     types::{AppIx, AppState, Nanos, QueueIx},
@@ -138,3 +139,5 @@ impl Partition {
         Some((Hold::QueueQuota, Some(level)))
     }
 }
+
+list!(Squeeze { apps, due, again, from });

@@ -2,6 +2,7 @@
 //! apart piece by piece, so that nobody beside it has to wait for the whole.
 
 use super::{Cx, Partition, apps::Closing, deadlines::Deadlines, states::AppEvent};
+use crate::coded::list;
 use crate::{
     effect::{Callback, Effect},
     event::{Change, Detail, EventKind},
@@ -100,3 +101,5 @@ impl Partition {
         true
     }
 }
+
+list!(Leaving { app, closing, failing, last });

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use regex::{Regex, RegexBuilder};
 
 use super::rule::FilterSpec;
+use crate::coded::{Coded, Error, Reader, Writer, list, variants};
 use crate::names::{is_group_name, is_user_name};
 
 /// What a filter does with those whom it names.
@@ -156,6 +157,21 @@ impl Filter {
     pub fn admits(&self, user: &str, groups: &[Arc<str>]) -> bool {
         let named = self.empty || self.users.matches(user) || groups.iter().any(|group| self.groups.matches(group));
         named == (self.verdict == Verdict::Allow)
+    }
+}
+
+list!(Filter { verdict, empty, users, groups });
+variants!(Verdict { 1 Allow, 2 Deny });
+variants!(Names { 1 List(names), 2 Expression(expression) });
+
+impl Coded for Regex {
+    fn write(&self, to: &mut Writer) {
+        to.text(self.as_str());
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let text = from.text()?;
+        compile(&text).ok_or_else(|| from.fail(format!("{text} is no regular expression that is allowed")))
     }
 }
 

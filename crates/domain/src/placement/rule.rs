@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::filter::Filter;
+use crate::coded::{map, variants};
 use crate::names::{INVALID_QUEUE_NAME, is_queue_name};
 
 /// One rule with its chain of parents, ready to run.
@@ -120,6 +121,9 @@ fn fixed(value: &str, has_parent: bool) -> Result<RuleKind, String> {
     }
     Ok(RuleKind::Fixed { queue: value.into(), qualified })
 }
+
+map!(RuleConf { 1 kind, 2 create, 3 filter, 4 parent });
+variants!(RuleKind { 1 Provided, 2 User, 3 Fixed { queue, qualified }, 4 Tag { name } });
 
 #[cfg(test)]
 mod tests {

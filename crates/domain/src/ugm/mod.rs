@@ -40,6 +40,7 @@ use self::{
     table::{Table, row},
 };
 use super::{
+    coded::{Skip, list, map, variants},
     event::{Change, Detail},
     resources::Resource,
 };
@@ -474,3 +475,23 @@ fn usage_detail(who: Who) -> Detail {
         Who::Group => Detail::GroupResource,
     }
 }
+
+variants!(Who { 1 User, 2 Group });
+// Limits are those of the configuration: see `Ugm::limit_again`.
+map!(Ugm { 1 trackers, 2 tracker_by_name, 3 levels, 4 level_by_path, 5 apps, 6 limits as Skip });
+list!(Tracker { who, name, apps, counted, configured, pinned, levels });
+map!(Level {
+    1 tracker,
+    2 path,
+    3 parent,
+    4 usage,
+    5 counted,
+    6 holds,
+    7 children,
+    8 limit as Skip,
+    9 configured,
+    10 pinned,
+});
+list!(App { id, user, groups, chain, usage, counted, hold });
+list!(Hold { user, group });
+list!(Side { tracker, levels });

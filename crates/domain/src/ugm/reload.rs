@@ -51,6 +51,18 @@ impl Ugm {
         }
     }
 
+    /// The limits that were in force when this was written: those of the configuration, which are not written with it.
+    pub(crate) fn limit_again<'a>(&mut self, limits: impl IntoIterator<Item = (&'a Arc<str>, &'a [LimitConf])>) {
+        self.limits = Arc::new(Limits::new(limits));
+        let levels: Vec<LevelIx> = self.levels.iter().map(|(level, _)| level).collect();
+        for level in levels {
+            let level = &mut self.levels[level];
+            if let Some(tracker) = self.trackers.get(level.tracker) {
+                level.limit = self.limits.of(tracker.who, &tracker.name, &level.path).cloned();
+            }
+        }
+    }
+
     fn announce_gone(&self, old: &Limits, new: &Limits, out: &mut Vec<UgmEvent>) {
         let users = self.known_users();
         for limits in &old.paths {

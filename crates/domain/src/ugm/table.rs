@@ -5,7 +5,10 @@ use std::{
     ops::{Index, IndexMut},
 };
 
-use crate::cow::CowVec;
+use crate::{
+    coded::{Coded, Error, Reader, Writer},
+    cow::CowVec,
+};
 
 /// A typed row number of a [`Table`].
 pub(super) trait Row: Copy {
@@ -27,6 +30,16 @@ macro_rules! row {
 
             fn at(self) -> usize {
                 self.0 as usize
+            }
+        }
+
+        impl $crate::coded::Coded for $name {
+            fn write(&self, to: &mut $crate::coded::Writer) {
+                self.0.write(to);
+            }
+
+            fn read(from: &mut $crate::coded::Reader) -> Result<Self, $crate::coded::Error> {
+                u32::read(from).map($name)
             }
         }
     )+};
@@ -114,5 +127,42 @@ impl<K: Row, T: Clone> IndexMut<K> for Table<K, T> {
             // See `index`.
             Slot::Free(_) => panic!("row {} is free", key.at()),
         }
+    }
+}
+
+/// A row, or the number of the next free one.
+impl<T: Coded> Coded for Slot<T> {
+    fn write(&self, to: &mut Writer) {
+        to.array(2);
+        match self {
+            Slot::Used(row) => {
+                to.bool(true);
+                row.write(to);
+            }
+            Slot::Free(next) => {
+                to.bool(false);
+                next.write(to);
+            }
+        }
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        if from.array()? != 2 {
+            return Err(from.fail("a row of users has two values"));
+        }
+        Ok(if from.bool()? { Slot::Used(T::read(from)?) } else { Slot::Free(Option::read(from)?) })
+    }
+}
+
+impl<K, T: Coded + Clone> Coded for Table<K, T> {
+    fn write(&self, to: &mut Writer) {
+        to.array(2);
+        self.slots.write(to);
+        self.free.write(to);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let (slots, free) = Coded::read(from)?;
+        Ok(Table { slots, free, key: PhantomData })
     }
 }

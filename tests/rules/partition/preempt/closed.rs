@@ -10,7 +10,7 @@ use callboard::domain::{
     types::{Nanos, Termination},
 };
 
-use super::super::env::Env;
+use super::super::{env::Env, twin};
 
 /// What required-node asks hold or claim; then Φ by depth, the deepest first.
 pub fn measure(partition: &Partition) -> Vec<i128> {
@@ -44,7 +44,7 @@ pub fn settle(env: &mut Env) -> usize {
         loop {
             let mut effects = Vec::new();
             let before = measure(&env.partition);
-            let made = env.partition.schedule(1, env.now, &mut effects);
+            let made = env.made(twin::schedule(1), &mut effects);
             let preempted = effects.iter().any(is_preemption);
             let after = measure(&env.partition);
             assert!(after >= before, "{before:?} became {after:?}");

@@ -9,11 +9,15 @@ use callboard::domain::{
     alloc::{AskSpec, Phase},
     command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
     effect::{Callback, Effect},
+    log::Step,
     types::{Nanos, Termination},
 };
 
 use super::{
-    super::env::{Ask, res},
+    super::{
+        env::{Ask, res},
+        twin,
+    },
     closed::measure,
     tree,
 };
@@ -79,7 +83,13 @@ impl World {
         self.now = self.now.plus(STEP);
         self.apply(Command::Tick);
         let mut effects = Vec::new();
-        self.idle = self.partition.schedule(1, self.now, &mut effects) == 0;
+        let step = Step { at: self.now, input: twin::schedule(1) };
+        // Now and then beside one that is read from its snapshot.
+        let beside = self.now.0 / STEP.0 % 5 == 0;
+        let partition = &mut self.partition;
+        let made =
+            if beside { twin::step(partition, step, &mut effects) } else { partition.replay(step, &mut effects) };
+        self.idle = made == 0;
         self.take(&effects)
     }
 

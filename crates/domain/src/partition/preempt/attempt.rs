@@ -1,6 +1,7 @@
 //! When an ask tries to preempt (R7.1–R7.5), and how often: searches must not slow normal scheduling down.
 
 use super::{super::Partition, act::Tried, harm::Harm};
+use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
     partition::{Cx, schedule::Outcome},
@@ -170,3 +171,5 @@ impl Partition {
         })
     }
 }
+
+list!(Search { began, visits, cursor, pool });

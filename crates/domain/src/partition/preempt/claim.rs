@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::super::Partition;
+use crate::coded::list;
 use crate::{
     alloc::Phase,
     resources::Resource,
@@ -126,3 +127,5 @@ impl Partition {
         }
     }
 }
+
+list!(Claim { resource, victims });

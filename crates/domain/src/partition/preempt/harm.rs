@@ -11,6 +11,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{super::Partition, close, gap, helps, scope::Scope, tally::Tally};
+use crate::coded::list;
 use crate::{
     resources::{Resource, ResourceType},
     types::{AllocIx, Nanos, QueueIx},
@@ -398,3 +399,5 @@ impl Search<'_> {
         })
     }
 }
+
+list!(Harm { protected, priority, beyond, number, ages });

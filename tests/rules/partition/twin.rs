@@ -1,0 +1,96 @@
+//! A second partition that gets what the first gets, as bytes: from the records of a log, and begun again from a snapshot now and then. It
+//! makes the same effects with the same digests, and its own snapshots are the same bytes.
+
+use callboard::domain::{
+    Partition,
+    alloc::Alloc,
+    digest::Digest,
+    effect::Effect,
+    log::{Input, Reader, Step, Writer},
+    resources::Types,
+    types::AllocIx,
+};
+
+/// Steps between two snapshots, one after the other: no rhythm of a world meets always the same.
+const PAUSES: [u32; 7] = [1, 3, 17, 2, 31, 1, 11];
+
+/// See the module.
+pub struct Twin {
+    partition: Partition,
+    types: Types,
+    writer: Writer,
+    snapshots: usize,
+    /// Steps until the next.
+    pause: u32,
+}
+
+impl Twin {
+    pub fn of(partition: &Partition) -> Twin {
+        let (partition, types) = (partition.clone(), Types::default());
+        Twin { partition, types, writer: Writer::new(), snapshots: 0, pause: 1 }
+    }
+
+    /// The other made this step, with these effects, and is so now.
+    pub fn follow(&mut self, other: &Partition, step: &Step, effects: &[Effect]) {
+        self.writer.begin();
+        self.writer.step(step);
+        let mut made = Vec::new();
+        for read in Reader::new(self.writer.bytes(), &self.types) {
+            self.partition.replay(read.expect("what was written is read"), &mut made);
+        }
+        assert_same(effects, &made, step);
+        self.pause -= 1;
+        if self.pause == 0 {
+            self.pause = PAUSES[self.snapshots % PAUSES.len()];
+            self.snapshots += 1;
+            let saved = other.save();
+            assert!(self.partition.save() == saved, "the snapshots differ after {step:?}");
+            self.partition = reloaded(other, &saved, &self.types);
+        }
+    }
+}
+
+/// The partition that was saved, after a look at what its bytes do not show.
+fn reloaded(partition: &Partition, saved: &[u8], types: &Types) -> Partition {
+    let again = Partition::load(saved, types).expect("what was saved is read");
+    assert!(again.save() == saved, "saved again it is the same");
+    assert_eq!(again.audit(), []);
+    for (one, other) in partition.apps.iter().zip(again.apps.iter()).filter(|(app, _)| !app.free) {
+        assert!(one.by_key == other.by_key && one.by_seq == other.by_seq, "asks of {}", one.id);
+    }
+    let rows = |partition: &Partition| -> Vec<(usize, Alloc)> {
+        partition.allocs.iter().cloned().enumerate().filter(|(_, row)| !row.free).collect()
+    };
+    assert_eq!(format!("{:?}", rows(partition)), format!("{:?}", rows(&again)));
+    assert!(rows(&again).iter().all(|(at, row)| again.apps[row.app.ix()].by_seq[&row.seq] == AllocIx::from(*at)));
+    assert_eq!(format!("{:?}", partition.ugm), format!("{:?}", again.ugm));
+    again
+}
+
+fn assert_same(effects: &[Effect], made: &[Effect], step: &Step) {
+    let digest = |effects: &[Effect]| {
+        let mut digest = Digest::default();
+        digest.add(effects);
+        digest.finish()
+    };
+    assert_eq!(format!("{effects:#?}"), format!("{made:#?}"), "after {step:?}");
+    assert_eq!(digest(effects), digest(made), "after {step:?}");
+}
+
+/// One step of a partition, and of one that is read from its snapshot: both do the same. Gives what [`Partition::replay`] gives.
+pub fn step(partition: &mut Partition, step: Step, effects: &mut Vec<Effect>) -> usize {
+    let types = Types::default();
+    let mut again = reloaded(partition, &partition.save(), &types);
+    let (mut own, mut made) = (Vec::new(), Vec::new());
+    let result = partition.replay(step.clone(), &mut own);
+    assert_eq!(result, again.replay(step.clone(), &mut made));
+    assert_same(&own, &made, &step);
+    assert!(partition.save() == again.save(), "the snapshots differ after {step:?}");
+    effects.extend(own);
+    result
+}
+
+/// A call of [`Partition::schedule`].
+pub fn schedule(max: usize) -> Input {
+    Input::Schedule { max }
+}

@@ -6,7 +6,7 @@
 //! ```
 //! use callboard_domain::{Partition, command::Command, config, digest::Digest, log::{Reader, Writer}, resources::Types, types::Nanos};
 //!
-//! # fn main() -> Result<(), callboard_domain::log::Error> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let conf = config::load("partitions: [{name: default, queues: [{name: root}]}]").expect("valid").partitions[0].clone();
 //! let (mut effects, mut writer, mut digest) = (Vec::new(), Writer::new(), Digest::default());
 //! let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, Nanos(1), &mut effects);

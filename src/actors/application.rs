@@ -6,15 +6,19 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
-use super::unconfirmed::Unconfirmed;
+use super::{
+    unconfirmed::Unconfirmed,
+    waiters::{Verdict, Waiters},
+};
 use crate::{
     domain::{
         effect::{AppEffect, Released},
-        types::{Nanos, Termination},
+        types::{AppState, Nanos, Termination},
     },
     messages::{
-        application::{AppGone, AppNews, GetUnconfirmed, Resend, UnconfirmedRelease},
+        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease},
         partition::SendAgain,
+        wait::{AppStatus, Condition, EndWaits, Wait, Withdraw},
     },
 };
 
@@ -41,6 +45,31 @@ pub struct ApplicationActor {
     rows: BTreeMap<(Arc<str>, Termination), Row>,
     /// When it looks at them next.
     timer: Option<(Nanos, SpawnHandle)>,
+    /// How it is, as long as somebody waits for it.
+    status: Option<AppStatus>,
+    waiters: Waiters,
+}
+
+/// Whether a condition holds of an application, which may have ended.
+pub fn judge(status: Option<&AppStatus>, condition: Condition) -> Verdict {
+    let Some(AppStatus { state, began, allocated, waits, refused }) = status else {
+        return Verdict::NotYet("nothing is known of it yet".to_owned());
+    };
+    let met = match condition {
+        Condition::Running => *began || *state == AppState::Running,
+        Condition::Completed => *state == AppState::Completed,
+        Condition::Placed => *allocated && !waits,
+        _ => false,
+    };
+    match (state, refused) {
+        _ if met => Verdict::Met,
+        (_, Some(why)) => Verdict::Never(format!("it was rejected: {why}")),
+        (AppState::Completed | AppState::Failed | AppState::Expired | AppState::Rejected, None) => {
+            Verdict::Never(format!("it ended as {}", state.name()))
+        }
+        (AppState::Failing, None) => Verdict::Never("it fails".to_owned()),
+        _ => Verdict::NotYet(format!("it is {}", state.name())),
+    }
 }
 
 fn nanos(time: Duration) -> Nanos {
@@ -50,7 +79,15 @@ fn nanos(time: Duration) -> Nanos {
 impl ApplicationActor {
     /// An actor for a new application; `send` leads to its partition.
     pub fn new(app: Arc<str>, sums: Rc<Unconfirmed>, send: Recipient<SendAgain>) -> ApplicationActor {
-        ApplicationActor { app, sums, send, rows: BTreeMap::new(), timer: None }
+        ApplicationActor {
+            app,
+            sums,
+            send,
+            rows: BTreeMap::new(),
+            timer: None,
+            status: None,
+            waiters: Waiters::default(),
+        }
     }
 
     /// The rows (state, message) of a release: it waits or it does not; it begins, is confirmed or void, falls due (`look`),
@@ -96,6 +133,10 @@ impl ApplicationActor {
         if self.rows.is_empty() {
             self.sums.heard_all(&self.app);
         }
+    }
+
+    fn state(&self) -> &'static str {
+        self.status.as_ref().map_or("New", |status| status.state.name())
     }
 
     /// How long a release that was sent so often waits before it is sent again.
@@ -180,13 +221,44 @@ impl Actor for ApplicationActor {
     type Context = Context<Self>;
 }
 
-impl Handler<AppNews> for ApplicationActor {
+impl Handler<AppUpdate> for ApplicationActor {
     type Result = ();
 
-    fn handle(&mut self, news: AppNews, ctx: &mut Self::Context) {
-        for effect in news.0 {
+    fn handle(&mut self, update: AppUpdate, ctx: &mut Self::Context) {
+        for effect in update.effects {
             self.advance(effect, ctx);
         }
+        if update.status.is_some() {
+            self.status = update.status;
+            let status = self.status.as_ref();
+            self.waiters.settle(self.state(), |condition| judge(status, condition));
+        }
+    }
+}
+
+impl Handler<Wait> for ApplicationActor {
+    type Result = ();
+
+    fn handle(&mut self, wait: Wait, _ctx: &mut Self::Context) {
+        let verdict = judge(self.status.as_ref(), wait.condition);
+        self.waiters.add(wait, self.state(), verdict);
+    }
+}
+
+impl Handler<Withdraw> for ApplicationActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Withdraw, _ctx: &mut Self::Context) {
+        let status = self.status.as_ref();
+        self.waiters.withdraw(msg.id, self.state(), |condition| judge(status, condition));
+    }
+}
+
+impl Handler<EndWaits> for ApplicationActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: EndWaits, _ctx: &mut Self::Context) {
+        self.waiters.end();
     }
 }
 
@@ -217,6 +289,8 @@ impl Handler<AppGone> for ApplicationActor {
         for key in self.rows.keys().cloned().collect::<Vec<_>>() {
             self.end(key);
         }
+        // How it ended is in the list of the completed.
+        self.waiters.gone(|_| false);
         ctx.stop();
     }
 }

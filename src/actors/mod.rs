@@ -13,3 +13,4 @@ pub mod rm;
 pub mod topology;
 pub mod ugm;
 pub mod unconfirmed;
+pub mod waiters;

@@ -1,26 +1,50 @@
-//! `NodeActor`: the conversation with a node's side: its registration, its drain and undrain by the shim, its last sign of
-//! life, and whether a drained node is empty. Capacity and usage are the partition's.
-
-use std::sync::Arc;
+//! `NodeActor`: the conversation about one node: those who wait until it is there, empty or drained. Capacity and usage are
+//! the partition's.
 
 use actix::prelude::*;
 
-use crate::{
-    domain::{effect::NodeEffect, types::Nanos},
-    messages::node::{GetNodeTalk, NodeGone, NodeNews, NodeTalk},
+use super::waiters::{Verdict, Waiters};
+use crate::messages::{
+    node::{NodeGone, NodeUpdate},
+    wait::{Condition, EndWaits, NodeStatus, Wait, Withdraw},
 };
 
 /// See the module.
+#[derive(Default)]
 pub struct NodeActor {
-    talk: NodeTalk,
-    empty: bool,
+    status: Option<NodeStatus>,
+    waiters: Waiters,
 }
 
 impl NodeActor {
-    /// An actor for a node that was registered at this time.
-    pub fn new(node: Arc<str>, at: Nanos) -> NodeActor {
-        let talk = NodeTalk { host: node.clone(), node, seen: at, draining: None, drained: false };
-        NodeActor { talk, empty: true }
+    fn state(&self) -> &'static str {
+        match self.status {
+            Some(NodeStatus { schedulable: false, allocations: 0 }) => "drained",
+            Some(NodeStatus { schedulable: false, .. }) => "draining",
+            _ => "online",
+        }
+    }
+
+    /// Whether a condition holds.
+    fn judge(&self, condition: Condition) -> Verdict {
+        let Some(NodeStatus { schedulable, allocations }) = self.status else {
+            return Verdict::NotYet("nothing is known of it yet".to_owned());
+        };
+        match condition {
+            Condition::Online => Verdict::Met,
+            Condition::Drained if schedulable => {
+                Verdict::NotYet("it is not drained: new allocations go to it".to_owned())
+            }
+            Condition::Empty | Condition::Drained if allocations == 0 => Verdict::Met,
+            Condition::Empty | Condition::Drained => Verdict::NotYet(format!("{allocations} allocations are on it")),
+            other => Verdict::Never(format!("a node is never {}", other.name())),
+        }
+    }
+
+    fn settle(&mut self) {
+        let mut waiters = std::mem::take(&mut self.waiters);
+        waiters.settle(self.state(), |condition| self.judge(condition));
+        self.waiters = waiters;
     }
 }
 
@@ -28,38 +52,39 @@ impl Actor for NodeActor {
     type Context = Context<Self>;
 }
 
-impl Handler<NodeNews> for NodeActor {
+impl Handler<NodeUpdate> for NodeActor {
     type Result = ();
 
-    fn handle(&mut self, news: NodeNews, _ctx: &mut Self::Context) {
-        let talk = &mut self.talk;
-        for effect in news.effects {
-            match effect {
-                NodeEffect::Registered { host, schedulable, .. } => {
-                    talk.host = host;
-                    talk.draining = (!schedulable).then_some(news.at);
-                }
-                NodeEffect::Schedulable { schedulable, empty, .. } => {
-                    talk.draining = (!schedulable).then_some(news.at);
-                    self.empty = empty;
-                }
-                NodeEffect::Emptied { .. } => self.empty = true,
-                NodeEffect::Held { .. }
-                | NodeEffect::Seen { .. }
-                | NodeEffect::Capacity { .. }
-                | NodeEffect::Removed { .. } => {}
-            }
-            talk.seen = news.at;
-        }
-        talk.drained = talk.draining.is_some() && self.empty;
+    fn handle(&mut self, update: NodeUpdate, _ctx: &mut Self::Context) {
+        self.status = Some(update.status);
+        self.settle();
     }
 }
 
-impl Handler<GetNodeTalk> for NodeActor {
-    type Result = MessageResult<GetNodeTalk>;
+impl Handler<Wait> for NodeActor {
+    type Result = ();
 
-    fn handle(&mut self, _msg: GetNodeTalk, _ctx: &mut Self::Context) -> Self::Result {
-        MessageResult(self.talk.clone())
+    fn handle(&mut self, wait: Wait, _ctx: &mut Self::Context) {
+        let verdict = self.judge(wait.condition);
+        self.waiters.add(wait, self.state(), verdict);
+    }
+}
+
+impl Handler<Withdraw> for NodeActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Withdraw, _ctx: &mut Self::Context) {
+        let mut waiters = std::mem::take(&mut self.waiters);
+        waiters.withdraw(msg.id, self.state(), |condition| self.judge(condition));
+        self.waiters = waiters;
+    }
+}
+
+impl Handler<EndWaits> for NodeActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: EndWaits, _ctx: &mut Self::Context) {
+        self.waiters.end();
     }
 }
 
@@ -67,6 +92,11 @@ impl Handler<NodeGone> for NodeActor {
     type Result = ();
 
     fn handle(&mut self, _msg: NodeGone, ctx: &mut Self::Context) {
+        // Nothing is left on what is not there.
+        self.waiters.gone(|condition| condition != Condition::Online);
         ctx.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ mod journal;
 mod links;
 mod meter;
 mod teardown;
+mod waits;
 
 use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Instant};
 
@@ -14,7 +15,7 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 pub use self::links::Links;
-use self::{conversations::Conversations, journal::Link, meter::Meter};
+use self::{conversations::Conversations, journal::Link, meter::Meter, waits::Waits};
 use super::{clock::Clock, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
 use crate::{
     domain::{
@@ -26,7 +27,7 @@ use crate::{
     },
     messages::{
         event::Publish,
-        partition::{Commands, PartitionSetup, PartitionTalk, Snapshot},
+        partition::{Commands, PartitionSetup, PartitionStatus, Snapshot},
         rm::{Deliver, Outgoing},
         ugm::Resolve,
     },
@@ -48,6 +49,7 @@ pub struct PartitionActor {
     partition: Partition,
     effects: Vec<Effect>,
     conversations: Conversations,
+    waits: Waits,
     link: Link,
     meter: Meter,
     ugm: Addr<UgmActor>,
@@ -64,7 +66,7 @@ pub struct PartitionActor {
     /// The picture that readers get, until something changes.
     snapshot: Option<Arc<Snapshot>>,
     timer: Option<(Nanos, SpawnHandle)>,
-    talk: PartitionTalk,
+    status: PartitionStatus,
 }
 
 impl PartitionActor {
@@ -89,6 +91,7 @@ impl PartitionActor {
         PartitionActor {
             conversations: Conversations::new(unconfirmed, ctx.address().recipient()),
             ugm: UgmActor::new(clock, resolver, links.ldap_secrets).start(),
+            waits: Waits::default(),
             link: Link::new(links.journal, setup.epoch),
             meter: Meter::new(links.metrics),
             setup,
@@ -102,7 +105,7 @@ impl PartitionActor {
             slicing: false,
             snapshot: None,
             timer: None,
-            talk: PartitionTalk::default(),
+            status: PartitionStatus::default(),
         }
     }
 
@@ -190,15 +193,16 @@ impl PartitionActor {
             made += done;
             more = done == CHUNK;
         }
-        self.talk.slices += 1;
-        self.talk.decisions += made as u64;
-        self.talk.longest_slice = self.talk.longest_slice.max(began.elapsed().as_nanos() as u64);
+        self.status.slices += 1;
+        self.status.decisions += made as u64;
+        self.status.longest_slice = self.status.longest_slice.max(began.elapsed().as_nanos() as u64);
         // Also where nothing was placed: an ask that was tried says so, and why it waits (R4.34, R4.37).
         self.snapshot = None;
         if !self.effects.is_empty() || made > 0 {
             self.route();
         }
         self.meter.slice(began.elapsed(), more);
+        self.look_at_queues_soon(ctx);
         self.arm(ctx);
         if more {
             self.slicing = true;
@@ -236,21 +240,25 @@ impl PartitionActor {
         let mut events = Vec::new();
         for effect in self.effects.drain(..) {
             self.meter.note(&effect, &self.partition);
+            self.waits.note(&effect);
             match effect {
                 Effect::Callback(callback) => items.push(Outgoing::Callback(callback)),
                 Effect::Ask(question) => items.push(Outgoing::Ask(question)),
                 Effect::Event(event) => events.push(event),
-                Effect::App(effect) => self.conversations.app(effect),
-                Effect::Queue(effect) => self.conversations.queue(effect),
+                Effect::App(effect) => self.conversations.app(effect, &mut self.waits),
+                Effect::Queue(effect) => self.conversations.queue(effect, &mut self.waits),
                 Effect::Node(effect) => {
                     self.link.note(&effect);
-                    self.conversations.node(effect, now);
+                    self.conversations.node(effect, &mut self.waits);
                 }
             }
         }
         self.meter.flush(&self.partition);
         self.link.flush();
         self.conversations.flush(now);
+        for (target, status) in self.waits.changed(&self.partition) {
+            self.conversations.tell(&target, status);
+        }
         // Before the callbacks: whoever has read one finds its events.
         let waiting = if events.is_empty() {
             0

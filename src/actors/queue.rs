@@ -1,11 +1,15 @@
-//! `QueueActor`: the conversation about one queue: what it was told to become, who was admitted and refused at its door, and
-//! whether a draining queue is empty. Usage and limits are the partition's.
+//! `QueueActor`: the conversation about one queue: who was admitted and refused at its door, and those who wait until it is
+//! empty or has room. Usage and limits are the partition's.
 
 use actix::prelude::*;
 
+use super::waiters::{Verdict, Waiters};
 use crate::{
-    domain::{effect::QueueEffect, types::ObjectState},
-    messages::queue::{GetQueueTalk, QueueGone, QueueNews, QueueTalk},
+    domain::effect::QueueEffect,
+    messages::{
+        queue::{AppRefusal, GetQueueDoor, QueueDoor, QueueGone, QueueUpdate},
+        wait::{Condition, EndWaits, QueueStatus, Wait, Withdraw},
+    },
 };
 
 /// Refusals that are remembered.
@@ -14,49 +18,91 @@ const REFUSALS: usize = 100;
 /// See the module.
 #[derive(Default)]
 pub struct QueueActor {
-    talk: QueueTalk,
+    door: QueueDoor,
+    status: Option<QueueStatus>,
+    waiters: Waiters,
+}
+
+impl QueueActor {
+    fn state(&self) -> &'static str {
+        self.status.as_ref().map_or("Active", |status| status.state)
+    }
+}
+
+/// Whether a condition holds of a queue.
+fn judge(status: Option<&QueueStatus>, condition: Condition) -> Verdict {
+    match (status, condition) {
+        (Some(status), Condition::Empty) if status.empty => Verdict::Met,
+        (Some(_), Condition::Empty) => Verdict::NotYet("applications are in it or below it".to_owned()),
+        (Some(QueueStatus { no_room: Some(why), .. }), Condition::Room) => Verdict::NotYet(why.clone()),
+        (Some(_), Condition::Room) => Verdict::Met,
+        (None, _) => Verdict::NotYet("nothing is known of it yet".to_owned()),
+        (_, other) => Verdict::Never(format!("a queue is never {}", other.name())),
+    }
 }
 
 impl Actor for QueueActor {
     type Context = Context<Self>;
 }
 
-impl Handler<QueueNews> for QueueActor {
+impl Handler<QueueUpdate> for QueueActor {
     type Result = ();
 
-    fn handle(&mut self, news: QueueNews, _ctx: &mut Self::Context) {
-        let talk = &mut self.talk;
-        for effect in news.effects {
+    fn handle(&mut self, update: QueueUpdate, _ctx: &mut Self::Context) {
+        let door = &mut self.door;
+        for effect in update.effects {
             match effect {
-                QueueEffect::Added { .. } => talk.since = news.at,
-                QueueEffect::State { state, .. } => {
-                    talk.state = state;
-                    talk.since = news.at;
-                    talk.empty &= state == ObjectState::Draining;
-                }
-                QueueEffect::Admitted { .. } => {
-                    talk.admitted += 1;
-                    talk.empty = false;
-                }
+                QueueEffect::Admitted { .. } => door.admitted += 1,
                 QueueEffect::Refused { app, reason, .. } => {
-                    talk.refused += 1;
-                    talk.refusals.push_back((news.at, app, reason));
-                    if talk.refusals.len() > REFUSALS {
-                        talk.refusals.pop_front();
+                    door.refused += 1;
+                    door.refusals.push_back(AppRefusal { at: update.at, app, reason });
+                    if door.refusals.len() > REFUSALS {
+                        door.refusals.pop_front();
                     }
                 }
-                QueueEffect::Emptied { .. } => talk.empty = talk.state == ObjectState::Draining,
-                QueueEffect::Removed { .. } => {}
+                // The life of this actor says the same.
+                QueueEffect::Added { .. } | QueueEffect::Removed { .. } => {}
             }
+        }
+        if update.status.is_some() {
+            self.status = update.status;
+            let status = self.status.as_ref();
+            self.waiters.settle(self.state(), |condition| judge(status, condition));
         }
     }
 }
 
-impl Handler<GetQueueTalk> for QueueActor {
-    type Result = MessageResult<GetQueueTalk>;
+impl Handler<GetQueueDoor> for QueueActor {
+    type Result = MessageResult<GetQueueDoor>;
 
-    fn handle(&mut self, _msg: GetQueueTalk, _ctx: &mut Self::Context) -> Self::Result {
-        MessageResult(self.talk.clone())
+    fn handle(&mut self, _msg: GetQueueDoor, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.door.clone())
+    }
+}
+
+impl Handler<Wait> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, wait: Wait, _ctx: &mut Self::Context) {
+        let verdict = judge(self.status.as_ref(), wait.condition);
+        self.waiters.add(wait, self.state(), verdict);
+    }
+}
+
+impl Handler<Withdraw> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Withdraw, _ctx: &mut Self::Context) {
+        let status = self.status.as_ref();
+        self.waiters.withdraw(msg.id, self.state(), |condition| judge(status, condition));
+    }
+}
+
+impl Handler<EndWaits> for QueueActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: EndWaits, _ctx: &mut Self::Context) {
+        self.waiters.end();
     }
 }
 
@@ -64,6 +110,11 @@ impl Handler<QueueGone> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, _msg: QueueGone, ctx: &mut Self::Context) {
+        // Only an empty queue goes.
+        self.waiters.gone(|condition| condition == Condition::Empty);
         ctx.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use crate::{
         group_cache::{CLEAN_EVERY, Cached, GroupCache, Groups, NEGATIVE},
         types::Nanos,
     },
-    messages::ugm::{CountCached, Resolve, UseResolver},
+    messages::ugm::{Resolve, UseResolver},
 };
 
 /// See the module.
@@ -182,10 +182,5 @@ impl Handler<Resolve> for UgmActor {
     }
 }
 
-impl Handler<CountCached> for UgmActor {
-    type Result = usize;
-
-    fn handle(&mut self, _msg: CountCached, _ctx: &mut Self::Context) -> Self::Result {
-        self.cache.len()
-    }
-}
+#[cfg(test)]
+mod tests;

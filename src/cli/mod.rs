@@ -14,6 +14,7 @@ pub mod serve;
 pub mod token;
 pub mod usage;
 pub mod validate;
+pub mod wait;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -30,6 +31,7 @@ use self::{
     serve::ServeArgs,
     token::TokenArgs,
     usage::UsageArgs,
+    wait::WaitArgs,
 };
 
 /// The command line.
@@ -70,6 +72,8 @@ enum Command {
     Resource(ResourceArgs),
     /// Show what users, groups or queues used over a while
     Usage(UsageArgs),
+    /// Wait until something holds of applications, queues or nodes
+    Wait(WaitArgs),
     /// Make tokens: who may do what
     Token(TokenArgs),
 }
@@ -90,6 +94,7 @@ impl Cli {
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
+            Some(Command::Wait(args)) => wait_for(wait::run(args)),
             Some(Command::Token(args)) => report(token::run(&args)),
         }
     }

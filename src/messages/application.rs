@@ -2,16 +2,21 @@
 
 use actix::prelude::*;
 
-use super::partition::ResendUnconfirmed;
+use super::{partition::ResendUnconfirmed, wait::AppStatus};
 use crate::domain::{
     effect::{AppEffect, Released},
     types::Nanos,
 };
 
-/// What the partition did to an application, in order.
-#[derive(Message)]
+/// What the partition did to an application, in order, and how it is then, where somebody waits for it.
+#[derive(Debug, Default, Message)]
 #[rtype(result = "()")]
-pub struct AppNews(pub Vec<AppEffect>);
+pub struct AppUpdate {
+    /// The facts.
+    pub effects: Vec<AppEffect>,
+    /// How it is.
+    pub status: Option<AppStatus>,
+}
 
 /// The shim is there again: releases that it has not confirmed are sent once more.
 #[derive(Message)]

@@ -17,3 +17,4 @@ pub mod queue;
 pub mod receipts;
 pub mod rm;
 pub mod ugm;
+pub mod wait;

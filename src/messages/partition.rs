@@ -12,6 +12,7 @@ use super::application::UnconfirmedRelease;
 use super::{
     budget::{Budget, Permit},
     event::Publisher,
+    queue::QueueDoor,
     rm::Deliver,
 };
 use crate::domain::{
@@ -146,18 +147,25 @@ pub type OnTheirWay = BTreeSet<(Arc<str>, Arc<str>)>;
 #[rtype(result = "Vec<UnconfirmedRelease>")]
 pub struct ListUnconfirmed;
 
+/// Who came to the door of the queue of this path; `None` where there is no such queue.
+#[derive(Message)]
+#[rtype(result = "Option<QueueDoor>")]
+pub struct ShowQueueDoor(pub Arc<str>);
+
 /// What a partition's actor shows of itself, for diagnostics.
 #[derive(Message)]
-#[rtype(result = "PartitionTalk")]
+#[rtype(result = "PartitionStatus")]
 pub struct Observe;
 
 /// See [`Observe`].
 #[derive(Clone, Debug, Default)]
-pub struct PartitionTalk {
+pub struct PartitionStatus {
     /// Batches that wait for the groups of a user.
     pub waiting_batches: usize,
     /// Conversations by kind: applications, queues, nodes.
     pub conversations: [usize; 3],
+    /// Who waits for something of them, and for how many things that are not there.
+    pub waits: [usize; 2],
     /// Slices run so far.
     pub slices: u64,
     /// Placements and replacements made so far.

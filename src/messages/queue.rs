@@ -4,41 +4,46 @@ use std::{collections::VecDeque, sync::Arc};
 
 use actix::prelude::*;
 
-use crate::domain::{
-    effect::QueueEffect,
-    types::{Nanos, ObjectState},
-};
+use super::wait::QueueStatus;
+use crate::domain::{effect::QueueEffect, types::Nanos};
 
-/// What the partition did to a queue, in order.
-#[derive(Message)]
+/// What the partition did to a queue, in order, and how it is then, where somebody waits for it.
+#[derive(Debug, Default, Message)]
 #[rtype(result = "()")]
-pub struct QueueNews {
+pub struct QueueUpdate {
     /// The facts.
     pub effects: Vec<QueueEffect>,
     /// When.
     pub at: Nanos,
+    /// How it is.
+    pub status: Option<QueueStatus>,
 }
 
-/// What the queue's conversation knows.
+/// Who came to the door of a queue.
 #[derive(Message)]
-#[rtype(result = "QueueTalk")]
-pub struct GetQueueTalk;
+#[rtype(result = "QueueDoor")]
+pub struct GetQueueDoor;
 
-/// See [`GetQueueTalk`].
+/// See [`GetQueueDoor`].
 #[derive(Clone, Debug, Default)]
-pub struct QueueTalk {
-    /// State that it was told to take, and since when.
-    pub state: ObjectState,
-    /// Since when.
-    pub since: Nanos,
-    /// Applications admitted so far.
+pub struct QueueDoor {
+    /// Applications admitted since the queue came.
     pub admitted: u64,
-    /// Applications refused so far.
+    /// Applications refused since then.
     pub refused: u64,
-    /// The latest refusals, oldest first: when, application, why.
-    pub refusals: VecDeque<(Nanos, Arc<str>, Arc<str>)>,
-    /// A draining queue is empty: it goes with the next clean-up.
-    pub empty: bool,
+    /// The latest refusals, the oldest first.
+    pub refusals: VecDeque<AppRefusal>,
+}
+
+/// An application that a queue did not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppRefusal {
+    /// When.
+    pub at: Nanos,
+    /// Application.
+    pub app: Arc<str>,
+    /// Why.
+    pub reason: Arc<str>,
 }
 
 /// The queue is gone.

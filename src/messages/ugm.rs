@@ -14,8 +14,3 @@ pub struct UseResolver(pub Resolver);
 #[derive(Message)]
 #[rtype(result = "Vec<Command>")]
 pub struct Resolve(pub Vec<Command>);
-
-/// Users whose groups are known, for diagnostics.
-#[derive(Message)]
-#[rtype(result = "usize")]
-pub struct CountCached;

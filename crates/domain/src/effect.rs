@@ -8,7 +8,7 @@ use super::{
     event::Event,
     resources::Resource,
     summary::AppSummary,
-    types::{AppState, Nanos, ObjectState, Termination},
+    types::{AppState, Nanos, Termination},
 };
 
 /// One output of `Partition::apply` or `Partition::schedule`.
@@ -207,13 +207,6 @@ pub enum QueueEffect {
         /// Path.
         queue: Arc<str>,
     },
-    /// Its state changed.
-    State {
-        /// Path.
-        queue: Arc<str>,
-        /// New state.
-        state: ObjectState,
-    },
     /// An application entered it.
     Admitted {
         /// Path.
@@ -229,11 +222,6 @@ pub enum QueueEffect {
         app: Arc<str>,
         /// Why.
         reason: Arc<str>,
-    },
-    /// Its last application or child left.
-    Emptied {
-        /// Path.
-        queue: Arc<str>,
     },
 }
 
@@ -274,13 +262,6 @@ pub enum NodeEffect {
         node: Arc<str>,
         /// It takes allocations.
         schedulable: bool,
-        /// Nothing is on it.
-        empty: bool,
-    },
-    /// Its last allocation left.
-    Emptied {
-        /// Node.
-        node: Arc<str>,
     },
     /// It is gone.
     Removed {

@@ -86,12 +86,15 @@ impl Rig {
         let (key, app) = (key.into(), "app-1".into());
         let termination = Termination::PlaceholderReplaced;
         let release = Released { key, app, termination, message: "".into(), confirm: true };
-        self.actor.send(AppNews(vec![AppEffect::Unconfirmed { release }])).await.unwrap();
+        self.actor.send(AppUpdate { effects: vec![AppEffect::Unconfirmed { release }], status: None }).await.unwrap();
     }
 
     async fn end(&self, key: &str) {
         let (app, termination) = ("app-1".into(), Termination::PlaceholderReplaced);
-        self.actor.send(AppNews(vec![AppEffect::Confirmed { app, key: key.into(), termination }])).await.unwrap();
+        self.actor
+            .send(AppUpdate { effects: vec![AppEffect::Confirmed { app, key: key.into(), termination }], status: None })
+            .await
+            .unwrap();
     }
 
     async fn resend(&self, on_their_way: OnTheirWay) {
@@ -279,4 +282,52 @@ async fn the_application_goes() {
         rig.pass(600).await;
         assert!(rig.sent().is_empty(), "{state:?}");
     }
+}
+
+/// Whoever waits, in each state that an application may have.
+#[actix::test]
+async fn waiters_hear_of_what_they_wait_for() {
+    use crate::messages::wait::{Answer, AppStatus, Condition, EndWaits, Kind, Target, Wait, Withdraw};
+    let rig = Rig::new();
+    let status = |state, began, allocated, waits| AppUpdate {
+        effects: Vec::new(),
+        status: Some(AppStatus { state, began, allocated, waits, refused: None }),
+    };
+    let target = Target { kind: Kind::Application, name: "app-1".into() };
+    let wait = async |id, condition| {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        rig.actor.send(Wait { id, target: target.clone(), condition, answer }).await.unwrap();
+        answered
+    };
+    let met = |state: &str| Ok(Answer::Met { state: state.to_owned() });
+    rig.actor.send(status(AppState::Accepted, false, false, true)).await.unwrap();
+    let mut running = wait(1, Condition::Running).await;
+    let mut placed = wait(2, Condition::Placed).await;
+    let mut completed = wait(3, Condition::Completed).await;
+    rig.actor.send(status(AppState::Running, true, true, true)).await.unwrap();
+    assert_eq!(running.try_recv(), met("Running"));
+    assert!(placed.try_recv().is_err(), "something of it waits");
+    rig.actor.send(status(AppState::Running, true, true, false)).await.unwrap();
+    assert_eq!(placed.try_recv(), met("Running"));
+    // The time of one is over.
+    let mut impatient = wait(4, Condition::Completed).await;
+    rig.actor.send(Withdraw { id: 4, target: target.clone() }).await.unwrap();
+    let why = "it is Running".to_owned();
+    assert_eq!(impatient.try_recv(), Ok(Answer::NotYet { state: "Running".to_owned(), why }));
+    // It fails: it will never be completed.
+    rig.actor.send(status(AppState::Failing, true, false, false)).await.unwrap();
+    let why = "it fails".to_owned();
+    assert_eq!(completed.try_recv(), Ok(Answer::Never { state: "Failing".to_owned(), why }));
+    // It has run, whatever became of it.
+    assert_eq!(wait(5, Condition::Running).await.try_recv(), met("Failing"));
+    // The list of the completed knows how it ended.
+    rig.actor.send(status(AppState::Completing, true, false, false)).await.unwrap();
+    let mut completed = wait(6, Condition::Completed).await;
+    rig.actor.send(AppGone).await.unwrap();
+    assert_eq!(completed.try_recv(), Ok(Answer::Gone));
+    let rig = Rig::new();
+    let (answer, mut answered) = tokio::sync::oneshot::channel();
+    rig.actor.send(Wait { id: 1, target, condition: Condition::Running, answer }).await.unwrap();
+    rig.actor.send(EndWaits).await.unwrap();
+    assert!(matches!(answered.try_recv(), Err(tokio::sync::oneshot::error::TryRecvError::Closed)));
 }

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use actix::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::waits::{Status, Waits};
 use crate::{
     actors::{application::ApplicationActor, node::NodeActor, queue::QueueActor, unconfirmed::Unconfirmed},
     domain::{
@@ -13,10 +14,11 @@ use crate::{
         types::Nanos,
     },
     messages::{
-        application::{AppGone, AppNews, GetUnconfirmed, Resend, UnconfirmedRelease},
-        node::{NodeGone, NodeNews},
+        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease},
+        node::{NodeGone, NodeUpdate},
         partition::{Patience, ResendUnconfirmed, SendAgain, UnconfirmedSums},
-        queue::{QueueGone, QueueNews},
+        queue::{QueueGone, QueueUpdate},
+        wait::{Kind, Target},
     },
 };
 
@@ -29,9 +31,8 @@ pub(super) struct Conversations {
     apps: FxHashMap<Id, Addr<ApplicationActor>>,
     queues: FxHashMap<Id, Addr<QueueActor>>,
     nodes: FxHashMap<Id, Addr<NodeActor>>,
-    app_news: BTreeMap<Id, Vec<AppEffect>>,
-    queue_news: BTreeMap<Id, Vec<QueueEffect>>,
-    node_news: BTreeMap<Id, Vec<NodeEffect>>,
+    app_updates: BTreeMap<Id, Vec<AppEffect>>,
+    queue_updates: BTreeMap<Id, Vec<QueueEffect>>,
 }
 
 fn app_of(effect: &AppEffect) -> &Id {
@@ -46,10 +47,8 @@ fn queue_of(effect: &QueueEffect) -> &Id {
     match effect {
         QueueEffect::Added { queue }
         | QueueEffect::Removed { queue }
-        | QueueEffect::State { queue, .. }
         | QueueEffect::Admitted { queue, .. }
-        | QueueEffect::Refused { queue, .. }
-        | QueueEffect::Emptied { queue } => queue,
+        | QueueEffect::Refused { queue, .. } => queue,
     }
 }
 
@@ -60,7 +59,6 @@ fn node_of(effect: &NodeEffect) -> &Id {
         | NodeEffect::Seen { node }
         | NodeEffect::Capacity { node, .. }
         | NodeEffect::Schedulable { node, .. }
-        | NodeEffect::Emptied { node }
         | NodeEffect::Removed { node } => node,
     }
 }
@@ -73,9 +71,8 @@ impl Conversations {
             apps: FxHashMap::default(),
             queues: FxHashMap::default(),
             nodes: FxHashMap::default(),
-            app_news: BTreeMap::new(),
-            queue_news: BTreeMap::new(),
-            node_news: BTreeMap::new(),
+            app_updates: BTreeMap::new(),
+            queue_updates: BTreeMap::new(),
         }
     }
 
@@ -84,78 +81,115 @@ impl Conversations {
         [self.apps.len(), self.queues.len(), self.nodes.len()]
     }
 
-    pub(super) fn app(&mut self, effect: AppEffect) {
+    pub(super) fn app(&mut self, effect: AppEffect, waits: &mut Waits) {
         let app = app_of(&effect).clone();
         match effect {
             AppEffect::Added { .. } => {
-                let actor = ApplicationActor::new(app.clone(), self.unconfirmed.clone(), self.send.clone());
-                self.apps.insert(app, actor.start());
+                let actor = ApplicationActor::new(app.clone(), self.unconfirmed.clone(), self.send.clone()).start();
+                waits.arrived(Kind::Application, &app).into_iter().for_each(|wait| actor.do_send(wait));
+                self.apps.insert(app, actor);
             }
             AppEffect::Removed { .. } => {
                 if let Some(addr) = self.apps.remove(&app) {
-                    if let Some(news) = self.app_news.remove(&app) {
-                        addr.do_send(AppNews(news));
+                    if let Some(effects) = self.app_updates.remove(&app) {
+                        addr.do_send(AppUpdate { effects, status: None });
                     }
                     addr.do_send(AppGone);
                 }
             }
-            effect => self.app_news.entry(app).or_default().push(effect),
+            effect => self.app_updates.entry(app).or_default().push(effect),
         }
     }
 
-    pub(super) fn queue(&mut self, effect: QueueEffect) {
+    pub(super) fn queue(&mut self, effect: QueueEffect, waits: &mut Waits) {
         let queue = queue_of(&effect).clone();
         match effect {
             QueueEffect::Removed { .. } => {
-                self.queue_news.remove(&queue);
+                self.queue_updates.remove(&queue);
                 if let Some(addr) = self.queues.remove(&queue) {
                     addr.do_send(QueueGone);
                 }
-                return;
             }
             QueueEffect::Added { .. } => {
-                self.queues.insert(queue.clone(), QueueActor::default().start());
+                let actor = QueueActor::default().start();
+                waits.arrived(Kind::Queue, &queue).into_iter().for_each(|wait| actor.do_send(wait));
+                self.queues.insert(queue, actor);
             }
-            _ => {}
+            effect => self.queue_updates.entry(queue).or_default().push(effect),
         }
-        self.queue_news.entry(queue).or_default().push(effect);
     }
 
-    pub(super) fn node(&mut self, effect: NodeEffect, now: Nanos) {
+    pub(super) fn node(&mut self, effect: NodeEffect, waits: &mut Waits) {
         let node = node_of(&effect).clone();
         match effect {
             NodeEffect::Removed { .. } => {
-                self.node_news.remove(&node);
                 if let Some(addr) = self.nodes.remove(&node) {
                     addr.do_send(NodeGone);
                 }
-                return;
             }
             NodeEffect::Registered { .. } => {
-                self.nodes.insert(node.clone(), NodeActor::new(node.clone(), now).start());
+                let actor = NodeActor::default().start();
+                waits.arrived(Kind::Node, &node).into_iter().for_each(|wait| actor.do_send(wait));
+                self.nodes.insert(node, actor);
             }
             _ => {}
         }
-        self.node_news.entry(node).or_default().push(effect);
     }
 
     /// Hands over what was collected.
     pub(super) fn flush(&mut self, now: Nanos) {
-        for (app, news) in std::mem::take(&mut self.app_news) {
+        for (app, effects) in std::mem::take(&mut self.app_updates) {
             if let Some(addr) = self.apps.get(&app) {
-                addr.do_send(AppNews(news));
+                addr.do_send(AppUpdate { effects, status: None });
             }
         }
-        for (queue, effects) in std::mem::take(&mut self.queue_news) {
+        for (queue, effects) in std::mem::take(&mut self.queue_updates) {
             if let Some(addr) = self.queues.get(&queue) {
-                addr.do_send(QueueNews { effects, at: now });
+                addr.do_send(QueueUpdate { effects, at: now, status: None });
             }
         }
-        for (node, effects) in std::mem::take(&mut self.node_news) {
-            if let Some(addr) = self.nodes.get(&node) {
-                addr.do_send(NodeNews { effects, at: now });
+    }
+
+    /// Tells a conversation how its thing is.
+    pub(super) fn tell(&self, target: &Target, status: Status) {
+        let name = &target.name;
+        match status {
+            Status::App(status) => {
+                if let Some(addr) = self.apps.get(name) {
+                    addr.do_send(AppUpdate { effects: Vec::new(), status: Some(status) });
+                }
+            }
+            Status::Queue(status) => {
+                if let Some(addr) = self.queues.get(name) {
+                    addr.do_send(QueueUpdate { status: Some(status), ..QueueUpdate::default() });
+                }
+            }
+            Status::Node(status) => {
+                if let Some(addr) = self.nodes.get(name) {
+                    addr.do_send(NodeUpdate { status });
+                }
             }
         }
+    }
+
+    /// Passes a message on to the conversation of a thing, where there is one.
+    pub(super) fn pass_on<M>(&self, target: &Target, message: M)
+    where
+        M: Message<Result = ()> + Send + 'static,
+        ApplicationActor: Handler<M>,
+        QueueActor: Handler<M>,
+        NodeActor: Handler<M>,
+    {
+        match target.kind {
+            Kind::Application => self.apps.get(&target.name).map(|addr| addr.do_send(message)),
+            Kind::Queue => self.queues.get(&target.name).map(|addr| addr.do_send(message)),
+            Kind::Node => self.nodes.get(&target.name).map(|addr| addr.do_send(message)),
+        };
+    }
+
+    /// The conversation of a queue.
+    pub(super) fn of_queue(&self, path: &str) -> Option<&Addr<QueueActor>> {
+        self.queues.get(path)
     }
 
     /// What the shim has not confirmed is sent again.

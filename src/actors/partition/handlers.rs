@@ -10,9 +10,10 @@ use crate::{
     messages::{
         application::UnconfirmedRelease,
         partition::{
-            Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionTalk, Patience,
-            ResendUnconfirmed, SendAgain, Snapshot, Wake,
+            Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionStatus, Patience,
+            ResendUnconfirmed, SendAgain, ShowQueueDoor, Snapshot, Wake,
         },
+        queue::{GetQueueDoor, QueueDoor},
         ugm::UseResolver,
     },
 };
@@ -62,6 +63,16 @@ impl Handler<ListUnconfirmed> for PartitionActor {
     }
 }
 
+impl Handler<ShowQueueDoor> for PartitionActor {
+    type Result = ResponseFuture<Option<QueueDoor>>;
+
+    fn handle(&mut self, msg: ShowQueueDoor, _ctx: &mut Self::Context) -> Self::Result {
+        self.route();
+        let asked = self.conversations.of_queue(&msg.0).map(|queue| queue.send(GetQueueDoor));
+        Box::pin(async move { asked?.await.ok() })
+    }
+}
+
 impl Handler<Configure> for PartitionActor {
     type Result = ();
 
@@ -101,11 +112,12 @@ impl Handler<Observe> for PartitionActor {
 
     fn handle(&mut self, _msg: Observe, _ctx: &mut Self::Context) -> Self::Result {
         self.route();
-        MessageResult(PartitionTalk {
+        MessageResult(PartitionStatus {
             waiting_batches: self.inbox.len(),
             conversations: self.conversations.counts(),
+            waits: self.waits.counts(),
             unconfirmed: self.conversations.unconfirmed_sums(),
-            ..self.talk.clone()
+            ..self.status.clone()
         })
     }
 }

@@ -71,6 +71,7 @@ impl Handler<StopPartition> for PartitionActor {
         self.ended.push(ended);
         if first {
             self.meter.ends();
+            self.end_waits();
             self.partition.apply(Command::Stop, self.clock.now(), &mut self.effects);
             if let Some((_, timer)) = self.timer.take() {
                 ctx.cancel_future(timer);

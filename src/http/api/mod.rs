@@ -8,6 +8,7 @@ pub mod releases;
 pub mod resource;
 mod time;
 pub mod usage;
+pub mod wait;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub fn services(
     let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
     let usage = Data::new(UsageApi { directory: topology.directory.clone(), events: topology.events.clone() });
+    let waiting = Data::new(wait::Waiting::default());
     let directory = Data::from(topology.directory.clone());
     move |config| {
         config
@@ -41,6 +43,7 @@ pub fn services(
             .app_data(resources.clone())
             .app_data(releases.clone())
             .app_data(usage.clone())
+            .app_data(waiting.clone())
             .app_data(directory.clone());
         board::configure(config);
         resource::configure(config);
@@ -48,6 +51,7 @@ pub fn services(
         demand::configure(config);
         plan::configure(config);
         usage::configure(config);
+        wait::configure(config);
         config.service(web::resource("/api/v1{rest:(/.*)?}").to(server::not_found));
     }
 }

@@ -11,9 +11,10 @@ use crate::{
     access::Role,
     domain::usage::By,
     http::{
-        api::{board, demand, plan, releases, resource},
+        api::{board, demand, plan, releases, resource, wait},
         page, problem,
     },
+    messages::wait::Kind,
 };
 
 const LINES: &str = "application/x-ndjson";
@@ -40,6 +41,15 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     let plan = schema::<plan::view::Plan>(schemas);
     let demand = schema::<demand::Shown>(schemas);
     let unconfirmed = schema::<releases::Shown>(schemas);
+    let answered = schema::<wait::Shown>(schemas);
+    let waited = |path: &str, kind: Kind, what: &str| {
+        let conditions: Vec<&str> = kind.conditions().iter().map(|condition| condition.name()).collect();
+        viewer("get", &of(&format!("{path}/wait")), &format!("Waits until something holds of {what}"))
+            .required_query("for", one_of(&conditions), "what is to hold")
+            .query("timeout", text(), "how long at most, from 0 to 1h; left out: 30s")
+            .json(200, answered.clone())
+            .problems(&[400, 404, 429, 503])
+    };
     let status = schema::<resource::status::Body>(schemas);
     let alive = |method, summary: &str| {
         let alive = open(method, "/healthz", summary).answer(200, "text/plain", text());
@@ -76,6 +86,9 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         viewer("get", &of("/releases"), "Releases that the shim has not confirmed")
             .json(200, unconfirmed)
             .problems(&[404, 503]),
+        waited("/application/{application}", Kind::Application, "an application"),
+        waited("/queue/{queue}", Kind::Queue, "a queue"),
+        waited("/node/{node}", Kind::Node, "a node"),
         viewer("get", &of("/resource/journal"), "The resource journal (RFC 44): history, sentinel, new events")
             .query("historical", yes_or_no(), "the events so far")
             .query("follow", yes_or_no(), "those to come, for ever")

@@ -8,3 +8,4 @@ mod metrics;
 mod releases;
 pub mod rig;
 mod usage;
+mod waits;

@@ -7,6 +7,7 @@ mod elsewhere;
 mod releases;
 mod shim;
 mod teardown;
+mod waits;
 
 use callboard::{
     domain::{

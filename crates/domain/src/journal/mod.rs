@@ -138,8 +138,7 @@ impl Fact {
             NodeEffect::Held { node } => Some(Fact::Held { node }),
             NodeEffect::Seen { node } => Some(Fact::Seen { node }),
             NodeEffect::Capacity { node, capacity } => Some(Fact::Capacity { node, capacity }),
-            NodeEffect::Schedulable { node, schedulable, .. } => Some(Fact::Schedulable { node, schedulable }),
-            NodeEffect::Emptied { .. } => None,
+            NodeEffect::Schedulable { node, schedulable } => Some(Fact::Schedulable { node, schedulable }),
             NodeEffect::Removed { node } => Some(Fact::Removed { node }),
         }
     }

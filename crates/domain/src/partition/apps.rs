@@ -61,6 +61,12 @@ impl Partition {
         let queue = match self.admit(&item, &mut row, forced, cx) {
             Ok(queue) => queue,
             Err(reason) => {
+                // What was refused before a queue was found belongs to none.
+                if let Some(ix) = self.queue_by_path.get(&*row.queue_path) {
+                    let queue = self.queues[ix.ix()].path.clone();
+                    let (app, reason) = (row.id.clone(), reason.clone());
+                    cx.fx.push(Effect::Queue(QueueEffect::Refused { queue, app, reason }));
+                }
                 self.reject(row, &reason, cx);
                 return Err(reason);
             }
@@ -115,13 +121,7 @@ impl Partition {
         let queue = self.place_application(item, row, cx)?;
         self.apply_tags(queue, &item.tags, cx);
         if let Err(reason) = self.check_gang(queue, row) {
-            let path = self.queues[queue.ix()].path.clone();
-            row.queue_path = path.clone();
-            cx.fx.push(Effect::Queue(QueueEffect::Refused {
-                queue: path,
-                app: row.id.clone(),
-                reason: reason.clone(),
-            }));
+            row.queue_path = self.queues[queue.ix()].path.clone();
             return Err(reason);
         }
         Ok(queue)
@@ -331,12 +331,9 @@ impl Partition {
         let row = &mut self.queues[queue.ix()];
         row.apps.remove(&ix);
         row.states[state as usize] -= 1;
-        let (path, empty) = (row.path.clone(), row.apps.is_empty());
+        let path = row.path.clone();
         cx.message(EventKind::Queue, &path, &id, (Change::Remove, Detail::QueueApp), "", None);
         cx.event(EventKind::App, &id, Change::Remove, Detail::None);
-        if empty {
-            cx.fx.push(Effect::Queue(QueueEffect::Emptied { queue: path }));
-        }
         cx.fx.push(Effect::App(AppEffect::Removed { app: id.clone() }));
         if self.app_by_id.get(&id) == Some(&ix) {
             self.app_by_id.remove(&id);

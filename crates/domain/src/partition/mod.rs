@@ -21,6 +21,7 @@ mod order;
 pub mod outlook;
 mod predicates;
 mod preempt;
+mod queue_room;
 mod queues;
 mod refusals;
 mod releases;

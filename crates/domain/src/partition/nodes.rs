@@ -294,8 +294,8 @@ impl Partition {
         }
         let before = row.schedulable();
         row.rm_schedulable = schedulable;
-        let (node, empty) = (row.spec.id.clone(), row.allocs.is_empty());
-        cx.fx.push(Effect::Node(NodeEffect::Schedulable { node, schedulable, empty }));
+        let node = row.spec.id.clone();
+        cx.fx.push(Effect::Node(NodeEffect::Schedulable { node, schedulable }));
         self.schedulable_changed(ix, before, cx);
     }
 

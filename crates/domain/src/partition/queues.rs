@@ -179,7 +179,7 @@ impl Partition {
         row.guaranteed = effective(template.guaranteed.as_ref());
     }
 
-    /// Changes a queue's state; an event of ours tells of it.
+    /// Changes a queue's state.
     pub(super) fn set_queue_state(&mut self, ix: QueueIx, state: ObjectState, cx: &mut Cx) {
         let row = &mut self.queues[ix.ix()];
         if row.state == state {
@@ -187,8 +187,6 @@ impl Partition {
         }
         row.state = state;
         row.state_since = cx.now;
-        let queue = row.path.clone();
-        cx.fx.push(Effect::Queue(QueueEffect::State { queue, state }));
         self.touch_queue(ix);
         if state == ObjectState::Draining {
             self.plan_cleaning(cx.now);

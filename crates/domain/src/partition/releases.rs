@@ -7,7 +7,7 @@ use crate::{
     alloc::Phase,
     app::App,
     command::ReleaseItem,
-    effect::{AppEffect, Callback, Effect, NodeEffect, Released},
+    effect::{AppEffect, Callback, Effect, Released},
     event::{Change, Detail, EventKind},
     resources::Resource,
     types::{AllocIx, AppIx, AppState, Nanos, Termination},
@@ -382,11 +382,7 @@ impl Partition {
         if let Some(node) = node.filter(|_| !removal.node_goes && !removal.silent) {
             let row = &self.nodes[node.ix()];
             let id = row.spec.id.clone();
-            let empty = row.allocs.is_empty();
             cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeAlloc, &resource);
-            if empty {
-                cx.fx.push(Effect::Node(NodeEffect::Emptied { node: id }));
-            }
         }
         if placeholder {
             let group = self.allocs[alloc.ix()].spec.task_group.clone();

@@ -107,6 +107,14 @@ struct Level<'a> {
     max_running: u64,
 }
 
+/// Why the first ask of a live application waits.
+pub fn first_reason(view: &View, id: &str, paused: bool) -> Option<String> {
+    let partition = view.partition();
+    let ix = *partition.app_by_id.get(id)?;
+    let waiting = Explainer::new(partition).application(ix, now());
+    waiting.first().map(|waiting| Reason::of(waiting, paused).text)
+}
+
 /// Explains a live application, else the rejected or the last ended one of this id.
 pub fn explain<'a>(view: &'a View, id: &str, paused: bool) -> Option<Explained<'a>> {
     let partition = view.partition();

@@ -56,14 +56,21 @@ pub fn configure(service: &mut ServiceConfig) {
 }
 
 impl BoardApi {
-    fn entry(&self, partition: &str) -> Result<PartitionEntry, Problem> {
+    pub(super) fn entry(&self, partition: &str) -> Result<PartitionEntry, Problem> {
         find_partition(&self.topology.directory.get(), partition)
     }
 
-    async fn view(&self, partition: &str) -> Result<View, Problem> {
+    pub(super) async fn view(&self, partition: &str) -> Result<View, Problem> {
         let entry = self.entry(partition)?;
         let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
         Ok(View { rm: entry.rm, shown: entry.shown, snapshot })
+    }
+
+    /// Why the first ask of an application waits; `None` where nothing of it waits, or it is not active.
+    pub(super) async fn first_reason(&self, partition: &str, application: &str) -> Option<String> {
+        let view = self.view(partition).await.ok()?;
+        let paused = self.is_paused(&view.rm).await;
+        explain::first_reason(&view, application, paused)
     }
 
     async fn manager(&self, rm: &str) -> Option<RmInfo> {

@@ -1,0 +1,44 @@
+//! What somebody who waits for a queue wants to know of it: is it empty, would an application that comes now begin to run?
+
+use super::Partition;
+use crate::{
+    resources::ResourceType,
+    types::{ObjectState, QueueIx},
+};
+
+impl Partition {
+    /// No application is in the queue or below it.
+    pub fn is_queue_empty(&self, ix: QueueIx) -> bool {
+        let row = &self.queues[ix.ix()];
+        // What is allocated or waits belongs to an application: that is known without a look at what is below.
+        row.apps.is_empty()
+            && row.allocated.is_zero()
+            && row.pending.is_zero()
+            && row.children.values().all(|child| self.is_queue_empty(*child))
+    }
+
+    /// Would an application that comes to this queue now begin to run, as far as queues have a say?
+    ///
+    /// # Errors
+    /// Names the queue on the way whose state or limit is against it.
+    pub fn queue_room(&self, ix: QueueIx) -> Result<(), String> {
+        let mut level = Some(ix);
+        while let Some(at) = level {
+            let row = &self.queues[at.ix()];
+            if row.state != ObjectState::Active {
+                return Err(format!("{} is {}: it takes no new application", row.path, row.state.name()));
+            }
+            let running = row.running + row.allocating.len() as u64;
+            if row.max_applications > 0 && running >= row.max_applications {
+                return Err(format!("{running} applications run in {}, which is its limit", row.path));
+            }
+            // Of a type whose limit is zero some need nothing.
+            let is_used_up = |(kind, max): &(&ResourceType, _)| *max > 0 && row.allocated.amount(kind) >= *max;
+            if let Some((kind, max)) = row.max.iter().flat_map(|max| max.iter()).find(is_used_up) {
+                return Err(format!("{} of {} is used up in {}", kind.name(), max, row.path));
+            }
+            level = row.parent;
+        }
+        Ok(())
+    }
+}

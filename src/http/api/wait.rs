@@ -1,0 +1,389 @@
+//! `GET /api/v1/partition/{p}/application|queue|node/{name}/wait?for=…&timeout=…`: the answer comes when something holds, or
+//! when the time is over.
+//!
+//! The conversation of the thing keeps who waits; here are the time-out, the limits, and the reasons that are found in a
+//! snapshot when the time is over.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use actix::Addr;
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Path, ServiceConfig},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::{sync::oneshot, time::timeout};
+
+use super::{board::BoardApi, time};
+use crate::{
+    access::Caller,
+    actors::{directory::PartitionEntry, partition::PartitionActor},
+    domain::types::Nanos,
+    http::{
+        problem::Problem,
+        server::resource,
+        ws_v1::{
+            View,
+            reply::{self, Reply},
+        },
+    },
+    messages::wait::{Answer, Condition, Kind, Target, Wait, Withdraw},
+};
+
+/// How long is waited where nothing is said, and at most.
+const TIMEOUT: Nanos = Nanos::from_secs(30);
+const LONGEST: Nanos = Nanos::from_secs(3_600);
+/// Who may wait at a time: one caller, and all. An open connection stays for others in any case.
+const OF_ONE: usize = 10_000;
+const OF_ALL: usize = 20_000;
+/// Longest name, in bytes: names of what is not there are kept.
+const LONGEST_NAME: usize = 1_024;
+/// Applications that a reason names at most.
+const NAMED: usize = 5;
+
+/// Who waits, by caller.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    callers: Mutex<HashMap<String, usize>>,
+    next: AtomicU64,
+}
+
+/// The right to wait, given back at the end.
+struct Permit {
+    waiting: Data<Waiting>,
+    caller: String,
+}
+
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Waited")]
+#[serde(rename_all = "camelCase")]
+pub struct Shown<'a> {
+    partition: &'a str,
+    /// application, queue or node.
+    kind: &'static str,
+    name: &'a str,
+    /// What was waited for.
+    r#for: &'static str,
+    /// It holds.
+    met: bool,
+    /// How the thing is now.
+    state: String,
+    /// Why it does not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// It will not hold any more: waiting on is in vain.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    never: bool,
+    waited_milliseconds: u64,
+}
+
+/// Adds the routes. The application's data has to hold a [`BoardApi`] and a [`Waiting`].
+pub fn configure(service: &mut ServiceConfig) {
+    const BASE: &str = "/api/v1/partition/{partition}";
+    service
+        .service(resource(&format!("{BASE}/application/{{application}}/wait"), "GET").route(web::get().to(application)))
+        .service(resource(&format!("{BASE}/queue/{{queue}}/wait"), "GET").route(web::get().to(queue)))
+        .service(resource(&format!("{BASE}/node/{{node}}/wait"), "GET").route(web::get().to(node)));
+}
+
+type Answered = Result<HttpResponse, Problem>;
+type Parts = Path<(String, String)>;
+
+async fn application(
+    api: Data<BoardApi>,
+    waiting: Data<Waiting>,
+    caller: Caller,
+    path: Parts,
+    request: HttpRequest,
+) -> Answered {
+    wait(&api, waiting, &caller, Kind::Application, path.into_inner(), &request).await
+}
+
+async fn queue(
+    api: Data<BoardApi>,
+    waiting: Data<Waiting>,
+    caller: Caller,
+    path: Parts,
+    request: HttpRequest,
+) -> Answered {
+    let (partition, queue) = path.into_inner();
+    wait(&api, waiting, &caller, Kind::Queue, (partition, queue.to_lowercase()), &request).await
+}
+
+async fn node(
+    api: Data<BoardApi>,
+    waiting: Data<Waiting>,
+    caller: Caller,
+    path: Parts,
+    request: HttpRequest,
+) -> Answered {
+    wait(&api, waiting, &caller, Kind::Node, path.into_inner(), &request).await
+}
+
+/// What of a request is wanted.
+fn parse(kind: Kind, query: &str) -> Result<(Condition, Duration), Problem> {
+    let pairs = web::Query::<Vec<(String, String)>>::from_query(query).map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("the query '{query}' cannot be read: {error}"))
+    })?;
+    let (mut condition, mut longest) = (None, TIMEOUT);
+    for (key, value) in pairs.iter() {
+        match key.as_str() {
+            "for" => {
+                condition = Some(kind.condition(value).map_err(|detail| Problem::field("for", detail))?);
+            }
+            "timeout" => {
+                longest = time::length(value).filter(|length| *length <= LONGEST).ok_or_else(|| {
+                    let most = "a duration from 0 to 1h, such as 60s or 5m";
+                    Problem::field("timeout", format!("timeout is '{value}', but may be {most} only"))
+                })?;
+            }
+            _ => {
+                let detail = format!("query parameter '{key}' does not exist; there are: for, timeout");
+                return Err(Problem::field(key, detail));
+            }
+        }
+    }
+    let condition = condition.ok_or_else(|| {
+        let names: Vec<&str> = kind.conditions().iter().map(|condition| condition.name()).collect();
+        Problem::field("for", format!("for is missing: say what to wait for; there are: {}", names.join(", ")))
+    })?;
+    Ok((condition, Duration::from_nanos(longest.0.unsigned_abs())))
+}
+
+/// Withdraws a wait when it is over, in whatever way: also where the caller is gone, and this with it.
+struct Guard {
+    addr: Addr<PartitionActor>,
+    withdraw: Option<Withdraw>,
+}
+
+impl Guard {
+    fn withdraw(&mut self) {
+        if let Some(withdraw) = self.withdraw.take() {
+            self.addr.do_send(withdraw);
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+async fn wait(
+    api: &BoardApi,
+    waiting: Data<Waiting>,
+    caller: &Caller,
+    kind: Kind,
+    (partition, name): (String, String),
+    request: &HttpRequest,
+) -> Answered {
+    let (condition, longest) = parse(kind, request.query_string())?;
+    if name.len() > LONGEST_NAME {
+        let detail = format!("the name has {} bytes; no {} has more than {LONGEST_NAME}", name.len(), kind.name());
+        return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
+    }
+    let entry = api.entry(&partition)?;
+    let _permit = permit(waiting.clone(), caller, request)?;
+    let began = Instant::now();
+    let target = Target { kind, name: name.into() };
+    let answer = loop {
+        let left = longest.saturating_sub(began.elapsed());
+        match ask(&entry, &waiting, &target, condition, left).await? {
+            // It went, and may come again.
+            Answer::Gone if began.elapsed() < longest => {}
+            answer => break answer,
+        }
+    };
+    let (met, never, state, why) = match answer {
+        Answer::Met { state } => (true, false, state, None),
+        Answer::Never { state, why } => (false, true, state, Some(why)),
+        Answer::NotYet { state, why } => (false, false, state, Some(why)),
+        Answer::Gone => (false, false, "gone".to_owned(), Some(format!("{target} went away"))),
+    };
+    let why = match why {
+        Some(why) if !never => Some(reason(api, &entry, &target, condition, why).await),
+        why => why,
+    };
+    let waited = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let shown = Shown {
+        partition: &entry.shown,
+        kind: kind.name(),
+        name: &target.name,
+        r#for: condition.name(),
+        met,
+        state,
+        why,
+        never,
+        waited_milliseconds: waited,
+    };
+    Ok(reply::send(request, Reply::json(&shown)))
+}
+
+/// One wait at the conversation of the thing.
+async fn ask(
+    entry: &PartitionEntry,
+    waiting: &Waiting,
+    target: &Target,
+    condition: Condition,
+    longest: Duration,
+) -> Result<Answer, Problem> {
+    let id = waiting.next.fetch_add(1, Relaxed);
+    let (answer, mut answered) = oneshot::channel();
+    let addr = entry.addr.clone();
+    addr.do_send(Wait { id, target: target.clone(), condition, answer });
+    let mut guard = Guard { addr, withdraw: Some(Withdraw { id, target: target.clone() }) };
+    let answer = match timeout(longest, &mut answered).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            guard.withdraw();
+            answered.await
+        }
+    };
+    answer.map_err(|_| {
+        let detail = format!("the session of resource manager {} ended while {target} was waited for", entry.rm);
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{detail}; ask again when it is registered"))
+    })
+}
+
+/// Why it does not hold, from a snapshot; else what the conversation said.
+async fn reason(api: &BoardApi, entry: &PartitionEntry, target: &Target, condition: Condition, said: String) -> String {
+    let found = match (target.kind, condition) {
+        (Kind::Application, _) => match api.first_reason(&entry.shown, &target.name).await {
+            Some(reason) => Some(format!("{said}: {reason}")),
+            None => None,
+        },
+        (Kind::Queue, Condition::Empty) | (Kind::Node, Condition::Empty | Condition::Drained) => {
+            let view = api.view(&entry.shown).await.ok();
+            view.and_then(|view| what_is_there(&view, target))
+        }
+        _ => None,
+    };
+    match found {
+        Some(found) if target.kind == Kind::Node && !said.starts_with(char::is_numeric) => format!("{said}; {found}"),
+        Some(found) => found,
+        None => said,
+    }
+}
+
+/// What is in a queue or on a node.
+fn what_is_there(view: &View, target: &Target) -> Option<String> {
+    let partition = view.partition();
+    if target.kind == Kind::Queue {
+        let mut below = vec![*partition.queue_by_path.get(&*target.name)?];
+        let mut apps = Vec::new();
+        while let Some(ix) = below.pop() {
+            let row = &partition.queues[ix.ix()];
+            apps.extend(row.apps.iter().map(|ix| partition.apps[ix.ix()].id.clone()));
+            below.extend(row.children.values());
+        }
+        let count = apps.len();
+        let noun = if count == 1 { "application is" } else { "applications are" };
+        return (count > 0)
+            .then(|| format!("{count} {noun} in it: {}", named(apps.into_iter().map(|app| app.to_string()))));
+    }
+    let node = &partition.nodes[partition.node_by_id.get(&*target.name)?.ix()];
+    let mut by_app: std::collections::BTreeMap<Arc<str>, usize> = std::collections::BTreeMap::new();
+    for alloc in &node.allocs {
+        let app = partition.apps[partition.allocs[alloc.ix()].app.ix()].id.clone();
+        *by_app.entry(app).or_default() += 1;
+    }
+    let count = node.allocs.len();
+    let noun = if count == 1 { "allocation runs" } else { "allocations run" };
+    (count > 0).then(|| {
+        let apps = by_app
+            .into_iter()
+            .map(|(app, count)| if count == 1 { app.to_string() } else { format!("{app} ({count})") });
+        format!("{count} {noun} on it: {}", named(apps))
+    })
+}
+
+/// The first of them, and how many more.
+fn named(all: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = all.collect();
+    let more = all.len().saturating_sub(NAMED);
+    all.truncate(NAMED);
+    let list = all.join(", ");
+    if more > 0 { format!("{list} and {more} more") } else { list }
+}
+
+/// Lets a caller wait, as long as neither it nor all together wait for too much.
+fn permit(waiting: Data<Waiting>, caller: &Caller, request: &HttpRequest) -> Result<Permit, Problem> {
+    let caller = match caller {
+        Caller::Holder(grant) => format!("token {}", grant.name),
+        Caller::Anyone => request.peer_addr().map_or_else(String::new, |peer| format!("address {}", peer.ip())),
+    };
+    let mut callers = waiting.callers.lock().unwrap_or_else(PoisonError::into_inner);
+    let all: usize = callers.values().sum();
+    let own = callers.get(&caller).copied().unwrap_or_default();
+    let too_many = |detail: String| Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+    if own >= OF_ONE {
+        return too_many(format!("{own} requests of {caller} wait already, which is the limit of one caller"));
+    }
+    if all >= OF_ALL {
+        return too_many(format!("{all} requests wait already, which is the limit of this server"));
+    }
+    *callers.entry(caller.clone()).or_default() += 1;
+    drop(callers);
+    Ok(Permit { waiting, caller })
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut callers = self.waiting.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = callers.get_mut(&self.caller) {
+            *count -= 1;
+            if *count == 0 {
+                callers.remove(&self.caller);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_a_condition_of_the_kind_and_a_time() {
+        let parsed = |query| parse(Kind::Application, query).map_err(|problem| problem.detail);
+        assert_eq!(parsed("for=running"), Ok((Condition::Running, Duration::from_secs(30))));
+        assert_eq!(parsed("for=placed&timeout=5m"), Ok((Condition::Placed, Duration::from_secs(300))));
+        for (query, part) in [
+            ("", "there are: running, completed, placed"),
+            ("for=empty", "'empty' cannot be waited for of an application; there are: running, completed, placed"),
+            ("for=running&timeout=2h", "timeout is '2h', but may be a duration from 0 to 1h"),
+            ("for=running&timeout=-1s", "timeout is '-1s'"),
+            ("for=running&until=5m", "query parameter 'until' does not exist; there are: for, timeout"),
+        ] {
+            let error = parsed(query).unwrap_err();
+            assert!(error.contains(part), "{query}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_caller_leaves_room_for_others() {
+        let waiting = Data::new(Waiting::default());
+        let request =
+            actix_web::test::TestRequest::default().peer_addr("10.0.0.1:1".parse().unwrap()).to_http_request();
+        let other = actix_web::test::TestRequest::default().peer_addr("10.0.0.2:1".parse().unwrap()).to_http_request();
+        let own: Vec<Permit> =
+            (0..OF_ONE).map(|_| permit(waiting.clone(), &Caller::Anyone, &request).expect("below the limit")).collect();
+        let refused = permit(waiting.clone(), &Caller::Anyone, &request).err().expect("at the limit");
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.detail.contains("10.0.0.1"), "{}", refused.detail);
+        assert!(permit(waiting.clone(), &Caller::Anyone, &other).is_ok());
+        drop(own);
+        assert!(waiting.callers.lock().unwrap().is_empty(), "nothing is left of who has gone");
+    }
+}

@@ -1,0 +1,86 @@
+//! Waiting over real sockets, by the endpoints and by the command.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{
+    common,
+    shim::server::Server,
+    wired::rig::{application, asks, until},
+};
+
+fn wait(of: &str, query: &str) -> String {
+    format!("/api/v1/partition/default/{of}/wait?{query}")
+}
+
+/// The command, with its exit status and what it printed.
+async fn command(server: &Server, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = common::command(args);
+    command.args(["--server", &server.url("")]);
+    let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn an_answer_comes_when_it_holds_or_with_the_reason() {
+    let server = Server::registered(&[]).await;
+    application(&server, "app-1").await;
+    asks(&server, "app-1", &["k1"], 60).await;
+    let path = wait("application/app-1", "for=running&timeout=1m");
+    let (running, ()) = tokio::join!(server.get(&path), server.nodes(&["n1"]));
+    assert_eq!((running.0, &running.1["met"], &running.1["state"]), (200, &json!(true), &json!("Running")));
+    asks(&server, "app-1", &["k2"], 60).await;
+    let began = Instant::now();
+    let (_, late) = server.get(&wait("application/app-1", "for=placed&timeout=300ms")).await;
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!((&late["met"], &late["state"]), (&json!(false), &json!("Running")));
+    assert!(late["why"].as_str().is_some_and(|why| why.contains("memory")), "{late}");
+    let (_, node) = server.get(&wait("node/n1", "for=drained&timeout=0s")).await;
+    let why = node["why"].as_str().expect("why").to_owned();
+    assert!(why.contains("not drained") && why.contains("1 allocation runs on it: app-1"), "{why}");
+    for (path, part) in [
+        (wait("queue/root.a", "for=running"), "'running' cannot be waited for of a queue; there are: empty, room"),
+        (wait("node/n1", "for=online&timeout=5"), "timeout is '5'"),
+        (wait("node/n1", ""), "for is missing"),
+    ] {
+        let (status, problem) = server.get(&path).await;
+        assert!(status == 400 && problem["detail"].as_str().is_some_and(|text| text.contains(part)), "{path}: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_ends_answers_its_waiters() {
+    let server = Server::registered(&[]).await;
+    let path = wait("application/later", "for=running&timeout=1h");
+    let ends = async {
+        // So that it waits.
+        until(&server, "/api/v1/overview", |overview| overview["partitions"][0].is_object()).await;
+        assert_eq!(server.delete("/si/v1/rm/rm-1").await.0, 200);
+    };
+    let ((status, problem), ()) = tokio::join!(server.get(&path), ends);
+    // 404 where it came after the end.
+    assert!([503, 404].contains(&status), "{problem}");
+}
+
+#[tokio::test]
+async fn the_command_waits_for_several_and_tells_by_its_status() {
+    let server = Server::registered(&[]).await;
+    application(&server, "app-1").await;
+    let comes = async {
+        asks(&server, "app-1", &["k1"], 60).await;
+        server.nodes(&["n1"]).await;
+    };
+    let args = ["wait", "app/app-1", "app/app-2", "--for", "running", "--timeout", "2s"];
+    let ((status, out, err), ()) = tokio::join!(command(&server, &args), comes);
+    assert_eq!((status, &*out), (Some(1), "app/app-1 condition met: running (Running)\n"), "{err}");
+    assert_eq!(err, "callboard: app/app-2 timed out: not running; state absent: there is no application app-2 yet\n");
+    let (status, out, _) = command(&server, &["wait", "node/n1", "--for", "online"]).await;
+    assert_eq!((status, &*out), (Some(0), "node/n1 condition met: online (online)\n"));
+    let (status, _, err) = command(&server, &["wait", "node/n1", "--for", "running"]).await;
+    assert_eq!(status, Some(1));
+    assert!(err.contains("there are: empty, online, drained"), "{err}");
+    let refused: Value = server.get(&wait("application/x", "for=running&timeout=61m")).await.1;
+    assert!(refused["detail"].as_str().is_some_and(|text| text.contains("from 0 to 1h")), "{refused}");
+}

@@ -7,6 +7,7 @@
 mod disk;
 mod faults;
 mod log;
+mod orders;
 mod registry;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,7 @@ use crate::{
     messages::{
         journal::{
             Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetStatus, Piece, Post, SetExpiration,
-            Status, Undrain, responses,
+            Standing, Status, Undrain, responses,
         },
         partition::Commands,
     },
@@ -69,6 +70,7 @@ pub struct JournalActor {
     journal: Journal,
     log: Log,
     storage: Storage,
+    orders: orders::Kept,
     /// The present resource set as JSON.
     r: Arc<str>,
     streams: BTreeMap<u64, Stream>,
@@ -123,6 +125,7 @@ impl JournalActor {
                 journal,
                 log: Log::new(setup.limit),
                 storage: Storage::Memory,
+                orders: orders::Kept::default(),
                 streams: BTreeMap::new(),
                 next_stream: 1,
                 session: None,
@@ -153,6 +156,7 @@ impl JournalActor {
         }
         self.setup.faults.found(dir, loaded.damage, loaded.faults);
         self.journal = loaded.journal;
+        self.orders = loaded.orders;
         self.r = resource_set::encode(&self.journal.resource_set()).into();
         for record in loaded.records {
             self.log.push(record);
@@ -380,14 +384,14 @@ impl Actor for JournalActor {
 }
 
 impl Handler<Begin> for JournalActor {
-    type Result = Vec<Arc<str>>;
+    type Result = Standing;
 
     fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) -> Self::Result {
         self.session = Some((msg.epoch, msg.partition));
         let mut out = Vec::new();
         self.journal.begin(self.now(), &mut out);
         self.commit(out, ctx);
-        self.journal.held_hosts()
+        Standing { hosts: self.journal.held_hosts(), orders: self.orders.list() }
     }
 }
 
@@ -447,10 +451,8 @@ impl Handler<SetExpiration> for JournalActor {
 impl Handler<ConfigureJournal> for JournalActor {
     type Result = ();
 
-    fn handle(&mut self, ConfigureJournal(settings): ConfigureJournal, ctx: &mut Self::Context) {
-        self.log.set_limit(settings.max_events);
-        self.journal.set_torpid_after(settings.torpid_after, self.now());
-        self.arm(ctx);
+    fn handle(&mut self, ConfigureJournal(limit): ConfigureJournal, _ctx: &mut Self::Context) {
+        self.log.set_limit(limit);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod partition;
 pub mod queue;
 pub mod resolvers;
 pub mod rm;
+pub mod silence;
 pub mod topology;
 pub mod ugm;
 pub mod unconfirmed;

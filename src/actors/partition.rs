@@ -6,6 +6,7 @@ mod handlers;
 mod journal;
 mod links;
 mod meter;
+mod orders;
 mod teardown;
 mod waits;
 
@@ -16,7 +17,7 @@ use tokio::sync::oneshot;
 
 pub use self::links::Links;
 use self::{conversations::Conversations, journal::Link, meter::Meter, waits::Waits};
-use super::{clock::Clock, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
+use super::{clock::Clock, silence::Silence, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
 use crate::{
     domain::{
         Partition,
@@ -88,8 +89,10 @@ impl PartitionActor {
         let partition = Partition::new(rm, internal, conf, clock.now(), &mut effects);
         let (internal, budget) = (setup.internal.clone(), setup.budget.clone());
         let unconfirmed = Rc::new(Unconfirmed::new(internal, clock, budget, setup.patience));
+        let journal = links.journal.clone().map(|journal| (journal.recipient(), setup.epoch));
+        let silence = Rc::new(Silence::new(clock, setup.patience.torpid_after, journal));
         PartitionActor {
-            conversations: Conversations::new(unconfirmed, ctx.address().recipient()),
+            conversations: Conversations::new(unconfirmed, silence, ctx.address().recipient()),
             ugm: UgmActor::new(clock, resolver, links.ldap_secrets).start(),
             waits: Waits::default(),
             link: Link::new(links.journal, setup.epoch),

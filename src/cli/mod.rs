@@ -8,6 +8,7 @@ pub mod events;
 pub mod journal;
 pub mod out;
 pub mod plan;
+pub mod queue;
 pub mod replay;
 pub mod resource;
 pub mod serve;
@@ -26,6 +27,7 @@ use self::{
     events::EventsArgs,
     journal::JournalArgs,
     plan::PlanArgs,
+    queue::QueueArgs,
     replay::{GenerateArgs, ReplayArgs},
     resource::ResourceArgs,
     serve::ServeArgs,
@@ -70,6 +72,8 @@ enum Command {
     Journal(Box<JournalArgs>),
     /// Show, drain and undrain resources
     Resource(ResourceArgs),
+    /// Stop, drain and resume queues
+    Queue(QueueArgs),
     /// Show what users, groups or queues used over a while
     Usage(UsageArgs),
     /// Wait until something holds of applications, queues or nodes
@@ -93,6 +97,7 @@ impl Cli {
             Some(Command::Events(args)) => wait_for(events::run(args)),
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),
+            Some(Command::Queue(args)) => wait_for(queue::run(args)),
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
             Some(Command::Token(args)) => report(token::run(&args)),

@@ -1,5 +1,6 @@
 //! `callboard resource`: the targets of a partition, as `flux resource` shows them; drain, undrain and expiration.
 
+mod drained;
 mod expiration;
 mod state;
 mod tables;
@@ -7,6 +8,7 @@ mod tables;
 use std::{
     io::{self, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
@@ -17,6 +19,7 @@ use self::state::Cluster;
 use super::{
     door::{Door, Error},
     out,
+    wait::time,
 };
 
 /// Options of `callboard resource`.
@@ -75,6 +78,12 @@ struct DrainArgs {
     /// Leave targets that are drained already as they are
     #[arg(short, long)]
     update: bool,
+    /// Wait until nothing is left on them
+    #[arg(short, long, requires = "targets")]
+    wait: bool,
+    /// How long is waited at most; then what still runs is listed
+    #[arg(long, value_name = "TIME", requires = "wait", default_value = "30s", value_parser = time)]
+    timeout: Duration,
     /// Idset of ranks, or hostlist
     targets: Option<String>,
     /// Why
@@ -127,9 +136,14 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
             return 1;
         }
     };
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => 0,
-        Err(_) => 1,
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        return 1;
+    }
+    match &args.what {
+        What::Drain(DrainArgs { wait: true, timeout, targets: Some(targets), .. }) => {
+            drained::wait(&args.door, targets, *timeout, out, err).await
+        }
+        _ => 0,
     }
 }
 
@@ -141,7 +155,7 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error>
             Ok(tables::status(&cluster, show.format == Columns::Long, !show.plain.no_header))
         }
         What::List(plain) => Ok(tables::list(&Cluster::ask(door).await?, !plain.no_header)),
-        What::Drain(DrainArgs { show, force, update, targets, reason }) => {
+        What::Drain(DrainArgs { show, force, update, targets, reason, .. }) => {
             let overwrite = mode(*force, *update)?;
             match targets {
                 None => {

@@ -10,17 +10,40 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::partition::Commands;
-use crate::domain::journal::{DrainRequest, Fact, JournalSettings, Refusal, Target, UndrainRequest};
+use crate::domain::{
+    journal::{DrainRequest, Fact, Refusal, Target, UndrainRequest},
+    queue_order::{OrderRefusal, QueueOrder},
+};
 
 /// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
-/// the hosts where an operator drained something, without waiting for the disk.
+/// what operators told to stay as it is, without waiting for the disk.
 #[derive(Message)]
-#[rtype(result = "Vec<Arc<str>>")]
+#[rtype(result = "Standing")]
 pub struct Begin {
     /// The session.
     pub epoch: u64,
     /// Where drains and undrains by operators go.
     pub partition: Recipient<Commands>,
+}
+
+/// What operators told before this session.
+#[derive(Clone, Debug, Default, MessageResponse)]
+pub struct Standing {
+    /// Hosts where they drained something.
+    pub hosts: Vec<Arc<str>>,
+    /// Orders to queues.
+    pub orders: Vec<(Arc<str>, Option<Arc<QueueOrder>>)>,
+}
+
+/// An operator tells a queue to become something, or (`None`) takes that back. Answered when it is on disk; the partition, which
+/// asks, then does it.
+#[derive(Message)]
+#[rtype(result = "Result<(), OrderRefusal>")]
+pub struct KeepOrder {
+    /// Path in lowercase.
+    pub queue: Arc<str>,
+    /// The order.
+    pub order: Option<Arc<QueueOrder>>,
 }
 
 /// The session ended; all its nodes are gone.
@@ -41,10 +64,10 @@ pub struct Post {
     pub facts: Vec<Fact>,
 }
 
-/// Settings that are in force from now on.
+/// So many events are kept in memory from now on (`journal.maxEvents`).
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct ConfigureJournal(pub JournalSettings);
+pub struct ConfigureJournal(pub usize);
 
 /// An operator drains targets. Answered when it is on disk, and the partition was told.
 #[derive(Message)]

@@ -12,6 +12,22 @@ pub struct NodeUpdate {
     pub status: NodeStatus,
 }
 
+/// A sign of life.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Heard {
+    /// A heartbeat; else the resource manager spoke of the node.
+    pub heartbeat: bool,
+}
+
+/// Silence is judged anew, since other rules hold for all nodes.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct JudgeSilence {
+    /// It begins now: all were vouched for until now, or are from now on.
+    pub begins: bool,
+}
+
 /// The node is gone.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -21,6 +21,7 @@ use crate::domain::{
     conf::PartitionConf,
     effect::Released,
     partition::Tables,
+    queue_order::{OrderRefusal, QueueOrder},
     types::{Nanos, Termination},
 };
 
@@ -44,7 +45,7 @@ pub struct PartitionSetup {
     pub events: Publisher,
 }
 
-/// How long the shim may take to confirm a release.
+/// How long is waited for the shim: to confirm a release, to be heard of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Message)]
 #[rtype(result = "()")]
 pub struct Patience {
@@ -52,11 +53,17 @@ pub struct Patience {
     pub resend_after: Duration,
     /// `rm.unconfirmedWarning`: then operators are told.
     pub warn_after: Duration,
+    /// `journal.torpidAfter`: then a node that is not heard of is torpid; zero: never.
+    pub torpid_after: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { resend_after: Duration::from_secs(10), warn_after: Duration::from_secs(300) }
+        Patience {
+            resend_after: Duration::from_secs(10),
+            warn_after: Duration::from_secs(300),
+            torpid_after: Duration::from_secs(30),
+        }
     }
 }
 
@@ -151,6 +158,18 @@ pub struct ListUnconfirmed;
 #[derive(Message)]
 #[rtype(result = "Option<QueueDoor>")]
 pub struct ShowQueueDoor(pub Arc<str>);
+
+/// An operator tells a queue to become something, or (`None`) takes that back. Answered when it is on disk and in force.
+#[derive(Message)]
+#[rtype(result = "Result<(), OrderRefusal>")]
+pub struct OrderQueue {
+    /// Path in lowercase.
+    pub queue: Arc<str>,
+    /// The order.
+    pub order: Option<Arc<QueueOrder>>,
+    /// Also where an order of the same kind holds: its reason and time are replaced.
+    pub overwrite: bool,
+}
 
 /// What a partition's actor shows of itself, for diagnostics.
 #[derive(Message)]

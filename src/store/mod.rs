@@ -4,4 +4,5 @@ pub mod eventlog;
 pub mod events;
 pub mod files;
 pub mod journal;
+pub mod queue_orders;
 pub mod resource_set;

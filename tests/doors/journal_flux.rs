@@ -12,9 +12,8 @@ use callboard::{
     domain::{
         hostlist::HostList,
         idset::IdSet,
-        journal::{DrainRequest, Fact, JournalSettings, Settings, UndrainRequest},
+        journal::{DrainRequest, Fact, Settings, UndrainRequest},
         resources::Resource,
-        types::Nanos,
     },
     messages::{
         journal::{Attach, Begin, ConfigureJournal, Drain, GetStatus, Post, Undrain, responses},
@@ -238,17 +237,11 @@ async fn silence_and_loss_go_as_on_flux() {
     let expected: Vec<Value> = captured[..=end].iter().filter(|e| e["name"] != "resource-define").cloned().collect();
 
     let rig = Rig::start(None).await;
-    let settings = JournalSettings { torpid_after: Nanos::from_secs(3), ..JournalSettings::default() };
-    rig.0.send(ConfigureJournal(settings)).await.unwrap();
     rig.register(&["n0", "n1", "n2", "n3"].map(str::to_owned)).await;
-    let alive = async |nodes: std::ops::Range<u32>| {
-        rig.facts(nodes.map(|n| Fact::Heartbeat { node: format!("node-{n}").into() }).collect()).await;
-    };
-    for _ in 0..4 {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        alive(0..3).await;
+    for torpid in [true, false] {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        rig.facts(vec![Fact::Torpid { node: "node-3".into(), torpid }]).await;
     }
-    alive(0..4).await;
     rig.facts(vec![Fact::Removed { node: "node-3".into() }]).await;
     let found: Vec<Value> = rig.events().await.into_iter().filter(|event| event["name"] != "resource-define").collect();
     assert_eq!(told(&found), told(&expected));
@@ -288,7 +281,7 @@ async fn responses_have_the_form_of_those_of_flux() {
         assert_eq!(shapes(&found, name), shapes(&captured, name));
     }
     // After truncation the mark comes first and has no context; what Flux loses then is there (SEEDS S20).
-    rig.0.send(ConfigureJournal(JournalSettings { max_events: 2, ..JournalSettings::default() })).await.unwrap();
+    rig.0.send(ConfigureJournal(2)).await.unwrap();
     rig.drain("1", Some("why")).await;
     let truncated = events(&capture("08-truncate-journal-raw.jsonl"));
     let found = rig.lines().await;

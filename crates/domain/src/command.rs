@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::coded::{Once, list, map, variants};
-use super::{alloc::AskSpec, conf::PartitionConf, resources::Resource, types::Termination};
+use super::{alloc::AskSpec, conf::PartitionConf, queue_order::QueueOrder, resources::Resource, types::Termination};
 
 /// One input. Items of one request stay together, so that its answers do (R1.29–R1.31).
 #[derive(Clone, Debug)]
@@ -54,6 +54,9 @@ pub enum Command {
         /// Hold or not.
         held: bool,
     },
+    /// Operators told these queues to become something, or (`None`) take that back. By path in lowercase; checked before
+    /// ([`Partition::check_order`](crate::Partition::check_order)).
+    OrderQueues(Vec<(Arc<str>, Option<Arc<QueueOrder>>)>),
     /// The partition ends: it takes nothing any more, and [`Partition::dismantle`](crate::Partition::dismantle) takes it apart.
     Stop,
 }
@@ -179,6 +182,7 @@ variants!(Command {
     11 OperatorDrain { nodes, drained },
     12 HoldHosts { hosts, held },
     13 Stop,
+    14 OrderQueues(orders),
 });
 map!(NodeItem { 1 id as Once, 2 action, 3 capacity, 4 attributes });
 variants!(NodeAction { 0 Unknown, 1 Create, 2 CreateDrain, 3 Update, 4 Drain, 5 DrainToSchedulable, 6 Decommission });

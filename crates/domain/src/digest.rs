@@ -13,7 +13,7 @@ use crate::{
     event::Event,
     resources::Resource,
     summary::AppSummary,
-    types::{AppState, Nanos, ObjectState, Termination},
+    types::{AppState, Nanos, Termination},
 };
 
 /// Sums up effects; see the module.
@@ -220,10 +220,8 @@ impl Digest {
         match effect {
             QueueEffect::Added { queue } => self.words([5, 1, 0, 0], [queue]),
             QueueEffect::Removed { queue } => self.words([5, 2, 0, 0], [queue]),
-            QueueEffect::State { queue, state } => self.words([5, 3, object_state(*state), 0], [queue]),
             QueueEffect::Admitted { queue, app } => self.words([5, 4, 0, 0], [queue, app]),
             QueueEffect::Refused { queue, app, reason } => self.words([5, 5, 0, 0], [queue, app, reason]),
-            QueueEffect::Emptied { queue } => self.words([5, 6, 0, 0], [queue]),
         }
     }
 
@@ -239,10 +237,9 @@ impl Digest {
                 self.words([6, 4, 0, 0], [node]);
                 self.vector(capacity);
             }
-            NodeEffect::Schedulable { node, schedulable, empty } => {
-                self.words([6, 5, u8::from(*schedulable), u8::from(*empty)], [node]);
+            NodeEffect::Schedulable { node, schedulable } => {
+                self.words([6, 5, u8::from(*schedulable), 0], [node]);
             }
-            NodeEffect::Emptied { node } => self.words([6, 6, 0, 0], [node]),
             NodeEffect::Removed { node } => self.words([6, 7, 0, 0], [node]),
         }
     }
@@ -273,13 +270,5 @@ fn app_state(state: AppState) -> u8 {
         AppState::Failed => 7,
         AppState::Expired => 8,
         AppState::Resuming => 9,
-    }
-}
-
-fn object_state(state: ObjectState) -> u8 {
-    match state {
-        ObjectState::Active => 0,
-        ObjectState::Draining => 1,
-        ObjectState::Stopped => 2,
     }
 }

@@ -297,17 +297,14 @@ variants!(AppEffect {
 variants!(QueueEffect {
     1 Added { queue },
     2 Removed { queue },
-    3 State { queue, state },
     4 Admitted { queue, app },
     5 Refused { queue, app, reason },
-    6 Emptied { queue },
 });
 variants!(NodeEffect {
     1 Registered { node, host, capacity, schedulable },
     2 Held { node },
     3 Seen { node },
     4 Capacity { node, capacity },
-    5 Schedulable { node, schedulable, empty },
-    6 Emptied { node },
+    5 Schedulable { node, schedulable },
     7 Removed { node },
 });

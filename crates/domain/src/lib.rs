@@ -29,6 +29,7 @@ pub mod partition;
 pub mod placement;
 pub mod quantity;
 pub mod queue;
+pub mod queue_order;
 mod resource_types;
 pub mod resources;
 pub mod settings;

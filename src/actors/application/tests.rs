@@ -48,7 +48,7 @@ impl Rig {
     fn new() -> Rig {
         let sent = Arc::default();
         let partition = Partition(Arc::clone(&sent)).start();
-        let patience = Patience { resend_after: Duration::from_secs(10), warn_after: Duration::from_secs(60) };
+        let patience = Patience { warn_after: Duration::from_secs(60), ..Patience::default() };
         let sums = Rc::new(Unconfirmed::new("[rm-1]default".into(), Clock::default(), Budget::new(1, 1), patience));
         let actor = ApplicationActor::new("app-1".into(), sums.clone(), partition.recipient()).start();
         Rig { actor, sums, sent }
@@ -261,7 +261,11 @@ async fn many_are_sent_together_the_oldest_first() {
 async fn patience_may_change_while_something_waits() {
     tokio::time::pause();
     let rig = Rig::within(State::Waits).await;
-    rig.sums.patience.set(Patience { resend_after: Duration::from_secs(300), warn_after: Duration::from_secs(5) });
+    rig.sums.patience.set(Patience {
+        resend_after: Duration::from_secs(300),
+        warn_after: Duration::from_secs(5),
+        ..Patience::default()
+    });
     rig.pass(11).await;
     assert_eq!((rig.sent().len(), rig.counts()), (1, (1, 1)), "what waits already is looked at once by the old one");
     rig.pass(290).await;
@@ -294,23 +298,27 @@ async fn waiters_hear_of_what_they_wait_for() {
         status: Some(AppStatus { state, began, allocated, waits, refused: None }),
     };
     let target = Target { kind: Kind::Application, name: "app-1".into() };
-    let wait = async |id, condition| {
+    let wait = |id, condition| {
         let (answer, answered) = tokio::sync::oneshot::channel();
-        rig.actor.send(Wait { id, target: target.clone(), condition, answer }).await.unwrap();
-        answered
+        let sent = rig.actor.send(Wait { id, target: target.clone(), condition, answer });
+        async {
+            sent.await.unwrap();
+            // Not to be awaited itself.
+            [answered]
+        }
     };
     let met = |state: &str| Ok(Answer::Met { state: state.to_owned() });
     rig.actor.send(status(AppState::Accepted, false, false, true)).await.unwrap();
-    let mut running = wait(1, Condition::Running).await;
-    let mut placed = wait(2, Condition::Placed).await;
-    let mut completed = wait(3, Condition::Completed).await;
+    let [mut running] = wait(1, Condition::Running).await;
+    let [mut placed] = wait(2, Condition::Placed).await;
+    let [mut completed] = wait(3, Condition::Completed).await;
     rig.actor.send(status(AppState::Running, true, true, true)).await.unwrap();
     assert_eq!(running.try_recv(), met("Running"));
     assert!(placed.try_recv().is_err(), "something of it waits");
     rig.actor.send(status(AppState::Running, true, true, false)).await.unwrap();
     assert_eq!(placed.try_recv(), met("Running"));
     // The time of one is over.
-    let mut impatient = wait(4, Condition::Completed).await;
+    let [mut impatient] = wait(4, Condition::Completed).await;
     rig.actor.send(Withdraw { id: 4, target: target.clone() }).await.unwrap();
     let why = "it is Running".to_owned();
     assert_eq!(impatient.try_recv(), Ok(Answer::NotYet { state: "Running".to_owned(), why }));
@@ -319,10 +327,11 @@ async fn waiters_hear_of_what_they_wait_for() {
     let why = "it fails".to_owned();
     assert_eq!(completed.try_recv(), Ok(Answer::Never { state: "Failing".to_owned(), why }));
     // It has run, whatever became of it.
-    assert_eq!(wait(5, Condition::Running).await.try_recv(), met("Failing"));
+    let [mut began] = wait(5, Condition::Running).await;
+    assert_eq!(began.try_recv(), met("Failing"));
     // The list of the completed knows how it ended.
     rig.actor.send(status(AppState::Completing, true, false, false)).await.unwrap();
-    let mut completed = wait(6, Condition::Completed).await;
+    let [mut completed] = wait(6, Condition::Completed).await;
     rig.actor.send(AppGone).await.unwrap();
     assert_eq!(completed.try_recv(), Ok(Answer::Gone));
     let rig = Rig::new();

@@ -5,11 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::orders::Kept;
 use crate::{
     domain::journal::{Journal, Settings},
     store::{
         eventlog::{self, Record},
         journal::{self, Directory},
+        queue_orders,
     },
 };
 
@@ -22,6 +24,8 @@ pub struct Loaded {
     pub directory: Result<Directory, String>,
     /// Ranks, hosts and drains.
     pub journal: Journal,
+    /// Orders to queues.
+    pub orders: Kept,
     /// Events for the journal in memory.
     pub records: Vec<Record>,
     /// What was found damaged, now or before, and no operator has settled.
@@ -65,10 +69,32 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
         // They are new, as the lines are. Where they cannot be written they are told all the same.
         let _ = journal::report(dir, &at, &faults);
     }
+    let (orders, found) = load_orders(dir, &at);
+    damage.extend(found);
     let reported = journal::read_report(dir);
     damage.retain(|new| !reported.iter().any(|line| line.ends_with(new)));
     let damage = reported.into_iter().chain(damage).collect();
-    Loaded { directory, journal, records: records.into(), damage, faults }
+    Loaded { directory, journal, orders, records: records.into(), damage, faults }
+}
+
+/// Reads the orders to queues, and mends them where they are damaged. Gives what was found.
+fn load_orders(dir: &Path, at: &str) -> (Kept, Vec<String>) {
+    let loaded = queue_orders::load(dir);
+    let mut damage = loaded.damage.clone();
+    let mut broken = loaded.broken.clone();
+    let mut change = loaded.change;
+    if broken.is_none() && !damage.is_empty() {
+        // Reported before it is mended: a crash in between tells of it twice, not never.
+        let told = journal::report(dir, at, &damage);
+        match told.map_err(|error| error.to_string()).and_then(|()| queue_orders::mend(dir, at, &loaded)) {
+            Ok(()) => change += 1,
+            Err(why) => {
+                damage.push(format!("queue.orders cannot be mended: {why}"));
+                broken = Some(why);
+            }
+        }
+    }
+    (Kept { orders: loaded.orders, change, broken }, damage)
 }
 
 /// The time, for names of files and reports.

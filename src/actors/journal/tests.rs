@@ -63,7 +63,7 @@ impl Rig {
 
     /// Gives the hosts to hold.
     async fn begin(&self, epoch: u64) -> Vec<Arc<str>> {
-        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap()
+        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap().hosts
     }
 
     async fn register(&self, epoch: u64, hosts: &[&str]) {
@@ -206,8 +206,8 @@ async fn what_was_truncated_leaves_the_map_and_the_resource_set() {
 }
 
 #[actix::test]
-async fn silence_and_signs_of_life_are_told() {
-    // RFC 44 torpid, lively: 30 s
+async fn silence_and_signs_of_life_are_told_together() {
+    // RFC 44 torpid, lively
     tokio::time::pause();
     let rig = Rig::start(None, 100);
     rig.begin(1).await;
@@ -215,12 +215,15 @@ async fn silence_and_signs_of_life_are_told() {
     let mut reader = rig.attach(false, true).await;
     pass(20_000).await;
     live(&mut reader);
-    rig.post(vec![Fact::Heartbeat { node: "node-n1".into() }]).await;
-    pass(9_900).await;
+    let torpid = |node: &str, torpid| Fact::Torpid { node: node.into(), torpid };
+    // Each conversation says so for itself.
+    for node in ["node-n0", "node-n2", "node-n3"] {
+        rig.post(vec![torpid(node, true)]).await;
+    }
     assert!(live(&mut reader).is_empty());
-    pass(300).await;
+    pass(150).await;
     assert_eq!(live(&mut reader), ["torpid idset=0,2-3"]);
-    rig.post(vec![Fact::Heartbeat { node: "node-n3".into() }]).await;
+    rig.post(vec![torpid("node-n3", false)]).await;
     pass(150).await;
     assert_eq!(live(&mut reader), ["lively idset=3"]);
     let status = rig.journal.send(GetStatus).await.unwrap();

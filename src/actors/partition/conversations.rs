@@ -8,15 +8,17 @@ use rustc_hash::FxHashMap;
 
 use super::waits::{Status, Waits};
 use crate::{
-    actors::{application::ApplicationActor, node::NodeActor, queue::QueueActor, unconfirmed::Unconfirmed},
+    actors::{
+        application::ApplicationActor, node::NodeActor, queue::QueueActor, silence::Silence, unconfirmed::Unconfirmed,
+    },
     domain::{
         effect::{AppEffect, NodeEffect, QueueEffect},
         types::Nanos,
     },
     messages::{
         application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease},
-        node::{NodeGone, NodeUpdate},
-        partition::{Patience, ResendUnconfirmed, SendAgain, UnconfirmedSums},
+        node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
+        partition::{Patience, ResendUnconfirmed, SendAgain, Signs, UnconfirmedSums},
         queue::{QueueGone, QueueUpdate},
         wait::{Kind, Target},
     },
@@ -27,6 +29,7 @@ type Id = Arc<str>;
 /// See the module.
 pub(super) struct Conversations {
     unconfirmed: Rc<Unconfirmed>,
+    silence: Rc<Silence>,
     send: Recipient<SendAgain>,
     apps: FxHashMap<Id, Addr<ApplicationActor>>,
     queues: FxHashMap<Id, Addr<QueueActor>>,
@@ -64,9 +67,10 @@ fn node_of(effect: &NodeEffect) -> &Id {
 }
 
 impl Conversations {
-    pub(super) fn new(unconfirmed: Rc<Unconfirmed>, send: Recipient<SendAgain>) -> Conversations {
+    pub(super) fn new(unconfirmed: Rc<Unconfirmed>, silence: Rc<Silence>, send: Recipient<SendAgain>) -> Conversations {
         Conversations {
             unconfirmed,
+            silence,
             send,
             apps: FxHashMap::default(),
             queues: FxHashMap::default(),
@@ -128,10 +132,11 @@ impl Conversations {
                 }
             }
             NodeEffect::Registered { .. } => {
-                let actor = NodeActor::default().start();
+                let actor = NodeActor::new(node.clone(), self.silence.clone()).start();
                 waits.arrived(Kind::Node, &node).into_iter().for_each(|wait| actor.do_send(wait));
                 self.nodes.insert(node, actor);
             }
+            NodeEffect::Seen { .. } => self.heard(&node, false),
             _ => {}
         }
     }
@@ -202,6 +207,38 @@ impl Conversations {
     /// How long the shim may take from now on.
     pub(super) fn set_patience(&self, patience: Patience) {
         self.unconfirmed.patience.set(patience);
+        if self.silence.set_patience(patience.torpid_after) {
+            self.judge_silence(false);
+        }
+    }
+
+    fn heard(&self, node: &str, heartbeat: bool) {
+        if let Some(addr) = self.nodes.get(node) {
+            addr.do_send(Heard { heartbeat });
+        }
+    }
+
+    fn judge_silence(&self, begins: bool) {
+        for addr in self.nodes.values() {
+            addr.do_send(JudgeSilence { begins });
+        }
+    }
+
+    /// Signs of life of nodes.
+    pub(super) fn signs(&self, signs: &Signs) {
+        match signs {
+            Signs::Vouched(vouched) => {
+                if self.silence.vouch(*vouched) {
+                    self.judge_silence(true);
+                }
+            }
+            Signs::Of(nodes) => {
+                if self.silence.beat() {
+                    self.judge_silence(true);
+                }
+                nodes.iter().for_each(|node| self.heard(node, true));
+            }
+        }
     }
 
     /// The numbers of what is not confirmed.

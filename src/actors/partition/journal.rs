@@ -10,8 +10,8 @@ use crate::{
     actors::journal::JournalActor,
     domain::{command::Command, effect::NodeEffect, journal::Fact},
     messages::{
-        journal::{Begin, End, Post},
-        partition::{Alive, Signs},
+        journal::{Begin, End, KeepOrder, Post, Standing},
+        partition::Alive,
     },
 };
 
@@ -44,6 +44,11 @@ impl Link {
         }
     }
 
+    /// The journal keeps an order; `None` where there is none, and nothing outlives the session.
+    pub(super) fn keep(&self, keep: KeepOrder) -> Option<Request<JournalActor, KeepOrder>> {
+        self.journal.as_ref().map(|journal| journal.send(keep))
+    }
+
     /// The session ended, and all that was posted came before.
     pub(super) fn end(&mut self) {
         self.flush();
@@ -61,11 +66,17 @@ impl PartitionActor {
         let begin = Begin { epoch: self.setup.epoch, partition: ctx.address().recipient() };
         let asked = journal.send(begin).timeout(PATIENCE).into_actor(self);
         ctx.wait(asked.map(|answer, actor, ctx| match answer {
-            Ok(hosts) if hosts.is_empty() => {}
-            Ok(hosts) => actor.apply(vec![Command::HoldHosts { hosts, held: true }], ctx),
+            Ok(Standing { hosts, orders }) => {
+                let hold = (!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true });
+                let order = (!orders.is_empty()).then_some(Command::OrderQueues(orders));
+                let commands: Vec<_> = hold.into_iter().chain(order).collect();
+                if !commands.is_empty() {
+                    actor.apply(commands, ctx);
+                }
+            }
             Err(error) => tracing::error!(
                 partition = &*actor.setup.internal, %error,
-                "the resource journal does not answer; what operators drained may get allocations until it does"
+                "the resource journal does not answer; what operators drained or stopped is not known"
             ),
         }));
     }
@@ -75,16 +86,10 @@ impl Handler<Alive> for PartitionActor {
     type Result = ();
 
     fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) {
-        if msg.epoch != self.setup.epoch {
-            return;
+        if msg.epoch == self.setup.epoch {
+            // Nodes that were registered before have a conversation.
+            self.route();
+            self.conversations.signs(&msg.signs);
         }
-        match msg.signs {
-            Signs::Vouched(vouched) => self.link.facts.push(Fact::Vouched(vouched)),
-            Signs::Of(nodes) => {
-                let known = nodes.iter().filter(|node| self.partition.node_by_id.contains_key(&**node));
-                self.link.facts.extend(known.map(|node| Fact::Heartbeat { node: node.clone() }));
-            }
-        }
-        self.link.flush();
     }
 }

@@ -188,7 +188,7 @@ fn of_app(app: &App) -> AppStatus {
 
 fn of_queue(partition: &Partition, ix: QueueIx) -> QueueStatus {
     QueueStatus {
-        state: partition.queues[ix.ix()].state.name(),
+        state: partition.shown_state(ix).name(),
         empty: partition.is_queue_empty(ix),
         no_room: partition.queue_room(ix).err(),
     }

@@ -14,7 +14,6 @@ use crate::{
     domain::{
         command::{Command, PredicateAnswer, PredicateTerms},
         effect::{Callback, ContainerState, Question},
-        journal::JournalSettings,
         resources::Types,
         types::Nanos,
     },
@@ -201,7 +200,7 @@ impl Session {
         if !self.reserves(reserves) {
             partition.send(self.epoch, vec![Command::Reservations(false)]);
         }
-        partition.configure_journal(self.settings.journal);
+        partition.configure_journal(self.settings.journal_events);
         if self.vouched {
             partition.tell_alive(self.epoch, Signs::Vouched(true), None);
         }
@@ -210,7 +209,7 @@ impl Session {
     /// The journals of all partitions go by the settings in force.
     pub fn configure_journals(&self) {
         for partition in &self.partitions {
-            partition.configure_journal(self.settings.journal);
+            partition.configure_journal(self.settings.journal_events);
         }
     }
 
@@ -280,9 +279,9 @@ impl Session {
 }
 
 impl PartitionHandle {
-    fn configure_journal(&self, settings: JournalSettings) {
+    fn configure_journal(&self, events: usize) {
         if let Some(journal) = &self.journal {
-            journal.do_send(ConfigureJournal(settings));
+            journal.do_send(ConfigureJournal(events));
         }
     }
 

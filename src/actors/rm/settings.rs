@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::buffer::Bounds;
 use crate::{
     config::extra,
-    domain::{duration, journal::JournalSettings, types::Nanos},
+    domain::{duration, types::Nanos},
     messages::partition::Patience,
 };
 
@@ -24,7 +24,7 @@ pub struct RmSettings {
     pub max_items: Option<usize>,
     /// `rm.undeliveredCallbacks`: callbacks that may be undelivered before placements pause; read at registration.
     pub outward: i64,
-    /// `rm.resendAfter` and `rm.unconfirmedWarning`: how long the shim may take to confirm a release.
+    /// `rm.resendAfter` and `rm.unconfirmedWarning`: how long the shim may take to confirm a release; `journal.torpidAfter`.
     pub patience: Patience,
     /// `shim.predicates.timeout`: how long an answer to a predicate question is waited for.
     pub predicates: Duration,
@@ -35,8 +35,8 @@ pub struct RmSettings {
     pub all_container_states: bool,
     /// `rm.reservations`: asks that wait long enough reserve a node (R5.37); `None`: as the server was started.
     pub reservations: Option<bool>,
-    /// `journal.torpidAfter` and `journal.maxEvents`: for the resource journals of its partitions.
-    pub journal: JournalSettings,
+    /// `journal.maxEvents`: for the resource journals of its partitions.
+    pub journal_events: usize,
 }
 
 impl RmSettings {
@@ -86,12 +86,16 @@ impl RmSettings {
                 .and_then(|count| usize::try_from(count).ok()),
             // Placements have to pause before the buffer overflows.
             outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
-            patience: Patience { resend_after: known.rm.resend_after, warn_after: known.rm.unconfirmed_warning },
+            patience: Patience {
+                resend_after: known.rm.resend_after,
+                warn_after: known.rm.unconfirmed_warning,
+                torpid_after: known.rm.torpid_after,
+            },
             predicates: known.predicate_timeout,
             constrained: extra.get("shim.predicates.constrained").is_none_or(|value| value != "false"),
             all_container_states: known.all_container_states,
             reservations: extra.get("rm.reservations").and_then(|value| value.parse().ok()),
-            journal: known.journal,
+            journal_events: known.journal_events,
         })
     }
 }
@@ -124,14 +128,14 @@ mod tests {
             ("shim.predicates.timeout", "100ms"),
         ])
         .expect("valid");
-        let patience = Patience { resend_after: Duration::from_secs(3), warn_after: Duration::from_secs(60) };
-        assert_eq!(settings.patience, patience);
+        let patience = settings.patience;
+        assert_eq!((patience.resend_after, patience.warn_after), (Duration::from_secs(3), Duration::from_secs(60)));
         assert_eq!(settings.grace, Duration::from_secs(2));
         assert_eq!(settings.predicates, Duration::from_millis(100));
         assert_eq!((settings.bounds.entries, settings.outward), (10, 5));
-        let journal = read(&[("journal.torpidAfter", "0"), ("journal.maxEvents", "6")]).expect("valid").journal;
-        assert_eq!((journal.torpid_after, journal.max_events), (Nanos::ZERO, 6));
-        assert_eq!(settings.journal, JournalSettings::default());
+        let journal = read(&[("journal.torpidAfter", "0"), ("journal.maxEvents", "6")]).expect("valid");
+        assert_eq!((journal.patience.torpid_after, journal.journal_events), (Duration::ZERO, 6));
+        assert_eq!(settings.journal_events, 100_000);
     }
 
     #[test]

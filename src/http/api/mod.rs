@@ -4,6 +4,7 @@ pub mod board;
 pub mod demand;
 pub mod events;
 pub mod plan;
+pub mod queue;
 pub mod releases;
 pub mod resource;
 mod time;
@@ -52,6 +53,7 @@ pub fn services(
         plan::configure(config);
         usage::configure(config);
         wait::configure(config);
+        queue::configure(config);
         config.service(web::resource("/api/v1{rest:(/.*)?}").to(server::not_found));
     }
 }

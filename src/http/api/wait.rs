@@ -259,10 +259,10 @@ async fn ask(
 /// Why it does not hold, from a snapshot; else what the conversation said.
 async fn reason(api: &BoardApi, entry: &PartitionEntry, target: &Target, condition: Condition, said: String) -> String {
     let found = match (target.kind, condition) {
-        (Kind::Application, _) => match api.first_reason(&entry.shown, &target.name).await {
-            Some(reason) => Some(format!("{said}: {reason}")),
-            None => None,
-        },
+        (Kind::Application, _) => {
+            let reason = api.first_reason(&entry.shown, &target.name).await;
+            reason.map(|reason| format!("{said}: {reason}"))
+        }
         (Kind::Queue, Condition::Empty) | (Kind::Node, Condition::Empty | Condition::Drained) => {
             let view = api.view(&entry.shown).await.ok();
             view.and_then(|view| what_is_there(&view, target))

@@ -11,7 +11,7 @@ use crate::{
     access::Role,
     domain::usage::By,
     http::{
-        api::{board, demand, plan, releases, resource, wait},
+        api::{board, demand, plan, queue, releases, resource, wait},
         page, problem,
     },
     messages::wait::Kind,
@@ -41,6 +41,13 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     let plan = schema::<plan::view::Plan>(schemas);
     let demand = schema::<demand::Shown>(schemas);
     let unconfirmed = schema::<releases::Shown>(schemas);
+    let door = schema::<queue::Shown>(schemas);
+    let ordered = |what: &str, summary: &str| {
+        operator("post", &of(&format!("/queue/{{queue}}/{what}")), summary)
+            .body("application/json", order())
+            .json(200, nothing())
+            .problems(&[400, 404, 408, 409, 413, 415, 503])
+    };
     let answered = schema::<wait::Shown>(schemas);
     let waited = |path: &str, kind: Kind, what: &str| {
         let conditions: Vec<&str> = kind.conditions().iter().map(|condition| condition.name()).collect();
@@ -86,6 +93,12 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         viewer("get", &of("/releases"), "Releases that the shim has not confirmed")
             .json(200, unconfirmed)
             .problems(&[404, 503]),
+        viewer("get", &of("/queue/{queue}"), "A queue's state, what operators told it, and whom it refused")
+            .json(200, door)
+            .problems(&[404, 503]),
+        ordered("stop", "Lets a queue take no new application"),
+        ordered("drain", "Lets a queue take no new application, and tells when it is empty"),
+        ordered("resume", "Lets a queue take applications again"),
         waited("/application/{application}", Kind::Application, "an application"),
         waited("/queue/{queue}", Kind::Queue, "a queue"),
         waited("/node/{node}", Kind::Node, "a node"),
@@ -140,6 +153,17 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     ];
     operations.extend(files);
     operations
+}
+
+fn order() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "reason": {"type": ["string", "null"], "maxLength": 1024, "description": "each refused application is told"},
+            "overwrite": {"type": "boolean", "description": "replaces reason and time of an order that holds already"},
+        },
+    })
 }
 
 fn expiration() -> Value {

@@ -118,7 +118,7 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
     allocating.sort_unstable();
     Some(QueueView {
         path: &queue.path,
-        status: queue.state.name(),
+        status: partition.shown_state(at).name(),
         partition: "",
         pending_resource: Amounts::from(&queue.pending),
         max_resource: Amounts::from(queue.max.as_ref()),

@@ -5,6 +5,7 @@ mod drain;
 mod events;
 mod kill;
 mod metrics;
+mod orders;
 mod releases;
 pub mod rig;
 mod usage;

@@ -46,7 +46,10 @@ async fn an_answer_comes_when_it_holds_or_with_the_reason() {
         (wait("node/n1", ""), "for is missing"),
     ] {
         let (status, problem) = server.get(&path).await;
-        assert!(status == 400 && problem["detail"].as_str().is_some_and(|text| text.contains(part)), "{path}: {problem}");
+        assert!(
+            status == 400 && problem["detail"].as_str().is_some_and(|text| text.contains(part)),
+            "{path}: {problem}"
+        );
     }
 }
 

@@ -86,7 +86,7 @@ async fn what_is_not_confirmed_is_sent_again_and_counted() {
 #[actix::test]
 async fn operators_are_told_of_what_is_overdue() {
     let (resend_after, warn_after) = (Duration::from_secs(5), Duration::from_secs(20));
-    let shim = Shim::with(Patience { resend_after, warn_after }).begin(20, "Soft").await;
+    let shim = Shim::with(Patience { resend_after, warn_after, ..Patience::default() }).begin(20, "Soft").await;
     shim.pass(30).await;
     let waits = sums(&shim).await;
     assert_eq!((waits.overdue, waits.named.len()), (1, 1));

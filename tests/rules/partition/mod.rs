@@ -19,6 +19,7 @@ mod one_request;
 mod predicates;
 mod preempt;
 mod queue_laws;
+mod queue_orders;
 mod queues;
 mod random;
 mod recorded;

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     duration,
     event_settings::{EventSettings, StoreSettings},
-    journal::JournalSettings,
+    journal::DEFAULT_LIMIT,
     types::Nanos,
 };
 
@@ -25,8 +25,8 @@ pub struct Settings {
     pub log: LogLevels,
     /// Session of the resource manager.
     pub rm: RmSettings,
-    /// `journal.torpidAfter` and `journal.maxEvents`: resource journals.
-    pub journal: JournalSettings,
+    /// `journal.maxEvents`: events that a resource journal keeps in memory at most, at least 2.
+    pub journal_events: usize,
     /// `shim.predicates.timeout`: without an answer by then it does not fit.
     pub predicate_timeout: Duration,
     /// `shim.containerStates` is `all`: SCHEDULED and RESERVED are reported too (SEEDS S7).
@@ -47,6 +47,8 @@ pub struct RmSettings {
     pub resend_after: Duration,
     /// `rm.unconfirmedWarning`: operators are told of a release that is not confirmed.
     pub unconfirmed_warning: Duration,
+    /// `journal.torpidAfter`: a node that is not heard of for so long is torpid; zero: never.
+    pub torpid_after: Duration,
     /// `rm.bufferedCallbacks`: callbacks kept for a shim that is away.
     pub buffered_callbacks: u64,
     /// `rm.bufferedBytes`: and their size.
@@ -68,10 +70,11 @@ impl Settings {
                 pause_timeout: time(map, "rm.pauseTimeout", 300),
                 resend_after: time(map, "rm.resendAfter", 10),
                 unconfirmed_warning: time(map, "rm.unconfirmedWarning", 300),
+                torpid_after: value(map, "journal.torpidAfter", duration_or_never, Duration::from_secs(30)),
                 buffered_callbacks: above_zero(map, "rm.bufferedCallbacks", 1_000_000),
                 buffered_bytes: above_zero(map, "rm.bufferedBytes", 256 << 20),
             },
-            journal: journal(map),
+            journal_events: value(map, "journal.maxEvents", at_least_two, DEFAULT_LIMIT),
             predicate_timeout: time(map, "shim.predicates.timeout", 5),
             all_container_states: map.get("shim.containerStates").is_some_and(|states| states == "all"),
             max_body_bytes: map
@@ -88,13 +91,12 @@ impl Default for Settings {
     }
 }
 
-fn journal(map: &Map) -> JournalSettings {
-    let default = JournalSettings::default();
-    let most = |text: &str| count(text).filter(|count| *count >= 2).and_then(|count| usize::try_from(count).ok());
-    JournalSettings {
-        torpid_after: value(map, "journal.torpidAfter", not_negative, default.torpid_after),
-        max_events: value(map, "journal.maxEvents", most, default.max_events),
-    }
+fn at_least_two(text: &str) -> Option<usize> {
+    count(text).filter(|count| *count >= 2).and_then(|count| usize::try_from(count).ok())
+}
+
+fn duration_or_never(text: &str) -> Option<Duration> {
+    not_negative(text).map(|nanos| Duration::from_nanos(nanos.0.unsigned_abs()))
 }
 
 fn event(map: &Map) -> EventSettings {
@@ -314,6 +316,7 @@ mod tests {
             pause_timeout: Duration::from_secs(300),
             resend_after: Duration::from_secs(10),
             unconfirmed_warning: Duration::from_secs(300),
+            torpid_after: Duration::from_secs(30),
             buffered_callbacks: 1_000_000,
             buffered_bytes: 268_435_456,
         };

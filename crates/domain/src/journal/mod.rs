@@ -33,39 +33,18 @@ use super::{effect::NodeEffect, hostlist, idset::IdSet, resources::Resource, typ
 pub struct Settings {
     /// How long facts are collected before they leave as events.
     pub batch: Nanos,
-    /// Silence after which a target is torpid; 0: never.
-    pub torpid_after: Nanos,
     /// How long a host that went away keeps its rank.
     pub keep_rank: Nanos,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings {
-            batch: Nanos::from_millis(100),
-            torpid_after: Nanos::from_secs(30),
-            keep_rank: Nanos::from_secs(3600),
-        }
+        Settings { batch: Nanos::from_millis(100), keep_rank: Nanos::from_secs(3600) }
     }
 }
 
 /// Events that are kept in memory at most where nothing else is said.
 pub const DEFAULT_LIMIT: usize = 100_000;
-
-/// What a resource manager may change at any time, for the journals of its partitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalSettings {
-    /// `journal.torpidAfter`: see [`Settings::torpid_after`].
-    pub torpid_after: Nanos,
-    /// `journal.maxEvents`: events that are kept in memory at most, at least 2.
-    pub max_events: usize,
-}
-
-impl Default for JournalSettings {
-    fn default() -> Self {
-        JournalSettings { torpid_after: Settings::default().torpid_after, max_events: DEFAULT_LIMIT }
-    }
-}
 
 /// A moment on two clocks: events are stamped with the one that may be set, patience is measured with the other.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,18 +93,13 @@ pub enum Fact {
         /// Node.
         node: Arc<str>,
     },
-    /// The resource manager said something of it.
-    Seen {
+    /// It has been silent for too long, or is heard of again: its conversation says so.
+    Torpid {
         /// Node.
         node: Arc<str>,
+        /// Silent, or lively.
+        torpid: bool,
     },
-    /// A heartbeat: from here on, for this session, nothing else is a sign of life (SEEDS S37).
-    Heartbeat {
-        /// Node.
-        node: Arc<str>,
-    },
-    /// The resource manager vouches for all of its nodes from here on, or no longer.
-    Vouched(bool),
 }
 
 impl Fact {
@@ -136,7 +110,7 @@ impl Fact {
                 Some(Fact::Registered { node, host, capacity, schedulable })
             }
             NodeEffect::Held { node } => Some(Fact::Held { node }),
-            NodeEffect::Seen { node } => Some(Fact::Seen { node }),
+            NodeEffect::Seen { .. } => None,
             NodeEffect::Capacity { node, capacity } => Some(Fact::Capacity { node, capacity }),
             NodeEffect::Schedulable { node, schedulable } => Some(Fact::Schedulable { node, schedulable }),
             NodeEffect::Removed { node } => Some(Fact::Removed { node }),
@@ -187,12 +161,6 @@ pub struct Journal {
     offer_changed: bool,
     /// When the oldest fact came that no event tells of yet.
     waiting_since: Option<Nanos>,
-    /// When to look for silent targets next.
-    silence_check: Option<Nanos>,
-    /// The resource manager vouches for all nodes of the session: none is silent.
-    vouched: bool,
-    /// Heartbeats are sent in this session.
-    heartbeats: bool,
 }
 
 impl Journal {
@@ -209,9 +177,6 @@ impl Journal {
             map_changed: false,
             offer_changed: false,
             waiting_since: None,
-            silence_check: None,
-            vouched: false,
-            heartbeats: false,
         };
         for host in known {
             journal.add_slot(&host.host, host.capacity);
@@ -232,9 +197,6 @@ impl Journal {
             self.undrained_by_rm(&released, now, out);
         }
         self.by_node.clear();
-        self.silence_check = None;
-        self.vouched = false;
-        self.heartbeats = false;
         if !self.slots.is_empty() {
             self.changed(now);
         }
@@ -263,13 +225,11 @@ impl Journal {
             Fact::Capacity { node, capacity } => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
                     self.offers(rank, Capacity::of(&capacity), now);
-                    self.heard(rank, now);
                 }
             }
             Fact::Schedulable { node, schedulable } => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
                     self.slots[rank as usize].schedulable = schedulable;
-                    self.heard(rank, now);
                     self.changed(now);
                 }
             }
@@ -279,19 +239,11 @@ impl Journal {
                     out.push(Output::OperatorDrain { nodes: vec![node], drained: false });
                 }
             }
-            Fact::Seen { node } => {
+            Fact::Torpid { node, torpid } => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
-                    self.heard(rank, now);
+                    self.set_torpid(rank, torpid, now);
                 }
             }
-            Fact::Heartbeat { node } => {
-                self.heartbeats = true;
-                self.vouch(false, now);
-                if let Some(rank) = self.by_node.get(&node).copied() {
-                    self.seen(rank, now);
-                }
-            }
-            Fact::Vouched(vouched) => self.vouch(vouched && !self.heartbeats, now),
         }
     }
 
@@ -321,7 +273,7 @@ impl Journal {
         if slot.drained_by_operator() {
             out.push(Output::OperatorDrain { nodes: vec![node.clone()], drained: true });
         }
-        self.seen(rank, now);
+        self.set_torpid(rank, false, now);
         self.changed(now);
     }
 
@@ -399,96 +351,26 @@ impl Journal {
         }
     }
 
-    /// All nodes are vouched for, or no longer: then their silence begins now.
-    fn vouch(&mut self, vouched: bool, now: Moment) {
-        if vouched == self.vouched {
-            return;
-        }
-        self.vouched = vouched;
-        self.silence_check = None;
-        for rank in self.by_node.values().copied().collect::<Vec<_>>() {
-            self.seen(rank, now);
-        }
-    }
-
-    /// The resource manager spoke of it, which is a sign of life where there are no heartbeats.
-    fn heard(&mut self, rank: u32, now: Moment) {
-        if !self.heartbeats {
-            self.seen(rank, now);
-        }
-    }
-
-    fn seen(&mut self, rank: u32, now: Moment) {
-        let slot = &mut self.slots[rank as usize];
-        slot.seen = now.steady;
-        if std::mem::take(&mut slot.torpid) {
+    fn set_torpid(&mut self, rank: u32, torpid: bool, now: Moment) {
+        if std::mem::replace(&mut self.slots[rank as usize].torpid, torpid) != torpid {
             self.changed(now);
         }
-        if self.silence_check.is_none() && self.looks_for_silence() {
-            self.silence_check = Some(now.steady.plus(self.settings.torpid_after));
-        }
-    }
-
-    fn looks_for_silence(&self) -> bool {
-        self.settings.torpid_after > Nanos::ZERO && !self.vouched
     }
 
     fn changed(&mut self, now: Moment) {
         self.waiting_since.get_or_insert(now.steady);
     }
 
-    /// Time has come to `now`: silent targets become torpid, and events leave that have waited long enough.
+    /// Time has come to `now`: events leave that have waited long enough.
     pub fn tick(&mut self, now: Moment, out: &mut Vec<Output>) {
-        if self.silence_check.is_some_and(|at| at <= now.steady) {
-            self.look_for_silence(now);
-        }
         if self.waiting_since.is_some_and(|since| since.plus(self.settings.batch) <= now.steady) {
             self.flush(now, out);
         }
     }
 
-    fn look_for_silence(&mut self, now: Moment) {
-        let patience = self.settings.torpid_after;
-        let mut next: Option<Nanos> = None;
-        let mut found = false;
-        for slot in self.slots.iter_mut().filter(|slot| slot.online() && !slot.torpid) {
-            let due = slot.seen.plus(patience);
-            if due <= now.steady {
-                slot.torpid = true;
-                found = true;
-            } else {
-                next = Some(next.map_or(due, |other| other.min(due)));
-            }
-        }
-        if found {
-            // They have waited long enough: no collecting on top.
-            self.waiting_since = Some(now.steady.minus(self.settings.batch));
-        }
-        // Targets that fall silent one after another are looked at together.
-        self.silence_check = next.map(|due| due.max(now.steady.plus(self.settings.batch)));
-    }
-
-    /// Silence is judged anew: targets that were silent for too long may not be any more, and others are from now on.
-    pub fn set_torpid_after(&mut self, after: Nanos, now: Moment) {
-        if after == self.settings.torpid_after {
-            return;
-        }
-        self.settings.torpid_after = after;
-        let mut changed = false;
-        for slot in self.slots.iter_mut().filter(|slot| slot.torpid) {
-            slot.torpid = after > Nanos::ZERO && slot.seen.plus(after) <= now.steady;
-            changed |= !slot.torpid;
-        }
-        if changed {
-            self.changed(now);
-        }
-        self.silence_check = self.looks_for_silence().then_some(now.steady);
-    }
-
     /// The moment of the steady clock at which [`Journal::tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        let batch = self.waiting_since.map(|since| since.plus(self.settings.batch));
-        [batch, self.silence_check].into_iter().flatten().min()
+        self.waiting_since.map(|since| since.plus(self.settings.batch))
     }
 }
 

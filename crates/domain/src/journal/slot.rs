@@ -96,7 +96,6 @@ pub(super) struct Slot {
     pub away_since: Option<Nanos>,
     /// The resource manager lets it take allocations.
     pub schedulable: bool,
-    pub seen: Nanos,
     pub torpid: bool,
     /// What the journal last said of it.
     pub posted_online: bool,
@@ -113,7 +112,6 @@ impl Slot {
             // Before a session begins nothing is due.
             away_since: Some(Nanos(i64::MAX)),
             schedulable: true,
-            seen: Nanos::ZERO,
             torpid: false,
             posted_online: false,
             posted_torpid: false,

@@ -397,123 +397,37 @@ fn both_may_drain_a_target() {
 }
 
 #[test]
-fn silence_makes_torpid_and_a_sign_of_life_lively() {
+fn what_is_silent_is_told_together_and_lively_when_it_is_heard_of() {
     // RFC 44 torpid, lively; J5.4
     let mut script = four();
-    script.wait(19_900);
-    script.fact(Fact::Seen { node: "n0".into() });
-    assert_eq!(script.wait(10_000), ["torpid 1-3"]);
-    script.fact(Fact::Seen { node: "n2".into() });
+    script.wait(100);
+    let torpid = |script: &mut Script, node: &str, torpid| script.fact(Fact::Torpid { node: node.into(), torpid });
+    for node in ["n1", "n2", "n3"] {
+        torpid(&mut script, node, true);
+    }
+    assert_eq!(script.wait(100), ["torpid 1-3"]);
+    // Twice, and of one that nobody knows: nothing is told.
+    torpid(&mut script, "n1", true);
+    torpid(&mut script, "nobody", true);
+    assert!(script.wait(1_000).is_empty());
+    torpid(&mut script, "n2", false);
     assert_eq!(script.wait(100), ["lively 2"]);
     // Torpid, then offline: it is lively when it is heard of again.
     script.remove("n3");
     assert_eq!(script.wait(100), ["offline 3"]);
     script.register("n3");
     assert_eq!(script.wait(100), ["online 3", "lively 3"]);
-    assert_eq!(script.wait(40_000), ["torpid 0", "torpid 2", "torpid 3"]);
-    script.fact(Fact::Vouched(true));
-    assert_eq!(script.wait(100), ["lively 0-3"]);
-}
-
-#[test]
-fn who_is_vouched_for_is_never_silent() {
-    // SEEDS S37, whatever the patience is
-    for millis in [1, 50, 500, 1_000, 4_999] {
-        let settings = Settings { torpid_after: Nanos::from_millis(millis), ..Settings::default() };
-        let mut script = Script { journal: Journal::new(settings, Vec::new(), 0), now: Nanos::from_secs(1) };
-        script.begin();
-        script.fact(Fact::Vouched(true));
-        script.register("n[0-1]");
-        script.wait(100);
-        assert!(script.wait(1_000_000).is_empty(), "{millis} ms");
-        script.register("n2");
-        assert_eq!(script.wait(100_000), ["resource-define dynamic-discovery", "online 2"]);
-        script.journal.set_torpid_after(Nanos::from_millis(millis + 1), script.moment());
-        assert!(script.wait(100_000).is_empty(), "{millis} ms");
-        // Silence begins when nobody vouches any more, and ends with that.
-        script.fact(Fact::Vouched(false));
-        assert!(script.wait(millis).is_empty());
-        assert_eq!(script.wait(1_000), ["torpid 0-2"]);
-        script.fact(Fact::Vouched(true));
-        assert_eq!(script.wait(100_000), ["lively 0-2"]);
-        // The next session has its own.
-        script.begin();
-        script.register("n[0-2]");
-        assert_eq!(script.wait(100_000), ["torpid 0-2"]);
-    }
-}
-
-#[test]
-fn where_heartbeats_are_sent_nothing_else_is_a_sign_of_life() {
-    // SEEDS S37
-    let mut script = four();
-    script.fact(Fact::Vouched(true));
-    assert!(script.wait(100_000).is_empty());
-    script.fact(Fact::Heartbeat { node: "n1".into() });
-    script.wait(29_000);
-    script.fact(Fact::Heartbeat { node: "n2".into() });
-    script.fact(Fact::Vouched(false));
-    script.fact(Fact::Vouched(true));
-    script.fact(Fact::Seen { node: "n3".into() });
-    script.schedulable("n3", true);
-    let capacity = Arc::new(Resource::of(&[("vcore", 4000)]));
-    script.fact(Fact::Capacity { node: "n3".into(), capacity });
-    assert_eq!(script.wait(1_000), ["torpid 0-1,3"]);
-    // A node that is registered has the whole patience.
-    script.register("n4");
-    script.fact(Fact::Heartbeat { node: "n2".into() });
-    assert_eq!(script.wait(29_900), ["resource-define dynamic-discovery", "online 4"]);
-    assert_eq!(script.wait(100), ["torpid 2,4"]);
-    script.fact(Fact::Heartbeat { node: "nobody".into() });
-    assert!(script.wait(100).is_empty());
-    // The next session vouches until it sends a heartbeat of its own.
-    script.begin();
-    script.register("n[0-4]");
-    script.fact(Fact::Vouched(true));
-    assert_eq!(script.wait(100_000), ["lively 0-4"]);
-}
-
-#[test]
-fn silence_may_be_nobodys_business() {
-    let settings = Settings { torpid_after: Nanos::ZERO, ..Settings::default() };
-    let mut script = Script { journal: Journal::new(settings, Vec::new(), 0), now: Nanos::from_secs(1) };
-    script.begin();
-    script.register("n0");
-    script.wait(100);
-    assert!(script.wait(1_000_000).is_empty());
-}
-
-#[test]
-fn patience_may_change_at_any_time() {
-    let mut script = four();
-    let set = |script: &mut Script, seconds| {
-        script.collect(|journal, now, _| journal.set_torpid_after(Nanos::from_secs(seconds), now))
-    };
-    script.wait(10_000);
-    script.fact(Fact::Seen { node: "n0".into() });
-    // Shorter: those that have been silent for that long already are torpid at once.
-    set(&mut script, 5);
-    assert_eq!(script.wait(0), ["torpid 1-3"]);
-    assert_eq!(script.wait(5_000), ["torpid 0"]);
-    script.fact(Fact::Seen { node: "n1".into() });
-    assert_eq!(script.wait(100), ["lively 1"]);
-    // Longer: some have not been silent for that long.
-    set(&mut script, 12);
-    assert_eq!(script.wait(100), ["lively 0"]);
-    assert_eq!(script.wait(12_000), ["torpid 0", "torpid 1"]);
-    // Never.
-    set(&mut script, 0);
-    assert_eq!(script.wait(100), ["lively 0-3"]);
-    assert!(script.wait(1_000_000).is_empty());
-    set(&mut script, 30);
-    assert_eq!(script.wait(0), ["torpid 0-3"]);
+    // Silent and heard of within one batch.
+    torpid(&mut script, "n0", true);
+    torpid(&mut script, "n0", false);
+    assert!(script.wait(1_000).is_empty());
 }
 
 #[test]
 fn the_end_of_a_session_takes_its_nodes_offline() {
     let mut script = four();
     assert_eq!(script.collect(|journal, now, out| journal.end(now, out)), ["offline 0-3"]);
-    assert!(script.fact(Fact::Seen { node: "n0".into() }).is_empty());
+    assert!(script.fact(Fact::Torpid { node: "n0".into(), torpid: true }).is_empty());
     assert!(script.wait(100_000).is_empty());
 }
 

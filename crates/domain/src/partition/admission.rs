@@ -64,6 +64,11 @@ impl Partition {
             Placement::Existing { path } | Placement::Create { path, .. } => path,
             Placement::Recovery => RECOVERY_QUEUE.to_owned(),
         };
+        // What runs already is taken wherever it comes from (R3.28).
+        if let Some(reason) = self.refused_by_order(&path).filter(|_| !row.forced) {
+            row.queue_path = path.into();
+            return Err(reason);
+        }
         let ix = match self.queue_by_path.get(path.as_str()).copied() {
             Some(ix) => Some(ix),
             None => self.add_dynamic(&path, cx),

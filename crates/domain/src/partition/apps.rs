@@ -62,8 +62,7 @@ impl Partition {
             Ok(queue) => queue,
             Err(reason) => {
                 // What was refused before a queue was found belongs to none.
-                if let Some(ix) = self.queue_by_path.get(&*row.queue_path) {
-                    let queue = self.queues[ix.ix()].path.clone();
+                if let Some(queue) = self.nearest_queue(&row.queue_path) {
                     let (app, reason) = (row.id.clone(), reason.clone());
                     cx.fx.push(Effect::Queue(QueueEffect::Refused { queue, app, reason }));
                 }
@@ -333,6 +332,7 @@ impl Partition {
         row.states[state as usize] -= 1;
         let path = row.path.clone();
         cx.message(EventKind::Queue, &path, &id, (Change::Remove, Detail::QueueApp), "", None);
+        self.tell_drained(&path, cx);
         cx.event(EventKind::App, &id, Change::Remove, Detail::None);
         cx.fx.push(Effect::App(AppEffect::Removed { app: id.clone() }));
         if self.app_by_id.get(&id) == Some(&ix) {

@@ -21,6 +21,7 @@ mod order;
 pub mod outlook;
 mod predicates;
 mod preempt;
+mod queue_orders;
 mod queue_room;
 mod queues;
 mod refusals;
@@ -58,6 +59,7 @@ use super::{
     node::Node,
     node_index::NodeIndex,
     queue::Queue,
+    queue_order::QueueOrder,
     resources::Resource,
     types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx},
     ugm::Ugm,
@@ -111,6 +113,8 @@ pub struct Partition {
     pub bad_updates: u64,
     /// Users and groups.
     pub ugm: Ugm,
+    /// What operators told queues to become, by path.
+    orders: imbl::OrdMap<Arc<str>, Arc<QueueOrder>>,
     /// Nodes that an operator drained, registered or not.
     drained_ids: imbl::OrdSet<Arc<str>>,
     /// Hosts whose nodes an operator drained, as the journal writes them.
@@ -302,6 +306,7 @@ impl Partition {
             reservations: 0,
             bad_updates: 0,
             ugm: Ugm::default(),
+            orders: imbl::OrdMap::new(),
             drained_ids: imbl::OrdSet::new(),
             drained_hosts: imbl::OrdSet::new(),
             foreign: imbl::OrdMap::new(),
@@ -357,6 +362,7 @@ impl Partition {
             Command::Reservations(on) => self.set_reservations(on),
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
             Command::HoldHosts { hosts, held } => self.hold_hosts(hosts, held),
+            Command::OrderQueues(orders) => self.order_queues(orders, cx),
             Command::Stop => self.stop(cx),
         }
         self.settle();

@@ -25,12 +25,16 @@ impl Partition {
         let mut level = Some(ix);
         while let Some(at) = level {
             let row = &self.queues[at.ix()];
+            if let Some((path, order)) = self.order_for(&row.path).filter(|(path, _)| **path == row.path) {
+                return Err(format!("it takes no new application: {}", order.told_of(path)));
+            }
             if row.state != ObjectState::Active {
                 return Err(format!("{} is {}: it takes no new application", row.path, row.state.name()));
             }
             let running = row.running + row.allocating.len() as u64;
             if row.max_applications > 0 && running >= row.max_applications {
-                return Err(format!("{running} applications run in {}, which is its limit", row.path));
+                let run = if running == 1 { "application runs" } else { "applications run" };
+                return Err(format!("{running} {run} in {}, which is its limit", row.path));
             }
             // Of a type whose limit is zero some need nothing.
             let is_used_up = |(kind, max): &(&ResourceType, _)| *max > 0 && row.allocated.amount(kind) >= *max;

@@ -117,6 +117,7 @@ map!(Partition {
     56 required_asks,
     57 alloc_changed,
     58 scratch as Skip,
+    59 orders,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

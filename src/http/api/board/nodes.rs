@@ -28,6 +28,9 @@ pub struct NodesView<'a> {
 #[serde(rename_all = "camelCase")]
 struct NodeView<'a> {
     id: &'a str,
+    /// Its rank in the resource journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u32>,
     /// Percent of each type that is taken, allocations of other schedulers included; null where the node has none of it.
     used: Vec<Option<i64>>,
     #[serde(skip_serializing_if = "unset")]
@@ -63,8 +66,10 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>) -> NodesView<'a> {
     let away = targets().filter(|target| !target.online);
     let ids = &view.partition().node_by_id;
     let away = away.filter_map(|target| target.node.as_ref()).filter(|id| !ids.contains_key(*id));
-    nodes.extend(away.map(|id| NodeView {
+    let away = away.map(|id| (id, by_node.get(&**id).map(|target| target.rank)));
+    nodes.extend(away.map(|(id, rank)| NodeView {
         id,
+        rank,
         used: Vec::new(),
         allocations: 0,
         reserved: false,
@@ -83,6 +88,7 @@ fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -
     let drain = target.and_then(|target| target.drain.as_ref());
     NodeView {
         id: node.id(),
+        rank: target.map(|target| target.rank),
         used: types.iter().map(used).collect(),
         allocations: node.allocs.len(),
         reserved: !node.reservations.is_empty(),

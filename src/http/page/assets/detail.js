@@ -27,6 +27,7 @@ export function detail(context, kind, id, close) {
     if (!parts[kind]) return;
     try {
       const answer = await get(paths[kind]);
+      if (kind === "queue") answer.door = await get(`/api/v1${base}/queue/${segment(id)}`);
       const text = JSON.stringify(answer);
       // The text is new where anything is; ages are told anew every time.
       if (text === last && kind !== "app") return;
@@ -113,8 +114,10 @@ function levelOf(level, link, whole) {
 function queue(context, row) {
   const types = order(Object.keys({ ...row.maxResource, ...row.guaranteedResource, ...row.allocatedResource, ...row.pendingResource }));
   const properties = Object.entries(row.properties || {});
+  const { order: told, refusals } = row.door;
   return [
     el("p", { class: "line" }, state(row.status || "Active"), " ", el("span", { class: "muted" }, `${row.isLeaf ? "leaf" : "parent"}, ${row.isManaged ? "configured" : "dynamic"}`)),
+    told && el("p", { class: "bad-text" }, `${told.queue} was ${told.order === "stop" ? "stopped" : "drained"} by ${told.by} at ${clock(told.since)}: ${told.reason || "no reason was given"}`),
     ...types.map((type) => el("div", { class: "meter" }, el("span", {}, noun(type)), bar(type, { used: row.allocatedResource?.[type] || 0, pending: row.pendingResource?.[type] || 0, guaranteed: row.guaranteedResource?.[type], limit: row.maxResource?.[type] ?? context.row()?.capacity[type], limited: row.maxResource?.[type] !== undefined }))),
     el("dl", {},
       fact("Running applications", `${number(row.runningApps)}${row.maxRunningApps ? ` of at most ${number(row.maxRunningApps)}` : ""}`),
@@ -123,6 +126,8 @@ function queue(context, row) {
       fact("Order of applications", row.sortingPolicy || "–"),
       fact("Preemption", row.preemptionEnabled ? (row.isPreemptionFence ? "fenced" : `after ${row.preemptionDelay}`) : "disabled")),
     el("p", {}, el("a", { href: context.address("applications", { queue: row.queuename }) }, "Applications of this queue")),
+    refusals.length > 0 && el("h3", { class: "part" }, `Refused ${plural(row.door.refused, "application")}`),
+    refusals.length > 0 && el("details", { "data-id": "refusals" }, el("summary", {}, refusals.length === row.door.refused ? "Whom, and why" : `The last ${number(refusals.length)}, and why`), el("ul", {}, refusals.map((entry) => el("li", {}, el("time", {}, clock(entry.time)), ` ${entry.applicationID}: ${entry.reason}`)))),
     properties.length > 0 && el("h3", { class: "part" }, "Properties"),
     properties.length > 0 && el("dl", {}, properties.flatMap(([name, value]) => fact(name, value))),
   ];

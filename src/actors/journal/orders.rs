@@ -1,0 +1,78 @@
+//! Orders of operators to queues, kept beside the journal of the partition: on disk before they are answered, in memory for
+//! the next session.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+use tokio::task::spawn_blocking;
+
+use super::{JournalActor, Storage};
+use crate::{
+    domain::queue_order::{OrderRefusal, QueueOrder},
+    messages::journal::KeepOrder,
+    store::queue_orders::{self, Orders},
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub orders: Orders,
+    /// Number of the newest change.
+    pub change: u64,
+    /// Why none may be written.
+    pub broken: Option<String>,
+}
+
+impl Kept {
+    pub(super) fn list(&self) -> Vec<(Arc<str>, Option<Arc<QueueOrder>>)> {
+        self.orders.iter().map(|(queue, order)| (queue.clone(), Some(order.clone()))).collect()
+    }
+}
+
+impl Handler<KeepOrder> for JournalActor {
+    type Result = AtomicResponse<JournalActor, Result<(), OrderRefusal>>;
+
+    fn handle(&mut self, msg: KeepOrder, _ctx: &mut Self::Context) -> Self::Result {
+        let before = self.orders.orders.clone();
+        let mut after = before.clone();
+        match msg.order {
+            Some(order) => drop(after.insert(msg.queue, order)),
+            None => drop(after.remove(&msg.queue)),
+        }
+        let change = self.orders.change + 1;
+        let broken = match &self.storage {
+            Storage::Broken(why) => Some(why.clone()),
+            _ => self.orders.broken.clone(),
+        };
+        let dir = self.setup.dir.clone();
+        let orders = after.clone();
+        let written = async move {
+            let Some(dir) = dir else { return Ok(()) };
+            if let Some(why) = broken {
+                return Err(why);
+            }
+            let written = spawn_blocking(move || {
+                queue_orders::write(&dir, change, &orders).inspect_err(|_| {
+                    // One of the two files may have it; nobody was told that it holds.
+                    let _ = queue_orders::write(&dir, change + 1, &before);
+                })
+            });
+            written.await.unwrap_or_else(|error| Err(error.to_string()))
+        };
+        let kept = written.into_actor(self).map(move |written, actor, _| {
+            // Also where it failed: the next one is newer than what may be there.
+            actor.orders.change = change + 1;
+            match written {
+                Ok(()) => {
+                    actor.orders.orders = after;
+                    Ok(())
+                }
+                Err(why) => {
+                    tracing::error!(partition = %actor.setup.partition, "{why}");
+                    Err(OrderRefusal::Disk(format!("{why}; nothing was changed")))
+                }
+            }
+        });
+        AtomicResponse::new(Box::pin(kept))
+    }
+}

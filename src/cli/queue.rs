@@ -1,0 +1,179 @@
+//! `callboard queue`: stop, drain and resume queues, and show whom one refused.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    client::http::segment,
+    door::{Door, Error},
+    out,
+    wait::{self, Named},
+};
+use crate::messages::wait::Kind;
+
+/// Options of `callboard queue`.
+#[derive(Args, Clone, Debug)]
+pub struct QueueArgs {
+    #[command(flatten)]
+    door: Door,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum What {
+    /// Take no new application, here and below
+    Stop(OrderArgs),
+    /// Take no new application, and be told when nothing is left
+    Drain {
+        #[command(flatten)]
+        order: OrderArgs,
+        /// Wait until it is empty
+        #[arg(short, long)]
+        wait: bool,
+        /// How long is waited at most; then what is left is listed
+        #[arg(long, value_name = "TIME", requires = "wait", default_value = "30s", value_parser = wait::time)]
+        timeout: Duration,
+    },
+    /// Take applications again
+    Resume(OrderArgs),
+    /// Show a queue's state, who stopped it, and its last refusals
+    Show {
+        /// Path, such as root.a
+        path: String,
+    },
+}
+
+#[derive(Args, Clone, Debug)]
+struct OrderArgs {
+    /// Paths, such as root.a
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    /// Why: each application that is refused is told
+    #[arg(short, long, default_value = "")]
+    reason: String,
+    /// Replace reason and time of an order that holds already
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// Runs the command. Exit status 0 where it succeeded, else 1.
+pub async fn run(args: QueueArgs) -> ExitCode {
+    let (mut out, mut err) = (out::stdout(), io::stderr().lock());
+    ExitCode::from(run_with(&args, &mut out, &mut err).await)
+}
+
+/// Like [`run`], with the outputs chosen by the caller. Gives the exit status.
+pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+    let door = &args.door;
+    match &args.what {
+        What::Stop(order) => give(door, "stop", order, err).await,
+        What::Resume(order) => give(door, "resume", order, err).await,
+        What::Drain { order, wait: false, .. } => give(door, "drain", order, err).await,
+        What::Drain { order, timeout, .. } => {
+            let given = give(door, "drain", order, err).await;
+            let targets: Vec<Named> =
+                order.paths.iter().map(|path| Named { kind: Kind::Queue, name: path.clone() }).collect();
+            given.max(wait::wait(door, &targets, "empty", *timeout, out, err).await)
+        }
+        What::Show { path } => match show(door, path).await {
+            Ok(text) => u8::from(out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err()),
+            Err(error) => fail(err, &error),
+        },
+    }
+}
+
+fn fail(err: &mut dyn Write, error: &Error) -> u8 {
+    // Where nobody reads the errors, the status still tells.
+    let _ = writeln!(err, "callboard: ERROR: {error}");
+    1
+}
+
+/// Each queue by itself: one that is refused leaves the others.
+async fn give(door: &Door, what: &str, order: &OrderArgs, err: &mut dyn Write) -> u8 {
+    let mut status = 0;
+    for path in &order.paths {
+        let body = json!({"reason": order.reason, "overwrite": order.force});
+        if let Err(mut error) = door.post(&format!("queue/{}/{what}", segment(path)), &body).await {
+            if error.status == Some(409) && error.text.contains("overwrite true") {
+                error.text.push_str("\ncallboard: INFO: Use --force to replace reason and time");
+            }
+            status = fail(err, &error);
+        }
+    }
+    status
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    state: String,
+    #[serde(default)]
+    order: Option<Order>,
+    empty: bool,
+    admitted: u64,
+    refused: u64,
+    refusals: Vec<Refusal>,
+}
+
+#[derive(Deserialize)]
+struct Order {
+    order: String,
+    queue: String,
+    by: String,
+    since: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(rename = "applicationID")]
+    application: String,
+    time: String,
+    reason: String,
+}
+
+async fn show(door: &Door, path: &str) -> Result<String, Error> {
+    let broken = |why: String| Error { text: format!("the server sent what is no queue: {why}"), status: None };
+    let text = door.get(&format!("queue/{}", segment(path))).await?.text().await;
+    let text = text.map_err(|error| broken(error.to_string()))?;
+    let answer: Answer = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    Ok(shown(path, &answer))
+}
+
+fn shown(path: &str, answer: &Answer) -> String {
+    let Answer { state, order, empty, admitted, refused, refusals } = answer;
+    let mut text = format!("{path} {state}{}\n", if *empty { ", empty" } else { "" });
+    if let Some(Order { order, queue, by, since, reason }) = order {
+        let reason = if reason.is_empty() { "no reason was given" } else { reason };
+        text.push_str(&format!("  {order} of {queue} by {by} since {since}: {reason}\n"));
+    }
+    text.push_str(&format!("  {admitted} applications admitted, {refused} refused\n"));
+    for Refusal { application, time, reason } in refusals {
+        text.push_str(&format!("  {time} {application}: {reason}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_shown_with_who_stopped_it_and_whom_it_refused() {
+        let answer = json!({
+            "state": "Stopped", "empty": false, "admitted": 3, "refused": 1,
+            "order": {"order": "stop", "queue": "root.a", "by": "alice", "since": "2026-11-22T07:00:00Z", "reason": "billing"},
+            "refusals": [{"applicationID": "app-9", "time": "2026-11-22T07:01:00Z", "reason": "queue root.a.b is stopped"}],
+        });
+        let expected = "root.a.b Stopped\n  stop of root.a by alice since 2026-11-22T07:00:00Z: billing\n  \
+                        3 applications admitted, 1 refused\n  2026-11-22T07:01:00Z app-9: queue root.a.b is stopped\n";
+        assert_eq!(shown("root.a.b", &serde_json::from_value(answer).unwrap()), expected);
+    }
+}

@@ -1,0 +1,215 @@
+//! `/api/v1/partition/{p}/queue/{q}`: a queue's door: what operators told it to become, and whom it refused; stop, drain,
+//! resume.
+
+use std::sync::Arc;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Path, Payload, ServiceConfig},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{board::BoardApi, gone};
+use crate::{
+    access::Caller,
+    domain::{
+        queue_order::{OrderKind, OrderRefusal, QueueOrder},
+        types::Nanos,
+    },
+    http::{
+        problem::Problem,
+        server::resource,
+        shim::body,
+        ws_v1::{
+            reply::{self, Reply},
+            state::now,
+            time_text,
+        },
+    },
+    messages::partition::{OrderQueue, ShowQueueDoor},
+};
+
+/// Longest body, bytes.
+const LONGEST: usize = 64 << 10;
+/// Longest reason, bytes: it is repeated in each rejection.
+const LONGEST_REASON: usize = 1_024;
+
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QueueDoor")]
+#[serde(rename_all = "camelCase")]
+pub struct Shown<'a> {
+    partition: &'a str,
+    queue: &'a str,
+    /// Active, Stopped or Draining.
+    state: &'static str,
+    /// What operators told it, or a queue above it, to become.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<Order<'a>>,
+    /// No application is in it or below it.
+    empty: bool,
+    /// It comes from the configuration; else placement made it.
+    managed: bool,
+    /// Applications that it took since it came.
+    admitted: u64,
+    /// Applications that it refused since then.
+    refused: u64,
+    /// The latest refusals, the newest first.
+    refusals: Vec<Refused>,
+}
+
+/// See [`Shown::order`].
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QueueOrder")]
+pub struct Order<'a> {
+    /// stop or drain.
+    order: &'static str,
+    /// The queue that it was given for.
+    queue: &'a str,
+    by: &'a str,
+    /// RFC 3339.
+    since: &'a str,
+    reason: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AppRefusal")]
+struct Refused {
+    #[serde(rename = "applicationID")]
+    application: Arc<str>,
+    /// RFC 3339.
+    time: String,
+    reason: Arc<str>,
+}
+
+/// Adds the routes. The application's data has to hold a [`BoardApi`].
+pub fn configure(service: &mut ServiceConfig) {
+    const BASE: &str = "/api/v1/partition/{partition}/queue/{queue}";
+    let at = |path: &str, allow| resource(&format!("{BASE}{path}"), allow);
+    service
+        .service(at("", "GET").route(web::get().to(show)))
+        .service(at("/stop", "POST").route(web::post().to(stop)))
+        .service(at("/drain", "POST").route(web::post().to(drain)))
+        .service(at("/resume", "POST").route(web::post().to(resume)));
+}
+
+type Parts = Path<(String, String)>;
+type Answered = Result<HttpResponse, Problem>;
+
+async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answered {
+    let (partition, queue) = path.into_inner();
+    let path: Arc<str> = queue.to_lowercase().into();
+    let entry = api.entry(&partition)?;
+    let door = entry.addr.send(ShowQueueDoor(path.clone())).await.map_err(gone)?;
+    let view = api.view(&partition).await?;
+    let rows = view.partition();
+    let missing = || {
+        let detail = format!("queue '{path}' not found in partition '{}'", view.shown);
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    };
+    // An order stays where its queue went.
+    let ix = rows.queue_by_path.get(&*path).copied();
+    let order = rows.order_for(&path).map(|(queue, order)| Order::of(queue, order));
+    if ix.is_none() && order.as_ref().is_none_or(|order| order.queue != &*path) {
+        return Err(missing());
+    }
+    let door = door.unwrap_or_default();
+    let refusals = door.refusals.iter().rev().map(|refusal| Refused {
+        application: refusal.app.clone(),
+        time: time_text(refusal.at),
+        reason: refusal.reason.clone(),
+    });
+    let shown = Shown {
+        partition: &view.shown,
+        queue: &path,
+        state: ix.map_or("absent", |ix| rows.shown_state(ix).name()),
+        order,
+        empty: ix.is_none_or(|ix| rows.is_queue_empty(ix)),
+        managed: ix.is_some_and(|ix| rows.queues[ix.ix()].managed),
+        admitted: door.admitted,
+        refused: door.refused,
+        refusals: refusals.collect(),
+    };
+    Ok(reply::send(&request, Reply::json(&shown)))
+}
+
+impl<'a> Order<'a> {
+    /// An order for the queue of this path.
+    pub fn of(queue: &'a str, order: &'a QueueOrder) -> Order<'a> {
+        Order { order: order.kind.name(), queue, by: &order.by, since: &order.when, reason: &order.reason }
+    }
+}
+
+/// Body of an order. All of it may be left out.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    overwrite: bool,
+}
+
+async fn stop(api: Data<BoardApi>, caller: Caller, path: Parts, request: HttpRequest, payload: Payload) -> Answered {
+    order(&api, &caller, Some(OrderKind::Stop), path, request, payload).await
+}
+
+async fn drain(api: Data<BoardApi>, caller: Caller, path: Parts, request: HttpRequest, payload: Payload) -> Answered {
+    order(&api, &caller, Some(OrderKind::Drain), path, request, payload).await
+}
+
+async fn resume(api: Data<BoardApi>, caller: Caller, path: Parts, request: HttpRequest, payload: Payload) -> Answered {
+    order(&api, &caller, None, path, request, payload).await
+}
+
+async fn order(
+    api: &BoardApi,
+    caller: &Caller,
+    kind: Option<OrderKind>,
+    path: Parts,
+    request: HttpRequest,
+    payload: Payload,
+) -> Answered {
+    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let (partition, queue) = path.into_inner();
+    let entry = api.entry(&partition)?;
+    let body: Body = serde_json::from_slice(&bytes).map_err(|error| {
+        let form = r#"{"reason": "…", "overwrite": true or false}"#;
+        Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
+    })?;
+    let reason = body.reason.unwrap_or_default();
+    if reason.len() > LONGEST_REASON {
+        let detail = format!("reason has {} bytes: at most {LONGEST_REASON} are allowed", reason.len());
+        return Err(Problem::field("reason", detail));
+    }
+    let by: Arc<str> = match caller {
+        Caller::Holder(grant) => grant.name.clone(),
+        Caller::Anyone => "an operator".into(),
+    };
+    let at: Nanos = now();
+    let order = kind.map(|kind| {
+        Arc::new(QueueOrder { kind, by: by.clone(), at, when: seconds(at).into(), reason: reason.clone().into() })
+    });
+    let queue: Arc<str> = queue.to_lowercase().into();
+    let message = OrderQueue { queue: queue.clone(), order, overwrite: body.overwrite };
+    entry.addr.send(message).await.map_err(gone)?.map_err(refused)?;
+    let what = kind.map_or("resume", OrderKind::name);
+    tracing::info!(partition = &*entry.internal, queue = &*queue, by = &*by, reason, "queue: {what}");
+    Ok(HttpResponse::Ok().content_type("application/json").body("{}"))
+}
+
+/// RFC 3339 in whole seconds: people read it in rejections.
+fn seconds(at: Nanos) -> String {
+    jiff::Timestamp::from_second(at.as_secs()).map_or_else(|_| at.as_secs().to_string(), |time| time.to_string())
+}
+
+fn refused(refusal: OrderRefusal) -> Problem {
+    let status = match refusal {
+        OrderRefusal::Unknown(_) => StatusCode::NOT_FOUND,
+        OrderRefusal::Conflict(_) => StatusCode::CONFLICT,
+        OrderRefusal::Disk(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Problem::new(status, refusal.to_string())
+}

@@ -1,0 +1,134 @@
+//! What operators tell queues holds over sessions, kills and restarts, and damage of its files is told.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    common,
+    shim::server::Server,
+    wired::rig::{application, until, with_data},
+};
+
+const QUEUE: &str = "/api/v1/partition/default/queue/root.a";
+
+async fn order(server: &Server, what: &str, body: Value) -> (u16, Value) {
+    server.send("POST", &format!("{QUEUE}/{what}"), &body).await
+}
+
+/// Submits an application; gives why it was refused.
+async fn submit(server: &Server, id: &str) -> Option<String> {
+    application(server, id).await;
+    let found = format!("/api/v1/partition/default/application/{id}/wait?for=running&timeout=0s");
+    let answer = until(server, &found, |answer| answer["state"] != "absent").await;
+    (answer["state"] == "Rejected").then(|| answer["why"].as_str().expect("why").to_owned())
+}
+
+#[tokio::test]
+async fn an_order_outlives_sessions_and_kills() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    assert_eq!(submit(&server, "app-1").await, None);
+    assert_eq!(order(&server, "stop", json!({"reason": "billing"})).await, (200, json!({})));
+    server.program.kill();
+
+    server = with_data(dir.path());
+    for _ in 0..2 {
+        server.register("rm-1", &[]).await;
+        let why = submit(&server, "app-2").await.expect("refused");
+        assert!(why.contains("queue root.a takes no new application: root.a was stopped by an operator at "), "{why}");
+        assert!(why.ends_with(": billing"), "{why}");
+        let (_, queue) = server.get("/ws/v1/partition/default/queue/root.a").await;
+        assert_eq!(queue["status"], "Stopped");
+    }
+    let shown = until(&server, QUEUE, |shown| shown["refused"] == 1).await;
+    assert_eq!((&shown["state"], &shown["order"]["order"]), (&json!("Stopped"), &json!("stop")));
+    assert_eq!(shown["refusals"][0]["applicationID"], "app-2");
+    let (status, problem) = order(&server, "stop", json!({})).await;
+    assert!(status == 409 && problem["detail"].as_str().is_some_and(|text| text.contains("billing")), "{problem}");
+    assert_eq!(order(&server, "stop", json!({"reason": "audit", "overwrite": true})).await.0, 200);
+    assert_eq!(order(&server, "resume", json!({})).await.0, 200);
+    assert_eq!(order(&server, "resume", json!({})).await.0, 409);
+    let events =
+        until(&server, "/api/v1/events?object=root.a&type=queue", |events| events.to_string().contains("resumed"));
+    assert!(events.await.to_string().contains("root.a was stopped by an operator"));
+    server.program.kill();
+
+    let server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    assert_eq!(submit(&server, "app-3").await, None);
+}
+
+#[tokio::test]
+async fn damage_is_told_and_resumes_no_queue() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    assert_eq!(order(&server, "drain", json!({"reason": "billing"})).await.0, 200);
+    server.program.kill();
+    let file = dir.path().join("journal/%5Brm-1%5Ddefault/queue.orders");
+    let text = fs::read_to_string(&file).expect("it is there");
+    fs::write(&file, text.replace("root.a", "root.b")).expect("written");
+
+    let mut server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    assert!(submit(&server, "app-1").await.expect("refused").contains("drained by an operator"));
+    let status = server.get("/api/v1/partition/default/resource/status").await.1;
+    assert!(status["faults"].to_string().contains("queue.orders line 2: an order is damaged"), "{status}");
+    let (_, health) = server.get("/ws/v1/scheduler/healthcheck").await;
+    assert_eq!(health["Healthy"], false, "{health}");
+    server.program.kill();
+
+    // It was mended, and stays told until somebody has looked.
+    let server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    assert!(submit(&server, "app-1").await.is_some());
+    let status = server.get("/api/v1/partition/default/resource/status").await.1;
+    assert!(status["faults"].to_string().contains("queue.orders line 2"), "{status}");
+    assert!(!server.program.log().contains("damaged: ") || server.program.log().contains("queue.orders"));
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let server = Server::registered(&[]).await;
+    let of = |queue: &str, what: &str| format!("/api/v1/partition/default/queue/{queue}/{what}");
+    for (path, body, status, part) in [
+        (of("root", "stop"), json!({}), 409, "root cannot be stopped"),
+        (of("root.x", "drain"), json!({}), 404, "queue 'root.x' not found"),
+        (of("root.a", "stop"), json!({"why": "x"}), 400, "unknown field `why`"),
+        (of("root.a", "stop"), json!({"reason": "x".repeat(1025)}), 400, "reason has 1025 bytes"),
+    ] {
+        let (answer, problem) = server.send("POST", &path, &body).await;
+        let text = problem["detail"].as_str().unwrap_or_default();
+        assert!(answer == status && text.contains(part), "{path}: {answer} {problem}");
+    }
+    assert_eq!(server.get(of("root.x", "").trim_end_matches('/')).await.0, 404);
+}
+
+#[tokio::test]
+async fn the_command_stops_several_and_shows_one() {
+    let server = Server::registered(&[]).await;
+    let run = async |args: &[&str]| {
+        let mut command = common::command(args);
+        command.args(["--server", &server.url("")]);
+        let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(run(&["queue", "stop", "root.a", "--reason", "billing"]).await, (Some(0), String::new(), String::new()));
+    let (status, _, err) = run(&["queue", "stop", "root.a", "root.nowhere"]).await;
+    assert_eq!(status, Some(1));
+    assert!(
+        err.contains("billing") && err.contains("Use --force") && err.contains("'root.nowhere' not found"),
+        "{err}"
+    );
+    assert!(submit(&server, "app-1").await.is_some());
+    let (_, shown, _) = run(&["queue", "show", "root.a"]).await;
+    assert!(shown.starts_with("root.a Stopped, empty\n  stop of root.a by an operator since "), "{shown}");
+    assert!(shown.contains("app-1: queue root.a takes no new application"), "{shown}");
+    let (status, out, err) = run(&["queue", "drain", "root.a", "--wait", "--timeout", "20s"]).await;
+    assert_eq!((status, &*out), (Some(0), "queue/root.a condition met: empty (Draining)\n"), "{err}");
+    assert_eq!(run(&["queue", "resume", "root.a"]).await.0, Some(0));
+    assert_eq!(submit(&server, "app-2").await, None);
+}

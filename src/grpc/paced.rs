@@ -161,16 +161,20 @@ impl Paced {
             if came == 0 || passed > 0 {
                 return Poll::Ready(Ok(()));
             }
+        }
+        loop {
             // Nothing would stand for the end: what is held comes after the pause.
             ready!(self.poll_pause(context));
+            let mut held = std::mem::take(&mut self.held);
+            let most = held.len().min(buf.remaining());
+            let passed = self.pass(&held[..most]);
+            buf.put_slice(&held[..passed]);
+            held.advance(passed);
+            self.held = held;
+            if passed > 0 || most == 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
-        let mut held = std::mem::take(&mut self.held);
-        let most = held.len().min(buf.remaining());
-        let passed = self.pass(&held[..most]);
-        buf.put_slice(&held[..passed]);
-        held.advance(passed);
-        self.held = held;
-        Poll::Ready(Ok(()))
     }
 }
 

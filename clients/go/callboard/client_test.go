@@ -1,0 +1,576 @@
+// Licensed under the Apache License, Version 2.0 (the "License"); you may not
+// use this file except in compliance with the License. You may obtain a copy of
+// the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+// WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+// License for the specific language governing permissions and limitations under
+// the License.
+
+package callboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/yunikorn-core/callboard"
+	"github.com/apache/yunikorn-core/internal/proxy"
+	"github.com/apache/yunikorn-core/internal/server"
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+)
+
+const config = `partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: '*'
+        queues:
+          - name: a
+`
+
+// Asks of which none constrains another are asked about side by side.
+var unconstrained = map[string]string{"shim.predicates.constrained": "false"}
+
+// limit is the longest that anything may take.
+const limit = time.Minute
+
+// shim notes what it is told.
+type shim struct {
+	mu   sync.Mutex
+	news *sync.Cond
+
+	nodes, applications []string
+	placed              map[string]string
+	order               []string
+	released            []string
+	rejected            []string
+	twice               []string
+	inside              int
+	side                bool
+	events              int
+	asked               int
+	fits                func(*si.PredicatesArgs) error
+	slow                func()
+}
+
+func newShim() *shim {
+	s := &shim{placed: map[string]string{}}
+	s.news = sync.NewCond(&s.mu)
+	return s
+}
+
+func (s *shim) enter() func() {
+	if s.slow != nil {
+		s.slow()
+	}
+	s.mu.Lock()
+	s.inside++
+	s.side = s.side || s.inside > 1
+	return func() {
+		s.inside--
+		s.mu.Unlock()
+		s.news.Broadcast()
+	}
+}
+
+func (s *shim) UpdateAllocation(response *si.AllocationResponse) error {
+	defer s.enter()()
+	for _, new := range response.New {
+		if _, known := s.placed[new.AllocationKey]; known {
+			s.twice = append(s.twice, new.AllocationKey)
+		}
+		s.placed[new.AllocationKey] = new.NodeID
+		s.order = append(s.order, new.AllocationKey)
+	}
+	for _, released := range response.Released {
+		s.released = append(s.released, released.AllocationKey)
+	}
+	for _, rejected := range response.RejectedAllocations {
+		s.rejected = append(s.rejected, rejected.AllocationKey+": "+rejected.Reason)
+	}
+	return nil
+}
+
+func (s *shim) UpdateApplication(response *si.ApplicationResponse) error {
+	defer s.enter()()
+	for _, accepted := range response.Accepted {
+		s.applications = append(s.applications, accepted.ApplicationID)
+	}
+	for _, rejected := range response.Rejected {
+		s.rejected = append(s.rejected, rejected.ApplicationID+": "+rejected.Reason)
+	}
+	return nil
+}
+
+func (s *shim) UpdateNode(response *si.NodeResponse) error {
+	defer s.enter()()
+	for _, accepted := range response.Accepted {
+		s.nodes = append(s.nodes, accepted.NodeID)
+	}
+	for _, rejected := range response.Rejected {
+		s.rejected = append(s.rejected, rejected.NodeID+": "+rejected.Reason)
+	}
+	return nil
+}
+
+func (s *shim) Predicates(args *si.PredicatesArgs) error {
+	s.mu.Lock()
+	s.asked++
+	fits := s.fits
+	s.mu.Unlock()
+	if fits == nil {
+		return nil
+	}
+	return fits(args)
+}
+
+func (s *shim) PreemptionPredicates(*si.PreemptionPredicatesArgs) *si.PreemptionPredicatesResponse {
+	return &si.PreemptionPredicatesResponse{}
+}
+
+func (s *shim) SendEvent(events []*si.EventRecord) {
+	s.mu.Lock()
+	s.events += len(events)
+	s.mu.Unlock()
+	s.news.Broadcast()
+}
+
+func (s *shim) UpdateContainerSchedulingState(*si.UpdateContainerSchedulingStateRequest) {}
+
+func (s *shim) GetStateDump() (string, error) { return `{"cache":"of the shim"}`, nil }
+
+// until waits until it is so.
+func (s *shim) until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	late := false
+	watch := time.AfterFunc(limit, func() {
+		s.mu.Lock()
+		late = true
+		s.mu.Unlock()
+		s.news.Broadcast()
+	})
+	defer watch.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !so() {
+		if late {
+			t.Fatalf("%s: not in time: %d placed, rejected %v", what, len(s.placed), s.rejected)
+		}
+		s.news.Wait()
+	}
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func client(t *testing.T, options callboard.Options) *callboard.Client {
+	t.Helper()
+	if options.Logger == nil {
+		options.Logger = quiet()
+	}
+	if options.OnLost == nil {
+		options.OnLost = func(err error) { t.Errorf("lost: %v", err) }
+	}
+	c, err := callboard.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	return c
+}
+
+func register(t *testing.T, c *callboard.Client, s *shim, extra map[string]string) {
+	t.Helper()
+	request := &si.RegisterResourceManagerRequest{RmID: "rm-1", PolicyGroup: "queues", Config: config, ExtraConfig: extra}
+	if _, err := c.RegisterResourceManager(request, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func memory(value int64) *si.Resource {
+	return &si.Resource{Resources: map[string]*si.Quantity{"memory": {Value: value}}}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func nodes(t *testing.T, c *callboard.Client, count int, room int64) {
+	t.Helper()
+	request := &si.NodeRequest{RmID: "rm-1"}
+	for n := range count {
+		request.Nodes = append(request.Nodes, &si.NodeInfo{
+			NodeID: fmt.Sprintf("n%d", n), Action: si.NodeInfo_CREATE, SchedulableResource: memory(room),
+		})
+	}
+	must(t, c.UpdateNode(request))
+}
+
+func application(t *testing.T, c *callboard.Client, id string) {
+	t.Helper()
+	must(t, c.UpdateApplication(&si.ApplicationRequest{RmID: "rm-1", New: []*si.AddApplicationRequest{{
+		ApplicationID: id, QueueName: "root.a", PartitionName: "default",
+		Ugi: &si.UserGroupInformation{User: "alice", Groups: []string{"staff"}},
+	}}}))
+}
+
+func asking(app, key string, size int64) *si.Allocation {
+	return &si.Allocation{ApplicationID: app, AllocationKey: key, PartitionName: "default", ResourcePerAlloc: memory(size)}
+}
+
+func ask(t *testing.T, c *callboard.Client, app, key string, size int64) {
+	t.Helper()
+	must(t, c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Allocations: []*si.Allocation{asking(app, key, size)}}))
+}
+
+func flush(t *testing.T, c *callboard.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	must(t, c.Flush(ctx))
+}
+
+func TestAnAskFollowsItsApplicationAndResponsesComeOneAtATime(t *testing.T) {
+	running := server.Start(t)
+	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}}), newShim()
+	register(t, c, s, unconstrained)
+	nodes(t, c, 4, 1_000_000)
+	const count = 2_000
+	for n := range count {
+		app := fmt.Sprintf("app-%d", n)
+		application(t, c, app)
+		ask(t, c, app, fmt.Sprintf("k%d", n), 10)
+	}
+	flush(t, c)
+	s.until(t, "placed", func() bool { return len(s.placed) == count })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.rejected) > 0 || len(s.twice) > 0 || s.side || len(s.applications) != count || len(s.nodes) != 4 {
+		t.Errorf("rejected %v, twice %v, side by side %v, %d applications, nodes %v", s.rejected, s.twice, s.side, len(s.applications), s.nodes)
+	}
+}
+
+func TestPredicatesEventsDumpsAndConfigurations(t *testing.T) {
+	running := server.Start(t)
+	counted := &metrics{}
+	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}, Web: running.HTTP, Metrics: counted}), newShim()
+	s.fits = func(args *si.PredicatesArgs) error {
+		if args.NodeID != "n7" {
+			return errors.New("only n7 will do")
+		}
+		return nil
+	}
+	register(t, c, s, nil)
+	nodes(t, c, 10, 1_000)
+	application(t, c, "app")
+	ask(t, c, "app", "k", 10)
+	s.until(t, "placed", func() bool { return s.placed["k"] == "n7" })
+	s.until(t, "events", func() bool { return s.events > 0 })
+
+	err := c.UpdateConfiguration(&si.UpdateConfigurationRequest{RmID: "rm-1", PolicyGroup: "queues", Config: "partitions: nonsense"})
+	if err == nil || !strings.Contains(err.Error(), "callboard: ") {
+		t.Errorf("a bad configuration was taken: %v", err)
+	}
+	more := config + "          - name: b\n"
+	must(t, c.UpdateConfiguration(&si.UpdateConfigurationRequest{RmID: "rm-1", PolicyGroup: "queues", Config: more}))
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	must(t, c.Validate(ctx, more))
+	if err := c.Validate(ctx, "partitions: nonsense"); err == nil {
+		t.Error("a bad configuration is valid")
+	}
+	must(t, c.Heartbeat([]string{"n0", "n1"}))
+	must(t, c.Unregister(ctx))
+	if err := c.UpdateNode(&si.NodeRequest{Nodes: []*si.NodeInfo{{NodeID: "x"}}}); err == nil {
+		t.Error("taken after the session was ended")
+	}
+	stats := c.Stats()
+	if stats.Requests == 0 || stats.Callbacks == 0 || stats.Predicates == 0 || counted.get("Predicates") != stats.Predicates {
+		t.Errorf("not counted: %+v", stats)
+	}
+}
+
+func TestWhatIsLargerThanTheServerTakesGoesInParts(t *testing.T) {
+	running := server.Start(t)
+	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}}), newShim()
+	register(t, c, s, map[string]string{"rm.maxItems": "50", "rm.itemsInFlight": "20"})
+	nodes(t, c, 500, 1_000)
+	application(t, c, "app")
+	request := &si.AllocationRequest{RmID: "rm-1"}
+	for n := range 300 {
+		request.Allocations = append(request.Allocations, asking("app", fmt.Sprintf("k%d", n), 10))
+	}
+	must(t, c.UpdateAllocation(request))
+	s.until(t, "placed", func() bool { return len(s.placed) == 300 && len(s.nodes) == 500 })
+	many := &si.NodeInfo{NodeID: "many", Action: si.NodeInfo_CREATE, SchedulableResource: memory(1), Attributes: map[string]string{}}
+	for n := range 600 {
+		many.Attributes[fmt.Sprint(n)] = "x"
+	}
+	if err := c.UpdateNode(&si.NodeRequest{Nodes: []*si.NodeInfo{many}}); err == nil || !strings.Contains(err.Error(), "the server takes at most") {
+		t.Errorf("an item that is too large: %v", err)
+	}
+	if err := c.UpdateNode(&si.NodeRequest{Nodes: []*si.NodeInfo{{NodeID: "\xff"}}}); err == nil {
+		t.Error("taken: a text that is none")
+	}
+}
+
+func TestTheExampleRuns(t *testing.T) {
+	t.Setenv("CALLBOARD_EXAMPLE_ADDR", server.Start(t).GRPC)
+	Example()
+}
+
+func TestTwoHundredCutConnectionsLoseAndDoubleNothing(t *testing.T) {
+	cuts := 200
+	if testing.Short() {
+		cuts = 20
+	}
+	running := server.Start(t)
+	carrier := proxy.Start(t, running.GRPC)
+	c, s := client(t, callboard.Options{Addrs: []string{carrier.Addr}}), newShim()
+	register(t, c, s, unconstrained)
+	nodes(t, c, 8, 1<<40)
+	stop := make(chan struct{})
+	applications := 0
+	var asked []string
+	var load sync.WaitGroup
+	load.Add(1)
+	go func() {
+		defer load.Done()
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// Out of order an ask would be rejected.
+			key, app := fmt.Sprintf("k%d", n), fmt.Sprintf("app-%d", n/10)
+			if n%10 == 0 {
+				application(t, c, app)
+				applications++
+			}
+			if err := c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Allocations: []*si.Allocation{asking(app, key, 10)}}); err != nil {
+				t.Errorf("ask %s: %v", key, err)
+				return
+			}
+			asked = append(asked, key)
+			time.Sleep(500 * time.Microsecond)
+		}
+	}()
+	begun := time.Now()
+	for carrier.Cuts() < cuts && time.Since(begun) < 3*limit {
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+		carrier.Cut()
+	}
+	close(stop)
+	load.Wait()
+	flush(t, c)
+	s.until(t, "placed", func() bool { return len(s.order) >= len(asked) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if carrier.Cuts() < cuts {
+		t.Errorf("only %d connections were cut", carrier.Cuts())
+	}
+	slices.Sort(asked)
+	slices.Sort(s.order)
+	if !slices.Equal(s.order, asked) || len(s.twice) > 0 || len(s.rejected) > 0 || s.side || len(s.applications) != applications || len(s.nodes) != 8 {
+		t.Errorf("asked %d, placed %d, applications %d of %d, twice %v, rejected %v, side by side %v", len(asked), len(s.order),
+			len(s.applications), applications, s.twice, s.rejected, s.side)
+	}
+	t.Logf("%d cuts, %d asks, %+v", carrier.Cuts(), len(asked), c.Stats())
+}
+
+func TestABacklogGoesOutAfterALongOutage(t *testing.T) {
+	running := server.Start(t)
+	carrier := proxy.Start(t, running.GRPC)
+	c, s := client(t, callboard.Options{Addrs: []string{"127.0.0.1:1", carrier.Addr}, RequestQueue: 30_000}), newShim()
+	register(t, c, s, unconstrained)
+	nodes(t, c, 8, 1<<40)
+	application(t, c, "app")
+	flush(t, c)
+	carrier.To("127.0.0.1:1")
+	carrier.Cut()
+	const count = 20_000
+	for n := range count {
+		ask(t, c, "app", fmt.Sprintf("k%d", n), 10)
+	}
+	carrier.To(running.GRPC)
+	flush(t, c)
+	s.until(t, "placed", func() bool { return len(s.order) == count })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.twice)+len(s.rejected) > 0 {
+		t.Errorf("twice %v, rejected %v", s.twice, s.rejected)
+	}
+}
+
+func TestASessionThatIsGoneIsTold(t *testing.T) {
+	first, second := server.Start(t), server.Start(t)
+	carrier := proxy.Start(t, first.GRPC)
+	lost := make(chan error, 1)
+	c, s := client(t, callboard.Options{Addrs: []string{carrier.Addr}, OnLost: func(err error) { lost <- err }}), newShim()
+	register(t, c, s, nil)
+	nodes(t, c, 1, 100)
+	s.until(t, "node", func() bool { return len(s.nodes) == 1 })
+	carrier.To(second.GRPC)
+	carrier.Cut()
+	select {
+	case err := <-lost:
+		if !errors.Is(err, callboard.ErrLost) || !strings.Contains(err.Error(), "not registered") {
+			t.Errorf("told: %v", err)
+		}
+	case <-time.After(limit):
+		t.Fatal("not told")
+	}
+	if err := c.UpdateNode(&si.NodeRequest{Nodes: []*si.NodeInfo{{NodeID: "n"}}}); !errors.Is(err, callboard.ErrLost) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestASessionThatIsGoneIsReplayed(t *testing.T) {
+	first, second := server.Start(t), server.Start(t)
+	carrier := proxy.Start(t, first.GRPC)
+	c, s := client(t, callboard.Options{Addrs: []string{carrier.Addr}, Replay: true}), newShim()
+	register(t, c, s, nil)
+	nodes(t, c, 3, 100)
+	application(t, c, "app")
+	for n := range 30 {
+		ask(t, c, "app", fmt.Sprintf("k%d", n), 10)
+	}
+	// What has no room yet is asked for again, what was given back is not.
+	ask(t, c, "app", "waits", 20)
+	s.until(t, "placed", func() bool { return len(s.placed) == 30 })
+	release := func(key string) {
+		must(t, c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Releases: &si.AllocationReleasesRequest{
+			AllocationsToRelease: []*si.AllocationRelease{{
+				PartitionName: "default", ApplicationID: "app", AllocationKey: key, TerminationType: si.TerminationType_STOPPED_BY_RM,
+			}},
+		}}))
+	}
+	s.mu.Lock()
+	node := s.placed["k5"]
+	var beside string
+	for key, at := range s.placed {
+		if at == node && key != "k5" {
+			beside = key
+		}
+	}
+	before := map[string]string{}
+	for key, at := range s.placed {
+		before[key] = at
+	}
+	s.mu.Unlock()
+	release("k5")
+	flush(t, c)
+	carrier.To(second.GRPC)
+	carrier.Cut()
+	for begun := time.Now(); c.Stats().Replays == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > limit {
+			t.Fatal("not replayed")
+		}
+	}
+	s.mu.Lock()
+	if len(s.twice) > 0 || len(s.rejected) > 0 || len(s.nodes) != 3 || len(s.applications) != 1 || s.placed["waits"] != "" {
+		t.Errorf("told again: twice %v, rejected %v, nodes %v, applications %v, waits at %q", s.twice, s.rejected, s.nodes, s.applications, s.placed["waits"])
+	}
+	s.mu.Unlock()
+	// Both servers agree on where things are: room for it comes only on the node where two were given back.
+	release(beside)
+	s.until(t, "the one that waited", func() bool { return s.placed["waits"] != "" })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.placed["waits"] != node || len(s.twice) > 0 {
+		t.Errorf("placed on %s, where %s had room; twice %v", s.placed["waits"], node, s.twice)
+	}
+}
+
+func TestBadOptionsAndRegistrationsAreToldAtOnce(t *testing.T) {
+	if _, err := callboard.New(callboard.Options{}); err == nil {
+		t.Error("no address")
+	}
+	if _, err := callboard.New(callboard.Options{Addrs: []string{"x:1"}, TokenFile: "/nowhere"}); err == nil {
+		t.Error("no token")
+	}
+	running := server.Start(t)
+	c, s := client(t, callboard.Options{Addrs: []string{"127.0.0.1:1", running.GRPC}}), newShim()
+	if err := c.UpdateNode(&si.NodeRequest{}); !errors.Is(err, callboard.ErrNotRegistered) {
+		t.Errorf("before a registration: %v", err)
+	}
+	_, err := c.RegisterResourceManager(&si.RegisterResourceManagerRequest{RmID: "rm-1", Config: "partitions: nonsense"}, s)
+	if err == nil || !strings.Contains(err.Error(), "InvalidArgument") {
+		t.Errorf("a bad configuration: %v", err)
+	}
+	register(t, c, s, nil)
+	nodes(t, c, 1, 10)
+	s.until(t, "node", func() bool { return len(s.nodes) == 1 })
+	// Again: what was there is gone.
+	register(t, c, s, nil)
+	nodes(t, c, 1, 10)
+	s.until(t, "node", func() bool { return len(s.nodes) == 2 })
+	c.Stop()
+	if err := c.UpdateNode(&si.NodeRequest{}); !errors.Is(err, callboard.ErrStopped) {
+		t.Errorf("after the end: %v", err)
+	}
+	slowly, _ := callboard.New(callboard.Options{Addrs: []string{"127.0.0.1:1"}, ConnectTimeout: time.Millisecond, Logger: quiet()})
+	if _, err := slowly.RegisterResourceManager(&si.RegisterResourceManagerRequest{RmID: "rm-1"}, s); err == nil || !strings.Contains(err.Error(), "no server of 127.0.0.1:1 answers") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+func TestEventsThatAShimIsTooSlowForAreCounted(t *testing.T) {
+	running := server.Start(t)
+	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}, EventQueue: 1}), newShim()
+	hold := make(chan struct{})
+	held := &slowEvents{shim: s, hold: hold}
+	if _, err := c.RegisterResourceManager(&si.RegisterResourceManagerRequest{RmID: "rm-1", Config: config}, held); err != nil {
+		t.Fatal(err)
+	}
+	nodes(t, c, 1, 1_000_000)
+	for n := 0; c.Stats().EventsDropped == 0; n++ {
+		app := fmt.Sprintf("app-%d", n)
+		application(t, c, app)
+		ask(t, c, app, app, 1)
+		s.until(t, "placed", func() bool { return s.placed[app] != "" })
+		time.Sleep(20 * time.Millisecond)
+	}
+	close(hold)
+}
+
+type slowEvents struct {
+	*shim
+	hold chan struct{}
+}
+
+func (s *slowEvents) SendEvent([]*si.EventRecord) { <-s.hold }
+
+type metrics struct {
+	mu     sync.Mutex
+	counts map[string]uint64
+}
+
+func (m *metrics) Add(name string, n uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counts == nil {
+		m.counts = map[string]uint64{}
+	}
+	m.counts[name] += n
+}
+
+func (m *metrics) get(name string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counts[name]
+}

@@ -112,6 +112,10 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
     let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut effects);
     let (mut writer, mut digest, mut records) = (Writer::new(), Digest::default(), Vec::new());
     let mut replayed = partition.clone();
+    // What comes of the beginning belongs to no record.
+    for effect in std::mem::take(&mut effects) {
+        text += &format!("{effect:?}\n");
+    }
     for inward in log {
         assert!(inward.rejected.is_empty());
         let commands = inward.parts.into_iter().map(|part| part.command);

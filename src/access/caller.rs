@@ -108,6 +108,22 @@ impl Caller {
         }
     }
 
+    /// The name of its token, for the log.
+    pub fn name(&self) -> &str {
+        match self {
+            Caller::Anyone => "anyone",
+            Caller::Holder(grant) => &grant.name,
+        }
+    }
+
+    /// What it is; without tokens everybody is everything.
+    pub fn role(&self) -> Role {
+        match self {
+            Caller::Anyone => Role::Operator,
+            Caller::Holder(grant) => grant.role,
+        }
+    }
+
     /// Is a resource manager, and no operator: the settings of the whole process are not its.
     pub fn is_tenant(&self) -> bool {
         self.needs(Role::Operator).is_err()

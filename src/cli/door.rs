@@ -45,7 +45,23 @@ impl Door {
     /// # Errors
     /// The server cannot be reached, or its answer is an error.
     pub async fn get(&self, path: &str) -> Result<Answer, Error> {
-        self.send(Method::GET, path, None).await
+        self.send(Method::GET, &self.url(path), None).await
+    }
+
+    /// GET of a path below `/api/v1`, such as `log/level`.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its answer is an error.
+    pub async fn get_of_server(&self, path: &str) -> Result<Answer, Error> {
+        self.send(Method::GET, &self.url_of_server(path), None).await
+    }
+
+    /// POST of a JSON body to a path below `/api/v1`.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its answer is an error.
+    pub async fn post_to_server(&self, path: &str, body: &impl Serialize) -> Result<Answer, Error> {
+        self.send(Method::POST, &self.url_of_server(path), Some(json_of(body)?)).await
     }
 
     /// POST of a JSON body to a path below the partition.
@@ -53,17 +69,20 @@ impl Door {
     /// # Errors
     /// The server cannot be reached, or its answer is an error.
     pub async fn post(&self, path: &str, body: &impl Serialize) -> Result<Answer, Error> {
-        let body = serde_json::to_vec(body).map_err(|error| Error { text: error.to_string(), status: None })?;
-        self.send(Method::POST, path, Some(Body::json(body))).await
+        self.send(Method::POST, &self.url(path), Some(json_of(body)?)).await
     }
 
     fn url(&self, path: &str) -> String {
-        format!("{}/api/v1/partition/{}/{path}", self.server.trim_end_matches('/'), segment(&self.partition))
+        self.url_of_server(&format!("partition/{}/{path}", segment(&self.partition)))
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Answer, Error> {
+    fn url_of_server(&self, path: &str) -> String {
+        format!("{}/api/v1/{path}", self.server.trim_end_matches('/'))
+    }
+
+    async fn send(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, Error> {
         let client = Client::new(&self.server, &self.trust).map_err(|text| Error { text, status: None })?;
-        let answer = client.send(method, &self.url(path), body).await.map_err(|error| self.unreachable(&error))?;
+        let answer = client.send(method, url, body).await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status;
         if status.is_success() {
             return Ok(answer);
@@ -78,6 +97,11 @@ impl Door {
         let text = format!("{} cannot be reached (--server names another): {error}", self.server);
         Error { text, status: None }
     }
+}
+
+fn json_of(body: &impl Serialize) -> Result<Body, Error> {
+    let body = serde_json::to_vec(body).map_err(|error| Error { text: error.to_string(), status: None })?;
+    Ok(Body::json(body))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub mod demo;
 pub mod door;
 pub mod events;
 pub mod journal;
+pub mod log_level;
 pub mod out;
 pub mod plan;
 pub mod queue;
@@ -26,6 +27,7 @@ use self::{
     demo::DemoArgs,
     events::EventsArgs,
     journal::JournalArgs,
+    log_level::LogLevelArgs,
     plan::PlanArgs,
     queue::QueueArgs,
     replay::{GenerateArgs, ReplayArgs},
@@ -78,6 +80,8 @@ enum Command {
     Usage(UsageArgs),
     /// Wait until something holds of applications, queues or nodes
     Wait(WaitArgs),
+    /// Show or change what the log of a running server tells
+    LogLevel(LogLevelArgs),
     /// Make tokens: who may do what
     Token(TokenArgs),
 }
@@ -100,6 +104,7 @@ impl Cli {
             Some(Command::Queue(args)) => wait_for(queue::run(args)),
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
+            Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),
             Some(Command::Token(args)) => report(token::run(&args)),
         }
     }

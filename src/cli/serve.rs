@@ -191,7 +191,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     };
     let data = (!args.ephemeral).then_some(args.data.as_path());
     let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
-    log::follow(&topology.process);
+    log::follow(&topology);
     // The name that deployments of the reference set (CFG-116).
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
         topology.without_reservations();

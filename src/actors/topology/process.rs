@@ -11,6 +11,9 @@ use crate::{config::extra::Settings, domain::names::shorten};
 /// What the keys of settings of the whole process begin with.
 pub const PROCESS_WIDE: [&str; 4] = ["event.", "health.", "http.", "log."];
 
+/// What the log tells.
+pub const LOG_LEVEL: &str = "log.level";
+
 /// Keys that are listed where they are ignored, and how many bytes of each.
 const LISTED: (usize, usize) = (100, 64);
 
@@ -54,10 +57,13 @@ pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Ve
 }
 
 /// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`. The last writer wins,
-/// over those that the server was started with.
+/// over those that the server was started with; what an operator says of a key is above both.
 #[derive(Default)]
 pub struct ProcessSettings {
     own: Mutex<BTreeMap<String, String>>,
+    /// What resource managers sent last.
+    sent: Mutex<BTreeMap<String, String>>,
+    said: Mutex<BTreeMap<String, String>>,
     present: Mutex<Arc<BTreeMap<String, String>>>,
     #[allow(clippy::type_complexity)] // one place, and the alias would say no more
     listeners: Mutex<Vec<Box<dyn Fn(&BTreeMap<String, String>) + Send>>>,
@@ -78,15 +84,36 @@ impl ProcessSettings {
     pub fn start(&self, own: BTreeMap<String, String>) {
         if !own.is_empty() {
             *lock(&self.own) = own;
-            self.apply("", &BTreeMap::new());
+            self.renew("");
         }
     }
 
     /// Takes over what of the extra configuration of a resource manager concerns the whole process.
     pub(in crate::actors) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
-        let mut wanted = lock(&self.own).clone();
         let given = extra.iter().filter(|(key, _)| is_process_wide(key));
-        wanted.extend(given.map(|(key, value)| (key.clone(), value.clone())));
+        *lock(&self.sent) = given.map(|(key, value)| (key.clone(), value.clone())).collect();
+        self.renew(rm);
+    }
+
+    /// What an operator says of a key, until the server ends or an operator takes it back (`None`).
+    pub fn say(&self, key: &str, value: Option<String>) {
+        match value {
+            Some(value) => lock(&self.said).insert(key.to_owned(), value),
+            None => lock(&self.said).remove(key),
+        };
+        self.renew("");
+    }
+
+    /// What an operator said of a key.
+    pub fn said(&self, key: &str) -> Option<String> {
+        lock(&self.said).get(key).cloned()
+    }
+
+    fn renew(&self, rm: &str) {
+        let mut wanted = lock(&self.own).clone();
+        for more in [&self.sent, &self.said] {
+            wanted.extend(lock(more).iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
         let mut present = lock(&self.present);
         if **present != wanted {
             tracing::info!(rm, settings = ?wanted, "process-wide settings changed");
@@ -117,6 +144,18 @@ mod tests {
         assert_eq!(*settings.get(), map(&[("log.level", "DEBUG"), ("health.checkInterval", "9s")]));
         settings.apply("rm-2", &map(&[]));
         assert_eq!(*settings.get(), map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
+    }
+
+    #[test]
+    fn what_an_operator_says_is_above_both_until_it_is_taken_back() {
+        let settings = ProcessSettings::default();
+        settings.start(map(&[("log.level", "WARN")]));
+        settings.say("log.level", Some("DEBUG".to_owned()));
+        settings.apply("rm-1", &map(&[("log.level", "ERROR"), ("health.checkInterval", "9s")]));
+        assert_eq!(*settings.get(), map(&[("log.level", "DEBUG"), ("health.checkInterval", "9s")]));
+        assert_eq!(settings.said("log.level").as_deref(), Some("DEBUG"));
+        settings.say("log.level", None);
+        assert_eq!(*settings.get(), map(&[("log.level", "ERROR"), ("health.checkInterval", "9s")]));
     }
 
     #[test]

@@ -1,11 +1,15 @@
-//! Logs go to stderr; `RUST_LOG` decides what, else `log.level` of the settings.
+//! Logs go to stderr; an operator decides what, else `RUST_LOG`, else `log.level` of the settings.
 
-use std::{collections::BTreeMap, io, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, OnceLock},
+};
 
 use tracing_subscriber::{EnvFilter, Registry, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _};
 
 use crate::{
-    actors::topology::ProcessSettings,
+    actors::topology::{Topology, process::LOG_LEVEL},
     config::extra::{LogLevel, Settings},
 };
 
@@ -21,21 +25,30 @@ pub fn start() {
     }
 }
 
-/// Follows `log.level`, unless the environment decides.
-pub fn follow(settings: &ProcessSettings) {
-    if std::env::var_os("RUST_LOG").is_none() {
-        settings.listen(apply);
-    }
+/// Follows `log.level`. Where the environment decides, only what an operator says of it.
+pub fn follow(settings: &Arc<Topology>) {
+    let environment = std::env::var("RUST_LOG").ok();
+    let topology = Arc::downgrade(settings);
+    settings.process.listen(move |present| {
+        let said = topology.upgrade().is_some_and(|topology| topology.process.said(LOG_LEVEL).is_some());
+        match &environment {
+            Some(filter) if !said => set(filter),
+            _ => set(level(present)),
+        }
+    });
 }
 
-fn apply(settings: &BTreeMap<String, String>) {
-    let level = match Settings::read(settings).log.of("") {
+fn level(settings: &BTreeMap<String, String>) -> &'static str {
+    match Settings::read(settings).log.of("") {
         LogLevel::Debug => "debug",
         LogLevel::Info => "info",
         LogLevel::Warn => "warn",
         LogLevel::Error | LogLevel::DPanic | LogLevel::Panic | LogLevel::Fatal => "error",
-    };
+    }
+}
+
+fn set(filter: &str) {
     if let Some(handle) = FILTER.get() {
-        let _ = handle.reload(EnvFilter::new(level));
+        let _ = handle.reload(EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info")));
     }
 }

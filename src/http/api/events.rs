@@ -3,8 +3,10 @@
 //! A line is an event (`{"id":12,"type":"APP",…}`, otherwise as shims get it), a gap
 //! (`{"gap":{"from":5,"to":9,"reason":"retention"}}`, both ids included), or the last one: `{"next":13}` where the answer
 //! is complete, `{"closed":{"next":13,"detail":…}}` where it is not. Reading on from that id misses nothing. Empty lines
-//! say that the server is there.
+//! say that the server is there. `last=200` reads backwards: the last 200 before the end, or before the id `before`, and the
+//! last line has `previous` too, the id before which older ones are read; null where there are none.
 
+mod last;
 mod parameters;
 
 use std::{
@@ -52,7 +54,7 @@ pub fn configure(config: &mut ServiceConfig) {
     config.service(resource("/api/v1/events", "GET").route(get));
 }
 
-/// Answers `GET /api/v1/events?from=&count=&follow=&object=&type=&since=`.
+/// Answers `GET /api/v1/events?from=&count=&last=&before=&follow=&object=&type=&since=&until=`.
 ///
 /// # Errors
 /// 400 for a parameter, 503 for too many streams and while the server stops, 500 where the store cannot be read.
@@ -63,6 +65,11 @@ pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<Http
         let allowed = events.send(CheckStreams { host }).await.map_err(|_| stopping())?;
         allowed.map_err(|refused| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()))?;
     }
+    if let Some(count) = wanted.last {
+        let lines = last::last(events, &wanted.filter, wanted.before, count).await?;
+        let lines = futures::stream::iter(lines.into_iter().map(Ok::<Bytes, Infallible>));
+        return Ok(lines_of(lines));
+    }
     let mut from = wanted.from;
     if let Some(at) = wanted.filter.since {
         let found = events.send(FindInLog { at }).await.map_err(|_| stopping())?.map_err(problem)?;
@@ -72,11 +79,15 @@ pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<Http
     }
     let first = events.send(ReadLog { from, events: PAGE }).await.map_err(|_| stopping())?.map_err(problem)?;
     let from = from.or_else(|| first.pieces.first().map(EventPiece::first)).unwrap_or(first.next);
+    let end = match wanted.filter.until {
+        Some(until) => Some(last::after(events, &wanted.filter, until, first.next).await?),
+        None => (!wanted.follow).then_some(first.next),
+    };
     let reading = Reading {
         events: events.clone(),
         host,
         name: host_header(req).into(),
-        end: (!wanted.follow).then_some(first.next),
+        end,
         from,
         left: wanted.count,
         filter: wanted.filter,
@@ -86,10 +97,14 @@ pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<Http
         again: false,
         done: false,
     };
-    Ok(HttpResponse::Ok()
+    Ok(lines_of(reading.with(first).lines()))
+}
+
+fn lines_of(lines: impl Stream<Item = Result<Bytes, Infallible>> + 'static) -> HttpResponse {
+    HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, "application/x-ndjson"))
         .insert_header((header::CACHE_CONTROL, "no-store"))
-        .streaming(reading.with(first).lines()))
+        .streaming(lines)
 }
 
 fn problem(error: ReadError) -> Problem {

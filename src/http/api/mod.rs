@@ -3,11 +3,13 @@
 pub mod board;
 pub mod demand;
 pub mod events;
+pub mod log_level;
 pub mod plan;
 pub mod queue;
 pub mod releases;
 pub mod resource;
 mod time;
+pub mod trends;
 pub mod usage;
 pub mod wait;
 
@@ -50,6 +52,8 @@ pub fn services(
         resource::configure(config);
         releases::configure(config);
         demand::configure(config);
+        log_level::configure(config);
+        trends::configure(config);
         plan::configure(config);
         usage::configure(config);
         wait::configure(config);

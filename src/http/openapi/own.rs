@@ -11,7 +11,9 @@ use crate::{
     access::Role,
     domain::usage::By,
     http::{
-        api::{board, demand, plan, queue, releases, resource, wait},
+        api::{
+            board, demand, log_level as level_of_log, plan, queue, releases, resource, trends, trends::parameters::Of, wait,
+        },
         page, problem,
     },
     messages::wait::Kind,
@@ -64,6 +66,8 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     };
     let overview = schema::<board::overview::Overview>(schemas);
     let applications = schema::<board::applications::ListView>(schemas);
+    let trends = schema::<trends::Shown>(schemas);
+    let level = schema::<level_of_log::Shown>(schemas);
     let explained = schema::<board::explain::Explained>(schemas);
     let nodes = schema::<board::nodes::NodesView>(schemas);
     let files = page::assets().map(|(path, kind)| {
@@ -78,10 +82,13 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         viewer("get", "/events", "The log of events, to its end or for ever")
             .query("from", count(), "first id; left out: the oldest that is kept, or the next with follow")
             .query("count", json!({"type": "integer", "format": "uint64", "minimum": 1}), "how many at most")
+            .query("last", json!({"type": "integer", "minimum": 1, "maximum": 10_000}), "the last so many instead")
+            .query("before", count(), "with last: those before this id; the last line names the one for the next page")
             .query("follow", yes_or_no(), "go on with new events, for ever")
             .query("object", text(), "of this object only, or with it as second object")
             .query("type", text(), "of these types only, separated by commas: request, app, node, queue, usergroup")
             .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago")
+            .query("until", text(), "up to this time")
             .answer(200, LINES, lines("An event in a line with its id, a gap, or as the last one where to go on"))
             .problems(&[400, 503]),
         viewer("post", "/plan", "What another configuration would do, before it is applied")
@@ -123,11 +130,26 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .body("application/json", expiration())
             .json(200, nothing())
             .problems(&[400, 404, 408, 413, 415, 503]),
+        viewer("get", "/log/level", "What the log tells").json(200, level.clone()),
+        operator("post", "/log/level", "Changes what the log tells, until the server ends")
+            .body("application/json", log_level())
+            .json(200, level)
+            .problems(&[400, 408, 413, 415]),
+        viewer("get", &of("/trends"), "What a partition, queue, user, group or node had and waited for over a while")
+            .query("of", one_of(&Of::ALL.map(|(name, _)| name)), "whose")
+            .query("name", text(), "its name; not for a partition")
+            .query("queue", text(), "for a user or group: in this queue and those below; left out: in all")
+            .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago; left out: for an hour")
+            .query("until", text(), "up to this time, now at the latest")
+            .query("step", text(), "in steps of this length, such as 1m; there are 2,000 at most")
+            .json(200, trends)
+            .problems(&[400, 404, 503]),
         viewer("get", "/overview", "All partitions: what waits, and why").json(200, overview),
         viewer("get", &of("/applications"), "Applications with the reason of each that waits")
             .query("list", one_of(&["active", "completed", "rejected"]), "which")
             .query("queue", text(), "of this queue and those below")
             .query("user", text(), "of this user")
+            .query("state", text(), "in this state")
             .query("reason", text(), "that wait for this reason")
             .query("text", text(), "with this in id, queue or user")
             .query("waiting", yes_or_no(), "only those that wait")
@@ -137,7 +159,10 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         viewer("get", &of("/application/{application}/explain"), "Why an application waits")
             .json(200, explained)
             .problems(&[404, 503]),
-        viewer("get", &of("/nodes"), "Nodes in short").json(200, nodes).problems(&[404, 503]),
+        viewer("get", &of("/nodes"), "Nodes in short")
+            .query("node", text(), "this one only")
+            .json(200, nodes)
+            .problems(&[404, 503]),
         viewer("get", &of("/usage/history"), "What users, groups or queues used over a while")
             .required_query("by", one_of(&By::ALL.map(By::name)), "whose usage is told apart")
             .query("queue", text(), "of this queue and those below")
@@ -179,6 +204,16 @@ fn expiration() -> Value {
                 "description": "seconds since 1970-01-01 UTC; 0: never",
             },
         },
+    })
+}
+
+fn log_level() -> Value {
+    let levels: Vec<Value> = level_of_log::LEVELS.map(Value::from).into_iter().chain([Value::Null]).collect();
+    json!({
+        "type": "object",
+        "required": ["level"],
+        "additionalProperties": false,
+        "properties": {"level": {"enum": levels, "description": "null: what the environment or the settings say"}},
     })
 }
 

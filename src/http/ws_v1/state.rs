@@ -17,6 +17,7 @@ use crate::{
     },
     config::extra::Settings,
     domain::{Partition, partition::Tables, types::Nanos},
+    http::api::trends::series::Trends,
     messages::partition::{GetSnapshot, GetTables, Observe, Snapshot, UnconfirmedSums},
     metrics::Metrics,
 };
@@ -35,6 +36,8 @@ pub struct RestState {
     pub health: Health,
     /// Why asks wait, as metrics show it.
     pub waiting: Arc<WaitingAsks>,
+    /// What was used, allowed and waited for over time.
+    pub trends: Arc<Trends>,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
     /// Resource journals, where they are kept.
@@ -51,6 +54,7 @@ impl RestState {
             history: History::default(),
             health: Health::default(),
             waiting: Arc::default(),
+            trends: Arc::default(),
             dumping: Arc::default(),
             journals: None,
         }

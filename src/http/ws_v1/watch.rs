@@ -1,4 +1,4 @@
-//! What happens by the clock: a sample of the history each minute, a health check now and then (OPS-001, OPS-010).
+//! What happens by the clock: a sample of the history each minute, one for the charts, a health check now and then (OPS-001, OPS-010).
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
     history::Sample,
     state::{RestState, now},
 };
-use crate::messages::event::GetEventStatus;
+use crate::{http::api::trends, messages::event::GetEventStatus};
 
 /// Between two samples of the history.
 const SAMPLE_EVERY: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Samples and checks that go on until this is dropped.
 #[derive(Debug)]
-pub struct Watch([JoinHandle<()>; 2]);
+pub struct Watch([JoinHandle<()>; 3]);
 
 impl Drop for Watch {
     fn drop(&mut self) {
@@ -34,7 +34,7 @@ impl Drop for Watch {
 /// that whoever asks a server that is ready gets its result.
 pub async fn start(state: Arc<RestState>) -> Watch {
     check(&state).await;
-    Watch([rt::spawn(sample(state.clone())), rt::spawn(go_on(state))])
+    Watch([rt::spawn(sample(state.clone())), rt::spawn(trends::sample::go_on(state.clone())), rt::spawn(go_on(state))])
 }
 
 async fn sample(state: Arc<RestState>) {

@@ -35,6 +35,7 @@ pub struct Wanted {
     list: AppList,
     queue: String,
     user: String,
+    state: String,
     code: String,
     text: String,
     waiting: bool,
@@ -44,7 +45,7 @@ pub struct Wanted {
 impl Wanted {
     /// Reads a query; unknown parameters are refused.
     pub fn read(query: &str) -> Result<Wanted, Problem> {
-        const KNOWN: [&str; 7] = ["list", "queue", "user", "reason", "text", "waiting", "limit"];
+        const KNOWN: [&str; 8] = ["list", "queue", "user", "state", "reason", "text", "waiting", "limit"];
         for name in query.split('&').filter_map(|pair| pair.split('=').next()).filter(|name| !name.is_empty()) {
             if !KNOWN.contains(&name) {
                 let detail = format!("unknown parameter '{name}'; there are: {}", KNOWN.join(", "));
@@ -73,6 +74,7 @@ impl Wanted {
             list,
             queue: value("queue").to_lowercase(),
             user: value("user"),
+            state: value("state"),
             code: value("reason"),
             text: value("text").to_lowercase(),
             waiting,
@@ -86,6 +88,7 @@ impl Wanted {
         let has = |text: &str| text.to_lowercase().contains(&self.text);
         (self.queue.is_empty() || below(&app.queue_path))
             && (self.user.is_empty() || *app.user == *self.user)
+            && (self.state.is_empty() || app.state.name().eq_ignore_ascii_case(&self.state))
             && (self.text.is_empty() || has(&app.id) || has(&app.queue_path) || has(&app.user))
     }
 }

@@ -20,10 +20,12 @@ use actix_web::{
 use self::applications::Wanted;
 use super::{find_partition, gone};
 use crate::{
+    access::Caller,
     actors::{directory::PartitionEntry, journal::Journals, topology::Topology},
     http::{
         problem::Problem,
         server::resource,
+        shim::query::{one, parameters},
         ws_v1::{
             View,
             reply::{self, Reply},
@@ -83,8 +85,8 @@ impl BoardApi {
     }
 }
 
-async fn get_overview(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {
-    let overview = overview::overview(&api).await;
+async fn get_overview(api: Data<BoardApi>, caller: Caller, request: HttpRequest) -> HttpResponse {
+    let overview = overview::overview(&api, &caller).await;
     reply::send(&request, Reply::json(&overview))
 }
 
@@ -119,8 +121,9 @@ async fn get_nodes(
     partition: Path<String>,
     request: HttpRequest,
 ) -> Result<HttpResponse, Problem> {
+    let given = parameters(&request, &["node"])?;
     let entry = api.entry(&partition)?;
     let view = api.view(&partition).await?;
     let status = nodes::status(&api, &entry).await;
-    Ok(reply::send(&request, Reply::json(&nodes::list(&view, status.as_ref()))))
+    Ok(reply::send(&request, Reply::json(&nodes::list(&view, status.as_ref(), one(&given, "node")))))
 }

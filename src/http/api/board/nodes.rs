@@ -55,17 +55,20 @@ pub async fn status(api: &BoardApi, entry: &PartitionEntry) -> Option<Status> {
     api.journals.of(&entry.internal).send(GetStatus).await.ok()
 }
 
-/// The nodes by id, then those that are away.
-pub fn list<'a>(view: &'a View, status: Option<&'a Status>) -> NodesView<'a> {
+/// The nodes by id, then those that are away; or one of them.
+pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) -> NodesView<'a> {
+    let wanted = |id: &str| only.is_none_or(|only| only == id);
     let types: Vec<&ResourceType> = view.partition().total.iter().map(|(kind, _)| kind).collect();
     let targets = || status.into_iter().flat_map(|status| &status.targets);
     let by_node: BTreeMap<&str, &Target> =
         targets().filter_map(|target| Some((target.node.as_deref()?, target))).collect();
-    let mut nodes: Vec<NodeView> =
-        rows(view).map(|node| shown(node, &types, by_node.get(&**node.id()).copied())).collect();
+    let mut nodes: Vec<NodeView> = rows(view)
+        .filter(|node| wanted(node.id()))
+        .map(|node| shown(node, &types, by_node.get(&**node.id()).copied()))
+        .collect();
     let away = targets().filter(|target| !target.online);
     let ids = &view.partition().node_by_id;
-    let away = away.filter_map(|target| target.node.as_ref()).filter(|id| !ids.contains_key(*id));
+    let away = away.filter_map(|target| target.node.as_ref()).filter(|id| wanted(id) && !ids.contains_key(*id));
     let away = away.map(|id| (id, by_node.get(&**id).map(|target| target.rank)));
     nodes.extend(away.map(|(id, rank)| NodeView {
         id,
@@ -102,7 +105,7 @@ fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -
 fn why_drained(node: &Node, reason: Option<Arc<str>>) -> String {
     let by = if node.operator_drained { "an operator" } else { "the resource manager" };
     match reason {
-        Some(reason) if !reason.is_empty() => format!("by {by}: {reason}"),
+        Some(reason) if !reason.is_empty() && !reason.ends_with(by) => format!("by {by}: {reason}"),
         _ => format!("by {by}"),
     }
 }

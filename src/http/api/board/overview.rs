@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BoardApi, nodes, why};
 use crate::{
+    access::Caller,
     domain::partition::Explainer,
     http::ws_v1::{View, json::Amounts, nodes::rows, state::now, time_text},
     messages::{
         event::GetEventStatus,
         journal::Status,
         partition::GetSnapshot,
-        rm::{RmInfo, RmState},
+        rm::{Info, RmInfo, RmState},
     },
 };
 
@@ -26,7 +28,25 @@ pub struct Overview {
     version: &'static str,
     /// Id of the next event, where they are recorded.
     next_event: Option<u64>,
+    /// What the reader may do.
+    role: &'static str,
+    /// Every resource manager that was registered, also those that stopped.
+    resource_managers: Vec<ManagerRow>,
     partitions: Vec<PartitionRow>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResourceManagerOfOverview")]
+#[serde(rename_all = "camelCase")]
+struct ManagerRow {
+    #[serde(rename = "rmID")]
+    id: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+    /// Why it is in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -80,22 +100,36 @@ struct ReasonRow {
 }
 
 /// Looks at all partitions.
-pub async fn overview(api: &BoardApi) -> Overview {
+pub async fn overview(api: &BoardApi, caller: &Caller) -> Overview {
     let mut partitions = Vec::new();
+    let asked = api.topology.known().into_iter().map(async |handle| handle.addr.send(Info).await.ok());
+    let managers: Vec<RmInfo> = join_all(asked).await.into_iter().flatten().collect();
     for entry in &api.topology.directory.get().partitions {
         // One that just stopped is left out.
         let Ok(snapshot) = entry.addr.send(GetSnapshot).await else { continue };
         let view = View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot };
         let status = nodes::status(api, entry).await;
-        let manager = api.manager(&entry.rm).await;
-        partitions.push(row(&view, status.as_ref(), manager.as_ref()));
+        let manager = managers.iter().find(|manager| manager.id == entry.rm);
+        partitions.push(row(&view, status.as_ref(), manager));
     }
     let events = api.topology.events.send(GetEventStatus).await.ok();
     Overview {
         now: time_text(now()),
         version: env!("CARGO_PKG_VERSION"),
         next_event: events.filter(|events| events.tracking).map(|events| events.next),
+        role: caller.role().name(),
+        resource_managers: managers.iter().map(manager_row).collect(),
         partitions,
+    }
+}
+
+fn manager_row(manager: &RmInfo) -> ManagerRow {
+    let last = manager.history.last();
+    ManagerRow {
+        id: manager.id.to_string(),
+        state: manager.state.name(),
+        since: last.map(|change| time_text(change.at)),
+        why: last.map(|change| change.why.to_string()).filter(|why| !why.is_empty()),
     }
 }
 

@@ -16,6 +16,9 @@ use crate::{
     },
 };
 
+/// Events that `last` may ask for.
+const MOST: usize = 10_000;
+
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -23,6 +26,10 @@ pub struct Wanted {
     pub from: Option<u64>,
     /// Number of events.
     pub count: Option<u64>,
+    /// The last so many before `before`, instead of the first.
+    pub last: Option<usize>,
+    /// Older ones than this id.
+    pub before: Option<u64>,
     /// New events too, for ever.
     pub follow: bool,
     /// Which events.
@@ -38,7 +45,12 @@ pub struct Filter {
     pub kinds: Vec<EventKind>,
     /// Of this time or later.
     pub since: Option<Nanos>,
+    /// Of this time or earlier.
+    pub until: Option<Nanos>,
 }
+
+/// Events of different partitions may come out of the order of time by less than this.
+const ORDERED: Nanos = Nanos::from_secs(10);
 
 impl Filter {
     /// Everything is wanted.
@@ -51,6 +63,12 @@ impl Filter {
         self.object.as_ref().is_none_or(|object| **object == *event.object || **object == *event.reference)
             && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
             && self.since.is_none_or(|since| event.at >= since)
+            && self.until.is_none_or(|until| event.at <= until)
+    }
+
+    /// Neither this event nor any after it is wanted.
+    pub fn is_over(&self, event: &Event) -> bool {
+        self.until.is_some_and(|until| event.at > until.plus(ORDERED))
     }
 }
 
@@ -65,10 +83,14 @@ impl Wanted {
     }
 
     fn read_at(request: &HttpRequest, now: Nanos) -> Result<Wanted, Problem> {
-        let given = parameters(request, &["from", "count", "follow", "object", "type", "since"])?;
-        Ok(Wanted {
+        let given =
+            parameters(request, &["from", "count", "last", "before", "follow", "object", "type", "since", "until"])?;
+        let moment = |field| one(&given, field).map(|text| time::moment(field, text, now)).transpose();
+        let wanted = Wanted {
             from: one(&given, "from").map(|text| number("from", text)).transpose()?,
             count: one(&given, "count").map(count).transpose()?,
+            last: one(&given, "last").map(last).transpose()?,
+            before: one(&given, "before").map(|text| number("before", text)).transpose()?,
             follow: match one(&given, "follow") {
                 None | Some("false") => false,
                 Some("true" | "") => true,
@@ -79,9 +101,31 @@ impl Wanted {
             filter: Filter {
                 object: one(&given, "object").map(str::to_owned),
                 kinds: kinds(&given)?,
-                since: one(&given, "since").map(|text| time::moment("since", text, now)).transpose()?,
+                since: moment("since")?,
+                until: moment("until")?,
             },
-        })
+        };
+        wanted.check()?;
+        Ok(wanted)
+    }
+
+    /// What is given fits together.
+    fn check(&self) -> Result<(), Problem> {
+        let no = |field: &str, detail: &str| Err(Problem::field(field, detail));
+        match self {
+            Wanted { last: Some(_), from: Some(_), .. } => {
+                no("last", "last counts back from before: leave out from, or give count instead")
+            }
+            Wanted { last: Some(_), count: Some(_), .. } => no("last", "give last or count, not both"),
+            Wanted { last: Some(_), follow: true, .. } => {
+                no("last", "last does not follow: read on with from and the next that the last line names")
+            }
+            Wanted { last: None, before: Some(_), .. } => no("before", "before needs last, such as last=200"),
+            Wanted { follow: true, filter: Filter { until: Some(_), .. }, .. } => {
+                no("until", "follow goes on for ever: leave out until")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -95,6 +139,11 @@ fn count(text: &str) -> Result<u64, Problem> {
         0 => Err(Problem::field("count", "count \"0\" asks for nothing: give 1 or more, or leave it out for all")),
         count => Ok(count),
     }
+}
+
+fn last(text: &str) -> Result<usize, Problem> {
+    let number = usize::try_from(number("last", text)?).ok().filter(|last| (1..=MOST).contains(last));
+    number.ok_or_else(|| Problem::field("last", format!("last is {text}; it may be 1 to {MOST}")))
 }
 
 fn kinds(given: &[(String, String)]) -> Result<Vec<EventKind>, Problem> {
@@ -133,17 +182,23 @@ mod tests {
         let wanted = Wanted {
             from: Some(0),
             count: Some(7),
+            last: None,
+            before: None,
             follow: true,
             filter: Filter {
                 object: Some("root.a b".into()),
                 kinds: vec![EventKind::App, EventKind::UserGroup, EventKind::Node],
                 since: Some(Nanos::from_secs(1_000_000 - 90)),
+                until: None,
             },
         };
         let query = "?from=0&count=7&follow=true&object=root.a%20b&type=app,USERGROUP&type=Node&since=1m30s";
         assert_eq!(read(query), Ok(wanted));
         let since = read("?since=1970-01-02T00:00:00.5%2B01:00").unwrap().filter.since;
         assert_eq!(since, Some(Nanos::from_millis(23 * 3_600_000 + 500)));
+        let last = read("?last=200&before=900&until=1m").unwrap();
+        assert_eq!((last.last, last.before), (Some(200), Some(900)));
+        assert_eq!(last.filter.until, Some(Nanos::from_secs(1_000_000 - 60)));
     }
 
     #[test]
@@ -158,6 +213,13 @@ mod tests {
             ("?type=app,pod", "type", "\"pod\" is not one of REQUEST, APP, NODE, QUEUE, USERGROUP"),
             ("?since=yesterday", "since", "\"yesterday\" is not a time such as"),
             ("?since=-5m", "since", "is not a time such as"),
+            ("?last=0", "last", "last is 0; it may be 1 to 10000"),
+            ("?last=10001", "last", "it may be 1 to 10000"),
+            ("?last=5&from=3", "last", "leave out from"),
+            ("?last=5&count=3", "last", "give last or count"),
+            ("?last=5&follow=true", "last", "last does not follow"),
+            ("?before=5", "before", "before needs last"),
+            ("?follow=true&until=5m", "until", "leave out until"),
             ("?start=5", "start", "unknown query parameter start=5; known: from, count"),
         ] {
             let (named, detail) = read(query).unwrap_err();

@@ -1,0 +1,64 @@
+//! `callboard log-level`: what the log of a running server tells.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    door::{Door, Error},
+    out,
+};
+
+/// Options of `callboard log-level`.
+#[derive(Args, Clone, Debug)]
+pub struct LogLevelArgs {
+    #[command(flatten)]
+    door: Door,
+    /// The new level, or `reset` for what the environment or the settings say; left out: show it
+    #[arg(value_parser = ["debug", "info", "warn", "error", "reset"])]
+    level: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Shown {
+    level: String,
+    operator: bool,
+    environment: Option<String>,
+}
+
+/// Runs the command. Exit status 0 where it succeeded, else 1.
+pub async fn run(args: LogLevelArgs) -> ExitCode {
+    match ask(&args).await {
+        Ok(Shown { level, operator, environment }) => {
+            let told = match environment {
+                Some(filter) => writeln!(out::stdout(), "{filter} (RUST_LOG)"),
+                None => writeln!(out::stdout(), "{level}{}", if operator { " (set by an operator)" } else { "" }),
+            };
+            if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            // Where nobody reads the errors, the status still tells.
+            let _ = writeln!(io::stderr().lock(), "callboard: ERROR: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn ask(args: &LogLevelArgs) -> Result<Shown, Error> {
+    const PATH: &str = "log/level";
+    let answer = match args.level.as_deref() {
+        None => args.door.get_of_server(PATH).await?,
+        Some(level) => {
+            let level = Some(level).filter(|level| *level != "reset");
+            args.door.post_to_server(PATH, &json!({ "level": level })).await?
+        }
+    };
+    let text = answer.text().await.map_err(|error| Error { text: error.to_string(), status: None })?;
+    serde_json::from_str(&text)
+        .map_err(|error| Error { text: format!("the answer is not understood: {error}"), status: None })
+}

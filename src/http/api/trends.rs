@@ -1,0 +1,117 @@
+//! `/api/v1/partition/{p}/trends`: what a partition, queue, user, group or node had, might have and waited for over a while.
+//!
+//! Samples of queues, users and groups are kept in memory since the start of the server; what a node had is told by the
+//! log of events. What was used before is in the history of usage.
+
+mod node;
+pub mod parameters;
+pub mod sample;
+pub mod series;
+
+use std::collections::BTreeMap;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Path, ServiceConfig},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use self::{
+    parameters::{Of, Wanted},
+    series::{Measure, Steps, Subject},
+};
+use super::{find_partition, gone};
+use crate::{
+    domain::types::Nanos,
+    http::{
+        problem::Problem,
+        server::resource,
+        ws_v1::{
+            RestState,
+            reply::{self, Reply},
+            time_text,
+        },
+    },
+    messages::partition::GetSnapshot,
+};
+
+/// Adds the route. The application's data has to hold a [`RestState`].
+pub fn configure(service: &mut ServiceConfig) {
+    service.service(resource("/api/v1/partition/{partition}/trends", "GET").route(web::get().to(trends)));
+}
+
+type Values = BTreeMap<String, Vec<Option<i64>>>;
+
+/// The answer: a value for each step, null where it is not known or where there is none. Of amounts and asks it is the
+/// highest within the step, of `guaranteed` and `max` the last.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Trends")]
+pub struct Shown {
+    /// Beginning of the first step and end of each, in milliseconds since 1970-01-01 UTC.
+    times: Vec<i64>,
+    /// From when on samples are known; left out where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<String>,
+    /// Memory in bytes, vcore in thousandths.
+    used: Values,
+    pending: Values,
+    guaranteed: Values,
+    max: Values,
+    /// Asks that waited, by the code of their reason.
+    waiting: Values,
+}
+
+async fn trends(
+    state: Data<RestState>,
+    partition: Path<String>,
+    request: HttpRequest,
+) -> Result<HttpResponse, Problem> {
+    let wanted = Wanted::read(&request)?;
+    let times = wanted.times();
+    let entry = find_partition(&state.topology.directory.get(), &partition)?;
+    let shown =
+        |sampled: Option<Nanos>, steps: Steps| reply::send(&request, Reply::json(&shown(&times, sampled, steps)));
+    let subject = match wanted.of {
+        Of::Partition => Subject::Queue("root".to_owned()),
+        Of::Queue => Subject::Queue(wanted.name),
+        Of::User => Subject::User(wanted.name, wanted.queue),
+        Of::Group => Subject::Group(wanted.name, wanted.queue),
+        Of::Node => {
+            let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
+            let rows = &snapshot.partition;
+            let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[ix.ix()]).ok_or_else(|| {
+                let detail = format!("node '{}' not found in partition '{}'", wanted.name, entry.shown);
+                Problem::new(StatusCode::NOT_FOUND, detail)
+            })?;
+            let used = node.allocated.plus(&node.occupied);
+            let known =
+                node::Known { partition: &entry.internal, id: &wanted.name, used: &used, capacity: &node.capacity };
+            let steps = node::read(&state.topology.events, &known, &times).await.map_err(|error| match error {
+                Some(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+                None => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the event system has stopped"),
+            })?;
+            return Ok(shown(None, steps));
+        }
+    };
+    let (sampled, steps) = state.trends.read(&entry.shown, &subject, &times);
+    Ok(shown(sampled, steps))
+}
+
+fn shown(times: &[Nanos], sampled: Option<Nanos>, steps: Steps) -> Shown {
+    let mut by: BTreeMap<Measure, Values> = BTreeMap::new();
+    for ((measure, name), values) in steps {
+        by.entry(measure).or_default().insert(name, values);
+    }
+    let mut take = |measure| by.remove(&measure).unwrap_or_default();
+    Shown {
+        times: times.iter().map(|time| time.0 / 1_000_000).collect(),
+        sampled: sampled.map(time_text),
+        used: take(Measure::Used),
+        pending: take(Measure::Pending),
+        guaranteed: take(Measure::Guaranteed),
+        max: take(Measure::Max),
+        waiting: take(Measure::Waiting),
+    }
+}

@@ -12,7 +12,8 @@ use crate::{
     domain::usage::By,
     http::{
         api::{
-            board, demand, log_level as level_of_log, plan, queue, releases, resource, trends, trends::parameters::Of, wait,
+            board, demand, log_level as level_of_log, plan, queue, releases, resource, trends, trends::parameters::Of,
+            wait,
         },
         page, problem,
     },

@@ -38,6 +38,9 @@ async fn applications_tell_why_they_wait() {
     assert_eq!((only["matched"].as_u64(), &only["applications"][0]["applicationID"]), (Some(1), &json!("huge")));
     let below = server.json(&format!("{APPS}?queue=root.prod&limit=1")).await;
     assert_eq!((below["matched"].as_u64(), below["applications"].as_array().unwrap().len()), (Some(3), 1));
+    let running = server.json(&format!("{APPS}?state=running")).await;
+    let rows = running["applications"].as_array().unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["state"] == "Running"), "{running:#}");
     for bad in ["limit=0", "limit=x", "waiting=perhaps", "list=nope", "colour=red"] {
         let answer = server.get(&format!("{APPS}?{bad}")).await;
         assert_eq!(answer.status(), 400, "{bad}");
@@ -87,6 +90,12 @@ async fn the_overview_counts() {
     busy(&mut server).await;
     let all = server.json("/api/v1/overview").await;
     assert_eq!(all["partitions"][0]["waiting"]["applications"], 4);
+    // Without tokens everybody may do everything.
+    assert_eq!(all["role"], "operator");
+    assert_eq!(
+        (&all["resourceManagers"][0]["rmID"], &all["resourceManagers"][0]["state"]),
+        (&json!("rm-1"), &json!("Running"))
+    );
     let [default, other] = &all["partitions"].as_array().unwrap()[..] else { panic!("{all:#}") };
     assert_eq!((&default["rmState"], &default["nodes"]["total"]), (&json!("Running"), &json!(8)));
     assert_eq!((&other["name"], &other["waiting"]["asks"]), (&json!("other"), &json!(0)));

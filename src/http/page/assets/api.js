@@ -21,9 +21,11 @@ export function keep(text) {
   else sessionStorage.removeItem(KEY);
 }
 
-async function open(path, signal) {
+async function open(path, signal, body) {
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
-  const response = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+  if (body) headers["Content-Type"] = "application/json";
+  const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
+  const response = await fetch(path, { ...sent, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
   if (response.status === 401) throw new Unauthorized(token() ? "The server does not take this token." : "");
   if (!response.ok) throw new Refused(response.status, await detail(response));
   return response;
@@ -45,13 +47,18 @@ export async function get(path, signal) {
   return response.json();
 }
 
+/** Sends a JSON document; gives the answer. */
+export async function post(path, body) {
+  return (await open(path, AbortSignal.timeout(LIMIT), body)).json();
+}
+
 /**
  * A stream of JSON lines, as lists of what arrived together. Of more than `most` at once only the last are read; `skipped`
  * says how many were not. A stream that says nothing for half a minute is taken for dead: the server sends empty lines.
  */
 export async function* lines(path, signal, most = 1000) {
   const own = new AbortController();
-  const response = await open(path, AbortSignal.any([signal, own.signal]));
+  const response = await open(path, signal ? AbortSignal.any([signal, own.signal]) : own.signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {

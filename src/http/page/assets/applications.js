@@ -19,16 +19,17 @@ export function applications(context) {
     open: (row) => context.open("app", row.applicationID),
     opened: () => context.opened("app"),
     empty: "No application matches.",
+    sorting: context.sorting,
     columns: [
       { title: "Application", class: "name", cell: (row) => row.applicationID, sort: (row) => row.applicationID },
       { title: "State", cell: (row) => state(row.state), sort: (row) => row.state },
       { title: "Why it waits", class: "wide", cell: why, sort: (row) => row.reason?.text || row.message || "" },
-      { title: "Asks", class: "num", cell: (row) => (row.asks ? number(row.asks) : "–"), sort: (row) => row.asks || 0 },
-      { title: "For", class: "num opt", cell: (row) => (row.waitingSince ? age(row.waitingSince, context.now()) : "–"), sort: (row) => -Date.parse(row.waitingSince || 0) },
-      { title: "Pending", class: "opt", cell: (row) => amounts(row.pending, 2), sort: (row) => row.pending?.memory || 0 },
-      { title: "Has", class: "opt", cell: (row) => (row.allocations ? `${number(row.allocations)}: ${amounts(row.used, 2)}` : "–"), sort: (row) => row.allocations },
-      { title: "Queue", class: "opt2", cell: (row) => row.queueName || "–", sort: (row) => row.queueName },
-      { title: "User", class: "opt2", cell: (row) => row.user || "–", sort: (row) => row.user },
+      { title: "Asks", class: "num", rank: 1, cell: (row) => (row.asks ? number(row.asks) : "–"), sort: (row) => row.asks || 0 },
+      { title: "For", class: "num", rank: 2, cell: (row) => (row.waitingSince ? age(row.waitingSince, context.now()) : "–"), sort: (row) => -Date.parse(row.waitingSince || 0) },
+      { title: "Pending", rank: 4, cell: (row) => amounts(row.pending, 2), sort: (row) => row.pending?.memory || 0 },
+      { title: "Has", rank: 5, cell: (row) => (row.allocations ? `${number(row.allocations)}: ${amounts(row.used, 2)}` : "–"), sort: (row) => row.allocations },
+      { title: "Queue", class: "word", rank: 3, cell: (row) => row.queueName || "–", sort: (row) => row.queueName },
+      { title: "User", class: "word", rank: 6, cell: (row) => row.user || "–", sort: (row) => row.user },
     ],
   });
   const root = el("section", { class: "pane", "aria-label": "Applications" }, el("div", { class: "tools" }, list, search, filter, count), rows.el);
@@ -44,7 +45,7 @@ export function applications(context) {
   let typing = 0;
   search.addEventListener("input", () => {
     clearTimeout(typing);
-    typing = setTimeout(() => context.set({ text: search.value }), 200);
+    typing = setTimeout(() => context.set({ text: search.value }, { typing: true }), 200);
   });
   list.addEventListener("change", () => context.set({ list: list.value === "active" ? "" : list.value, reason: "" }));
 
@@ -56,7 +57,7 @@ export function applications(context) {
     const query = new URLSearchParams({ limit: "2000" });
     if (which === "waiting") query.set("waiting", "true");
     else query.set("list", which);
-    for (const name of ["reason", "text", "queue", "user"]) if (params.get(name)) query.set(name, params.get(name));
+    for (const name of ["reason", "state", "text", "queue", "user"]) if (params.get(name)) query.set(name, params.get(name));
     try {
       const answer = await get(`/api/v1/partition/${segment(context.partition())}/applications?${query}`, reading.signal);
       rows.set(answer.applications);
@@ -72,7 +73,7 @@ export function applications(context) {
     const params = context.params();
     list.value = params.get("list") || "active";
     if (document.activeElement !== search) search.value = params.get("text") || "";
-    const active = ["reason", "queue", "user"].filter((name) => params.get(name));
+    const active = ["reason", "state", "queue", "user"].filter((name) => params.get(name));
     filter.replaceChildren(
       ...active.map((name) =>
         el("button", { type: "button", class: "chip on", "aria-label": `Remove filter ${name} ${params.get(name)}`, on: { click: () => context.set({ [name]: "" }) } }, `${name}: ${title(name, params.get(name))} ✕`),

@@ -1,7 +1,12 @@
 // The panel beside a view: one application explained, one queue, one node.
 
 import { Refused, get, segment } from "./api.js";
+import { act, operations } from "./actions.js";
 import { age, amount, amounts, bar, clock, el, noun, number, order, plural, state } from "./format.js";
+import { fill } from "./patch.js";
+
+/** Rows of a list of allocations. */
+const LISTED = 200;
 
 /** `kind`: `app`, `queue` or `node`. */
 export function detail(context, kind, id, close) {
@@ -14,42 +19,42 @@ export function detail(context, kind, id, close) {
     body,
   );
   const base = `/partition/${segment(context.partition())}`;
-  const paths = {
-    app: `/api/v1${base}/application/${segment(id)}/explain`,
+  const missing = (error) => {
+    if (error instanceof Refused) return null;
+    throw error;
+  };
+  // What each kind is made of; the first has to be there.
+  const reads = {
+    app: () => [get(`/api/v1${base}/application/${segment(id)}/explain`), get(`/ws/v1${base}/application/${segment(id)}`).catch(missing)],
     // A name that is decoded twice by the server is encoded twice.
-    queue: `/ws/v1${base}/queue/${segment(segment(id))}`,
-    node: `/ws/v1${base}/node/${segment(id)}`,
+    queue: () => [get(`/ws/v1${base}/queue/${segment(segment(id))}`), get(`/api/v1${base}/queue/${segment(id)}`)],
+    node: () => [get(`/ws/v1${base}/node/${segment(id)}`), get(`/api/v1${base}/nodes?node=${segment(id)}`)],
   };
   const parts = { app: application, queue, node };
-  let last = "";
 
   async function refresh() {
     if (!parts[kind]) return;
     try {
-      const answer = await get(paths[kind]);
-      if (kind === "queue") answer.door = await get(`/api/v1${base}/queue/${segment(id)}`);
-      const text = JSON.stringify(answer);
-      // The text is new where anything is; ages are told anew every time.
-      if (text === last && kind !== "app") return;
-      last = text;
-      const top = body.scrollTop;
-      const focused = [...body.querySelectorAll("a, summary")].indexOf(document.activeElement);
-      const opened = new Set([...body.querySelectorAll("details[open]")].map((node) => node.dataset.id));
-      body.replaceChildren(...parts[kind](context, answer).filter(Boolean));
-      body.querySelectorAll("details").forEach((node) => { node.open = opened.has(node.dataset.id); });
-      body.scrollTop = top;
-      if (focused >= 0) [...body.querySelectorAll("a, summary")][focused]?.focus();
+      const answers = await Promise.all(reads[kind]());
+      fill(body, parts[kind](context, ...answers).flat());
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      body.replaceChildren(el("p", { class: "muted" }, error.status === 404 ? "It is not there any more." : error.message));
+      fill(body, [el("p", { class: "muted" }, error.status === 404 ? "It is not there any more." : error.message), kind === "app" && links(context, "app", id)]);
     }
   }
+  act(context, body, refresh);
   return { el: root, refresh };
+}
+
+/** Where else something can be looked at. */
+function links(context, kind, id, ...more) {
+  const to = (text, view, params) => el("a", { href: context.address(view, params) }, text);
+  return el("p", { class: "links" }, ...more, kind !== "app" && to("Over time", "trends", { of: kind, name: id }), to("Timeline", "events", { object: id }));
 }
 
 const fact = (name, ...value) => [el("dt", {}, name), el("dd", {}, ...value)];
 
-function application(context, app) {
+function application(context, app, whole) {
   const link = (queue) => el("a", { href: context.address("queues", { open: `queue:${queue}` }) }, queue);
   const waits = app.waiting.map((group, at) => el(
     "section",
@@ -57,7 +62,7 @@ function application(context, app) {
     el("h3", {}, el("i", { class: `dot ${group.reason.code}`, "aria-hidden": "true" }), `${plural(group.asks, group.placeholder ? "placeholder" : "ask")} of ${amounts(group.resource)}`),
     el("p", { class: "because" }, group.reason.text),
     shortage(group.reason),
-    nodeCounts(group.reason.nodes),
+    nodeCounts(context, group.reason.nodes),
     el("p", { class: "muted" }, [
       `waiting for ${age(group.since, context.now())}`,
       `first: ${group.first}`,
@@ -70,9 +75,11 @@ function application(context, app) {
   ));
   return [
     el("p", { class: "line" }, state(app.state), " ", el("span", { class: "muted" }, `submitted ${age(app.submitted, context.now())} ago by ${app.user || "nobody"}`)),
+    links(context, "app", app.applicationID, el("a", { href: context.address("applications", { user: app.user }) }, `All of ${app.user || "nobody"}`)),
     app.message && el("p", { class: "bad-text" }, app.message),
     waits.length ? el("h3", { class: "part" }, "Why it waits") : el("p", { class: "muted" }, "No ask of it waits."),
     ...waits,
+    allocations(context, whole),
     app.taskGroups.length > 0 && el("h3", { class: "part" }, "Gang"),
     app.taskGroups.length > 0 && gang(app.taskGroups),
     app.queues.length > 0 && el("h3", { class: "part" }, "Limits on its way up"),
@@ -87,18 +94,30 @@ function application(context, app) {
   ];
 }
 
-function shortage(reason) {
-  if (!reason.short?.length) return null;
-  return el("ul", { class: "short" }, reason.short.map((row) => row.limit === undefined
-    ? el("li", { class: "plain" }, `${noun(row.resource)}: ${amount(row.resource, row.wanted)} wanted, ${amount(row.resource, row.available)} ${reason.code === "tooLarge" ? "on the largest node" : "free at most"}`)
-    : el("li", {}, el("span", {}, noun(row.resource)), bar(row.resource, { used: row.used, pending: row.wanted, limit: row.limit }))));
+/** What an application has, and where. */
+function allocations(context, whole) {
+  const all = whole?.allocations || [];
+  if (!all.length) return null;
+  const rows = all.slice(0, LISTED).map((one) => el("tr", {}, el("td", {}, one.allocationKey), el("td", {}, el("a", { href: context.address("nodes", { open: `node:${one.nodeId}` }) }, one.nodeId)), el("td", { class: "figures" }, amounts(one.resource, 4))));
+  return [el("h3", { class: "part" }, plural(all.length, "allocation")), el("table", { class: "small" }, headings("Allocation", "Node", "Size"), el("tbody", {}, rows)), all.length > LISTED && el("p", { class: "muted" }, `the first ${LISTED} are shown`)];
 }
 
-function nodeCounts(counts) {
+const headings = (...titles) => el("thead", {}, el("tr", {}, titles.map((text) => el("th", { scope: "col" }, text))));
+
+function shortage(reason) {
+  if (!reason.short?.length) return null;
+  return el("ul", { class: "short" }, reason.short.map((row) => el("li", {}, row.limit === undefined
+    ? `${noun(row.resource)}: ${amount(row.resource, row.wanted)} wanted, ${amount(row.resource, row.available)} ${reason.code === "tooLarge" ? "on the largest node" : "free at most"}`
+    : bar(row.resource, { used: row.used, pending: row.wanted, limit: row.limit, label: true }))));
+}
+
+function nodeCounts(context, counts) {
   if (!counts) return null;
   const names = { full: "without room", tooSmall: "too small", drained: "drained", reserved: "reserved for others", refused: "refused", open: "open" };
+  // Those by which nodes can be picked out.
+  const only = { drained: "drained", reserved: "reserved" };
   const rows = Object.entries(names).filter(([key]) => counts[key] > 0);
-  return el("p", { class: "counts" }, rows.map(([key, text]) => el("span", { class: `chip plain ${key}` }, el("b", {}, number(counts[key])), ` ${text}`)));
+  return el("p", { class: "counts" }, rows.map(([key, text]) => el(only[key] ? "a" : "span", { class: `chip plain ${key}`, href: only[key] && context.address("nodes", { only: only[key] }) }, el("b", {}, number(counts[key])), ` ${text}`)));
 }
 
 function gang(groups) {
@@ -108,42 +127,48 @@ function gang(groups) {
 function levelOf(level, link, whole) {
   const types = order(Object.keys({ ...level.max, ...level.guaranteed, ...level.used })).slice(0, 5);
   const apps = level.maxRunning ? el("p", { class: level.running >= level.maxRunning ? "bad-text" : "muted" }, `runs ${number(level.running)} of ${number(level.maxRunning)} applications`) : null;
-  return el("div", { class: "level" }, el("p", {}, link(level.queue)), apps, types.map((type) => el("div", { class: "meter" }, el("span", {}, noun(type)), bar(type, { used: level.used[type] || 0, guaranteed: level.guaranteed?.[type], limit: level.max?.[type] ?? whole?.[type], limited: level.max?.[type] !== undefined }))));
+  return el("div", { class: "level" }, el("p", {}, link(level.queue)), apps, types.map((type) => bar(type, { used: level.used[type] || 0, guaranteed: level.guaranteed?.[type], limit: level.max?.[type] ?? whole?.[type], limited: level.max?.[type] !== undefined, label: true })));
 }
 
-function queue(context, row) {
+function queue(context, row, door) {
   const types = order(Object.keys({ ...row.maxResource, ...row.guaranteedResource, ...row.allocatedResource, ...row.pendingResource }));
   const properties = Object.entries(row.properties || {});
-  const { order: told, refusals } = row.door;
+  const { order: told, refusals, refused } = door;
   return [
     el("p", { class: "line" }, state(row.status || "Active"), " ", el("span", { class: "muted" }, `${row.isLeaf ? "leaf" : "parent"}, ${row.isManaged ? "configured" : "dynamic"}`)),
     told && el("p", { class: "bad-text" }, `${told.queue} was ${told.order === "stop" ? "stopped" : "drained"} by ${told.by} at ${clock(told.since)}: ${told.reason || "no reason was given"}`),
-    ...types.map((type) => el("div", { class: "meter" }, el("span", {}, noun(type)), bar(type, { used: row.allocatedResource?.[type] || 0, pending: row.pendingResource?.[type] || 0, guaranteed: row.guaranteedResource?.[type], limit: row.maxResource?.[type] ?? context.row()?.capacity[type], limited: row.maxResource?.[type] !== undefined }))),
+    links(context, "queue", row.queuename, el("a", { href: context.address("applications", { queue: row.queuename }) }, "Applications of this queue")),
+    operations(context, "queue", { path: row.queuename, told }),
+    ...types.map((type) => bar(type, { used: row.allocatedResource?.[type] || 0, pending: row.pendingResource?.[type] || 0, guaranteed: row.guaranteedResource?.[type], limit: row.maxResource?.[type] ?? context.row()?.capacity[type], limited: row.maxResource?.[type] !== undefined, label: true })),
     el("dl", {},
       fact("Running applications", `${number(row.runningApps)}${row.maxRunningApps ? ` of at most ${number(row.maxRunningApps)}` : ""}`),
       fact("Headroom", amounts(row.headroom, 9)),
       fact("Being preempted", amounts(row.preemptingResource, 9)),
       fact("Order of applications", row.sortingPolicy || "–"),
       fact("Preemption", row.preemptionEnabled ? (row.isPreemptionFence ? "fenced" : `after ${row.preemptionDelay}`) : "disabled")),
-    el("p", {}, el("a", { href: context.address("applications", { queue: row.queuename }) }, "Applications of this queue")),
-    refusals.length > 0 && el("h3", { class: "part" }, `Refused ${plural(row.door.refused, "application")}`),
-    refusals.length > 0 && el("details", { "data-id": "refusals" }, el("summary", {}, refusals.length === row.door.refused ? "Whom, and why" : `The last ${number(refusals.length)}, and why`), el("ul", {}, refusals.map((entry) => el("li", {}, el("time", {}, clock(entry.time)), ` ${entry.applicationID}: ${entry.reason}`)))),
+    refusals.length > 0 && el("h3", { class: "part" }, `Refused ${plural(refused, "application")}`),
+    refusals.length > 0 && el("details", { "data-id": "refusals" }, el("summary", {}, refusals.length === refused ? "Whom, and why" : `The last ${number(refusals.length)}, and why`), el("ul", {}, refusals.map((entry) => el("li", {}, el("time", {}, clock(entry.time)), ` ${entry.applicationID}: ${entry.reason}`)))),
     properties.length > 0 && el("h3", { class: "part" }, "Properties"),
     properties.length > 0 && el("dl", {}, properties.flatMap(([name, value]) => fact(name, value))),
   ];
 }
 
-function node(context, row) {
+function node(context, row, short) {
   const types = order(Object.keys(row.capacity || {}));
-  const allocations = (row.allocations || []).slice(0, 200);
+  const all = row.allocations || [];
   const foreign = row.foreignAllocations || [];
+  const one = short?.nodes[0] || {};
+  const rows = all.slice(0, LISTED).map((allocation) => el("tr", {}, el("td", {}, el("a", { href: context.address("applications", { open: `app:${allocation.applicationId}` }) }, allocation.applicationId)), el("td", {}, allocation.allocationKey), el("td", { class: "figures" }, amounts(allocation.resource, 4))));
   return [
-    el("p", { class: "line" }, row.schedulable ? el("span", { class: "state running" }, "takes allocations") : el("span", { class: "state drained" }, "drained"), row.isReserved && el("span", { class: "state accepted" }, "reserved")),
-    ...types.map((type) => el("div", { class: "meter" }, el("span", {}, noun(type)), bar(type, { used: (row.allocated?.[type] || 0) + (row.occupied?.[type] || 0), limit: row.capacity[type] }))),
+    el("p", { class: "line" }, row.schedulable ? el("span", { class: "state running" }, "takes allocations") : el("span", { class: "state drained" }, "drained"), row.isReserved && el("span", { class: "state accepted" }, "reserved"), one.torpid && el("span", { class: "state drained" }, "torpid")),
+    one.drained && el("p", { class: "because" }, `Drained ${one.drained}${one.drainedSince ? `, for ${age(one.drainedSince, context.now())}` : ""}.`),
+    links(context, "node", row.nodeID),
+    operations(context, "node", { targets: row.hostName || row.nodeID, drained: !row.schedulable, own: one.drained?.startsWith("by an operator") }),
+    ...types.map((type) => bar(type, { used: (row.allocated?.[type] || 0) + (row.occupied?.[type] || 0), limit: row.capacity[type], label: true })),
     el("dl", {}, fact("Host", row.hostName || "–"), fact("Rack", row.rackName || "–"), fact("Free", amounts(row.available, 9)), fact("Used by others", amounts(row.occupied, 9)), fact("Reserved for", (row.reservations || []).join(", ") || "–")),
-    el("h3", { class: "part" }, plural((row.allocations || []).length, "allocation")),
-    allocations.length > 0 && el("table", { class: "small" }, el("thead", {}, el("tr", {}, ["Application", "Allocation", "Size"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, allocations.map((allocation) => el("tr", {}, el("td", {}, el("a", { href: context.address("applications", { open: `app:${allocation.applicationId}` }) }, allocation.applicationId)), el("td", {}, allocation.allocationKey), el("td", {}, amounts(allocation.resource, 2)))))),
-    (row.allocations || []).length > allocations.length && el("p", { class: "muted" }, `the first ${allocations.length} are shown`),
+    el("h3", { class: "part" }, plural(all.length, "allocation")),
+    all.length > 0 && el("table", { class: "small" }, headings("Application", "Allocation", "Size"), el("tbody", {}, rows)),
+    all.length > LISTED && el("p", { class: "muted" }, `the first ${LISTED} are shown`),
     foreign.length > 0 && el("p", { class: "muted" }, `${plural(foreign.length, "allocation")} of other schedulers`),
   ];
 }

@@ -2,7 +2,7 @@
 
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-const isBytes = (type) => type === "memory" || type === "ephemeral-storage" || type.startsWith("hugepages-");
+export const isBytes = (type) => type === "memory" || type === "ephemeral-storage" || type.startsWith("hugepages-");
 
 const round = (value) => (value >= 100 ? Math.round(value) : Math.round(value * 10) / 10).toLocaleString("en");
 
@@ -79,10 +79,10 @@ export function el(name, props = {}, ...children) {
 }
 
 /**
- * A bar of one resource: what is used, what waits on top of it, a tick where the guarantee is, against `limit`.
- * The words beside it say the same.
+ * A bar of one resource: what is used, what waits on top of it, a tick where the guarantee is, against `limit`. The figures
+ * above it say the same; with `label` the type too.
  */
-export function bar(type, { used = 0, pending = 0, guaranteed, limit, limited = true }) {
+export function bar(type, { used = 0, pending = 0, guaranteed, limit, limited = true, label = false }) {
   const scale = limit > 0 ? limit : 0;
   const share = (value) => (scale ? Math.min(100, (100 * Math.max(0, value)) / scale) : 0);
   const percent = scale ? Math.round((100 * used) / scale) : null;
@@ -92,17 +92,15 @@ export function bar(type, { used = 0, pending = 0, guaranteed, limit, limited = 
   const wait = el("i", { class: "wait" });
   wait.style.left = `${share(used)}%`;
   wait.style.width = `${Math.min(100 - share(used), share(pending))}%`;
-  const tick = el("i", { class: "tick" });
-  if (guaranteed > 0 && scale) tick.style.left = `${share(guaranteed)}%`;
-  else tick.hidden = true;
+  const tick = el("i", { class: "tick", hidden: !(guaranteed > 0 && scale) });
+  if (!tick.hidden) tick.style.left = `${share(guaranteed)}%`;
   const whole = limited ? amount(type, limit) : limit > 0 ? `${amount(type, limit)} in all` : "no limit";
   const words = [`${amount(type, used)} used of ${whole}`];
   if (guaranteed > 0) words.push(`${amount(type, guaranteed)} guaranteed`);
   if (pending > 0) words.push(`${amount(type, pending)} pending`);
-  const track = el("span", { class: "track", "aria-hidden": "true" }, fill, wait, tick);
-  const text = el("span", { class: "figure" }, limit > 0 || limited ? `${amount(type, used)} / ${limited ? amount(type, limit) : "∞"}` : amount(type, used));
-  if (pending > 0) text.append(el("em", {}, ` +${amount(type, pending)}`));
-  return el("span", { class: "bar", title: `${noun(type)}: ${words.join(", ")}`, role: "img", "aria-label": `${noun(type)}: ${words.join(", ")}` }, track, text);
+  const said = `${noun(type)}: ${words.join(", ")}`;
+  const figure = el("span", { class: "figure" }, limit > 0 || limited ? `${amount(type, used)} / ${limited ? amount(type, limit) : "∞"}` : amount(type, used), pending > 0 && el("em", {}, ` +${amount(type, pending)}`));
+  return el("span", { class: "bar", title: said, role: "img", "aria-label": said }, el("span", { class: "words" }, label && el("span", { class: "of" }, noun(type)), figure), el("span", { class: "track", "aria-hidden": "true" }, fill, wait, tick));
 }
 
 /** A state as a word in its colour. */

@@ -5,10 +5,15 @@ import { Refused, Unauthorized, get, keep, token } from "./api.js";
 import { applications } from "./applications.js";
 import { detail } from "./detail.js";
 import { events } from "./events.js";
-import { age, amount, bar, clock, el, noun, number, order, plural } from "./format.js";
+import { age, clock, el, number } from "./format.js";
 import { nodes } from "./nodes.js";
+import { fill } from "./patch.js";
 import { people } from "./people.js";
 import { queues } from "./queues.js";
+import { search } from "./search.js";
+import { server } from "./server.js";
+import { summary } from "./summary.js";
+import { trends } from "./trends.js";
 
 const EVERY = 2_000;
 const LONGEST_WAIT = 5_000;
@@ -16,8 +21,10 @@ const VIEWS = {
   applications: { title: "Applications", make: applications },
   queues: { title: "Queues", make: queues },
   nodes: { title: "Nodes", make: nodes },
-  events: { title: "Events", make: events },
   people: { title: "Users & groups", make: people },
+  trends: { title: "Charts", make: trends },
+  // What was stays there when nobody is registered.
+  events: { title: "Events", make: events, always: true },
 };
 
 const $ = (id) => document.getElementById(id);
@@ -28,6 +35,7 @@ let lastGood = 0;
 let lost = null;
 let view = null;
 let shownKey = "";
+let partitions = null;
 let panel = null;
 let asking = null;
 let wake = () => {};
@@ -49,6 +57,9 @@ function address(name, params = {}, partition = where().partition) {
   return `#/${encodeURIComponent(partition)}/${name}${query ? `?${query}` : ""}`;
 }
 
+/** The address of this view with some parameters changed. */
+const changed = (change) => address(where().view, { ...Object.fromEntries(where().params), ...change });
+
 const context = {
   partition: () => where().partition,
   params: () => where().params,
@@ -56,22 +67,38 @@ const context = {
   now: () => Date.now() + offset,
   row: () => overview?.partitions.find((row) => row.name === where().partition),
   overview: () => overview,
+  /** May change things. */
+  operates: () => overview?.role === "operator",
   address,
-  /** Changes parameters of the address; with the present view unless another is named. */
-  set(change, name = where().view) {
-    const params = Object.fromEntries(where().params);
-    const next = address(name, { ...params, ...change });
-    if (next !== location.hash) history.replaceState(null, "", next);
+  /** Changes parameters of the address, as a step that Back undoes; each letter that is typed is no step. */
+  set(change, { typing = false } = {}) {
+    const next = changed(change);
+    if (next !== location.hash && typing) history.replaceState(history.state, "", next);
+    else if (next !== location.hash) history.pushState(null, "", next);
     render();
   },
+  /** How the table of a view is sorted. */
+  sorting: { get: () => where().params.get("sort") || "", set: (sort) => context.set({ sort }) },
   open(kind, id) {
-    context.set({ open: `${kind}:${id}` });
+    const next = changed({ open: `${kind}:${id}` });
+    // The panel of another row takes the place of this one, so that one step back closes it.
+    if (!$("detail").hidden) history.replaceState(history.state, "", next);
+    else history.pushState({ opened: true }, "", next);
+    render();
     $("detail").focus();
+  },
+  /** Goes to an address that was chosen elsewhere than in a link. */
+  go(href) {
+    history.pushState(null, "", href);
+    render();
+    if (panel) $("detail").focus();
   },
   opened(kind) {
     const open = where().params.get("open") || "";
     return open.startsWith(`${kind}:`) ? open.slice(kind.length + 1) : null;
   },
+  /** Reads everything anew, now. */
+  refresh: () => wake(),
   say(text) {
     $("say").textContent = text;
   },
@@ -81,24 +108,20 @@ const context = {
 
 function render() {
   const { partition, view: name, params } = where();
-  $("tabs").replaceChildren(
-    ...Object.entries(VIEWS).map(([key, { title }]) =>
-      el("a", { href: address(key), "aria-current": key === name ? "page" : null, "data-view": key }, title),
-    ),
-  );
-  summary();
-  const key = `${partition}/${name}`;
+  fill($("tabs"), Object.entries(VIEWS).map(([key, { title }]) =>
+    el("a", { href: address(key), "aria-current": key === name ? "page" : null, "data-view": key }, title)));
+  summary(context, $("summary"), params);
+  const there = overview && (overview.partitions.length > 0 || VIEWS[name].always);
+  const key = there ? `${partition}/${name}` : overview ? "nothing" : "";
   if (key !== shownKey) {
     shownKey = key;
     view?.stop?.();
-    view = null;
-    if (overview?.partitions.length) {
-      view = VIEWS[name].make(context);
-      $("view").replaceChildren(view.el);
-    }
+    view = there ? VIEWS[name].make(context) : null;
+    $("view").replaceChildren(view?.el || hollow());
   }
   view?.changed?.();
-  showPanel(params.get("open"));
+  showPanel(there ? params.get("open") : null);
+  banner();
   wake();
 }
 
@@ -109,117 +132,46 @@ function showPanel(open) {
   panel?.stop?.();
   panel = null;
   box.hidden = !open;
-  document.body.classList.toggle("with-detail", Boolean(open));
   if (!open) return box.replaceChildren();
   const at = open.indexOf(":");
   panel = detail(context, open.slice(0, at), open.slice(at + 1), closePanel);
   panel.key = key;
+  panel.row = open.slice(at + 1);
   box.tabIndex = -1;
   return box.replaceChildren(panel.el);
 }
 
 function closePanel() {
-  const open = where().params.get("open") || "";
+  // As Back does, where it was opened from here.
+  if (history.state?.opened) return history.back();
+  const { row } = panel;
   context.set({ open: "" });
-  view?.focus?.(open.slice(open.indexOf(":") + 1));
-}
-
-/** The strip below the header: what waits and why, how full the partition is, its nodes. */
-function summary() {
-  const row = context.row();
-  const box = $("summary");
-  box.hidden = !row;
-  $("tabs").hidden = !row;
-  if (!row) return;
-  const focused = box.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-  const { waiting, nodes: counts } = row;
-  const reason = where().params.get("reason");
-  const chips = waiting.reasons.map((entry) =>
-    el(
-      "a",
-      {
-        class: `chip ${entry.code}`,
-        "data-id": `reason-${entry.code}`,
-        "aria-current": entry.code === reason ? "true" : null,
-        href: address("applications", { reason: entry.code === reason ? "" : entry.code }),
-      },
-      el("b", {}, number(entry.asks)),
-      ` ${entry.title}`,
-    ),
-  );
-  const why = el(
-    "div",
-    { class: "card why" },
-    el("h2", {}, waiting.asks ? plural(waiting.asks, "ask waits", "asks wait") : "Nothing waits"),
-    el("p", {}, waiting.asks ? `in ${plural(waiting.applications, "application")}, because:` : "Every ask has its place."),
-    el("div", { class: "chips" }, chips),
-  );
-  const types = order(Object.keys(row.capacity)).slice(0, 4);
-  const full = el(
-    "div",
-    { class: "card full" },
-    el("h2", {}, "Capacity"),
-    types.length === 0 && el("p", {}, "No node is registered."),
-    types.map((type) =>
-      el(
-        "div",
-        { class: "meter" },
-        el("span", {}, noun(type)),
-        bar(type, { used: row.used[type] || 0, pending: row.pending[type] || 0, limit: row.capacity[type] }),
-      ),
-    ),
-  );
-  const flags = ["drained", "torpid", "offline", "reserved"].filter((flag) => counts[flag] > 0);
-  const machine = el(
-    "div",
-    { class: "card count" },
-    el("h2", {}, plural(counts.total, "node")),
-    el("p", {}, flags.length ? "" : "all take allocations"),
-    el("div", { class: "chips" }, flags.map((flag) =>
-      el("a", { class: `chip ${flag}`, "data-id": `flag-${flag}`, href: address("nodes", { only: flag }) }, el("b", {}, number(counts[flag])), ` ${flag}`),
-    )),
-  );
-  const states = Object.entries(row.applications);
-  const live = states.reduce((sum, [, count]) => sum + count, 0);
-  const work = el(
-    "div",
-    { class: "card count" },
-    el("h2", {}, plural(live, "application")),
-    el("p", {}, `${plural(row.allocations, "allocation")}`),
-    el("div", { class: "chips" }, states.map(([name, count]) => el("span", { class: `chip plain ${name.toLowerCase()}` }, el("b", {}, number(count)), ` ${name.toLowerCase()}`))),
-  );
-  box.replaceChildren(why, full, machine, work);
-  if (focused) box.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
+  return view?.focus?.(row);
 }
 
 function head() {
   const select = $("partition");
   const rows = overview?.partitions || [];
-  const names = rows.map((row) => `${row.name} ${row.waiting.asks}`).join("\n");
-  if (select.dataset.names !== names) {
-    select.dataset.names = names;
-    select.replaceChildren(
-      ...rows.map((row) => el("option", { value: row.name }, row.waiting.asks ? `${row.name} – ${number(row.waiting.asks)} waiting` : row.name)),
-    );
-  }
+  fill(select, rows.map((row) => el("option", { value: row.name }, row.waiting.asks && rows.length > 1 ? `${row.name} – ${number(row.waiting.asks)} waiting` : row.name)));
   select.parentElement.hidden = rows.length === 0;
   select.disabled = rows.length < 2;
   select.value = where().partition;
   $("forget").hidden = !token();
-  if (rows.length === 0 && overview) empty();
 }
 
-function empty() {
-  view?.stop?.();
-  view = null;
-  shownKey = "";
-  $("view").replaceChildren(
-    el(
-      "div",
-      { class: "hollow" },
-      el("h2", {}, "No resource manager is registered"),
-      el("p", {}, "The board is empty until one registers: POST /si/v1/rm, or the gRPC door. Partitions, queues, applications and nodes appear here by themselves."),
-    ),
+/** Resource managers that ended, and why; beside others only for an hour. */
+function stopped() {
+  const recent = ({ since }) => !context.row() || context.now() - Date.parse(since) < 3_600_000;
+  return overview.resourceManagers.filter((row) => row.state === "Stopped" && recent(row)).map((row) => `Resource manager ${row.rmID} stopped ${age(row.since, context.now())} ago${row.why ? `: ${row.why}` : ""}.`);
+}
+
+function hollow() {
+  return el(
+    "div",
+    { class: "hollow" },
+    el("h2", {}, overview ? "No resource manager is registered" : "Connecting"),
+    overview && el("p", {}, "The board is empty until one registers: POST /si/v1/rm, or the gRPC door. Partitions, queues, applications and nodes appear here by themselves."),
+    overview && el("p", {}, el("a", { href: address("events") }, "Events of the past")),
   );
 }
 
@@ -227,15 +179,17 @@ function empty() {
 function banner() {
   const row = context.row();
   let text = "";
-  let kind = "";
+  let kind = "away";
   if (lost) {
     kind = "lost";
     text = `Connection lost. ${lastGood ? `What you see is from ${clock(lastGood)}.` : ""} Trying again… (${lost})`;
   } else if (row && row.rmState !== "Running") {
-    kind = "away";
     const since = row.rmSince ? ` for ${age(row.rmSince, context.now())}` : "";
     text = `Resource manager ${row.rm} is ${row.rmState}${since}: nothing new is placed in this partition until it is back.`;
     if (row.rmWhy) text += ` (${row.rmWhy})`;
+  } else if (overview) {
+    const none = !row && VIEWS[where().view].always ? ["No resource manager is registered: what was stays readable here."] : [];
+    text = [...none, ...stopped()].join(" ");
   }
   const box = $("banner");
   if (box.textContent !== text) box.textContent = text;
@@ -246,24 +200,6 @@ function banner() {
   if (live.textContent !== word) live.textContent = word;
   live.className = `pill ${lost ? "bad" : "good"}`;
   document.body.classList.toggle("stale", Boolean(lost));
-}
-
-async function health() {
-  const pill = $("health");
-  try {
-    const result = await get("/ws/v1/scheduler/healthcheck");
-    const failed = (result.HealthChecks || []).filter((check) => !check.Succeeded);
-    pill.hidden = false;
-    const warnings = result.Warnings || [];
-    const good = warnings.length ? plural(warnings.length, "warning") : "Healthy";
-    pill.textContent = result.Healthy ? good : `${plural(failed.length, "check")} failed`;
-    pill.className = `pill ${result.Healthy ? (warnings.length ? "wait" : "good") : "bad"}`;
-    const found = [...failed, ...warnings].map((check) => `${check.Name}: ${check.DiagnosisMessage}`);
-    pill.title = found.join("\n") || "All health checks pass";
-  } catch (error) {
-    if (error instanceof Unauthorized) throw error;
-    pill.hidden = true;
-  }
 }
 
 function failed(error) {
@@ -317,10 +253,13 @@ async function look() {
   if (back) context.say("Connected again.");
   head();
   banner();
-  if (overview.partitions.length) {
-    if (!view) render();
-    else summary();
-  } else summary();
+  const names = overview.partitions.map((row) => row.name).join("\n");
+  // Partitions came or went: what is shown may not be there any more.
+  if (names !== partitions) {
+    partitions = names;
+    shownKey = "";
+    render();
+  } else summary(context, $("summary"), where().params);
   await Promise.all([view?.refresh?.(), panel?.refresh?.()]);
 }
 
@@ -330,7 +269,7 @@ async function run() {
     const began = performance.now();
     try {
       await look();
-      if (round % 5 === 0) await health();
+      if (round % 5 === 0) await board.refresh();
       wait = 500;
       // A server or page that takes long is asked less often.
       await pause(Math.max(EVERY, 3 * (performance.now() - began)));
@@ -351,20 +290,24 @@ async function run() {
   }
 }
 
-window.addEventListener("hashchange", () => {
+const board = server(context, $("health"), $("server"));
+const find = search(context, $("search"), VIEWS);
+window.addEventListener("popstate", () => {
+  const row = panel?.row;
   head();
   render();
+  // Where a panel was closed, the reader goes on at its row.
+  if (row && !panel) view?.focus?.(row);
 });
 window.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !$("detail").hidden && !$("login").open) closePanel();
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape" && panel) closePanel();
   if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
-    const search = document.querySelector("main input[type=search]");
-    if (search) {
-      event.preventDefault();
-      search.focus();
-    }
+    event.preventDefault();
+    find.open();
   }
 });
+$("find").addEventListener("click", () => find.open());
 window.addEventListener("online", () => wake());
 document.addEventListener("visibilitychange", () => document.hidden || wake());
 $("partition").addEventListener("change", (event) => {

@@ -27,12 +27,14 @@ export function nodes(context) {
     open: (node) => context.open("node", node.id),
     opened: () => context.opened("node"),
     empty: "No node matches.",
+    sorting: context.sorting,
     columns: [
       { title: "Node", class: "name", cell: (node) => node.id, sort: (node) => node.id },
-      { title: "Is", cell: (node) => words(node), sort: (node) => words(node) },
-      { title: "Used", class: "wide", cell: (node) => used(node), sort: (node) => value(node) ?? -1 },
-      { title: "Allocations", class: "num", cell: (node) => number(node.allocations), sort: (node) => node.allocations || 0 },
-      { title: "Drained", class: "opt wide", cell: (node) => (node.drained ? `${node.drained}${node.drainedSince ? `, since ${clock(node.drainedSince)}` : ""}` : "–"), sort: (node) => node.drained || "" },
+      { title: "State", cell: (node) => words(node), sort: (node) => words(node) },
+      { title: "Fullest", class: "num", cell: (node) => (value(node) === null ? "–" : `${value(node)} %`), sort: (node) => value(node) ?? -1 },
+      { title: "Used", rank: 3, cell: (node) => used(node) },
+      { title: "Allocations", class: "num", rank: 1, cell: (node) => number(node.allocations), sort: (node) => node.allocations || 0 },
+      { title: "Drained", class: "wide", rank: 2, cell: (node) => (node.drained ? `${node.drained}${node.drainedSince ? `, since ${clock(node.drainedSince)}` : ""}` : "–"), sort: (node) => node.drained || "" },
     ],
   });
   const map = el("div", { class: "map" }, canvas);
@@ -181,8 +183,8 @@ export function nodes(context) {
     } else if (event.key === "Enter" && shown[picked]) context.open("node", shown[picked].id);
   });
   only.addEventListener("change", () => context.set({ only: only.value }));
-  metric.addEventListener("change", choose);
-  search.addEventListener("input", choose);
+  metric.addEventListener("change", () => context.set({ by: metric.value }));
+  search.addEventListener("input", () => context.set({ text: search.value }, { typing: true }));
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", later);
   const watch = new ResizeObserver(later);
@@ -197,7 +199,7 @@ export function nodes(context) {
     all = answer.nodes;
     if (answer.types.join() !== types.join()) {
       types = answer.types;
-      const chosen = metric.value;
+      const chosen = context.params().get("by") || "";
       metric.replaceChildren(el("option", { value: "" }, "Fullest resource"), ...order(types).map((type) => el("option", { value: type }, noun(type))));
       metric.value = types.includes(chosen) ? chosen : "";
     }
@@ -206,12 +208,11 @@ export function nodes(context) {
   }
 
   function changed() {
-    const wanted = context.params().get("only") || "";
-    if (only.value !== wanted) {
-      only.value = wanted;
-      choose();
-    }
-    rows.draw();
+    const params = context.params();
+    only.value = params.get("only") || "";
+    metric.value = types.includes(params.get("by")) ? params.get("by") : "";
+    if (document.activeElement !== search) search.value = params.get("text") || "";
+    choose();
   }
 
   changed();

@@ -10,7 +10,7 @@ export function people(context) {
   let rows = null;
   const search = el("input", { type: "search", placeholder: "name or queue", "aria-label": "Filter users and groups", spellcheck: false });
   const which = el("select", { "aria-label": "Users or groups" }, [["", "Users and groups"], ["user", "Users"], ["group", "Groups"]].map(([value, text]) => el("option", { value }, text)));
-  const limited = el("input", { type: "checkbox" });
+  const limited = el("input", { type: "checkbox", on: { change: () => context.set({ limited: limited.checked ? "yes" : "" }) } });
   const count = el("span", { class: "muted", role: "status" });
   const root = el("section", { class: "pane", "aria-label": "Users and groups" }, el("div", { class: "tools" }, which, search, el("label", {}, limited, " with a limit only"), count));
 
@@ -24,9 +24,10 @@ export function people(context) {
   function columns() {
     return [
       { title: "Name", class: "name", cell: (row) => el("span", {}, row.name, row.kind === "group" && el("span", { class: "tag" }, "group")), sort: (row) => row.name },
-      { title: "Queue", cell: (row) => row.queue, sort: (row) => row.queue },
-      ...types.map((type) => ({ title: noun(type), class: "bars", cell: (row) => share(row, type), sort: (row) => row.used[type] || 0 })),
-      { title: "Running", class: "num", cell: (row) => el("span", { class: row.most && row.runs >= row.most ? "bad-text" : "" }, `${number(row.runs)}${row.most ? ` / ${number(row.most)}` : ""}`), sort: (row) => row.runs },
+      { title: "Queue", class: "word", cell: (row) => row.queue, sort: (row) => row.queue },
+      ...types.map((type, at) => ({ title: noun(type), class: "bars", rank: at && 3 + at, cell: (row) => share(row, type), sort: (row) => row.used[type] || 0 })),
+      { title: "Running", class: "num", rank: 2, cell: (row) => el("span", { class: row.most && row.runs >= row.most ? "bad-text" : "" }, `${number(row.runs)}${row.most ? ` / ${number(row.most)}` : ""}`), sort: (row) => row.runs },
+      { title: "Over time", rank: 1, cell: (row) => el("a", { href: context.address("trends", { of: row.kind, name: row.name, queue: row.queue }), tabIndex: -1, "aria-label": `Chart of ${row.kind} ${row.name} in ${row.queue}` }, "chart") },
     ];
   }
 
@@ -61,6 +62,7 @@ export function people(context) {
         label: "Users and groups",
         key: (row) => `${row.kind}/${row.name}/${row.queue}`,
         empty: "Nobody uses anything, and nobody has a limit.",
+        sorting: context.sorting,
         open: (row) => { location.hash = row.kind === "user" ? context.address("applications", { user: row.name, queue: row.queue }) : context.address("applications", { queue: row.queue }); },
         columns: columns(),
       });
@@ -69,8 +71,16 @@ export function people(context) {
     draw();
   }
 
-  search.addEventListener("input", draw);
-  which.addEventListener("change", draw);
-  limited.addEventListener("change", draw);
-  return { el: root, refresh };
+  function changed() {
+    const params = context.params();
+    if (document.activeElement !== search) search.value = params.get("text") || "";
+    which.value = params.get("which") || "";
+    limited.checked = params.get("limited") === "yes";
+    draw();
+  }
+
+  search.addEventListener("input", () => context.set({ text: search.value }, { typing: true }));
+  which.addEventListener("change", () => context.set({ which: which.value }));
+  changed();
+  return { el: root, refresh, changed };
 }

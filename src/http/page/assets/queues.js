@@ -11,7 +11,7 @@ export function queues(context) {
   let rows = null;
   let byPath = new Map();
   const search = el("input", { type: "search", placeholder: "queue", "aria-label": "Filter queues by name", spellcheck: false });
-  const busy = el("input", { type: "checkbox" });
+  const busy = el("input", { type: "checkbox", on: { change: () => context.set({ busy: busy.checked ? "yes" : "" }) } });
   const all = el("button", { type: "button", on: { click: () => fold(false) } }, "Open all");
   const none = el("button", { type: "button", on: { click: () => fold(true) } }, "Close all");
   const count = el("span", { class: "muted", role: "status" });
@@ -40,10 +40,10 @@ export function queues(context) {
 
   function columns() {
     return [
-      { title: "Queue", class: "name wide", cell: name },
-      ...types.map((type) => ({ title: noun(type), class: "bars", cell: (row) => share(row, type) })),
-      { title: "Running", class: "num opt", cell: running },
-      { title: "State", class: "opt", cell: (row) => state(row.status || "Active") },
+      { title: "Queue", class: "name tree", cell: name },
+      ...types.map((type, at) => ({ title: noun(type), class: "bars", rank: at && 3 + at, cell: (row) => share(row, type) })),
+      { title: "Running", class: "num", rank: 2, cell: running },
+      { title: "State", rank: 1, cell: (row) => state(row.status || "Active") },
     ];
   }
 
@@ -111,7 +111,13 @@ export function queues(context) {
     draw();
   }
 
-  search.addEventListener("input", draw);
-  busy.addEventListener("change", draw);
-  return { el: root, refresh, changed: () => rows?.draw(), focus: (id) => rows?.focus(id) };
+  function changed() {
+    if (document.activeElement !== search) search.value = context.params().get("text") || "";
+    busy.checked = context.params().get("busy") === "yes";
+    draw();
+  }
+
+  search.addEventListener("input", () => context.set({ text: search.value }, { typing: true }));
+  changed();
+  return { el: root, refresh, changed, focus: (id) => rows?.focus(id) };
 }

@@ -1,51 +1,63 @@
-// A table of any length: only the rows in sight are in the document. One row has the focus at a time; arrows, Page Up and
-// Down, Home and End move it, Enter opens it; in a tree Left and Right close and open.
+// A table of any length: only the rows in sight are in the document, and what is in them is changed in place. One row has the
+// focus at a time; arrows, Page Up and Down, Home and End move it, Enter opens it; in a tree Left and Right close and open.
 
 import { el } from "./format.js";
+import { patch } from "./patch.js";
 
-const ROW = 36;
+const ROW = 40;
 const SPARE = 8;
 
 /**
- * `columns`: `{title, class, cell(row), sort(row)?}`; `key(row)` tells rows apart; `open(row)` is called on Enter or click;
+ * `columns`: `{title, class, cell(row), sort(row)?, rank?}`: where there is not room for all, those of the highest rank go
+ * first, and those without one stay; `key(row)` tells rows apart; `open(row)` is called on Enter or click; `opened()` is
+ * the key of the one that is open; `sorting`: `{get(), set(text)}`, the title of a column, with `-` before it downwards;
  * `tree`: `{level(row), expanded(row), toggle(row)}` where rows are a tree (`expanded` undefined: a leaf).
  */
-export function table({ label, columns, key, open, tree, empty = "Nothing here.", opened = () => null }) {
+export function table({ label, columns, key, open, tree, sorting, empty = "Nothing here.", opened = () => null }) {
   let rows = [];
   let shown = [];
   let current = null;
-  let sorted = null;
+  let drawing = 0;
+  let width = 0;
+  let sorted = "";
+  // Columns that there is no room for.
+  let away = new Set();
   const body = el("tbody");
-  const head = el("tr", {}, columns.map((column, at) => heading(column, at)));
+  const head = el("tr", {}, columns.map(heading));
   const grid = el("table", { role: tree ? "treegrid" : "grid", "aria-label": label }, el("thead", {}, head), body);
   const nothing = el("p", { class: "nothing", hidden: true }, empty);
   const box = el("div", { class: "scroll" }, grid, nothing);
-  let drawing = 0;
+  const before = spacer();
+  const after = spacer();
+  const lines = new Map();
+  body.append(before, after);
 
-  function heading(column, at) {
+  function heading(column) {
     const cell = el("th", { scope: "col", class: column.class || "" });
-    if (column.sort) cell.append(el("button", { type: "button", on: { click: () => sortBy(at) } }, column.title));
-    else cell.append(column.title);
+    cell.append(column.sort && sorting ? el("button", { type: "button", on: { click: () => sortBy(column) } }, column.title) : column.title);
     return cell;
   }
 
-  function sortBy(at) {
-    sorted = sorted && sorted.at === at ? (sorted.down ? { at, down: false } : null) : { at, down: true };
-    [...head.children].forEach((cell, place) => {
-      if (sorted && sorted.at === place) cell.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
-      else cell.removeAttribute("aria-sort");
-    });
+  function spacer() {
+    return el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colSpan: columns.length }));
+  }
+
+  function sortBy({ title }) {
+    sorting.set(sorted === `-${title}` ? title : sorted === title ? "" : `-${title}`);
     arrange();
     draw();
   }
 
   function arrange() {
-    shown = rows;
-    if (!sorted) return;
-    const by = columns[sorted.at].sort;
-    const sign = sorted.down ? -1 : 1;
+    sorted = sorting?.get() || "";
+    const down = sorted.startsWith("-");
+    const by = columns.find((column) => column.sort && column.title === (down ? sorted.slice(1) : sorted));
+    columns.forEach((column, at) => {
+      if (column === by) head.children[at].setAttribute("aria-sort", down ? "descending" : "ascending");
+      else head.children[at].removeAttribute("aria-sort");
+    });
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
-    shown = [...rows].sort((a, b) => sign * compare(by(a), by(b)));
+    shown = by ? [...rows].sort((a, b) => (down ? -1 : 1) * compare(by.sort(a), by.sort(b))) : rows;
   }
 
   function line(row, at) {
@@ -58,11 +70,9 @@ export function table({ label, columns, key, open, tree, empty = "Nothing here."
       const expanded = tree.expanded(row);
       if (expanded !== undefined) node.setAttribute("aria-expanded", String(expanded));
     }
-    for (const column of columns) node.append(el("td", { class: column.class || "" }, column.cell(row)));
+    for (const column of columns) node.append(el("td", { class: column.class || "", hidden: away.has(column) }, column.cell(row)));
     return node;
   }
-
-  const spacer = (count) => el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colSpan: columns.length }));
 
   function draw() {
     drawing = 0;
@@ -71,25 +81,44 @@ export function table({ label, columns, key, open, tree, empty = "Nothing here."
     const first = Math.min(top, Math.max(0, shown.length - count));
     const last = Math.min(shown.length, first + count);
     if (current === null || !shown.some((row) => key(row) === current)) current = shown.length ? key(shown[0]) : null;
-    const focused = body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    const part = [];
-    const before = spacer();
+    const focused = body.contains(document.activeElement) ? document.activeElement.closest("tr").dataset.key : null;
     before.firstChild.style.height = `${first * ROW}px`;
-    const after = spacer();
     after.firstChild.style.height = `${(shown.length - last) * ROW}px`;
-    part.push(before);
-    for (let at = first; at < last; at += 1) part.push(line(shown[at], at));
-    part.push(after);
-    body.replaceChildren(...part);
+    const wanted = new Map(shown.slice(first, last).map((row, at) => [key(row), line(row, first + at)]));
+    for (const [id, node] of lines) {
+      if (wanted.has(id)) continue;
+      node.remove();
+      lines.delete(id);
+    }
+    let place = before;
+    for (const [id, fresh] of wanted) {
+      const node = lines.has(id) ? patch(lines.get(id), fresh) : fresh;
+      lines.set(id, node);
+      if (place.nextSibling !== node) place.after(node);
+      place = node;
+    }
     grid.setAttribute("aria-rowcount", String(shown.length + 1));
     nothing.hidden = shown.length > 0;
-    if (focused !== null) (find(focused) || box).focus({ preventScroll: true });
+    fit();
+    if (focused !== null && !body.contains(document.activeElement)) (lines.get(focused) || box).focus({ preventScroll: true });
+  }
+
+  /** Leaves columns out until the others have room. */
+  function fit() {
+    if (box.clientWidth !== width && away.size) show(new Set());
+    width = box.clientWidth;
+    const ranked = columns.filter((column) => column.rank && !away.has(column)).sort((a, b) => a.rank - b.rank);
+    while (ranked.length && grid.scrollWidth > box.clientWidth) show(new Set([...away, ranked.pop()]));
+  }
+
+  function show(next) {
+    away = next;
+    for (const node of [head, ...lines.values()]) columns.forEach((column, at) => { node.children[at].hidden = away.has(column); });
   }
 
   const later = () => {
     if (!drawing) drawing = requestAnimationFrame(draw);
   };
-  const find = (id) => [...body.children].find((node) => node.dataset.key === id);
   const place = () => shown.findIndex((row) => key(row) === current);
 
   function move(to) {
@@ -102,24 +131,25 @@ export function table({ label, columns, key, open, tree, empty = "Nothing here."
     else if (box.scrollTop + room < above) box.scrollTop = above - room;
     current = id;
     draw();
-    find(id)?.focus({ preventScroll: true });
+    lines.get(id)?.focus({ preventScroll: true });
   }
 
   box.addEventListener("scroll", later, { passive: true });
   new ResizeObserver(later).observe(box);
   body.addEventListener("click", (event) => {
     const node = event.target.closest("tr[data-key]");
-    if (!node || event.target.closest("a, button")) return;
+    // Who marks text does not want it opened.
+    if (!node || event.target.closest("a, button") || !getSelection().isCollapsed) return;
     current = node.dataset.key;
     const row = shown[place()];
     if (event.target.closest(".twist")) tree.toggle(row);
-    else if (open) open(row, node);
+    else if (open) open(row);
     later();
   });
   body.addEventListener("focusin", (event) => {
     const id = event.target.dataset.key;
     if (id === undefined || id === current) return;
-    for (const node of body.children) node.tabIndex = node.dataset.key === id ? 0 : -1;
+    for (const node of lines.values()) node.tabIndex = node.dataset.key === id ? 0 : -1;
     current = id;
   });
   body.addEventListener("keydown", (event) => {
@@ -135,7 +165,7 @@ export function table({ label, columns, key, open, tree, empty = "Nothing here."
       PageUp: () => move(at - page),
       Home: () => move(0),
       End: () => move(shown.length - 1),
-      Enter: () => open && row && open(row, event.target),
+      Enter: () => open && row && open(row),
       ArrowRight: () => (expanded === false ? tree.toggle(row) : expanded && move(at + 1)),
       ArrowLeft: () => (expanded ? tree.toggle(row) : tree && parent(at)),
     }[event.key];
@@ -159,7 +189,11 @@ export function table({ label, columns, key, open, tree, empty = "Nothing here."
       arrange();
       draw();
     },
-    draw: later,
+    /** Draws anew what may have changed with the address. */
+    draw() {
+      arrange();
+      later();
+    },
     /** Gives the focus to a row, where it is there. */
     focus(id) {
       const at = shown.findIndex((row) => key(row) === id);

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Checks the chart: helm lint, what it makes of several values read into the types of the API, and the plain manifests, which are
+# what it makes. `check.sh --write` writes those. Needs helm and go.
+set -eu
+cd "$(dirname "$0")"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+(cd check && go vet . && go build -o "$work/check" .)
+
+helm lint --quiet chart --set shim.image=shim:1
+make() {
+  name=$1
+  shift
+  helm template callboard chart --namespace scheduling --kube-version 1.31.0 "$@" > "$work/$name.yaml"
+  printf '%s: ' "$name"
+  "$work/check" < "$work/$name.yaml"
+}
+refused() {
+  if helm template callboard chart --kube-version 1.31.0 "$@" > "$work/out" 2>&1; then
+    echo "should be refused: $*" >&2
+    exit 1
+  fi
+}
+apart="--set mode=apart --set tls.secretName=callboard-tls --set tokens.secretName=callboard-tokens"
+make sidecar --set shim.image=SHIM_IMAGE
+# shellcheck disable=SC2086
+make apart $apart --set networkPolicy.enabled=true
+# shellcheck disable=SC2086
+make all $apart --set networkPolicy.enabled=true --set serviceMonitor.enabled=true --set serviceMonitor.tokenSecret.name=viewer \
+  --set-string 'queues=partitions: []' --set settings.log\\.level=DEBUG --set persistence.existingClaim=mine \
+  --set 'networkPolicy.readers[0].podSelector.matchLabels.app=prometheus' --set nodeSelector.disk=fast --set imagePullSecrets[0].name=x
+make bare --set shim.image=x --set persistence.enabled=false --set rbac.create=false --set podDisruptionBudget.enabled=false
+refused
+refused --set mode=apart
+refused --set mode=beside --set shim.image=x
+refused --set shim.image=x --set serviceMonitor.enabled=true
+
+for name in sidecar apart; do
+  if [ "${1:-}" = --write ]; then
+    grep -v 'helm.sh/chart\|managed-by: Helm' "$work/$name.yaml" > "manifests/$name.yaml"
+  fi
+  grep -v 'helm.sh/chart\|managed-by: Helm' "$work/$name.yaml" | diff - "manifests/$name.yaml" ||
+    { echo "manifests/$name.yaml is not what the chart makes: deploy/kubernetes/check.sh --write" >&2; exit 1; }
+done

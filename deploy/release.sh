@@ -1,0 +1,51 @@
+#!/bin/sh
+# Makes what is given out, in target/release-files: for each target a tarball with the program, its files and documents, and beside
+# it the debug symbols; the Debian package, a list of all components (SBOM, CycloneDX), and checksums.
+#
+#   deploy/release.sh [TARGET …]       (this machine's by default)
+#
+# Other targets need `rustup target add` and a linker for them (Debian: gcc-aarch64-linux-gnu), named as cargo wants it, for example
+# CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc. What is missing of cargo-deb and cargo-cyclonedx is said, and
+# left out.
+set -eu
+cd "$(dirname "$0")/.."
+host=$(rustc -vV | sed -n 's/^host: //p')
+[ $# -gt 0 ] || set -- "$host"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+out=target/release-files
+rm -rf "$out"
+mkdir -p "$out"
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
+for target in "$@"; do
+  case $target in
+    "$host") objcopy=objcopy ;;
+    aarch64-*) objcopy=aarch64-linux-gnu-objcopy ;;
+    *) objcopy=llvm-objcopy ;;
+  esac
+  cargo build --release --locked --target "$target"
+  name=callboard-$version-$target
+  folder=$out/$name
+  mkdir -p "$folder"
+  built=target/$target/release/callboard
+  # The program without its symbols knows where they are.
+  "$objcopy" --only-keep-debug "$built" "$out/$name.debug"
+  "$objcopy" --strip-all --add-gnu-debuglink="$out/$name.debug" "$built" "$folder/callboard"
+  cp -r README.md CHANGELOG.md LICENSE docs deploy "$folder/"
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$out" -czf "$out/$name.tar.gz" "$name"
+  rm -rf "$folder"
+  gzip -nf "$out/$name.debug"
+  if cargo deb --version >/dev/null 2>&1; then
+    cargo deb --quiet --no-build --target "$target" --output "$out/"
+  else
+    echo "no Debian package: cargo install cargo-deb" >&2
+  fi
+done
+if cargo cyclonedx --version >/dev/null 2>&1; then
+  cargo cyclonedx --quiet --format json --all
+  mv callboard.cdx.json "$out/callboard-$version.cdx.json"
+  find . -name '*.cdx.json' -not -path './target/*' -delete
+else
+  echo "no list of components: cargo install cargo-cyclonedx" >&2
+fi
+(cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum > SHA256SUMS)
+ls -l "$out"

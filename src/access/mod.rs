@@ -2,6 +2,7 @@
 //!
 //! The doors ask here and say no in their own words. Nothing of this reaches a partition.
 
+pub mod audit;
 pub mod caller;
 pub mod certificate;
 pub mod line;
@@ -11,6 +12,7 @@ pub mod tokens;
 pub mod watch;
 
 pub use self::{
+    audit::Audit,
     caller::{Caller, Denied},
     role::Role,
     secret::{Digest, Secret},

@@ -149,10 +149,10 @@ impl JournalActor {
             Err(why) => Storage::Broken(why),
         };
         for damage in &loaded.damage {
-            tracing::error!(partition = %self.setup.partition, journal = %dir.display(), "damaged: {damage}");
+            tracing::error!(code = "journal-damaged", partition = %self.setup.partition, journal = %dir.display(), "damaged: {damage}");
         }
         for fault in &loaded.faults {
-            tracing::warn!(partition = %self.setup.partition, "{fault}");
+            tracing::warn!(code = "journal-fault", partition = %self.setup.partition, "{fault}");
         }
         self.setup.faults.found(dir, loaded.damage, loaded.faults);
         self.journal = loaded.journal;
@@ -197,13 +197,13 @@ impl JournalActor {
     fn written(&mut self, (written, damage): (Result<(), String>, Vec<String>)) -> Result<(), String> {
         let partition = &self.setup.partition;
         if !damage.is_empty() {
-            damage.iter().for_each(|damage| tracing::error!(%partition, "damaged: {damage}"));
+            damage.iter().for_each(|damage| tracing::error!(code = "journal-damaged", %partition, "damaged: {damage}"));
             self.setup.faults.damaged(self.setup.dir.clone().unwrap_or_default(), damage);
         }
         let failing = written.as_ref().err();
         if self.setup.faults.failing(failing.map(String::as_str)) {
             match failing {
-                Some(why) => tracing::error!(%partition, "{why}"),
+                Some(why) => tracing::error!(code = "journal-not-written", %partition, "{why}"),
                 None => tracing::info!(%partition, "the journal is written to disk again"),
             }
         }

@@ -37,6 +37,7 @@ use crate::{
         partition::{
             Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
         },
+        ready::Readiness,
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
     metrics::Metrics,
@@ -52,6 +53,8 @@ pub struct Topology {
     pub process: ProcessSettings,
     /// What one request may bring.
     pub limits: Arc<Limits>,
+    /// What has to come before requests are welcome.
+    pub ready: Readiness,
     pool: Vec<ArbiterHandle>,
     next_home: AtomicUsize,
     launcher: Launcher,
@@ -197,6 +200,7 @@ impl Topology {
             events,
             process,
             limits,
+            ready: Readiness::default(),
             pool,
             next_home: AtomicUsize::new(0),
             launcher,
@@ -490,11 +494,15 @@ const LOGGED_NOTES: usize = 20;
 /// What is accepted and does not do what it looks like (SEEDS S34).
 fn log_notes(rm: &str, config: &LoadedConfig) {
     for note in config.notes().take(LOGGED_NOTES) {
-        tracing::warn!(rm, "configuration: {note}");
+        tracing::warn!(code = "configuration-note", rm, "configuration: {note}");
     }
     let more = config.notes().count().saturating_sub(LOGGED_NOTES);
     if more > 0 {
-        tracing::warn!(rm, "configuration: {more} more of these; callboard validate lists all");
+        tracing::warn!(
+            code = "configuration-note",
+            rm,
+            "configuration: {more} more of these; callboard validate lists all"
+        );
     }
 }
 

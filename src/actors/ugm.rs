@@ -49,9 +49,12 @@ impl UgmActor {
         }
         let secrets = self.secrets.clone();
         let check = tokio::task::spawn_blocking(move || {
-            let mut warn = |warning: String| tracing::warn!("{warning}");
+            let mut warn = |warning: String| tracing::warn!(code = "ldap-settings", "{warning}");
             if let Err(error) = LdapSettings::read_with(&secrets, &mut warn) {
-                tracing::error!("usergroupresolver ldap: {error}; submissions without groups are rejected");
+                tracing::error!(
+                    code = "ldap-settings",
+                    "usergroupresolver ldap: {error}; submissions without groups are rejected"
+                );
             }
         });
         // It only logs.

@@ -85,6 +85,7 @@ impl Unconfirmed {
             // One line for all of them: a shim that does not confirm leaves many.
             let (release, after) = (&row.release, self.patience.get().warn_after);
             tracing::warn!(
+                code = "release-unconfirmed",
                 partition = &*self.partition, application = &*release.app, allocation = &*release.key,
                 kind = ?release.termination, sent = row.sent,
                 "the shim has not confirmed a release for {after:?}: what it holds stays charged; \

@@ -1,8 +1,10 @@
 //! The subcommands of the program, one folder or file each.
 
+pub mod audit;
 pub mod bench;
 pub mod client;
 pub mod demo;
+pub mod diagnose;
 pub mod door;
 pub mod events;
 pub mod journal;
@@ -10,6 +12,7 @@ pub mod log_level;
 pub mod out;
 pub mod plan;
 pub mod queue;
+pub mod ready;
 pub mod replay;
 pub mod resource;
 pub mod serve;
@@ -23,13 +26,16 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 use self::{
+    audit::AuditArgs,
     bench::BenchArgs,
     demo::DemoArgs,
+    diagnose::DiagnoseArgs,
     events::EventsArgs,
     journal::JournalArgs,
     log_level::LogLevelArgs,
     plan::PlanArgs,
     queue::QueueArgs,
+    ready::ReadyArgs,
     replay::{GenerateArgs, ReplayArgs},
     resource::ResourceArgs,
     serve::ServeArgs,
@@ -82,7 +88,13 @@ enum Command {
     Wait(WaitArgs),
     /// Show or change what the log of a running server tells
     LogLevel(LogLevelArgs),
-    /// Make tokens: who may do what
+    /// Write what is needed to find a fault into one file, without secrets
+    Diagnose(DiagnoseArgs),
+    /// Say whether a server takes requests, by the exit status
+    Ready(ReadyArgs),
+    /// Show who changed what
+    Audit(AuditArgs),
+    /// Make tokens, list them, take them back: who may do what
     Token(TokenArgs),
 }
 
@@ -105,6 +117,9 @@ impl Cli {
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
             Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),
+            Some(Command::Diagnose(args)) => wait_for(diagnose::run(args)),
+            Some(Command::Ready(args)) => wait_for(ready::run(args)),
+            Some(Command::Audit(args)) => wait_for(audit::run(args)),
             Some(Command::Token(args)) => report(token::run(&args)),
         }
     }

@@ -1,9 +1,11 @@
 //! `callboard serve`: the server.
 
 pub mod access;
+mod audit;
 mod data;
 mod log;
 mod panics;
+mod service;
 
 use std::{
     fs,
@@ -27,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::out;
 use crate::{
+    access::{Audit, audit::Entry},
     actors::{
         event::EventActor,
         journal::Journals,
@@ -92,6 +95,9 @@ pub struct ServeArgs {
     /// Most items of a request, which a resource manager may lower for itself (`rm.maxItems`)
     #[arg(long, value_name = "COUNT", env = "CALLBOARD_RM_MAX_ITEMS", default_value_t = at_least_one(limits::ITEMS))]
     pub rm_max_items: NonZeroUsize,
+    /// How lines of the log are written
+    #[arg(long, value_name = "FORMAT", env = "CALLBOARD_LOG_FORMAT", default_value = "text")]
+    pub log_format: log::Format,
     /// A setting of the whole process (event.*, health.*, http.*, log.*), where no resource manager that may do so sets another
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
@@ -158,7 +164,7 @@ impl Door {
 
 /// Serves until SIGTERM or SIGINT. Whatever keeps it from starting is one line on stderr.
 pub fn run(args: ServeArgs) -> ExitCode {
-    log::start();
+    log::start(args.log_format);
     panics::install();
     let done = actix::System::new().block_on(serve(args));
     match done {
@@ -180,9 +186,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if http_addr.is_none() && grpc_addr.is_none() {
         bail!("--http off and --grpc off leave no door open");
     }
+    log::first_line(&args);
     let access = Access::open(&args.access, &[("--http", http_addr), ("--grpc", grpc_addr)])?;
     let default_config = default_config(args.config.as_deref())?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
+    let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;
+    audit.follow();
 
     let events = if args.ephemeral {
         EventActor::default()
@@ -192,6 +201,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let data = (!args.ephemeral).then_some(args.data.as_path());
     let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
     log::follow(&topology);
+    topology.ready.waits("doors", "the doors are being opened");
     // The name that deployments of the reference set (CFG-116).
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
         topology.without_reservations();
@@ -207,7 +217,13 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());
-        let doors = Arc::new(Doors { topology: topology.clone(), tokens, origins: access.origins(addr), refused });
+        let doors = Arc::new(Doors {
+            topology: topology.clone(),
+            tokens,
+            origins: access.origins(addr),
+            refused,
+            audit: audit.audit.clone(),
+        });
         let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
@@ -224,7 +240,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut grpc_door = None;
     if let Some(addr) = grpc_addr {
         let (tokens, tls) = (access.tokens.clone(), access.tls(&[b"h2"])?);
-        let listen = grpc::server::Listen { addr, patience, tokens, refused, tls };
+        let listen = grpc::server::Listen { addr, patience, tokens, refused, tls, audit: audit.audit.clone() };
         let started = grpc::server::start(listen, topology.clone())
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
@@ -240,14 +256,18 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         shown(http_door.as_ref().map(|(_, addr)| *addr)),
         shown(grpc_door.as_ref().map(|door| door.addr)),
     );
+    topology.ready.done("doors");
+    service::ready();
     // A server serves, whether anybody reads that or not.
     if writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush()).is_err() {
         tracing::info!("{ready}");
     }
 
-    let ended = wait(&topology, args.config.as_deref(), &access).await?;
+    let ended = wait(&topology, args.config.as_deref(), &access, &audit.audit).await?;
     tracing::info!(signal = ended, "shutting down");
+    service::stopping();
     shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
+    audit.close();
     Ok(())
 }
 
@@ -297,13 +317,18 @@ fn default_config(file: Option<&Path>) -> anyhow::Result<LoadedConfig> {
     let config = config::load(&text).with_context(named)?;
     config.check_rules().with_context(named)?;
     for warning in &config.warnings {
-        tracing::warn!("{}: {warning}", named());
+        tracing::warn!(code = "configuration-note", "{}: {warning}", named());
     }
     Ok(config)
 }
 
 /// Until a signal ends the server; gives its name.
-async fn wait(topology: &Arc<Topology>, config: Option<&Path>, access: &Access) -> anyhow::Result<&'static str> {
+async fn wait(
+    topology: &Arc<Topology>,
+    config: Option<&Path>,
+    access: &Access,
+    audit: &Audit,
+) -> anyhow::Result<&'static str> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -313,25 +338,42 @@ async fn wait(topology: &Arc<Topology>, config: Option<&Path>, access: &Access) 
             _ = int.recv() => return Ok("SIGINT"),
             _ = hangup.recv() => {
                 access.reload();
+                let note = |outcome: &str, detail: String| audit.note(Entry {
+                    door: "signal".to_owned(),
+                    who: "SIGHUP".to_owned(),
+                    action: "read files again".to_owned(),
+                    detail,
+                    outcome: outcome.to_owned(),
+                    ..Entry::default()
+                });
                 match config {
-                    Some(config) => reload(topology, config).await,
-                    None if access.has_files() => {}
-                    None => tracing::warn!("SIGHUP: started without --config, nothing to read again"),
+                    Some(file) => match reload(topology, file).await {
+                        Ok(checksum) => note("done", format!("--config {}: checksum {checksum}", file.display())),
+                        Err(error) => note("failed", format!("{error:#}")),
+                    },
+                    None if access.has_files() => note("done", "tokens and certificates".to_owned()),
+                    None => tracing::warn!(code = "nothing-to-reload", "SIGHUP: started without --config, nothing to read again"),
                 }
             }
         }
     }
 }
 
-async fn reload(topology: &Arc<Topology>, file: &Path) {
+/// Gives the checksum of the new configuration.
+async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String> {
     match default_config(Some(file)) {
         Ok(config) => {
-            tracing::info!(file = %file.display(), checksum = config.checksum, "configuration read again");
+            let checksum = config.checksum.clone();
+            tracing::info!(file = %file.display(), checksum, "configuration read again");
             for (rm, refusal) in topology.reload_default(config).await {
-                tracing::error!(rm = &*rm, "{}", refusal.detail);
+                tracing::error!(code = "configuration-refused", rm = &*rm, "{}", refusal.detail);
             }
+            Ok(checksum)
         }
-        Err(error) => tracing::error!("SIGHUP: {error:#}; the configuration stays as it is"),
+        Err(error) => {
+            tracing::error!(code = "configuration-refused", "SIGHUP: {error:#}; the configuration stays as it is");
+            Err(error)
+        }
     }
 }
 
@@ -352,12 +394,12 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
         }
     };
     if tokio::time::timeout(SHUTDOWN, async { tokio::join!(http, grpc) }).await.is_err() {
-        tracing::warn!("some connections did not end in time");
+        tracing::warn!(code = "shutdown-slow", "some connections did not end in time");
     }
     // What the doors still brought is in it.
     match tokio::time::timeout(SHUTDOWN, topology.events.send(StopEvents)).await {
         Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::error!(%error, "the event store is not closed"),
-        Ok(Err(_)) | Err(_) => tracing::error!("the event store was not closed in time"),
+        Ok(Ok(Err(error))) => tracing::error!(code = "events-not-closed", %error, "the event store is not closed"),
+        Ok(Err(_)) | Err(_) => tracing::error!(code = "events-not-closed", "the event store was not closed in time"),
     }
 }

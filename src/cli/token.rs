@@ -29,6 +29,23 @@ pub struct TokenArgs {
 enum What {
     /// Make a token: prints it, once, and the line for the file of --tokens
     New(NewArgs),
+    /// List the tokens of a file: names, roles, and the beginning of each digest
+    List {
+        /// The file of --tokens
+        #[arg(long, value_name = "FILE", env = "CALLBOARD_TOKENS")]
+        file: PathBuf,
+    },
+    /// Take tokens out of a file: a running server ends what is being answered to them within a second
+    Revoke {
+        /// Name of the token, or the beginning of its digest as `list` shows it
+        name: String,
+        /// The file of --tokens
+        #[arg(long, value_name = "FILE", env = "CALLBOARD_TOKENS")]
+        file: PathBuf,
+        /// All tokens of this name, where there are several
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 #[derive(Args, Clone, Debug)]
@@ -55,7 +72,74 @@ struct NewArgs {
 /// # Errors
 /// Options that do not go together, no randomness, or a file that cannot be written.
 pub fn run(args: &TokenArgs) -> anyhow::Result<ExitCode> {
-    let What::New(args) = &args.what;
+    match &args.what {
+        What::New(args) => new(args),
+        What::List { file } => out::print(format_args!("{}", list(file)?)).map_err(Into::into),
+        What::Revoke { name, file, all } => {
+            let gone = revoke(file, name, *all)?;
+            out::print(format_args!("taken back: {}\n", gone.join(", "))).map_err(Into::into)
+        }
+    }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+/// Letters of a digest that name a token.
+const SHORT: usize = 12;
+
+/// `sha256:` and the first letters of the digest.
+fn short(grant: &Grant) -> String {
+    grant.digest.to_string().trim_start_matches("sha256:").chars().take(SHORT).collect()
+}
+
+fn list(file: &Path) -> anyhow::Result<String> {
+    // As the server would read it, so that what is wrong is told.
+    Tokens::open(file).map_err(|error| anyhow!(error))?;
+    let text = fs::read_to_string(file)?;
+    let mut rows = vec![["DIGEST", "ROLE", "NAME", "RESOURCE MANAGERS"].map(str::to_owned)];
+    for grant in text.lines().filter_map(|line| Grant::read(line).ok().flatten()) {
+        let rms = match &grant.rms {
+            Some(rms) => rms.join(","),
+            None if grant.role == Role::Viewer => "-".to_owned(),
+            None => "all".to_owned(),
+        };
+        let rms = if grant.configures { format!("{rms} (configures)") } else { rms };
+        rows.push([short(&grant), grant.role.to_string(), grant.name.to_string(), rms]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let [first, second, third] = [width(0), width(1), width(2)];
+    let line = |row: &[String; 4]| format!("{:first$}  {:second$}  {:third$}  {}\n", row[0], row[1], row[2], row[3]);
+    Ok(rows.iter().map(line).collect())
+}
+
+/// Takes the lines out, leaving all others as they are; gives what was taken back.
+fn revoke(file: &Path, wanted: &str, all: bool) -> anyhow::Result<Vec<String>> {
+    Tokens::open(file).map_err(|error| anyhow!(error))?;
+    let named = || format!("--file {}", file.display());
+    let text = fs::read_to_string(file).with_context(named)?;
+    let matches = |line: &str| {
+        let grant = Grant::read(line).ok().flatten()?;
+        let digest = wanted.trim_start_matches("sha256:");
+        let by_digest =
+            digest.len() >= SHORT && grant.digest.to_string().trim_start_matches("sha256:").starts_with(digest);
+        (&*grant.name == wanted || by_digest).then(|| format!("{} ({}, {})", grant.name, grant.role, short(&grant)))
+    };
+    let gone: Vec<String> = text.lines().filter_map(matches).collect();
+    match gone.len() {
+        0 => bail!("{} has no token \"{wanted}\": callboard token list shows those that it has", file.display()),
+        1 => {}
+        _ if all => {}
+        count => {
+            bail!("{count} tokens are called \"{wanted}\": name one by its digest, or add --all: {}", gone.join(", "))
+        }
+    }
+    let kept: String = text.lines().filter(|line| matches(line).is_none()).map(|line| format!("{line}\n")).collect();
+    let mode = fs::metadata(file).with_context(named)?.permissions();
+    files::replace(file, kept.as_bytes()).with_context(named)?;
+    fs::set_permissions(file, mode).with_context(named)?;
+    Ok(gone)
+}
+
+fn new(args: &NewArgs) -> anyhow::Result<()> {
     let secret = Secret::generate().map_err(|error| anyhow!(error))?;
     let line = grant(args, Digest::of(secret.reveal()))?.line();
     match &args.file {
@@ -67,7 +151,7 @@ pub fn run(args: &TokenArgs) -> anyhow::Result<ExitCode> {
         }
         None => out::print(format_args!("token (shown once): {}\nline for the file:  {line}\n", secret.reveal()))?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn grant(args: &NewArgs, digest: Digest) -> anyhow::Result<Grant> {
@@ -114,7 +198,9 @@ mod tests {
     }
 
     fn new(more: &[&str]) -> anyhow::Result<Grant> {
-        let What::New(args) = Command::try_parse_from(["token", "new"].iter().chain(more))?.args.what;
+        let What::New(args) = Command::try_parse_from(["token", "new"].iter().chain(more))?.args.what else {
+            panic!("it is another command");
+        };
         grant(&args, Digest::of("x"))
     }
 
@@ -126,6 +212,39 @@ mod tests {
         assert!(new(&["--role", "king"]).unwrap_err().to_string().contains("viewer, shim or operator"));
         assert!(new(&["--role", "viewer", "--configures"]).unwrap_err().to_string().contains("--role shim"));
         assert!(new(&["--role", "shim", "--rms", "a,,b"]).unwrap_err().to_string().contains("empty id"));
+    }
+
+    #[test]
+    fn tokens_are_listed_and_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        let line = |role: &str, name: &str, token: &str| {
+            let mut made = new(&["--role", role, "--name", name]).unwrap();
+            made.digest = Digest::of(token);
+            made.line() + "\n"
+        };
+        let text = format!(
+            "# ours\n{}{}{}",
+            line("operator", "alice", "1"),
+            line("shim", "k8s", "2"),
+            line("shim", "k8s", "3")
+        );
+        fs::write(&file, &text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let shown = list(&file).unwrap();
+        assert_eq!(shown.lines().count(), 4, "{shown}");
+        assert!(!shown.contains(&Digest::of("1").to_string()), "a digest is not shown whole");
+        assert!(revoke(&file, "bob", false).unwrap_err().to_string().contains("no token \"bob\""));
+        assert!(revoke(&file, "k8s", false).unwrap_err().to_string().contains("2 tokens"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), text, "nothing was changed");
+        let digest = short(&Grant::read(text.lines().nth(2).unwrap()).unwrap().unwrap());
+        assert_eq!(revoke(&file, &digest, false).unwrap().len(), 1);
+        assert_eq!(revoke(&file, "k8s", true).unwrap().len(), 1);
+        assert_eq!(
+            fs::read_to_string(&file).unwrap(),
+            text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>()
+        );
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

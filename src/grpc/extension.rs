@@ -49,9 +49,11 @@ impl SchedulerExtension for Extension {
         request: Request<Wire>,
     ) -> Result<Response<ext::UpdateConfigurationResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
+        let detail = guard::detail(request.extensions());
         let request =
             request.into_inner().message("UpdateConfigurationRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
         let mut request: v1::UpdateConfigurationRequest = request;
+        detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
         let tenant = caller.is_tenant();
@@ -64,8 +66,10 @@ impl SchedulerExtension for Extension {
 
     async fn unregister(&self, request: Request<Wire>) -> Result<Response<ext::UnregisterResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
+        let detail = guard::detail(request.extensions());
         let request = request.into_inner().message("UnregisterRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
         let ext::UnregisterRequest { rm_id: rm } = request;
+        detail.tell(format!("resource manager {rm}"));
         caller.acts_for(&rm)?;
         let unknown = || status::refusal(not_registered("UnregisterRequest", &rm));
         let handle = self.topology.find(&rm).ok_or_else(unknown)?;
@@ -171,7 +175,12 @@ fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {
         Some(reply::Reply::Done(done)) => {
             if !done.error.is_empty() {
                 // R1.26: logged, and nothing else changes.
-                tracing::warn!(call = id, error = done.error, "the shim could not handle a callback");
+                tracing::warn!(
+                    code = "callback-failed",
+                    call = id,
+                    error = done.error,
+                    "the shim could not handle a callback"
+                );
             }
             let handed = {
                 let mut order = open.order();

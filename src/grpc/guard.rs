@@ -20,7 +20,7 @@ use tower_layer::Layer;
 
 use super::{incoming::Connection, paced::Arrived};
 use crate::{
-    access::{Caller, Denied, Role, Tokens, caller::bearer, tokens::Lease},
+    access::{Audit, Caller, Denied, Role, Tokens, audit, caller::bearer, tokens::Lease},
     metrics::Refused,
 };
 
@@ -31,13 +31,15 @@ pub struct Guard {
     pub tokens: Option<Arc<Tokens>>,
     /// Counts who is not.
     pub refused: Refused,
+    /// Who changed what.
+    pub audit: Arc<Audit>,
 }
 
 impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, tokens: self.tokens.clone(), refused: self.refused.clone() }
+        Guarded { inner, tokens: self.tokens.clone(), refused: self.refused.clone(), audit: self.audit.clone() }
     }
 }
 
@@ -47,6 +49,7 @@ pub struct Guarded<S> {
     inner: S,
     tokens: Option<Arc<Tokens>>,
     refused: Refused,
+    audit: Arc<Audit>,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -61,6 +64,15 @@ fn need(path: &str) -> Option<Role> {
         // The descriptions are public, but tell nobody more than has to be known.
         service if service.starts_with("grpc.reflection.") => Some(Role::Viewer),
         _ => Some(Role::Shim),
+    }
+}
+
+/// Whether a call is noted in the audit log by itself (`true`), or only counted; `None`: it changes nothing.
+fn change(path: &str) -> Option<bool> {
+    match path.rsplit('/').next().unwrap_or_default() {
+        "RegisterResourceManager" | "UpdateConfiguration" | "Unregister" => Some(true),
+        _ if need(path) == Some(Role::Shim) => Some(false),
+        _ => None,
     }
 }
 
@@ -90,9 +102,15 @@ where
                 Caller::identify(self.tokens.as_deref(), token).and_then(|caller| caller.needs(role).map(|()| caller))
             }
         };
+        let address = request.extensions().get::<Connection>().and_then(Connection::peer);
+        let asked = |caller: Option<&Caller>, path: &str| audit::Request::new("grpc", caller, address, path.to_owned());
         let caller = match caller {
             Ok(caller) => caller,
             Err(denied) => {
+                if need(request.uri().path()) == Some(Role::Shim) {
+                    // Counted, so that whoever guesses tokens does not fill the log.
+                    self.audit.count(&asked(None, request.uri().path()), "refused");
+                }
                 tracing::debug!(path = request.uri().path(), "{denied}");
                 self.refused.grpc(denied.reason());
                 let refusal = Status::from(denied).into_http();
@@ -100,10 +118,29 @@ where
             }
         };
         let lease = caller.lease(self.tokens.as_ref());
+        let asked = change(request.uri().path()).map(|noted| (noted, asked(Some(&caller), request.uri().path())));
+        if let Some((true, asked)) = &asked {
+            request.extensions_mut().insert(asked.detail.clone());
+        }
         request.extensions_mut().insert(caller);
+        let audit = self.audit.clone();
         let (answer, refused) = (self.inner.call(request), self.refused.clone());
         Box::pin(async move {
             let response = answer.await?;
+            if let Some((noted, asked)) = asked {
+                // A call that fails before it begins to answer has its status at the front; one that does not has none yet.
+                let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
+                let outcome = match code {
+                    Code::Ok => "done",
+                    Code::PermissionDenied | Code::Unauthenticated => "refused",
+                    _ => "failed",
+                };
+                if noted {
+                    audit.answered(asked, outcome, format!("{code:?}"));
+                } else {
+                    audit.count(&asked, outcome);
+                }
+            }
             if let Some(reason) = denied(response.extensions()) {
                 refused.grpc(reason);
             }
@@ -126,6 +163,11 @@ pub fn arrived(extensions: &Extensions) -> Arc<Arrived> {
 /// It is not known: nobody is let in without.
 pub fn caller(extensions: &Extensions) -> Result<Caller, Status> {
     extensions.get::<Caller>().cloned().ok_or_else(|| Denied::NoToken.into())
+}
+
+/// What the audit log is told of a call.
+pub fn detail(extensions: &Extensions) -> audit::Detail {
+    extensions.get::<audit::Detail>().cloned().unwrap_or_default()
 }
 
 impl From<Denied> for Status {
@@ -190,5 +232,8 @@ mod tests {
         assert_eq!(need("/si.v1.Scheduler/UpdateNode"), Some(Role::Shim));
         assert_eq!(need("/callboard.v1.SchedulerExtension/Callbacks"), Some(Role::Shim));
         assert_eq!(need("/nowhere"), Some(Role::Shim));
+        assert_eq!(change("/si.v1.Scheduler/RegisterResourceManager"), Some(true));
+        assert_eq!(change("/si.v1.Scheduler/UpdateNode"), Some(false));
+        assert_eq!(change("/grpc.health.v1.Health/Check"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     pin::Pin,
     sync::{
         Arc,
@@ -30,7 +31,16 @@ const READY: usize = 64;
 
 /// Plain connections, each of which has so long for its first request.
 pub fn plain(listener: TcpListener, patience: Duration) -> impl Stream<Item = io::Result<Patient<TcpStream>>> {
-    accepted(listener).map(move |connection| connection.map(|stream| Patient::new(stream, patience)))
+    accepted(listener).map(move |connection| {
+        connection.map(|stream| {
+            let peer = peer(&stream);
+            Patient::new(stream, peer, patience)
+        })
+    })
+}
+
+fn peer(stream: &TcpStream) -> Option<IpAddr> {
+    Some(stream.peer_addr().ok()?.ip())
 }
 
 fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
@@ -70,9 +80,10 @@ pub fn encrypted(
             };
             let (acceptor, ready) = (acceptor.clone(), ready.clone());
             tokio::spawn(async move {
+                let peer = peer(&stream);
                 match timeout(patience, acceptor.accept(stream)).await {
                     // Nobody takes it: the door is being closed.
-                    Ok(Ok(stream)) => drop(ready.send(Ok(Patient::new(stream, patience))).await),
+                    Ok(Ok(stream)) => drop(ready.send(Ok(Patient::new(stream, peer, patience))).await),
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS on a gRPC connection"),
                     Err(_) => tracing::debug!("no TLS on a gRPC connection in time"),
                 }
@@ -98,6 +109,8 @@ pub struct Connection {
     asked: Arc<AtomicBool>,
     /// Requests of plain streams that are being handed in.
     pub arrived: Arc<Arrived>,
+    /// Address of the client.
+    address: Option<IpAddr>,
 }
 
 impl Connection {
@@ -105,11 +118,16 @@ impl Connection {
     pub fn came(&self) {
         self.asked.store(true, Relaxed);
     }
+
+    /// Address of the client.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.address
+    }
 }
 
 impl<S> Patient<S> {
-    fn new(io: S, patience: Duration) -> Patient<S> {
-        let request = Connection::default();
+    fn new(io: S, address: Option<IpAddr>, patience: Duration) -> Patient<S> {
+        let request = Connection { address, ..Connection::default() };
         let paced = Paced::new(request.arrived.clone());
         Patient { io, request, paced, end: Some(Box::pin(sleep(patience))) }
     }

@@ -30,9 +30,11 @@ impl Scheduler for SchedulerDoor {
         request: Request<Wire>,
     ) -> Result<Response<v1::RegisterResourceManagerResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
+        let detail = guard::detail(request.extensions());
         let request =
             request.into_inner().message("RegisterResourceManagerRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
         let mut request: v1::RegisterResourceManagerRequest = request;
+        detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
         let tenant = caller.is_tenant();
         let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };

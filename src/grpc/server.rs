@@ -14,7 +14,12 @@ use super::{
     scheduler::SchedulerDoor,
     service::{SchedulerExtensionServer, SchedulerServer},
 };
-use crate::{access::Tokens, actors::topology::Topology, metrics::Refused, si::DESCRIPTORS};
+use crate::{
+    access::{Audit, Tokens},
+    actors::topology::Topology,
+    metrics::Refused,
+    si::DESCRIPTORS,
+};
 
 /// A peer that does not answer pings for so long is gone.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -43,6 +48,8 @@ pub struct Listen {
     pub refused: Refused,
     /// Encryption.
     pub tls: Option<ServerConfig>,
+    /// Who changed what.
+    pub audit: Arc<Audit>,
 }
 
 /// Binds the listener and serves on a thread of its own.
@@ -54,7 +61,7 @@ pub fn start(listen: Listen, topology: Arc<Topology>) -> io::Result<GrpcServer> 
     let (stop, stopped) = oneshot::channel();
     let thread = thread::Builder::new().name("grpc".to_owned()).spawn(move || {
         if let Err(error) = runtime.block_on(serve(listener, listen, topology, stopped)) {
-            tracing::error!(%error, "the gRPC listener ended");
+            tracing::error!(code = "grpc-ended", %error, "the gRPC listener ended");
         }
     })?;
     Ok(GrpcServer { addr, stop: Some(stop), thread: Some(thread) })
@@ -81,7 +88,7 @@ async fn serve(
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::from_std(listener)?;
-    let Listen { patience, tokens, refused, tls, .. } = listen;
+    let Listen { patience, tokens, refused, tls, audit, .. } = listen;
     // How large a message may be is told where it arrives: that changes.
     let arrivals = Arrivals { limits: topology.limits.clone() };
     let scheduler = SchedulerServer::new(SchedulerDoor { topology: topology.clone() });
@@ -97,7 +104,7 @@ async fn serve(
     };
     let router = Server::builder()
         .layer(arrivals)
-        .layer(Guard { tokens, refused })
+        .layer(Guard { tokens, refused, audit })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
         .max_concurrent_streams(CALLS)

@@ -28,13 +28,16 @@ use super::{
         url,
     },
 };
-use crate::access::{Caller, Denied, Role, caller::bearer, tokens::Lease};
+use crate::access::{Audit, Caller, Denied, Role, audit, caller::bearer, tokens::Lease};
 
 /// Paths without data, for everybody, besides the files of the page: sign of life, the description of the doors.
-const OPEN: [&str; 5] = ["/", "/healthz", "/favicon.ico", "/api/docs", "/api/v1/openapi.json"];
+const OPEN: [&str; 7] = ["/", "/healthz", "/livez", "/readyz", "/favicon.ico", "/api/docs", "/api/v1/openapi.json"];
 
 /// A trial: it is sent something, and changes nothing.
 pub const PLAN: &str = "/api/v1/plan";
+
+/// Who did what is for operators.
+const AUDIT: &str = "/api/v1/audit";
 
 /// How a browser, which cannot set headers there, sends its token with a WebSocket: as one of the protocols it offers.
 pub const PROTOCOL: &str = "callboard.bearer.";
@@ -66,7 +69,8 @@ fn need(method: &Method, raw: &str) -> Need {
     }
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let changes = below("/api") && !reads && path != PLAN;
-    Need::Role(if below("/debug") || changes { Role::Operator } else { Role::Viewer })
+    let private = below("/debug") || path == AUDIT;
+    Need::Role(if private || changes { Role::Operator } else { Role::Viewer })
 }
 
 /// What has no data: everybody may have it.
@@ -89,6 +93,46 @@ fn allowed(caller: &Caller, need: &Need) -> Result<(), Denied> {
     }
 }
 
+/// How a request is kept in the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trace {
+    /// Not at all: it changes nothing.
+    None,
+    /// Counted: it is part of what a shim sends all the time.
+    Counted,
+    /// By itself.
+    Noted,
+}
+
+fn trace(method: &Method, need: &Need, raw: &str) -> Trace {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    match need {
+        Need::Role(Role::Operator) if !reads => Trace::Noted,
+        Need::Shim { .. } if raw.ends_with("/ws") => Trace::Counted,
+        Need::Shim { rm, configure } if !reads => {
+            if rm.is_none() || *configure || *method == Method::DELETE {
+                Trace::Noted
+            } else {
+                Trace::Counted
+            }
+        }
+        _ => Trace::None,
+    }
+}
+
+/// Notes or counts a request that was answered.
+fn note(audit: &Audit, trace: Trace, asked: audit::Request, status: StatusCode) {
+    let outcome = match status.as_u16() {
+        401 | 403 => "refused",
+        400.. => "failed",
+        _ => "done",
+    };
+    match trace {
+        Trace::Noted => audit.answered(asked, outcome, status.as_str().to_owned()),
+        _ => audit.count(&asked, outcome),
+    }
+}
+
 /// Middleware: lets a request through with its [`Caller`], or refuses it in the form of errors that its door has.
 pub async fn guard(
     mut request: ServiceRequest,
@@ -99,6 +143,11 @@ pub async fn guard(
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the doors are not set up").into());
     };
     let need = need(request.method(), request.uri().path());
+    let kept = trace(request.method(), &need, request.uri().path());
+    let asked = |request: &ServiceRequest, caller: Option<&Caller>| {
+        let address = request.peer_addr().map(|address| address.ip());
+        audit::Request::new("http", caller, address, format!("{} {}", request.method(), request.uri().path()))
+    };
     let caller = match &need {
         Need::Nothing => Ok(Caller::Anyone),
         _ => Caller::identify(doors.tokens.as_deref(), token(request.request())),
@@ -108,14 +157,33 @@ pub async fn guard(
         Err(denied) => {
             tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
             doors.refused.http(denied.reason());
+            if kept != Trace::None {
+                // Counted, so that whoever guesses tokens does not fill the log.
+                let known = Caller::identify(doors.tokens.as_deref(), token(request.request())).ok();
+                doors.audit.count(&asked(&request, known.as_ref()), "refused");
+            }
             let payload = request.take_payload();
             let response = refusal(request.request(), payload, &denied).await;
             return Ok(request.into_response(response));
         }
     };
     let lease = caller.lease(doors.tokens.as_ref());
+    let asked = (kept != Trace::None).then(|| asked(&request, Some(&caller)));
+    if let Some(asked) = asked.as_ref().filter(|_| kept == Trace::Noted) {
+        request.extensions_mut().insert(asked.detail.clone());
+    }
     request.extensions_mut().insert(caller);
-    let response = next.call(request).await?;
+    let response = match (next.call(request).await, asked) {
+        (Ok(response), Some(asked)) => {
+            note(&doors.audit, kept, asked, response.status());
+            response
+        }
+        (Err(error), Some(asked)) => {
+            note(&doors.audit, kept, asked, error.as_response_error().status_code());
+            return Err(error);
+        }
+        (answered, None) => answered?,
+    };
     // What only the handler could tell: for whom it is.
     let problem = response.response().error().and_then(|error| error.as_error::<Problem>());
     if let Some(reason) = problem.and_then(|problem| problem.denied) {
@@ -217,6 +285,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_audited() {
+        let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
+        for (method, path, expected) in [
+            (&get, "/api/v1/audit", Trace::None),
+            (&post, "/api/v1/plan", Trace::None),
+            (&post, "/ws/v1/validate-conf", Trace::None),
+            (&post, "/api/v1/partition/p/resource/drain", Trace::Noted),
+            (&post, "/si/v1/rm", Trace::Noted),
+            (&put, "/si/v1/rm/a/configuration", Trace::Noted),
+            (&delete, "/si/v1/rm/a", Trace::Noted),
+            (&post, "/si/v1/rm/a/allocations", Trace::Counted),
+            (&get, "/si/v1/rm/a/ws", Trace::Counted),
+            (&get, "/si/v1/rm/a/stream", Trace::None),
+        ] {
+            assert_eq!(trace(method, &need(method, path), path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
     fn what_a_request_takes() {
         let (get, post) = (Method::GET, Method::POST);
         for (method, path, expected) in [
@@ -233,6 +320,7 @@ mod tests {
             (&get, "/%64ebug/fullstatedump", Need::Role(Role::Operator)),
             (&get, "/debug", Need::Role(Role::Operator)),
             (&get, "/api/v1/events", Need::Role(Role::Viewer)),
+            (&get, "/api/v1/audit", Need::Role(Role::Operator)),
             (&post, "/api/v1/partition/p/resource/drain", Need::Role(Role::Operator)),
             (&post, "/api/v1/partition/p/resource/expiration", Need::Role(Role::Operator)),
             (&post, "/%61pi/v1/partition/p/resource/drain", Need::Role(Role::Operator)),

@@ -4,7 +4,7 @@ use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, tim
 
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
-    App, Error, HttpRequest, HttpServer, Resource,
+    App, Error, HttpRequest, HttpResponse, HttpServer, Resource,
     body::{BodySize, MessageBody},
     dev::{Extensions, Server, ServiceRequest, ServiceResponse},
     http::{ConnectionType, StatusCode, Version},
@@ -21,7 +21,12 @@ use super::{
     problem::Problem,
     shim,
 };
-use crate::{access::Tokens, actors::topology::Topology, messages::limits::Limits, metrics::Refused};
+use crate::{
+    access::{Audit, Tokens},
+    actors::topology::Topology,
+    messages::limits::Limits,
+    metrics::Refused,
+};
 
 /// What the doors share.
 pub struct Doors {
@@ -33,6 +38,8 @@ pub struct Doors {
     pub origins: Origins,
     /// Counts who is not.
     pub refused: Refused,
+    /// Who changed what.
+    pub audit: Arc<Audit>,
 }
 
 impl Doors {
@@ -76,6 +83,8 @@ where
             .wrap(from_fn(guard::guard))
             .wrap(from_fn(origins::gate))
             .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
+            .service(resource("/livez", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
+            .service(resource("/readyz", "GET, HEAD").route(web::get().to(ready)).route(web::head().to(ready)))
             .configure(shim::configure)
             .configure(api::events::configure)
             .configure(openapi::configure)
@@ -112,7 +121,7 @@ pub async fn not_found(request: HttpRequest) -> Problem {
 pub fn resource(path: &str, allow: &'static str) -> Resource {
     if cfg!(debug_assertions) && !openapi::describes(path, allow) {
         // A test reads the log.
-        tracing::error!("{allow} {path} is not described by http::openapi");
+        tracing::error!(code = "path-undescribed", "{allow} {path} is not described by http::openapi");
     }
     web::resource(path).default_service(web::to(move || async move {
         let detail = format!("this path takes {allow}");
@@ -126,6 +135,13 @@ async fn alive(doors: web::Data<Doors>) -> Result<&'static str, Problem> {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the scheduler is shutting down"));
     }
     Ok("ok\n")
+}
+
+/// Whether requests are welcome: all that has to come before is there. What is being waited for is told.
+async fn ready(doors: web::Data<Doors>) -> HttpResponse {
+    let ready = doors.topology.ready.look(doors.topology.is_closing());
+    let mut answer = if ready.ready { HttpResponse::Ok() } else { HttpResponse::ServiceUnavailable() };
+    answer.json(ready)
 }
 
 fn notice_silence(io: &dyn Any, _extensions: &mut Extensions) {
@@ -168,7 +184,7 @@ async fn catch_panic(
     match AssertUnwindSafe(next.call(request)).catch_unwind().await {
         Ok(answer) => answer,
         Err(_) => {
-            tracing::error!(path, "a request handler panicked");
+            tracing::error!(code = "handler-panicked", path, "a request handler panicked");
             Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal fault: the request was not handled")
                 .into())
         }

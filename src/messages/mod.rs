@@ -14,6 +14,7 @@ pub mod node;
 pub mod partition;
 pub mod progress;
 pub mod queue;
+pub mod ready;
 pub mod receipts;
 pub mod rm;
 pub mod ugm;

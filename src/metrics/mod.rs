@@ -4,6 +4,7 @@
 //! [`Picture`] at each scrape, so that they cannot drift from what they describe.
 
 mod events;
+pub mod openmetrics;
 mod own;
 mod picture;
 mod process;

@@ -136,7 +136,11 @@ impl Names {
                 key::FOREIGN_STATIC => Foreign::Static,
                 key::FOREIGN_DEFAULT => Foreign::Default,
                 other => {
-                    tracing::warn!(kind = other, "unknown kind of foreign allocation, taken as \"default\"");
+                    tracing::warn!(
+                        code = "foreign-kind",
+                        kind = other,
+                        "unknown kind of foreign allocation, taken as \"default\""
+                    );
                     Foreign::Default
                 }
             }),

@@ -352,6 +352,7 @@ impl Durable {
     fn fail(&mut self, text: Arc<str>) {
         if self.failing.as_ref() != Some(&text) {
             tracing::error!(
+                code = "events-not-stored",
                 error = %text, waiting = self.backlog.events(), limit = LIMIT,
                 "events are not stored durably; scheduling goes on, and what is lost will be an explicit gap"
             );

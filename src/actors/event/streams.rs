@@ -119,7 +119,7 @@ impl Streams {
                 return true;
             }
             if !stream.queue.is_abandoned() && !stream.follows {
-                tracing::warn!(name = %stream.view.name, host = %stream.host, "event stream is too slow and was ended");
+                tracing::warn!(code = "event-stream-slow", name = %stream.view.name, host = %stream.host, "event stream is too slow and was ended");
                 cut += 1;
             }
             false

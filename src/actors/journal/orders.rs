@@ -68,7 +68,7 @@ impl Handler<KeepOrder> for JournalActor {
                     Ok(())
                 }
                 Err(why) => {
-                    tracing::error!(partition = %actor.setup.partition, "{why}");
+                    tracing::error!(code = "orders-not-written", partition = %actor.setup.partition, "{why}");
                     Err(OrderRefusal::Disk(format!("{why}; nothing was changed")))
                 }
             }

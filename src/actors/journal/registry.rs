@@ -50,7 +50,7 @@ impl Journals {
         let started: Vec<_> = partitions.iter().map(|partition| self.of(partition).send(GetStatus)).collect();
         for read in started {
             if let Err(error) = read.await {
-                tracing::error!(%error, "a resource journal does not start");
+                tracing::error!(code = "journal-not-started", %error, "a resource journal does not start");
             }
         }
     }

@@ -75,6 +75,7 @@ impl PartitionActor {
                 }
             }
             Err(error) => tracing::error!(
+                code = "journal-silent",
                 partition = &*actor.setup.internal, %error,
                 "the resource journal does not answer; what operators drained or stopped is not known"
             ),

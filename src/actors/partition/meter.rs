@@ -79,6 +79,7 @@ impl Mistakes {
         let more = count.saturating_sub(named.len() as u64);
         let more = if more == 0 { String::new() } else { format!("; and {more} more") };
         tracing::warn!(
+            code = "items-rejected",
             partition = %partition.internal,
             "{count} asks or allocations were rejected: {}{more}",
             named.join("; ")

@@ -45,7 +45,7 @@ pub fn look_up(secrets: &Path, users: &[Arc<str>]) -> Found {
         Ok(settings) => settings,
         Err(error) => {
             let why = error.to_string();
-            tracing::warn!(users = users.len(), "groups of users are not known: {why}");
+            tracing::warn!(code = "groups-unknown", users = users.len(), "groups of users are not known: {why}");
             return Found { answers: users.iter().map(|user| Err(unknown(user, &why))).collect(), unavailable: None };
         }
     };
@@ -62,7 +62,11 @@ pub fn look_up(secrets: &Path, users: &[Arc<str>]) -> Found {
     let why = failed.clone().unwrap_or_default();
     let unavailable = failed.filter(|_| began.elapsed() >= PATIENCE);
     if !why.is_empty() {
-        tracing::warn!(users = users.len() - found.len(), "groups of users are not known: {why}");
+        tracing::warn!(
+            code = "groups-unknown",
+            users = users.len() - found.len(),
+            "groups of users are not known: {why}"
+        );
     }
     let answer = |user: &Arc<str>| found.remove(user).unwrap_or_else(|| Err(unknown(user, &why)));
     Found { answers: users.iter().map(answer).collect(), unavailable }

@@ -55,7 +55,11 @@ impl RmActor {
             Some(text) => {
                 self.unread_for = self.unread_for.saturating_add(1);
                 if self.unread_for == UNREAD {
-                    tracing::warn!(rm = &*self.id, "nothing is placed until the shim reads its callbacks: {text}");
+                    tracing::warn!(
+                        code = "callbacks-unread",
+                        rm = &*self.id,
+                        "nothing is placed until the shim reads its callbacks: {text}"
+                    );
                 }
             }
         }

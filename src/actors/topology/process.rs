@@ -52,7 +52,7 @@ pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Ve
     if more > 0 {
         ignored.push(format!("and {more} more"));
     }
-    tracing::warn!(rm, keys = ?ignored, "settings of the whole process are ignored: they take the role operator, or serve --set KEY=VALUE");
+    tracing::warn!(code = "settings-ignored", rm, keys = ?ignored, "settings of the whole process are ignored: they take the role operator, or serve --set KEY=VALUE");
     ignored
 }
 

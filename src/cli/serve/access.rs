@@ -64,15 +64,17 @@ impl Access {
                     "{name} {addr} can be reached from other machines, and nobody is asked for a token: add --tokens FILE \
                      (callboard token new makes one), or --insecure to let everybody do everything"
                 ),
-                None => tracing::warn!(door = name, %addr, "open to everybody who reaches it (--insecure)"),
+                None => {
+                    tracing::warn!(code = "open-door", door = name, %addr, "open to everybody who reaches it (--insecure)")
+                }
                 Some(_) if certificate.is_none() => {
-                    tracing::warn!(door = name, %addr, "tokens cross the network in the clear: add --tls-cert and --tls-key, unless something in front of it encrypts");
+                    tracing::warn!(code = "tokens-in-clear", door = name, %addr, "tokens cross the network in the clear: add --tls-cert and --tls-key, unless something in front of it encrypts");
                 }
                 Some(_) => {}
             }
         }
         if let Some(tokens) = tokens.as_ref().filter(|tokens| tokens.is_empty()) {
-            tracing::warn!(file = %tokens.file().display(), "no tokens in the file: nobody is let in");
+            tracing::warn!(code = "no-tokens", file = %tokens.file().display(), "no tokens in the file: nobody is let in");
         }
         Ok(Access { tokens, certificate, watched, allowed: args.allow_origin.clone() })
     }
@@ -111,7 +113,7 @@ impl Access {
         let Some(tokens) = &self.tokens else { return };
         match tokens.reload() {
             Ok(()) => tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again"),
-            Err(error) => tracing::error!("{error}; the tokens stay as they are"),
+            Err(error) => tracing::error!(code = "tokens-unread", "{error}; the tokens stay as they are"),
         }
     }
 
@@ -120,7 +122,7 @@ impl Access {
         match certificate.reload() {
             Ok(()) => tracing::info!(file = %certificate.files()[0].display(), "certificate read again"),
             // The other half of a change may be on its way.
-            Err(error) => tracing::warn!("{error}; the certificate stays as it is"),
+            Err(error) => tracing::warn!(code = "certificate-unread", "{error}; the certificate stays as it is"),
         }
     }
 

@@ -37,7 +37,7 @@ pub fn lock(dir: &Path) -> anyhow::Result<Lock> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => bail!("{}", taken()),
         Err(TryLockError::Error(error)) => {
-            tracing::warn!(%error, "the data directory cannot be locked itself: {} has to stay", path.display());
+            tracing::warn!(code = "data-lock", %error, "the data directory cannot be locked itself: {} has to stay", path.display());
         }
     }
     let mut file = files::open_or_make(&path, OpenOptions::new().read(true).write(true))

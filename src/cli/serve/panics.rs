@@ -31,6 +31,6 @@ pub fn install() {
             process::abort();
         }
         let thread = thread::current();
-        tracing::error!(thread = thread.name().unwrap_or("unnamed"), place, "panic: {what}");
+        tracing::error!(code = "panic", thread = thread.name().unwrap_or("unnamed"), place, "panic: {what}");
     }));
 }

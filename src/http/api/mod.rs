@@ -1,5 +1,6 @@
 //! `/api/v1`: what the reference does not have.
 
+pub mod audit;
 pub mod board;
 pub mod demand;
 pub mod events;
@@ -48,6 +49,7 @@ pub fn services(
             .app_data(usage.clone())
             .app_data(waiting.clone())
             .app_data(directory.clone());
+        audit::configure(config);
         board::configure(config);
         resource::configure(config);
         releases::configure(config);

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use actix::{Addr, Recipient};
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
     web::{self, Bytes, Data, Path, Payload, ServiceConfig},
 };
 use serde::Deserialize;
 
 use crate::{
+    access::audit::Detail,
     actors::{
         directory::Directory,
         journal::{JournalActor, Journals},
@@ -120,6 +121,13 @@ struct Body {
 }
 
 impl Body {
+    /// What the audit log says of it.
+    fn tell(&self, request: &HttpRequest) {
+        if let Some(detail) = request.extensions().get::<Detail>() {
+            detail.tell(format!("{}: {}", self.targets, self.reason.as_deref().unwrap_or("no reason")));
+        }
+    }
+
     fn parse(bytes: &Bytes) -> Result<(Body, Option<Overwrite>), Problem> {
         let body: Body = serde_json::from_slice(bytes).map_err(|error| {
             let form = r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2}"#;
@@ -145,6 +153,7 @@ async fn drain(
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let (journal, _) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
+    body.tell(&request);
     let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite };
     journal.send(Drain(request)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
@@ -159,6 +168,7 @@ async fn undrain(
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let (journal, _) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
+    body.tell(&request);
     let lenient = overwrite.is_some();
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
     journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;

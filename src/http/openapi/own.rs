@@ -17,7 +17,7 @@ use crate::{
         },
         page, problem,
     },
-    messages::wait::Kind,
+    messages::{ready::Ready, wait::Kind},
 };
 
 const LINES: &str = "application/x-ndjson";
@@ -61,10 +61,11 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .problems(&[400, 404, 429, 503])
     };
     let status = schema::<resource::status::Body>(schemas);
-    let alive = |method, summary: &str| {
-        let alive = open(method, "/healthz", summary).answer(200, "text/plain", text());
+    let alive = |method, path: &str, summary: &str| {
+        let alive = open(method, path, summary).answer(200, "text/plain", text());
         if method == "head" { alive.bare(503) } else { alive.problems(&[503]) }
     };
+    let ready = schema::<Ready>(schemas);
     let overview = schema::<board::overview::Overview>(schemas);
     let applications = schema::<board::applications::ListView>(schemas);
     let trends = schema::<trends::Shown>(schemas);
@@ -76,8 +77,20 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         operation.answer(200, kind.split(';').next().unwrap_or(kind), json!({}))
     });
     let mut operations = vec![
-        alive("get", "A sign of life: the server answers, and is not shutting down"),
-        alive("head", "The same without a body"),
+        alive("get", "/healthz", "A sign of life: the server answers, and is not shutting down"),
+        alive("head", "/healthz", "The same without a body"),
+        alive("get", "/livez", "The same"),
+        alive("head", "/livez", "The same without a body"),
+        open("get", "/readyz", "Whether requests are welcome, and what is still waited for")
+            .json(200, ready.clone())
+            .json(503, ready),
+        open("head", "/readyz", "The same without a body").bare(200).bare(503),
+        operator("get", "/audit", "Who did what, oldest first")
+            .query("from", count(), "first id; left out: the oldest that is kept in memory")
+            .query("follow", yes_or_no(), "go on with new records, for ever")
+            .query("redact", yes_or_no(), "without names, addresses and details")
+            .answer(200, LINES, lines("A record in a line with its id, a gap, or as the last one where to go on"))
+            .problems(&[400]),
         open("get", "/api/docs", "This document as a page").answer(200, "text/html", text()),
         open("get", "/api/v1/openapi.json", "This document").json(200, json!({"type": "object"})),
         viewer("get", "/events", "The log of events, to its end or for ever")

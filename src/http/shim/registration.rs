@@ -1,7 +1,7 @@
 //! Registration, configuration, and the end of a session.
 
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpMessage as _, HttpRequest, HttpResponse,
     web::{Data, Path, Payload},
 };
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ use super::{
     requests::{enter, same_rm},
 };
 use crate::{
-    access::Caller,
+    access::{Caller, audit::Detail},
     actors::{
         rm::{handle::not_registered, no_partitions},
         topology::{Refusals, Registration, process::ignore_process_wide},
@@ -51,6 +51,9 @@ pub async fn register(
     let mut message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
     drop(text);
     caller.acts_for(&message.rm_id)?;
+    if let Some(detail) = request.extensions().get::<Detail>() {
+        detail.tell(format!("resource manager {}", message.rm_id));
+    }
     let tenant = caller.is_tenant();
     let ignored = if tenant { ignore_process_wide(&message.rm_id, &mut message.extra_config) } else { Vec::new() };
     let registration = Registration {

@@ -15,7 +15,7 @@ use super::{
     state::RestState,
     usage,
 };
-use crate::{domain::types::QueueIx, messages::event::GetEventStatus};
+use crate::{domain::types::QueueIx, messages::event::GetEventStatus, metrics::openmetrics};
 
 /// Answers every request to `/ws/v1` and `/debug`, and what no service knows.
 pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
@@ -56,7 +56,7 @@ async fn answer(
     let view = || state.view(param(0));
     match route {
         Route::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
-        Route::Metrics => metrics(state).await,
+        Route::Metrics => metrics(req, state).await,
         Route::Config => config::config(req, state),
         Route::ValidateConf => config::validate(req, payload, state).await,
         Route::HistoryApps => Ok(Reply::json(&state.history.apps())),
@@ -141,7 +141,7 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
     value.map(|value| Reply::json(&value)).ok_or_else(|| Failure::not_found(missing))
 }
 
-async fn metrics(state: &RestState) -> Result<Reply, Failure> {
+async fn metrics(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure> {
     let mut picture = scrape::picture(&state.tables().await);
     own::picture(state, &mut picture).await;
     picture.sessions = scrape::sessions(&state.topology);
@@ -150,7 +150,12 @@ async fn metrics(state: &RestState) -> Result<Reply, Failure> {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         message: format!("the metrics could not be written: {error}"),
     })?;
-    Ok(Reply { cors: false, ..Reply::data(scrape::CONTENT_TYPE, text) })
+    let accepts = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let (kind, text) = match accepts.contains(openmetrics::ACCEPTED) {
+        true => (openmetrics::CONTENT_TYPE, openmetrics::from(&String::from_utf8_lossy(&text)).into_bytes()),
+        false => (scrape::CONTENT_TYPE, text),
+    };
+    Ok(Reply { cors: false, ..Reply::data(kind, text) })
 }
 
 /// An answer of another module, so that it is compressed like all others.

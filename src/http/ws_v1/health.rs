@@ -105,7 +105,7 @@ impl Health {
     fn has_wrong_books(&self, view: &View) -> bool {
         let findings = view.partition().audit();
         for finding in &findings {
-            tracing::error!(partition = %view.shown, object = %finding.object, "inconsistent books: {}", finding.text);
+            tracing::error!(code = "books-inconsistent", partition = %view.shown, object = %finding.object, "inconsistent books: {}", finding.text);
         }
         self.faults.fetch_add(findings.len() as u64, Relaxed);
         !findings.is_empty()

@@ -30,7 +30,7 @@ fn write<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
     if let Err(error) = write_to(&mut text, value) {
         // Writing to a Vec cannot fail, and keys of our maps are strings: only a faulty `Serialize` gets here.
-        tracing::error!(%error, "a view could not be written as JSON");
+        tracing::error!(code = "view-unwritable", %error, "a view could not be written as JSON");
     }
     text
 }

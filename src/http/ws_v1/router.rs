@@ -63,6 +63,7 @@ pub fn routes() -> impl Iterator<Item = (Method, &'static str, Route)> {
 const GET: &[(&str, Route)] = &[
     ("/ws/v1/clusters", Route::Clusters),
     ("/ws/v1/metrics", Route::Metrics),
+    ("/metrics", Route::Metrics),
     ("/ws/v1/config", Route::Config),
     ("/ws/v1/history/apps", Route::HistoryApps),
     ("/ws/v1/history/containers", Route::HistoryContainers),

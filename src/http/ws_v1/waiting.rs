@@ -74,7 +74,7 @@ impl WaitingAsks {
         });
         match counted.await {
             Ok(counted) => self.last.store(Some(Arc::new(counted))),
-            Err(error) => tracing::error!(%error, "waiting asks were not counted"),
+            Err(error) => tracing::error!(code = "waiting-uncounted", %error, "waiting asks were not counted"),
         }
     }
 }

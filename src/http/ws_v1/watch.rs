@@ -59,7 +59,7 @@ async fn check(state: &Arc<RestState>) {
         health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
     };
     if let Err(error) = spawn_blocking(run).await {
-        tracing::error!(%error, "the health check failed");
+        tracing::error!(code = "health-check-failed", %error, "the health check failed");
     }
 }
 

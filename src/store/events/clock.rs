@@ -33,7 +33,7 @@ impl Believed {
         let known = self.doubted.is_some();
         self.doubted = ahead.then_some(now);
         match self.doubt() {
-            Some(doubt) if !known => tracing::error!("{doubt}"),
+            Some(doubt) if !known => tracing::error!(code = "clock-doubted", "{doubt}"),
             None if known => tracing::info!("the clock is believed again, and events are deleted for their age"),
             _ => {}
         }

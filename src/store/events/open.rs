@@ -71,7 +71,7 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
     if headers.last() == Some(&Header::Short)
         && let (Some((_, path)), Some(_)) = (names.pop(), headers.pop())
     {
-        tracing::warn!(path = %path.display(), "the last file of the event store was just being made: it is removed");
+        tracing::warn!(code = "events-unmade-file", path = %path.display(), "the last file of the event store was just being made: it is removed");
         files::remove(&path).map_err(failed("remove", &path))?;
     }
     let mut segments = Vec::<Segment>::with_capacity(names.len());
@@ -81,7 +81,7 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
             Header::Good { first: said, start } if said == *first => start,
             _ => {
                 damaged = at + 1 == names.len();
-                tracing::error!(path = %path.display(), "the head of this file of the event store is damaged");
+                tracing::error!(code = "events-damaged", path = %path.display(), "the head of this file of the event store is damaged");
                 let guess = |last: &Segment| last.before + (first - last.first);
                 let oldest = first_time(path).map_err(failed("read", path))?;
                 Start { oldest: oldest.unwrap_or(UNKNOWN), before: segments.last().map_or(0, guess) }
@@ -103,6 +103,7 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
         newest = Nanos(tail.newest);
         if let Some(cut) = tail.cut {
             tracing::warn!(
+                code = "events-cut",
                 path = %last.path.display(), offset = tail.length, bytes = cut,
                 "the event store ends in a frame that is not whole: it is cut off"
             );
@@ -130,12 +131,18 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
         match &reason {
             GapReason::Damage(place) => {
                 tracing::error!(
+                    code = "events-damaged",
                     from = end,
                     to = next - 1,
                     "the event store is damaged, these ids may be lost: {place}"
                 );
             }
-            _ => tracing::warn!(from = end, to = next - 1, "the event store was not closed: these ids may be lost"),
+            _ => tracing::warn!(
+                code = "events-not-closed-last",
+                from = end,
+                to = next - 1,
+                "the event store was not closed: these ids may be lost"
+            ),
         }
         EventGap { from: end, end: next, reason }
     });
@@ -222,6 +229,7 @@ fn scan(segment: &Segment, mut damaged: bool) -> io::Result<Tail> {
             at += frame::HEAD + payload.len();
         } else if let Some(distance) = frame::resume(rest, end) {
             tracing::error!(
+                code = "events-damaged",
                 path = %segment.path.display(), offset = at, bytes = distance, id = end,
                 "the event store is damaged here"
             );

@@ -321,7 +321,7 @@ fn skip(
     from: u64,
 ) -> io::Result<Option<(u64, u64)>> {
     if segment.tell() {
-        tracing::error!(path = %segment.path.display(), offset = at, id = from, "the event store is damaged here");
+        tracing::error!(code = "events-damaged", path = %segment.path.display(), offset = at, id = from, "the event store is damaged here");
     }
     file.seek(SeekFrom::Start(at.max(HEADER)))?;
     let mut rest = Vec::new();

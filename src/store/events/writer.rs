@@ -290,7 +290,7 @@ impl Writer {
             if let Err(error) = files::remove(&oldest.path)
                 && error.kind() != io::ErrorKind::NotFound
             {
-                tracing::warn!(path = %oldest.path.display(), %error, "cannot remove an old file of the event store");
+                tracing::warn!(code = "events-old-file", path = %oldest.path.display(), %error, "cannot remove an old file of the event store");
                 break;
             }
             bytes -= oldest.extent().0;

@@ -5,6 +5,7 @@ mod commands;
 mod configurations;
 mod links;
 mod reference;
+mod warnings;
 
 use std::{
     collections::BTreeMap,

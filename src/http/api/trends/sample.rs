@@ -51,7 +51,7 @@ async fn take(state: &Arc<RestState>) {
         trends.take(sample, at);
     });
     if let Err(error) = sampled.await {
-        tracing::error!(%error, "no sample for the charts was taken");
+        tracing::error!(code = "trends-not-sampled", %error, "no sample for the charts was taken");
     }
 }
 

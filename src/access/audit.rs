@@ -1,0 +1,337 @@
+//! Who did what: a record for each change that somebody made or tried to make through a door, numbered without gaps, kept in
+//! memory and handed to whoever writes it down. `docs/audit.md` is the user's side of it.
+//!
+//! What shims send all the time is summed up, and so is what was refused: neither may fill the log.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+
+use super::Caller;
+
+/// Records that are kept in memory, for those who ask.
+pub const KEPT: usize = 10_000;
+/// Kinds of requests that are summed up apart in one interval. Further ones count for `others`.
+const SUMS: usize = 1_000;
+/// Bytes of a text that somebody sent.
+const LONGEST: usize = 1_024;
+
+/// What happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// `http`, `grpc`, or `signal`.
+    pub door: String,
+    /// Name of the token, or what else is known.
+    pub who: String,
+    /// Role of the token; empty where the server has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub role: String,
+    /// Address of the client.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub address: String,
+    /// The request: method and path, or the name of a call.
+    pub action: String,
+    /// What of it matters: targets and reason of a drain, the resource manager that registered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// `done`, `refused` (not allowed) or `failed`.
+    pub outcome: String,
+    /// HTTP or gRPC status.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub status: String,
+    /// How many of this kind there were; left out for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+/// An entry with its number and time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Dense, from 1, over restarts too.
+    pub id: u64,
+    /// RFC 3339, UTC.
+    pub time: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+impl Record {
+    /// The same without names, addresses and details: equal ones get equal stand-ins, as long as the process runs.
+    pub fn redacted(mut self) -> Record {
+        static SALT: OnceLock<uuid::Uuid> = OnceLock::new();
+        let salt = SALT.get_or_init(uuid::Uuid::new_v4);
+        let hidden = |kind: &str, text: &str| {
+            let digest = Sha256::digest(format!("{salt}:{kind}:{text}"));
+            format!("{kind}-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
+        };
+        self.entry.who = hidden("who", &self.entry.who);
+        if !self.entry.address.is_empty() {
+            self.entry.address = hidden("address", &self.entry.address);
+        }
+        if !self.entry.detail.is_empty() {
+            self.entry.detail = hidden("detail", &self.entry.detail);
+        }
+        // Names of resource managers and partitions stand in paths.
+        let short = self.entry.action.split('/').take(4).collect::<Vec<_>>().join("/");
+        self.entry.action = short;
+        self
+    }
+}
+
+/// What a handler knows of a request and the door does not: set once, read when the request has been answered.
+#[derive(Clone, Debug, Default)]
+pub struct Detail(Arc<OnceLock<String>>);
+
+impl Detail {
+    /// Says what of the request matters.
+    pub fn tell(&self, text: impl Into<String>) {
+        let mut text: String = text.into();
+        if text.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            text.truncate(end);
+            text.push('…');
+        }
+        // Only the first counts.
+        let _ = self.0.set(text);
+    }
+
+    fn text(&self) -> String {
+        self.0.get().cloned().unwrap_or_default()
+    }
+}
+
+/// What a door knows of a request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// `http` or `grpc`.
+    pub door: &'static str,
+    /// Who sent it.
+    pub who: String,
+    /// Role of the token.
+    pub role: String,
+    /// Where it came from.
+    pub address: String,
+    /// Method and path, or the name of the call.
+    pub action: String,
+    /// What the handler says.
+    pub detail: Detail,
+}
+
+impl Request {
+    /// A request by somebody who is known, or by nobody known.
+    pub fn new(door: &'static str, caller: Option<&Caller>, address: Option<IpAddr>, action: String) -> Request {
+        let (who, role) = match caller {
+            Some(Caller::Holder(grant)) => (grant.name.to_string(), grant.role.to_string()),
+            Some(Caller::Anyone) => ("anyone".to_owned(), String::new()),
+            None => ("unknown".to_owned(), String::new()),
+        };
+        let address = address.map_or(String::new(), |address| address.to_canonical().to_string());
+        let detail = Detail::default();
+        let mut action = action;
+        if action.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|at| action.is_char_boundary(*at)).unwrap_or(0);
+            action.truncate(end);
+        }
+        Request { door, who, role, address, action, detail }
+    }
+
+    fn entry(self, outcome: &str, status: String) -> Entry {
+        Entry {
+            door: self.door.to_owned(),
+            who: self.who,
+            role: self.role,
+            address: self.address,
+            action: self.action,
+            detail: self.detail.text(),
+            outcome: outcome.to_owned(),
+            status,
+            count: None,
+        }
+    }
+}
+
+/// The log. Whoever changes something through a door is in it.
+#[derive(Debug)]
+pub struct Audit {
+    inner: Mutex<Inner>,
+    newest: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    next: u64,
+    kept: VecDeque<Arc<Record>>,
+    sums: BTreeMap<(String, String, String, String, String), u64>,
+    writer: Option<Sender<Arc<Record>>>,
+}
+
+impl Default for Audit {
+    fn default() -> Audit {
+        Audit::resumed(Vec::new(), None)
+    }
+}
+
+impl Audit {
+    /// Goes on behind what was kept, oldest first. What comes is given to `writer`.
+    pub fn resumed(kept: Vec<Record>, writer: Option<Sender<Arc<Record>>>) -> Audit {
+        let next = kept.last().map_or(1, |last| last.id + 1);
+        let kept = kept.into_iter().map(Arc::new).collect();
+        Audit {
+            inner: Mutex::new(Inner { next, kept, sums: BTreeMap::new(), writer }),
+            newest: watch::Sender::new(next - 1),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics while it is held; should it, what was noted is still right.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes one change.
+    pub fn note(&self, entry: Entry) {
+        let mut inner = self.inner();
+        self.add(&mut inner, entry);
+    }
+
+    fn add(&self, inner: &mut Inner, entry: Entry) {
+        let record = Arc::new(Record { id: inner.next, time: jiff::Timestamp::now().to_string(), entry });
+        inner.next += 1;
+        if inner.kept.len() == KEPT {
+            inner.kept.pop_front();
+        }
+        inner.kept.push_back(record.clone());
+        if let Some(writer) = &inner.writer {
+            // It ends with the process.
+            let _ = writer.send(record.clone());
+        }
+        self.newest.send_replace(record.id);
+    }
+
+    /// A change was answered.
+    pub fn answered(&self, request: Request, outcome: &str, status: String) {
+        self.note(request.entry(outcome, status));
+    }
+
+    /// One more of what is only counted, until [`Audit::sum_up`].
+    pub fn count(&self, request: &Request, outcome: &str) {
+        let mut inner = self.inner();
+        let mut key = (
+            request.door.to_owned(),
+            request.who.clone(),
+            request.address.clone(),
+            request.action.clone(),
+            outcome.to_owned(),
+        );
+        if inner.sums.len() >= SUMS && !inner.sums.contains_key(&key) {
+            key = (key.0, "others".to_owned(), String::new(), "others".to_owned(), key.4);
+        }
+        *inner.sums.entry(key).or_default() += 1;
+    }
+
+    /// Notes what was counted, a record for each kind.
+    pub fn sum_up(&self) {
+        let mut inner = self.inner();
+        for ((door, who, address, action, outcome), count) in std::mem::take(&mut inner.sums) {
+            let entry = Entry { door, who, address, action, outcome, count: Some(count), ..Entry::default() };
+            self.add(&mut inner, entry);
+        }
+    }
+
+    /// Records from this id on, `most` of them, and the oldest id that is kept.
+    pub fn from(&self, id: u64, most: usize) -> (u64, Vec<Arc<Record>>) {
+        let inner = self.inner();
+        let oldest = inner.kept.front().map_or(inner.next, |record| record.id);
+        let skip = usize::try_from(id.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        (oldest, inner.kept.iter().skip(skip).take(most).cloned().collect())
+    }
+
+    /// The id of the newest record, as it changes.
+    pub fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// Lets the writer end, when it has written everything.
+    pub fn close(&self) {
+        self.sum_up();
+        self.inner().writer = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(who: &str) -> Request {
+        Request { who: who.to_owned(), ..Request::new("http", None, None, "POST /si/v1/rm/a/nodes".to_owned()) }
+    }
+
+    #[test]
+    fn numbers_are_dense_and_go_on() {
+        let audit = Audit::default();
+        let drained = request("alice");
+        drained.detail.tell("node-7: disk");
+        audit.answered(drained, "done", "200".to_owned());
+        audit.note(Entry::default());
+        let (oldest, all) = audit.from(0, 10);
+        assert_eq!((oldest, all.iter().map(|record| record.id).collect::<Vec<_>>()), (1, vec![1, 2]));
+        assert_eq!(
+            (&*all[0].entry.who, &*all[0].entry.detail, &*all[0].entry.outcome),
+            ("alice", "node-7: disk", "done")
+        );
+        let again = Audit::resumed(all.iter().map(|record| (**record).clone()).collect(), None);
+        again.note(Entry::default());
+        assert_eq!(again.from(3, 1).1[0].id, 3);
+        assert_eq!(*again.newest().borrow(), 3);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let audit = Audit::default();
+        (0..KEPT + 5).for_each(|_| audit.note(Entry::default()));
+        let (oldest, all) = audit.from(0, usize::MAX);
+        assert_eq!((oldest, all.len()), (6, KEPT));
+        for n in 0..2 * SUMS {
+            audit.count(&request(&format!("user-{n}")), "refused");
+        }
+        assert_eq!(audit.inner().sums.len(), SUMS + 1);
+        let long = Detail::default();
+        long.tell("ö".repeat(LONGEST));
+        assert!(long.text().len() <= LONGEST + 3);
+    }
+
+    #[test]
+    fn what_comes_often_is_summed_up() {
+        let audit = Audit::default();
+        for _ in 0..3 {
+            audit.count(&request("k8s"), "done");
+        }
+        audit.count(&request("k8s"), "failed");
+        assert!(audit.from(0, 10).1.is_empty());
+        audit.sum_up();
+        audit.sum_up();
+        let counts: Vec<_> = audit.from(0, 10).1.iter().map(|record| record.entry.count).collect();
+        assert_eq!(counts, [Some(3), Some(1)]);
+    }
+
+    #[test]
+    fn redacted_records_name_nobody() {
+        let entry = Entry {
+            who: "alice".to_owned(),
+            address: "10.1.2.3".to_owned(),
+            action: "POST /api/v1/partition/secret/resource/drain".to_owned(),
+            detail: "node-7".to_owned(),
+            ..Entry::default()
+        };
+        let record = Record { id: 1, time: String::new(), entry };
+        let text = serde_json::to_string(&record.clone().redacted()).unwrap();
+        assert!(["alice", "10.1.2.3", "secret", "node-7"].iter().all(|name| !text.contains(name)), "{text}");
+        assert_eq!(record.clone().redacted(), record.redacted());
+    }
+}

@@ -1,0 +1,248 @@
+//! `callboard diagnose`: what somebody who helps needs to know, in one file, without secrets, names of people and addresses.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    sync::LazyLock,
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use flate2::{Compression, write::GzEncoder};
+use hyper::Method;
+use regex::{Captures, Regex};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    client::{net::Client, trust::Trust},
+    out,
+};
+
+/// Lines of the log that are taken.
+const LINES: usize = 2_000;
+
+/// What is asked of the server: name in the bundle and path.
+const ASKED: [(&str, &str); 8] = [
+    ("ready.json", "/readyz"),
+    ("health.json", "/ws/v1/scheduler/healthcheck"),
+    ("metrics.txt", "/metrics"),
+    ("configuration.json", "/ws/v1/config"),
+    ("partitions.json", "/ws/v1/partitions"),
+    ("overview.json", "/api/v1/overview"),
+    ("sessions.json", "/si/v1/rm"),
+    ("audit.ndjson", "/api/v1/audit?redact=true"),
+];
+
+/// Writes what is needed to find a fault into one file, without secrets, names of people and addresses
+#[derive(Args, Clone, Debug)]
+pub struct DiagnoseArgs {
+    /// Address of the server
+    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    pub server: String,
+    /// The file that is written [default: callboard-diagnose.tar.gz]
+    #[arg(long, value_name = "FILE", default_value = "callboard-diagnose.tar.gz", hide_default_value = true)]
+    pub out: PathBuf,
+    /// The server's log; without it that of the service callboard in the system's journal is taken, where there is one
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    #[command(flatten)]
+    pub trust: Trust,
+}
+
+/// Runs the command: status 0 where everything was there, else 1; what was there is in the file either way.
+pub async fn run(args: DiagnoseArgs) -> ExitCode {
+    match bundle(&args).await {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            out::note(format_args!("callboard: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
+    let hider = Hider::new();
+    let mut parts = vec![("version.txt".to_owned(), Ok(format!("callboard {}\n", env!("CARGO_PKG_VERSION"))))];
+    let client = Client::new(&args.server, &args.trust).map_err(|text| anyhow!(text))?;
+    for (name, path) in ASKED {
+        let asked = ask(&client, args.server.trim_end_matches('/'), path).await;
+        parts.push((name.to_owned(), asked.map(|text| hider.hidden(name, &text))));
+    }
+    parts.push(("log.txt".to_owned(), log(args.log.as_deref()).map(|text| hider.text(&text))));
+    let named = || format!("--out {}", args.out.display());
+    let file = File::create(&args.out).with_context(named)?;
+    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
+    let mut missing = 0;
+    for (name, part) in &parts {
+        let (name, text) = match part {
+            Ok(text) => (name.clone(), text.clone()),
+            Err(error) => {
+                missing += 1;
+                out::note(format_args!("callboard: {name} is missing: {error:#}"));
+                (format!("{name}.missing"), hider.text(&format!("{error:#}\n")))
+            }
+        };
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o600);
+        header.set_cksum();
+        archive.append_data(&mut header, format!("callboard-diagnose/{name}"), text.as_bytes()).with_context(named)?;
+    }
+    archive.into_inner().and_then(GzEncoder::finish).and_then(|file| file.sync_all()).with_context(named)?;
+    out::print(format_args!(
+        "{} has {} parts; look through it before you give it away: names of queues, applications and nodes are in it\n",
+        args.out.display(),
+        parts.len() - missing
+    ))?;
+    Ok(missing)
+}
+
+async fn ask(client: &Client, server: &str, path: &str) -> anyhow::Result<String> {
+    let answer = client
+        .send(Method::GET, &format!("{server}{path}"), None)
+        .await
+        .map_err(|error| anyhow!("{server}: {error}"))?;
+    let status = answer.status;
+    let text = answer.text().await.map_err(|error| anyhow!("{server}: {error}"))?;
+    // A server that is not ready says so with another status.
+    if status.is_success() || path == "/readyz" { Ok(text) } else { Err(anyhow!("{path} answers {status}")) }
+}
+
+fn log(file: Option<&Path>) -> anyhow::Result<String> {
+    let text = match file {
+        Some(file) => fs::read(file).with_context(|| format!("--log {}", file.display()))?,
+        None => {
+            let lines = LINES.to_string();
+            let journal = ["--unit", "callboard", "--lines", &lines, "--no-pager", "--output", "cat", "--quiet"];
+            let done = Command::new("journalctl").args(journal).output().context("journalctl (--log names a file)")?;
+            anyhow::ensure!(
+                done.status.success() && !done.stdout.is_empty(),
+                "no log of a service callboard: --log names a file"
+            );
+            done.stdout
+        }
+    };
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    Ok(lines[lines.len().saturating_sub(LINES)..].join("\n") + "\n")
+}
+
+/// Puts stand-ins in the place of what is nobody's business: the same one for the same thing within a bundle.
+struct Hider {
+    salt: uuid::Uuid,
+}
+
+static SECRET: LazyLock<Regex> = LazyLock::new(|| {
+    made(r"(?i)(bearer +|sha256:|password[=: ]+)[^\s\x22,]+|cbt_[A-Za-z0-9_-]+|-----BEGIN[\s\S]*?-----END[^-]*-----")
+});
+static PERSON: LazyLock<Regex> =
+    LazyLock::new(|| made(r#"\b(user|group|who|users|groups|userName|groupName)(=|\\?":\s*\\?)"([^"\\]+)"#));
+static ADDRESS: LazyLock<Regex> =
+    LazyLock::new(|| made(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b|\[[0-9a-fA-F:]*:[0-9a-fA-F:.]+\]"));
+
+fn made(expression: &str) -> Regex {
+    // It is written above, and a test makes it.
+    Regex::new(expression).unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+impl Hider {
+    fn new() -> Hider {
+        Hider { salt: uuid::Uuid::new_v4() }
+    }
+
+    fn stand_in(&self, kind: &str, text: &str) -> String {
+        let digest = Sha256::digest(format!("{}:{text}", self.salt));
+        format!("{kind}-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
+    }
+
+    /// A text such as a log.
+    fn text(&self, text: &str) -> String {
+        let text = SECRET.replace_all(text, "(secret)");
+        let text = PERSON.replace_all(&text, |found: &Captures<'_>| {
+            format!("{}{}\"{}", &found[1], &found[2], self.stand_in("name", &found[3]))
+        });
+        let local = ["127.0.0.1", "0.0.0.0"];
+        let address = |found: &Captures<'_>| match &found[0] {
+            known if local.contains(&known) => known.to_owned(),
+            other => self.stand_in("address", other),
+        };
+        ADDRESS.replace_all(&text, address).into_owned()
+    }
+
+    fn hidden(&self, name: &str, text: &str) -> String {
+        match serde_json::from_str::<Value>(text) {
+            Ok(mut value) if name.ends_with(".json") => {
+                self.people(&mut value);
+                self.text(&serde_json::to_string_pretty(&value).unwrap_or_default())
+            }
+            _ if name == "configuration.json" => self.yaml(text),
+            _ => self.text(text),
+        }
+    }
+
+    /// Names of people in a configuration as YAML: lists and access lists are left out.
+    fn yaml(&self, text: &str) -> String {
+        let mut inside = None;
+        let mut kept = String::new();
+        for line in text.lines() {
+            let depth = line.len() - line.trim_start().len();
+            if inside.is_some_and(|list| line.trim_start().starts_with("- ") && depth >= list) {
+                continue;
+            }
+            inside = None;
+            let key = line.trim_start().trim_start_matches("- ").split(':').next().unwrap_or_default();
+            if ["users", "groups", "adminacl", "submitacl"].contains(&key.to_lowercase().as_str()) {
+                inside = Some(depth);
+                kept += &format!("{}: (names)\n", line.split(':').next().unwrap_or_default());
+            } else {
+                kept += &format!("{line}\n");
+            }
+        }
+        self.text(&kept)
+    }
+
+    fn people(&self, value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    let people = ["users", "groups", "adminacl", "submitacl", "user", "group", "username", "groupname"];
+                    if people.contains(&key.to_lowercase().as_str()) && !value.is_object() {
+                        *value = Value::String("(names)".to_owned());
+                    } else {
+                        self.people(value);
+                    }
+                }
+            }
+            Value::Array(list) => list.iter_mut().for_each(|value| self.people(value)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_nobodys_business_is_left() {
+        let hider = Hider::new();
+        let log = "Authorization: Bearer cbt_abc user=\"alice\" who=\"alice\" from 10.1.2.3:80 and [fe80::1]:90, 127.0.0.1:9080 \
+                   sha256:9f86d0 -----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----";
+        let hidden = hider.text(log);
+        for name in ["cbt_abc", "alice", "10.1.2.3", "fe80", "9f86d0", "MII"] {
+            assert!(!hidden.contains(name), "{name} is in {hidden}");
+        }
+        assert!(hidden.contains("127.0.0.1:9080"), "{hidden}");
+        assert_eq!(hider.stand_in("x", "a"), hider.stand_in("x", "a"));
+        let json =
+            hider.hidden("x.json", r#"{"queues":[{"SubmitACL":"alice","Limits":[{"Users":["bob"]}],"name":"root"}]}"#);
+        assert!(!json.contains("alice") && !json.contains("bob") && json.contains("root"), "{json}");
+        let yaml = "queues:\n- name: root\n  submitacl: alice\n  limits:\n  - limit: x\n    users:\n    - bob\n    - eve\n    maxapplications: 1\n";
+        let yaml = hider.hidden("configuration.json", yaml);
+        assert!(!["alice", "bob", "eve"].iter().any(|name| yaml.contains(name)), "{yaml}");
+        assert!(yaml.contains("maxapplications: 1") && yaml.contains("- name: root"), "{yaml}");
+    }
+}

@@ -1,0 +1,113 @@
+//! `GET /api/v1/audit`: who did what, as NDJSON.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Bytes, Data, ServiceConfig},
+};
+use futures::stream;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::{
+    access::{Audit, audit::Record},
+    http::{
+        problem::Problem,
+        server::{Doors, resource},
+        shim::query,
+    },
+};
+
+/// Records that are looked up at a time.
+const BATCH: usize = 256;
+
+/// Adds the route. The application's data has to hold the [`Doors`].
+pub fn configure(service: &mut ServiceConfig) {
+    service.service(resource("/api/v1/audit", "GET").route(web::get().to(audit)));
+}
+
+async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+    let parameters = query::parameters(&request, &["from", "follow", "redact"])?;
+    let from = match query::one(&parameters, "from") {
+        None => 0,
+        Some(text) => {
+            text.parse().map_err(|_| Problem::field("from", format!("from={text} is not the id of a record")))?
+        }
+    };
+    let yes = |name: &str| match query::one(&parameters, name) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(Problem::field("query", format!("{name}={other} is not one of true, false"))),
+    };
+    let (follow, redact) = (yes("follow")?, yes("redact")?);
+    let log = doors.audit.clone();
+    // What was only counted until now belongs to what is asked for.
+    log.sum_up();
+    let mut newest = log.newest();
+    newest.mark_unchanged();
+    let reader = Reader { newest, log, next: from.max(1), follow, redact, ready: VecDeque::new(), ended: false };
+    let lines = stream::unfold(reader, |mut reader| async move {
+        let line = reader.line().await?;
+        Some((Ok::<_, std::convert::Infallible>(line), reader))
+    });
+    Ok(HttpResponse::build(StatusCode::OK).content_type("application/x-ndjson").streaming(lines))
+}
+
+struct Reader {
+    log: Arc<Audit>,
+    newest: watch::Receiver<u64>,
+    next: u64,
+    follow: bool,
+    redact: bool,
+    ready: VecDeque<Bytes>,
+    ended: bool,
+}
+
+impl Reader {
+    /// The next line; at the end `{"next": ID}`.
+    async fn line(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Some(line);
+            }
+            if self.ended {
+                return None;
+            }
+            self.look();
+            if !self.ready.is_empty() {
+                continue;
+            }
+            if !self.follow {
+                self.ended = true;
+                return Some(text(&json!({"next": self.next})));
+            }
+            // An empty line says that the server is there.
+            tokio::select! {
+                changed = self.newest.changed() => changed.ok()?,
+                () = tokio::time::sleep(std::time::Duration::from_secs(10)) => return Some(Bytes::from_static(b"\n")),
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let (oldest, records) = self.log.from(self.next, BATCH);
+        if self.next < oldest {
+            let gap = json!({"gap": {"from": self.next, "to": oldest - 1, "reason": "retention"}});
+            self.ready.push_back(text(&gap));
+            self.next = oldest;
+        }
+        for record in records {
+            self.next = record.id + 1;
+            let record: Record = if self.redact { (*record).clone().redacted() } else { (*record).clone() };
+            self.ready.push_back(text(&record));
+        }
+    }
+}
+
+fn text(line: &impl serde::Serialize) -> Bytes {
+    let mut text = serde_json::to_vec(line).unwrap_or_default();
+    text.push(b'\n');
+    text.into()
+}

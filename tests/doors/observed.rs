@@ -1,0 +1,162 @@
+//! What operators watch: probes, metrics, the log, and who changed what.
+
+use serde_json::Value;
+
+use crate::common::{Program, until};
+
+async fn get(server: &Program, path: &str, accept: &str) -> (u16, String) {
+    let url = format!("{}{path}", server.address("http"));
+    let answer = reqwest::Client::new().get(url).header("Accept", accept).send().await.expect("an answer");
+    (answer.status().as_u16(), answer.text().await.expect("text"))
+}
+
+#[tokio::test]
+async fn probes_and_metrics_are_where_they_are_looked_for() {
+    let server = Program::start(&[]);
+    assert_eq!(get(&server, "/livez", "*/*").await, (200, "ok\n".to_owned()));
+    assert_eq!(get(&server, "/readyz", "*/*").await, (200, r#"{"ready":true,"waits":{}}"#.to_owned()));
+    let ready = |more: &[&str]| {
+        let address = server.address("http");
+        crate::common::command(&[&["ready", "--server", &address], more].concat()).status().expect("it runs").success()
+    };
+    assert!(ready(&[]) && ready(&["--alive"]));
+    assert!(!crate::common::command(&["ready", "--server", "http://127.0.0.1:9"]).status().expect("it runs").success());
+    let (status, plain) = get(&server, "/metrics", "*/*").await;
+    assert!(status == 200 && plain.contains("# TYPE callboard_requests_refused_total counter\n"), "{plain}");
+    let (status, open) = get(&server, "/metrics", "application/openmetrics-text; version=1.0.0").await;
+    assert!(status == 200 && open.contains("# TYPE callboard_requests_refused counter\n"), "{open}");
+    assert!(open.ends_with("# EOF\n") && plain.lines().count() > 50 && open.lines().count() > 50);
+}
+
+#[tokio::test]
+async fn what_helpers_need_is_in_one_file() {
+    let server = Program::start(&[]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    std::fs::write(path("log"), server.log()).expect("written");
+    let (address, out, log) = (server.address("http"), path("out.tar.gz"), path("log"));
+    let mut diagnose = crate::common::command(&["diagnose", "--server", &address, "--out", &out, "--log", &log]);
+    let done = diagnose.output().expect("it runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let file = std::fs::File::open(&out).expect("it is there");
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
+    let parts = archive.entries().expect("an archive").map(|entry| {
+        let mut entry = entry.expect("an entry");
+        let name = entry.path().expect("a name").file_name().expect("a name").to_string_lossy().into_owned();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut entry, &mut text).expect("text");
+        (name, text)
+    });
+    let parts: std::collections::BTreeMap<String, String> = parts.collect();
+    assert!(parts["log.txt"].contains("callboard starts") && parts["ready.json"].contains("true"), "{parts:?}");
+    assert!(
+        parts["metrics.txt"].contains("callboard_") && parts["configuration.json"].contains("deadlock"),
+        "{parts:?}"
+    );
+    assert_eq!(parts.len(), 10, "{:?}", parts.keys());
+    drop(server);
+    let done = diagnose.output().expect("it runs");
+    assert!(!done.status.success() && String::from_utf8_lossy(&done.stderr).contains("health.json is missing"));
+}
+
+#[tokio::test]
+async fn the_log_begins_with_version_and_settings_and_can_be_json() {
+    let server = Program::start(&["--log-format", "json", "--set", "log.level=DEBUG"]);
+    let log = server.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines[0]["message"], "callboard starts", "{log}");
+    assert_eq!((&lines[0]["version"], &lines[0]["data"]), (&env!("CARGO_PKG_VERSION").into(), &"memory".into()));
+    assert!(lines[0]["settings"].as_str().is_some_and(|settings| settings.contains("log.level")), "{log}");
+    let server = Program::start(&[]);
+    let log = server.log();
+    assert!(log.lines().next().is_some_and(|line| line.contains("callboard starts version=")), "{log}");
+    assert!(!log.contains("actix_"), "nothing that only the libraries need: {log}");
+}
+
+mod audit {
+    use super::*;
+    use crate::common::command;
+
+    fn made(file: &str, role: &str, name: &str) -> String {
+        let mut new = command(&["token", "new", "--role", role, "--name", name, "--file", file]);
+        String::from_utf8(new.output().expect("it runs").stdout).expect("text").trim().to_owned()
+    }
+
+    async fn send(server: &Program, token: &str, method: &str, path: &str, body: &'static str) -> u16 {
+        let method = method.parse().expect("a method");
+        let request = reqwest::Client::new().request(method, format!("{}{path}", server.address("http")));
+        let request = request.bearer_auth(token).header("Content-Type", "application/json").body(body);
+        request.send().await.expect("an answer").status().as_u16()
+    }
+
+    fn shown(server: &Program, token: &str, more: &[&str]) -> String {
+        let address = server.address("http");
+        let mut show = command(&[&["audit", "--server", &address], more].concat());
+        let done = show.env("CALLBOARD_TOKEN", token).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("text")
+    }
+
+    #[tokio::test]
+    async fn changes_are_told_with_who_made_them_and_outlive_the_server() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+        let (data, tokens) = (path("data"), path("tokens"));
+        let alice = made(&tokens, "operator", "alice");
+        let k8s = made(&tokens, "shim", "k8s");
+        let eve = made(&tokens, "viewer", "eve");
+        let args = ["--data", &data, "--tokens", &tokens];
+        let mut server = Program::start(&args);
+        let register = r#"{"rmID":"rm-1","version":"1","policyGroup":"queues"}"#;
+        assert_eq!(send(&server, &k8s, "POST", "/si/v1/rm", register).await, 200);
+        let nodes = r#"{"rmID":"rm-1","nodes":[{"nodeID":"n1","action":"CREATE","schedulableResource":{"resources":{"vcore":{"value":"1"}}}}]}"#;
+        for _ in 0..3 {
+            assert_eq!(send(&server, &k8s, "POST", "/si/v1/rm/rm-1/nodes", nodes).await, 202);
+        }
+        let drain = "/api/v1/partition/default/resource/drain";
+        let body = r#"{"targets":"n1","reason":"disk"}"#;
+        until(async || send(&server, &alice, "POST", drain, body).await == 200).await;
+        assert_eq!(send(&server, &eve, "POST", drain, body).await, 403);
+        assert_eq!(send(&server, &eve, "GET", "/api/v1/audit", "").await, 403);
+
+        let told = shown(&server, &alice, &[]);
+        for wanted in [
+            "k8s (shim) from 127.0.0.1 http POST /si/v1/rm done 200: resource manager rm-1",
+            "alice (operator) from 127.0.0.1 http POST /api/v1/partition/default/resource/drain done 200: n1: disk",
+            "k8s from 127.0.0.1 http POST /si/v1/rm/rm-1/nodes x3 done",
+            "eve from 127.0.0.1 http POST /api/v1/partition/default/resource/drain x1 refused",
+        ] {
+            assert!(told.contains(wanted), "{wanted} is not in\n{told}");
+        }
+        assert!(![&alice, &k8s, &eve].iter().any(|token| told.contains(token.as_str())), "no token is told");
+        let hidden = shown(&server, &alice, &["--redact", "--json"]);
+        assert!(!["alice", "127.0.0.1", "disk", "rm-1"].iter().any(|name| hidden.contains(name)), "{hidden}");
+
+        // What was told is on disk, whatever becomes of the process.
+        until(async || {
+            let files = std::fs::read_dir(dir.path().join("data/audit")).expect("it is there");
+            let text: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+            text.lines().count() == told.lines().count()
+        })
+        .await;
+        server.kill();
+        let server = Program::start(&args);
+        assert_eq!(shown(&server, &alice, &[]), told);
+        server.signal("HUP");
+        until(async || shown(&server, &alice, &[]).contains("SIGHUP signal read files again done")).await;
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_taken_back_is_let_in_no_more() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let tokens = dir.path().join("tokens").to_str().expect("text").to_owned();
+        let (alice, eve) = (made(&tokens, "operator", "alice"), made(&tokens, "viewer", "eve"));
+        let server = Program::start(&["--tokens", &tokens]);
+        assert_eq!(send(&server, &eve, "GET", "/ws/v1/clusters", "").await, 200);
+        let listed = command(&["token", "list", "--file", &tokens]).output().expect("it runs").stdout;
+        assert!(String::from_utf8(listed).expect("text").contains("viewer    eve"));
+        assert!(command(&["token", "revoke", "eve", "--file", &tokens]).status().expect("it runs").success());
+        until(async || send(&server, &eve, "GET", "/ws/v1/clusters", "").await == 401).await;
+        assert_eq!(send(&server, &alice, "GET", "/ws/v1/clusters", "").await, 200);
+    }
+}

@@ -1,0 +1,72 @@
+//! What packages rely on: the service manager is told how the server is, and the image's root has all that the program needs.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
+    path::Path,
+    process::Command,
+};
+
+use crate::common::{LIMIT, Program, serve, skip};
+
+#[tokio::test]
+async fn the_service_manager_is_told_how_the_server_is() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(LIMIT)).expect("a time limit");
+    let told = || {
+        let mut text = [0; 1_024];
+        let length = socket.recv(&mut text).expect("the server tells something");
+        String::from_utf8_lossy(&text[..length]).trim().to_owned()
+    };
+    let mut command = serve(&[]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000").env_remove("WATCHDOG_PID");
+    let server = Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(told(), "READY=1");
+    // More often than it is expected, again and again.
+    assert_eq!([told(), told(), told()], ["WATCHDOG=1"; 3].map(str::to_owned));
+    server.signal("TERM");
+    let last = loop {
+        match told() {
+            beat if beat == "WATCHDOG=1" => {}
+            other => break other,
+        }
+    };
+    assert_eq!(last, "STOPPING=1");
+    assert_eq!(server.ended().await, Some(0));
+}
+
+#[test]
+fn the_root_of_the_image_has_all_that_the_program_needs() {
+    let test = "the_root_of_the_image_has_all_that_the_program_needs";
+    for tool in ["strip", "ldd", "unshare"] {
+        if !Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success()) {
+            return skip(test, &format!("{tool} is not installed"));
+        }
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/container/rootfs.sh");
+    let made = Command::new(script).arg(env!("CARGO_BIN_EXE_callboard")).arg(&root).output().expect("it runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mode = |path: &str| fs::metadata(root.join(path)).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!((mode("usr/bin/callboard"), mode("etc/passwd") & 0o022), (0o755, 0));
+    let inside = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--root"]).arg(&root).args(args).env_clear().output().expect("it runs")
+    };
+    let version = inside(&["/usr/bin/callboard", "--version"]);
+    if !version.status.success() && String::from_utf8_lossy(&version.stderr).contains("Operation not permitted") {
+        return skip(test, "this machine lets nobody have a root of their own");
+    }
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout).trim(),
+        concat!("callboard ", env!("CARGO_PKG_VERSION")),
+        "{}",
+        String::from_utf8_lossy(&version.stderr)
+    );
+    // It starts, and ends because there is no door: nothing that it loads is missing.
+    let none = inside(&["/usr/bin/callboard", "serve", "--http", "off", "--grpc", "off", "--ephemeral"]);
+    assert!(String::from_utf8_lossy(&none.stderr).contains("leave no door open"), "{none:?}");
+}

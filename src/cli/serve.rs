@@ -186,10 +186,11 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if http_addr.is_none() && grpc_addr.is_none() {
         bail!("--http off and --grpc off leave no door open");
     }
-    log::first_line(&args);
     let access = Access::open(&args.access, &[("--http", http_addr), ("--grpc", grpc_addr)])?;
     let default_config = default_config(args.config.as_deref())?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
+    // What keeps it from starting is a line of its own, and has been told by now.
+    log::first_line(&args);
     let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;
     audit.follow();
 

@@ -85,6 +85,7 @@ async fn post(
         return Err(Problem::field("level", detail));
     }
     tracing::warn!(
+        code = "log-level-changed",
         by = caller.name(),
         level = level.as_deref().unwrap_or("as set"),
         "an operator changes the log level"

@@ -20,6 +20,7 @@ pub mod token;
 pub mod usage;
 pub mod validate;
 pub mod wait;
+pub mod why;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -42,6 +43,7 @@ use self::{
     token::TokenArgs,
     usage::UsageArgs,
     wait::WaitArgs,
+    why::WhyArgs,
 };
 
 /// The command line.
@@ -74,6 +76,8 @@ enum Command {
     },
     /// Show what a new configuration would do to a running server
     Plan(PlanArgs),
+    /// Explain why an application waits, and what would help
+    Why(WhyArgs),
     /// Show events: what happened to which application, node, queue, user and ask
     Events(EventsArgs),
     /// Show the resource journal
@@ -110,6 +114,7 @@ impl Cli {
             Some(Command::Bench(args)) => report(bench::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
             Some(Command::Plan(args)) => wait_for(plan::run(args)),
+            Some(Command::Why(args)) => wait_for(why::run(args)),
             Some(Command::Events(args)) => wait_for(events::run(args)),
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),

@@ -272,8 +272,8 @@ mod tests {
     async fn the_address() {
         let expected = "http://board:9080/api/v1/partition/%5Brm-1%5Ddefault/usage/history?by=queue&since=7d&step=1d&queue=root.a%20b";
         assert_eq!(url(&args()), expected);
-        let error = read(&UsageArgs { server: "board".into(), ..args() }, &mut Vec::new()).await.unwrap_err();
-        assert!(error.starts_with("server \"board\" is not an address"), "{error}");
+        let error = read(&UsageArgs { server: "ftp://board".into(), ..args() }, &mut Vec::new()).await.unwrap_err();
+        assert!(error.starts_with("server \"ftp://board\" is not an address"), "{error}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod config;
 pub mod cow;
 pub mod digest;
 pub mod duration;
+pub mod edit;
 pub mod effect;
 pub mod event;
 pub mod event_block;

@@ -39,6 +39,20 @@ pub fn parse(kind: &str, text: &str) -> Result<i64, Error> {
     i64::try_from(i128::from(number) * factor).map_err(|_| Error::Overflow)
 }
 
+/// An amount as the configuration writes it, with the largest suffix that says it exactly; [`parse`] reads it again.
+pub fn written(kind: &str, amount: i64) -> String {
+    if kind == "vcore" {
+        return if amount % 1000 == 0 { (amount / 1000).to_string() } else { format!("{amount}m") };
+    }
+    // Types other than these are plain counts.
+    if kind != "memory" && kind != "ephemeral-storage" && !kind.starts_with("hugepages-") {
+        return amount.to_string();
+    }
+    let units = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    let exact = units.into_iter().find(|(_, bits)| amount != 0 && amount % (1 << bits) == 0);
+    exact.map_or_else(|| amount.to_string(), |(unit, bits)| format!("{}{unit}", amount >> bits))
+}
+
 /// What a suffix multiplies by; the milli suffix exists for `vcore` only (RES-002, RES-003).
 fn factor(suffix: &str, milli: bool) -> Option<i128> {
     if suffix == "m" {
@@ -86,6 +100,23 @@ mod tests {
         }
         for kind in ["memory", "cpu", "vcores"] {
             assert_eq!(parse(kind, "500m"), Err(Suffix), "{kind}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_written_as_they_are_read() {
+        for (kind, amount, text) in [
+            ("memory", 3 << 29, "1536Mi"),
+            ("memory", 1 << 40, "1Ti"),
+            ("memory", 1000, "1000"),
+            ("memory", 0, "0"),
+            ("memory", i64::MAX, "9223372036854775807"),
+            ("vcore", 2500, "2500m"),
+            ("vcore", 3000, "3"),
+            ("nvidia.com/gpu", 4096, "4096"),
+        ] {
+            assert_eq!(super::written(kind, amount), text);
+            assert_eq!(parse(kind, text), Ok(amount), "{text}");
         }
     }
 

@@ -1,6 +1,12 @@
 //! HTTP as the commands speak it: plain or encrypted, with a token where there is one.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{Stream, stream};
@@ -41,25 +47,33 @@ impl Failed {
     }
 }
 
-/// A client of one server. Clones share connections.
+/// Port of a server that is named without one, and without a scheme.
+const PORT: u16 = 9080;
+
+/// A client of one server, which may have several addresses. Clones share connections.
 #[derive(Clone)]
 pub struct Client {
+    /// How the server was named; the addresses that it is tried at.
+    given: String,
+    bases: Vec<String>,
+    /// The one that answered last.
+    good: Arc<AtomicUsize>,
     pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     authorization: Option<HeaderValue>,
 }
 
 impl Client {
-    /// For the server at this address.
+    /// For the server at this address; several, separated by commas, are tried one after the other. Without a scheme it is
+    /// spoken to in plain HTTP, and without a port as well at 9080.
     ///
     /// # Errors
     /// It is no address, or a file of `trust` is wrong.
-    pub fn new(base: &str, trust: &Trust) -> Result<Client, String> {
-        let uri = base.parse::<Uri>().ok().filter(|uri| uri.authority().is_some());
-        let scheme = uri.as_ref().and_then(Uri::scheme);
-        let tls = match scheme {
-            Some(scheme) if *scheme == Scheme::HTTPS => trust.tls()?,
-            Some(scheme) if *scheme == Scheme::HTTP => trust::client(RootCertStore::empty())?,
-            _ => return Err(format!("server \"{base}\" is not an address such as http://127.0.0.1:9080")),
+    pub fn new(server: &str, trust: &Trust) -> Result<Client, String> {
+        let given = server.trim_end_matches('/').to_owned();
+        let bases = given.split(',').map(base).collect::<Result<Vec<String>, String>>()?;
+        let tls = match bases.iter().any(|base| base.starts_with("https:")) {
+            true => trust.tls()?,
+            false => trust::client(RootCertStore::empty())?,
         };
         let mut plain = HttpConnector::new();
         plain.enforce_http(false);
@@ -67,14 +81,36 @@ impl Client {
         plain.set_connect_timeout(Some(CONNECT));
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         let pool = Pool::builder(TokioExecutor::new()).build(connector.wrap_connector(plain));
-        Ok(Client { pool, authorization: authorization(trust)? })
+        Ok(Client { given, bases, good: Arc::default(), pool, authorization: authorization(trust)? })
     }
 
-    /// Sends a request and gives the answer as soon as its head is there.
+    /// Sends a request and gives the answer as soon as its head is there. `url` begins with the server as it was named. Where
+    /// there are several addresses, the next is tried when one cannot be connected to.
     ///
     /// # Errors
     /// No answer came.
     pub async fn send(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, Failed> {
+        let path = url.strip_prefix(&*self.given).unwrap_or(url).trim_start_matches('/');
+        let first = self.good.load(Ordering::Relaxed);
+        let mut failed = Failed(String::new());
+        for nth in 0..self.bases.len() {
+            let at = (first + nth) % self.bases.len();
+            let url = format!("{}/{path}", self.bases[at]);
+            match self.send_to(method.clone(), &url, body.clone()).await {
+                Ok(answer) => {
+                    self.good.store(at, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Err((error, true)) => failed = error,
+                // It may have got the request: it is not made twice.
+                Err((error, false)) => return Err(error),
+            }
+        }
+        Err(failed)
+    }
+
+    /// The error comes with whether there was no connection.
+    async fn send_to(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, (Failed, bool)> {
         let mut request = Request::builder().method(method).uri(url);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
@@ -84,8 +120,8 @@ impl Client {
         }
         let request = request
             .body(Full::new(body.map(|body| body.bytes).unwrap_or_default()))
-            .map_err(|error| Failed::of(&error))?;
-        let response = self.pool.request(request).await.map_err(|error| Failed::of(&error))?;
+            .map_err(|error| (Failed::of(&error), false))?;
+        let response = self.pool.request(request).await.map_err(|error| (Failed::of(&error), error.is_connect()))?;
         let (head, body) = response.into_parts();
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
@@ -104,6 +140,20 @@ impl Client {
         let late = |_| Err(Failed(format!("no answer within {} s", limit.as_secs())));
         timeout(limit, self.send(method, url, body)).await.unwrap_or_else(late)
     }
+}
+
+/// An address with its scheme and port.
+fn base(given: &str) -> Result<String, String> {
+    let given = given.trim().trim_end_matches('/');
+    let with_scheme = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
+    let wrong = || format!("server \"{given}\" is not an address such as http://127.0.0.1:9080, or host:9080");
+    let uri = with_scheme.parse::<Uri>().ok().filter(|uri| uri.authority().is_some()).ok_or_else(wrong)?;
+    match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => {}
+        _ => return Err(wrong()),
+    }
+    let named = given.contains("://") || uri.port().is_some();
+    Ok(if named { with_scheme } else { format!("{with_scheme}:{PORT}") })
 }
 
 /// The header with the token, which logs do not show.
@@ -193,11 +243,48 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let new = |base: &str| Client::new(base, &Trust::default()).err();
-        assert_eq!(new("http://127.0.0.1:9080"), None);
-        for wrong in ["board", "127.0.0.1:9080", "ftp://board", "http://", ""] {
-            let expected = format!("server \"{wrong}\" is not an address such as http://127.0.0.1:9080");
-            assert_eq!(new(wrong), Some(expected));
+        for (given, at) in [
+            ("http://127.0.0.1:9080", "http://127.0.0.1:9080"),
+            ("http://board/", "http://board"),
+            ("https://board", "https://board"),
+            ("board", "http://board:9080"),
+            ("board:80", "http://board:80"),
+            ("[::1]", "http://[::1]:9080"),
+        ] {
+            assert_eq!(base(given), Ok(at.to_owned()));
         }
+        for wrong in ["ftp://board", "http://", "", "a b"] {
+            let error = base(wrong).unwrap_err();
+            assert!(error.starts_with(&format!("server \"{wrong}\" is not an address such as ")), "{error}");
+            assert_eq!(Client::new(wrong, &Trust::default()).err(), Some(error));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_address_is_tried_where_there_is_no_connection() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (gone, there) = (nobody.local_addr().unwrap(), listener.local_addr().unwrap());
+        drop(nobody);
+        let answering = tokio::spawn(async move {
+            for _ in 0..2 {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                let mut request = [0; 1024];
+                let read = peer.read(&mut request).await.unwrap();
+                assert!(request[..read].starts_with(b"GET /x HTTP/1.1"));
+                peer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok").await.unwrap();
+            }
+        });
+        let server = format!("{gone},{there}");
+        let client = Client::new(&server, &Trust::default()).unwrap();
+        for _ in 0..2 {
+            let answer = client.send(Method::GET, &format!("{server}/x"), None).await.unwrap();
+            assert_eq!(answer.text().await.unwrap(), "ok");
+        }
+        answering.await.unwrap();
+        let client = Client::new(&gone.to_string(), &Trust::default()).unwrap();
+        assert!(client.send(Method::GET, &format!("{gone}/x"), None).await.is_err());
     }
 }

@@ -22,6 +22,8 @@ use actix_web::{
     web::{self, Data, ServiceConfig},
 };
 
+use tokio::sync::Semaphore;
+
 use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
 use super::{problem::Problem, server};
 use crate::actors::{
@@ -35,7 +37,11 @@ pub fn services(
     topology: &Arc<Topology>,
     journals: Arc<Journals>,
 ) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
-    let board = Data::new(BoardApi { topology: topology.clone(), journals: journals.clone() });
+    let board = Data::new(BoardApi {
+        topology: topology.clone(),
+        journals: journals.clone(),
+        trials: Semaphore::new(board::AT_ONCE),
+    });
     let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
     let usage = Data::new(UsageApi { directory: topology.directory.clone(), events: topology.events.clone() });

@@ -170,9 +170,15 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("limit", json!({"type": "integer", "minimum": 1}), "how many at most")
             .json(200, applications)
             .problems(&[400, 404, 503]),
-        viewer("get", &of("/application/{application}/explain"), "Why an application waits")
+        viewer("get", &of("/application/{application}/explain"), "Why an application waits, and what would help")
+            .query("ask", text(), "only this ask")
+            .query(
+                "remedies",
+                yes_or_no(),
+                "look for changes that would place it, which takes up to a second; else not",
+            )
             .json(200, explained)
-            .problems(&[404, 503]),
+            .problems(&[400, 404, 503]),
         viewer("get", &of("/nodes"), "Nodes in short")
             .query("node", text(), "this one only")
             .json(200, nodes)

@@ -16,3 +16,4 @@ mod past;
 mod picture;
 mod reference_ui;
 mod server;
+mod walk;

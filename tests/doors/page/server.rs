@@ -73,6 +73,12 @@ impl Server {
         assert!(status.is_success(), "{path}: {status} {}", answer.text().await.unwrap());
     }
 
+    pub async fn put(&self, path: &str, body: &Value) {
+        let answer = self.client.put(format!("{}{path}", self.url)).json(body).send().await.unwrap();
+        let status = answer.status();
+        assert!(status.is_success(), "{path}: {status} {}", answer.text().await.unwrap());
+    }
+
     pub async fn get(&self, path: &str) -> reqwest::Response {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap()
     }
@@ -130,6 +136,12 @@ impl Server {
             "ugi": {"user": user, "groups": ["staff"]}});
         merge(&mut app, more);
         self.post(&format!("/si/v1/rm/{RM}/applications"), &json!({"rmID": RM, "new": [app]})).await;
+    }
+
+    /// An application and all that it has go.
+    pub async fn remove(&self, id: &str) {
+        let gone = json!({"applicationID": id, "partitionName": "default"});
+        self.post(&format!("/si/v1/rm/{RM}/applications"), &json!({"rmID": RM, "remove": [gone]})).await;
     }
 
     /// Asks with keys `{app}-{prefix}{n}`; `more` is merged into each.

@@ -25,6 +25,7 @@ mod random;
 mod recorded;
 mod records;
 mod reload_speed;
+mod remedies;
 mod reservations;
 mod speed;
 mod squeeze;

@@ -7,6 +7,7 @@
 mod build;
 mod checksum;
 mod decode;
+mod edit;
 pub mod extra;
 mod faults;
 pub mod shown;
@@ -18,6 +19,7 @@ use std::{fmt, sync::Arc};
 
 use crate::conf::PartitionConf;
 pub use decode::OBJECTS;
+pub use edit::Edited;
 use faults::Faults;
 pub use shown::Shown;
 

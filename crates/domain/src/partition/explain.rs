@@ -50,8 +50,19 @@ pub enum Why {
         /// Placeholders of the group that wait, or are placed and not being replaced.
         live: u64,
     },
-    /// The queues have no room for the whole gang (SEEDS S11), or not all of it has been announced yet.
-    GangRoom,
+    /// A queue has no room for the whole gang (SEEDS S11); what is wanted is [`Waiting::wanted`].
+    GangRoom {
+        /// Path of the level that has none.
+        queue: Arc<str>,
+        /// Its max.
+        max: Resource,
+        /// What is used of it, or kept for gangs that have begun.
+        used: Resource,
+    },
+    /// A gang that is placed all at once, of which not all placeholders have come yet: the sum of those that have.
+    GangShort(Resource),
+    /// The nodes have no room for all placeholders of a gang at once; what is wanted is [`Waiting::wanted`].
+    GangNodes(Arc<Nodes>),
     /// A limit of the user or group on resources.
     UserQuota(Refusal),
     /// The max of a queue.
@@ -120,6 +131,13 @@ pub struct Nodes {
     pub all_free: Resource,
 }
 
+impl Nodes {
+    /// None is large enough, even when empty.
+    pub fn is_too_large(&self) -> bool {
+        self.drained + self.full + self.reserved + self.refused + self.open == 0 && self.too_small > 0
+    }
+}
+
 /// Asks of an application that wait for the same reason.
 #[derive(Clone, Debug)]
 pub struct Waiting {
@@ -129,6 +147,8 @@ pub struct Waiting {
     pub first: AllocIx,
     /// Size of each: memory in bytes, vcore in milli.
     pub resource: Arc<Resource>,
+    /// What has to fit at once: the size of one, or of the whole gang where it is held back as a whole.
+    pub wanted: Arc<Resource>,
     /// They are placeholders of a gang.
     pub placeholder: bool,
     /// Task group, empty for none.
@@ -203,12 +223,20 @@ impl<'a> Explainer<'a> {
 
     fn waiting(&self, first: AllocIx, asks: u64, why: Why) -> Waiting {
         let row = &self.partition.allocs[first.ix()];
+        let key = self.partition.group_key(first);
+        let whole = match &why {
+            Why::GangRoom { .. } | Why::GangShort(_) | Why::GangNodes(_) => true,
+            Why::UserQuota(_) => self.partition.goes_all_at_once(row.app, &key),
+            _ => false,
+        };
+        let wanted = if whole { Arc::new(self.partition.gang_total(row.app)) } else { row.resource.clone() };
         let mut log = row.log.clone();
         log.sort_by_key(|entry| entry.last);
         Waiting {
             asks,
             first,
             resource: row.resource.clone(),
+            wanted,
             placeholder: row.is_placeholder(),
             task_group: row.spec.task_group.clone(),
             since: row.created,
@@ -254,10 +282,14 @@ impl<'a> Explainer<'a> {
         let partition = self.partition;
         let row = &partition.apps[app.ix()];
         if key.placeholder {
-            let all_at_once = partition.goes_all_at_once(app, key);
-            let missing = || row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask));
-            if row.state == AppState::Accepted && !partition.gang_may_start(app) || all_at_once && missing() {
-                return Why::GangRoom;
+            if row.state == AppState::Accepted
+                && let Some(level) = partition.gang_level(app)
+            {
+                let queue = &partition.queues[level.ix()];
+                return self.gang_room(level, queue.allocated.plus(&queue.awaited));
+            }
+            if partition.goes_all_at_once(app, key) {
+                return self.whole_gang_waits(app, key, first);
             }
         } else if row.state == AppState::Accepted && row.awaits_placeholders() {
             let missing = row.pending_placeholders + row.parked_placeholders;
@@ -284,6 +316,36 @@ impl<'a> Explainer<'a> {
                 if nodes.open > 0 { Why::Turn } else { Why::Nodes(nodes) }
             }
         }
+    }
+
+    /// What holds back a gang that is placed all at once, in the order of the step.
+    fn whole_gang_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
+        let partition = self.partition;
+        let row = &partition.apps[app.ix()];
+        if row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask)) {
+            return Why::GangShort(row.announced.clone());
+        }
+        let total = &row.awaited;
+        if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, total)) {
+            return Why::UserQuota(refusal);
+        }
+        if let Err(level) = partition.queue_fits(row.queue, total)
+            && level != partition.root
+        {
+            return self.gang_room(level, partition.queues[level.ix()].allocated.clone());
+        }
+        if let Some(node) = &key.required_node
+            && let why @ Why::RequiredNode { .. } = self.required(first, node)
+        {
+            return why;
+        }
+        // Each of them may fit where all of them do not.
+        Why::GangNodes(self.nodes_of(key.shape, first))
+    }
+
+    fn gang_room(&self, level: QueueIx, used: Resource) -> Why {
+        let queue = &self.partition.queues[level.ix()];
+        Why::GangRoom { queue: queue.path.clone(), max: queue.max.clone().unwrap_or_default(), used }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {
@@ -385,6 +447,12 @@ impl<'a> Explainer<'a> {
 }
 
 impl Partition {
+    /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
+    fn gang_total(&self, app: AppIx) -> Resource {
+        let row = &self.apps[app.ix()];
+        row.placeholder_ask.as_ref().filter(|_| !row.gang_started).unwrap_or(&row.awaited).clone()
+    }
+
     /// The node has room for the ask beside what is reserved for others, and takes allocations.
     fn has_open_room(&self, node: NodeIx, resource: &Resource, ask: AllocIx) -> bool {
         let Some(row) = self.nodes.get(node.ix()).filter(|row| row.schedulable()) else { return false };

@@ -18,7 +18,7 @@ use crate::{
     effect::{AppEffect, Callback, Effect, NewAllocation, Released},
     event::{Change, Detail, EventKind},
     resources::Resource,
-    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, Termination},
+    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, QueueIx, Termination},
 };
 
 impl Partition {
@@ -144,8 +144,13 @@ impl Partition {
     /// Has a gang that has not begun room for all of its placeholders, over every configured max on its path (SEEDS S11)?
     /// What gangs that have begun still wait for counts as used.
     pub(super) fn gang_may_start(&self, app: AppIx) -> bool {
+        self.gang_level(app).is_none()
+    }
+
+    /// The level, nearest to the leaf, that has no room for a gang that has not begun.
+    pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
         let row = &self.apps[app.ix()];
-        let Some(ask) = row.placeholder_ask.as_ref().filter(|_| !row.gang_started) else { return true };
+        let ask = row.placeholder_ask.as_ref().filter(|_| !row.gang_started)?;
         let mut level = Some(row.queue);
         while let Some(queue) = level.filter(|queue| *queue != self.root) {
             let queue_row = &self.queues[queue.ix()];
@@ -153,12 +158,12 @@ impl Partition {
                 let mut used = queue_row.allocated.plus(ask);
                 used.add(&queue_row.awaited);
                 if !max.fits_or_unlimited(&used) {
-                    return false;
+                    return Some(queue);
                 }
             }
             level = queue_row.parent;
         }
-        true
+        None
     }
 
     /// Links a placeholder and the real ask that takes its place, and asks the shim to release the placeholder (R6.13,

@@ -103,6 +103,16 @@ impl Ugm {
         if self.apps[track].counted { None } else { self.first(track, |bound| bound.admits()) }
     }
 
+    /// Every limit that counts for an application, with what is used of it: from root to its leaf, those of its user first.
+    pub fn bounds(&self, track: Tracked) -> Vec<Refusal> {
+        let mut all = Vec::new();
+        self.all(track, |bound| {
+            all.push(bound.refusal());
+            true
+        });
+        all
+    }
+
     /// Every limit below what is used, with the applications that count there, sorted.
     pub fn above(&self) -> Vec<(Refusal, Vec<Arc<str>>)> {
         let mut above = Vec::new();

@@ -5,11 +5,18 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::why::Reason;
+use super::{
+    advice::{AdviceView, HoldersView, PlaceView, Source},
+    why::Reason,
+};
 use crate::{
+    config::LoadedConfig,
     domain::{
+        alloc::Phase,
         app::App,
-        partition::{Explainer, Waiting},
+        edit::Edit,
+        partition::{Explainer, Waiting, forward::Bounds},
+        types::{AppIx, Nanos},
     },
     http::ws_v1::{
         View,
@@ -18,6 +25,11 @@ use crate::{
         time_text,
     },
 };
+
+/// Groups of asks for which remedies are looked for; one that was asked for is among them.
+const ADVISED: usize = 3;
+/// Decisions of one trial at most.
+const DECISIONS: usize = 200_000;
 
 /// The answer.
 #[derive(Serialize, JsonSchema)]
@@ -41,6 +53,9 @@ pub struct Explained<'a> {
     pending: Amounts,
     task_groups: Vec<TaskGroup<'a>>,
     waiting: Vec<Group>,
+    /// The ask that was asked for, where it does not wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ask: Option<AskState<'a>>,
     /// Its queue and those above, root last.
     queues: Vec<Level<'a>>,
     /// What its user and group may still use in its queue; left out where nothing limits them.
@@ -61,7 +76,10 @@ struct Entered {
 struct TaskGroup<'a> {
     name: &'a str,
     placeholders: u64,
+    /// Those that wait or are placed.
     live: u64,
+    /// Those that are placed.
+    placed: u64,
     replaced: u64,
     timed_out: u64,
 }
@@ -81,7 +99,37 @@ struct Group {
     task_group: String,
     since: String,
     reason: Reason,
+    /// Where the first of them stands in line, from its application up to root.
+    line: Vec<PlaceView>,
+    /// Who holds what is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<HoldersView>,
+    /// What would place the first of them, or of a gang all that wait; left out where it was not looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<AdviceView>,
     log: Vec<Entry>,
+}
+
+/// An ask that does not wait.
+#[derive(Serialize, JsonSchema)]
+struct AskState<'a> {
+    key: &'a str,
+    /// `allocated`, `replacing` a placeholder, `asking` the resource manager, or `ended`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a str>,
+}
+
+/// What is wanted of an explanation.
+pub struct Wanted<'a> {
+    /// Only this ask.
+    pub ask: Option<&'a str>,
+    /// The configuration, where remedies are wanted.
+    pub config: Option<&'a LoadedConfig>,
+    /// The resource manager is away.
+    pub paused: bool,
+    /// There is no more time for remedies.
+    pub stop: &'a dyn Fn() -> bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -116,7 +164,7 @@ pub fn first_reason(view: &View, id: &str, paused: bool) -> Option<String> {
 }
 
 /// Explains a live application, else the rejected or the last ended one of this id.
-pub fn explain<'a>(view: &'a View, id: &str, paused: bool) -> Option<Explained<'a>> {
+pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Explained<'a>> {
     let partition = view.partition();
     let live = partition.app_by_id.get(id).copied();
     let app: &App = match live {
@@ -126,7 +174,8 @@ pub fn explain<'a>(view: &'a View, id: &str, paused: bool) -> Option<Explained<'
             ended.map(|(_, app)| app).next_back()
         })?,
     };
-    let waiting = live.map(|ix| Explainer::new(partition).application(ix, now())).unwrap_or_default();
+    let at = now();
+    let waiting = live.map(|ix| waiting(view, ix, wanted.ask, at)).unwrap_or_default();
     let mut queues = Vec::new();
     let mut level = live.map(|_| app.queue);
     while let Some(queue) = level.and_then(|ix| partition.queues.get(ix.ix())) {
@@ -141,7 +190,7 @@ pub fn explain<'a>(view: &'a View, id: &str, paused: bool) -> Option<Explained<'
         level = queue.parent;
     }
     let left = live.and_then(|ix| partition.user_headroom(ix));
-    let group = |waiting: Waiting| {
+    let group = |(nth, waiting): (usize, Waiting)| {
         let row = &partition.allocs[waiting.first.ix()];
         Group {
             asks: waiting.asks,
@@ -151,7 +200,10 @@ pub fn explain<'a>(view: &'a View, id: &str, paused: bool) -> Option<Explained<'
             placeholder: waiting.placeholder,
             task_group: waiting.task_group.to_string(),
             since: time_text(waiting.since),
-            reason: Reason::of(&waiting, paused),
+            reason: Reason::of(&waiting, wanted.paused),
+            line: partition.line(waiting.first).into_iter().map(PlaceView::from).collect(),
+            held_by: partition.holders(&waiting).map(HoldersView::from),
+            advice: live.filter(|_| nth < ADVISED).and_then(|app| advice(view, app, &waiting, wanted, at)),
             log: waiting
                 .log
                 .iter()
@@ -188,12 +240,52 @@ pub fn explain<'a>(view: &'a View, id: &str, paused: bool) -> Option<Explained<'
                 name,
                 placeholders: group.count,
                 live: group.live,
+                placed: placed(view, app, name),
                 replaced: group.replaced,
                 timed_out: group.timed_out,
             })
             .collect(),
-        waiting: waiting.into_iter().map(group).collect(),
+        waiting: waiting.into_iter().enumerate().map(group).collect(),
+        ask: wanted.ask.and_then(|key| state_of(view, app, key)),
         queues,
         user_available: left.as_ref().map(Amounts::from),
     })
+}
+
+/// What waits; only one ask where one is named.
+fn waiting(view: &View, app: AppIx, ask: Option<&str>, at: Nanos) -> Vec<Waiting> {
+    let partition = view.partition();
+    let mut explainer = Explainer::new(partition);
+    let Some(key) = ask else { return explainer.application(app, at) };
+    let own = partition.apps.get(app.ix()).and_then(|row| row.by_key.get(key).copied());
+    let one = explainer.ask(app, key, at).zip(own);
+    one.into_iter().map(|(waiting, first)| Waiting { first, ..waiting }).collect()
+}
+
+fn advice(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: Nanos) -> Option<AdviceView> {
+    let (partition, config) = (view.partition(), wanted.config?);
+    let edit = |edits: &[Edit]| config.edited(&partition.name, edits).map(|edited| edited.conf);
+    let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop };
+    let advice = partition.remedies(app, waiting, at, &edit, bounds);
+    Some(Source { partition, config, now: at }.advice(advice))
+}
+
+/// Placeholders of a task group that are placed.
+fn placed(view: &View, app: &App, group: &str) -> u64 {
+    let placed = app.allocs.iter().filter_map(|ix| view.partition().allocs.get(ix.ix()));
+    placed.filter(|row| row.is_placeholder() && *row.spec.task_group == *group).count() as u64
+}
+
+fn state_of<'a>(view: &'a View, app: &'a App, key: &str) -> Option<AskState<'a>> {
+    let partition = view.partition();
+    let row = partition.allocs.get(app.by_key.get(key)?.ix()).filter(|row| !row.free)?;
+    let state = match row.phase {
+        Phase::Pending => return None,
+        Phase::Parked => "asking",
+        Phase::Replacing => "replacing",
+        Phase::Allocated => "allocated",
+        Phase::Ended => "ended",
+    };
+    let node = row.node.and_then(|node| partition.nodes.get(node.ix())).map(|node| &**node.id());
+    Some(AskState { key: &row.spec.key, state, node })
 }

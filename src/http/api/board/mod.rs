@@ -3,19 +3,25 @@
 //!
 //! Everything is computed on the HTTP workers from snapshots, and small: no list of allocations is in any of it.
 
+pub mod advice;
 pub mod applications;
 pub mod explain;
 pub mod nodes;
 pub mod overview;
 pub mod why;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
     web::{self, Data, Path, ServiceConfig},
 };
+
+use tokio::sync::Semaphore;
 
 use self::applications::Wanted;
 use super::{find_partition, gone};
@@ -43,7 +49,14 @@ pub struct BoardApi {
     pub topology: Arc<Topology>,
     /// Journals of the partitions: which nodes are torpid, and why others are drained.
     pub journals: Arc<Journals>,
+    /// Who looks for remedies.
+    pub trials: Semaphore,
 }
+
+/// How many look for remedies at once.
+pub const AT_ONCE: usize = 2;
+/// How long one may look for them.
+const TRIALS: Duration = Duration::from_secs(1);
 
 /// Adds the routes. The application's data has to hold a [`BoardApi`].
 pub fn configure(service: &mut ServiceConfig) {
@@ -107,13 +120,37 @@ async fn explain_one(
     request: HttpRequest,
 ) -> Result<HttpResponse, Problem> {
     let (partition, application) = path.into_inner();
+    let given = parameters(&request, &["ask", "remedies"])?;
+    let ask = one(&given, "ask").map(str::to_owned);
+    let remedies = match one(&given, "remedies") {
+        None | Some("true") => true,
+        Some("false") => false,
+        Some(other) => {
+            return Err(Problem::field("remedies", format!("remedies is '{other}'; it may be true or false")));
+        }
+    };
+    let entry = api.entry(&partition)?;
+    let listing = api.topology.directory.get();
+    let config = listing.rms.iter().find(|rm| rm.id == entry.rm).filter(|_| remedies).map(|rm| rm.config.clone());
+    // Trials take their time: a few at once, beside the workers, and on a snapshot, so that the partition does not notice.
+    let _turn = match &config {
+        Some(_) => api.trials.acquire().await.ok(),
+        None => None,
+    };
     let view = api.view(&partition).await?;
     let paused = api.is_paused(&view.rm).await;
-    let explained = explain::explain(&view, &application, paused).ok_or_else(|| {
-        let detail = format!("application '{application}' not found in partition '{}'", view.shown);
-        Problem::new(StatusCode::NOT_FOUND, detail)
-    })?;
-    Ok(reply::send(&request, Reply::json(&explained)))
+    let computed = web::block(move || {
+        let until = Instant::now() + TRIALS;
+        let stop = || Instant::now() >= until;
+        let wanted = explain::Wanted { ask: ask.as_deref(), config: config.as_deref(), paused, stop: &stop };
+        explain::explain(&view, &application, &wanted).map(|explained| Reply::json(&explained)).ok_or_else(|| {
+            let detail = format!("application '{application}' not found in partition '{}'", view.shown);
+            Problem::new(StatusCode::NOT_FOUND, detail)
+        })
+    });
+    let reply =
+        computed.await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??;
+    Ok(reply::send(&request, reply))
 }
 
 async fn get_nodes(

@@ -72,6 +72,19 @@ pub struct NodeCounts {
     open: usize,
 }
 
+impl NodeCounts {
+    fn of(nodes: &Nodes) -> NodeCounts {
+        NodeCounts {
+            too_small: nodes.too_small,
+            drained: nodes.drained,
+            full: nodes.full,
+            reserved: nodes.reserved,
+            refused: nodes.refused,
+            open: nodes.open,
+        }
+    }
+}
+
 /// Every code that a reason may have.
 pub const CODES: [&str; 19] = [
     "stopped",
@@ -132,7 +145,8 @@ pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
         Why::UserApps(_) => "userApps",
         Why::Gang { .. } | Why::GangToCome(_) => "gang",
         Why::Placeholder { .. } => "placeholder",
-        Why::GangRoom => "gangRoom",
+        Why::GangRoom { .. } | Why::GangNodes(_) => "gangRoom",
+        Why::GangShort(_) => "gang",
         Why::UserQuota(_) => "userQuota",
         Why::QueueQuota { .. } => "queueQuota",
         Why::RequiredNode { .. } => "requiredNode",
@@ -146,7 +160,7 @@ pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
 fn nodes_code(nodes: &Nodes) -> &'static str {
     if nodes.refused > 0 && nodes.reserved == 0 {
         "refused"
-    } else if nodes.drained + nodes.full + nodes.reserved + nodes.refused == 0 && nodes.too_small > 0 {
+    } else if nodes.is_too_large() {
         "tooLarge"
     } else {
         "nodes"
@@ -160,7 +174,7 @@ impl Reason {
 
     /// The reason of these asks. `paused`: the resource manager is away, so that nothing new is placed.
     pub fn of(waiting: &Waiting, paused: bool) -> Reason {
-        let wanted = &*waiting.resource;
+        let wanted = &*waiting.wanted;
         let code = code(waiting, paused);
         match &waiting.why {
             Why::Stopped => Reason::new(code, "The partition is being stopped.".into()),
@@ -206,10 +220,16 @@ impl Reason {
                     waiting.task_group
                 ),
             ),
-            Why::GangRoom => Reason::new(
-                code,
-                "Its queues have no room for all placeholders of the gang at once; none is placed before they do.".into(),
-            ),
+            Why::GangRoom { queue, max, used } => {
+                let short = short_of(&waiting.wanted, max, used);
+                let text = format!(
+                    "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.",
+                    told(&short)
+                );
+                Reason { queue: Some(queue.to_string()), short, ..Reason::new(code, text) }
+            }
+            Why::GangShort(come) => gang_short(come, &waiting.wanted),
+            Why::GangNodes(nodes) => gang_nodes(nodes, &waiting.wanted),
             Why::UserQuota(refusal) => user_quota(refusal, wanted),
             Why::QueueQuota { queue, max, used } => {
                 let short = short_of(wanted, max, used);
@@ -269,20 +289,7 @@ fn user_quota(refusal: &Refusal, wanted: &Resource) -> Reason {
 }
 
 fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) -> Reason {
-    let short: Vec<Short> = free.map_or_else(Vec::new, |free| {
-        Amounts::from(wanted)
-            .0
-            .into_iter()
-            .map(|(kind, wanted)| Short {
-                resource: (&kind).into(),
-                wanted,
-                available: amount(free, &kind),
-                limit: None,
-                used: None,
-            })
-            .filter(|short| short.available < short.wanted)
-            .collect()
-    });
+    let short = free.map_or_else(Vec::new, |free| wanted_of(wanted, |kind| amount(free, kind)));
     let text = match why {
         Unfit::Unknown => format!("It requires node {node}, which is not registered."),
         Unfit::TooSmall => format!("It requires node {node}, which is too small for it even when empty."),
@@ -299,25 +306,56 @@ fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) 
     Reason { node: Some(node.to_owned()), short, ..Reason::new("requiredNode", text) }
 }
 
-fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
-    let counts = NodeCounts {
-        too_small: nodes.too_small,
-        drained: nodes.drained,
-        full: nodes.full,
-        reserved: nodes.reserved,
-        refused: nodes.refused,
-        open: nodes.open,
+/// Not all placeholders have come.
+fn gang_short(come: &Resource, wanted: &Resource) -> Reason {
+    let short = wanted_of(wanted, |kind| amount(come, kind));
+    let one = |s: &Short| {
+        format!(
+            "{} of {} {}",
+            shown(&s.resource, s.available),
+            shown(&s.resource, s.wanted),
+            noun(&s.resource, s.wanted)
+        )
     };
-    let short: Vec<Short> = Amounts::from(wanted)
-        .0
-        .into_iter()
-        .map(|(kind, wanted)| {
-            let most = if nodes_code(nodes) == "tooLarge" { &nodes.largest } else { &nodes.most_free };
-            let available = amount(most, &kind);
-            Short { resource: (&kind).into(), wanted, available, limit: None, used: None }
-        })
-        .filter(|short| short.available < short.wanted)
-        .collect();
+    let list: Vec<String> = short.iter().map(one).collect();
+    let text = format!(
+        "The gang is placed all at once, and the resource manager has not sent all of its placeholders yet: {} have come.",
+        list.join("; ")
+    );
+    Reason { short, ..Reason::new("gang", text) }
+}
+
+/// The nodes have no room for all of a gang.
+fn gang_nodes(nodes: &Nodes, wanted: &Resource) -> Reason {
+    let short = wanted_of(wanted, |kind| amount(&nodes.all_free, kind));
+    let text = match short.first() {
+        Some(first) => format!(
+            "The nodes have no room for all placeholders of the gang at once: {} {} wanted, {} free together on the nodes \
+             large enough for one.",
+            shown(&first.resource, first.wanted),
+            noun(&first.resource, first.wanted),
+            shown(&first.resource, first.available),
+        ),
+        None => {
+            "The nodes have enough for all placeholders of the gang together, but not in pieces that are large enough."
+                .to_owned()
+        }
+    };
+    Reason { short, nodes: Some(NodeCounts::of(nodes)), ..Reason::new("gangRoom", text) }
+}
+
+/// The types of which there is less than wanted.
+fn wanted_of(wanted: &Resource, left: impl Fn(&ResourceType) -> i64) -> Vec<Short> {
+    let row = |(kind, wanted): (ResourceType, i64)| {
+        let available = left(&kind);
+        Short { resource: (&kind).into(), wanted, available, limit: None, used: None }
+    };
+    Amounts::from(wanted).0.into_iter().map(row).filter(|short| short.available < short.wanted).collect()
+}
+
+fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
+    let most = if nodes_code(nodes) == "tooLarge" { &nodes.largest } else { &nodes.most_free };
+    let short = wanted_of(wanted, |kind| amount(most, kind));
     let large = nodes.drained + nodes.full + nodes.reserved + nodes.refused;
     let code = nodes_code(nodes);
     let text = if code == "refused" {
@@ -351,7 +389,7 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
         let types: Vec<&str> = wanted.iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind.name()).collect();
         format!("No single node has enough of {} at once.", types.join(" and "))
     };
-    Reason { short, nodes: Some(counts), ..Reason::new(code, text) }
+    Reason { short, nodes: Some(NodeCounts::of(nodes)), ..Reason::new(code, text) }
 }
 
 fn amount(resource: &Resource, kind: &ResourceType) -> i64 {
@@ -399,7 +437,8 @@ const fn are(n: usize) -> &'static str {
     if n == 1 { "is" } else { "are" }
 }
 
-fn noun(resource: &str, amount: i64) -> &str {
+/// What follows an amount: the name of the type, or the unit.
+pub fn noun(resource: &str, amount: i64) -> &str {
     match (resource, amount) {
         ("vcore", 1000) => "core",
         ("vcore", _) => "cores",
@@ -443,6 +482,7 @@ mod tests {
             asks: 1,
             first: AllocIx(0),
             resource: Arc::new(Resource::of(wanted)),
+            wanted: Arc::new(Resource::of(wanted)),
             placeholder: false,
             task_group: "g".into(),
             since: Nanos(0),

@@ -8,6 +8,9 @@ import { fill } from "./patch.js";
 /** Rows of a list of allocations. */
 const LISTED = 200;
 
+/** Milliseconds. */
+const ADVISE_EVERY = 15_000;
+
 /** `kind`: `app`, `queue` or `node`. */
 export function detail(context, kind, id, close) {
   const body = el("div", { class: "body" });
@@ -25,12 +28,29 @@ export function detail(context, kind, id, close) {
   };
   // What each kind is made of; the first has to be there.
   const reads = {
-    app: () => [get(`/api/v1${base}/application/${segment(id)}/explain`), get(`/ws/v1${base}/application/${segment(id)}`).catch(missing)],
+    app: () => [explained(), get(`/ws/v1${base}/application/${segment(id)}`).catch(missing)],
     // A name that is decoded twice by the server is encoded twice.
     queue: () => [get(`/ws/v1${base}/queue/${segment(segment(id))}`), get(`/api/v1${base}/queue/${segment(id)}`)],
     node: () => [get(`/ws/v1${base}/node/${segment(id)}`), get(`/api/v1${base}/nodes?node=${segment(id)}`)],
   };
   const parts = { app: application, queue, node };
+  // What would help takes the server a moment to find out: it is asked for that less often than for the rest.
+  let advised = -Infinity;
+  const advice = new Map();
+
+  async function explained() {
+    const path = `/api/v1${base}/application/${segment(id)}/explain`;
+    const fresh = performance.now() - advised >= ADVISE_EVERY;
+    const answer = await get(fresh ? path : `${path}?remedies=false`);
+    const name = (group) => `${group.first} ${group.reason.code}`;
+    if (fresh) {
+      advised = performance.now();
+      advice.clear();
+      answer.waiting.forEach((group) => advice.set(name(group), group.advice));
+    }
+    answer.waiting.forEach((group) => { group.advice ??= advice.get(name(group)); });
+    return answer;
+  }
 
   async function refresh() {
     if (!parts[kind]) return;
@@ -69,6 +89,9 @@ function application(context, app, whole) {
       group.taskGroup ? `task group ${group.taskGroup}` : "",
       group.priority ? `priority ${group.priority}` : "",
     ].filter(Boolean).join(" · ")),
+    inLine(group.line, link),
+    heldBy(context, group.heldBy, link),
+    helps(group.advice),
     group.reason.queue && el("p", {}, "Queue ", link(group.reason.queue)),
     group.reason.node && el("p", {}, "Node ", el("a", { href: context.address("nodes", { open: `node:${group.reason.node}` }) }, group.reason.node)),
     group.log.length > 0 && el("details", { "data-id": `log-${at}` }, el("summary", {}, "What the scheduler noted"), el("ul", {}, group.log.map((entry) => el("li", {}, `${entry.message} `, el("span", { class: "muted" }, `${number(entry.count)}×, last ${clock(entry.last)}`))))),
@@ -104,6 +127,44 @@ function allocations(context, whole) {
 
 const headings = (...titles) => el("thead", {}, el("tr", {}, titles.map((text) => el("th", { scope: "col" }, text))));
 
+/** Where the first of them stands: in its application, its queue, and so on up. */
+function inLine(line, link) {
+  if (!line?.length) return null;
+  const names = { asks: "asks of its own", applications: "applications in", queues: "queues below" };
+  const places = line.map((place, at) => [at ? "; " : "In line: ", el("b", {}, number(place.place)), ` of ${number(place.of)} `, el("span", { title: `by ${place.by}` }, names[place.what]), place.queue ? [" ", link(place.queue)] : ""]);
+  return el("p", { class: "muted line-up" }, ...places.flat(2));
+}
+
+/** Who has the largest parts of what is short. */
+function heldBy(context, holders, link) {
+  if (!holders) return null;
+  const part = (holder) => holders.resource ? ` ${amount(holders.resource, holder.amount)}` : holder.amount > 1 ? ` ${number(holder.amount)}` : "";
+  const list = (rows, make) => rows.flatMap((row, at) => [at ? ", " : "", make(row.name), part(row)]);
+  const what = holders.resource ? `${amount(holders.resource, holders.total)} ${noun(holders.resource)}` : plural(holders.total, "running application");
+  return el("p", { class: "held" },
+    `Held: ${what} of `,
+    ...list(holders.applications, (id) => el("a", { href: context.address("applications", { open: `app:${id}` }) }, id)),
+    "; users ", ...list(holders.users, (user) => user || "nobody"),
+    "; queues ", ...list(holders.queues, link),
+    holders.foreign ? `; other schedulers ${amount(holders.resource, holders.foreign)}` : "", ".");
+}
+
+/** Changes that were tried on a copy and place the asks, the smallest first. */
+function helps(advice) {
+  if (!advice) return null;
+  if (advice.none) return el("p", { class: "help" }, el("b", {}, "What would help: "), advice.none);
+  const who = { resourceManager: "resource manager", nobody: "" };
+  const one = (remedy) => el("li", {},
+    remedy.text, " ",
+    el("span", { class: "muted" }, [
+      who[remedy.who] ?? remedy.who,
+      remedy.placedBefore ? `${plural(remedy.placedBefore, "ask")} of others before it` : "",
+      remedy.plan && remedy.plan.applications + remedy.plan.exceeded ? `plan: ${number(remedy.plan.applications)} applications, ${number(remedy.plan.exceeded)} quotas suffer` : "",
+    ].filter(Boolean).join(" · ")),
+    remedy.copy && el("pre", { class: "copy" }, remedy.copy));
+  return el("div", { class: "help" }, el("b", {}, "What would help"), el("ol", {}, advice.remedies.map(one)));
+}
+
 function shortage(reason) {
   if (!reason.short?.length) return null;
   return el("ul", { class: "short" }, reason.short.map((row) => el("li", {}, row.limit === undefined
@@ -121,7 +182,7 @@ function nodeCounts(context, counts) {
 }
 
 function gang(groups) {
-  return el("table", { class: "small numbers" }, el("thead", {}, el("tr", {}, ["Task group", "Placeholders", "Held", "Replaced", "Timed out"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, groups.map((group) => el("tr", {}, el("th", { scope: "row" }, group.name), [group.placeholders, group.live, group.replaced, group.timedOut].map((value) => el("td", { class: "num" }, number(value)))))));
+  return el("table", { class: "small numbers" }, el("thead", {}, el("tr", {}, ["Task group", "Placeholders", "Placed", "Waiting", "Replaced", "Timed out"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, groups.map((group) => el("tr", {}, el("th", { scope: "row" }, group.name), [group.placeholders, group.placed, group.live - group.placed, group.replaced, group.timedOut].map((value) => el("td", { class: "num" }, number(value)))))));
 }
 
 function levelOf(level, link, whole) {

@@ -216,7 +216,7 @@ impl Partition {
     }
 
     /// The largest share of the partition in any type.
-    fn share(&self, amount: &Resource) -> f64 {
+    pub(in super::super) fn share(&self, amount: &Resource) -> f64 {
         let share = |(kind, amount): (&ResourceType, i128)| amount as f64 / self.total.amount(kind).max(1) as f64;
         amount.iter().filter(|(_, amount)| *amount > 0).map(share).fold(0.0, f64::max)
     }

@@ -1,0 +1,191 @@
+//! A configuration with one setting changed: checked as if it had been written so.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use super::{
+    LoadedConfig, build,
+    faults::Faults,
+    validate,
+    written::{Limit, Partition, Quantities, Queue, Spanned, Text},
+};
+use crate::{conf::PartitionConf, edit::Edit, quantity, resources::Resource};
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    /// The partition's part of the new configuration.
+    pub conf: Arc<PartitionConf>,
+    /// What to write, for people: the place as a comment, then the setting as YAML.
+    pub line: String,
+}
+
+impl LoadedConfig {
+    /// The configuration of a partition of this plain name with these settings changed, one after the other.
+    ///
+    /// # Errors
+    /// There is no such partition, queue or limit, or the result would be refused: the first fault.
+    pub fn edited(&self, partition: &str, edits: &[Edit]) -> Result<Edited, String> {
+        let mut scheduler = self.shown.scheduler.clone();
+        let mut all = scheduler.partitions.iter_mut().flatten();
+        let Some(written) = all.find(|written| written.name.value.eq_ignore_ascii_case(partition)) else {
+            return Err(format!("partition {partition} is not configured"));
+        };
+        let mut line = String::new();
+        for edit in edits {
+            change(written, edit, &mut line)?;
+        }
+        let mut faults = Faults::default();
+        validate::normalise_and_check(&mut scheduler, &mut faults);
+        faults.refusal().map_err(|refused| refused.message)?;
+        let mut all = scheduler.partitions.iter().flatten();
+        let Some(written) = all.find(|written| written.name.value.eq_ignore_ascii_case(partition)) else {
+            return Err(format!("partition {partition} is not configured"));
+        };
+        // Rules are as they were, and the warnings have been told.
+        let conf = build::partition(written, &mut Faults::default(), &mut Faults::default());
+        Ok(Edited { conf: Arc::new(conf), line })
+    }
+}
+
+fn change(partition: &mut Partition, edit: &Edit, line: &mut String) -> Result<(), String> {
+    let Some(path) = edit.queue() else {
+        if let Edit::Preemption(on) = edit {
+            partition.preemption.enabled = Some(*on);
+            tell(line, &format!("partition {}", partition.name.value), &format!("preemption: {{enabled: {on}}}"));
+        }
+        return Ok(());
+    };
+    // Limits of the partition are those of its root queue, where they are written there.
+    let of_partition = partition.limits.len();
+    let queue = find(partition, path).ok_or_else(|| format!("queue {path} is not configured"))?;
+    let here = format!("queue {path}");
+    match edit {
+        Edit::Max { amounts, .. } => {
+            let max = queue.resources.max.get_or_insert_default();
+            set(max, amounts);
+            tell(line, &here, &format!("resources: {{max: {}}}", written(max)));
+        }
+        Edit::Guaranteed { amounts, .. } => {
+            let guaranteed = queue.resources.guaranteed.get_or_insert_default();
+            set(guaranteed, amounts);
+            tell(line, &here, &format!("resources: {{guaranteed: {}}}", written(guaranteed)));
+        }
+        Edit::Applications { max, .. } => {
+            queue.max_applications.value = *max;
+            tell(line, &here, &format!("maxapplications: {max}"));
+        }
+        Edit::Property { name, value, .. } => {
+            let text = Spanned { value: value.to_string(), at: queue.at };
+            queue.properties.insert(name.to_string(), text);
+            tell(line, &here, &format!("properties: {{{name}: {value}}}"));
+        }
+        Edit::LimitMax { entry, amounts, .. } => {
+            let limit = limit(queue, *entry)?;
+            set(&mut limit.max_resources, amounts);
+            let text = format!("maxresources: {}", written(&limit.max_resources));
+            tell(line, &format!("{here}, limit of {}", names(limit)), &text);
+        }
+        Edit::LimitApplications { entry, max, .. } => {
+            let limit = limit(queue, *entry)?;
+            limit.max_applications.value = *max;
+            let text = format!("maxapplications: {max}");
+            tell(line, &format!("{here}, limit of {}", names(limit)), &text);
+        }
+        Edit::Preemption(_) => {}
+    }
+    if let (Edit::LimitMax { entry, .. } | Edit::LimitApplications { entry, .. }, "root") = (edit, &**path)
+        && *entry < of_partition
+    {
+        let same = queue.limits[*entry].clone();
+        partition.limits[*entry] = same;
+    }
+    Ok(())
+}
+
+fn tell(line: &mut String, place: &str, text: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(line, "# {place}\n{text}");
+}
+
+fn find<'a>(partition: &'a mut Partition, path: &str) -> Option<&'a mut Queue> {
+    let mut parts = path.split('.');
+    let root = parts.next().filter(|root| *root == "root");
+    let mut queue = root.and(partition.queues.as_mut()?.first_mut())?;
+    for part in parts {
+        queue = queue.queues.iter_mut().find(|child| child.name.value.eq_ignore_ascii_case(part))?;
+    }
+    Some(queue)
+}
+
+fn limit(queue: &mut Queue, entry: usize) -> Result<&mut Limit, String> {
+    let count = queue.limits.len();
+    queue.limits.get_mut(entry).ok_or_else(|| format!("there are {count} limits, none with number {entry}"))
+}
+
+fn names(limit: &Limit) -> String {
+    let list = |what: &str, names: &[Text]| {
+        let names: Vec<&str> = names.iter().map(|name| name.value.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
+    };
+    let both = [list("users", &limit.users), list("groups", &limit.groups)];
+    both.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+fn set(to: &mut Quantities, amounts: &Resource) {
+    for (kind, amount) in amounts.named() {
+        let at = to.get(kind).map(|text| text.at).unwrap_or_default();
+        to.insert(kind.to_owned(), Spanned { value: quantity::written(kind, amount), at });
+    }
+}
+
+fn written(amounts: &Quantities) -> String {
+    let list: Vec<String> = amounts.iter().map(|(kind, amount)| format!("{kind}: {}", amount.value)).collect();
+    format!("{{{}}}", list.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load;
+
+    const TEXT: &str = "
+partitions:
+- name: default
+  limits: [{limit: l, users: [eve, '*'], maxapplications: 4}]
+  queues:
+  - name: root
+    queues:
+    - name: A
+      resources: {max: {memory: 4Gi, vcore: 2}}
+      queues:
+      - {name: b, resources: {max: {memory: 4Gi}}}
+";
+
+    #[test]
+    fn one_setting_changes_and_is_told_as_it_is_written() {
+        let config = load(TEXT).unwrap();
+        let amounts = Resource::of(&[("memory", 6 << 30), ("vcore", 2500)]);
+        let edited =
+            config.edited("default", &[Edit::Max { queue: "root.a".into(), amounts: amounts.clone() }]).unwrap();
+        assert_eq!(edited.line, "# queue root.a\nresources: {max: {memory: 6Gi, vcore: 2500m}}\n");
+        assert_eq!(edited.conf.root.children[0].max, Some(amounts));
+        let edit = Edit::LimitApplications { queue: "root".into(), entry: 0, max: 7 };
+        let edited = config.edited("Default", &[edit, Edit::Preemption(false)]).unwrap();
+        let told = "# queue root, limit of users eve, *\nmaxapplications: 7\n# partition default\npreemption: {enabled: false}\n";
+        assert_eq!(edited.line, told);
+        assert_eq!((edited.conf.root.limits[0].max_applications, edited.conf.preemption), (7, false));
+    }
+
+    #[test]
+    fn what_would_be_refused_is_refused() {
+        // CFG-042
+        let config = load(TEXT).unwrap();
+        let amounts = Resource::of(&[("memory", 6 << 30)]);
+        let refused = config.edited("default", &[Edit::Max { queue: "root.a.b".into(), amounts }]).unwrap_err();
+        assert!(refused.starts_with("max resource of parent"), "{refused}");
+        let missing = |queue: &str| config.edited("default", &[Edit::Applications { queue: queue.into(), max: 1 }]);
+        assert_eq!(missing("root.c").unwrap_err(), "queue root.c is not configured");
+        assert_eq!(missing("a").unwrap_err(), "queue a is not configured");
+        assert!(config.edited("other", &[]).unwrap_err().contains("not configured"));
+    }
+}

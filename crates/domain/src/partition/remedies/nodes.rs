@@ -1,0 +1,169 @@
+//! What helps where no node has room: drained nodes, allocations that leave one, more nodes.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use super::{Change, Search, largest};
+use crate::{
+    alloc::Phase,
+    node::Node,
+    resources::Resource,
+    types::{AllocIx, NodeIx},
+};
+
+/// Nodes that are tried one by one.
+const ONE_BY_ONE: usize = 8;
+/// Nodes that are undrained or added together at most.
+const TOGETHER: usize = 1_000;
+/// Nodes that are tried for what leaves them.
+const FREED: usize = 3;
+
+impl Search<'_> {
+    /// Drained nodes: one of them, else as few as are needed together.
+    pub(super) fn undrain(&mut self) {
+        let partition = self.partition;
+        let large = |node: &&Node| !node.schedulable() && node.capacity.fits(&self.each);
+        let drained: Vec<&Node> =
+            partition.node_by_id.values().map(|ix| &partition.nodes[ix.ix()]).filter(large).collect();
+        if let Some(required) = &partition.allocs[self.asks[0].ix()].spec.required_node {
+            let own: Vec<&Node> = drained.iter().copied().filter(|node| node.id() == required).collect();
+            self.undrain_these(&own, 0);
+            return;
+        }
+        let room = |node: &&Node| node.available.fits(&self.each);
+        let empty = |node: &&Node| node.available.total();
+        let likely = largest(drained.iter().copied().filter(room).collect(), ONE_BY_ONE, empty);
+        let others = drained.len().saturating_sub(1);
+        for node in &likely {
+            if self.undrain_these(&[node], others) {
+                return;
+            }
+        }
+        let all = largest(drained, TOGETHER, empty);
+        let (mut none, mut some) = (1, all.len());
+        if some < 2 || !self.undrain_these(&all, 0) {
+            return;
+        }
+        // As few as do it.
+        while none + 1 < some {
+            let half = none.midpoint(some);
+            let before = self.found.pop();
+            if self.undrain_these(&all[..half], all.len() - half) {
+                some = half;
+            } else {
+                self.found.extend(before);
+                none = half;
+            }
+        }
+    }
+
+    fn undrain_these(&mut self, nodes: &[&Node], others: usize) -> bool {
+        if nodes.is_empty() {
+            return false;
+        }
+        let ids = |drained: fn(&Node) -> bool| -> Vec<Arc<str>> {
+            nodes.iter().filter(|node| drained(node)).map(|node| node.id().clone()).collect()
+        };
+        let mut room = Resource::new();
+        nodes.iter().for_each(|node| room.add(&node.available));
+        let size = self.partition.share(&room);
+        let (operator, manager) = (ids(|node| node.operator_drained), ids(|node| !node.rm_schedulable));
+        self.offer(Change::Undrain { operator, manager, others }, size)
+    }
+
+    /// Allocations of others that leave a node, as little of them as will do.
+    pub(super) fn free_a_node(&mut self) {
+        let [ask] = self.asks[..] else { return };
+        let partition = self.partition;
+        let required = &partition.allocs[ask.ix()].spec.required_node;
+        let mut found: Vec<(f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
+        for ix in partition.node_by_id.values().copied() {
+            let node = &partition.nodes[ix.ix()];
+            let wanted = required.as_ref().is_none_or(|required| required == node.id());
+            if !wanted || !node.schedulable() || !node.capacity.fits(&self.each) || node.available.fits(&self.each) {
+                continue;
+            }
+            if let Some((leaving, freed)) = self.least_of(node) {
+                found.push((partition.share(&freed), ix, leaving, freed));
+                found.sort_by(|a, b| a.0.total_cmp(&b.0));
+                found.truncate(FREED);
+            }
+        }
+        for (size, ix, leaving, freed) in found {
+            let name = |alloc: AllocIx| {
+                let row = &partition.allocs[alloc.ix()];
+                (partition.apps[row.app.ix()].id.clone(), row.spec.key.clone())
+            };
+            let node = partition.nodes[ix.ix()].id().clone();
+            let allocations = leaving.into_iter().map(name).collect();
+            if self.offer(Change::Free { node, allocations, freed }, size) {
+                return;
+            }
+        }
+    }
+
+    /// The least that has to leave a node for the ask to fit: the smallest allocation that is enough, else the largest first.
+    fn least_of(&self, node: &Node) -> Option<(Vec<AllocIx>, Resource)> {
+        let partition = self.partition;
+        let mut left: Vec<AllocIx> = node
+            .allocs
+            .iter()
+            .copied()
+            .filter(|alloc| {
+                let row = &partition.allocs[alloc.ix()];
+                row.phase == Phase::Allocated && !row.released && !row.preempted && row.app != self.app
+            })
+            .collect();
+        let (mut leaving, mut freed) = (Vec::new(), Resource::new());
+        loop {
+            let room = node.available.plus(&freed);
+            if room.fits(&self.each) {
+                return Some((leaving, freed));
+            }
+            let missing = |alloc: AllocIx| {
+                let with = room.plus(&partition.allocs[alloc.ix()].resource);
+                let gap = |(kind, amount): (_, i128)| (amount - with.amount(kind)).max(0) as f64 / amount.max(1) as f64;
+                self.each.iter().map(gap).sum::<f64>()
+            };
+            // What leaves the smallest gap; among those that close it, the smallest.
+            let size = |alloc: AllocIx| partition.share(&partition.allocs[alloc.ix()].resource);
+            let best = |a: &AllocIx, b: &AllocIx| -> Ordering {
+                missing(*a).total_cmp(&missing(*b)).then(size(*a).total_cmp(&size(*b))).then(a.cmp(b))
+            };
+            let next = left.iter().copied().min_by(best)?;
+            left.retain(|alloc| *alloc != next);
+            freed.add(&partition.allocs[next.ix()].resource);
+            leaving.push(next);
+        }
+    }
+
+    /// More nodes like the smallest that is large enough.
+    pub(super) fn add_nodes(&mut self) {
+        let partition = self.partition;
+        if partition.allocs[self.asks[0].ix()].spec.required_node.is_some() {
+            return;
+        }
+        let nodes = partition.node_by_id.values().map(|ix| &partition.nodes[ix.ix()]);
+        let large = nodes.filter(|node| node.capacity.fits(&self.each));
+        let Some(like) = large.min_by(|a, b| partition.share(&a.capacity).total_cmp(&partition.share(&b.capacity)))
+        else {
+            return;
+        };
+        // So many at least hold all of it.
+        let need = |(kind, amount): (_, i128)| match like.capacity.amount(kind) {
+            has if has > 0 => amount.max(0).div_euclid(has) + i128::from(amount.max(0).rem_euclid(has) > 0),
+            _ => 0,
+        };
+        let least = self.wanted.iter().map(need).max().unwrap_or(1).clamp(1, TOGETHER as i128) as usize;
+        let mut tried = 0;
+        for count in [1, least, (least * 2).min(TOGETHER)] {
+            if count <= tried {
+                continue;
+            }
+            tried = count;
+            let change = Change::Nodes { count, like: like.id().clone(), capacity: like.capacity.clone() };
+            if self.offer(change, partition.share(&like.capacity) * count as f64) {
+                return;
+            }
+        }
+    }
+}

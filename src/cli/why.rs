@@ -1,0 +1,340 @@
+//! `callboard why APPLICATION [ASK]`: why it waits, who is before it, who holds what is short, and what would help.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::{
+    client::http::segment,
+    door::{Door, Error},
+    out,
+};
+use crate::http::api::board::{
+    advice::{AdviceView, HolderView, HoldersView, PlaceView, RemedyView},
+    why::{noun, shown},
+};
+
+/// Options of `callboard why`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Exit status: 0 it was explained; 1 there is no such application or ask, or the server cannot be asked"
+)]
+pub struct WhyArgs {
+    /// Application
+    application: String,
+    /// Only this ask
+    ask: Option<String>,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+    #[command(flatten)]
+    door: Door,
+}
+
+/// See [`WhyArgs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// The answer of the server
+    Json,
+}
+
+/// The answer, as far as it is shown.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Explained {
+    #[serde(rename = "applicationID")]
+    id: String,
+    queue_name: String,
+    user: String,
+    state: String,
+    submitted: String,
+    #[serde(default)]
+    message: Option<String>,
+    allocations: usize,
+    task_groups: Vec<TaskGroup>,
+    waiting: Vec<Group>,
+    #[serde(default)]
+    ask: Option<AskState>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskGroup {
+    name: String,
+    live: u64,
+    placed: u64,
+    replaced: u64,
+    timed_out: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Group {
+    asks: u64,
+    first: String,
+    resource: BTreeMap<String, i64>,
+    #[serde(default)]
+    placeholder: bool,
+    since: String,
+    reason: Reason,
+    line: Vec<PlaceView>,
+    #[serde(default)]
+    held_by: Option<HoldersView>,
+    #[serde(default)]
+    advice: Option<AdviceView>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Reason {
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct AskState {
+    key: String,
+    state: String,
+    #[serde(default)]
+    node: Option<String>,
+}
+
+/// Runs the command; its help tells the exit status.
+pub async fn run(args: WhyArgs) -> ExitCode {
+    let done = match answer(&args).await {
+        Ok(text) => out::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where nobody reads that either, the status tells.
+            let _ = writeln!(io::stderr(), "callboard: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn answer(args: &WhyArgs) -> Result<String, Error> {
+    let query = args.ask.as_ref().map_or(String::new(), |ask| format!("?ask={}", segment(ask)));
+    let path = format!("application/{}/explain{query}", segment(&args.application));
+    let answer = args.door.get(&path).await?;
+    let broken = |what: String| Error { text: format!("the server sent what is no explanation: {what}"), status: None };
+    let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
+    let explained: Explained = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    if let Some(ask) = args.ask.as_ref().filter(|_| explained.waiting.is_empty() && explained.ask.is_none()) {
+        let text = format!("application '{}' has no ask '{ask}'; without it all that wait are explained", explained.id);
+        return Err(Error { text, status: None });
+    }
+    Ok(match args.output {
+        Output::Json => text,
+        Output::Text => told(&explained, Timestamp::now()),
+    })
+}
+
+/// The answer for people. Writing to a string cannot fail.
+fn told(app: &Explained, now: Timestamp) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{} of {} in {}: {}, submitted {} ago, {}",
+        app.id,
+        app.user,
+        app.queue_name,
+        app.state,
+        age(&app.submitted, now),
+        plural(app.allocations as u64, "allocation")
+    );
+    if let Some(message) = &app.message {
+        let _ = writeln!(text, "{message}");
+    }
+    for group in &app.task_groups {
+        let waiting = group.live.saturating_sub(group.placed);
+        let _ = writeln!(
+            text,
+            "task group {}: {} placed, {waiting} waiting, {} replaced, {} timed out",
+            group.name,
+            plural(group.placed, "placeholder"),
+            group.replaced,
+            group.timed_out
+        );
+    }
+    if let Some(ask) = &app.ask {
+        let node = ask.node.as_ref().map_or(String::new(), |node| format!(" on node {node}"));
+        let _ = writeln!(text, "{} does not wait: it is {}{node}", ask.key, ask.state);
+    } else if app.waiting.is_empty() {
+        text.push_str("No ask of it waits.\n");
+    }
+    for group in &app.waiting {
+        self::group(&mut text, group, now);
+    }
+    text
+}
+
+fn group(text: &mut String, group: &Group, now: Timestamp) {
+    let what = plural(group.asks, if group.placeholder { "placeholder" } else { "ask" });
+    let waits = if group.asks == 1 { "waits" } else { "wait" };
+    let (size, first, since) = (amounts(&group.resource), &group.first, age(&group.since, now));
+    let _ = writeln!(text, "\n{what} of {size} {waits}, for {since} (first: {first})");
+    let _ = writeln!(text, "  {}", group.reason.text);
+    if !group.line.is_empty() {
+        let places: Vec<String> = group.line.iter().map(place).collect();
+        let _ = writeln!(text, "  In line: {}.", places.join("; "));
+    }
+    if let Some(holders) = &group.held_by {
+        held_by(text, holders);
+    }
+    if let Some(advice) = &group.advice {
+        helps(text, advice);
+    }
+}
+
+fn place(place: &PlaceView) -> String {
+    let PlaceView { what, queue, place, of, by } = place;
+    match queue {
+        None => format!("{place} of {} of its own", plural(*of, "ask")),
+        Some(queue) if what == "applications" => {
+            format!("{place} of {} in {queue} (by {by})", plural(*of, "application"))
+        }
+        Some(queue) => format!("{place} of {} below {queue} (by {by})", plural(*of, "queue")),
+    }
+}
+
+fn held_by(text: &mut String, holders: &HoldersView) {
+    let kind = holders.resource.as_deref();
+    let part = |amount: i64| match kind {
+        Some(kind) => format!(" {}", shown(kind, amount)),
+        None => String::new(),
+    };
+    let list = |holders: &[HolderView], counted: bool| {
+        let one = |holder: &HolderView| match kind {
+            None if counted => format!("{} {}", holder.name, holder.amount),
+            _ => format!("{}{}", holder.name, part(holder.amount)),
+        };
+        holders.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let what = match kind {
+        Some(kind) => format!("{} {} of", shown(kind, holders.total), noun(kind, holders.total)),
+        None => format!("{} of", plural(u64::try_from(holders.total).unwrap_or(0), "running application")),
+    };
+    let (apps, users, queues) =
+        (list(&holders.applications, false), list(&holders.users, true), list(&holders.queues, true));
+    let _ = writeln!(text, "  Held: {what} applications {apps}; users {users}; queues {queues}.");
+    if holders.foreign > 0 {
+        let _ = writeln!(text, "  Other schedulers hold{} of it.", part(holders.foreign));
+    }
+}
+
+fn helps(text: &mut String, advice: &AdviceView) {
+    if let Some(none) = &advice.none {
+        let _ = writeln!(text, "  What would help: {none}");
+        return;
+    }
+    text.push_str("  What would help, the smallest change first:\n");
+    for (nth, remedy) in advice.remedies.iter().enumerate() {
+        let RemedyView { text: what, who, copy, plan, placed_before, preempted, after_seconds, .. } = remedy;
+        let who = match who.as_str() {
+            "resourceManager" => "resource manager",
+            "nobody" => "",
+            who => who,
+        };
+        let mut notes: Vec<String> = (!who.is_empty()).then(|| who.to_owned()).into_iter().collect();
+        if *placed_before > 0 {
+            let asks = if *placed_before == 1 { "ask" } else { "asks" };
+            notes.push(format!("{placed_before} {asks} of others before it"));
+        }
+        if *preempted > 0 && *after_seconds > 0.0 && remedy.kind != "wait" {
+            notes.push(format!("{} preempted after {after_seconds:.0} s", plural(*preempted as u64, "allocation")));
+        }
+        if let Some(plan) = plan.as_ref().filter(|plan| plan.applications + plan.exceeded > 0) {
+            notes.push(format!("plan: {} applications, {} quotas suffer", plan.applications, plan.exceeded));
+        }
+        let notes = if notes.is_empty() { String::new() } else { format!("  [{}]", notes.join("; ")) };
+        let _ = writeln!(text, "  {}. {what}{notes}", nth + 1);
+        for line in copy.iter().flat_map(|copy| copy.lines()) {
+            let _ = writeln!(text, "       {line}");
+        }
+    }
+    if !advice.complete {
+        let _ = writeln!(text, "  (after {} trials time was over: there may be smaller ones)", advice.tried);
+    }
+}
+
+/// Amounts by type.
+fn amounts(resource: &BTreeMap<String, i64>) -> String {
+    let one = |(kind, amount): (&String, &i64)| format!("{} {}", shown(kind, *amount), noun(kind, *amount));
+    resource.iter().filter(|(_, amount)| **amount != 0).map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A time in the past as people say it: 12s, 5m, 3h, 2d.
+fn age(since: &str, now: Timestamp) -> String {
+    let Ok(since) = since.parse::<Timestamp>() else { return since.to_owned() };
+    let seconds = now.as_second().saturating_sub(since.as_second()).max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = r##"{"applicationID":"app-7","partition":"default","queueName":"root.a","user":"alice","groups":[],
+        "tags":{},"state":"Accepted","stateLog":[],"submitted":"2026-11-20T10:00:00Z","allocations":0,"used":{},"pending":{},
+        "taskGroups":[{"name":"g","placeholders":4,"live":4,"placed":1,"replaced":0,"timedOut":0}],
+        "waiting":[{"asks":3,"first":"app-7-1","resource":{"memory":4294967296,"vcore":1000},"priority":0,"placeholder":true,
+          "since":"2026-11-20T10:00:00Z","reason":{"code":"queueQuota","text":"Queue root.a is at its max."},
+          "line":[{"what":"asks","place":1,"of":3,"by":"priority"},
+                  {"what":"applications","queue":"root.a","place":2,"of":5,"by":"priority, then time of submission"}],
+          "heldBy":{"resource":"memory","total":10737418240,"applications":[{"name":"app-1","amount":10737418240}],
+                    "users":[{"name":"bob","amount":10737418240}],"queues":[{"name":"root.a","amount":10737418240}]},
+          "advice":{"remedies":[{"kind":"queueMax","text":"Raise it.","who":"administrator","copy":"# queue root.a\nmax: 1",
+             "size":0.1,"afterSeconds":0,"placedBefore":2,"preempted":0,"plan":{"applications":0,"exceeded":0}}],
+             "tried":4,"complete":true},"log":[]}],
+        "queues":[]}"##;
+
+    #[test]
+    fn an_explanation_for_people() {
+        let explained: Explained = serde_json::from_str(ANSWER).unwrap();
+        let now = "2026-11-20T10:03:10Z".parse().unwrap();
+        let expected = "\
+app-7 of alice in root.a: Accepted, submitted 3m ago, 0 allocations
+task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
+
+3 placeholders of 4 GiB memory, 1 core wait, for 3m (first: app-7-1)
+  Queue root.a is at its max.
+  In line: 1 of 3 asks of its own; 2 of 5 applications in root.a (by priority, then time of submission).
+  Held: 10 GiB memory of applications app-1 10 GiB; users bob 10 GiB; queues root.a 10 GiB.
+  What would help, the smallest change first:
+  1. Raise it.  [administrator; 2 asks of others before it]
+       # queue root.a
+       max: 1
+";
+        assert_eq!(told(&explained, now), expected);
+    }
+
+    #[test]
+    fn what_does_not_wait_is_said() {
+        let mut explained: Explained = serde_json::from_str(ANSWER).unwrap();
+        explained.waiting.clear();
+        explained.task_groups.clear();
+        let now = "2026-11-23T10:00:00Z".parse().unwrap();
+        assert!(told(&explained, now).ends_with("submitted 3d ago, 0 allocations\nNo ask of it waits.\n"));
+        explained.ask = Some(AskState { key: "k".into(), state: "allocated".into(), node: Some("n1".into()) });
+        assert!(told(&explained, now).ends_with("k does not wait: it is allocated on node n1\n"));
+    }
+}

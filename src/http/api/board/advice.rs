@@ -1,0 +1,416 @@
+//! What an explanation says beyond the reason: the place in line, who holds what is short, and what would help, as they are sent
+//! and as `callboard why` reads them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::why::{noun, shown};
+use crate::{
+    config::LoadedConfig,
+    domain::{
+        Partition,
+        conf::{LimitConf, PartitionConf, QueueConf},
+        edit::Edit,
+        node::Node,
+        partition::{
+            holders::{Holder, Holders},
+            line::{Line, Order, Place},
+            remedies::{Advice, Change, Nothing, Remedy},
+        },
+        resources::{Resource, clamp},
+        types::Nanos,
+    },
+};
+
+/// A place in one of the orders that decide who is next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PlaceInLine")]
+pub struct PlaceView {
+    /// What stands in line: asks of the application, applications of a queue, or queues below one.
+    pub what: String,
+    /// The queue; left out for asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// From 1.
+    pub place: u64,
+    /// How many stand in line.
+    pub of: u64,
+    /// What the order goes by.
+    pub by: String,
+}
+
+impl From<Place> for PlaceView {
+    fn from(place: Place) -> PlaceView {
+        let Place { line, place, of, by } = place;
+        let (what, queue) = match line {
+            Line::Asks => ("asks", None),
+            Line::Applications(queue) => ("applications", Some(queue.to_string())),
+            Line::Queues(queue) => ("queues", Some(queue.to_string())),
+        };
+        let Order { share, priority_first } = by;
+        let own = match (share, what) {
+            (true, "queues") => "share of their guarantee that they use",
+            (true, _) => "share that they use",
+            (false, "asks") => "time of creation",
+            (false, _) => "time of submission",
+        };
+        let by = if priority_first { format!("priority, then {own}") } else { format!("{own}, then priority") };
+        PlaceView { what: what.to_owned(), queue, place, of, by }
+    }
+}
+
+/// Who holds what is short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HeldBy")]
+pub struct HoldersView {
+    /// The resource type that is short most; left out where running applications are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// All that is held, in base units.
+    pub total: i64,
+    /// What other schedulers hold of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub foreign: i64,
+    /// The applications with the largest parts; of running ones the oldest.
+    pub applications: Vec<HolderView>,
+    /// The users with the largest parts.
+    pub users: Vec<HolderView>,
+    /// The leaf queues with the largest parts.
+    pub queues: Vec<HolderView>,
+}
+
+/// One that holds a part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Holder")]
+pub struct HolderView {
+    /// Application id, user, or queue.
+    pub name: String,
+    /// Its part.
+    pub amount: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(amount: &i64) -> bool {
+    *amount == 0
+}
+
+impl From<Holders> for HoldersView {
+    fn from(holders: Holders) -> HoldersView {
+        let list = |holders: Vec<Holder>| {
+            let one = |holder: Holder| HolderView { name: holder.name.to_string(), amount: clamp(holder.amount) };
+            holders.into_iter().map(one).collect()
+        };
+        HoldersView {
+            resource: holders.kind.map(|kind| kind.name().to_owned()),
+            total: clamp(holders.total),
+            foreign: clamp(holders.foreign),
+            applications: list(holders.applications),
+            users: list(holders.users),
+            queues: list(holders.queues),
+        }
+    }
+}
+
+/// What would place the asks, as far as it was looked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Advice")]
+#[serde(rename_all = "camelCase")]
+pub struct AdviceView {
+    /// The smallest change first, five at most. Each was tried on a copy of the partition.
+    pub remedies: Vec<RemedyView>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub none: Option<String>,
+    /// Changes that were tried.
+    pub tried: usize,
+    /// All changes were tried; else time was over.
+    pub complete: bool,
+}
+
+/// A change that would place the asks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Remedy")]
+#[serde(rename_all = "camelCase")]
+pub struct RemedyView {
+    /// One of a fixed set: `wait`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `free`,
+    /// `smaller`, `members`, `queue`, `addNodes`.
+    pub kind: String,
+    /// What to do, in a sentence.
+    pub text: String,
+    /// Who may do it: `owner` of the application, `operator`, `administrator` of the configuration, `resourceManager` or `nobody`.
+    pub who: String,
+    /// What to copy: lines of the configuration with their place, or a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<String>,
+    /// The queue that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The nodes that it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// The part of the cluster that it is about, between 0 and 1: what remedies are ordered by.
+    pub size: f64,
+    /// Seconds until the asks are placed then; 0: at once.
+    pub after_seconds: f64,
+    /// Asks of other applications that are placed before them.
+    pub placed_before: usize,
+    /// Allocations that are preempted for them.
+    pub preempted: usize,
+    /// What `plan` says of the configuration: applications that would not be admitted, quotas below usage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanInShort>,
+}
+
+/// What `plan` says of a change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanInShort {
+    /// Applications that would not be admitted or run as they are now.
+    pub applications: usize,
+    /// Quotas and limits that would stand below usage.
+    pub exceeded: usize,
+}
+
+/// What the views are made of.
+pub struct Source<'a> {
+    /// The state that the advice is about.
+    pub partition: &'a Partition,
+    /// Its configuration.
+    pub config: &'a LoadedConfig,
+    /// The time of it.
+    pub now: Nanos,
+}
+
+impl Source<'_> {
+    /// The view of an advice.
+    pub fn advice(&self, advice: Advice) -> AdviceView {
+        let none = advice.none.map(|none| none_text(none, advice.complete).to_owned());
+        let remedies = advice.remedies.iter().map(|remedy| self.remedy(remedy)).collect();
+        AdviceView { remedies, none, tried: advice.tried, complete: advice.complete }
+    }
+
+    fn remedy(&self, remedy: &Remedy) -> RemedyView {
+        let view = match &remedy.change {
+            Change::Edit(edit) => self.edit(edit),
+            change => self.change(change, remedy),
+        };
+        RemedyView {
+            size: (remedy.size * 1e6).round() / 1e6,
+            after_seconds: remedy.after.0 as f64 / 1e9,
+            placed_before: remedy.before,
+            preempted: remedy.preempts,
+            ..view
+        }
+    }
+
+    fn edit(&self, edit: &Edit) -> RemedyView {
+        let (kind, text) = match edit {
+            Edit::Max { queue, amounts } => {
+                let from = self.partition.queue_by_path.get(queue).and_then(|ix| {
+                    let row = self.partition.queues.get(ix.ix())?;
+                    row.max.as_ref()
+                });
+                ("queueMax", format!("Raise the max of queue {queue} to {}.", raised(amounts, from)))
+            }
+            Edit::Guaranteed { queue, amounts } => {
+                ("queueMax", format!("Guarantee queue {queue} {}.", raised(amounts, None)))
+            }
+            Edit::Applications { queue, max } => {
+                let now = queue_of(&self.partition.conf, queue).map_or(0, |queue| queue.max_applications);
+                ("queueApplications", format!("Let queue {queue} run {max} applications at a time (now {now})."))
+            }
+            Edit::LimitMax { queue, entry, amounts } => {
+                let limit = limit_of(&self.partition.conf, queue, *entry);
+                let from = limit.and_then(|limit| limit.max_resources.as_ref());
+                let text =
+                    format!("Raise the limit of {} in queue {queue} to {}.", whose(limit), raised(amounts, from));
+                ("limit", text)
+            }
+            Edit::LimitApplications { queue, entry, max } => {
+                let limit = limit_of(&self.partition.conf, queue, *entry);
+                let now = limit.map_or(0, |limit| limit.max_applications);
+                let whose = whose(limit);
+                (
+                    "limitApplications",
+                    format!("Let {whose} run {max} applications at a time in queue {queue} (now {now})."),
+                )
+            }
+            Edit::Property { queue, name, value } => {
+                ("preemption", format!("Set {name} of queue {queue} to {value}: it stands in the way of preemption."))
+            }
+            Edit::Preemption(_) => ("preemption", "Turn preemption on for the partition.".to_owned()),
+        };
+        let edited = self.config.edited(&self.partition.name, std::slice::from_ref(edit)).ok();
+        let plan = edited.as_ref().map(|edited| {
+            let outlook = self.partition.outlook(edited.conf.clone(), self.now);
+            PlanInShort { applications: outlook.applications.len(), exceeded: outlook.exceeded.len() }
+        });
+        RemedyView {
+            kind: kind.to_owned(),
+            text,
+            who: "administrator".to_owned(),
+            copy: edited.map(|edited| edited.line.trim_end().to_owned()),
+            queue: edit.queue().map(ToString::to_string),
+            plan,
+            ..RemedyView::default()
+        }
+    }
+
+    fn change(&self, change: &Change, remedy: &Remedy) -> RemedyView {
+        let of = |kind: &str, who: &str, text: String| RemedyView {
+            kind: kind.to_owned(),
+            who: who.to_owned(),
+            text,
+            ..RemedyView::default()
+        };
+        match change {
+            // Those are views of their own.
+            Change::Edit(edit) => self.edit(edit),
+            Change::Wait if remedy.after == Nanos::ZERO => {
+                let text = "Nothing has to be changed: it is placed when its turn comes, as soon as the resource manager \
+                            has answered what it was asked.";
+                of("wait", "nobody", text.to_owned())
+            }
+            Change::Wait => {
+                let seconds = (remedy.after.0 as f64 / 1e9).ceil();
+                let how = match remedy.preempts {
+                    0 => String::new(),
+                    1 => ": 1 allocation is preempted for it then".to_owned(),
+                    many => format!(": {many} allocations are preempted for it then"),
+                };
+                of("wait", "nobody", format!("Wait {seconds} s{how}. Nothing has to be changed."))
+            }
+            Change::Undrain { operator, manager, others } => {
+                let nodes: Vec<String> = operator.iter().chain(manager).map(ToString::to_string).collect();
+                let or = match others {
+                    0 => String::new(),
+                    n => format!(" ({n} more of its size {} drained)", if *n == 1 { "is" } else { "are" }),
+                };
+                let (who, copy, how) = if manager.is_empty() {
+                    let hosts: Vec<String> = operator.iter().map(|node| self.host(node)).collect();
+                    ("operator", Some(format!("callboard resource undrain {}", hosts.join(","))), "")
+                } else {
+                    ("resourceManager", None, ": the resource manager drained it, and has to make it schedulable again")
+                };
+                let what = if nodes.len() == 1 { "node" } else { "nodes" };
+                let text = format!("Undrain {what} {}{or}{how}.", listed(&nodes, 6));
+                RemedyView { copy, nodes, ..of("undrain", who, text) }
+            }
+            Change::Free { node, allocations, freed } => {
+                let names: Vec<String> = allocations.iter().map(|(app, key)| format!("{key} of {app}")).collect();
+                let what = if names.len() == 1 { "allocation" } else { "allocations" };
+                let text = format!(
+                    "Free {} on node {node}: end {what} {}.",
+                    amounts(freed, self.wanted_types(freed)),
+                    listed(&names, 3)
+                );
+                RemedyView { nodes: vec![node.to_string()], ..of("free", "operator", text) }
+            }
+            Change::Smaller { to, ask } => {
+                let text =
+                    format!("Ask for less: {} instead of {}.", amounts(to, to.iter().count()), self.size_of(ask));
+                of("smaller", "owner", text)
+            }
+            Change::Members { keys, of: now, .. } => {
+                let text = format!("Submit the gang again with {} members instead of {now}.", keys.len());
+                of("members", "owner", text)
+            }
+            Change::Queue { queue, .. } => RemedyView {
+                queue: Some(queue.to_string()),
+                ..of("queue", "owner", format!("Submit the application again, to queue {queue}."))
+            },
+            Change::Preempt { .. } => {
+                let text =
+                    "Let the ask preempt others: submit it with a priority class that allows it (allowPreemptOther).";
+                of("preemption", "owner", text.to_owned())
+            }
+            Change::Nodes { count, like, capacity } => {
+                let nodes = if *count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
+                let size = amounts(capacity, 3);
+                let text = format!("Add {nodes} like {like} ({size}{}).", if *count == 1 { "" } else { " each" });
+                RemedyView { nodes: vec![like.to_string()], ..of("addNodes", "operator", text) }
+            }
+        }
+    }
+
+    fn node(&self, id: &str) -> Option<&Node> {
+        self.partition.nodes.get(self.partition.node_by_id.get(id)?.ix())
+    }
+
+    /// The name by which an operator drains it.
+    fn host(&self, id: &str) -> String {
+        let host = self.node(id).map(|node| node.spec.host_name()).filter(|host| !host.is_empty());
+        host.unwrap_or(id).to_owned()
+    }
+
+    fn wanted_types(&self, freed: &Resource) -> usize {
+        freed.iter().count()
+    }
+
+    fn size_of(&self, (app, key): &(std::sync::Arc<str>, std::sync::Arc<str>)) -> String {
+        let row = self.partition.app_by_id.get(app).and_then(|ix| self.partition.apps.get(ix.ix()));
+        let alloc = row.and_then(|row| self.partition.allocs.get(row.by_key.get(key)?.ix()));
+        alloc.map_or_else(|| "what it asks for".to_owned(), |alloc| amounts(&alloc.resource, usize::MAX))
+    }
+}
+
+fn none_text(none: Nothing, complete: bool) -> &'static str {
+    match none {
+        Nothing::TooLarge => "None: it is larger than every node.",
+        Nothing::NoNodes => "None: no node is registered. It is up to the resource manager to register some.",
+        Nothing::ResourceManager => "None: it is up to the resource manager.",
+        Nothing::Never => "None: nothing more is placed for this application here.",
+        Nothing::NoSingleChange if complete => "None: no change of one setting alone would place it.",
+        Nothing::NoSingleChange => "None was found in the time that there is for it.",
+    }
+}
+
+/// The first few of a list.
+fn listed(names: &[String], most: usize) -> String {
+    let mut text = names.iter().take(most).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > most {
+        text.push_str(&format!(" and {} more", names.len() - most));
+    }
+    text
+}
+
+/// Amounts for people, so many types at most.
+pub fn amounts(resource: &Resource, most: usize) -> String {
+    let one = |(kind, amount): (&str, i64)| format!("{} {}", shown(kind, amount), noun(kind, amount));
+    let named = resource.named().into_iter().filter(|(_, amount)| *amount != 0);
+    named.take(most).map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Amounts, and what they were.
+fn raised(to: &Resource, from: Option<&Resource>) -> String {
+    let mut old = Resource::new();
+    for (kind, _) in to.iter() {
+        if let Some(amount) = from.and_then(|from| from.get(kind)) {
+            old.set(kind.clone(), amount);
+        }
+    }
+    let now = if old.is_empty() { String::new() } else { format!(" (now {})", amounts(&old, usize::MAX)) };
+    format!("{}{now}", amounts(to, usize::MAX))
+}
+
+fn queue_of<'a>(conf: &'a PartitionConf, path: &str) -> Option<&'a QueueConf> {
+    let mut queue = &conf.root;
+    for part in path.split('.').skip(1) {
+        queue = queue.children.iter().find(|child| *child.name == *part)?;
+    }
+    Some(queue)
+}
+
+fn limit_of<'a>(conf: &'a PartitionConf, path: &str, entry: usize) -> Option<&'a LimitConf> {
+    queue_of(conf, path)?.limits.get(entry)
+}
+
+fn whose(limit: Option<&LimitConf>) -> String {
+    let list = |what: &str, names: &[std::sync::Arc<str>]| match names {
+        [] => None,
+        [one] if &**one == "*" => Some(format!("all {what}s")),
+        [one] => Some(format!("{what} {one}")),
+        many => Some(format!("{what}s {}", many.join(", "))),
+    };
+    let both = limit.map(|limit| [list("user", &limit.users), list("group", &limit.groups)]);
+    both.into_iter().flatten().flatten().collect::<Vec<_>>().join(" and ")
+}

@@ -1,0 +1,340 @@
+//! What would place a waiting ask: each suggestion, applied, places it; and where none is made, no change of one setting
+//! would have.
+
+use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use callboard::{
+    config::{self, LoadedConfig},
+    domain::{
+        Partition,
+        command::{AddApplication, Command},
+        conf::QueueConf,
+        edit::Edit,
+        partition::{
+            Explainer, Waiting, Why,
+            forward::Bounds,
+            remedies::{Advice, Change, Nothing, Remedy},
+        },
+        resources::Resource,
+        types::{AppIx, Nanos},
+    },
+};
+use proptest::{
+    prelude::*,
+    test_runner::{RngAlgorithm, TestRng, TestRunner},
+};
+
+use super::env::{Ask, Env};
+
+/// Worlds in an ordinary run; `PROPTEST_CASES=1000` for more.
+const WORLDS: u32 = 60;
+
+fn never() -> bool {
+    false
+}
+
+const BOUNDS: Bounds<'static> = Bounds { decisions: 100_000, stop: &never };
+
+fn advise(config: &LoadedConfig, partition: &Partition, app: AppIx, waiting: &Waiting, now: Nanos) -> Advice {
+    let edit = |edits: &[Edit]| config.edited("default", edits).map(|edited| edited.conf);
+    partition.remedies(app, waiting, now, &edit, BOUNDS)
+}
+
+/// Commands are applied to a copy, and time passes; are these placed then, or what took their place?
+fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> bool {
+    let mut then = Env {
+        partition: env.partition.clone(),
+        now: env.now,
+        told: Vec::new(),
+        unconfirmed: Vec::new(),
+        events: Vec::new(),
+        questions: Vec::new(),
+        calm: true,
+        refusals: Vec::new(),
+        lives: None,
+        twin: None,
+    };
+    for command in commands {
+        then.apply(command);
+    }
+    let all = |then: &mut Env| {
+        then.run();
+        while !then.unconfirmed.is_empty() || !then.questions.is_empty() {
+            then.confirm_all();
+            then.answer_all();
+        }
+        let placed = |key: &String| then.told.iter().any(|told| told.starts_with(&format!("new {key} on ")));
+        keys.iter().all(placed)
+    };
+    let mut done = all(&mut then);
+    let end = then.now.plus(Nanos::from_secs(seconds));
+    while let Some(next) = then.partition.next_deadline().filter(|next| !done && *next <= end) {
+        then.now = next.max(then.now);
+        then.apply(Command::Tick);
+        done = all(&mut then);
+    }
+    done
+}
+
+/// The keys of what has to be placed.
+fn wanted(partition: &Partition, app: AppIx, waiting: &Waiting) -> Vec<String> {
+    let row = &partition.apps[app.ix()];
+    let placeholders: Vec<String> = row
+        .by_seq
+        .values()
+        .map(|ix| &partition.allocs[ix.ix()])
+        .filter(|alloc| alloc.is_placeholder() && alloc.is_pending())
+        .map(|alloc| alloc.spec.key.to_string())
+        .collect();
+    if (waiting.placeholder || matches!(waiting.why, Why::Gang { .. })) && !placeholders.is_empty() {
+        return placeholders;
+    }
+    vec![partition.allocs[waiting.first.ix()].spec.key.to_string()]
+}
+
+fn check(config: &LoadedConfig, env: &Env, seen: &mut BTreeMap<&'static str, usize>) {
+    for (id, ix) in env.partition.app_by_id.iter() {
+        let found = Explainer::new(&env.partition).application(*ix, env.now);
+        for waiting in &found {
+            let advice = advise(config, &env.partition, *ix, waiting, env.now);
+            assert!(advice.complete, "{id}: {advice:#?}");
+            assert!(advice.remedies.len() <= 5 && advice.none.is_some() == advice.remedies.is_empty(), "{advice:#?}");
+            assert!(advice.remedies.is_sorted_by(|a, b| a.size <= b.size), "{advice:#?}");
+            let keys = wanted(&env.partition, *ix, waiting);
+            for remedy in &advice.remedies {
+                *seen.entry(kind(&remedy.change)).or_default() += 1;
+                let commands = commands(config, &env.partition, remedy);
+                let keys = match &remedy.change {
+                    Change::Preempt { ask } => vec![format!("{} (again)", ask.1)],
+                    Change::Members { keys, .. } => keys.iter().map(|key| key.to_string()).collect(),
+                    _ => keys.clone(),
+                };
+                let seconds = remedy.after.as_secs() + 1;
+                assert!(places(env, commands, &keys, seconds), "{id} {keys:?}: {remedy:#?}\n{waiting:#?}");
+            }
+            if advice.none == Some(Nothing::NoSingleChange) || advice.none == Some(Nothing::TooLarge) {
+                *seen.entry("none").or_default() += 1;
+                nothing_helps(config, env, *ix, waiting, &keys);
+            }
+        }
+    }
+}
+
+fn kind(change: &Change) -> &'static str {
+    match change {
+        Change::Wait => "wait",
+        Change::Edit(Edit::Max { .. }) => "max",
+        Change::Edit(Edit::Applications { .. }) => "applications",
+        Change::Edit(Edit::LimitMax { .. }) => "limit",
+        Change::Edit(Edit::LimitApplications { .. }) => "limit of applications",
+        Change::Edit(_) | Change::Preempt { .. } => "preemption",
+        Change::Undrain { .. } => "undrain",
+        Change::Free { .. } => "free",
+        Change::Smaller { .. } => "smaller",
+        Change::Members { .. } => "members",
+        Change::Queue { .. } => "queue",
+        Change::Nodes { .. } => "nodes",
+    }
+}
+
+fn commands(config: &LoadedConfig, partition: &Partition, remedy: &Remedy) -> Vec<Command> {
+    let edit = |edits: &[Edit]| config.edited("default", edits).map(|edited| edited.conf);
+    remedy.commands(partition, &edit).unwrap_or_else(|refused| panic!("{refused}: {remedy:#?}"))
+}
+
+/// Every setting is turned this way and that.
+fn nothing_helps(config: &LoadedConfig, env: &Env, app: AppIx, waiting: &Waiting, keys: &[String]) {
+    let mut edits = vec![Edit::Preemption(true)];
+    settings(&env.partition.conf.root, "root", &mut edits);
+    for edit in edits {
+        // What would be refused is no change.
+        if let Ok(edited) = config.edited("default", std::slice::from_ref(&edit)) {
+            let patient = matches!(edit, Edit::Preemption(_) | Edit::Property { .. });
+            let seconds = if patient { 5 } else { 0 };
+            let helps = places(env, vec![Command::Configure(edited.conf)], keys, seconds);
+            assert!(!helps, "{keys:?} is placed by {edit:?}\n{waiting:#?}");
+        }
+    }
+    for node in env.partition.node_by_id.values().map(|ix| &env.partition.nodes[ix.ix()]) {
+        if node.operator_drained && node.rm_schedulable {
+            let command = Command::OperatorDrain { nodes: vec![node.id().clone()], drained: false };
+            assert!(!places(env, vec![command], keys, 0), "{keys:?} is placed when {} is undrained", node.id());
+        }
+    }
+    let row = &env.partition.apps[app.ix()];
+    if row.allocs.is_empty() && row.swaps == 0 {
+        for queue in ["root.a.x", "root.a.y", "root.b"].into_iter().filter(|queue| **queue != *row.queue_path) {
+            let change = Change::Queue { app: row.id.clone(), queue: queue.into() };
+            let commands = change.commands(&env.partition, &|_| Err(String::new())).unwrap();
+            assert!(!places(env, commands, keys, 0), "{keys:?} is placed in {queue}\n{waiting:#?}");
+        }
+    }
+}
+
+/// All numbers of a queue and those below it, a little more and much more.
+fn settings(queue: &QueueConf, path: &str, edits: &mut Vec<Edit>) {
+    let path: Arc<str> = path.into();
+    let more = |amount: &Resource| {
+        [1, 10, 30, 100, 1_000].map(|more| {
+            let mut to = Resource::new();
+            amount.iter().for_each(|(kind, amount)| to.set(kind.clone(), amount + more));
+            to
+        })
+    };
+    if let Some(max) = &queue.max {
+        edits.extend(more(max).map(|amounts| Edit::Max { queue: path.clone(), amounts }));
+    }
+    if queue.max_applications > 0 {
+        let to = |more| Edit::Applications { queue: path.clone(), max: queue.max_applications + more };
+        edits.extend([1, 2, 100].map(to));
+    }
+    for (entry, limit) in queue.limits.iter().enumerate() {
+        if let Some(max) = &limit.max_resources {
+            edits.extend(more(max).map(|amounts| Edit::LimitMax { queue: path.clone(), entry, amounts }));
+        }
+        if limit.max_applications > 0 {
+            let max = |more| limit.max_applications + more;
+            let to = |more| Edit::LimitApplications { queue: path.clone(), entry, max: max(more) };
+            edits.extend([1, 2, 100].map(to));
+        }
+    }
+    if queue.properties.contains_key("preemption.policy") {
+        edits.push(Edit::Property { queue: path.clone(), name: "preemption.policy".into(), value: "default".into() });
+    }
+    for child in &queue.children {
+        settings(child, &format!("{path}.{}", child.name), edits);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    config: String,
+    nodes: Vec<(i64, bool)>,
+    apps: Vec<(u8, u8, Vec<(i64, u8)>)>,
+}
+
+fn config_text() -> impl Strategy<Value = String> {
+    let max = || prop::option::weighted(0.5, 10i64..90);
+    let apps = || prop::option::weighted(0.25, 1u64..4);
+    let policy = || prop::sample::select(vec!["", "", "fence", "disabled"]);
+    let limit = || prop::option::weighted(0.3, (1i64..60, 0u64..3, prop::sample::select(vec!["u1", "u2", "*"])));
+    let leaf = move || (max(), apps(), policy(), limit(), prop::option::weighted(0.4, 5i64..25));
+    (max(), limit(), leaf(), leaf(), leaf(), any::<bool>(), any::<bool>()).prop_map(
+        |(a_max, a_limit, x, y, b, preemption, atomic)| {
+            let mut text = format!("partitions:\n- name: default\n  preemption: {{enabled: {preemption}}}\n  queues:\n  - name: root\n    submitacl: '*'\n    properties: {{preemption.delay: 1s}}\n    queues:\n    - name: a\n      parent: true\n");
+            let limits = |text: &mut String, indent: &str, limit: Option<(i64, u64, &str)>, max: Option<i64>| {
+                if let Some((memory, apps, user)) = limit {
+                    let memory = memory.min(max.unwrap_or(i64::MAX));
+                    writeln!(text, "{indent}limits: [{{limit: l, users: ['{user}'], maxresources: {{memory: {memory}}}, maxapplications: {apps}}}]").unwrap();
+                }
+            };
+            if let Some(max) = a_max {
+                writeln!(text, "      resources: {{max: {{memory: {max}}}}}").unwrap();
+            }
+            limits(&mut text, "      ", a_limit, a_max);
+            text.push_str("      queues:\n");
+            for (name, indent, (max, apps, policy, limit, guaranteed)) in
+                [("x", "      ", x), ("y", "      ", y), ("b", "    ", b)]
+            {
+                let above = if name == "b" { None } else { a_max };
+                let max = max.map(|max| max.min(above.unwrap_or(max)));
+                let least = max.unwrap_or(i64::MAX).min(above.unwrap_or(i64::MAX));
+                let inner = format!("{indent}  ");
+                writeln!(text, "{indent}- name: {name}").unwrap();
+                let mut resources = Vec::new();
+                resources.extend(max.map(|max| format!("max: {{memory: {max}}}")));
+                // Two guarantees have to fit into the max above them.
+                resources.extend(guaranteed.map(|g| format!("guaranteed: {{memory: {}}}", g.min(least / 2).max(1))));
+                if !resources.is_empty() {
+                    writeln!(text, "{inner}resources: {{{}}}", resources.join(", ")).unwrap();
+                }
+                if let Some(apps) = apps {
+                    writeln!(text, "{inner}maxapplications: {apps}").unwrap();
+                }
+                let mut properties = Vec::new();
+                if !policy.is_empty() {
+                    properties.push(format!("preemption.policy: {policy}"));
+                }
+                if atomic && name == "b" {
+                    properties.push("gang.admission: atomic".to_owned());
+                }
+                if !properties.is_empty() {
+                    writeln!(text, "{inner}properties: {{{}}}", properties.join(", ")).unwrap();
+                }
+                limits(&mut text, &inner, limit, max);
+            }
+            text
+        },
+    )
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let nodes = prop::collection::vec((10i64..60, prop::bool::weighted(0.3)), 1..5);
+    let asks = || prop::collection::vec((1i64..40, 0u8..8), 1..5);
+    let apps = prop::collection::vec((0u8..5, 0u8..3, asks()), 1..6);
+    (config_text(), nodes, apps).prop_map(|(config, nodes, apps)| World { config, nodes, apps })
+}
+
+impl World {
+    /// Applications ask, one after the other; some are gangs; some nodes are drained before the last of them.
+    fn build(&self) -> Option<(LoadedConfig, Env)> {
+        let config = config::load(&self.config).ok()?;
+        let mut env = Env::calm(&self.config);
+        for (n, (size, _)) in self.nodes.iter().enumerate() {
+            env.node(&format!("n{n}"), *size);
+        }
+        for (a, (queue, user, asks)) in self.apps.iter().enumerate() {
+            if a + 1 == self.apps.len() {
+                for (n, _) in self.nodes.iter().enumerate().filter(|(_, (_, drained))| *drained) {
+                    env.apply(Command::OperatorDrain { nodes: vec![format!("n{n}").into()], drained: true });
+                }
+            }
+            let id = format!("app{a}");
+            let queue = ["root.a.x", "root.a.y", "root.b", "root.b", "root.a.x"][usize::from(*queue)];
+            let user = ["u1", "u2", "u3"][usize::from(*user)];
+            if asks.len() == 3 {
+                let total: i64 = asks.iter().map(|(size, _)| *size).sum();
+                let gang = Resource::of(&[("memory", total), ("vcore", total)]);
+                let item = AddApplication { placeholder_ask: Some(gang), timeout_millis: 60_000, ..env.by(user) };
+                env.add_app(AddApplication { id: id.as_str().into(), queue: queue.into(), ..item });
+            } else {
+                env.add_app(AddApplication { id: id.as_str().into(), queue: queue.into(), ..env.by(user) });
+            }
+            let ask = |(k, (size, kind)): (usize, &(i64, u8))| {
+                let ask = Ask::new(&id, &format!("{id}-{k}"), *size);
+                match kind {
+                    _ if asks.len() == 3 => ask.placeholder("g"),
+                    0 | 1 => ask.preempts(),
+                    2 => ask.preempts().priority(3),
+                    3 => ask.requires("n0"),
+                    _ => ask,
+                }
+            };
+            env.ask(asks.iter().enumerate().map(ask).collect());
+            if asks.len() == 3 {
+                env.ask(vec![Ask::new(&id, &format!("{id}-real"), 1).group("g")]);
+            }
+        }
+        Some((config, env))
+    }
+}
+
+#[test]
+fn suggestions_work_and_where_there_is_none_no_setting_would() {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(WORLDS);
+    // The same worlds every time, and the more of them the more are asked for.
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let seen = RefCell::new(BTreeMap::new());
+    let result = runner.run(&world(), |world| {
+        let Some((config, env)) = world.build() else { return Err(TestCaseError::reject("refused")) };
+        check(&config, &env, &mut seen.borrow_mut());
+        Ok(())
+    });
+    result.unwrap_or_else(|failed| panic!("{failed}"));
+    // Worlds in which little happens would prove little.
+    let seen = seen.into_inner();
+    let common = ["max", "limit", "undrain", "free", "smaller", "members", "queue", "nodes"];
+    let missing: Vec<_> = common.iter().filter(|kind| !seen.contains_key(**kind)).collect();
+    assert!(missing.is_empty() && seen.contains_key("none"), "{missing:?} of {seen:?}");
+}

@@ -3,11 +3,16 @@
 use std::process::ExitCode;
 
 use callboard::cli::Cli;
-use clap::Parser as _;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    Cli::parse().run()
+    match Cli::read() {
+        Ok(cli) => cli.run(),
+        Err(error) => {
+            eprintln!("callboard: {error}");
+            ExitCode::from(2)
+        }
+    }
 }

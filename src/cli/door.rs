@@ -4,21 +4,26 @@ use clap::Args;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 
-use super::client::{
-    http::segment,
-    net::{Answer, Body, Client, Failed},
-    trust::Trust,
+use super::{
+    client::{
+        http::segment,
+        net::{Answer, Body, Client, Failed},
+        trust::Trust,
+    },
+    context::ContextArg,
 };
 
 /// Which server, and which of its partitions.
 #[derive(Args, Clone, Debug)]
 pub struct Door {
-    /// Address of the server
+    /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
     #[arg(long, global = true, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// Partition
     #[arg(long, global = true, value_name = "NAME", default_value = "default")]
     pub partition: String,
+    #[command(flatten)]
+    pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
 }
@@ -72,6 +77,20 @@ impl Door {
         self.send(Method::POST, &self.url(path), Some(json_of(body)?)).await
     }
 
+    /// The JSON document at a path of the server, such as `/api/v1/overview`.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its answer is an error, or no JSON.
+    pub async fn value_at(&self, path: &str) -> Result<serde_json::Value, Error> {
+        let url = format!("{}{path}", self.server.trim_end_matches('/'));
+        let text = self.send(Method::GET, &url, None).await?.text().await.map_err(|error| self.unreachable(&error))?;
+        let mut json = serde_json::Deserializer::from_str(&text);
+        // The deepest tree of queues, two levels of JSON each, is a little deeper than the reader's own limit.
+        json.disable_recursion_limit();
+        let broken = |error| Error { text: format!("{} sent what is no JSON: {error}", self.server), status: None };
+        serde_json::Value::deserialize(&mut json).map_err(broken)
+    }
+
     fn url(&self, path: &str) -> String {
         self.url_of_server(&format!("partition/{}/{path}", segment(&self.partition)))
     }
@@ -111,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_not_there_is_named() {
         let (server, partition) = ("http://127.0.0.1:9/".to_owned(), "[rm-1]a b".to_owned());
-        let door = Door { server, partition, trust: Trust::default() };
+        let door = Door { server, partition, context: ContextArg::default(), trust: Trust::default() };
         assert_eq!(door.url("x"), "http://127.0.0.1:9/api/v1/partition/%5Brm-1%5Da%20b/x");
         let error = door.get("resource/status").await.unwrap_err().to_string();
         assert!(error.starts_with("http://127.0.0.1:9/ cannot be reached (--server names another): "), "{error}");

@@ -16,7 +16,7 @@ use super::client::{
     net::{Client, Failed},
     trust::Trust,
 };
-use super::out;
+use super::{context::ContextArg, out};
 
 /// How long to wait before a lost connection is made again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -48,6 +48,8 @@ pub struct EventsArgs {
     /// The lines of the server as they are, one JSON object each.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
 }
@@ -123,14 +125,14 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
             Err(Error::Lost(what)) if wanted.follow && wanted.from.is_some() => {
                 if what != told {
                     // Where nobody reads the notice, the events still matter.
-                    let _ = writeln!(io::stderr(), "callboard events: {what}; trying again");
+                    let _ = writeln!(io::stderr(), "callboard: {what}; trying again");
                     told = what;
                 }
                 tokio::time::sleep(AGAIN).await;
             }
             Err(error) => {
                 // As above.
-                let _ = writeln!(io::stderr(), "callboard events: {error}");
+                let _ = writeln!(io::stderr(), "callboard: {error}");
                 return ExitCode::FAILURE;
             }
         }

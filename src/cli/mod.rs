@@ -3,13 +3,17 @@
 pub mod audit;
 pub mod bench;
 pub mod client;
+pub mod context;
 pub mod demo;
 pub mod diagnose;
 pub mod door;
 pub mod events;
+pub mod human;
 pub mod journal;
+pub mod lists;
 pub mod log_level;
 pub mod out;
+pub mod pages;
 pub mod plan;
 pub mod queue;
 pub mod ready;
@@ -24,7 +28,7 @@ pub mod why;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::{
     audit::AuditArgs,
@@ -33,7 +37,9 @@ use self::{
     diagnose::DiagnoseArgs,
     events::EventsArgs,
     journal::JournalArgs,
+    lists::{AppsArgs, NodesArgs, QueuesArgs, RmsArgs, StatusArgs, Wanted},
     log_level::LogLevelArgs,
+    pages::{CompletionsArgs, ManArgs},
     plan::PlanArgs,
     queue::QueueArgs,
     ready::ReadyArgs,
@@ -76,6 +82,16 @@ enum Command {
     },
     /// Show what a new configuration would do to a running server
     Plan(PlanArgs),
+    /// Show partitions at a glance, and what waits in them
+    Status(StatusArgs),
+    /// Show applications, those that wait first
+    Apps(AppsArgs),
+    /// Show queues
+    Queues(QueuesArgs),
+    /// Show nodes: how full they are, and what is the matter with them
+    Nodes(NodesArgs),
+    /// Show resource managers and their sessions
+    Rms(RmsArgs),
     /// Explain why an application waits, and what would help
     Why(WhyArgs),
     /// Show events: what happened to which application, node, queue, user and ask
@@ -100,9 +116,22 @@ enum Command {
     Audit(AuditArgs),
     /// Make tokens, list them, take them back: who may do what
     Token(TokenArgs),
+    /// Print what a shell completes commands by
+    Completions(CompletionsArgs),
+    /// Print a page for man
+    Man(ManArgs),
 }
 
 impl Cli {
+    /// The command line of this process, with what the user's file of contexts says as defaults.
+    ///
+    /// # Errors
+    /// That file is wrong.
+    pub fn read() -> Result<Cli, String> {
+        let matches = context::apply(Cli::command())?.get_matches();
+        Cli::from_arg_matches(&matches).map_err(|error| error.to_string())
+    }
+
     /// Runs what was asked for.
     pub fn run(self) -> ExitCode {
         match self.command {
@@ -114,6 +143,11 @@ impl Cli {
             Some(Command::Bench(args)) => report(bench::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
             Some(Command::Plan(args)) => wait_for(plan::run(args)),
+            Some(Command::Status(args)) => wait_for(lists::run(Wanted::Status(args))),
+            Some(Command::Apps(args)) => wait_for(lists::run(Wanted::Apps(args))),
+            Some(Command::Queues(args)) => wait_for(lists::run(Wanted::Queues(args))),
+            Some(Command::Nodes(args)) => wait_for(lists::run(Wanted::Nodes(args))),
+            Some(Command::Rms(args)) => wait_for(lists::run(Wanted::Rms(args))),
             Some(Command::Why(args)) => wait_for(why::run(args)),
             Some(Command::Events(args)) => wait_for(events::run(args)),
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
@@ -126,6 +160,8 @@ impl Cli {
             Some(Command::Ready(args)) => wait_for(ready::run(args)),
             Some(Command::Audit(args)) => wait_for(audit::run(args)),
             Some(Command::Token(args)) => report(token::run(&args)),
+            Some(Command::Completions(args)) => report(pages::completions(&args)),
+            Some(Command::Man(args)) => report(pages::man(&args)),
         }
     }
 }

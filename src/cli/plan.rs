@@ -17,7 +17,7 @@ use super::client::{
     net::{Body, Client, Failed},
     trust::Trust,
 };
-use super::out;
+use super::{context::ContextArg, out};
 use crate::http::api::plan::view::{Change, PartitionPlan, Plan, Setting, Warning};
 
 /// Options of `callboard plan`.
@@ -37,6 +37,8 @@ pub struct PlanArgs {
     /// Print the answer of the server
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pub context: ContextArg,
     #[command(flatten)]
     trust: Trust,
 }

@@ -15,7 +15,7 @@ use super::client::{
     net::{Client, Failed},
     trust::Trust,
 };
-use super::out;
+use super::{context::ContextArg, out};
 
 /// Shows what was used over a while, so that quotas can be judged: amounts times the time for which they were used.
 #[derive(Args, Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct UsageArgs {
     /// The lines of the server as they are, one JSON object each, in exact amounts times seconds.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
 }
@@ -105,7 +107,7 @@ pub async fn run(wanted: UsageArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Where nobody reads that either, the status tells.
-            let _ = writeln!(io::stderr(), "callboard usage: {error}");
+            let _ = writeln!(io::stderr(), "callboard: {error}");
             ExitCode::FAILURE
         }
     }
@@ -264,6 +266,7 @@ mod tests {
             step: Some("1d".into()),
             queue: Some("root.a b".into()),
             json: false,
+            context: ContextArg::default(),
             trust: Trust::default(),
         }
     }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::{
     client::http::segment,
     door::{Door, Error},
+    human::{age, amounts, plural},
     out,
 };
 use crate::http::api::board::{
@@ -264,28 +265,6 @@ fn helps(text: &mut String, advice: &AdviceView) {
     }
     if !advice.complete {
         let _ = writeln!(text, "  (after {} trials time was over: there may be smaller ones)", advice.tried);
-    }
-}
-
-/// Amounts by type.
-fn amounts(resource: &BTreeMap<String, i64>) -> String {
-    let one = |(kind, amount): (&String, &i64)| format!("{} {}", shown(kind, *amount), noun(kind, *amount));
-    resource.iter().filter(|(_, amount)| **amount != 0).map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn plural(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A time in the past as people say it: 12s, 5m, 3h, 2d.
-fn age(since: &str, now: Timestamp) -> String {
-    let Ok(since) = since.parse::<Timestamp>() else { return since.to_owned() };
-    let seconds = now.as_second().saturating_sub(since.as_second()).max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7_200 => format!("{}m", seconds / 60),
-        7_200..172_800 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
     }
 }
 

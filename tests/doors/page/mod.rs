@@ -5,6 +5,7 @@ mod board;
 mod charts;
 pub mod chromium;
 mod cluster;
+mod commands;
 mod dump;
 mod fits;
 mod history;

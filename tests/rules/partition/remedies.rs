@@ -206,11 +206,15 @@ fn settings(queue: &QueueConf, path: &str, edits: &mut Vec<Edit>) {
     }
 }
 
+/// Size and kind.
+type Asks = Vec<(i64, u8)>;
+
 #[derive(Clone, Debug)]
 struct World {
     config: String,
     nodes: Vec<(i64, bool)>,
-    apps: Vec<(u8, u8, Vec<(i64, u8)>)>,
+    /// Queue, user and asks of each.
+    apps: Vec<(u8, u8, Asks)>,
 }
 
 fn config_text() -> impl Strategy<Value = String> {

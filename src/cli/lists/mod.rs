@@ -1,0 +1,262 @@
+//! `callboard status`, `apps`, `queues`, `nodes` and `rms`: lists of what a running server has.
+
+pub mod rows;
+pub mod table;
+mod yaml;
+
+use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use self::table::{Format, List};
+use super::{
+    client::http::segment,
+    door::{Door, Error},
+    out,
+};
+
+/// Between two looks of a list that is watched.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// How a list is shown.
+#[derive(Args, Clone, Debug)]
+pub struct Show {
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Format,
+    /// Go on with what changes, until Ctrl-C
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Sort by this column; with a - before it from the largest
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Partitions at a glance, and what waits in them for which reason.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Applications, those that wait first.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
+pub struct AppsArgs {
+    /// Those of this queue and the queues below it
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Those of this user
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Those in this state, such as Running
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    /// Those that wait for this reason, such as queueQuota
+    #[arg(long, value_name = "CODE")]
+    reason: Option<String>,
+    /// Those with this in their id, queue or user
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Only those that wait
+    #[arg(long)]
+    waiting: bool,
+    /// Which list
+    #[arg(long, value_enum, default_value = "active")]
+    list: Which,
+    /// So many at most
+    #[arg(long, value_name = "COUNT", default_value = "1000")]
+    limit: u32,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// See [`AppsArgs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// Those that are there
+    Active,
+    /// Those that ended
+    Completed,
+    /// Those that were refused
+    Rejected,
+}
+
+/// Queues, each after the one above it.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
+pub struct QueuesArgs {
+    /// This queue and those below it
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Those in this state: Active, Draining or Stopped
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Nodes: how full they are, and what is the matter with them.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
+pub struct NodesArgs {
+    /// Those in this state: ready, drained, reserved, torpid or offline
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Resource managers and their sessions.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
+pub struct RmsArgs {
+    /// Those in this state: Running, Paused or Stopped
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// A list that can be asked for.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// See [`StatusArgs`].
+    Status(StatusArgs),
+    /// See [`AppsArgs`].
+    Apps(AppsArgs),
+    /// See [`QueuesArgs`].
+    Queues(QueuesArgs),
+    /// See [`NodesArgs`].
+    Nodes(NodesArgs),
+    /// See [`RmsArgs`].
+    Rms(RmsArgs),
+}
+
+impl Wanted {
+    fn show(&self) -> &Show {
+        match self {
+            Wanted::Status(args) => &args.show,
+            Wanted::Apps(args) => &args.show,
+            Wanted::Queues(args) => &args.show,
+            Wanted::Nodes(args) => &args.show,
+            Wanted::Rms(args) => &args.show,
+        }
+    }
+
+    /// Where the server tells it.
+    fn path(&self) -> String {
+        let partition = segment(&self.show().door.partition);
+        match self {
+            Wanted::Status(_) => "/api/v1/overview".to_owned(),
+            Wanted::Apps(args) => {
+                let list = args.list.to_possible_value().map_or(String::new(), |list| list.get_name().to_owned());
+                let mut path = format!("/api/v1/partition/{partition}/applications?list={list}&limit={}", args.limit);
+                let given =
+                    [("queue", &args.queue), ("user", &args.user), ("reason", &args.reason), ("text", &args.text)];
+                for (name, value) in given {
+                    if let Some(value) = value {
+                        path.push_str(&format!("&{name}={}", segment(value)));
+                    }
+                }
+                if args.waiting {
+                    path.push_str("&waiting=true");
+                }
+                path
+            }
+            Wanted::Queues(_) => format!("/ws/v1/partition/{partition}/queues"),
+            Wanted::Nodes(_) => format!("/api/v1/partition/{partition}/nodes"),
+            Wanted::Rms(_) => "/si/v1/rm".to_owned(),
+        }
+    }
+
+    fn list(&self, answer: &Value, now: Timestamp) -> List {
+        let mut list = match self {
+            Wanted::Status(_) => rows::status(answer),
+            Wanted::Apps(_) => rows::applications(answer, now),
+            Wanted::Queues(_) => rows::queues(answer),
+            Wanted::Nodes(_) => rows::nodes(answer, now),
+            Wanted::Rms(_) => rows::managers(answer, now),
+        };
+        let is = |value: &Value, key: &str, wanted: &Option<String>| {
+            wanted.as_ref().is_none_or(|wanted| value[key].as_str().is_some_and(|is| is.eq_ignore_ascii_case(wanted)))
+        };
+        match self {
+            Wanted::Status(_) => {}
+            Wanted::Apps(args) => list.rows.retain(|row| is(&row.value, "state", &args.state)),
+            Wanted::Queues(args) => {
+                let below = args.queue.as_ref().map(|queue| queue.to_lowercase());
+                list.rows.retain(|row| {
+                    let below = below.as_ref().is_none_or(|queue| {
+                        row.name == *queue || row.name.strip_prefix(&**queue).is_some_and(|rest| rest.starts_with('.'))
+                    });
+                    below && is(&row.value, "status", &args.state)
+                });
+            }
+            Wanted::Nodes(args) => list.rows.retain(|row| {
+                args.state.as_ref().is_none_or(|state| rows::node_state(&row.value).eq_ignore_ascii_case(state))
+            }),
+            Wanted::Rms(args) => list.rows.retain(|row| is(&row.value, "state", &args.state)),
+        }
+        list
+    }
+
+    async fn ask(&self) -> Result<List, Error> {
+        let show = self.show();
+        let answer = show.door.value_at(&self.path()).await?;
+        let mut list = self.list(&answer, Timestamp::now());
+        if let Some(by) = &show.sort {
+            list.sort(by).map_err(|text| Error { text, status: None })?;
+        }
+        Ok(list)
+    }
+}
+
+/// Prints a list, and where it is watched what changes of it.
+pub async fn run(wanted: Wanted) -> ExitCode {
+    match print(&wanted).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            out::note(format_args!("callboard: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn print(wanted: &Wanted) -> Result<(), Error> {
+    let show = wanted.show();
+    let failed = |error: std::io::Error| Error { text: format!("cannot write: {error}"), status: None };
+    let mut out = out::stdout();
+    let list = wanted.ask().await?;
+    out.write_all(list.shown(show.output).as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
+    let mut known = states(&list);
+    if !show.watch {
+        return Ok(());
+    }
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let mut list = wanted.ask().await?;
+        let now = states(&list);
+        list.rows.retain(|row| known.get(&row.name) != now.get(&row.name));
+        let gone = known.keys().filter(|name| !now.contains_key(*name));
+        let mut text = gone.fold(String::new(), |text, name| format!("{text}{name} is gone\n"));
+        if !list.rows.is_empty() {
+            text.push_str(&match show.output {
+                Format::Table | Format::Wide => list.table(show.output == Format::Wide, false),
+                other => list.shown(other),
+            });
+        }
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
+        known = now;
+    }
+}
+
+/// What the server says of each row.
+fn states(list: &List) -> BTreeMap<String, Value> {
+    list.rows.iter().map(|row| (row.name.clone(), row.value.clone())).collect()
+}

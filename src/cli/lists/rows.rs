@@ -1,0 +1,310 @@
+//! The rows of each list, from what the server says.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::table::{Cell, Column, List, Row};
+use crate::{
+    cli::human::{age, amounts, plural},
+    http::api::board::why::{noun, shown},
+};
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_default()
+}
+
+fn amount(value: &Value) -> BTreeMap<String, i64> {
+    let pairs = value.as_object().into_iter().flatten();
+    pairs.filter_map(|(kind, amount)| Some((kind.clone(), amount.as_i64()?))).collect()
+}
+
+fn memory(value: &Value) -> f64 {
+    value["memory"].as_f64().unwrap_or_default()
+}
+
+/// A time as its age; what has none is sorted last.
+fn since(time: &str, now: Timestamp) -> Cell {
+    match time.parse::<Timestamp>() {
+        Ok(at) => Cell::by(age(time, now), (now.as_second() - at.as_second()) as f64),
+        Err(_) => Cell::by("", -1.0),
+    }
+}
+
+/// What of each type is used, of how much.
+fn used_of(used: &Value, whole: &Value, most: usize) -> String {
+    let (used, whole) = (amount(used), amount(whole));
+    let one = |(kind, whole): (&String, &i64)| {
+        let used = used.get(kind).copied().unwrap_or(0);
+        let unit = noun(kind, *whole);
+        format!("{} of {} {unit}", shown(kind, used), shown(kind, *whole))
+    };
+    // Memory and cores first: everybody has them.
+    let mut kinds: Vec<(&String, &i64)> = whole.iter().filter(|(_, amount)| **amount > 0).collect();
+    kinds.sort_by_key(|(kind, _)| (*kind != "memory", *kind != "vcore"));
+    kinds.into_iter().take(most).map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Partitions at a glance.
+pub fn status(overview: &Value) -> List {
+    let mut list = List {
+        columns: vec![
+            Column::new("PARTITION"),
+            Column::new("STATE"),
+            Column::new("RM"),
+            Column::new("RM-STATE"),
+            Column::new("NODES"),
+            Column::new("DRAINED"),
+            Column::new("APPS"),
+            Column::new("ALLOCATIONS"),
+            Column::new("USED"),
+            Column::new("WAITING"),
+            Column::wide("PENDING"),
+            Column::wide("RM-WHY"),
+        ],
+        ..List::default()
+    };
+    for row in overview["partitions"].as_array().into_iter().flatten() {
+        let apps: u64 = row["applications"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+        let name = text(row, "name");
+        list.rows.push(Row {
+            name: name.to_owned(),
+            cells: vec![
+                Cell::text(name),
+                Cell::text(text(row, "state")),
+                Cell::text(text(row, "rm")),
+                Cell::text(text(row, "rmState")),
+                Cell::number(number(&row["nodes"], "total")),
+                Cell::number(number(&row["nodes"], "drained")),
+                Cell::number(apps as f64),
+                Cell::number(number(row, "allocations")),
+                Cell::by(used_of(&row["used"], &row["capacity"], 3), memory(&row["used"])),
+                Cell::by(plural(row["waiting"]["asks"].as_u64().unwrap_or(0), "ask"), number(&row["waiting"], "asks")),
+                Cell::by(amounts(&amount(&row["pending"])), memory(&row["pending"])),
+                Cell::text(text(row, "rmWhy")),
+            ],
+            value: row.clone(),
+        });
+        for reason in row["waiting"]["reasons"].as_array().into_iter().flatten() {
+            let (asks, apps) = (reason["asks"].as_u64().unwrap_or(0), reason["applications"].as_u64().unwrap_or(0));
+            list.note.push_str(&format!(
+                "{name}: {} of {}: {} ({})\n",
+                plural(asks, "ask"),
+                plural(apps, "application"),
+                text(reason, "title"),
+                text(reason, "code"),
+            ));
+        }
+    }
+    if list.rows.is_empty() {
+        list.note = "No resource manager is registered: there are no partitions yet.\n".to_owned();
+    }
+    list
+}
+
+/// Applications.
+pub fn applications(answer: &Value, now: Timestamp) -> List {
+    let mut list = List {
+        columns: vec![
+            Column::new("APPLICATION"),
+            Column::new("QUEUE"),
+            Column::new("USER"),
+            Column::new("STATE"),
+            Column::new("AGE"),
+            Column::new("ALLOCATIONS"),
+            Column::new("USED"),
+            Column::new("ASKS"),
+            Column::new("WAITS"),
+            Column::new("REASON"),
+            Column::wide("PENDING"),
+            Column::wide("WHY"),
+        ],
+        ..List::default()
+    };
+    let rows = answer["applications"].as_array();
+    for row in rows.into_iter().flatten() {
+        let why = if row["reason"].is_object() { text(&row["reason"], "text") } else { text(row, "message") };
+        list.rows.push(Row {
+            name: text(row, "applicationID").to_owned(),
+            cells: vec![
+                Cell::text(text(row, "applicationID")),
+                Cell::text(text(row, "queueName")),
+                Cell::text(text(row, "user")),
+                Cell::text(text(row, "state")),
+                since(text(row, "submitted"), now),
+                Cell::number(number(row, "allocations")),
+                Cell::by(amounts(&amount(&row["used"])), memory(&row["used"])),
+                Cell::number(number(row, "asks")),
+                since(text(row, "waitingSince"), now),
+                Cell::text(text(&row["reason"], "code")),
+                Cell::by(amounts(&amount(&row["pending"])), memory(&row["pending"])),
+                Cell::text(why),
+            ],
+            value: row.clone(),
+        });
+    }
+    let matched = answer["matched"].as_u64().unwrap_or(0);
+    if matched > list.rows.len() as u64 {
+        list.note = format!("{} of {matched}: --limit shows more\n", list.rows.len());
+    }
+    list
+}
+
+/// Queues, each after the one above it.
+pub fn queues(tree: &Value) -> List {
+    let mut list = List {
+        columns: vec![
+            Column::new("QUEUE"),
+            Column::new("STATE"),
+            Column::new("RUNNING"),
+            Column::new("USED"),
+            Column::new("MAX"),
+            Column::new("PENDING"),
+            Column::wide("GUARANTEED"),
+            Column::wide("HEADROOM"),
+            Column::wide("PREEMPTING"),
+            Column::wide("ORDER"),
+        ],
+        ..List::default()
+    };
+    queue(tree, &mut list.rows);
+    list
+}
+
+fn queue(value: &Value, rows: &mut Vec<Row>) {
+    let (running, most) = (number(value, "runningApps"), number(value, "maxRunningApps"));
+    let of = if most > 0.0 { format!("{running} of {most}") } else { running.to_string() };
+    let cell = |key: &str| Cell::by(amounts(&amount(&value[key])), memory(&value[key]));
+    let mut own = value.clone();
+    if let Some(own) = own.as_object_mut() {
+        own.remove("children");
+    }
+    rows.push(Row {
+        name: text(value, "queuename").to_owned(),
+        cells: vec![
+            Cell::text(text(value, "queuename")),
+            Cell::text(text(value, "status")),
+            Cell::by(of, running),
+            cell("allocatedResource"),
+            cell("maxResource"),
+            cell("pendingResource"),
+            cell("guaranteedResource"),
+            cell("headroom"),
+            cell("preemptingResource"),
+            Cell::text(text(value, "sortingPolicy")),
+        ],
+        value: own,
+    });
+    for child in value["children"].as_array().into_iter().flatten() {
+        queue(child, rows);
+    }
+}
+
+/// What is the matter with a node, in a word.
+pub fn node_state(row: &Value) -> &'static str {
+    let is = |key: &str| row[key].as_bool() == Some(true);
+    match row {
+        _ if is("offline") => "offline",
+        row if row["drained"].is_string() => "drained",
+        _ if is("torpid") => "torpid",
+        _ if is("reserved") => "reserved",
+        _ => "ready",
+    }
+}
+
+/// Nodes.
+pub fn nodes(answer: &Value, now: Timestamp) -> List {
+    let mut list = List {
+        columns: vec![
+            Column::new("NODE"),
+            Column::new("STATE"),
+            Column::new("ALLOCATIONS"),
+            Column::new("MEMORY"),
+            Column::new("CORES"),
+            Column::new("OTHERS"),
+            Column::new("DRAINED"),
+            Column::wide("SINCE"),
+        ],
+        ..List::default()
+    };
+    let types: Vec<&str> = answer["types"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    for row in answer["nodes"].as_array().into_iter().flatten() {
+        let percent = |at: usize| row["used"][at].as_i64();
+        let of = |name: &str| {
+            let percent = types.iter().position(|kind| *kind == name).and_then(percent);
+            percent.map_or_else(|| Cell::by("", -1.0), |percent| Cell::by(format!("{percent}%"), percent as f64))
+        };
+        let others: Vec<String> = types
+            .iter()
+            .enumerate()
+            .filter(|(_, kind)| !["memory", "vcore", "pods", "ephemeral-storage"].contains(kind))
+            .filter_map(|(at, kind)| Some(format!("{kind} {}%", percent(at)?)))
+            .collect();
+        let mut value = row.clone();
+        // Percents say little without their types.
+        let used: serde_json::Map<String, Value> =
+            types.iter().enumerate().map(|(at, kind)| ((*kind).to_owned(), row["used"][at].clone())).collect();
+        value["used"] = Value::Object(used);
+        list.rows.push(Row {
+            name: text(row, "id").to_owned(),
+            cells: vec![
+                Cell::text(text(row, "id")),
+                Cell::text(node_state(row)),
+                Cell::number(number(row, "allocations")),
+                of("memory"),
+                of("vcore"),
+                Cell::text(others.join(", ")),
+                Cell::text(text(row, "drained")),
+                since(text(row, "drainedSince"), now),
+            ],
+            value,
+        });
+    }
+    list
+}
+
+/// Resource managers.
+pub fn managers(answer: &Value, now: Timestamp) -> List {
+    let mut list = List {
+        columns: vec![
+            Column::new("RM"),
+            Column::new("STATE"),
+            Column::new("REGISTERED"),
+            Column::new("PARTITIONS"),
+            Column::new("STREAMS"),
+            Column::new("BUFFERED"),
+            Column::wide("POLICY-GROUP"),
+            Column::wide("PREDICATES"),
+            Column::wide("SEQUENCE"),
+            Column::wide("WHY"),
+        ],
+        ..List::default()
+    };
+    for row in answer.as_array().into_iter().flatten() {
+        let texts =
+            |key: &str| -> Vec<&str> { row[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect() };
+        let last = row["history"].as_array().and_then(|history| history.last()).cloned().unwrap_or_default();
+        list.rows.push(Row {
+            name: text(row, "rmID").to_owned(),
+            cells: vec![
+                Cell::text(text(row, "rmID")),
+                Cell::text(text(row, "state")),
+                since(text(row, "registered"), now),
+                Cell::text(texts("partitions").join(", ")),
+                Cell::number(row["streams"].as_array().map_or(0, Vec::len) as f64),
+                Cell::number(number(row, "buffered")),
+                Cell::text(text(row, "policyGroup")),
+                Cell::text(text(row, "predicates")),
+                Cell::number(number(row, "lastSequence")),
+                Cell::text(text(&last, "why")),
+            ],
+            value: row.clone(),
+        });
+    }
+    list
+}

@@ -1,5 +1,5 @@
-//! The end of a partition, slice by slice: the others on its thread have their turn in between, and so has the event system,
-//! which gets the events of one slice at a time.
+//! The end of a partition, slice by slice: the others on its thread have their turn in between, and so has the event system:
+//! while too many batches of events wait for it, the next slice waits too.
 
 use std::time::{Duration, Instant};
 

@@ -12,7 +12,7 @@ use actix_web::{
     http::StatusCode,
     web::{self, Bytes, Data, Path, Payload, ServiceConfig},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     access::audit::Detail,
@@ -109,6 +109,12 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
     Ok(HttpResponse::Ok().content_type("application/json").body(status::text(&state, allocated)))
 }
 
+/// A body of this form.
+fn read<T: DeserializeOwned>(bytes: &Bytes, form: &str) -> Result<T, Problem> {
+    let problem = |error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"));
+    serde_json::from_slice(bytes).map_err(problem)
+}
+
 /// Body of drain and undrain.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,10 +135,7 @@ impl Body {
     }
 
     fn parse(bytes: &Bytes) -> Result<(Body, Option<Overwrite>), Problem> {
-        let body: Body = serde_json::from_slice(bytes).map_err(|error| {
-            let form = r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2}"#;
-            Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
-        })?;
+        let body: Body = read(bytes, r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2}"#)?;
         let overwrite = match body.overwrite {
             None => None,
             Some(number) => Some(Overwrite::from_number(number).ok_or_else(|| {
@@ -193,10 +196,7 @@ async fn expiration(
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let (journal, _) = api.find(&path)?;
-    let ExpirationBody { expiration } = serde_json::from_slice(&bytes).map_err(|error| {
-        let form = r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#;
-        Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
-    })?;
+    let ExpirationBody { expiration } = read(&bytes, r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#)?;
     // A real is taken as from other writers of the RFC, and its fraction cut (SEEDS S19).
     let seconds = expiration.as_i64().or_else(|| expiration.as_f64().map(|real| real as i64));
     let seconds = seconds.filter(|seconds| (0..=LAST_SECOND).contains(seconds)).ok_or_else(|| {

@@ -18,7 +18,11 @@ pub mod tests;
 mod timers;
 mod unknown;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
@@ -62,6 +66,8 @@ pub struct RmActor {
     id: Arc<str>,
     topology: Arc<Topology>,
     view: Arc<ArcSwap<RmView>>,
+    /// Views of before that doors may still go by.
+    earlier: Vec<Weak<RmView>>,
     /// Where it lives among the arbiters.
     home: usize,
     life: Life,
@@ -84,6 +90,7 @@ impl RmActor {
             id,
             topology,
             view,
+            earlier: Vec::new(),
             home,
             life: Life::default(),
             epoch: 0,
@@ -107,22 +114,25 @@ impl RmActor {
         self.show();
     }
 
-    fn show(&self) {
+    fn show(&mut self) {
         self.show_without(&[]);
     }
 
     /// Shows doors the session, without partitions that are about to go: what comes for them waits for the outcome.
-    fn show_without(&self, going: &[PartitionHandle]) {
+    fn show_without(&mut self, going: &[PartitionHandle]) {
         let session = self.session.as_ref();
         let partitions = session.into_iter().flat_map(|session| &session.partitions);
         let partitions = partitions.filter(|at| going.iter().all(|going| going.internal != at.internal));
-        self.view.store(Arc::new(RmView {
+        let view = Arc::new(RmView {
             state: self.life.state(),
             epoch: self.epoch,
             shared: session.map(|session| session.shared(self.topology.limits.items())),
             partitions: partitions.map(|at| (at.internal.clone(), at.commands.clone())).collect(),
             closing: self.closing,
-        }));
+        });
+        self.earlier.retain(|earlier| earlier.strong_count() > 0);
+        // Pays what readers owe, so that whoever still goes by it is counted from here on.
+        self.earlier.push(Arc::downgrade(&self.view.swap(view)));
     }
 
     /// The session, if it is this one.

@@ -160,7 +160,8 @@ async fn read<P: Plain>(
         if gate.epoch != epoch {
             return Err(Status::aborted("the resource manager registered again"));
         }
-        let inward = convert(P::REQUEST, request, Names::new(&rm, gate.types.clone()), gate.max_items).await?;
+        let inward =
+            convert(P::REQUEST, request, Names::new(&rm, gate.shared.types.clone()), gate.shared.max_items).await?;
         submit(&handle, &gate, inward).await?;
         next = incoming.message().await?;
     }
@@ -186,7 +187,7 @@ async fn submit(handle: &RmHandle, gate: &Gate, inward: Inward) -> Result<(), St
     if inward.parts.is_empty() && inward.rejected.is_empty() {
         return Ok(());
     }
-    let permit = gate.budget.taken(inward.items).await;
+    let permit = gate.shared.budget.taken(inward.items).await;
     handle.submit(gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
 }
 

@@ -87,7 +87,7 @@ async fn read(
     if head.epoch != 0 && head.epoch != gate.epoch {
         return Err(status::refusal(another_epoch(&head.rm, head.epoch, gate.epoch)));
     }
-    let stream = gate.receipts.open();
+    let stream = gate.shared.receipts.open();
     let open = Arc::new(Open { topology, caller, handle, gate, stream, asked: Notify::new() });
     if opened.send(open.clone()).is_err() {
         return Ok(());
@@ -120,7 +120,7 @@ impl Open {
         };
         let bytes = message.slice_ref(bytes);
         // Held until the request is handed in: a stream that is replaced may still have some.
-        let receipts = &self.gate.receipts;
+        let receipts = &self.gate.shared.receipts;
         let _turn = receipts.turn().await;
         match receipts.place(request.sequence) {
             Place::Before => {
@@ -156,21 +156,21 @@ impl Open {
                         "rmID \"{given}\" on a stream of resource manager \"{rm}\""
                     )));
                 }
-                let names = Names::new(rm, gate.types.clone());
-                let inward = convert(kind, Wire(bytes), names, gate.max_items).await?;
-                let permit = gate.budget.taken(inward.items).await;
-                let permit = permit.with(gate.receipts.take(sequence, inward.items));
+                let names = Names::new(rm, gate.shared.types.clone());
+                let inward = convert(kind, Wire(bytes), names, gate.shared.max_items).await?;
+                let permit = gate.shared.budget.taken(inward.items).await;
+                let permit = permit.with(gate.shared.receipts.take(sequence, inward.items));
                 self.handle.submit(gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
             }
             Holds::Heartbeat => {
-                if Fields::of(&bytes).count() > gate.max_items {
-                    let detail = format!("the heartbeat names more than {} nodes", gate.max_items);
+                if Fields::of(&bytes).count() > gate.shared.max_items {
+                    let detail = format!("the heartbeat names more than {} nodes", gate.shared.max_items);
                     return Err(Status::resource_exhausted(detail));
                 }
-                let heartbeat = Wire(bytes).message("Heartbeat", 0, gate.max_items).map_err(status::fault)?;
+                let heartbeat = Wire(bytes).message("Heartbeat", 0, gate.shared.max_items).map_err(status::fault)?;
                 let ext::Heartbeat { node_ids } = heartbeat;
                 let items = node_ids.len();
-                let permit = gate.budget.taken(items).await.with(gate.receipts.take(sequence, items));
+                let permit = gate.shared.budget.taken(items).await.with(gate.shared.receipts.take(sequence, items));
                 let nodes: Vec<Arc<str>> = node_ids.into_iter().map(Arc::from).collect();
                 self.handle.heartbeat(gate, nodes.into(), permit).await.map_err(status::refusal)
             }
@@ -189,7 +189,7 @@ impl Open {
                 message.rm_id
             )));
         }
-        if !gate.receipts.until(sequence - 1).await {
+        if !gate.shared.receipts.until(sequence - 1).await {
             return Err(status::refusal(self.handle.over(gate.epoch)));
         }
         let refused = match self.caller.configures() {
@@ -209,16 +209,16 @@ impl Open {
             }
         };
         if let Some(reason) = refused {
-            gate.receipts.refuse(sequence, &reason);
+            gate.shared.receipts.refuse(sequence, &reason);
         }
-        drop(gate.receipts.take(sequence, 0));
+        drop(gate.shared.receipts.take(sequence, 0));
         Ok(())
     }
 
     fn ack(&self, standing: &Standing, told: u64) -> ext::Ack {
-        let budget = &self.gate.budget;
-        let max_items = self.handle.gate("Request").map_or(self.gate.max_items, |gate| gate.max_items);
-        let refused = self.gate.receipts.refused(told, standing.applied);
+        let budget = &self.gate.shared.budget;
+        let max_items = self.handle.gate("Request").map_or(self.gate.shared.max_items, |gate| gate.shared.max_items);
+        let refused = self.gate.shared.receipts.refused(told, standing.applied);
         ext::Ack {
             epoch: self.gate.epoch,
             sequence: standing.applied,
@@ -255,7 +255,7 @@ impl Writer {
         let Some(acks) = &mut self.open else { return Some(self.opened().await) };
         let mut asked = false;
         loop {
-            let standing = acks.open.gate.receipts.standing();
+            let standing = acks.open.gate.shared.receipts.standing();
             if standing.ended {
                 return Some(Err(status::refusal(acks.open.handle.over(acks.open.gate.epoch))));
             }
@@ -297,8 +297,8 @@ impl Writer {
         if let Some(opening) = self.opening.take()
             && let Ok(open) = opening.await
         {
-            let news = open.gate.receipts.news();
-            let standing = open.gate.receipts.standing();
+            let news = open.gate.shared.receipts.news();
+            let standing = open.gate.shared.receipts.standing();
             let ack = open.ack(&standing, 0);
             self.open = Some(Acks { open, news, told: standing.applied, next: Instant::now() });
             return Ok(ack);

@@ -1,6 +1,9 @@
 //! What a door holds of a resource manager: its address, and a view of its session that needs no message.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use actix::{Addr, Recipient};
 use arc_swap::ArcSwap;
@@ -16,6 +19,9 @@ use crate::{
         rm::{Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
 };
+
+/// Between two looks whether a door still goes by an earlier view.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A resource manager that is known.
 #[derive(Debug)]
@@ -63,16 +69,16 @@ pub struct Shared {
 pub struct Gate {
     /// Session.
     pub epoch: u64,
-    /// Its credits.
-    pub budget: Arc<Budget>,
-    /// The resource types that it names.
-    pub types: Arc<Types>,
-    /// Most items of a request.
-    pub max_items: usize,
-    /// Its numbered requests.
-    pub receipts: Arc<Receipts>,
-    /// The keys of its requests.
-    pub keys: Arc<Keys>,
+    /// What it shares.
+    pub shared: Shared,
+}
+
+/// Waits until no door goes by these views, which are no longer shown: then what doors sent by them is in the mailboxes. A
+/// door holds a view while it hands in one request, and waits for nothing meanwhile.
+pub(super) async fn left(views: Vec<Weak<RmView>>) {
+    while views.iter().any(|view| view.strong_count() > 0) {
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 impl RmHandle {
@@ -80,15 +86,8 @@ impl RmHandle {
     pub fn gate(&self, request: &str) -> Result<Gate, Refusal> {
         let view = self.view.load();
         match (&view.shared, view.state) {
-            (Some(Shared { budget, types, max_items, receipts, keys }), RmState::Running | RmState::Paused) => {
-                Ok(Gate {
-                    epoch: view.epoch,
-                    budget: budget.clone(),
-                    types: types.clone(),
-                    max_items: *max_items,
-                    receipts: receipts.clone(),
-                    keys: keys.clone(),
-                })
+            (Some(shared), RmState::Running | RmState::Paused) => {
+                Ok(Gate { epoch: view.epoch, shared: shared.clone() })
             }
             (_, RmState::Init) => Err(not_registered(request, &self.id)),
             (None, RmState::Running | RmState::Paused) => Err(Refusal::new(

@@ -7,7 +7,7 @@ use actix::prelude::*;
 use futures::future::join_all;
 use tokio::task::spawn_blocking;
 
-use super::{RmActor, settings::RmSettings};
+use super::{RmActor, handle, settings::RmSettings};
 use crate::{
     actors::topology::PartitionHandle,
     config::LoadedConfig,
@@ -50,6 +50,7 @@ impl Handler<Reconfigure> for RmActor {
         if let Ok(Some(change)) = &change {
             self.show_without(&change.gone);
         }
+        let earlier = self.earlier.clone();
         let (id, topology, now) = (self.id.clone(), self.topology.clone(), self.clock.now());
         let extra = msg.extra.as_ref().filter(|_| !msg.tenant).map(|(extra, _)| extra.clone());
         let work = async move {
@@ -62,12 +63,16 @@ impl Handler<Reconfigure> for RmActor {
                 topology.process.apply(&id, extra);
             }
             let Some(change) = change else { return Ok(false) };
+            // A request that went by an earlier view is answered by the partition that it was for.
+            handle::left(earlier).await;
             change.carry_out().await;
             Ok(true)
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(move |changed, actor, ctx| {
             let done = changed.map(|changed| actor.configured(msg, changed, ctx));
-            actor.show();
+            if done.is_err() {
+                actor.show();
+            }
             done
         })))
     }

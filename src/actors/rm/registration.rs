@@ -9,10 +9,7 @@ use super::{RmActor, buffer::Buffer, handle, questions::Questions, session::Sess
 use crate::{
     actors::{directory::RmEntry, topology::PartitionHandle},
     config::LoadedConfig,
-    domain::{
-        command::{Command, PredicateTerms},
-        conf::PartitionConf,
-    },
+    domain::{command::PredicateTerms, conf::PartitionConf},
     messages::{
         budget::Budget,
         partition::{PartitionSetup, StopPartition},
@@ -174,13 +171,9 @@ impl RmActor {
         let partitions = partitions.map(|(place, conf)| self.launch(&session, place, conf, ctx)).collect();
         let session = self.session.insert(session);
         session.partitions = partitions;
-        if session.settings.all_container_states {
-            session.command_all(|| Command::ContainerStates(true));
+        for partition in &session.partitions {
+            session.welcome(partition, self.topology.reserves());
         }
-        if !session.reserves(self.topology.reserves()) {
-            session.command_all(|| Command::Reservations(false));
-        }
-        session.configure_journals();
         if let Some(waiting) = self.streams.waiting.take() {
             let mut stream = waiting.stream;
             stream.predicates = Some(waiting.predicates);

@@ -186,7 +186,7 @@ impl Session {
         self.settings.reservations.unwrap_or(default)
     }
 
-    /// A partition that started while the session runs learns how the shim is asked, and what holds for the session.
+    /// A partition that starts learns how the shim is asked, and what holds for the session.
     pub fn welcome(&self, partition: &PartitionHandle, reserves: bool) {
         if self.terms != PredicateTerms::default() {
             partition.send(self.epoch, vec![Command::PredicateTerms(self.terms)]);

@@ -50,7 +50,7 @@ pub async fn answers(
         }
     };
     let text = body::read(&request, payload, doors.limits().body()).await?;
-    handle.addr.do_send(Answers(read(&text, gate.max_items)?));
+    handle.addr.do_send(Answers(read(&text, gate.shared.max_items)?));
     Ok(accepted())
 }
 

@@ -56,7 +56,7 @@ pub async fn heartbeat(
         }
         Turn::Now(handing) => handing,
     };
-    intake::bounded(&text, gate.max_items)?;
+    intake::bounded(&text, gate.shared.max_items)?;
     let body: Body = serde_json::from_slice(&text).map_err(|error| {
         Problem::new(StatusCode::BAD_REQUEST, format!(r#"the body is not {{"nodes": ["node id", …]}}: {error}"#))
     })?;

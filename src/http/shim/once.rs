@@ -106,8 +106,8 @@ impl Once {
         let how = match self {
             Once::Plain => How::Plain,
             Once::Numbered(number) => {
-                let turn = gate.receipts.turn().await;
-                match gate.receipts.place(number) {
+                let turn = gate.shared.receipts.turn().await;
+                match gate.shared.receipts.place(number) {
                     Place::Next => How::Numbered(number, Some(turn)),
                     Place::Gap(next) => {
                         let detail = format!("{SEQUENCE}: request {number} came where {next} is the next");
@@ -115,7 +115,7 @@ impl Once {
                     }
                     Place::Before => {
                         drop(turn);
-                        let refused = gate.receipts.refused(number - 1, number);
+                        let refused = gate.shared.receipts.refused(number - 1, number);
                         if let Some((_, reason)) = refused.first() {
                             return Ok(Turn::Before(Err(Problem::new(StatusCode::BAD_REQUEST, &**reason))));
                         }
@@ -128,7 +128,7 @@ impl Once {
                 let mut sum = crc32fast::Hasher::new();
                 sum.update(what.as_bytes());
                 sum.update(body);
-                match gate.keys.claim(&key, (body.len() as u64, sum.finalize())) {
+                match gate.shared.keys.claim(&key, (body.len() as u64, sum.finalize())) {
                     Known::New(claim) => How::Keyed(claim, None),
                     Known::Taken => return Ok(Turn::Before(Ok(()))),
                     Known::Busy => {
@@ -151,7 +151,7 @@ impl Once {
 
 /// Waits until this number was applied.
 async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
-    if gate.receipts.until(number).await { Ok(()) } else { Err(handle.over(gate.epoch).into()) }
+    if gate.shared.receipts.until(number).await { Ok(()) } else { Err(handle.over(gate.epoch).into()) }
 }
 
 impl Handing<'_> {
@@ -167,7 +167,7 @@ impl Handing<'_> {
     pub fn take(&mut self, permit: Permit, items: usize) -> Permit {
         match &mut self.how {
             How::Plain => permit,
-            How::Numbered(number, _) => permit.with(self.gate.receipts.take(*number, items)),
+            How::Numbered(number, _) => permit.with(self.gate.shared.receipts.take(*number, items)),
             How::Keyed(claim, waiting) => {
                 claim.taken();
                 let (tell, told) = oneshot::channel();
@@ -183,9 +183,9 @@ impl Handing<'_> {
             How::Plain => {}
             How::Numbered(number, _) => {
                 if let Some(reason) = refused {
-                    self.gate.receipts.refuse(*number, reason);
+                    self.gate.shared.receipts.refuse(*number, reason);
                 }
-                drop(self.gate.receipts.take(*number, 0));
+                drop(self.gate.shared.receipts.take(*number, 0));
             }
             // One that was refused may come again.
             How::Keyed(claim, _) if refused.is_none() => claim.taken(),
@@ -219,7 +219,7 @@ pub fn acknowledged(mut answer: HttpResponse, numbered: bool, gate: &Gate) -> Ht
         let mut put = |name: &'static str, value: u64| {
             answer.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from(value));
         };
-        put(ACK, gate.receipts.applied());
+        put(ACK, gate.shared.receipts.applied());
         put(EPOCH, gate.epoch);
     }
     answer

@@ -96,8 +96,8 @@ async fn post(
 
 /// The commands of a request, whose `rmID` is that of the path where it is given.
 pub async fn read(kind: Request, text: Bytes, rm: &str, gate: &Gate) -> Result<Inward, Problem> {
-    let names = Names::new(rm, gate.types.clone());
-    let limit = gate.max_items;
+    let names = Names::new(rm, gate.shared.types.clone());
+    let limit = gate.shared.max_items;
     let (inward, given) = if text.len() < LONG {
         kind.read_json(&text, &names, limit)?
     } else {
@@ -128,7 +128,7 @@ pub fn same_rm(given: &str, path: &str) -> Result<(), Problem> {
 
 /// The credits of a request; 429 where there are none.
 pub fn take(gate: &Gate, items: usize, rm: &str) -> Result<Permit, Refusal> {
-    gate.budget.take(items).ok_or_else(|| {
+    gate.shared.budget.take(items).ok_or_else(|| {
         Refusal::new(
             RefusalKind::Busy,
             format!("too many items of \"{rm}\" are in flight: send this request again before any other"),

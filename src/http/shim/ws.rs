@@ -167,7 +167,7 @@ async fn take(text: Bytes, doors: &Doors, handle: &RmHandle) -> Result<(), Probl
         "allocations" => submit(Request::Allocations, value, doors, handle).await,
         "answer" => {
             let (handle, gate) = enter(doors, &handle.id, "an answer")?;
-            handle.addr.do_send(Answers(answers::read(&value, gate.max_items)?));
+            handle.addr.do_send(Answers(answers::read(&value, gate.shared.max_items)?));
             Ok(())
         }
         other => Err(Malformed { field: Some(other.to_owned()), detail: format!("unknown field {other}: {ONE}") }
@@ -204,6 +204,6 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 async fn submit(kind: Request, value: Bytes, doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
     let (_, gate) = enter(doors, &handle.id, kind.name())?;
     let inward = requests::read(kind, value, &handle.id, &gate).await?;
-    let permit = gate.budget.taken(inward.items).await;
+    let permit = gate.shared.budget.taken(inward.items).await;
     Ok(handle.submit(&gate, inward.parts, inward.rejected, permit)?)
 }

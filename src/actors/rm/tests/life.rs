@@ -59,7 +59,7 @@ async fn callbacks_of_a_paused_session_are_buffered_and_requests_accepted() {
     env.pass(2 * SECOND).await;
     let gate = env.rm().gate("NodeRequest").expect("accepted while Paused");
     let part = Part { partition: "[rm-1]default".into(), command: Command::Nodes(vec![]) };
-    let permit = gate.budget.take(1).expect("room");
+    let permit = gate.shared.budget.take(1).expect("room");
     env.rm().submit(&gate, vec![part], vec![], permit).expect("taken");
     env.nodes(2).await;
     assert_eq!(env.info().await.buffered, 2);
@@ -149,7 +149,7 @@ async fn items_of_unknown_partitions_are_rejected_by_the_session() {
         };
         Part { partition: name.as_str().into(), command: Command::Nodes(vec![node]) }
     };
-    let permit = gate.budget.take(2).expect("room");
+    let permit = gate.shared.budget.take(2).expect("room");
     env.rm().submit(&gate, names.iter().map(part).collect(), vec![], permit).expect("taken");
     env.settle().await;
     assert_eq!(env.told(), ["[rm-1]default#1 start", "[rm-1]default#1 nodes 1"]);
@@ -199,7 +199,7 @@ async fn an_open_stream_vouches_for_all_nodes_and_a_heartbeat_for_some() {
     assert_eq!(env.vouched(), ["[rm-1]default#1 vouched true"]);
     let gate = env.rm().gate("Heartbeat").expect("accepted");
     let nodes: Arc<[Arc<str>]> = ["n1".into(), "n2".into()].into();
-    let permit = |count| gate.budget.take(count).expect("credits");
+    let permit = |count| gate.shared.budget.take(count).expect("credits");
     env.rm().heartbeat(&gate, [].into(), permit(1)).await.expect("taken");
     env.settle().await;
     assert!(env.vouched().is_empty(), "of no node");
@@ -215,7 +215,7 @@ async fn an_open_stream_vouches_for_all_nodes_and_a_heartbeat_for_some() {
     env.settle().await;
     assert!(env.vouched().is_empty(), "whatever streams are opened");
     env.register("rm-1", &[]).await;
-    let permit = gate.budget.take(2).expect("credits");
+    let permit = gate.shared.budget.take(2).expect("credits");
     let refusal = env.rm().heartbeat(&gate, nodes, permit).await.expect_err("of an old session");
     assert!(refusal.detail.contains("was registered again"), "{}", refusal.detail);
 }

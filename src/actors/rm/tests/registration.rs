@@ -74,6 +74,28 @@ async fn an_update_is_tried_on_all_partitions_and_then_applied_to_all() {
 }
 
 #[actix::test]
+async fn a_request_that_went_by_an_earlier_view_comes_before_the_end_of_its_partition() {
+    let env = with_partitions(&["a", "c"]).await;
+    let rm = env.rm();
+    // A door looks, and another change of what is shown comes in between.
+    let seen = rm.view.load();
+    let stream = env.stream(0).await;
+    stream.lose().await;
+    let update = actix::spawn({
+        let topology = env.topology.clone();
+        async move { topology.configure("rm-1", "", text(&["a"], true), map(&[]), false).await.is_ok() }
+    });
+    env.pass(Duration::from_secs(1)).await;
+    assert!(!env.told().contains(&"[rm-1]c#1 stop".to_owned()), "a request for it may be on its way");
+    assert!(rm.view.load().partitions.iter().all(|(name, _)| &**name == "[rm-1]a"), "new ones wait for the outcome");
+    let (_, partition) = seen.partitions.iter().find(|(name, _)| &**name == "[rm-1]c").expect("seen");
+    partition.do_send(Commands { epoch: 1, commands: vec![Command::Nodes(Vec::new())], permit: None });
+    drop(seen);
+    assert!(update.await.expect("no panic"));
+    assert_eq!(env.told(), ["[rm-1]c#1 nodes 0", "[rm-1]a#1 configure true", "[rm-1]c#1 stop"]);
+}
+
+#[actix::test]
 async fn a_refused_update_changes_nothing() {
     // SEEDS S23
     let env = with_partitions(&["a", "b"]).await;
@@ -156,7 +178,7 @@ async fn the_epoch_of_an_answer_is_that_of_the_session() {
     let env = Env::registered(&[]).await;
     let gate = env.rm().gate("NodeRequest").expect("Running");
     env.register("rm-1", &[]).await;
-    let permit = gate.budget.take(1).expect("room");
+    let permit = gate.shared.budget.take(1).expect("room");
     let part = crate::messages::rm::Part { partition: "[rm-1]default".into(), command: Command::Nodes(vec![]) };
     let refused = env.rm().submit(&gate, vec![part], vec![], permit).expect_err("another session");
     assert_eq!(refused.kind, RefusalKind::State);

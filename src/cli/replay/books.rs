@@ -86,6 +86,8 @@ pub struct Books<'t> {
     pub unanswered_apps: usize,
     /// Placeholders, where the applications are gangs.
     pub gangs: Option<Gangs<'t>>,
+    /// What is placed now had its place when it was asked for; that this is heard later is no wait.
+    pub at_once: bool,
     /// Wait of each placement.
     pub waits: Vec<Millis>,
     /// Counters.
@@ -117,6 +119,7 @@ impl<'t> Books<'t> {
             unanswered: BTreeSet::new(),
             unanswered_apps: 0,
             gangs: Gangs::new(trace),
+            at_once: false,
             waits: Vec::new(),
             counts: Counts::default(),
         }
@@ -251,6 +254,11 @@ impl<'t> Books<'t> {
         std::mem::take(&mut self.unanswered).into_iter().collect()
     }
 
+    /// Refused applications and asks.
+    pub fn refused(&self) -> usize {
+        self.counts.refused.values().sum()
+    }
+
     /// Asks that wait and were not there when the scheduler was last quiet.
     pub fn unanswered(&self) -> usize {
         self.unanswered.len()
@@ -367,7 +375,7 @@ impl<'t> Books<'t> {
         self.state[ask] = AskState::Placed(node);
         self.waiting.remove(&ask);
         self.unanswered.remove(&ask);
-        self.waits.push(Millis(now.0 - self.since[ask].0));
+        self.waits.push(if self.at_once { Millis(0) } else { Millis(now.0 - self.since[ask].0) });
         self.counts.placed += 1;
         Ok(())
     }

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    ahead, leftovers,
+    ahead::Ahead,
+    leftovers,
     reasons::Explainer,
     record::Record,
     trace::{Millis, Step, Trace},
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     cli::client::{Callbacks, Incoming, Message, Shim, http::Api},
-    si::v1::AllocationResponse,
+    si::v1::{AllocationRequest, AllocationResponse, ApplicationRequest},
 };
 
 /// How trace time relates to real time.
@@ -98,12 +99,13 @@ impl<'t> Player<'t> {
         let origin = self.record.clock;
         let mut rest = steps.as_slice();
         while let [step, later @ ..] = rest {
-            let together = if self.unlimited { ahead::together(trace, &self.record.books, rest) } else { 0 };
-            if together > 0 {
-                let (now, later) = rest.split_at(together);
-                self.at_once(now).await?;
-                rest = later;
-                continue;
+            // What waits might be placed by a release at its own moment.
+            if self.unlimited && self.record.books.waiting.is_empty() {
+                let played = self.ahead(rest).await?;
+                if played > 0 {
+                    rest = &rest[played..];
+                    continue;
+                }
             }
             rest = later;
             if let Speed::Times(times) = self.speed {
@@ -151,37 +153,96 @@ impl<'t> Player<'t> {
         self.explain(&withdrawn, true).await;
         let moment = self.record.moment(step);
         self.room_made |= moment.makes_room;
-        let submits = !moment.submit.is_empty();
-        for request in moment.submit {
-            self.session.shim.applications(request).await?;
-        }
-        if submits && !self.session.shim.ordered() {
-            let accepted = |player: &Self| player.record.books.unanswered_apps == 0;
-            self.receive_until("applications to be accepted", accepted).await?;
-        }
-        if let Some(request) = moment.change {
-            self.session.shim.allocations(request).await?;
-        }
+        self.request(moment.submit, moment.change).await?;
         for request in moment.remove {
             self.session.shim.applications(request).await?;
         }
         Ok(())
     }
 
-    /// Plays moments none of which depends on the answers to the ones before, in one request of each kind.
-    async fn at_once(&mut self, steps: &[Step]) -> Result<()> {
-        self.record.expect(steps);
-        let all = |of: fn(&Step) -> &Vec<usize>| steps.iter().flat_map(of).copied().collect();
-        let step = Step { at: self.record.clock, ends: all(|step| &step.ends), starts: all(|step| &step.starts) };
-        self.step(&step).await?;
-        // No probe is needed for what comes for certain, unless somebody else took a node away.
-        while self.something_may_come()
-            && let Ok(incoming) = timeout(CERTAIN_WITHIN, self.session.callbacks.recv()).await
-        {
-            self.take(incoming).await?;
+    /// Plays moments as far as everything in them is certain to have its place at once, without waiting for one before the
+    /// next. Gives how many; then nothing is on its way.
+    async fn ahead(&mut self, steps: &[Step]) -> Result<usize> {
+        let trace = self.record.trace;
+        let (mut ahead, mut expected) = (Ahead::default(), self.record.expected());
+        self.record.books.at_once = true;
+        let (mut played, refused) = (0, self.record.books.refused());
+        'steps: for step in steps {
+            while !ahead.gather(trace, &self.record.books, step) {
+                if self.record.books.waiting.is_empty() && ahead.is_empty() {
+                    break 'steps;
+                }
+                self.send(&mut ahead).await?;
+                if !self.hear().await? {
+                    break 'steps;
+                }
+            }
+            self.record.expect(step, &mut expected);
+            played += 1;
+            if self.record.books.refused() != refused {
+                // What was expected is not what comes.
+                break;
+            }
+            if ahead.is_full() {
+                self.send(&mut ahead).await?;
+            }
+            while let Ok(incoming) = self.session.callbacks.try_recv() {
+                self.take(Some(incoming)).await?;
+            }
         }
+        while !ahead.is_empty() || self.something_may_come() {
+            self.send(&mut ahead).await?;
+            if !self.hear().await? {
+                // Somebody else took a node away.
+                break;
+            }
+        }
+        self.record.books.at_once = false;
         self.settle().await?;
-        self.record.played(&step);
+        let ends = ahead.give_up();
+        if !ends.is_empty() {
+            self.step(&Step { at: self.record.clock, ends, starts: Vec::new() }).await?;
+            self.settle().await?;
+        }
+        self.record.sample();
+        Ok(played)
+    }
+
+    /// Sends what was gathered, one request of each kind.
+    async fn send(&mut self, ahead: &mut Ahead) -> Result<()> {
+        let (ends, starts) = ahead.take(&self.record.books);
+        let moment = self.record.moment(&Step { at: self.record.clock, ends, starts });
+        let applications = ahead.join(moment.submit, moment.remove);
+        self.request(applications, moment.change).await
+    }
+
+    /// Reads a callback of those that must come; false where none does, which a probe explains.
+    async fn hear(&mut self) -> Result<bool> {
+        if !self.something_may_come() {
+            return Ok(true);
+        }
+        match timeout(CERTAIN_WITHIN, self.session.callbacks.recv()).await {
+            Ok(incoming) => self.take(incoming).await.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn request(
+        &mut self,
+        applications: Vec<ApplicationRequest>,
+        change: Option<AllocationRequest>,
+    ) -> Result<()> {
+        let submits = applications.iter().any(|request| !request.new.is_empty());
+        for request in applications {
+            self.session.shim.applications(request).await?;
+        }
+        if submits && !self.session.shim.ordered() {
+            let accepted = |player: &Self| player.record.books.unanswered_apps == 0;
+            self.receive_until("applications to be accepted", accepted).await?;
+        }
+        if let Some(request) = change {
+            self.session.shim.allocations(request).await?;
+        }
         Ok(())
     }
 

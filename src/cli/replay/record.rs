@@ -42,6 +42,13 @@ pub struct Moment {
     pub makes_room: bool,
 }
 
+/// What is used when all that is on its way has its place.
+#[derive(Debug)]
+pub struct Expected {
+    used: Amounts,
+    by_queue: Vec<Amounts>,
+}
+
 /// See the module.
 pub struct Record<'t> {
     /// What is played.
@@ -98,6 +105,10 @@ impl<'t> Record<'t> {
     /// The step was played.
     pub fn played(&mut self, step: &Step) {
         self.sample();
+        self.passed(step);
+    }
+
+    fn passed(&mut self, step: &Step) {
         self.took = self.started.elapsed();
         self.progress.inc((step.ends.len() + step.starts.len()) as u64);
         let (placed, waiting) = (self.books.counts.placed, self.books.waiting.len());
@@ -139,7 +150,7 @@ impl<'t> Record<'t> {
         let makes_room = !releases.is_empty() && !self.books.waiting.is_empty();
         let mut new_apps = Vec::new();
         for ask in &step.starts {
-            if self.books.start(*ask, self.clock) {
+            if self.books.start(*ask, self.trace.asks[*ask].starts) {
                 new_apps.push(self.trace.asks[*ask].app);
             }
         }
@@ -175,26 +186,25 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// The points of these steps, all but the last, on the curves, for steps whose asks are all certain to be placed at once
-    /// and which are sent together; the clock goes to the last.
-    pub fn expect(&mut self, steps: &[Step]) {
-        let (mut used, mut by_queue) = (self.books.used.clone(), self.books.used_by_queue.clone());
-        for (number, step) in steps.iter().enumerate() {
-            self.clock = step.at;
-            if number + 1 == steps.len() {
-                break;
-            }
-            let placed = |ask: &&usize| matches!(self.books.state(**ask), AskState::Placed(_));
-            for ask in step.ends.iter().filter(placed) {
-                subtract(&mut used, &self.trace.asks[*ask].needs);
-                subtract(&mut by_queue[self.books.queue_of(*ask)], &self.trace.asks[*ask].needs);
-            }
-            for ask in &step.starts {
-                add(&mut used, &self.trace.asks[*ask].needs);
-                add(&mut by_queue[self.books.queue_of(*ask)], &self.trace.asks[*ask].needs);
-            }
-            point(&mut self.samples, step.at, &used, &by_queue, 0);
+    /// What the books will say when all that is on its way has its place, for [`Record::expect`].
+    pub fn expected(&self) -> Expected {
+        Expected { used: self.books.used.clone(), by_queue: self.books.used_by_queue.clone() }
+    }
+
+    /// The clock goes to a step whose asks are certain to be placed at once, and so does the curve.
+    pub fn expect(&mut self, step: &Step, expected: &mut Expected) {
+        let Expected { used, by_queue } = expected;
+        self.clock = step.at;
+        for ask in step.ends.iter().filter(|ask| self.books.state(**ask) != AskState::Done) {
+            subtract(used, &self.trace.asks[*ask].needs);
+            subtract(&mut by_queue[self.books.queue_of(*ask)], &self.trace.asks[*ask].needs);
         }
+        for ask in &step.starts {
+            add(used, &self.trace.asks[*ask].needs);
+            add(&mut by_queue[self.books.queue_of(*ask)], &self.trace.asks[*ask].needs);
+        }
+        point(&mut self.samples, step.at, used, by_queue, 0);
+        self.passed(step);
     }
 
     /// A point of the curves, where something changed.

@@ -82,7 +82,8 @@ impl<T: Clone, const N: usize> CowVec<T, N> {
 }
 
 fn writable<T: Clone, const N: usize>(chunk: &mut Arc<Vec<T>>) -> &mut Vec<T> {
-    if Arc::get_mut(chunk).is_none() {
+    // Nobody else holds it, or may come to: cheaper than a try to get at it, and there are many.
+    if Arc::strong_count(chunk) != 1 {
         // Keeps the capacity, which a plain clone would cut to the length.
         let mut copy = Vec::with_capacity(N);
         copy.extend(chunk.iter().cloned());

@@ -2,7 +2,7 @@
 //! (R6.10): ph1 is on n1, r1 on n2.
 
 use callboard::domain::{
-    command::NodeAction,
+    command::{Command, NodeAction},
     types::Termination::{FailedOnRm, PlaceholderReplaced, Preempted, StoppedByRm, Timeout},
 };
 
@@ -61,6 +61,10 @@ rows! {
     // SEEDS S25
     begun_then_the_real_ones_node_shrinks_then_confirmed: Begun,
         [node("n2", NodeAction::Update, 5), release("ph1", PlaceholderReplaced)] => NONE, NONE;
+    // The placeholder's node has room for both by then, and the real one is in its books once.
+    begun_then_the_real_ones_node_shrinks_and_the_placeholders_grows: Begun,
+        [Command::AskPredicates(false), node("n1", NodeAction::Update, 40), node("n2", NodeAction::Update, 5),
+         release("ph1", PlaceholderReplaced)] => ["new r1 on n1"], NONE;
     begun_then_a_stale_confirmation: Begun, [release("ph2", PlaceholderReplaced)] => NONE, ["ph1 PlaceholderReplaced"];
 
     ended_then_confirmed_again: Ended, [release("ph1", PlaceholderReplaced)] => NONE, NONE;

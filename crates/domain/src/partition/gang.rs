@@ -297,8 +297,10 @@ impl Partition {
                 self.refund(&placement, cx);
             }
             self.allocs[real.ix()].node = Some(other);
-            let placement = self.placement(real, Some(other), Books::NODE);
-            self.charge(&placement, cx);
+            if self.allocs[placeholder.ix()].node != Some(other) {
+                let placement = self.placement(real, Some(other), Books::NODE);
+                self.charge(&placement, cx);
+            }
         }
         self.swap(placeholder, real, false, cx);
         self.announce_swapped(real, cx);
@@ -320,8 +322,13 @@ impl Partition {
         let group = row.spec.task_group.clone();
         let elsewhere = self.allocs[real.ix()].node != home;
         // The replacement still counts as in flight while the placeholder goes, so that user and application stay known.
+        // On its own node the real one takes the very place of the placeholder.
+        let books = if elsewhere && !node_goes { Books::ALL } else { Books::REST };
         let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes, silent: !elsewhere };
-        self.take_off(placeholder, removal, cx);
+        self.take_off_books(placeholder, removal, books, cx);
+        if let Some(node) = home.filter(|_| !elsewhere) {
+            self.hand_over(placeholder, real, node);
+        }
         self.unlink(placeholder, real);
         if let Some(counters) = self.apps[app.ix()].task_groups.get_mut(&group) {
             counters.replaced += 1;
@@ -338,8 +345,7 @@ impl Partition {
         row.placeholder_used = true;
         row.requested = created;
         let node = row.node;
-        let books = if elsewhere { Books::REST } else { Books::ALL };
-        let placement = self.placement(real, node, books);
+        let placement = self.placement(real, node, Books::REST);
         self.charge(&placement, cx);
         self.real_came(app, !node_goes, cx);
         self.note_peak(app);

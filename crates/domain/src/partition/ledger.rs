@@ -223,6 +223,36 @@ impl Partition {
         }
     }
 
+    /// An allocation takes the place of another on its node: as if that were refunded and this charged there. Where both are of
+    /// one size, the node has what it had before, and keeps its place in the order.
+    pub(super) fn hand_over(&mut self, from: AllocIx, to: AllocIx, node: NodeIx) {
+        let (old, new) = (self.allocs[from.ix()].resource.clone(), self.allocs[to.ix()].resource.clone());
+        let at = self.allocs[from.ix()].at as usize;
+        let row = &mut self.nodes[node.ix()];
+        debug_assert_eq!(row.allocs[at], from);
+        row.allocs.swap_remove(at);
+        let last = row.allocs.len() as u32;
+        let moved = row.allocs.get(at).copied();
+        row.allocs.push(to);
+        let same = old == new;
+        if !same {
+            row.allocated.sub(&old);
+            row.allocated.add(&new);
+            row.allocated.prune();
+            row.available.add(&old);
+            row.available.sub(&new);
+            row.available.prune();
+        }
+        if let Some(moved) = moved {
+            self.allocs[moved.ix()].at = at as u32;
+        }
+        self.allocs[to.ix()].at = last;
+        if !same {
+            self.reindex(node);
+            self.unblock_shapes(node);
+        }
+    }
+
     /// An allocation changes its size where it is (R4.14); no limit is looked at.
     pub(super) fn resize(&mut self, alloc: AllocIx, delta: &Resource, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];

@@ -350,6 +350,12 @@ impl Partition {
 
     /// The part that a removal and a replacement have in common: books, history, flags and events.
     pub(super) fn take_off(&mut self, alloc: AllocIx, removal: Removal, cx: &mut Cx) {
+        let books = if removal.node_goes { Books::REST } else { Books::ALL };
+        self.take_off_books(alloc, removal, books, cx);
+    }
+
+    /// As `take_off`, from these books only.
+    pub(super) fn take_off_books(&mut self, alloc: AllocIx, removal: Removal, books: Books, cx: &mut Cx) {
         let row = &self.allocs[alloc.ix()];
         let (app, node, placeholder) = (row.app, row.node, row.is_placeholder());
         let app_id = self.apps[app.ix()].id.clone();
@@ -358,7 +364,6 @@ impl Partition {
             self.sub_preempting(alloc);
             self.victim_gone(alloc);
         }
-        let books = if removal.node_goes { Books::REST } else { Books::ALL };
         let placement = self.placement(alloc, node, books);
         self.refund(&placement, cx);
         let row = &mut self.allocs[alloc.ix()];

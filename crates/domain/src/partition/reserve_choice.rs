@@ -113,44 +113,48 @@ impl Partition {
         let mut in_vain: Vec<ShapeIx> = Vec::new();
         // What asks of one shape may reserve is found once for all of them.
         let (mut young, mut lists, mut taken) = (None, BTreeMap::new(), BTreeSet::new());
-        let mut made = false;
-        for wanting in self.wanting.groups.clone() {
-            if held.all >= most || in_vain.len() >= SIZES || self.ask_shim && !self.may_ask() {
-                break;
-            }
-            let (_, app, key) = &wanting;
-            let queue = self.apps[app.ix()].queue;
-            if in_vain.contains(&key.shape) || held.by_queue.get(&queue).is_some_and(|of| *of >= most_of_queue) {
-                continue;
-            }
-            // What waits for its gang would have to let go of the node at once (R5.38).
-            if !self.still_wants(*app, key, cx.now) || self.waits_for_gang(*app, key) {
-                self.wanting.groups.remove(&wanting);
-                continue;
-            }
-            let Some(alloc) = self.next_to_reserve(*app, key, cx.now) else {
-                self.wanting.groups.remove(&wanting);
-                continue;
-            };
-            let young = young.get_or_insert_with(|| self.young_nodes(cx.now));
-            let list = lists.entry(key.shape).or_insert_with(|| {
-                let mut list: Vec<Choice> = self.worth_reserving(alloc, young, cx.now).collect();
-                list.sort_by(Choice::order);
-                list.into_iter()
-            });
-            match list.find(|choice| !taken.contains(&choice.node)) {
-                Some(Choice { node, .. }) => {
-                    made = true;
-                    held.all += 1;
-                    *held.by_queue.entry(queue).or_default() += 1;
-                    taken.insert(node);
-                    if self.ask_shim {
-                        self.ask(alloc, node, Intent::Reserve, false, cx);
-                    } else {
-                        self.reserve(alloc, node, cx);
-                    }
+        let (mut made, mut more) = (false, true);
+        // One ask of each group, then the next of each: nothing but these reservations changes meanwhile.
+        while std::mem::take(&mut more) {
+            in_vain.clear();
+            for wanting in self.wanting.groups.clone() {
+                if held.all >= most || in_vain.len() >= SIZES || self.ask_shim && !self.may_ask() {
+                    break;
                 }
-                None => in_vain.push(key.shape),
+                let (_, app, key) = &wanting;
+                let queue = self.apps[app.ix()].queue;
+                if in_vain.contains(&key.shape) || held.by_queue.get(&queue).is_some_and(|of| *of >= most_of_queue) {
+                    continue;
+                }
+                // What waits for its gang would have to let go of the node at once (R5.38).
+                if !self.still_wants(*app, key, cx.now) || self.waits_for_gang(*app, key) {
+                    self.wanting.groups.remove(&wanting);
+                    continue;
+                }
+                let Some(alloc) = self.next_to_reserve(*app, key, cx.now) else {
+                    self.wanting.groups.remove(&wanting);
+                    continue;
+                };
+                let young = young.get_or_insert_with(|| self.young_nodes(cx.now));
+                let list = lists.entry(key.shape).or_insert_with(|| {
+                    let mut list: Vec<Choice> = self.worth_reserving(alloc, young, cx.now).collect();
+                    list.sort_by(Choice::order);
+                    list.into_iter()
+                });
+                match list.find(|choice| !taken.contains(&choice.node)) {
+                    Some(Choice { node, .. }) => {
+                        (made, more) = (true, true);
+                        held.all += 1;
+                        *held.by_queue.entry(queue).or_default() += 1;
+                        taken.insert(node);
+                        if self.ask_shim {
+                            self.ask(alloc, node, Intent::Reserve, false, cx);
+                        } else {
+                            self.reserve(alloc, node, cx);
+                        }
+                    }
+                    None => in_vain.push(key.shape),
+                }
             }
         }
         self.wanting.not_before = (!made).then(|| cx.now.plus(PAUSE));

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::http::problem::Problem;
 
 /// A body whose sender is silent for so long is given up.
-const SILENCE: Duration = Duration::from_secs(10);
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// A body that has not come whole by then is given up.
-const WHOLE: Duration = Duration::from_secs(60);
+pub(super) const WHOLE: Duration = Duration::from_secs(60);
 /// How long a body that nobody wants is read.
 const UNWANTED: Duration = Duration::from_secs(2);
 

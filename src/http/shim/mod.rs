@@ -5,6 +5,7 @@ pub(super) mod body;
 mod heartbeat;
 pub mod info;
 pub mod once;
+mod pace;
 pub(super) mod query;
 pub mod registration;
 mod requests;

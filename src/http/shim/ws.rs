@@ -9,7 +9,6 @@ use actix_web::{
     web::{Bytes, Data, Path, Payload},
 };
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session};
-use futures::StreamExt as _;
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny, MapAccess, Visitor},
@@ -21,7 +20,9 @@ use tokio::{
 };
 
 use super::{
-    answers, body, query,
+    answers, body,
+    pace::{Pace, TooSlow},
+    query,
     requests::{self, enter},
     stream::{attach, find, number},
 };
@@ -47,6 +48,9 @@ pub async fn ws(
     let handle = find(&doors, &rm)?;
     let parameters = query::parameters(&request, &["after"])?;
     let after = query::one(&parameters, "after").map(|after| number("after", after)).transpose()?;
+    let pace = Pace::default();
+    let payload =
+        pace.watch(&request, payload).await.map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     let upgrade = actix_ws::handle_with_protocols(&request, payload, &[PROTOCOL]);
     let (response, session, messages) =
         upgrade.map_err(|error| Problem::field("Upgrade", format!("this path speaks WebSocket: {error}")))?;
@@ -56,7 +60,7 @@ pub async fn ws(
     let (reads, gone) = oneshot::channel();
     rt::spawn(write(open, words, session.clone(), gone));
     rt::spawn(async move {
-        read(messages, session, doors, handle).await;
+        read(messages, pace, session, doors, handle).await;
         drop(reads);
     });
     Ok(response)
@@ -118,8 +122,24 @@ fn cut(detail: &str) -> String {
 }
 
 /// Requests in, until the peer ends. While the budget is spent nothing is read.
-async fn read(mut messages: AggregatedMessageStream, mut session: Session, doors: Data<Doors>, handle: Arc<RmHandle>) {
-    while let Some(message) = messages.next().await {
+async fn read(
+    mut messages: AggregatedMessageStream,
+    pace: Pace,
+    mut session: Session,
+    doors: Data<Doors>,
+    handle: Arc<RmHandle>,
+) {
+    loop {
+        let message = match pace.next(&mut messages).await {
+            Ok(Some(message)) => message,
+            Ok(None) => break,
+            Err(TooSlow) => {
+                let slow = body::Unread::Slow.to_string();
+                let reason = CloseReason { code: CloseCode::Policy, description: Some(cut(&slow)) };
+                let _ = session.close(Some(reason)).await;
+                return;
+            }
+        };
         let done = match message {
             Ok(AggregatedMessage::Text(text)) => take(text.into_bytes(), &doors, &handle).await,
             Ok(AggregatedMessage::Binary(bytes)) => take(bytes, &doors, &handle).await,

@@ -1,0 +1,158 @@
+//! How fast a message of a WebSocket comes: begun, it has to come on, and to be whole in time, as a body has to.
+
+use std::{cell::Cell, pin::pin, rc::Rc};
+
+use actix_web::{FromRequest as _, HttpRequest, dev, error::PayloadError, web::Payload};
+use actix_ws::AggregatedMessage;
+use futures::{Stream, StreamExt as _};
+use tokio::time::{Instant, timeout_at};
+
+use super::body::{SILENCE, WHOLE};
+
+/// What a frame of control costs beside its content: two bytes and the mask.
+const CONTROL: usize = 6;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    /// Bytes that belong to no message yet.
+    bytes: usize,
+    /// When the first of them came.
+    since: Instant,
+    /// When the last of them came.
+    last: Instant,
+}
+
+/// Of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Pace(Rc<Cell<Option<Begun>>>);
+
+/// A message takes too long.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooSlow;
+
+impl Pace {
+    /// What comes in is noted from here on.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub async fn watch(&self, request: &HttpRequest, payload: Payload) -> actix_web::Result<Payload> {
+        let pace = self.clone();
+        let noted = payload.into_inner().map(move |chunk: Result<_, PayloadError>| {
+            if let Ok(bytes) = &chunk {
+                pace.came(<actix_web::web::Bytes>::len(bytes));
+            }
+            chunk
+        });
+        Payload::from_request(request, &mut dev::Payload::Stream { payload: Box::pin(noted) }).await
+    }
+
+    fn came(&self, bytes: usize) {
+        let now = Instant::now();
+        let begun = self.0.get().unwrap_or(Begun { bytes: 0, since: now, last: now });
+        self.0.set(Some(Begun { bytes: begun.bytes + bytes, last: now, ..begun }));
+    }
+
+    /// The next message.
+    ///
+    /// # Errors
+    /// One has begun and takes too long.
+    pub async fn next<E>(
+        &self,
+        messages: &mut (impl Stream<Item = Result<AggregatedMessage, E>> + Unpin),
+    ) -> Result<Option<Result<AggregatedMessage, E>>, TooSlow> {
+        // While requests waited for their budget nothing was read.
+        let now = Instant::now();
+        self.0.set(self.0.get().map(|begun| Begun { since: now, last: now, ..begun }));
+        loop {
+            let due = |begun: Begun| (begun.since + WHOLE).min(begun.last + SILENCE);
+            let until = self.0.get().map_or_else(|| Instant::now() + SILENCE, due);
+            if let Ok(message) = timeout_at(until, pin!(messages.next())).await {
+                if let Some(Ok(message)) = &message {
+                    self.whole(message);
+                }
+                return Ok(message);
+            }
+            if self.0.get().is_some_and(|begun| due(begun) <= Instant::now()) {
+                return Err(TooSlow);
+            }
+        }
+    }
+
+    /// A message is there; one of control may stand between the parts of another.
+    fn whole(&self, message: &AggregatedMessage) {
+        let control = match message {
+            AggregatedMessage::Ping(content) | AggregatedMessage::Pong(content) => content.len() + CONTROL,
+            _ => usize::MAX,
+        };
+        let left = self.0.get().map(|begun| Begun { bytes: begun.bytes.saturating_sub(control), ..begun });
+        self.0.set(left.filter(|begun| begun.bytes > 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use actix_web::web::Bytes;
+    use futures::{FutureExt as _, stream};
+
+    use super::*;
+
+    fn messages(list: Vec<AggregatedMessage>) -> impl Stream<Item = Result<AggregatedMessage, ()>> + Unpin {
+        stream::iter(list.into_iter().map(Ok)).chain(stream::pending())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_waited_for_where_nothing_has_begun() {
+        let pace = Pace::default();
+        let mut silent = messages(vec![]);
+        let day = Duration::from_secs(86_400);
+        assert!(tokio::time::timeout(day, pace.next(&mut silent)).await.is_err(), "it waits on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_begun_has_to_come_on_and_to_be_whole_in_time() {
+        let (pace, began) = (Pace::default(), Instant::now());
+        pace.came(100);
+        assert_eq!(pace.next(&mut messages(vec![])).await.map(drop), Err(TooSlow));
+        assert_eq!(began.elapsed(), SILENCE);
+        // A byte each second.
+        let (pace, began) = (Pace::default(), Instant::now());
+        let feed = async {
+            loop {
+                pace.came(1);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let mut none = messages(vec![]);
+        tokio::select! {
+            ended = pace.next(&mut none) => assert_eq!(ended.map(drop), Err(TooSlow)),
+            () = feed => {}
+        }
+        assert_eq!(began.elapsed(), WHOLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_of_control_does_not_stand_for_another() {
+        let pace = Pace::default();
+        pace.came(100 + CONTROL + 2);
+        let mut ping = messages(vec![AggregatedMessage::Ping(Bytes::from_static(b"hi"))]);
+        assert!(pace.next(&mut ping).await.is_ok());
+        assert_eq!(pace.next(&mut ping).await.map(drop), Err(TooSlow), "100 bytes of another are there");
+        let pace = Pace::default();
+        pace.came(100);
+        let mut text = messages(vec![AggregatedMessage::Text("whole".into())]);
+        assert!(pace.next(&mut text).await.is_ok());
+        assert!(pace.next(&mut text).now_or_never().is_none() && pace.0.get().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_nothing_is_read_nothing_is_late() {
+        let pace = Pace::default();
+        pace.came(100);
+        tokio::time::sleep(2 * WHOLE).await;
+        let mut text = messages(vec![AggregatedMessage::Text("whole".into())]);
+        assert!(pace.next(&mut text).await.is_ok());
+    }
+}

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::coded::{Deltas, Skip, list, map, variants};
 use super::{
+    node::Asked,
     resources::Resource,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
     ugm::Tracked,
@@ -83,8 +84,8 @@ pub struct App {
     pub awaited: Resource,
     /// Number of placeholder asks about which the shim is being asked.
     pub parked_placeholders: u32,
-    /// Sum of what is charged while the shim is asked about it: of real asks, of placeholders.
-    pub parked_charges: [Resource; 2],
+    /// Of what is allocated, what the shim is still asked about: real asks, placeholders.
+    pub asked: [Asked; 2],
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub asking: u32,
     /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
@@ -154,6 +155,23 @@ pub struct App {
 }
 
 impl App {
+    /// What its real allocations have and what its placeholders have, for all to see: what the shim is still asked about waits.
+    pub fn placed(&self) -> [Resource; 2] {
+        let [real, placeholders] = &self.asked;
+        let placed = |sum: &Resource, asked: &Asked| sum.minus(&asked.amount).pruned();
+        [placed(&self.allocated, real), placed(&self.allocated_placeholders, placeholders)]
+    }
+
+    /// What waits, for all to see.
+    pub fn waiting(&self) -> Resource {
+        self.asked.iter().fold(self.pending.clone(), |sum, asked| sum.plus(&asked.amount))
+    }
+
+    /// Number of its allocations, for all to see.
+    pub fn placements(&self) -> u64 {
+        self.allocs.len() as u64 - self.asked.iter().map(|asked| asked.count).sum::<u64>()
+    }
+
     /// Its submission time, and its place among those that were submitted with the same request or at the same moment.
     pub fn age(&self) -> (Nanos, u64) {
         (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
@@ -327,7 +345,6 @@ map!(App {
     31 pending_placeholders,
     32 awaited,
     33 parked_placeholders,
-    34 parked_charges,
     35 asking,
     36 announced,
     37 replaceable,
@@ -361,6 +378,7 @@ map!(App {
     65 held_by_quota,
     66 skipped_to,
     67 free,
+    68 asked,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode });

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::coded::{list, map};
+use super::coded::{Coded, Error, Plain, Reader, Writer, list, map};
 use super::{
     alloc::AskSpec,
     resources::Resource,
@@ -46,6 +46,29 @@ pub struct ForeignAlloc {
     pub created: Nanos,
 }
 
+/// Allocations that are charged while the shim is asked about them: nobody else knows them yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// Their sum.
+    pub amount: Resource,
+    /// Their number.
+    pub count: u64,
+}
+
+impl Asked {
+    /// One more, or one less.
+    pub fn note(&mut self, amount: &Resource, more: bool) {
+        if more {
+            self.amount.add(amount);
+            self.count += 1;
+        } else {
+            self.amount.sub(amount);
+            self.amount.prune();
+            self.count -= 1;
+        }
+    }
+}
+
 /// A row of the node table.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -61,6 +84,8 @@ pub struct Node {
     pub available: Resource,
     /// The shim wants it scheduled.
     pub rm_schedulable: bool,
+    /// Of what is allocated, what the shim is still asked about.
+    pub asked: Asked,
     /// An operator drained it; stays over everything the shim says.
     pub operator_drained: bool,
     /// Allocations on it, in no particular order; each knows its place ([`Alloc::at`](super::alloc::Alloc::at)).
@@ -69,6 +94,8 @@ pub struct Node {
     pub foreign: BTreeMap<Arc<str>, ForeignAlloc>,
     /// Asks that reserve it, in the order in which they did.
     pub reservations: Vec<AllocIx>,
+    /// What those of them have been promised that have preempted.
+    pub claimed: Resource,
     /// Position among the node ids in byte order: breaks ties of the sort score (R2.34).
     pub rank: u64,
     /// Its key in the sort order, `None` while it is not in it (drained or reserved).
@@ -80,6 +107,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// What is allocated on it, for all to see: without what the shim is still asked about.
+    pub fn placed(&self) -> Resource {
+        self.allocated.minus(&self.asked.amount).pruned()
+    }
+
     /// It takes new allocations.
     pub fn schedulable(&self) -> bool {
         self.rm_schedulable && !self.operator_drained
@@ -109,4 +141,30 @@ map!(Node {
     12 sort_key,
     13 seen,
     14 free,
+    15 asked,
+    16 claimed,
 });
+
+impl Coded for Asked {
+    fn write(&self, to: &mut Writer) {
+        to.array(2);
+        self.amount.write(to);
+        self.count.write(to);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let mut left = from.open_list()?;
+        let amount = from.value::<Plain, _>("Asked", "amount", &mut left)?;
+        let count = from.value::<Plain, _>("Asked", "count", &mut left)?;
+        from.close_list("Asked", left)?;
+        Ok(Asked { amount, count })
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == Asked::default()
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Asked::default())
+    }
+}

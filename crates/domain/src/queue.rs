@@ -10,6 +10,7 @@ use super::{
     acl::Acl,
     app::AppKey,
     conf::TemplateConf,
+    node::Asked,
     resources::Resource,
     types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
 };
@@ -56,6 +57,8 @@ pub struct Queue {
     pub template: Option<Arc<TemplateConf>>,
     /// Usage, placeholders included (QUE-041).
     pub allocated: Resource,
+    /// Of that, what the shim is still asked about.
+    pub asked: Asked,
     /// What was last told of `allocated` by an event.
     pub told_allocated: Resource,
     /// Sum of the pending asks (QUE-040).
@@ -105,6 +108,16 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// What is allocated, for all to see: what the shim is still asked about waits.
+    pub fn placed(&self) -> Resource {
+        self.allocated.minus(&self.asked.amount).pruned()
+    }
+
+    /// What waits, for all to see.
+    pub fn waiting(&self) -> Resource {
+        self.pending.plus(&self.asked.amount)
+    }
+
     /// Its configuration is the same as that of an earlier state of it.
     pub fn is_configured_like(&self, other: &Queue) -> bool {
         (self.leaf, self.managed, self.state) == (other.leaf, other.managed, other.state)
@@ -231,6 +244,7 @@ map!(Queue {
     39 depth,
     40 quota_start,
     41 free,
+    42 asked,
 });
 list!(ChildKey { first, second, third, queue });
 list!(QueueSettings {

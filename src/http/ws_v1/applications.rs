@@ -127,9 +127,9 @@ pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> Applicati
     };
     ApplicationView {
         id: &app.id,
-        used_resource: Amounts::from(&app.allocated),
+        used_resource: Amounts::from(&app.placed()[0]),
         max_used_resource: Amounts::from(&app.max_used),
-        pending_resource: Amounts::from(&app.pending),
+        pending_resource: Amounts::from(&app.waiting()),
         partition: &view.shown,
         queue_name: &app.queue_path,
         submission_time: app.submission.0,

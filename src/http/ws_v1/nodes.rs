@@ -10,7 +10,7 @@ use super::{
     allocations::{Allocations, ForeignView},
     json::{Amounts, no_entries, unset},
 };
-use crate::domain::{alloc::Phase, node::Node, resources::Resource};
+use crate::domain::{alloc::Phase, node::Node};
 
 /// A node (REST 5.8).
 #[derive(Serialize, JsonSchema)]
@@ -52,9 +52,7 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
     // What waits for a predicate answer is charged but not known to anybody yet.
     let shown = rows(&node.allocs).filter(|row| row.phase != Phase::Parked);
     let allocations = Allocations::new(partition, shown);
-    let parked = rows(&node.allocs).filter(|row| row.phase == Phase::Parked);
-    let parked = parked.fold(Resource::new(), |sum, row| sum.plus(&row.resource));
-    let (allocated, available) = (node.allocated.minus(&parked).pruned(), node.available.plus(&parked).pruned());
+    let (allocated, available) = (node.placed(), node.available.plus(&node.asked.amount).pruned());
     let mut reservations: Vec<&str> = rows(&node.reservations).map(|row| &*row.spec.key).collect();
     reservations.sort_unstable();
     NodeView {
@@ -77,7 +75,7 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
 
 /// Whole percent of its capacity that a node has allocated, for types that it has and that are allocated.
 fn utilized(node: &Node) -> Amounts {
-    Amounts::percent(&node.allocated, Some(&node.capacity))
+    Amounts::percent(&node.placed(), Some(&node.capacity))
 }
 
 /// All nodes of a partition, by id.

@@ -9,7 +9,10 @@ use super::{
     View,
     json::{Amounts, unset},
 };
-use crate::{actors::directory::Listing, domain::types::Nanos};
+use crate::{
+    actors::directory::Listing,
+    domain::{queue::Queue, types::Nanos},
+};
 
 /// A cluster, once for each partition (REST 5.1).
 #[derive(Serialize, JsonSchema)]
@@ -87,7 +90,7 @@ struct SortingView<'a> {
 pub fn partition(view: &View) -> PartitionView<'_> {
     let partition = view.partition();
     let root = partition.queues.get(partition.root.ix());
-    let used = root.map(|root| root.allocated.clone()).unwrap_or_default();
+    let used = root.map(Queue::placed).unwrap_or_default();
     let sort = &partition.conf.node_sort;
     PartitionView {
         cluster_id: &view.rm,
@@ -102,7 +105,7 @@ pub fn partition(view: &View) -> PartitionView<'_> {
         quota_preemption_enabled: partition.conf.quota_preemption,
         total_nodes: partition.node_by_id.len(),
         applications: applications_by_state(view),
-        total_containers: partition.allocations,
+        total_containers: partition.allocations - root.map_or(0, |root| root.asked.count),
         state: partition.state.name(),
         last_state_transition_time: partition.state_since.0,
     }

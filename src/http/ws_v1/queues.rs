@@ -116,14 +116,15 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
     let mut allocating: Vec<&str> =
         queue.allocating.iter().filter_map(|ix| Some(&*partition.apps.get(ix.ix())?.id)).collect();
     allocating.sort_unstable();
+    let placed = queue.placed();
     Some(QueueView {
         path: &queue.path,
         status: partition.shown_state(at).name(),
         partition: "",
-        pending_resource: Amounts::from(&queue.pending),
+        pending_resource: Amounts::from(&queue.waiting()),
         max_resource: Amounts::from(queue.max.as_ref()),
         guaranteed_resource: Amounts::from(queue.guaranteed.as_ref()),
-        allocated_resource: Amounts::from(&queue.allocated),
+        allocated_resource: Amounts::from(&placed),
         preempting_resource: Amounts::from(&queue.preempting),
         headroom: Amounts::from(partition.headroom(at).as_ref()),
         is_leaf: queue.leaf,
@@ -133,7 +134,7 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
         template: queue.template.as_deref().filter(|_| !queue.leaf).map(TemplateView::new),
         children: if subtree { children().filter_map(|child| one(view, child, true)).collect() } else { Vec::new() },
         child_names: children().filter_map(|child| Some(&*partition.queues.get(child.ix())?.path)).collect(),
-        abs_used_capacity: Amounts::percent(&queue.allocated, queue.max.as_ref()),
+        abs_used_capacity: Amounts::percent(&placed, queue.max.as_ref()),
         max_running_apps: queue.max_applications,
         running_apps: queue.running,
         current_priority: queue.exposed_priority,

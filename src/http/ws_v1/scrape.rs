@@ -98,11 +98,12 @@ fn queue_picture(queue: &Queue) -> QueuePicture {
         let named = |(kind, amount): (&ResourceType, _)| (kind.into(), clamp(amount));
         resource.map_or_else(Vec::new, |resource| resource.iter().map(named).collect())
     };
+    let (placed, waiting) = (queue.placed(), queue.waiting());
     let resources = [
         ("guaranteed", queue.guaranteed.as_ref()),
         ("max", queue.max.as_ref()),
-        ("allocated", Some(&queue.allocated)),
-        ("pending", Some(&queue.pending)),
+        ("allocated", Some(&placed)),
+        ("pending", Some(&waiting)),
         ("preempting", Some(&queue.preempting)),
     ];
     QueuePicture {

@@ -1,5 +1,6 @@
 //! `/ws/v1` and `/debug` over real sockets, compared with what clients of YuniKorn are used to.
 
+mod asked;
 mod bodies;
 mod cluster;
 mod health;

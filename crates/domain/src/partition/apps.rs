@@ -168,7 +168,7 @@ impl Partition {
             pending_placeholders: 0,
             awaited: Resource::new(),
             parked_placeholders: 0,
-            parked_charges: Default::default(),
+            asked: Default::default(),
             asking: 0,
             announced: Resource::new(),
             replaceable: BTreeMap::new(),

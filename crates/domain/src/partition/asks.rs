@@ -9,6 +9,7 @@ use crate::{
     command::{AllocationItem, ReleaseItem},
     effect::{Callback, Effect, NewAllocation},
     event::{Change, Detail, EventKind},
+    node::Asked,
     resources::Resource,
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState},
 };
@@ -340,7 +341,9 @@ impl Partition {
     /// (`maxUsedResource`). A resize does not count (R4.14), nor what the shim has not agreed to.
     pub(super) fn note_peak(&mut self, app: AppIx) {
         let row = &mut self.apps[app.ix()];
-        for (used, parked) in [&row.allocated, &row.allocated_placeholders].into_iter().zip(&row.parked_charges) {
+        for (used, Asked { amount: parked, .. }) in
+            [&row.allocated, &row.allocated_placeholders].into_iter().zip(&row.asked)
+        {
             if parked.is_empty() && row.max_used.ge_all(used) {
                 continue;
             }

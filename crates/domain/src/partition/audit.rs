@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Partition;
 use crate::{
     alloc::Phase,
+    node::Asked,
     resources::Resource,
     types::{AllocIx, AppIx, AppState, NodeIx, QueueIx},
     ugm::Live,
@@ -54,6 +55,7 @@ impl Partition {
     fn audit_nodes(&self, report: &mut Report) {
         let mut used: BTreeMap<NodeIx, (Resource, u64)> = BTreeMap::new();
         let mut reserved: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        let mut asked: BTreeMap<NodeIx, Asked> = BTreeMap::new();
         for (ix, row) in self.live() {
             let charged = match row.phase {
                 Phase::Allocated => true,
@@ -63,6 +65,9 @@ impl Partition {
                 Phase::Pending | Phase::Ended => false,
             };
             if let Some(node) = row.node.filter(|_| charged) {
+                if row.phase == Phase::Parked {
+                    asked.entry(node).or_default().note(&row.resource, true);
+                }
                 let sum = used.entry(node).or_default();
                 sum.0.add(&row.resource);
                 sum.1 += 1;
@@ -88,6 +93,14 @@ impl Partition {
             report.check(name, "available", &node.available, &available);
             let held = reserved.remove(&NodeIx::from(ix)).unwrap_or_default();
             report.count(name, "number of reservations", node.reservations.len() as u64, held);
+            let mut claimed = Resource::new();
+            for claim in node.reservations.iter().filter_map(|ask| self.claims.get(ask)) {
+                claimed.add(&claim.resource);
+            }
+            report.check(name, "claimed", &node.claimed, &claimed);
+            let asked = asked.remove(&NodeIx::from(ix)).unwrap_or_default();
+            report.check(name, "charged while the shim is asked", &node.asked.amount, &asked.amount);
+            report.count(name, "number charged while the shim is asked", node.asked.count, asked.count);
             let listed = node.sort_key.is_some();
             let open = self.state != crate::types::ObjectState::Stopped;
             let expected = open && node.schedulable() && self.is_shared(NodeIx::from(ix));
@@ -139,8 +152,8 @@ impl Partition {
             report.count(name, "number of placeholders", u64::from(app.placeholders), ph_count);
             report.count(name, "number of pending placeholders", u64::from(app.pending_placeholders), ph_pending);
             report.check(name, "awaited placeholders", &app.awaited, &awaited);
-            for (sum, real) in app.parked_charges.iter().zip(&parked) {
-                report.check(name, "charged while the shim is asked", sum, real);
+            for (sum, real) in app.asked.iter().zip(&parked) {
+                report.check(name, "charged while the shim is asked", &sum.amount, real);
             }
             report.count(name, "number of reservations", app.reservations.len() as u64, reserved);
             let mut claimed = Resource::new();
@@ -224,6 +237,7 @@ impl Partition {
         let mut preempting: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut running: BTreeMap<QueueIx, u64> = BTreeMap::new();
         let mut claimed: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        let mut asked: BTreeMap<QueueIx, Asked> = BTreeMap::new();
         let mut states: BTreeMap<QueueIx, [u32; AppState::ALL.len()]> = BTreeMap::new();
         for app in self.apps.iter().filter(|app| !app.free) {
             states.entry(app.queue).or_default()[app.state as usize] += 1;
@@ -249,6 +263,9 @@ impl Partition {
                 sum.add(&app.allocated_placeholders);
                 preempting.entry(queue).or_default().add(&marked);
                 claimed.entry(queue).or_default().add(&app.claimed);
+                let sum = asked.entry(queue).or_default();
+                app.asked.iter().for_each(|asked| sum.amount.add(&asked.amount));
+                sum.count += app.asked.iter().map(|asked| asked.count).sum::<u64>();
                 if app.state == AppState::Running {
                     *running.entry(queue).or_default() += 1;
                 }
@@ -262,6 +279,9 @@ impl Partition {
             report.check(name, "allocated", &queue.allocated, &allocated.remove(&ix).unwrap_or_default());
             report.check(name, "preempting", &queue.preempting, &preempting.remove(&ix).unwrap_or_default());
             report.check(name, "claimed", &queue.claimed, &claimed.remove(&ix).unwrap_or_default());
+            let asked = asked.remove(&ix).unwrap_or_default();
+            report.check(name, "charged while the shim is asked", &queue.asked.amount, &asked.amount);
+            report.count(name, "number charged while the shim is asked", queue.asked.count, asked.count);
             let real = states.remove(&ix).unwrap_or_default();
             for (state, (kept, real)) in AppState::ALL.into_iter().zip(queue.states.into_iter().zip(real)) {
                 report.count(name, &format!("applications in {state}"), kept.into(), real.into());

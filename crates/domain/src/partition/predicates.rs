@@ -246,12 +246,15 @@ impl Partition {
             count(&mut app.asking);
             return;
         }
-        let sum = &mut app.parked_charges[usize::from(row.is_placeholder())];
-        if up {
-            sum.add(&row.resource);
-        } else {
-            sum.sub(&row.resource);
-            sum.prune();
+        app.asked[usize::from(row.is_placeholder())].note(&row.resource, up);
+        if let Some(node) = row.node {
+            self.nodes[node.ix()].asked.note(&row.resource, up);
+        }
+        let mut level = Some(app.queue);
+        while let Some(queue) = level {
+            let queue = &mut self.queues[queue.ix()];
+            queue.asked.note(&row.resource, up);
+            level = queue.parent;
         }
     }
 

@@ -117,7 +117,7 @@ struct Row<'a> {
     submitted: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     finished: Option<String>,
-    allocations: usize,
+    allocations: u64,
     #[serde(skip_serializing_if = "unset")]
     placeholders: u32,
     #[serde(skip_serializing_if = "Amounts::is_empty")]
@@ -193,6 +193,7 @@ fn since(waiting: &[Waiting]) -> Option<Nanos> {
 
 fn row<'a>(found: Found<'a>, code: &str) -> Row<'a> {
     let Found { app, waiting, reasons } = found;
+    let [real, placeholders] = app.placed();
     let distinct: BTreeMap<&str, ()> = reasons.iter().map(|reason| (&*reason.text, ())).collect();
     let count = distinct.len();
     let first = reasons.iter().position(|reason| code.is_empty() || reason.code == code).unwrap_or(0);
@@ -203,11 +204,11 @@ fn row<'a>(found: Found<'a>, code: &str) -> Row<'a> {
         state: app.state.name(),
         submitted: time_text(app.submission),
         finished: app.finished.map(time_text),
-        allocations: app.allocs.len(),
-        placeholders: app.placeholders,
-        used: Amounts::from(&app.allocated.plus(&app.allocated_placeholders)),
+        allocations: app.placements(),
+        placeholders: app.placeholders - app.asked[1].count as u32,
+        used: Amounts::from(&real.plus(&placeholders)),
         asks: waiting.iter().map(|waiting| waiting.asks).sum(),
-        pending: Amounts::from(&app.pending),
+        pending: Amounts::from(&app.waiting()),
         waiting_since: since(&waiting).map(time_text),
         reason: reasons.into_iter().nth(first),
         reasons: count,

@@ -48,7 +48,7 @@ pub struct Explained<'a> {
     submitted: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
-    allocations: usize,
+    allocations: u64,
     used: Amounts,
     pending: Amounts,
     task_groups: Vec<TaskGroup<'a>>,
@@ -181,7 +181,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
     while let Some(queue) = level.and_then(|ix| partition.queues.get(ix.ix())) {
         queues.push(Level {
             queue: &queue.path,
-            used: Amounts::from(&queue.allocated),
+            used: Amounts::from(&queue.placed()),
             guaranteed: Amounts::from(queue.guaranteed.as_ref()),
             max: Amounts::from(queue.max.as_ref()),
             running: queue.running + queue.allocating.len() as u64,
@@ -215,6 +215,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
                 .collect(),
         }
     };
+    let [real, placeholders] = app.placed();
     Some(Explained {
         id: &app.id,
         partition: &view.shown,
@@ -230,9 +231,9 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             .collect(),
         submitted: time_text(app.submission),
         message: app.rejected.as_deref(),
-        allocations: app.allocs.len(),
-        used: Amounts::from(&app.allocated.plus(&app.allocated_placeholders)),
-        pending: Amounts::from(&app.pending),
+        allocations: app.placements(),
+        used: Amounts::from(&real.plus(&placeholders)),
+        pending: Amounts::from(&app.waiting()),
         task_groups: app
             .task_groups
             .iter()

@@ -85,7 +85,7 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
 }
 
 fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -> NodeView<'a> {
-    let taken = node.allocated.plus(&node.occupied);
+    let taken = node.placed().plus(&node.occupied);
     let percent: BTreeMap<ResourceType, i64> = taken.percent_of(&node.capacity).into_iter().collect();
     let used = |kind: &&ResourceType| node.capacity.get(kind).map(|_| percent.get(*kind).copied().unwrap_or(0));
     let drain = target.and_then(|target| target.drain.as_ref());
@@ -93,7 +93,7 @@ fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -
         id: node.id(),
         rank: target.map(|target| target.rank),
         used: types.iter().map(used).collect(),
-        allocations: node.allocs.len(),
+        allocations: node.allocs.len() - node.asked.count as usize,
         reserved: !node.reservations.is_empty(),
         drained: (!node.schedulable()).then(|| why_drained(node, drain.and_then(|drain| drain.reason.clone()))),
         drained_since: drain.filter(|_| !node.schedulable()).map(|drain| time_text(drain.since)),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{BoardApi, nodes, why};
 use crate::{
     access::Caller,
-    domain::partition::Explainer,
+    domain::{partition::Explainer, queue::Queue},
     http::ws_v1::{View, json::Amounts, nodes::rows, state::now, time_text},
     messages::{
         event::GetEventStatus,
@@ -158,10 +158,10 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> Partit
             offline: targets().filter(|target| !target.online && target.node.is_some()).count(),
         },
         applications,
-        allocations: partition.allocations,
+        allocations: partition.allocations - root.map_or(0, |root| root.asked.count),
         capacity: Amounts::from(&partition.total),
-        used: Amounts::from(root.map(|root| &root.allocated)),
-        pending: Amounts::from(root.map(|root| &root.pending)),
+        used: Amounts::from(root.map(Queue::placed).as_ref()),
+        pending: Amounts::from(root.map(Queue::waiting).as_ref()),
         waiting: waiting(view, paused),
     }
 }

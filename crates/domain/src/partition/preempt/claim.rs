@@ -19,6 +19,8 @@ pub(crate) struct Claim {
     pub resource: Arc<Resource>,
     /// Victims with their arrival numbers, as rows are used again.
     pub victims: Vec<(AllocIx, u64)>,
+    /// The node that is reserved for it.
+    node: Option<NodeIx>,
 }
 
 impl Partition {
@@ -36,16 +38,16 @@ impl Partition {
         let victims = victims.iter().map(|victim| (*victim, self.allocs[victim.ix()].seq)).collect();
         let row = &mut self.allocs[alloc.ix()];
         row.triggered_preemption = true;
-        let resource = row.resource.clone();
-        self.count_claim(alloc, &resource, true);
-        self.claims.insert(alloc, Arc::new(Claim { resource, victims }));
+        let claim = Claim { resource: row.resource.clone(), victims, node: row.reserved };
+        self.count_claim(alloc, &claim, true);
+        self.claims.insert(alloc, Arc::new(claim));
         self.reindex_reserved(alloc);
     }
 
     /// The ask holds nothing any more.
     pub(in super::super) fn end_claim(&mut self, alloc: AllocIx) {
         if let Some(claim) = self.claims.remove(&alloc) {
-            self.count_claim(alloc, &claim.resource, false);
+            self.count_claim(alloc, &claim, false);
             self.reindex_reserved(alloc);
             self.unblock_limits();
         }
@@ -72,16 +74,19 @@ impl Partition {
         self.rouse_groups(app);
     }
 
-    fn count_claim(&mut self, alloc: AllocIx, resource: &Resource, begins: bool) {
+    fn count_claim(&mut self, alloc: AllocIx, claim: &Claim, begins: bool) {
         let app = self.allocs[alloc.ix()].app;
         let count = |sum: &mut Resource| {
             if begins {
-                sum.add(resource);
+                sum.add(&claim.resource);
             } else {
-                sum.sub(resource);
+                sum.sub(&claim.resource);
             }
             sum.prune();
         };
+        if let Some(node) = claim.node {
+            count(&mut self.nodes[node.ix()].claimed);
+        }
         count(&mut self.apps[app.ix()].claimed);
         let mut level = Some(self.apps[app.ix()].queue);
         while let Some(queue) = level {
@@ -94,17 +99,14 @@ impl Partition {
     /// The ask leaves other asks that have reserved the node the room that they have preempted for.
     pub(in super::super) fn fits_beside_claims(&self, alloc: AllocIx, node: NodeIx) -> bool {
         let row = &self.nodes[node.ix()];
-        let promised = |other: &&AllocIx| **other != alloc && self.has_claim(**other);
-        if self.claims.is_empty() || self.has_claim(alloc) || !row.reservations.iter().any(|other| promised(&other)) {
+        if row.claimed.is_empty() || self.has_claim(alloc) {
             return true;
         }
         let mut room = row.available.clone();
         for leaving in row.allocs.iter().filter(|leaving| self.allocs[leaving.ix()].preempted) {
             room.add(&self.allocs[leaving.ix()].resource);
         }
-        for other in row.reservations.iter().filter(promised) {
-            room.sub(&self.allocs[other.ix()].resource);
-        }
+        room.sub(&row.claimed);
         room.fits(&self.allocs[alloc.ix()].resource)
     }
 
@@ -128,4 +130,4 @@ impl Partition {
     }
 }
 
-list!(Claim { resource, victims });
+list!(Claim { resource, victims, node });

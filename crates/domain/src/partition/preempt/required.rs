@@ -33,14 +33,10 @@ impl Partition {
             return Outcome::Nothing;
         }
         // What is on its way out counts as room, what others here have preempted for as wanted.
-        let (mut room, mut wanted_here) = (at_node.available.clone(), need.clone());
+        let wanted_here = need.minus_known(&at_node.claimed.negated());
+        let mut room = at_node.available.clone();
         for leaving in at_node.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
             room.add(&self.allocs[leaving.ix()].resource);
-        }
-        for other in at_node.reservations.iter().filter(|other| **other != alloc) {
-            if let Some(claim) = self.claims.get(other) {
-                wanted_here = wanted_here.minus_known(&claim.resource.negated());
-            }
         }
         let missing = gap(&wanted_here, &room);
         if missing.is_empty() {

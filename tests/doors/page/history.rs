@@ -49,31 +49,31 @@ async fn an_address_brings_everything_back() {
     for (address, there) in [
         (
             "default/applications?list=waiting&user=eve&sort=-Asks&open=app:eve",
-            "document.querySelector('#detail h2')?.innerText === 'eve' && document.querySelector('th[aria-sort=descending]') && document.querySelector('.filters').innerText.includes('eve')",
+            "document.querySelector('#detail h2')?.innerText === 'eve' && document.querySelector('th[aria-sort=descending]') && document.querySelector('.filters')?.innerText.includes('eve')",
         ),
         (
             "default/queues?text=prod&busy=yes&open=queue:root.prod",
-            "document.querySelector('input[type=checkbox]').checked && document.querySelectorAll('tbody tr[data-key]').length === 3 && document.querySelector('#detail h2')?.innerText === 'root.prod'",
+            "document.querySelector('input[type=checkbox]')?.checked && document.querySelectorAll('tbody tr[data-key]').length === 3 && document.querySelector('#detail h2')?.innerText === 'root.prod'",
         ),
         (
             "default/nodes?by=vcore&text=node-1&sort=Node",
-            "document.querySelector('select[aria-label=\"Colour by\"]').value === 'vcore' && document.querySelectorAll('tbody tr[data-key]').length === 1",
+            "document.querySelector('select[aria-label=\"Colour by\"]')?.value === 'vcore' && document.querySelectorAll('tbody tr[data-key]').length === 1",
         ),
         (
             "default/people?which=user&limited=yes&text=eve",
-            "document.querySelectorAll('tbody tr[data-key]').length === 1 && document.querySelector('tbody').innerText.includes('eve')",
+            "document.querySelectorAll('tbody tr[data-key]').length === 1 && document.querySelector('tbody')?.innerText.includes('eve')",
         ),
         (
             "default/events?type=app&object=full&since=1h&text=alloc",
-            "document.querySelector('select[aria-label=Time]').value === '1h' && [...document.querySelectorAll('tbody tr[data-key]')].length > 5 && [...document.querySelectorAll('tbody tr[data-key]')].every((row) => row.innerText.includes('full'))",
+            "document.querySelector('select[aria-label=Time]')?.value === '1h' && [...document.querySelectorAll('tbody tr[data-key]')].length > 5 && [...document.querySelectorAll('tbody tr[data-key]')].every((row) => row.innerText.includes('full'))",
         ),
         (
             "default/trends?of=queue&name=root.prod&since=15m",
-            "document.querySelector('select[aria-label=\"Of what\"]').value === 'queue' && document.querySelector('input[aria-label=\"Its name\"]').value === 'root.prod'",
+            "document.querySelector('select[aria-label=\"Of what\"]')?.value === 'queue' && document.querySelector('input[aria-label=\"Its name\"]')?.value === 'root.prod'",
         ),
         (
             "other/queues",
-            "document.querySelector('#partition').value === 'other' && document.querySelectorAll('tbody tr[data-key]').length === 2",
+            "document.querySelector('#partition')?.value === 'other' && document.querySelectorAll('tbody tr[data-key]').length === 2",
         ),
     ] {
         browser.open("about:blank").await;

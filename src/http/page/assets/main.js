@@ -302,7 +302,9 @@ window.addEventListener("popstate", () => {
 window.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]")) return;
   if (event.key === "Escape" && panel) closePanel();
-  if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+  // A dialog that was just closed may have the focus for a moment still.
+  const typing = document.activeElement.matches("input, select, textarea") && document.activeElement.checkVisibility();
+  if (event.key === "/" && !typing) {
     event.preventDefault();
     find.open();
   }

@@ -70,7 +70,7 @@ impl Client {
     /// It is no address, or a file of `trust` is wrong.
     pub fn new(server: &str, trust: &Trust) -> Result<Client, String> {
         let given = server.trim_end_matches('/').to_owned();
-        let bases = given.split(',').map(base).collect::<Result<Vec<String>, String>>()?;
+        let bases = server.split(',').map(base).collect::<Result<Vec<String>, String>>()?;
         let tls = match bases.iter().any(|base| base.starts_with("https:")) {
             true => trust.tls()?,
             false => trust::client(RootCertStore::empty())?,
@@ -144,8 +144,9 @@ impl Client {
 
 /// An address with its scheme and port.
 fn base(given: &str) -> Result<String, String> {
-    let given = given.trim().trim_end_matches('/');
-    let with_scheme = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
+    let given = given.trim();
+    let bare = given.trim_end_matches('/');
+    let with_scheme = if given.contains("://") { bare.to_owned() } else { format!("http://{bare}") };
     let wrong = || format!("server \"{given}\" is not an address such as http://127.0.0.1:9080, or host:9080");
     let uri = with_scheme.parse::<Uri>().ok().filter(|uri| uri.authority().is_some()).ok_or_else(wrong)?;
     match uri.scheme() {

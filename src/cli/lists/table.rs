@@ -141,10 +141,9 @@ impl List {
         let width = |at: usize| lines.iter().map(|line: &Vec<String>| line[at].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..shown.len()).map(width).collect();
         let right = |at: usize| {
-            self.rows.iter().all(|row| {
-                let cell = &row.cells[shown[at]];
-                cell.key.is_some() && cell.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'%')
-            })
+            let mut cells = self.rows.iter().map(|row| &row.cells[shown[at]]);
+            let number = |cell: &Cell| cell.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'%');
+            cells.clone().any(|cell| !cell.text.is_empty()) && cells.all(|cell| cell.key.is_some() && number(cell))
         };
         let rights: Vec<bool> = (0..shown.len()).map(right).collect();
         let mut text = String::new();

@@ -132,7 +132,7 @@ mod tests {
         let document = document();
         let mut described = BTreeSet::new();
         for (path, methods) in document["paths"].as_object().unwrap() {
-            if path.starts_with("/ws/") || path.starts_with("/debug/") {
+            if path.starts_with("/ws/") || path.starts_with("/debug/") || path == "/metrics" {
                 described.extend(methods.as_object().unwrap().keys().map(|method| (method.clone(), path.clone())));
             }
         }

@@ -16,7 +16,7 @@ use crate::{
         types::{AppState, Nanos, Termination},
     },
     messages::{
-        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease},
+        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
         partition::SendAgain,
         wait::{AppStatus, Condition, EndWaits, Wait, Withdraw},
     },
@@ -271,6 +271,24 @@ impl Handler<Resend> for ApplicationActor {
         let rows = self.rows.iter().filter(|(_, row)| lost(&row.shown.release));
         let keys = rows.map(|(key, _)| key.clone()).collect();
         self.send_again(keys, self.sums.clock.now());
+    }
+}
+
+impl Handler<Unheard> for ApplicationActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Unheard, ctx: &mut Self::Context) {
+        let now = self.sums.clock.now();
+        for shown in msg.0 {
+            if self.rows.is_empty() {
+                self.sums.waits(self.app.clone(), ctx.address());
+            }
+            let (key, next) = ((shown.release.key.clone(), shown.release.termination), now.plus(self.wait(1)));
+            self.sums.add(&shown);
+            let warn = shown.since.plus(nanos(self.sums.patience.get().warn_after));
+            self.rows.insert(key, Row { shown, last: now, next, overdue: false });
+            self.look_at(next.min(warn), ctx);
+        }
     }
 }
 

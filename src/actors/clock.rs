@@ -21,6 +21,12 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// The same clock, unless it would go back behind this time: then it goes on from there.
+    pub fn not_before(self, at: Nanos) -> Clock {
+        let behind = at.minus(self.now()).0.max(0);
+        Clock { wall: self.wall.saturating_add(behind), ..self }
+    }
+
     /// The present time.
     pub fn now(&self) -> Nanos {
         Nanos(self.wall.saturating_add(self.since.elapsed().as_nanos() as i64))

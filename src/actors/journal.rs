@@ -228,7 +228,7 @@ impl JournalActor {
             }
         }
         if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty()) {
-            partition.do_send(Commands { epoch: *epoch, commands, permit: None });
+            partition.do_send(Commands::of(*epoch, commands));
         }
         Batch::of(&events, &self.journal)
     }

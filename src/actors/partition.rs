@@ -7,6 +7,8 @@ mod journal;
 mod links;
 mod meter;
 mod orders;
+mod recorder;
+mod restored;
 mod teardown;
 mod waits;
 
@@ -16,7 +18,7 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 pub use self::links::Links;
-use self::{conversations::Conversations, journal::Link, meter::Meter, waits::Waits};
+use self::{conversations::Conversations, journal::Link, meter::Meter, recorder::Recorder, waits::Waits};
 use super::{clock::Clock, silence::Silence, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
 use crate::{
     domain::{
@@ -24,11 +26,14 @@ use crate::{
         command::Command,
         conf::Resolver,
         effect::{Callback, Effect, Released},
+        log::Beginning,
         types::Nanos,
     },
     messages::{
+        budget::Permit,
         event::Publish,
         partition::{Commands, PartitionSetup, PartitionStatus, Snapshot},
+        recorded::{Entry, Recorded},
         rm::{Deliver, Outgoing},
         ugm::Resolve,
     },
@@ -53,6 +58,8 @@ pub struct PartitionActor {
     waits: Waits,
     link: Link,
     meter: Meter,
+    /// Where what it does is recorded.
+    recorder: Option<Recorder>,
     ugm: Addr<UgmActor>,
     /// Batches that are not applied yet, since groups of a user are looked up for the one before.
     inbox: VecDeque<Commands>,
@@ -81,17 +88,32 @@ impl PartitionActor {
         PartitionActor::create(move |ctx| PartitionActor::new(setup, Links::default(), ctx))
     }
 
-    fn new(setup: PartitionSetup, links: Links, ctx: &mut Context<Self>) -> PartitionActor {
-        let clock = Clock::default();
-        let mut effects = Vec::new();
+    fn new(mut setup: PartitionSetup, links: Links, ctx: &mut Context<Self>) -> PartitionActor {
+        let (mut recorder, mut replica) = (None, None);
+        let mut clock = Clock::default();
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
         let resolver = conf.resolver;
-        let partition = Partition::new(rm, internal, conf, clock.now(), &mut effects);
+        let beginning = Beginning { rm, internal, conf, at: clock.now() };
+        if let Some(Recorded { instance, outlet, replica: before }) = setup.recorded.take() {
+            recorder = Some(match &before {
+                Some(before) => Recorder::resume(instance, outlet, before.number, before.at),
+                None => Recorder::begin(instance, outlet, &beginning),
+            });
+            replica = before;
+        }
+        let mut effects = Vec::new();
+        let (partition, talks) = match replica {
+            Some(replica) => {
+                clock = clock.not_before(replica.at);
+                (replica.partition, Some(replica.talks))
+            }
+            None => (beginning.partition(&mut effects), None),
+        };
         let (internal, budget) = (setup.internal.clone(), setup.budget.clone());
         let unconfirmed = Rc::new(Unconfirmed::new(internal, clock, budget, setup.patience));
         let journal = links.journal.clone().map(|journal| (journal.recipient(), setup.epoch));
         let silence = Rc::new(Silence::new(clock, setup.patience.torpid_after, journal));
-        PartitionActor {
+        let mut actor = PartitionActor {
             conversations: Conversations::new(unconfirmed, silence, ctx.address().recipient()),
             ugm: UgmActor::new(clock, resolver, links.ldap_secrets).start(),
             waits: Waits::default(),
@@ -101,6 +123,7 @@ impl PartitionActor {
             clock,
             partition,
             effects,
+            recorder,
             inbox: VecDeque::new(),
             resolving: false,
             again: Vec::new(),
@@ -109,6 +132,31 @@ impl PartitionActor {
             snapshot: None,
             timer: None,
             status: PartitionStatus::default(),
+        };
+        if let Some(talks) = talks {
+            actor.restore(talks);
+        }
+        actor
+    }
+
+    /// A command enters the partition.
+    fn enter(&mut self, command: Command, now: Nanos) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.apply(&command, now);
+        }
+        self.partition.apply(command, now, &mut self.effects);
+    }
+
+    /// The present time.
+    fn now(&mut self) -> Nanos {
+        let now = self.clock.now();
+        self.recorder.as_mut().map_or(now, |recorder| recorder.time(now))
+    }
+
+    /// What a request took is given back now, or when it is recorded.
+    fn give_back(&mut self, permit: Option<Permit>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hold(permit);
         }
     }
 
@@ -123,6 +171,8 @@ impl PartitionActor {
                 return;
             }
             let commands = std::mem::take(&mut batch.commands);
+            // Where it is recorded, with the slice that is asked for.
+            self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
             self.submit(commands, ctx);
             // The credits of the request go back here.
             drop(batch);
@@ -132,9 +182,9 @@ impl PartitionActor {
     /// Applies a request of the shim. What comes of it leaves with the slice that it asks for: a request and the placement
     /// that it makes possible are one message to each receiver, and wake it once.
     fn submit(&mut self, commands: Vec<Command>, ctx: &mut Context<Self>) {
-        let now = self.clock.now();
+        let now = self.now();
         for command in commands {
-            self.partition.apply(command, now, &mut self.effects);
+            self.enter(command, now);
         }
         self.snapshot = None;
         if self.effects.len() >= WITHHELD {
@@ -149,6 +199,7 @@ impl PartitionActor {
         let commands = std::mem::take(&mut batch.commands);
         let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(move |commands, actor, ctx| {
             actor.resolving = false;
+            actor.give_back(batch.permit.take_if(|_| actor.recorder.is_some()));
             actor.apply(commands.unwrap_or_default(), ctx);
             drop(batch);
             actor.drain(ctx);
@@ -157,9 +208,9 @@ impl PartitionActor {
     }
 
     fn apply(&mut self, commands: Vec<Command>, ctx: &mut Context<Self>) {
-        let now = self.clock.now();
+        let now = self.now();
         for command in commands {
-            self.partition.apply(command, now, &mut self.effects);
+            self.enter(command, now);
         }
         self.changed(ctx);
     }
@@ -191,7 +242,10 @@ impl PartitionActor {
                 more = false;
                 break;
             }
-            let now = self.clock.now();
+            let now = self.now();
+            if let Some(recorder) = &mut self.recorder {
+                recorder.schedule(CHUNK, now);
+            }
             let done = self.partition.schedule(CHUNK, now, &mut self.effects);
             made += done;
             more = done == CHUNK;
@@ -201,9 +255,7 @@ impl PartitionActor {
         self.status.longest_slice = self.status.longest_slice.max(began.elapsed().as_nanos() as u64);
         // Also where nothing was placed: an ask that was tried says so, and why it waits (R4.34, R4.37).
         self.snapshot = None;
-        if !self.effects.is_empty() || made > 0 {
-            self.route();
-        }
+        self.route();
         self.meter.slice(began.elapsed(), more);
         self.look_at_queues_soon(ctx);
         self.arm(ctx);
@@ -235,10 +287,19 @@ impl PartitionActor {
 
     /// Effects leave grouped by receiver, each group in order; gives how many batches of events wait to be taken in.
     fn route(&mut self) -> usize {
-        if self.effects.is_empty() {
+        if self.effects.is_empty() && !self.recorder.as_ref().is_some_and(Recorder::is_urgent) {
             return 0;
         }
-        let now = self.clock.now();
+        self.leave(false)
+    }
+
+    /// All of it leaves, as one record where that is kept.
+    fn leave(&mut self, last: bool) -> usize {
+        let now = self.now();
+        let mut entry = self.recorder.as_mut().map(|recorder| recorder.entry(&self.effects));
+        if let Some(entry) = &mut entry {
+            entry.last = last;
+        }
         let mut items = Vec::new();
         let mut events = Vec::new();
         for effect in self.effects.drain(..) {
@@ -266,17 +327,21 @@ impl PartitionActor {
         let waiting = if events.is_empty() {
             0
         } else {
-            self.setup.events.publish(Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events })
+            let events = Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events };
+            match &self.recorder {
+                Some(recorder) => recorder.publish(events),
+                None => self.setup.events.publish(events),
+            }
         };
-        self.deliver(items);
+        self.deliver(items, entry);
         waiting
     }
 
-    fn deliver(&self, items: Vec<Outgoing>) {
-        if !items.is_empty() {
+    fn deliver(&self, items: Vec<Outgoing>, entry: Option<Box<Entry>>) {
+        if !items.is_empty() || entry.is_some() {
             self.setup.budget.made(items.len());
             let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
-            self.setup.callbacks.do_send(Deliver { epoch, partition, items });
+            self.setup.callbacks.do_send(Deliver { epoch, partition, items, entry });
         }
     }
 
@@ -287,7 +352,8 @@ impl PartitionActor {
             ctx.spawn(yielded.map(|(), actor, _| {
                 actor.route();
                 let again = std::mem::take(&mut actor.again).into_iter();
-                actor.deliver(again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release)))).collect());
+                let again = again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release))));
+                actor.deliver(again.collect(), None);
             }));
         }
         self.again.extend(releases);

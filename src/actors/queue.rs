@@ -4,16 +4,10 @@
 use actix::prelude::*;
 
 use super::waiters::{Verdict, Waiters};
-use crate::{
-    domain::effect::QueueEffect,
-    messages::{
-        queue::{AppRefusal, GetQueueDoor, QueueDoor, QueueGone, QueueUpdate},
-        wait::{Condition, EndWaits, QueueStatus, Wait, Withdraw},
-    },
+use crate::messages::{
+    queue::{GetQueueDoor, QueueDoor, QueueGone, QueueUpdate},
+    wait::{Condition, EndWaits, QueueStatus, Wait, Withdraw},
 };
-
-/// Refusals that are remembered.
-const REFUSALS: usize = 100;
 
 /// See the module.
 #[derive(Default)]
@@ -24,6 +18,11 @@ pub struct QueueActor {
 }
 
 impl QueueActor {
+    /// An actor that goes on with what was known before.
+    pub fn of(door: QueueDoor) -> QueueActor {
+        QueueActor { door, ..QueueActor::default() }
+    }
+
     fn state(&self) -> &'static str {
         self.status.as_ref().map_or("Active", |status| status.state)
     }
@@ -49,20 +48,8 @@ impl Handler<QueueUpdate> for QueueActor {
     type Result = ();
 
     fn handle(&mut self, update: QueueUpdate, _ctx: &mut Self::Context) {
-        let door = &mut self.door;
         for effect in update.effects {
-            match effect {
-                QueueEffect::Admitted { .. } => door.admitted += 1,
-                QueueEffect::Refused { app, reason, .. } => {
-                    door.refused += 1;
-                    door.refusals.push_back(AppRefusal { at: update.at, app, reason });
-                    if door.refusals.len() > REFUSALS {
-                        door.refusals.pop_front();
-                    }
-                }
-                // The life of this actor says the same.
-                QueueEffect::Added { .. } | QueueEffect::Removed { .. } => {}
-            }
+            self.door.take(effect, update.at);
         }
         if update.status.is_some() {
             self.status = update.status;

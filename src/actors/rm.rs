@@ -5,12 +5,17 @@ pub mod buffer;
 pub mod handle;
 mod life;
 pub mod lines;
+pub mod log;
 pub mod open;
 mod questions;
 mod reconfigure;
+mod record;
 mod registration;
+pub mod replay;
+mod restore;
 mod session;
 mod settings;
+mod snapshot;
 mod streams;
 mod submit;
 #[cfg(test)]
@@ -35,6 +40,8 @@ pub use settings::RmSettings;
 use self::{
     handle::RmView,
     life::Life,
+    log::RmLog,
+    record::kind,
     session::Session,
     streams::{Stream, Streams, Waiting},
 };
@@ -81,6 +88,12 @@ pub struct RmActor {
     /// Seconds for which nothing could be placed because callbacks were not read.
     unread_for: u32,
     closing: bool,
+    /// Where everything that goes in is recorded.
+    log: Option<RmLog>,
+    /// What was found of it at the start, until it goes on.
+    found: Option<Box<replay::Found>>,
+    /// Why its log is not enough to go on, until it registers again.
+    lost: Option<Arc<str>>,
 }
 
 impl RmActor {
@@ -102,7 +115,15 @@ impl RmActor {
             clock: Clock::default(),
             unread_for: 0,
             closing: false,
+            log: None,
+            found: None,
+            lost: None,
         }
+    }
+
+    /// One that goes on with what was found of it.
+    pub fn found(self, found: replay::Found) -> RmActor {
+        RmActor { epoch: found.epoch, found: Some(Box::new(found)), ..self }
     }
 
     /// Enters a state: remembered, logged, counted, and shown to the doors.
@@ -126,9 +147,10 @@ impl RmActor {
         let view = Arc::new(RmView {
             state: self.life.state(),
             epoch: self.epoch,
-            shared: session.map(|session| session.shared(self.topology.limits.items())),
+            shared: session.map(|session| session.shared(self.topology.limits.items(), self.log.is_some())),
             partitions: partitions.map(|at| (at.internal.clone(), at.commands.clone())).collect(),
             closing: self.closing,
+            failing: self.log.as_ref().and_then(|log| log.failing().cloned()),
         });
         self.earlier.retain(|earlier| earlier.strong_count() > 0);
         // Pays what readers owe, so that whoever still goes by it is counted from here on.
@@ -195,6 +217,9 @@ impl RmActor {
             return Ok(Attached { stream: id, epoch: self.epoch, sequence: 0 });
         }
         let Some(session) = &mut self.session else {
+            if let Some(lost) = &self.lost {
+                return Err(Refusal::new(RefusalKind::Gone, &**lost));
+            }
             return Err(match self.life.state() {
                 RmState::Init => handle::not_registered("a stream", &self.id),
                 _ => Refusal::new(
@@ -232,6 +257,7 @@ impl RmActor {
         let epoch = self.epoch;
         self.ask_as_wanted();
         self.vouch();
+        self.note_manner(ctx);
         if self.life.state() == RmState::Paused {
             self.timers.pause(None, ctx);
             self.enter(RmState::Running, format!("a stream was opened ({door})"));
@@ -259,6 +285,7 @@ impl RmActor {
         }
         self.ask_as_wanted();
         self.vouch();
+        self.note_manner(ctx);
         if self.streams.none() && self.life.state() == RmState::Running && self.timers.grace_is_over() {
             self.pause("the last stream was lost", ctx);
         }
@@ -297,9 +324,23 @@ impl RmActor {
 
     fn deliver(&mut self, msg: Deliver, ctx: &mut Context<Self>) {
         let no_reader = self.streams.all.is_none();
-        let Some(session) = self.session(msg.epoch) else { return };
+        let now = self.clock.now();
+        let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else {
+            // Nothing of it is recorded, so nobody waits for that.
+            return msg.entry.iter().for_each(|entry| entry.outlet.open());
+        };
+        // What the shim is not asked is answered here.
+        let asks = if no_reader && session.had_stream { Predicates::Off } else { session.asking };
+        let recorded = msg.entry.is_some();
+        if let Some(log) = &mut self.log {
+            let handed = Kind::ALL.map(|kind| session.buffer.handed(kind));
+            log.deliver(&msg, asks, handed, now);
+        }
+        if let Some(entry) = &msg.entry {
+            session.received.insert(entry.instance, entry.number);
+        }
         let before = msg.items.len();
-        let items = session.wanted(msg.items);
+        let items = lines::wanted(msg.items, session.settings.all_container_states);
         let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
         session.give_back(before - items.len() + questions);
         for payload in lines::group(items, session.asking) {
@@ -308,7 +349,7 @@ impl RmActor {
                 _ => &[],
             };
             if questions.is_empty() {
-                let waits = matches!(&payload, Payload::Released(list) if list.iter().any(|released| released.confirm));
+                let waits = lines::wants_confirmation(&payload);
                 let line = session.buffer.push(msg.partition.clone(), payload);
                 if waits {
                     session.last_release = line;
@@ -324,7 +365,17 @@ impl RmActor {
                 session.buffer.push(msg.partition.clone(), payload);
             }
         }
+        if let Some(log) = &mut self.log {
+            let (outlet, permits) = msg.entry.map_or_else(Default::default, |entry| {
+                let entry = *entry;
+                (Some((entry.outlet, entry.number)), entry.permits)
+            });
+            if recorded || before > 0 {
+                log.wait(session.epoch, session.buffer.last(), outlet, permits);
+            }
+        }
         self.arm_questions(ctx);
+        self.commit(ctx);
         self.pump(ctx);
     }
 
@@ -338,10 +389,15 @@ impl RmActor {
         let (answer, wait) = oneshot::channel();
         // Without a stream nobody would answer: dropped at once, the sender says so.
         if self.streams.all.is_some() {
+            if let Some(log) = &mut self.log {
+                log.append(kind::STATE_DUMP, self.clock.now(), &[]);
+            }
             let id = session.buffer.push("".into(), Payload::StateDump);
             // Those that the shim never answered are waited for no more.
             self.dumps.retain(|_, waiting| !waiting.is_closed());
             self.dumps.insert(id, answer);
+            self.line_waits();
+            self.commit(ctx);
             self.pump(ctx);
         }
         Some(wait)
@@ -372,6 +428,9 @@ impl Actor for RmActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.watch(ctx);
+        if let Some(found) = self.found.take() {
+            self.restore(*found, ctx);
+        }
     }
 }
 
@@ -390,15 +449,21 @@ impl Handler<DeliverEvents> for RmActor {
         if self.streams.only_plain() {
             return;
         }
-        let Some(session) = self.session(msg.epoch) else { return };
+        let now = self.clock.now();
+        let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else { return };
         let mut events = msg.events.into_iter();
         loop {
             let line: Vec<_> = events.by_ref().take(buffer::LINE_ENTRIES).collect();
             if line.is_empty() {
                 break;
             }
+            if let Some(log) = &mut self.log {
+                log.append(kind::EVENTS, now, &record::events(&line));
+            }
             session.buffer.push("".into(), Payload::Events(line));
         }
+        self.line_waits();
+        self.commit(ctx);
         self.pump(ctx);
     }
 }
@@ -465,6 +530,7 @@ impl Handler<Forgotten> for RmActor {
     fn handle(&mut self, _msg: Forgotten, ctx: &mut Self::Context) {
         let closing = self.closing_of(ClosingKind::Stopped, "it was Stopped long ago");
         self.streams.close(&closing, true);
+        self.forget_log();
         ctx.stop();
     }
 }

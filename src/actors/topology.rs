@@ -6,17 +6,19 @@
 mod names;
 pub mod process;
 mod registry;
+mod restart;
 
 use std::{
     collections::BTreeMap,
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use actix::prelude::*;
+use arc_swap::ArcSwapOption;
 
 pub use self::process::ProcessSettings;
 use self::{names::shown, process::check_process_wide, registry::Registry};
@@ -25,7 +27,7 @@ use super::{
     event::EventActor,
     journal::Journals,
     partition::{Links, PartitionActor},
-    rm::{Reconfigure, Register, RmActor, RmSettings, handle::RmHandle, no_partitions},
+    rm::{Reconfigure, Register, RmActor, RmSettings, handle::RmHandle, log::Logs, no_partitions, replay::Progress},
 };
 use crate::{
     config::{LoadedConfig, Refused, extra::Settings},
@@ -64,6 +66,10 @@ pub struct Topology {
     default_config: Mutex<Arc<LoadedConfig>>,
     closing: AtomicBool,
     no_reservations: AtomicBool,
+    /// Where resource managers keep their logs; unset: nowhere.
+    logs: OnceLock<Arc<Logs>>,
+    /// The logs are being read: nobody is let in before that is done.
+    opening: ArcSwapOption<Progress>,
     counts: [AtomicUsize; 4],
     /// Takes what is counted outside of partitions.
     pub(super) metrics: Option<Arc<Metrics>>,
@@ -209,6 +215,8 @@ impl Topology {
             default_config: Mutex::new(Arc::new(default_config)),
             closing: AtomicBool::new(false),
             no_reservations: AtomicBool::new(false),
+            logs: OnceLock::new(),
+            opening: ArcSwapOption::empty(),
             counts: Default::default(),
             metrics,
         })

@@ -11,6 +11,7 @@ pub mod events;
 pub mod human;
 pub mod journal;
 pub mod lists;
+pub mod log;
 pub mod log_level;
 pub mod out;
 pub mod pages;
@@ -38,6 +39,7 @@ use self::{
     events::EventsArgs,
     journal::JournalArgs,
     lists::{AppsArgs, NodesArgs, QueuesArgs, RmsArgs, StatusArgs, Wanted},
+    log::LogArgs,
     log_level::LogLevelArgs,
     pages::{CompletionsArgs, ManArgs},
     plan::PlanArgs,
@@ -106,6 +108,8 @@ enum Command {
     Usage(UsageArgs),
     /// Wait until something holds of applications, queues or nodes
     Wait(WaitArgs),
+    /// Show what the logs of a data directory hold
+    Log(LogArgs),
     /// Show or change what the log of a running server tells
     LogLevel(LogLevelArgs),
     /// Write what is needed to find a fault into one file, without secrets
@@ -155,6 +159,7 @@ impl Cli {
             Some(Command::Queue(args)) => wait_for(queue::run(args)),
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
+            Some(Command::Log(args)) => report(log::run(&args)),
             Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),
             Some(Command::Diagnose(args)) => wait_for(diagnose::run(args)),
             Some(Command::Ready(args)) => wait_for(ready::run(args)),

@@ -34,6 +34,7 @@ use crate::{
         event::EventActor,
         journal::Journals,
         resolvers::ldap::SECRETS,
+        rm::log::{LogSync, Logs, SNAPSHOT},
         topology::{
             Topology,
             process::{PROCESS_WIDE, check_process_wide, is_process_wide},
@@ -52,6 +53,7 @@ use crate::{
         limits,
     },
     metrics::Metrics,
+    store::log::mark::{Before, Mark},
 };
 
 /// Everything has ended by then.
@@ -72,6 +74,10 @@ pub struct ServeArgs {
     /// Nothing on disk; doors without an address take any free port
     #[arg(long, env = "CALLBOARD_EPHEMERAL")]
     pub ephemeral: bool,
+    /// When what goes in counts as recorded: once the kernel has it (interval), once it is on the disk (batch); off records
+    /// nothing. A resource manager may say otherwise (`log.sync`)
+    #[arg(long, value_name = "MODE", env = "CALLBOARD_LOG_SYNC", default_value = "interval")]
+    pub log_sync: LogSync,
     /// The clock is right, although it is further ahead of the newest stored event than events are kept: those that are too
     /// old by it are deleted, which may be all
     #[arg(long, env = "CALLBOARD_TRUST_CLOCK")]
@@ -202,6 +208,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let data = (!args.ephemeral).then_some(args.data.as_path());
     let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
     log::follow(&topology);
+    let mark = data.map(|data| keep_logs(&topology, &metrics, data, args.log_sync)).transpose()?;
     topology.ready.waits("doors", "the doors are being opened");
     // The name that deployments of the reference set (CFG-116).
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
@@ -246,6 +253,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
     }
+    if let Some((_, _, before)) = &mark {
+        topology.restore(*before).await;
+    }
     let scheme = access.scheme();
     let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| format!("{scheme}{addr}"));
     if access.has_files() {
@@ -267,9 +277,45 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ended = wait(&topology, args.config.as_deref(), &access, &audit.audit).await?;
     tracing::info!(signal = ended, "shutting down");
     service::stopping();
-    shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
+    let closed = shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
+    if let Some((mark, base, _)) = mark.filter(|_| closed)
+        && let Err(error) = mark.close(&base)
+    {
+        tracing::error!(code = "log-end-not-noted", %error, base = %base.display(), "the end cannot be noted: the next start takes it for a kill");
+    }
     audit.close();
     Ok(())
+}
+
+/// Has logs kept in the data directory. Gives their mark and their directory, and whether nothing can have been lost of what
+/// the process before wrote.
+fn keep_logs(
+    topology: &Topology,
+    metrics: &Metrics,
+    data: &Path,
+    sync: LogSync,
+) -> anyhow::Result<(Mark, PathBuf, bool)> {
+    let base = data.join("log");
+    let (mark, before) =
+        Mark::open(&base).with_context(|| format!("--data {}: the log cannot be opened", data.display()))?;
+    if before == Before::Crashed {
+        tracing::warn!(
+            code = "machine-stopped",
+            "the machine stopped while a server ran: with log.sync interval the end of the log may be missing, so resource \
+             managers register again"
+        );
+    }
+    // Tests cannot write as much as a snapshot takes.
+    let wanted = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_SNAPSHOT_BYTES").ok()).flatten();
+    let logs = Logs {
+        base: base.clone(),
+        server: mark.server.clone(),
+        sync,
+        snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT),
+        metrics: Some(metrics.log()),
+    };
+    topology.keep_logs(logs);
+    Ok((mark, base, before.is_whole()))
 }
 
 /// What was wired.
@@ -378,7 +424,8 @@ async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String>
     }
 }
 
-async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option<grpc::server::GrpcServer>) {
+/// Ends in an orderly way. False: not all of the logs is on the disk.
+async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option<grpc::server::GrpcServer>) -> bool {
     let deadline = Instant::now() + SHUTDOWN;
     topology.close();
     topology.events.do_send(EndStreams);
@@ -397,10 +444,15 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
     if tokio::time::timeout(SHUTDOWN, async { tokio::join!(http, grpc) }).await.is_err() {
         tracing::warn!(code = "shutdown-slow", "some connections did not end in time");
     }
-    // What the doors still brought is in it.
+    // What the doors still brought is in them.
+    let closed = tokio::time::timeout(SHUTDOWN, topology.close_logs()).await.unwrap_or(false);
+    if !closed {
+        tracing::error!(code = "log-not-written", "not all logs are on the disk");
+    }
     match tokio::time::timeout(SHUTDOWN, topology.events.send(StopEvents)).await {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(error))) => tracing::error!(code = "events-not-closed", %error, "the event store is not closed"),
         Ok(Err(_)) | Err(_) => tracing::error!(code = "events-not-closed", "the event store was not closed in time"),
     }
+    closed
 }

@@ -21,11 +21,12 @@ use tower_layer::Layer;
 use super::{incoming::Connection, paced::Arrived};
 use crate::{
     access::{Audit, Caller, Denied, Role, Tokens, audit, caller::bearer, tokens::Lease},
+    actors::topology::Topology,
     metrics::Refused,
 };
 
 /// The services behind a door that takes tokens.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Guard {
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
@@ -33,23 +34,32 @@ pub struct Guard {
     pub refused: Refused,
     /// Who changed what.
     pub audit: Arc<Audit>,
+    /// Says when nobody is.
+    pub topology: Arc<Topology>,
 }
 
 impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, tokens: self.tokens.clone(), refused: self.refused.clone(), audit: self.audit.clone() }
+        Guarded {
+            inner,
+            tokens: self.tokens.clone(),
+            refused: self.refused.clone(),
+            audit: self.audit.clone(),
+            topology: self.topology.clone(),
+        }
     }
 }
 
 /// A service that is called by those only who may.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Guarded<S> {
     inner: S,
     tokens: Option<Arc<Tokens>>,
     refused: Refused,
     audit: Arc<Audit>,
+    topology: Arc<Topology>,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -94,7 +104,12 @@ where
         if let Some(connection) = request.extensions().get::<Connection>() {
             connection.came();
         }
-        let caller = match need(request.uri().path()) {
+        let need = need(request.uri().path());
+        if let Some(opening) = self.topology.opening().filter(|_| need.is_some()) {
+            let refusal = Status::unavailable(opening).into_http();
+            return Box::pin(async move { Ok(refusal) });
+        }
+        let caller = match need {
             None => Ok(Caller::Anyone),
             Some(role) => {
                 let header = request.headers().get(http::header::AUTHORIZATION);
@@ -107,7 +122,7 @@ where
         let caller = match caller {
             Ok(caller) => caller,
             Err(denied) => {
-                if need(request.uri().path()) == Some(Role::Shim) {
+                if need == Some(Role::Shim) {
                     // Counted, so that whoever guesses tokens does not fill the log.
                     self.audit.count(&asked(None, request.uri().path()), "refused");
                 }

@@ -211,7 +211,7 @@ impl Open {
         if let Some(reason) = refused {
             gate.shared.receipts.refuse(sequence, &reason);
         }
-        drop(gate.shared.receipts.take(sequence, 0));
+        self.handle.carried_out(gate, gate.shared.receipts.take(sequence, 0));
         Ok(())
     }
 

@@ -91,6 +91,7 @@ async fn serve(
     let Listen { patience, tokens, refused, tls, audit, .. } = listen;
     // How large a message may be is told where it arrives: that changes.
     let arrivals = Arrivals { limits: topology.limits.clone() };
+    let for_guard = topology.clone();
     let scheduler = SchedulerServer::new(SchedulerDoor { topology: topology.clone() });
     let scheduler = scheduler.max_decoding_message_size(usize::MAX);
     let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(usize::MAX);
@@ -104,7 +105,7 @@ async fn serve(
     };
     let router = Server::builder()
         .layer(arrivals)
-        .layer(Guard { tokens, refused, audit })
+        .layer(Guard { tokens, refused, audit, topology: for_guard })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
         .max_concurrent_streams(CALLS)

@@ -143,6 +143,11 @@ pub async fn guard(
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the doors are not set up").into());
     };
     let need = need(request.method(), request.uri().path());
+    if let Some(opening) = doors.topology.opening().filter(|_| need != Need::Nothing) {
+        let payload = request.take_payload();
+        let response = refused(request.request(), payload, StatusCode::SERVICE_UNAVAILABLE, opening).await;
+        return Ok(request.into_response(response));
+    }
     let kept = trace(request.method(), &need, request.uri().path());
     let asked = |request: &ServiceRequest, caller: Option<&Caller>| {
         let address = request.peer_addr().map(|address| address.ip());
@@ -309,6 +314,7 @@ mod tests {
         for (method, path, expected) in [
             (&get, "/", Need::Nothing),
             (&get, "/healthz", Need::Nothing),
+            (&get, "/readyz", Need::Nothing),
             (&get, "/page/main.js", Need::Nothing),
             (&get, "/page/nowhere.js", Need::Role(Role::Viewer)),
             (&get, "/api/docs", Need::Nothing),

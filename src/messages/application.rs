@@ -41,6 +41,11 @@ pub struct UnconfirmedRelease {
     pub sent: u32,
 }
 
+/// Releases that the shim has not confirmed, of the time before a restart.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Unheard(pub Vec<UnconfirmedRelease>);
+
 /// The application is gone.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
+    atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst},
 };
 
 use tokio::sync::Notify;
@@ -53,7 +53,16 @@ impl Budget {
     pub fn take(self: &Arc<Budget>, items: usize) -> Option<Permit> {
         let items = i64::try_from(items).unwrap_or(i64::MAX / 2);
         let taken = self.inward.fetch_update(SeqCst, SeqCst, |left| (left > 0).then_some(left - items));
-        taken.is_ok().then(|| Permit(Arc::new(Taken { budget: self.clone(), items, receipt: None })))
+        taken.is_ok().then(|| self.permit(items))
+    }
+
+    fn permit(self: &Arc<Budget>, items: i64) -> Permit {
+        Permit(Arc::new(Taken { budget: self.clone(), items, receipt: None, parts: AtomicU32::new(0) }))
+    }
+
+    /// A permit for a request without items, for its receipt.
+    pub fn nothing(self: &Arc<Budget>) -> Permit {
+        self.permit(0)
     }
 
     /// As [`Budget::take`], waiting until something is left: how a stream is not read while the budget is spent.
@@ -135,6 +144,8 @@ struct Taken {
     budget: Arc<Budget>,
     items: i64,
     receipt: Option<Receipt>,
+    /// So many parts of the request are on their way, 0: that is not known.
+    parts: AtomicU32,
 }
 
 impl Permit {
@@ -147,6 +158,21 @@ impl Permit {
             taken.receipt = Some(receipt);
         }
         self
+    }
+}
+
+impl Permit {
+    /// The request is handed in as so many parts.
+    pub fn in_parts(&self, parts: usize) {
+        self.0.parts.store(u32::try_from(parts).unwrap_or(u32::MAX), SeqCst);
+    }
+
+    /// The number of the request in its session, where it has one, and of how many parts it is.
+    pub fn request(&self) -> Option<(u64, u32)> {
+        match &self.0.receipt {
+            Some(Receipt::Numbered { number, .. }) => Some((*number, self.0.parts.load(SeqCst).max(1))),
+            _ => None,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use actix::prelude::*;
 
 use super::event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe};
+use crate::domain::{resources::Resource, usage::UsageKey};
 
 /// See the module. What is published before a reader asks is given to that reader: the actor empties it first.
 pub struct Intake {
@@ -24,6 +25,8 @@ pub enum Word {
     Unsubscribe(ShimUnsubscribe),
     /// In force from here on.
     Settings(ApplyEventSettings),
+    /// This is used too, by a partition that was there before this process.
+    Used(Vec<(UsageKey, Resource)>),
 }
 
 #[derive(Default)]

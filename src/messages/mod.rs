@@ -16,6 +16,7 @@ pub mod progress;
 pub mod queue;
 pub mod ready;
 pub mod receipts;
+pub mod recorded;
 pub mod rm;
 pub mod ugm;
 pub mod wait;

@@ -13,6 +13,7 @@ use super::{
     budget::{Budget, Permit},
     event::Publisher,
     queue::QueueDoor,
+    recorded::{Recorded, Talks},
     rm::Deliver,
 };
 use crate::domain::{
@@ -43,6 +44,8 @@ pub struct PartitionSetup {
     pub callbacks: Recipient<Deliver>,
     /// The way to `EventActor`.
     pub events: Publisher,
+    /// What it does is recorded; `None`: it is not.
+    pub recorded: Option<Recorded>,
 }
 
 /// How long is waited for the shim: to confirm a release, to be heard of a node.
@@ -79,6 +82,13 @@ pub struct Commands {
     pub permit: Option<Permit>,
 }
 
+impl Commands {
+    /// Commands of a conversation: they take no credits.
+    pub fn of(epoch: u64, commands: Vec<Command>) -> Commands {
+        Commands { epoch, commands, permit: None }
+    }
+}
+
 /// A new configuration, which was checked before. Answered when it is in force.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -100,6 +110,23 @@ pub struct Snapshot {
     pub epoch: u64,
     /// The state: a cheap clone that nothing changes any more.
     pub partition: Partition,
+}
+
+/// The state for a snapshot of the log, after everything that was sent before; it has been recorded when this is answered.
+#[derive(Message)]
+#[rtype(result = "Saved")]
+pub struct Save;
+
+/// See [`Save`].
+pub struct Saved {
+    /// Number of the partition in its session.
+    pub instance: u32,
+    /// Number of its last record.
+    pub number: u64,
+    /// A clone that nothing changes any more.
+    pub partition: Partition,
+    /// What its conversations know.
+    pub talks: Talks,
 }
 
 /// Signs of life of nodes.

@@ -35,6 +35,27 @@ pub struct QueueDoor {
     pub refusals: VecDeque<AppRefusal>,
 }
 
+/// Refusals that are remembered.
+const REFUSALS: usize = 100;
+
+impl QueueDoor {
+    /// Takes note of what the partition did.
+    pub fn take(&mut self, effect: QueueEffect, at: Nanos) {
+        match effect {
+            QueueEffect::Admitted { .. } => self.admitted += 1,
+            QueueEffect::Refused { app, reason, .. } => {
+                self.refused += 1;
+                self.refusals.push_back(AppRefusal { at, app, reason });
+                if self.refusals.len() > REFUSALS {
+                    self.refusals.pop_front();
+                }
+            }
+            // The life of its actor says the same.
+            QueueEffect::Added { .. } | QueueEffect::Removed { .. } => {}
+        }
+    }
+}
+
 /// An application that a queue did not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppRefusal {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{budget::Permit, progress::Progress};
+use super::{budget::Permit, progress::Progress, recorded::Entry};
 use crate::domain::{
     command::Command,
     effect::{Callback, ContainerState, NewAllocation, Question, Released},
@@ -25,6 +25,8 @@ pub struct Deliver {
     pub partition: Arc<str>,
     /// What to deliver.
     pub items: Vec<Outgoing>,
+    /// What it came of, where that is to be recorded.
+    pub entry: Option<Box<Entry>>,
 }
 
 /// See [`Deliver`].
@@ -70,7 +72,7 @@ pub enum RefusalKind {
     Gone,
     /// The budget is spent (429).
     Busy,
-    /// The server is shutting down (503, `UNAVAILABLE`).
+    /// The server is shutting down, or cannot record what it takes (503, `UNAVAILABLE`).
     Closing,
 }
 
@@ -113,6 +115,21 @@ pub struct Unregister;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Shutdown;
+
+/// A numbered request that goes by no partition was carried out.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CarriedOut {
+    /// Session that it was sent in.
+    pub epoch: u64,
+    /// With its receipt.
+    pub permit: Permit,
+}
+
+/// The server ends, and the doors are closed: what was recorded is to be on the disk. Answers whether it is.
+#[derive(Message)]
+#[rtype(result = "bool")]
+pub struct CloseLog;
 
 /// Nodes are alive.
 #[derive(Message)]

@@ -4,6 +4,7 @@
 //! [`Picture`] at each scrape, so that they cannot drift from what they describe.
 
 mod events;
+mod log;
 pub mod openmetrics;
 mod own;
 mod picture;
@@ -23,6 +24,7 @@ use prometheus::{
 
 pub use self::{
     events::{EventStorePicture, EventsPicture},
+    log::LogMetrics,
     own::{ManagerPicture, OwnPicture, PartitionPicture},
     picture::{Picture, QueuePicture, USAGE_RANGES},
     refused::{REASONS, Refused},
@@ -143,6 +145,7 @@ pub struct Metrics {
     scrapes: IntCounterVec,
     scraping: IntGauge,
     refused: Refused,
+    log: LogMetrics,
     process: Process,
     queues: Mutex<Queues>,
 }
@@ -232,6 +235,7 @@ impl Metrics {
                 IntGauge::new("promhttp_metric_handler_requests_in_flight", "Scrapes that are being served.")?,
             )?,
             refused: Refused::new(&registry)?,
+            log: LogMetrics::new(&registry)?,
             process: Process::new(&registry)?,
             queues: Mutex::default(),
             registry,
@@ -239,6 +243,11 @@ impl Metrics {
         // Dashboards know it from the start.
         metrics.containers(Containers::Error, 0);
         Ok(metrics)
+    }
+
+    /// Those of the logs.
+    pub fn log(&self) -> LogMetrics {
+        self.log.clone()
     }
 
     /// Counts containers.

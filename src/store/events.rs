@@ -9,7 +9,7 @@
 //! All functions here block and belong into `spawn_blocking`.
 
 mod clock;
-mod codec;
+pub mod codec;
 #[cfg(test)]
 mod damage_tests;
 mod frame;

@@ -45,14 +45,49 @@ pub fn open_or_make(path: &Path, options: &OpenOptions) -> io::Result<File> {
 /// # Errors
 /// Writing failed; the old file is there as it was.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with(path, |file| file.write_all(bytes))
+}
+
+/// The same, with what `write` writes.
+///
+/// # Errors
+/// Writing failed; the old file is there as it was.
+pub fn replace_with<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let fresh = PathBuf::from(name);
-    let mut file = File::create(&fresh)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
-    fs::rename(&fresh, path)?;
-    flush_names_at(path)
+    let made = || -> io::Result<T> {
+        let mut file = File::create(&fresh)?;
+        let written = write(&mut file)?;
+        file.sync_data()?;
+        fs::rename(&fresh, path)?;
+        Ok(written)
+    };
+    let written = made();
+    if written.is_err() {
+        // On a full disk there is room for others then; where it was never made there is nothing to remove.
+        let _ = fs::remove_file(&fresh);
+    }
+    let written = written?;
+    flush_names_at(path)?;
+    Ok(written)
+}
+
+/// Moves a directory to a place in which nothing is kept: what was there goes.
+///
+/// # Errors
+/// It could not be moved.
+pub fn move_dir(dir: &Path, place: &Path) -> io::Result<()> {
+    if let Some(above) = place.parent() {
+        make_dir(above)?;
+    }
+    match fs::remove_dir_all(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::rename(dir, place)?;
+    flush_names_at(place)?;
+    flush_names_at(dir)
 }
 
 /// Gives what is at a path a second name, which it keeps when it is replaced. Where that is not possible (a directory is in

@@ -39,10 +39,18 @@ const NOT_IN_DOMAIN: [&str; 22] = [
     "uuid::",
 ];
 
-/// Who may name `domain::Partition` outside the domain: its actor, the message that hands out snapshots of it, the views
-/// that read those, and the commands that run one offline.
-const KNOW_PARTITION: [&str; 5] =
-    ["actors/partition.rs", "actors/partition/", "messages/partition.rs", "http/", "cli/"];
+/// Who may name `domain::Partition` outside the domain: its actor, the messages that hand out snapshots of it, the views
+/// that read those, the commands that run one offline, and the reading of the log.
+const KNOW_PARTITION: [&str; 8] = [
+    "actors/partition.rs",
+    "actors/partition/",
+    "actors/rm/replay.rs",
+    "actors/rm/restore.rs",
+    "messages/partition.rs",
+    "messages/recorded.rs",
+    "http/",
+    "cli/",
+];
 
 /// What makes, renames or removes files, as it stands in a source without white space.
 const MAKES_FILES: [&str; 8] = [

@@ -35,6 +35,7 @@ impl EventActor {
             Word::Subscribe(shim) => self.shims.subscribe(shim, self.settings.request_capacity),
             Word::Unsubscribe(shim) => self.shims.unsubscribe(&shim),
             Word::Settings(settings) => self.apply(settings.0),
+            Word::Used(rows) => self.used(rows),
         }
     }
 

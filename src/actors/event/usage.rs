@@ -9,8 +9,9 @@ use crate::{
     domain::{
         event::Event,
         event_block::{EventGap, EventPiece, EventSlice, GapReason},
+        resources::Resource,
         types::Nanos,
-        usage::{PointReason, Usage, UsagePiece, UsagePoint},
+        usage::{PointReason, Usage, UsageKey, UsagePiece, UsagePoint},
     },
     messages::event::{ReadError, ReadUsage, UsagePage},
 };
@@ -104,6 +105,18 @@ impl UsageGaps {
         }
         pieces.extend(points.cloned().map(UsagePiece::Point));
         (pieces, end == ring.next())
+    }
+}
+
+impl EventActor {
+    /// A partition goes on that was there before this process: what it uses is used from now on.
+    pub(super) fn used(&mut self, rows: Vec<(UsageKey, Resource)>) {
+        let at = now();
+        let point = UsagePoint { id: 0, reason: PointReason::Begin, from: at, to: at, rows, relative: true };
+        match &mut self.durable {
+            Some(durable) => durable.point(point),
+            None => self.gaps.keep(point, self.ring.next()),
+        }
     }
 }
 

@@ -16,10 +16,11 @@ use crate::{
         types::Nanos,
     },
     messages::{
-        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease},
+        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
         partition::{Patience, ResendUnconfirmed, SendAgain, Signs, UnconfirmedSums},
-        queue::{QueueGone, QueueUpdate},
+        queue::{GetQueueDoor, QueueGone, QueueUpdate},
+        recorded::Talks,
         wait::{Kind, Target},
     },
 };
@@ -257,6 +258,46 @@ impl Conversations {
                 futures::future::join_all(asked).await.into_iter().flatten().flatten().collect();
             all.sort_by(|a, b| (a.since, &a.release.key).cmp(&(b.since, &b.release.key)));
             all
+        }
+    }
+
+    /// What all of them know, of what they were told before.
+    pub(super) fn talks(&self) -> impl Future<Output = Talks> + use<> {
+        use futures::future::join_all;
+        let apps = self.apps.keys().cloned().collect();
+        let queues: Vec<_> = self.queues.iter().map(|(id, addr)| (id.clone(), addr.send(GetQueueDoor))).collect();
+        let unconfirmed: Vec<_> = self.apps.values().map(|addr| addr.send(GetUnconfirmed)).collect();
+        async move {
+            let queues = join_all(queues.into_iter().map(async |(id, talk)| Some((id, talk.await.ok()?)))).await;
+            let unconfirmed = join_all(unconfirmed).await.into_iter().flatten().flatten();
+            let key =
+                |row: &UnconfirmedRelease| (row.release.app.clone(), row.release.key.clone(), row.release.termination);
+            Talks {
+                apps,
+                queues: queues.into_iter().flatten().collect(),
+                unconfirmed: unconfirmed.map(|row| (key(&row), row)).collect(),
+            }
+        }
+    }
+
+    /// Goes on with what was known before.
+    pub(super) fn restore<'a>(&mut self, talks: Talks, nodes: impl Iterator<Item = &'a Id>) {
+        for (queue, door) in talks.queues {
+            self.queues.insert(queue, QueueActor::of(door).start());
+        }
+        for node in nodes {
+            self.nodes.insert(node.clone(), NodeActor::new(node.clone(), self.silence.clone()).start());
+        }
+        let mut rows: BTreeMap<Id, Vec<UnconfirmedRelease>> = BTreeMap::new();
+        for ((app, ..), row) in talks.unconfirmed {
+            rows.entry(app).or_default().push(row);
+        }
+        for app in talks.apps {
+            let actor = ApplicationActor::new(app.clone(), self.unconfirmed.clone(), self.send.clone()).start();
+            if let Some(rows) = rows.remove(&app) {
+                actor.do_send(Unheard(rows));
+            }
+            self.apps.insert(app, actor);
         }
     }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 
-use super::PartitionActor;
+use super::{PartitionActor, recorder::Recorder};
 use crate::{
     domain::{command::Command, partition::Tables},
     messages::{
         application::UnconfirmedRelease,
         partition::{
             Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionStatus, Patience,
-            ResendUnconfirmed, SendAgain, ShowQueueDoor, Snapshot, Wake,
+            ResendUnconfirmed, Save, Saved, SendAgain, ShowQueueDoor, Snapshot, Wake,
         },
         queue::{GetQueueDoor, QueueDoor},
         ugm::UseResolver,
@@ -96,6 +96,20 @@ impl Handler<GetTables> for PartitionActor {
 
     fn handle(&mut self, _msg: GetTables, _ctx: &mut Self::Context) -> Self::Result {
         Arc::new(self.partition.tables())
+    }
+}
+
+impl Handler<Save> for PartitionActor {
+    type Result = ResponseFuture<Saved>;
+
+    fn handle(&mut self, _msg: Save, _ctx: &mut Self::Context) -> Self::Result {
+        // What was only noted has to be recorded before what follows from it is saved.
+        if !self.effects.is_empty() || self.recorder.as_ref().is_some_and(|recorder| !recorder.is_empty()) {
+            self.leave(false);
+        }
+        let (instance, number) = self.recorder.as_ref().map(Recorder::place).unwrap_or_default();
+        let (partition, talks) = (self.partition.clone(), self.conversations.talks());
+        Box::pin(async move { Saved { instance, number, partition, talks: talks.await } })
     }
 }
 

@@ -22,12 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Link {
     journal: Option<Addr<JournalActor>>,
     epoch: u64,
-    facts: Vec<Fact>,
+    pub(super) facts: Vec<Fact>,
+    /// The partition was there before this process.
+    restored: bool,
 }
 
 impl Link {
     pub(super) fn new(journal: Option<Addr<JournalActor>>, epoch: u64) -> Link {
-        Link { journal, epoch, facts: Vec::new() }
+        Link { journal, epoch, facts: Vec::new(), restored: false }
+    }
+
+    /// The partition was there before this process, with nodes.
+    pub(super) fn is_restored(&mut self) {
+        self.restored = true;
     }
 
     /// Takes note of what happened to a node.
@@ -67,9 +74,13 @@ impl PartitionActor {
         let asked = journal.send(begin).timeout(PATIENCE).into_actor(self);
         ctx.wait(asked.map(|answer, actor, ctx| match answer {
             Ok(Standing { hosts, orders }) => {
-                let hold = (!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true });
-                let order = (!orders.is_empty()).then_some(Command::OrderQueues(orders));
-                let commands: Vec<_> = hold.into_iter().chain(order).collect();
+                let (mut commands, mut orders) = (Vec::new(), orders);
+                if actor.link.restored {
+                    commands = actor.agree(&hosts);
+                    orders = actor.other_orders(orders);
+                }
+                commands.extend((!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true }));
+                commands.extend((!orders.is_empty()).then_some(Command::OrderQueues(orders)));
                 if !commands.is_empty() {
                     actor.apply(commands, ctx);
                 }

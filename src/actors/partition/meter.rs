@@ -101,6 +101,19 @@ impl Meter {
         }
     }
 
+    /// Goes on with a partition that was there before this process: what it counts begins anew.
+    pub(super) fn restore(&mut self, partition: &Partition) {
+        self.errors = partition.bad_updates;
+        let apps =
+            partition.app_by_id.iter().map(|(id, app)| (id.clone(), partition.apps[app.ix()].queue_path.clone()));
+        self.queues.extend(apps);
+        let Some(metrics) = &self.metrics else { return };
+        for queue in partition.queue_by_path.keys() {
+            metrics.queue_added(queue);
+            self.shown.insert(queue.clone());
+        }
+    }
+
     /// Counts an effect. `partition` is as it was left by all effects of the batch.
     pub(super) fn note(&mut self, effect: &Effect, partition: &Partition) {
         if self.metrics.is_none() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
-use super::PartitionActor;
+use super::{PartitionActor, recorder::Recorder};
 use crate::{domain::command::Command, messages::partition::StopPartition};
 
 /// Time of one slice.
@@ -23,9 +23,12 @@ impl PartitionActor {
     }
 
     fn tear_down(&mut self, ctx: &mut Context<Self>) {
-        let (began, now) = (Instant::now(), self.clock.now());
+        let (began, now) = (Instant::now(), self.now());
         let mut more = true;
         while more && began.elapsed() < SLICE {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.dismantle(CHUNK, now);
+            }
             more = self.partition.dismantle(CHUNK, now, &mut self.effects);
         }
         self.snapshot = None;
@@ -42,13 +45,14 @@ impl PartitionActor {
 
     fn end(&mut self, ctx: &mut Context<Self>) {
         // What still waited is answered by a partition that takes nothing any more.
-        let now = self.clock.now();
+        let now = self.now();
         for batch in std::mem::take(&mut self.inbox) {
+            self.give_back(batch.permit);
             for command in batch.commands {
-                self.partition.apply(command, now, &mut self.effects);
+                self.enter(command, now);
             }
         }
-        self.route();
+        self.leave(true);
         self.link.end();
         self.conversations.stop();
         // Freeing the tables of a large one takes a while, which nobody has to wait for.
@@ -72,7 +76,11 @@ impl Handler<StopPartition> for PartitionActor {
         if first {
             self.meter.ends();
             self.end_waits();
-            self.partition.apply(Command::Stop, self.clock.now(), &mut self.effects);
+            // What the session does not record any more leaves at once.
+            self.route();
+            self.recorder.iter().for_each(Recorder::open);
+            let now = self.now();
+            self.enter(Command::Stop, now);
             if let Some((_, timer)) = self.timer.take() {
                 ctx.cancel_future(timer);
             }

@@ -4,8 +4,11 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    domain::types::Nanos,
-    messages::wait::{Answer, Kind, Target},
+    domain::{effect::QueueEffect, types::Nanos},
+    messages::{
+        queue::AppRefusal,
+        wait::{Answer, Kind, Target},
+    },
 };
 
 struct Rig(Addr<QueueActor>);

@@ -33,6 +33,7 @@ impl RmActor {
                 // So that what is shown as undelivered is no older than that, also while nothing new is delivered.
                 actor.pump(ctx);
             }
+            actor.note_delivered(ctx);
             actor.notice_unread();
         });
     }
@@ -97,7 +98,7 @@ impl PartitionHandle {
 impl Handler<Heartbeat> for RmActor {
     type Result = Result<(), Refusal>;
 
-    fn handle(&mut self, msg: Heartbeat, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: Heartbeat, ctx: &mut Self::Context) -> Self::Result {
         if self.closing {
             return Err(handle::closing());
         }
@@ -107,6 +108,14 @@ impl Handler<Heartbeat> for RmActor {
         if let Some(session) = self.session.as_mut().filter(|_| !msg.nodes.is_empty()) {
             session.heartbeats = true;
             self.vouch();
+            self.note_manner(ctx);
+        }
+        let now = self.clock.now();
+        if let (Some(log), Some(session), Some(permit)) = (&mut self.log, &self.session, &msg.permit)
+            && permit.request().is_some()
+        {
+            log.taken(vec![permit.clone()], session.epoch, session.buffer.last(), now);
+            self.commit(ctx);
         }
         self.tell_alive(&Signs::Of(msg.nodes), msg.permit);
         Ok(())

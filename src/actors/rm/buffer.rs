@@ -28,6 +28,10 @@ const KINDS: usize = Kind::ALL.len();
 pub struct Buffer {
     queues: [Queue; KINDS],
     last: u64,
+    /// Lines behind `released` wait for the log.
+    holds: bool,
+    /// Lines up to this one may leave.
+    released: u64,
     /// Highest number that was dropped.
     dropped: u64,
     kept: Size,
@@ -117,6 +121,33 @@ impl Buffer {
         self.last
     }
 
+    /// The first lines of it are gone: numbers go on behind this one.
+    pub fn after(last: u64) -> Buffer {
+        Buffer { last, dropped: last, released: last, ..Buffer::default() }
+    }
+
+    /// From now on lines wait until they are released.
+    pub fn hold_back(&mut self) {
+        self.holds = true;
+    }
+
+    /// Lines up to this one may leave.
+    pub fn release(&mut self, line: u64) {
+        self.released = self.released.max(line);
+    }
+
+    /// The last line that may leave.
+    pub fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// Credits of what was not handed out.
+    pub fn undelivered(&self) -> usize {
+        let waiting = |queue: &Queue| queue.lines.len() - (queue.handed - queue.first) as usize;
+        let of = |queue: &Queue| queue.lines.iter().rev().take(waiting(queue)).map(|line| line.payload.credits()).sum();
+        self.queues.iter().map(|queue| -> usize { of(queue) }).sum()
+    }
+
     /// Every line up to this one was handed out.
     pub fn delivered(&self) -> u64 {
         self.queues.iter().filter_map(Queue::waiting).map(|line| line.seq - 1).min().unwrap_or(self.last)
@@ -145,6 +176,9 @@ impl Buffer {
         self.kept.add(size);
         self.waiting.add(size);
         self.queues[kind as usize].lines.push_back(Arc::new(Line { seq: self.last, partition, payload }));
+        if !self.holds {
+            self.released = self.last;
+        }
         self.last
     }
 
@@ -188,13 +222,13 @@ impl Buffer {
         if let Some(kind) = kind {
             let queue = &self.queues[kind as usize];
             let place = cursor.0[kind as usize].max(queue.handed);
-            return Some((place, queue.at(place)?));
+            return Some((place, queue.at(place).filter(|line| line.seq <= self.released)?));
         }
         let fronts = self.queues.iter().zip(cursor.0).filter_map(|(queue, place)| {
             let place = place.max(queue.first);
             Some((place, queue.at(place)?))
         });
-        fronts.min_by_key(|(_, line)| line.seq)
+        fronts.min_by_key(|(_, line)| line.seq).filter(|(_, line)| line.seq <= self.released)
     }
 
     /// Lines up to `seq`, of one kind or of all, were handed to a socket. Gives the credits that come back.

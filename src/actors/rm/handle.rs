@@ -15,8 +15,8 @@ use crate::{
         budget::{Budget, Permit},
         keys::Keys,
         partition::Commands,
-        receipts::Receipts,
-        rm::{Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
+        receipts::{Receipt, Receipts},
+        rm::{CarriedOut, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
 };
 
@@ -47,6 +47,8 @@ pub struct RmView {
     pub partitions: Vec<(Arc<str>, Recipient<Commands>)>,
     /// The server ends.
     pub closing: bool,
+    /// It cannot be recorded at present, and why.
+    pub failing: Option<Arc<str>>,
 }
 
 /// What a session shares with the doors.
@@ -62,6 +64,8 @@ pub struct Shared {
     pub receipts: Arc<Receipts>,
     /// The keys of its requests.
     pub keys: Arc<Keys>,
+    /// What goes in is recorded: a request is taken when it is.
+    pub recorded: bool,
 }
 
 /// The way into a session that takes requests.
@@ -85,6 +89,9 @@ impl RmHandle {
     /// The way in, if it is registered and its state allows requests; `request` names the message for the text (R1.19).
     pub fn gate(&self, request: &str) -> Result<Gate, Refusal> {
         let view = self.view.load();
+        if let Some(why) = &view.failing {
+            return Err(Refusal::new(RefusalKind::Closing, &**why));
+        }
         match (&view.shared, view.state) {
             (Some(shared), RmState::Running | RmState::Paused) => {
                 Ok(Gate { epoch: view.epoch, shared: shared.clone() })
@@ -122,7 +129,9 @@ impl RmHandle {
         }
         let of = |part: &Part| view.partitions.iter().find(|(internal, _)| *internal == part.partition);
         let (known, unknown): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| of(part).is_some());
-        if !unknown.is_empty() || !rejected.is_empty() {
+        let alone = !unknown.is_empty() || !rejected.is_empty();
+        permit.in_parts(known.len() + usize::from(alone));
+        if alone {
             // Answered before the partitions do.
             self.addr.do_send(Submit { epoch, parts: unknown, rejected, permit: Some(permit.clone()) });
         }
@@ -132,6 +141,15 @@ impl RmHandle {
             }
         }
         Ok(())
+    }
+
+    /// Something that goes by no partition was carried out: with its receipt, when that is recorded.
+    pub fn carried_out(&self, gate: &Gate, receipt: Receipt) {
+        let permit = gate.shared.budget.nothing().with(receipt);
+        permit.in_parts(1);
+        if gate.shared.recorded {
+            self.addr.do_send(CarriedOut { epoch: gate.epoch, permit });
+        }
     }
 
     /// Why the session of this epoch takes nothing more.

@@ -1,11 +1,32 @@
 //! Callbacks as they arrive to the payloads of lines: consecutive entries of one kind together, never reordered.
 
 use crate::{
-    domain::effect::{Callback, Question, QuestionKind},
+    domain::effect::{Callback, ContainerState, Question, QuestionKind},
     messages::rm::{Outgoing, Payload, Predicates, Rejected, Updated},
 };
 
 use super::buffer::{LINE_BYTES, LINE_ENTRIES, tags};
+
+/// Leaves out what the shim does not want (SEEDS S7).
+pub fn wanted(mut items: Vec<Outgoing>, all_container_states: bool) -> Vec<Outgoing> {
+    if !all_container_states {
+        items.retain(|item| {
+            !matches!(
+                item,
+                Outgoing::Callback(Callback::ContainerState {
+                    state: ContainerState::Scheduled | ContainerState::Reserved,
+                    ..
+                })
+            )
+        });
+    }
+    items
+}
+
+/// The shim has to confirm something of it.
+pub fn wants_confirmation(payload: &Payload) -> bool {
+    matches!(payload, Payload::Released(list) if list.iter().any(|released| released.confirm))
+}
 
 /// Groups what one partition delivered.
 pub fn group(items: Vec<Outgoing>, predicates: Predicates) -> Vec<Payload> {

@@ -28,6 +28,8 @@ struct Open {
     partition: Arc<str>,
     /// Number in the partition, the index that a plain "fits" stands for, and how many nodes it names.
     questions: Vec<(u64, i32, usize)>,
+    /// As they were put.
+    put: Vec<Question>,
 }
 
 /// Answers for one partition.
@@ -36,9 +38,10 @@ pub type Answered = (Arc<str>, Vec<PredicateAnswer>);
 impl Questions {
     /// Questions were asked by line `id`.
     pub fn ask(&mut self, id: u64, partition: Arc<str>, questions: &[Question], now: Instant, timeout: Duration) {
+        let put = questions.to_vec();
         let questions = questions.iter().map(|question| (question.id, start(question), 1 + question.more.len()));
         let questions = questions.collect();
-        self.open.insert(id, Open { partition, questions });
+        self.open.insert(id, Open { partition, questions, put });
         self.deadlines.push_back((now + timeout, id));
     }
 
@@ -56,6 +59,11 @@ impl Questions {
             }
         });
         Some((open.partition, answers.collect()))
+    }
+
+    /// All that are open, by the line that carries them, with the partition that asks.
+    pub fn open(&self) -> impl Iterator<Item = (u64, &Arc<str>, &Question)> {
+        self.open.iter().flat_map(|(id, open)| open.put.iter().map(|question| (*id, &open.partition, question)))
     }
 
     /// The next moment at which a question is given up.

@@ -7,7 +7,11 @@ use actix::prelude::*;
 use futures::future::join_all;
 use tokio::task::spawn_blocking;
 
-use super::{RmActor, handle, settings::RmSettings};
+use super::{
+    RmActor, handle,
+    record::{self, Reconfigured, kind},
+    settings::RmSettings,
+};
 use crate::{
     actors::topology::PartitionHandle,
     config::LoadedConfig,
@@ -68,13 +72,28 @@ impl Handler<Reconfigure> for RmActor {
             change.carry_out().await;
             Ok(true)
         };
-        AtomicResponse::new(Box::pin(work.into_actor(self).map(move |changed, actor, ctx| {
-            let done = changed.map(|changed| actor.configured(msg, changed, ctx));
-            if done.is_err() {
-                actor.show();
-            }
-            done
-        })))
+        AtomicResponse::new(Box::pin(
+            work.into_actor(self)
+                .map(move |changed, actor, ctx| {
+                    let done = changed.map(|changed| actor.configured(msg, changed, ctx));
+                    if done.is_err() {
+                        actor.show();
+                    }
+                    (done, actor.flushed(false))
+                })
+                .then(|(done, flushed), actor, _| async move { (done, flushed.await) }.into_actor(actor))
+                .map(|(done, flushed), actor, ctx| {
+                    actor.commit(ctx);
+                    actor.pump(ctx);
+                    match (done, flushed) {
+                        (Ok(()), Err(why)) => Err(Refusal::new(
+                            RefusalKind::Closing,
+                            format!("the configuration is in force, but cannot be kept: {why}: send it again"),
+                        )),
+                        (done, _) => done,
+                    }
+                }),
+        ))
     }
 }
 
@@ -149,6 +168,16 @@ impl RmActor {
                 partition.patience.do_send(session.settings.patience);
             }
             session.configure_journals();
+        }
+        if let Some(log) = &mut self.log {
+            let changed = Reconfigured {
+                config: session.config.text.clone(),
+                default_config: session.default_config,
+                extra: session.extra.clone(),
+                tenant: msg.tenant,
+            };
+            log.append(kind::RECONFIGURED, self.clock.now(), &record::json(&changed));
+            log.wait(session.epoch, session.buffer.last(), None, Vec::new());
         }
         self.session = Some(session);
         self.show();

@@ -1,11 +1,19 @@
 //! How a session begins, changes its configuration, and ends.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use actix::prelude::*;
 use futures::future::join_all;
 
-use super::{RmActor, buffer::Buffer, handle, questions::Questions, session::Session, settings::RmSettings};
+use super::{
+    RmActor,
+    buffer::Buffer,
+    handle,
+    questions::Questions,
+    record::{self, Ended, Manner, kind},
+    session::Session,
+    settings::RmSettings,
+};
 use crate::{
     actors::{directory::RmEntry, topology::PartitionHandle},
     config::LoadedConfig,
@@ -14,7 +22,8 @@ use crate::{
         budget::Budget,
         partition::{PartitionSetup, StopPartition},
         receipts::Receipts,
-        rm::{ClosingKind, Predicates, Refusal, RmState, ToStream, Unregister},
+        recorded::{Outlet, Recorded},
+        rm::{ClosingKind, Predicates, Refusal, RefusalKind, RmState, ToStream, Unregister},
     },
 };
 
@@ -59,10 +68,23 @@ impl Handler<Register> for RmActor {
         // From here on nothing of the old session gets through: its epoch is over.
         self.epoch += 1;
         let ended = self.end_session(ClosingKind::Replaced, "it registered again", ctx);
-        AtomicResponse::new(Box::pin(ended.into_actor(self).map(move |(), actor, ctx| {
-            actor.begin(msg, ctx);
-            Ok(actor.epoch)
-        })))
+        AtomicResponse::new(Box::pin(
+            ended
+                .into_actor(self)
+                .map(move |(), actor, ctx| {
+                    actor.begin(msg, ctx);
+                    (actor.epoch, actor.flushed(true))
+                })
+                .then(|(epoch, flushed), actor, _| async move { (epoch, flushed.await) }.into_actor(actor))
+                .map(|(epoch, flushed), actor, ctx| match flushed {
+                    Ok(()) => {
+                        actor.commit(ctx);
+                        actor.pump(ctx);
+                        Ok(epoch)
+                    }
+                    Err(why) => Err(Refusal::new(RefusalKind::Closing, format!("{why}: register again"))),
+                }),
+        ))
     }
 }
 
@@ -75,12 +97,31 @@ impl Handler<Unregister> for RmActor {
             _ => Ok(()),
         };
         let ended = self.end_session(ClosingKind::Stopped, "voluntary shutdown", ctx);
-        AtomicResponse::new(Box::pin(ended.into_actor(self).map(move |(), actor, _ctx| {
-            if known.is_ok() && actor.life.state() != RmState::Stopped {
-                actor.stopped("voluntary shutdown");
-            }
-            known
-        })))
+        AtomicResponse::new(Box::pin(
+            ended
+                .into_actor(self)
+                .map(move |(), actor, _ctx| {
+                    if known.is_ok() && actor.life.state() != RmState::Stopped {
+                        actor.stopped("voluntary shutdown");
+                    }
+                    (known, actor.flushed(true))
+                })
+                // An end that is not on the disk is told of as one all the same: nothing goes on in this process.
+                .then(|(known, flushed), actor, _| {
+                    async move {
+                        if let Err(why) = flushed.await {
+                            tracing::error!(code = "log-not-written", "{why}");
+                        }
+                        known
+                    }
+                    .into_actor(actor)
+                })
+                .map(|known, actor, ctx| {
+                    // Whoever waits for the log is let go.
+                    actor.commit(ctx);
+                    known
+                }),
+        ))
     }
 }
 
@@ -122,11 +163,25 @@ impl RmActor {
         }
         let ended = self.end_session(ClosingKind::Stopped, &why, ctx);
         self.stopped(why);
+        let flushed = self.flushed(true);
+        let ended = async move {
+            ended.await;
+            if let Err(why) = flushed.await {
+                tracing::error!(code = "log-not-written", "{why}");
+            }
+        };
         // A registration that comes now waits until the old partitions are gone.
-        ctx.wait(ended.into_actor(self));
+        ctx.wait(ended.into_actor(self).map(|(), actor, ctx| actor.commit(ctx)));
     }
 
     fn stopped(&mut self, why: impl Into<Arc<str>>) {
+        let why = why.into();
+        if let Some(log) = &mut self.log {
+            let ended = Ended { epoch: self.epoch, why: why.clone(), lost: false };
+            log.begin_segment();
+            log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
+            log.snapshots.clear();
+        }
         self.enter(RmState::Stopped, why);
         self.topology.stopped(&self.id);
     }
@@ -134,6 +189,8 @@ impl RmActor {
     fn begin(&mut self, msg: Register, ctx: &mut Context<Self>) {
         let mut build_info = msg.build_info;
         build_info.insert("rmId".to_owned(), self.id.to_string());
+        self.lost = None;
+        self.open_log(msg.settings.log_sync);
         let session = Session {
             epoch: self.epoch,
             registered: self.clock.now(),
@@ -160,9 +217,16 @@ impl RmActor {
             mark: None,
             vouched: false,
             heartbeats: false,
+            version: msg.version,
+            tenant: msg.tenant,
+            instances: Cell::new(0),
+            received: BTreeMap::new(),
+            restored: false,
+            manner: Manner::default(),
         };
+        let session = self.begin_log(session);
         // Before the first event that the registration makes (CFG-092).
-        if !msg.tenant {
+        if !session.tenant {
             self.topology.process.apply(&self.id, &session.extra);
         }
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
@@ -186,7 +250,9 @@ impl RmActor {
         self.publish();
         let grace = self.session.as_ref().map(|session| session.settings.grace).unwrap_or_default();
         self.timers.grace(grace, ctx);
-        self.enter(RmState::Running, format!("registered (version \"{}\")", msg.version));
+        let version = self.session.as_ref().map(|session| session.version.clone()).unwrap_or_default();
+        self.enter(RmState::Running, format!("registered (version \"{version}\")"));
+        self.note_manner(ctx);
         self.pump(ctx);
     }
 
@@ -195,6 +261,21 @@ impl RmActor {
         session: &Session,
         place: usize,
         conf: &Arc<PartitionConf>,
+        ctx: &Context<Self>,
+    ) -> PartitionHandle {
+        let recorded = self.log.is_some().then(|| {
+            let instance = session.instances.replace(session.instances.get() + 1);
+            Recorded { instance, outlet: Outlet::new(self.topology.publisher()), replica: None }
+        });
+        self.launch_as(session, place, conf, recorded, ctx)
+    }
+
+    pub(super) fn launch_as(
+        &self,
+        session: &Session,
+        place: usize,
+        conf: &Arc<PartitionConf>,
+        recorded: Option<Recorded>,
         ctx: &Context<Self>,
     ) -> PartitionHandle {
         let setup = PartitionSetup {
@@ -206,6 +287,7 @@ impl RmActor {
             patience: session.settings.patience,
             callbacks: ctx.address().recipient(),
             events: self.topology.publisher(),
+            recorded,
         };
         self.topology.launch(self.home, place, setup)
     }

@@ -1,11 +1,13 @@
 //! One session of a resource manager: its partitions, credits and lines. Everything of it goes with it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use super::{
     buffer::Buffer,
     handle::Shared,
+    log::LogSync,
     questions::{self, Questions},
+    record::{self, Manner, Registered},
     settings::RmSettings,
 };
 use crate::{
@@ -13,7 +15,7 @@ use crate::{
     config::LoadedConfig,
     domain::{
         command::{Command, PredicateAnswer, PredicateTerms},
-        effect::{Callback, ContainerState, Question},
+        effect::Question,
         resources::Types,
         types::Nanos,
     },
@@ -23,7 +25,7 @@ use crate::{
         keys::Keys,
         partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
         receipts::Receipts,
-        rm::{Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind},
+        rm::{Kind, Payload, Predicates, Refusal, RefusalKind},
     },
 };
 
@@ -77,6 +79,18 @@ pub struct Session {
     pub vouched: bool,
     /// A heartbeat was sent in it.
     pub heartbeats: bool,
+    /// Version of the interface client.
+    pub version: String,
+    /// It leaves the settings of the whole process as they are.
+    pub tenant: bool,
+    /// Number of the next partition, counted over all of the session.
+    pub instances: Cell<u32>,
+    /// Number of the last record that came from each partition.
+    pub received: BTreeMap<u32, u64>,
+    /// It was there before this process: the log tells no more of it than this does.
+    pub restored: bool,
+    /// What its log says of it that is not in other records.
+    pub manner: Manner,
 }
 
 /// Nodes that one question names at most, where the shim answers for several.
@@ -86,13 +100,14 @@ const ARRIVED: Nanos = Nanos::from_secs(1);
 
 impl Session {
     /// What the doors see of it; `max_items` is the server's own limit.
-    pub fn shared(&self, max_items: usize) -> Shared {
+    pub fn shared(&self, max_items: usize, recorded: bool) -> Shared {
         Shared {
             budget: self.budget.clone(),
             types: self.types.clone(),
             max_items: self.settings.max_items.unwrap_or(max_items),
             receipts: self.receipts.clone(),
             keys: self.keys.clone(),
+            recorded,
         }
     }
 
@@ -108,8 +123,16 @@ impl Session {
 
     /// Where a stream goes on that has everything up to `after`; `None` stands for all that is still there.
     pub fn resume(&self, after: Option<u64>) -> Result<u64, Refusal> {
-        let last = self.buffer.last();
+        let last = self.buffer.released();
         let Some(after) = after else { return Ok(self.buffer.oldest()) };
+        if after > last && self.restored {
+            return Err(Refusal::new(
+                RefusalKind::Gone,
+                format!(
+                    "after={after} lies beyond the last line that the log tells of, which is {last}: register again"
+                ),
+            ));
+        }
         if after > last {
             return Err(Refusal::new(
                 RefusalKind::Invalid,
@@ -213,6 +236,29 @@ impl Session {
         }
     }
 
+    /// As its log has it, at this moment.
+    pub fn registration(&self, sync: LogSync) -> Registered {
+        Registered {
+            epoch: self.epoch,
+            at: self.registered.0,
+            version: self.version.clone(),
+            policy_group: self.policy_group.clone(),
+            build_info: self.build_info.clone(),
+            config: self.config.text.clone(),
+            default_config: self.default_config,
+            extra: self.extra.clone(),
+            predicates: record::number_of(self.predicates),
+            state_dump: self.state_dump,
+            tenant: self.tenant,
+            sync,
+        }
+    }
+
+    /// The rest of that.
+    pub fn present_manner(&self) -> Manner {
+        Manner { asking: record::number_of(self.asking), had_stream: self.had_stream, heartbeats: self.heartbeats }
+    }
+
     /// Answers all open questions.
     pub fn answer_all(&mut self, result: Result<(), Arc<str>>) {
         for (partition, answers) in self.questions.answer_all(result) {
@@ -260,22 +306,6 @@ impl Session {
             partition.resend.do_send(ResendUnconfirmed { on_their_way });
         }
     }
-
-    /// Leaves out what the shim does not want (SEEDS S7).
-    pub fn wanted(&self, mut items: Vec<Outgoing>) -> Vec<Outgoing> {
-        if !self.settings.all_container_states {
-            items.retain(|item| {
-                !matches!(
-                    item,
-                    Outgoing::Callback(Callback::ContainerState {
-                        state: ContainerState::Scheduled | ContainerState::Reserved,
-                        ..
-                    })
-                )
-            });
-        }
-        items
-    }
 }
 
 impl PartitionHandle {
@@ -287,6 +317,6 @@ impl PartitionHandle {
 
     /// Sends commands that take no credits.
     pub fn send(&self, epoch: u64, commands: Vec<Command>) {
-        self.commands.do_send(Commands { epoch, commands, permit: None });
+        self.commands.do_send(Commands::of(epoch, commands));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::buffer::Bounds;
+use super::{buffer::Bounds, log::LogSync};
 use crate::{
     config::extra,
     domain::{duration, types::Nanos},
@@ -37,6 +37,8 @@ pub struct RmSettings {
     pub reservations: Option<bool>,
     /// `journal.maxEvents`: for the resource journals of its partitions.
     pub journal_events: usize,
+    /// `log.sync`: when what goes in counts as recorded; `None`: as the server was started. Read at registration.
+    pub log_sync: Option<LogSync>,
 }
 
 impl RmSettings {
@@ -65,6 +67,7 @@ impl RmSettings {
                 "rm.reservations" | "shim.predicates.constrained" => {
                     (matches!(value.as_str(), "true" | "false"), "one of true, false")
                 }
+                "log.sync" => (value.parse::<LogSync>().is_ok(), "one of interval, batch, off"),
                 "shim.containerStates" => (matches!(value.as_str(), "" | "all" | "default"), "one of all, default"),
                 _ => continue,
             };
@@ -96,6 +99,7 @@ impl RmSettings {
             all_container_states: known.all_container_states,
             reservations: extra.get("rm.reservations").and_then(|value| value.parse().ok()),
             journal_events: known.journal_events,
+            log_sync: extra.get("log.sync").and_then(|value| value.parse().ok()),
         })
     }
 }
@@ -152,6 +156,7 @@ mod tests {
             ("shim.predicates.constrained", "no"),
             ("journal.torpidAfter", "-1s"),
             ("journal.maxEvents", "1"),
+            ("log.sync", "always"),
         ] {
             let error = read(&[(key, value)]).expect_err("refused");
             assert!(error.contains(key) && error.contains(&format!("\"{value}\" is not ")), "{error}");

@@ -2,7 +2,11 @@
 
 use actix::prelude::*;
 
-use super::{RmActor, handle, lines, unknown};
+use super::{
+    RmActor, handle, lines,
+    record::{self, kind},
+    unknown,
+};
 use crate::messages::{
     partition::Commands,
     rm::{Outgoing, Predicates, Refusal, Submit},
@@ -22,6 +26,7 @@ impl RmActor {
     }
 
     fn submit(&mut self, msg: Submit, ctx: &mut Context<Self>) {
+        let now = self.clock.now();
         let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else { return };
         let mut rejected = vec![(None, msg.rejected)];
         for part in msg.parts {
@@ -39,11 +44,22 @@ impl RmActor {
         }
         for (partition, callbacks) in rejected {
             session.budget.made(callbacks.len());
+            let partition = partition.unwrap_or_default();
+            if let Some(log) = self.log.as_mut().filter(|_| !callbacks.is_empty()) {
+                log.append(kind::SAID, now, &record::said(&partition, &callbacks));
+            }
             let items: Vec<Outgoing> = callbacks.into_iter().map(Outgoing::Callback).collect();
             for payload in lines::group(items, Predicates::Off) {
-                session.buffer.push(partition.clone().unwrap_or_default(), payload);
+                session.buffer.push(partition.clone(), payload);
+            }
+            if let Some(log) = &mut self.log {
+                log.wait(session.epoch, session.buffer.last(), None, Vec::new());
             }
         }
+        if let (Some(log), Some(permit)) = (&mut self.log, msg.permit) {
+            log.taken(vec![permit], session.epoch, session.buffer.last(), now);
+        }
+        self.commit(ctx);
         self.pump(ctx);
     }
 }

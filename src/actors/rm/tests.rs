@@ -266,7 +266,7 @@ impl Env {
         if let Some(budget) = &*self.budget.lock().expect("no panic") {
             budget.made(items.len());
         }
-        let deliver = Deliver { epoch, partition: "[rm-1]default".into(), items };
+        let deliver = Deliver { epoch, partition: "[rm-1]default".into(), items, entry: None };
         self.rm().addr.send(deliver).await.expect("alive");
     }
 

@@ -19,7 +19,8 @@ const LISTED: (usize, usize) = (100, 64);
 
 /// The setting concerns the whole process.
 pub fn is_process_wide(key: &str) -> bool {
-    PROCESS_WIDE.iter().any(|prefix| key.starts_with(prefix))
+    // Each resource manager has a log of its own.
+    key != "log.sync" && PROCESS_WIDE.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Checks what would otherwise count as not given.

@@ -67,6 +67,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
         patience: Patience::default(),
         callbacks: sink.clone().recipient(),
         events: sink.clone().recipient().into(),
+        recorded: None,
     };
     let partition = PartitionActor::start_on(&arbiters[0].handle(), setup, Links::default());
     if let Kind::Asking { batched } = work.shape.kind {
@@ -153,7 +154,7 @@ impl Target for Core {
 }
 
 fn commands(commands: Vec<Command>) -> Commands {
-    Commands { epoch: EPOCH, commands, permit: None }
+    Commands::of(EPOCH, commands)
 }
 
 fn predicate(answer: Answered) -> Command {

@@ -26,7 +26,7 @@ pub fn install() {
             let _ = writeln!(
                 io::stderr(),
                 "callboard: broken invariant at {place}: {what}\n\
-                 callboard: the process ends; resource managers bring their state back when they register again"
+                 callboard: the process ends; the next one goes on from the log, or resource managers register again"
             );
             process::abort();
         }

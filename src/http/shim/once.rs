@@ -32,7 +32,7 @@ pub const KEY: &str = "idempotency-key";
 /// How a request wants to be told from others.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Once {
-    /// Not at all: it is answered when it was handed in.
+    /// Not at all: it is answered when it was handed in, or recorded where there is a log.
     Plain,
     /// By its number.
     Numbered(u64),
@@ -56,7 +56,8 @@ pub struct Handing<'a> {
 }
 
 enum How<'a> {
-    Plain,
+    /// With what it waits for where it is recorded.
+    Plain(Option<oneshot::Receiver<()>>),
     Numbered(u64, Option<MutexGuard<'a, ()>>),
     Keyed(Claim, Option<oneshot::Receiver<()>>),
 }
@@ -104,7 +105,7 @@ impl Once {
         body: &[u8],
     ) -> Result<Turn<'a>, Problem> {
         let how = match self {
-            Once::Plain => How::Plain,
+            Once::Plain => How::Plain(None),
             Once::Numbered(number) => {
                 let turn = gate.shared.receipts.turn().await;
                 match gate.shared.receipts.place(number) {
@@ -166,7 +167,12 @@ impl Handing<'_> {
     /// From here on it counts as taken: it is handed in with this permit and without waiting for anything.
     pub fn take(&mut self, permit: Permit, items: usize) -> Permit {
         match &mut self.how {
-            How::Plain => permit,
+            How::Plain(waiting) if self.gate.shared.recorded => {
+                let (tell, told) = oneshot::channel();
+                *waiting = Some(told);
+                permit.with(Receipt::Awaited(tell))
+            }
+            How::Plain(_) => permit,
             How::Numbered(number, _) => permit.with(self.gate.shared.receipts.take(*number, items)),
             How::Keyed(claim, waiting) => {
                 claim.taken();
@@ -180,12 +186,12 @@ impl Handing<'_> {
     /// It was carried out, or refused as a configuration is.
     pub fn done(&mut self, refused: Option<&str>) {
         match &mut self.how {
-            How::Plain => {}
+            How::Plain(_) => {}
             How::Numbered(number, _) => {
                 if let Some(reason) = refused {
                     self.gate.shared.receipts.refuse(*number, reason);
                 }
-                drop(self.gate.shared.receipts.take(*number, 0));
+                self.handle.carried_out(self.gate, self.gate.shared.receipts.take(*number, 0));
             }
             // One that was refused may come again.
             How::Keyed(claim, _) if refused.is_none() => claim.taken(),
@@ -196,13 +202,12 @@ impl Handing<'_> {
     /// Waits until it was applied.
     pub async fn applied(mut self) -> Result<(), Problem> {
         match &mut self.how {
-            How::Plain => Ok(()),
             How::Numbered(number, turn) => {
                 // The next one may come.
                 *turn = None;
                 applied(self.handle, self.gate, *number).await
             }
-            How::Keyed(_, waiting) => {
+            How::Plain(waiting) | How::Keyed(_, waiting) => {
                 if let Some(waiting) = waiting.take() {
                     // Dropped with its last part.
                     let _ = waiting.await;

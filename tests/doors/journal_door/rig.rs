@@ -81,6 +81,7 @@ impl Rig {
             patience: Default::default(),
             callbacks: sink.clone().recipient(),
             events: sink.recipient().into(),
+            recorded: None,
         });
         let directory = Arc::new(Directory::default());
         directory.set(Listing {
@@ -144,7 +145,7 @@ impl Rig {
     }
 
     async fn command(&self, command: Command) {
-        self.partition.send(Commands { epoch: 1, commands: vec![command], permit: None }).await.unwrap();
+        self.partition.send(Commands::of(1, vec![command])).await.unwrap();
     }
 
     pub async fn facts(&self, facts: Vec<Fact>) {

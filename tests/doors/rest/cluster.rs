@@ -55,6 +55,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         patience: Default::default(),
         callbacks: nobody.clone().recipient(),
         events: nobody.recipient().into(),
+        recorded: None,
     });
     let build_info = [("buildVersion", "latest"), ("rmId", id)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     let extra: BTreeMap<String, String> = extra.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
@@ -78,7 +79,7 @@ pub async fn start() -> Server {
     let mut commands = setup();
     commands.push(Command::Applications { new: applications(), remove: vec![] });
     commands.push(Command::Allocations { allocations: asks(), releases: vec![] });
-    partition.addr.send(Commands { epoch: 1, commands, permit: None }).await.unwrap();
+    partition.addr.send(Commands::of(1, commands)).await.unwrap();
     let server = Server::start(Listing { rms: vec![rm], partitions: vec![partition] });
     // Eight fit; the two of `app-pending` do not.
     while server.state.view("default").await.unwrap_or_else(|e| panic!("{e:?}")).partition().allocations < 8 {}

@@ -31,10 +31,33 @@ fn printed(server: &Server, args: &[&str]) -> (bool, String, String) {
     (output.status.success(), text(output.stdout), text(output.stderr))
 }
 
+/// Nothing of its sessions goes on.
+fn without_log(data: &std::path::Path) -> Server {
+    Server::start(&["--grpc", "off", "--log-sync", "off", "--data", &data.display().to_string()])
+}
+
+#[tokio::test]
+async fn usage_goes_on_with_the_session_over_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    application(&server, "app-1").await;
+    asks(&server, "app-1", &["k1", "k2"], 10).await;
+    let full = |users: &Value| users[0]["queues"]["resourceUsage"]["memory"] == 20;
+    until(&server, "/ws/v1/partition/default/usage/users", full).await;
+    assert_eq!(end(server).await, Some(0));
+    let server = with_data(dir.path());
+    until(&server, "/ws/v1/partition/default/usage/users", full).await;
+    let ask = async || lines(&server, "default/usage/history?by=user&since=1h").await;
+    let before = memory(&ask().await, "user", "u").expect("used");
+    common::answer("usage", ask, |lines| memory(lines, "user", "u") > Some(before + 2.0)).await;
+}
+
 #[tokio::test]
 async fn usage_is_told_until_the_server_ended_and_from_then_on_anew() {
     let dir = tempfile::tempdir().expect("a directory");
-    let server = with_data(dir.path());
+    let server = without_log(dir.path());
     server.register("rm-1", &[]).await;
     server.nodes(&["n1"]).await;
     application(&server, "app-1").await;
@@ -55,7 +78,7 @@ async fn usage_is_told_until_the_server_ended_and_from_then_on_anew() {
     assert_eq!(none.len(), 1, "{none:?}");
     assert_eq!(end(server).await, Some(0));
 
-    let server = with_data(dir.path());
+    let server = without_log(dir.path());
     // Not registered: by its full name only.
     assert_eq!(server.get("/api/v1/partition/default/usage/history?by=user").await.0, 404);
     let ended = lines(&server, "%5Brm-1%5Ddefault/usage/history?by=user").await;

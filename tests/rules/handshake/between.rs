@@ -147,7 +147,7 @@ async fn registered(shim: Shim, came: &str, ended: bool) {
         shim.send(commands).await;
         assert_eq!(shim.heard(), [came]);
     } else {
-        shim.partition.do_send(Commands { epoch: shim.epoch, commands, permit: None });
+        shim.partition.do_send(Commands::of(shim.epoch, commands));
     }
     shim.partition.send(StopPartition).await.unwrap();
     shim.settle().await;
@@ -192,7 +192,7 @@ async fn a_reader_sees_that_an_ask_was_tried_in_vain() {
     };
     let item = callboard::domain::command::AllocationItem { app: "app-2".into(), node: None, spec: spec.into() };
     let commands = vec![Command::Allocations { allocations: vec![item], releases: Vec::new() }];
-    shim.partition.do_send(Commands { epoch: shim.epoch, commands, permit: None });
+    shim.partition.do_send(Commands::of(shim.epoch, commands));
     let attempted = |snapshot: &callboard::messages::partition::Snapshot| {
         let p = &snapshot.partition;
         p.allocs.iter().any(|row| &*row.spec.key == "ds" && row.attempted)

@@ -244,7 +244,7 @@ async fn what_comes_after_a_confirmation_sees_the_replacement() {
     let shim = Shim::in_flight("Soft").await;
     for command in [release("ph1", PlaceholderReplaced), release("r1", StoppedByRm)] {
         let commands = vec![command];
-        shim.partition.do_send(callboard::messages::partition::Commands { epoch: 1, commands, permit: None });
+        shim.partition.do_send(callboard::messages::partition::Commands::of(1, commands));
     }
     shim.settle().await;
     assert_eq!(shim.heard(), ["new r1 on n1", "app-1 Completing", "released r1 StoppedByRm"]);

@@ -185,6 +185,7 @@ impl Shim {
             patience,
             callbacks: recorder.clone().recipient(),
             events: recorder.recipient().into(),
+            recorded: None,
         };
         Shim { partition: PartitionActor::start_here(setup), epoch: 1, told, questions }
     }
@@ -252,14 +253,14 @@ impl Shim {
 
     /// A request that is applied when so much time has passed, before anything else that falls due then.
     pub async fn send_after(&self, seconds: u64, commands: Vec<Command>) {
-        self.partition.do_send(Commands { epoch: self.epoch, commands, permit: None });
+        self.partition.do_send(Commands::of(self.epoch, commands));
         tokio::time::advance(Duration::from_secs(seconds)).await;
         self.settle().await;
     }
 
     /// One request, and everything that follows from it.
     pub async fn send(&self, commands: Vec<Command>) {
-        self.partition.do_send(Commands { epoch: self.epoch, commands, permit: None });
+        self.partition.do_send(Commands::of(self.epoch, commands));
         self.settle().await;
     }
 

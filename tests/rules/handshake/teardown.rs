@@ -66,6 +66,7 @@ fn start(name: &str, heard: &Heard) -> Addr<PartitionActor> {
         patience: Default::default(),
         callbacks: heard.clone().recipient(),
         events: heard.recipient().into(),
+        recorded: None,
     })
 }
 
@@ -86,7 +87,7 @@ fn ask(app: &str, key: &str) -> AllocationItem {
 }
 
 fn request(commands: Vec<Command>) -> Commands {
-    Commands { epoch: 1, commands, permit: None }
+    Commands::of(1, commands)
 }
 
 async fn placed(partition: &Addr<PartitionActor>, number: u64) {

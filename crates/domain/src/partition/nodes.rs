@@ -330,6 +330,11 @@ impl Partition {
         }
     }
 
+    /// The hosts whose nodes are drained when they are registered.
+    pub fn held_hosts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.drained_hosts.iter()
+    }
+
     /// An operator drains or undrains nodes; for unknown ones it is remembered.
     pub(super) fn operator_drain(&mut self, ids: &[Arc<str>], drained: bool, cx: &mut Cx) {
         for id in ids {

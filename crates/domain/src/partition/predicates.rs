@@ -125,6 +125,11 @@ impl Partition {
         self.questions.open.values().filter_map(placeholder).collect()
     }
 
+    /// Numbers of the questions that wait for an answer.
+    pub fn open_questions(&self) -> impl Iterator<Item = u64> {
+        self.questions.open.keys().copied()
+    }
+
     /// Room for one more question.
     pub(super) fn may_ask(&self) -> bool {
         self.questions.open.len() < MAX_PARKED

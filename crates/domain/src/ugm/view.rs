@@ -45,6 +45,16 @@ pub struct QueueUsage {
 }
 
 impl Ugm {
+    /// What each application is charged: to its user, and to its group where it has one, with the path of its leaf queue.
+    pub fn charges(&self) -> impl Iterator<Item = (Who, &Arc<str>, Arc<str>, &Resource)> {
+        self.apps.iter().flat_map(move |(_, app)| {
+            app.sides().map(move |side| {
+                let tracker = &self.trackers[side.tracker];
+                (tracker.who, &tracker.name, app.leaf(), &app.usage)
+            })
+        })
+    }
+
     /// All users that use something, by name (SEEDS S28).
     pub fn users(&self) -> impl Iterator<Item = UserUsage> + '_ {
         self.all_listed(Who::User).map(|tracker| self.user_usage(tracker))

@@ -1,0 +1,59 @@
+//! A partition that goes on after a restart: its conversations, what it counts, and what its journal is told.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::PartitionActor;
+use crate::{
+    domain::{command::Command, journal::Fact, node::Node, queue_order::QueueOrder},
+    messages::recorded::Talks,
+};
+
+impl PartitionActor {
+    /// What is beside the partition goes on, too.
+    pub(super) fn restore(&mut self, talks: Talks) {
+        self.conversations.restore(talks, self.partition.node_by_id.keys());
+        self.meter.restore(&self.partition);
+        self.link.is_restored();
+    }
+
+    /// The journal begins a session with the hosts that operators drained, and hears of the nodes that are here already.
+    /// What operators said while the partition did not hear it, or said before and it was not recorded, holds.
+    pub(super) fn agree(&mut self, hosts: &[Arc<str>]) -> Vec<Command> {
+        let stale: Vec<_> = self.partition.held_hosts().filter(|host| !hosts.contains(host)).cloned().collect();
+        for node in self.partition.nodes.iter().filter(|node| !node.free) {
+            self.link.facts.push(registered(node));
+            if node.operator_drained {
+                // The journal corrects that where no operator drained it.
+                self.link.facts.push(Fact::Held { node: node.id().clone() });
+            }
+        }
+        self.link.flush();
+        if stale.is_empty() { Vec::new() } else { vec![Command::HoldHosts { hosts: stale, held: false }] }
+    }
+
+    /// The orders to queues that stand, where the partition knows others: those that came last were not recorded.
+    pub(super) fn other_orders(&self, standing: Orders) -> Orders {
+        let known: BTreeMap<_, _> = self.partition.queue_orders().collect();
+        let gone = known.keys().filter(|path| !standing.iter().any(|(queue, _)| queue == **path));
+        let gone: Vec<_> = gone.map(|path| (Arc::clone(path), None)).collect();
+        let is_new = |path: &Arc<str>, order: &Option<Arc<QueueOrder>>| known.get(path).copied() != order.as_ref();
+        let new = standing.into_iter().filter(|(path, order)| is_new(path, order));
+        gone.into_iter().chain(new).collect()
+    }
+}
+
+/// Orders by the path of their queue; `None` takes one back.
+type Orders = Vec<(Arc<str>, Option<Arc<QueueOrder>>)>;
+
+fn registered(node: &Node) -> Fact {
+    let host = match node.spec.host_name() {
+        "" => node.id().clone(),
+        host => host.into(),
+    };
+    Fact::Registered {
+        node: node.id().clone(),
+        host,
+        capacity: node.capacity.clone().into(),
+        schedulable: node.rm_schedulable,
+    }
+}

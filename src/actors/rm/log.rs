@@ -1,0 +1,550 @@
+//! The log of a resource manager as its actor keeps it: records get their numbers here, are written, and let go what waits
+//! for them.
+//!
+//! With `log.sync` interval a record counts when the kernel has it: it is written at once, and flushed a little later, for
+//! the case that the machine stops. With batch it counts when it is on the disk: what has gathered is written and flushed
+//! together on a thread of its own, while more gathers, and scheduling waits for neither.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use actix::prelude::*;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{
+    RmActor,
+    record::{self, HandedTo, Numbers, kind},
+};
+use crate::{
+    domain::{DOMAIN_VERSION, types::Nanos},
+    messages::{
+        budget::Permit,
+        recorded::Outlet,
+        rm::{CarriedOut, CloseLog, Deliver, Kind, Outgoing, Predicates},
+    },
+    metrics::LogMetrics,
+    store::log::{self, Title, VERSION, WriteError, Writer},
+};
+
+/// With interval: how long after a record it is flushed.
+const FLUSH: Duration = Duration::from_millis(100);
+/// After a failure it is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Bytes of log after which a snapshot is taken.
+pub const SNAPSHOT: u64 = 64 << 20;
+/// What a socket took so long ago has reached the peer, or the connection is broken: doors end one that stays silent for
+/// 20 s.
+pub const ARRIVED: Nanos = Nanos::from_secs(30);
+
+/// `log.sync`: when a record counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogSync {
+    /// When the kernel has it; it is flushed within a tenth of a second.
+    #[default]
+    Interval,
+    /// When it is on the disk.
+    Batch,
+    /// Nothing is recorded.
+    Off,
+}
+
+impl std::str::FromStr for LogSync {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<LogSync, ()> {
+        match text {
+            "interval" => Ok(LogSync::Interval),
+            "batch" => Ok(LogSync::Batch),
+            "off" => Ok(LogSync::Off),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Where logs are, for all resource managers of a server.
+#[derive(Debug)]
+pub struct Logs {
+    /// Directory of all logs.
+    pub base: PathBuf,
+    /// Identifies the server.
+    pub server: String,
+    /// Where no resource manager says otherwise.
+    pub sync: LogSync,
+    /// Bytes of log after which a snapshot is taken.
+    pub snapshot: u64,
+    /// Takes what is counted.
+    pub metrics: Option<LogMetrics>,
+}
+
+impl Logs {
+    /// The title of the files of a resource manager.
+    pub fn title(&self, rm: &str) -> Title {
+        Title { version: VERSION, domain: DOMAIN_VERSION, server: self.server.clone(), rm: rm.to_owned() }
+    }
+
+    /// Its directory.
+    pub fn directory(&self, rm: &str) -> PathBuf {
+        log::directory(&self.base, rm)
+    }
+}
+
+/// See the module.
+pub struct RmLog {
+    pub(super) logs: Arc<Logs>,
+    pub(super) title: Title,
+    pub(super) shared: Arc<Shared>,
+    pub(super) sync: LogSync,
+    /// Index of the next record.
+    next: u64,
+    /// Time of the last record.
+    at: Nanos,
+    waiting: VecDeque<Due>,
+    /// With batch: a commit is under way.
+    committing: bool,
+    /// With interval: a flush is to come, or under way.
+    flushing: bool,
+    /// It is tried again.
+    retrying: bool,
+    failing: Option<Arc<str>>,
+    /// How far lines were handed to sockets, as it was last recorded.
+    pub(super) handed: HandedTo,
+    /// How far all lines were handed over, at times past.
+    trail: VecDeque<(Nanos, u64)>,
+    /// Bytes since the last snapshot.
+    pub(super) since: u64,
+    pub(super) snapshotting: bool,
+    /// Snapshots that are kept: the record after which each holds, the one from which it is read on, and its last line.
+    pub(super) snapshots: Vec<(u64, u64, u64)>,
+    /// Numbered requests of the session that are recorded.
+    pub(super) numbers: Numbers,
+    /// Room for a payload.
+    pub(super) scratch: Vec<u8>,
+}
+
+/// What waits for a record.
+pub(super) struct Due {
+    index: u64,
+    pub(super) epoch: u64,
+    pub(super) line: u64,
+    outlet: Option<(Arc<Outlet>, u64)>,
+    permits: Vec<Permit>,
+}
+
+/// What threads share that write.
+#[derive(Debug)]
+pub struct Shared {
+    queue: Mutex<Queue>,
+    writer: Mutex<Writer>,
+    /// Files are flushed one after the other, so that what is said to be on the disk is, with all before it.
+    syncing: Mutex<()>,
+    written: AtomicU64,
+    synced: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    frames: Vec<u8>,
+    /// Index of the first of them.
+    first: u64,
+    /// Index of the last.
+    last: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Writes what waits, and flushes it where that is wanted. Gives the last record for which that is done. May block.
+    pub fn commit(&self, sync: bool) -> Result<u64, WriteError> {
+        let syncing = sync.then(|| lock(&self.syncing));
+        let mut writer = lock(&self.writer);
+        let Queue { frames, first, last } = std::mem::take(&mut *lock(&self.queue));
+        if !frames.is_empty() {
+            if let Err(error) = writer.write(first, &frames) {
+                let mut queue = lock(&self.queue);
+                let last = if queue.frames.is_empty() { last } else { queue.last };
+                let mut frames = frames;
+                frames.append(&mut queue.frames);
+                *queue = Queue { frames, first, last };
+                return Err(error);
+            }
+            self.written.store(last, SeqCst);
+        }
+        let written = self.written.load(SeqCst);
+        if syncing.is_none() {
+            return Ok(written);
+        }
+        let unsynced = writer.unsynced();
+        drop(writer);
+        if let Some(unsynced) = unsynced
+            && let Err(error) = unsynced.sync()
+        {
+            lock(&self.writer).keep(unsynced);
+            return Err(error);
+        }
+        self.synced.fetch_max(written, SeqCst);
+        Ok(written)
+    }
+
+    /// The last record that is on the disk for certain.
+    pub fn synced(&self) -> u64 {
+        self.synced.load(SeqCst)
+    }
+}
+
+impl RmLog {
+    /// The log of a resource manager, whose next record has this index, at this time or later.
+    pub fn new(logs: Arc<Logs>, rm: &str, sync: LogSync, next: u64, at: Nanos) -> RmLog {
+        let title = logs.title(rm);
+        let writer = Mutex::new(Writer::new(logs.directory(rm), title.clone()));
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            writer,
+            syncing: Mutex::default(),
+            written: (next - 1).into(),
+            synced: (next - 1).into(),
+        });
+        RmLog {
+            logs,
+            title,
+            shared,
+            sync,
+            next,
+            at,
+            waiting: VecDeque::new(),
+            committing: false,
+            flushing: false,
+            retrying: false,
+            failing: None,
+            handed: HandedTo::default(),
+            trail: VecDeque::new(),
+            since: 0,
+            snapshotting: false,
+            snapshots: Vec::new(),
+            numbers: Numbers::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Index of the last record.
+    pub fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// Time of the last record.
+    pub fn at(&self) -> Nanos {
+        self.at
+    }
+
+    /// Why nothing can be written at present.
+    pub fn failing(&self) -> Option<&Arc<str>> {
+        self.failing.as_ref()
+    }
+
+    /// Adds a record. It counts when what was handed to [`RmLog::wait`] for it is let go.
+    pub fn append(&mut self, kind: u32, at: Nanos, payload: &[u8]) -> u64 {
+        let index = self.next;
+        self.next += 1;
+        self.at = self.at.max(at);
+        let mut queue = lock(&self.shared.queue);
+        if queue.frames.is_empty() {
+            queue.first = index;
+        }
+        queue.last = index;
+        log::seal(&mut queue.frames, kind, index, self.at, payload);
+        let bytes = log::total(payload) as u64;
+        self.since += bytes;
+        if let Some(metrics) = &self.logs.metrics {
+            metrics.record(bytes);
+        }
+        index
+    }
+
+    /// What waits for the last record: lines of a session up to this one, events of a partition, whoever handed it in.
+    pub fn wait(&mut self, epoch: u64, line: u64, outlet: Option<(Arc<Outlet>, u64)>, permits: Vec<Permit>) {
+        self.waiting.push_back(Due { index: self.last(), epoch, line, outlet, permits });
+    }
+
+    /// Records what a partition delivers.
+    pub(super) fn deliver(&mut self, msg: &Deliver, asks: Predicates, handed: HandedTo, now: Nanos) {
+        match &msg.entry {
+            Some(entry) => {
+                let handed = (handed != self.handed).then_some(handed);
+                self.handed = handed.unwrap_or(self.handed);
+                let mut payload = std::mem::take(&mut self.scratch);
+                let requests: Vec<_> = entry.permits.iter().filter_map(Permit::request).collect();
+                self.numbers.note(&requests);
+                record::steps(entry, asks, handed, &requests, &mut payload);
+                self.append(kind::PARTITION, entry.at, &payload);
+                self.scratch = payload;
+            }
+            None => {
+                let callbacks = msg.items.iter().filter_map(|item| match item {
+                    Outgoing::Callback(callback) => Some(callback.clone()),
+                    Outgoing::Ask(_) => None,
+                });
+                let callbacks: Vec<_> = callbacks.collect();
+                self.append(kind::SAID, now, &record::said(&msg.partition, &callbacks));
+            }
+        }
+    }
+
+    /// Records that requests were carried out that go by no partition, or in a part that does not.
+    pub(super) fn taken(&mut self, permits: Vec<Permit>, epoch: u64, line: u64, now: Nanos) {
+        let requests: Vec<_> = permits.iter().filter_map(Permit::request).collect();
+        if !requests.is_empty() {
+            self.numbers.note(&requests);
+            self.append(kind::TAKEN, now, &record::json(&requests));
+        }
+        self.wait(epoch, line, None, permits);
+    }
+
+    /// What is recorded from now on begins a segment, so that what was before can go.
+    pub fn begin_segment(&mut self) {
+        // Where it fails, what waits is in the new segment, too.
+        let _ = self.shared.commit(false);
+        lock(&self.shared.writer).begin_segment();
+    }
+
+    /// Records up to this one count: lets go what waits for them, and gives how far lines may leave, by session.
+    fn settle(&mut self, upto: u64) -> Vec<(u64, u64)> {
+        let mut lines: Vec<(u64, u64)> = Vec::new();
+        while self.waiting.front().is_some_and(|due| due.index <= upto)
+            && let Some(due) = self.waiting.pop_front()
+        {
+            if let Some((outlet, number)) = due.outlet {
+                // Before the lines: whoever has read one finds its events.
+                outlet.release(number);
+            }
+            match lines.last_mut() {
+                Some((epoch, line)) if *epoch == due.epoch => *line = due.line,
+                _ => lines.push((due.epoch, due.line)),
+            }
+            // Whoever waits for a receipt gets it.
+            drop(due.permits);
+        }
+        lines
+    }
+
+    fn fail(&mut self, error: &WriteError) {
+        let why: Arc<str> = format!("{error}; nothing is taken until it can be written").into();
+        if self.failing.is_none() {
+            tracing::error!(code = "log-not-written", rm = self.title.rm, "{why}");
+        }
+        if let Some(metrics) = &self.logs.metrics {
+            metrics.failed();
+        }
+        self.failing = Some(why);
+    }
+
+    /// The session could not be brought back.
+    pub(super) fn count_lost(&self) {
+        if let Some(metrics) = &self.logs.metrics {
+            metrics.lost();
+        }
+    }
+
+    /// All lines up to this one were handed over. Gives the last that has reached the shim for certain, or never will.
+    pub fn note_delivered(&mut self, now: Nanos, delivered: u64) -> u64 {
+        self.trail.push_back((now, delivered));
+        while self.trail.get(1).is_some_and(|(at, _)| now.minus(*at) >= ARRIVED) {
+            self.trail.pop_front();
+        }
+        self.trail.front().filter(|(at, _)| now.minus(*at) >= ARRIVED).map_or(0, |(_, line)| *line)
+    }
+}
+
+/// A commit on another thread has ended.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Committed {
+    result: Result<u64, WriteError>,
+    took: Duration,
+}
+
+impl RmActor {
+    /// Has what was recorded written, and lets go what waited for it where it counts already.
+    pub(super) fn commit(&mut self, ctx: &mut Context<Self>) {
+        let Some(log) = &mut self.log else { return };
+        match log.sync {
+            LogSync::Batch => {
+                if !log.committing && log.waiting.back().is_some() {
+                    log.committing = true;
+                    self.commit_elsewhere(ctx);
+                }
+            }
+            LogSync::Interval | LogSync::Off => {
+                let written = log.shared.commit(false);
+                if written.is_ok() && !log.flushing {
+                    log.flushing = true;
+                    ctx.run_later(FLUSH, |actor, ctx| actor.commit_elsewhere(ctx));
+                }
+                self.settled(&written, ctx);
+            }
+        }
+        self.snapshot_if_due(ctx);
+    }
+
+    /// On a thread that may block, with a flush.
+    fn commit_elsewhere(&self, ctx: &Context<Self>) {
+        let Some(log) = &self.log else { return };
+        let (shared, actor) = (log.shared.clone(), ctx.address());
+        actix::spawn(async move {
+            let began = Instant::now();
+            if let Ok(result) = tokio::task::spawn_blocking(move || shared.commit(true)).await {
+                actor.do_send(Committed { result, took: began.elapsed() });
+            }
+        });
+    }
+
+    fn settled(&mut self, written: &Result<u64, WriteError>, ctx: &mut Context<Self>) {
+        let Some(log) = &mut self.log else { return };
+        let was_failing = log.failing.is_some();
+        match written {
+            Ok(upto) => {
+                log.failing = None;
+                for (epoch, line) in log.settle(*upto) {
+                    if let Some(session) = self.session.as_mut().filter(|session| session.epoch == epoch) {
+                        session.buffer.release(line);
+                    }
+                }
+            }
+            Err(error) => {
+                log.fail(error);
+                if !log.retrying {
+                    log.retrying = true;
+                    ctx.run_later(AGAIN, |actor, ctx| {
+                        if let Some(log) = &mut actor.log {
+                            log.retrying = false;
+                            log.committing = true;
+                        }
+                        actor.commit_elsewhere(ctx);
+                    });
+                }
+            }
+        }
+        let fails = self.log.as_ref().is_some_and(|log| log.failing.is_some());
+        if was_failing != fails {
+            if !fails {
+                tracing::info!(rm = &*self.id, "the log is written again");
+            }
+            self.show();
+        }
+    }
+
+    /// Until everything that was recorded is on the disk; then what is no longer needed goes.
+    pub(super) fn flushed(&self, prune: bool) -> impl Future<Output = Result<(), Arc<str>>> + use<> {
+        let work = self.log.as_ref().map(|log| (log.shared.clone(), log.logs.directory(&self.id), log.last()));
+        async move {
+            let Some((shared, dir, last)) = work else { return Ok(()) };
+            let done = tokio::task::spawn_blocking(move || {
+                shared.commit(true).map_err(|error| error.to_string())?;
+                if prune && let Err(error) = log::prune(&dir, last, last) {
+                    tracing::warn!(code = "log-old-file", dir = %dir.display(), %error, "old files of the log cannot be removed");
+                }
+                Ok(())
+            });
+            done.await.unwrap_or_else(|error| Err(error.to_string())).map_err(|why: String| Arc::from(why))
+        }
+    }
+
+    /// The last record of the session's own is on the way: lines up to the newest wait for it.
+    pub(super) fn line_waits(&mut self) {
+        if let (Some(log), Some(session)) = (&mut self.log, &self.session) {
+            log.wait(session.epoch, session.buffer.last(), None, Vec::new());
+        }
+    }
+
+    /// Says in the log what of the session changed that no other record tells.
+    pub(super) fn note_manner(&mut self, ctx: &mut Context<Self>) {
+        let (Some(log), Some(session)) = (&mut self.log, &mut self.session) else { return };
+        let manner = session.present_manner();
+        if manner != session.manner {
+            log.append(kind::MANNER, self.clock.now(), &record::json(&manner));
+            session.manner = manner;
+            self.line_waits();
+            self.commit(ctx);
+        }
+    }
+
+    /// Says in the log how far lines were handed to sockets, where no other record has said so since.
+    pub(super) fn note_delivered(&mut self, ctx: &mut Context<Self>) {
+        let now = self.clock.now();
+        let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
+        log.note_delivered(now, session.buffer.delivered());
+        let handed = Kind::ALL.map(|kind| session.buffer.handed(kind));
+        if handed != log.handed {
+            log.handed = handed;
+            log.append(kind::HANDED, now, &record::handed(handed));
+            self.line_waits();
+            self.commit(ctx);
+        }
+    }
+
+    /// Records something of the session's own, before its line is made.
+    pub(super) fn record(&mut self, kind: u32, payload: &[u8]) {
+        let now = self.clock.now();
+        if let Some(log) = &mut self.log {
+            log.append(kind, now, payload);
+        }
+    }
+}
+
+impl Handler<CarriedOut> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: CarriedOut, ctx: &mut Self::Context) {
+        let now = self.clock.now();
+        let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
+        if session.epoch == msg.epoch {
+            log.taken(vec![msg.permit], session.epoch, session.buffer.last(), now);
+            self.commit(ctx);
+        }
+    }
+}
+
+impl Handler<CloseLog> for RmActor {
+    type Result = ResponseFuture<bool>;
+
+    fn handle(&mut self, _msg: CloseLog, _ctx: &mut Self::Context) -> Self::Result {
+        let (flushed, rm) = (self.flushed(false), self.id.clone());
+        Box::pin(async move {
+            let flushed = flushed.await;
+            if let Err(why) = &flushed {
+                tracing::error!(code = "log-not-written", rm = &*rm, "{why}");
+            }
+            flushed.is_ok()
+        })
+    }
+}
+
+impl Handler<Committed> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Committed, ctx: &mut Self::Context) {
+        let Some(log) = &mut self.log else { return };
+        (log.committing, log.flushing) = (false, false);
+        if let (Ok(_), Some(metrics)) = (&msg.result, &log.logs.metrics) {
+            metrics.flushed(msg.took);
+        }
+        self.settled(&msg.result, ctx);
+        // What gathered meanwhile.
+        if let Some(log) = &self.log
+            && log.failing.is_none()
+            && (log.sync == LogSync::Batch || log.shared.synced() < log.last())
+        {
+            self.commit(ctx);
+        }
+        self.pump(ctx);
+    }
+}

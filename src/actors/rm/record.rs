@@ -1,0 +1,546 @@
+//! What the records of a resource manager's log say, as bytes: those of partitions in few, those of the session, which are
+//! rare, as JSON.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::log::LogSync;
+use crate::{
+    domain::{
+        effect::{Callback, Question, QuestionKind, Released},
+        event::Event,
+        types::{Nanos, Termination},
+    },
+    messages::{
+        application::UnconfirmedRelease,
+        queue::{AppRefusal, QueueDoor},
+        recorded::{Entry, Talks},
+        rm::{Kind, Predicates},
+    },
+    store::events::codec::{self, Encoder, Input, Malformed, unsigned},
+};
+
+/// Kinds of records, and of the parts of a snapshot. The numbers are the format.
+pub mod kind {
+    /// What a partition did: [`super::Steps`].
+    pub const PARTITION: u32 = 1;
+    /// A session began: [`super::Registered`].
+    pub const REGISTERED: u32 = 2;
+    /// Its configuration changed: [`super::Reconfigured`].
+    pub const RECONFIGURED: u32 = 3;
+    /// It ended: [`super::Ended`].
+    pub const ENDED: u32 = 4;
+    /// Callbacks that no partition made just now: [`super::Said`].
+    pub const SAID: u32 = 5;
+    /// Events for the shim: [`super::events`].
+    pub const EVENTS: u32 = 6;
+    /// The shim was asked for its state.
+    pub const STATE_DUMP: u32 = 7;
+    /// How the session is otherwise: [`super::Manner`].
+    pub const MANNER: u32 = 8;
+    /// How far lines were handed to sockets: [`super::handed`].
+    pub const HANDED: u32 = 9;
+    /// The server was started again: open questions are asked anew.
+    pub const RESTARTED: u32 = 10;
+    /// Numbered requests that go by no partition were carried out: [`super::Requests`].
+    pub const TAKEN: u32 = 11;
+    /// Of a snapshot: the session, [`super::SavedSession`].
+    pub const SESSION: u32 = 100;
+    /// Of a snapshot: a partition, [`super::SavedPartition`] before its bytes.
+    pub const SAVED: u32 = 101;
+}
+
+/// How far the lines of each kind were handed to sockets.
+pub type HandedTo = [u64; Kind::ALL.len()];
+
+/// Numbers of requests, each with the parts that it has in all.
+pub type Requests = Vec<(u64, u32)>;
+
+/// How far the numbered requests of a session are in its log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Numbers {
+    /// All up to this one.
+    pub taken: u64,
+    /// Parts that are there of others.
+    parts: BTreeMap<u64, (u32, u32)>,
+}
+
+impl Numbers {
+    /// A part of each of these requests is there.
+    pub fn note(&mut self, requests: &[(u64, u32)]) {
+        for (number, of) in requests.iter().filter(|(number, _)| *number > self.taken) {
+            self.parts.entry(*number).or_insert((0, *of)).0 += 1;
+        }
+        while self.parts.get(&(self.taken + 1)).is_some_and(|(are, of)| are >= of) {
+            self.taken += 1;
+            self.parts.remove(&self.taken);
+        }
+    }
+}
+
+/// The record of a partition.
+#[derive(Debug)]
+pub struct Steps<'a> {
+    /// Its number in the session.
+    pub instance: u32,
+    /// Number of the record among those of the partition.
+    pub number: u64,
+    /// It has ended.
+    pub last: bool,
+    /// How questions were put to the shim; `Off`: they were not.
+    pub asks: Predicates,
+    /// Of the effects.
+    pub digest: u64,
+    /// See [`HandedTo`], where it changed.
+    pub handed: Option<HandedTo>,
+    /// Numbered requests of which a part is in it.
+    pub requests: Requests,
+    /// What the partition was made from, in its first record.
+    pub beginning: Option<&'a [u8]>,
+    /// What went in.
+    pub steps: &'a [u8],
+}
+
+const LAST: u64 = 1;
+const HANDED: u64 = 2;
+const BEGINNING: u64 = 4;
+const REQUESTS: u64 = 8;
+
+/// Writes the record of a partition.
+pub fn steps(entry: &Entry, asks: Predicates, handed: Option<HandedTo>, requests: &[(u64, u32)], out: &mut Vec<u8>) {
+    out.clear();
+    let mut flags = if entry.last { LAST } else { 0 };
+    flags |= if handed.is_some() { HANDED } else { 0 };
+    flags |= if entry.beginning.is_some() { BEGINNING } else { 0 };
+    flags |= if requests.is_empty() { 0 } else { REQUESTS };
+    unsigned(out, u64::from(entry.instance));
+    unsigned(out, entry.number);
+    unsigned(out, flags);
+    unsigned(out, u64::from(number_of(asks)));
+    out.extend_from_slice(&entry.digest.to_le_bytes());
+    for handed in handed.into_iter().flatten() {
+        unsigned(out, handed);
+    }
+    if !requests.is_empty() {
+        unsigned(out, requests.len() as u64);
+        for (number, parts) in requests {
+            unsigned(out, *number);
+            unsigned(out, u64::from(*parts));
+        }
+    }
+    if let Some(beginning) = &entry.beginning {
+        unsigned(out, beginning.len() as u64);
+        out.extend_from_slice(beginning);
+    }
+    out.extend_from_slice(&entry.steps);
+}
+
+fn bytes<'a>(input: &mut Input<'a>, length: usize) -> Result<&'a [u8], Malformed> {
+    let (bytes, rest) = input.rest.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
+    input.rest = rest;
+    Ok(bytes)
+}
+
+/// Reads what [`steps`] wrote.
+pub fn read_steps(payload: &[u8]) -> Result<Steps<'_>, String> {
+    let read = || -> Result<Steps<'_>, Malformed> {
+        let mut input = Input { rest: payload };
+        let instance = u32::try_from(input.unsigned()?).map_err(|_| Malformed("a partition's number is too large"))?;
+        let number = input.unsigned()?;
+        let flags = input.unsigned()?;
+        if flags >= 2 * REQUESTS {
+            return Err(Malformed("it was written by a later release"));
+        }
+        let asks = u8::try_from(input.unsigned()?).ok().and_then(asks_of).ok_or(Malformed("an unknown way to ask"))?;
+        let mut digest = [0; 8];
+        digest.copy_from_slice(bytes(&mut input, 8)?);
+        let handed = if flags & HANDED != 0 { Some(read_handed_from(&mut input)?) } else { None };
+        let mut requests = Requests::new();
+        if flags & REQUESTS != 0 {
+            for _ in 0..input.count()? {
+                let (number, parts) = (input.unsigned()?, input.unsigned()?);
+                requests.push((number, u32::try_from(parts).unwrap_or(u32::MAX)));
+            }
+        }
+        let beginning = if flags & BEGINNING != 0 {
+            let length = input.count()?;
+            Some(bytes(&mut input, length)?)
+        } else {
+            None
+        };
+        let (last, digest) = (flags & LAST != 0, u64::from_le_bytes(digest));
+        Ok(Steps { instance, number, last, asks, digest, handed, requests, beginning, steps: input.rest })
+    };
+    read().map_err(|error| error.0.to_owned())
+}
+
+/// Writes how far lines were handed to sockets.
+pub fn handed(handed: HandedTo) -> Vec<u8> {
+    let mut out = Vec::new();
+    handed.into_iter().for_each(|handed| unsigned(&mut out, handed));
+    out
+}
+
+fn read_handed_from(input: &mut Input<'_>) -> Result<HandedTo, Malformed> {
+    let mut handed = HandedTo::default();
+    for place in &mut handed {
+        *place = input.unsigned()?;
+    }
+    Ok(handed)
+}
+
+/// Reads what [`handed`] wrote.
+pub fn read_handed(payload: &[u8]) -> Result<HandedTo, String> {
+    read_handed_from(&mut Input { rest: payload }).map_err(|error| error.0.to_owned())
+}
+
+/// Writes events for the shim.
+pub fn events(events: &[Event]) -> Vec<u8> {
+    let base = events.first().map_or(Nanos::ZERO, |event| event.at);
+    let mut out = base.0.to_le_bytes().to_vec();
+    Encoder::default().encode(events.iter(), base, &mut out);
+    out
+}
+
+/// Reads what [`events`] wrote.
+pub fn read_events(payload: &[u8]) -> Result<Vec<Event>, String> {
+    let (base, rest) = payload.split_first_chunk::<8>().ok_or("it is too short")?;
+    codec::decode(rest, Nanos(i64::from_le_bytes(*base))).map_err(|error| error.0.to_owned())
+}
+
+/// As JSON.
+pub fn json(value: &impl Serialize) -> Vec<u8> {
+    // Structures of texts and numbers have a JSON text.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// From JSON.
+pub fn read_json<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(payload).map_err(|error| format!("it cannot be read: {error}"))
+}
+
+/// The number of a way to ask.
+pub const fn number_of(asks: Predicates) -> u8 {
+    match asks {
+        Predicates::Off => 0,
+        Predicates::Single => 1,
+        Predicates::Batch => 2,
+    }
+}
+
+/// The way to ask of a number.
+pub const fn asks_of(number: u8) -> Option<Predicates> {
+    match number {
+        0 => Some(Predicates::Off),
+        1 => Some(Predicates::Single),
+        2 => Some(Predicates::Batch),
+        _ => None,
+    }
+}
+
+/// A session began, or that is how it is now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registered {
+    /// Its number.
+    pub epoch: u64,
+    /// When it began, in nanoseconds.
+    pub at: i64,
+    /// Version of the interface client.
+    pub version: String,
+    /// Policy group as given.
+    pub policy_group: Arc<str>,
+    /// Build information with `rmId`.
+    pub build_info: BTreeMap<String, String>,
+    /// Text of the configuration in force.
+    pub config: Arc<str>,
+    /// It is the server's own.
+    pub default_config: bool,
+    /// Extra configuration.
+    pub extra: Arc<BTreeMap<String, String>>,
+    /// How the shim registered: see [`number_of`].
+    pub predicates: u8,
+    /// It answers state dump requests.
+    pub state_dump: bool,
+    /// It leaves the settings of the whole process as they are.
+    pub tenant: bool,
+    /// When its records count: see [`LogSync`](super::log::LogSync).
+    pub sync: LogSync,
+}
+
+/// The configuration of a session changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reconfigured {
+    /// Text of the configuration.
+    pub config: Arc<str>,
+    /// It is the server's own.
+    pub default_config: bool,
+    /// Extra configuration.
+    pub extra: Arc<BTreeMap<String, String>>,
+    /// It leaves the settings of the whole process as they are.
+    pub tenant: bool,
+}
+
+/// A session ended, or what is known of it is not enough to go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ended {
+    /// Its number.
+    pub epoch: u64,
+    /// Why.
+    pub why: Arc<str>,
+    /// The log does not tell all of it: streams are told so.
+    pub lost: bool,
+}
+
+/// What of a session is not in its other records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manner {
+    /// How the shim is asked: see [`number_of`].
+    pub asking: u8,
+    /// A response stream was open at some time.
+    pub had_stream: bool,
+    /// A heartbeat was sent in it.
+    pub heartbeats: bool,
+}
+
+/// Callbacks that no partition made just now: what was sent before, and what is for no partition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Said {
+    /// Internal name of the partition.
+    pub partition: Arc<str>,
+    /// The callbacks.
+    pub callbacks: Vec<Saying>,
+}
+
+/// See [`Said`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum Saying {
+    /// A release once more.
+    Released(SavedRelease),
+    /// A refused ask or allocation: key, application, reason.
+    Allocation(Arc<str>, Arc<str>, Arc<str>),
+    /// A refused application: id, reason.
+    Application(Arc<str>, Arc<str>),
+    /// A refused node: id, reason.
+    Node(Arc<str>, Arc<str>),
+}
+
+impl Saying {
+    /// `None` for callbacks that only partitions make.
+    pub fn of(callback: &Callback) -> Option<Saying> {
+        Some(match callback {
+            Callback::Released(released) => Saying::Released(SavedRelease::of(released)),
+            Callback::RejectedAllocation { key, app, reason } => {
+                Saying::Allocation(key.clone(), app.clone(), reason.clone())
+            }
+            Callback::RejectedApplication { app, reason } => Saying::Application(app.clone(), reason.clone()),
+            Callback::RejectedNode { node, reason } => Saying::Node(node.clone(), reason.clone()),
+            _ => return None,
+        })
+    }
+
+    /// The callback.
+    pub fn callback(self) -> Result<Callback, String> {
+        Ok(match self {
+            Saying::Released(release) => Callback::Released(Box::new(release.release()?)),
+            Saying::Allocation(key, app, reason) => Callback::RejectedAllocation { key, app, reason },
+            Saying::Application(app, reason) => Callback::RejectedApplication { app, reason },
+            Saying::Node(node, reason) => Callback::RejectedNode { node, reason },
+        })
+    }
+}
+
+/// Writes callbacks that no partition made just now.
+pub fn said(partition: &Arc<str>, callbacks: &[Callback]) -> Vec<u8> {
+    // Whoever makes them makes only those.
+    let callbacks = callbacks.iter().filter_map(Saying::of).collect();
+    json(&Said { partition: partition.clone(), callbacks })
+}
+
+/// A release as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedRelease {
+    key: Arc<str>,
+    app: Arc<str>,
+    termination: u8,
+    message: Arc<str>,
+    confirm: bool,
+}
+
+const TERMINATIONS: [Termination; 6] = [
+    Termination::Unknown,
+    Termination::StoppedByRm,
+    Termination::Timeout,
+    Termination::Preempted,
+    Termination::PlaceholderReplaced,
+    Termination::FailedOnRm,
+];
+
+impl SavedRelease {
+    fn of(released: &Released) -> SavedRelease {
+        let Released { key, app, termination, message, confirm } = released.clone();
+        // Every one is in the list.
+        let termination = TERMINATIONS.iter().position(|known| *known == termination).unwrap_or_default() as u8;
+        SavedRelease { key, app, termination, message, confirm }
+    }
+
+    fn release(self) -> Result<Released, String> {
+        let SavedRelease { key, app, termination, message, confirm } = self;
+        let known = TERMINATIONS.get(usize::from(termination)).copied();
+        let termination = known.ok_or_else(|| format!("{termination} is no type of termination"))?;
+        Ok(Released { key, app, termination, message, confirm })
+    }
+}
+
+/// A question as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedQuestion {
+    /// Internal name of the partition that asks.
+    pub partition: Arc<str>,
+    /// The line that carries it.
+    pub line: u64,
+    /// Several nodes may be named.
+    pub batch: bool,
+    id: u64,
+    key: Arc<str>,
+    node: Arc<str>,
+    more: Vec<Arc<str>>,
+    allocate: Option<bool>,
+    victims: Vec<Arc<str>>,
+    start: i32,
+}
+
+impl SavedQuestion {
+    /// Of an open question.
+    pub fn of(partition: &Arc<str>, line: u64, batch: bool, question: &Question) -> SavedQuestion {
+        let Question { id, key, node, more, kind } = question.clone();
+        let (allocate, victims, start) = match kind {
+            QuestionKind::Fits { allocate } => (Some(allocate), Vec::new(), 0),
+            QuestionKind::FitsWithout { victims, start } => (None, victims, start),
+        };
+        SavedQuestion { partition: partition.clone(), line, batch, id, key, node, more, allocate, victims, start }
+    }
+
+    /// The question.
+    pub fn question(self) -> Question {
+        let SavedQuestion { id, key, node, more, allocate, victims, start, .. } = self;
+        let kind = match allocate {
+            Some(allocate) => QuestionKind::Fits { allocate },
+            None => QuestionKind::FitsWithout { victims, start },
+        };
+        Question { id, key, node, more, kind }
+    }
+}
+
+/// The session in a snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedSession {
+    /// Records up to this one are in every part of it.
+    pub from: u64,
+    /// The session.
+    pub registered: Registered,
+    /// The rest of it.
+    pub manner: Manner,
+    /// Number of the newest line.
+    pub last: u64,
+    /// How far lines were handed to sockets.
+    pub handed: HandedTo,
+    /// Number of the last line with releases that the shim has to confirm.
+    pub last_release: u64,
+    /// Questions that are not answered.
+    pub questions: Vec<SavedQuestion>,
+    /// Number of the next partition.
+    pub instances: u32,
+    /// Its numbered requests.
+    pub numbers: Numbers,
+}
+
+/// A partition in a snapshot, but for its own bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedPartition {
+    /// Its number in the session.
+    pub instance: u32,
+    /// Number of its last record.
+    pub number: u64,
+    /// When the snapshot was taken, in nanoseconds.
+    pub at: i64,
+    apps: Vec<Arc<str>>,
+    queues: Vec<SavedQueue>,
+    unconfirmed: Vec<(SavedRelease, i64, u32)>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct SavedQueue {
+    path: Arc<str>,
+    admitted: u64,
+    refused: u64,
+    refusals: Vec<(i64, Arc<str>, Arc<str>)>,
+}
+
+impl SavedPartition {
+    /// Of a partition after its record `number`.
+    pub fn of(instance: u32, number: u64, at: Nanos, talks: Talks) -> SavedPartition {
+        let queue = |(path, door): (Arc<str>, QueueDoor)| SavedQueue {
+            path,
+            admitted: door.admitted,
+            refused: door.refused,
+            refusals: door.refusals.into_iter().map(|AppRefusal { at, app, reason }| (at.0, app, reason)).collect(),
+        };
+        let row = |row: UnconfirmedRelease| (SavedRelease::of(&row.release), row.since.0, row.sent);
+        SavedPartition {
+            instance,
+            number,
+            at: at.0,
+            apps: talks.apps.into_iter().collect(),
+            queues: talks.queues.into_iter().map(queue).collect(),
+            unconfirmed: talks.unconfirmed.into_values().map(row).collect(),
+        }
+    }
+
+    /// What its conversations knew.
+    pub fn talks(self) -> Result<Talks, String> {
+        let mut talks = Talks { apps: self.apps.into_iter().collect(), ..Talks::default() };
+        for SavedQueue { path, admitted, refused, refusals } in self.queues {
+            let refusal = |(at, app, reason)| AppRefusal { at: Nanos(at), app, reason };
+            let refusals = refusals.into_iter().map(refusal).collect();
+            talks.queues.insert(path, QueueDoor { admitted, refused, refusals });
+        }
+        for (release, since, sent) in self.unconfirmed {
+            let release = release.release()?;
+            let key = (release.app.clone(), release.key.clone(), release.termination);
+            talks.unconfirmed.insert(key, UnconfirmedRelease { release, since: Nanos(since), age: Nanos::ZERO, sent });
+        }
+        Ok(talks)
+    }
+
+    /// As the payload of a part, with the bytes of the partition.
+    pub fn with(&self, partition: &[u8]) -> Vec<u8> {
+        let json = json(self);
+        let mut out = Vec::with_capacity(json.len() + partition.len() + 8);
+        unsigned(&mut out, json.len() as u64);
+        out.extend_from_slice(&json);
+        out.extend_from_slice(partition);
+        out
+    }
+
+    /// Reads what [`SavedPartition::with`] wrote.
+    pub fn read(payload: &[u8]) -> Result<(SavedPartition, &[u8]), String> {
+        let mut input = Input { rest: payload };
+        let read = input.count().and_then(|length| bytes(&mut input, length));
+        Ok((read_json(read.map_err(|error| error.0.to_owned())?)?, input.rest))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use super::*;
+use crate::messages::{event::Publisher, recorded::Outlet};
+
+fn nowhere() -> Publisher {
+    struct Nobody;
+    impl actix::Actor for Nobody {
+        type Context = actix::Context<Self>;
+    }
+    impl actix::Handler<crate::messages::event::Publish> for Nobody {
+        type Result = ();
+        fn handle(&mut self, _msg: crate::messages::event::Publish, _ctx: &mut Self::Context) {}
+    }
+    use actix::Actor as _;
+    Nobody.start().recipient().into()
+}
+
+#[actix::test]
+async fn the_record_of_a_partition_is_read_as_it_was_written() {
+    let entry = |beginning: Option<Vec<u8>>, last| Entry {
+        instance: 3,
+        number: 300,
+        at: Nanos(9),
+        beginning,
+        steps: vec![1, 2, 3],
+        digest: u64::MAX - 7,
+        last,
+        permits: Vec::new(),
+        outlet: Outlet::new(nowhere()),
+    };
+    for (beginning, last, handed, requests) in
+        [(None, false, None, vec![]), (Some(vec![9; 200]), true, Some([1, 2, 3, 1 << 40]), vec![(7, 1), (1 << 50, 3)])]
+    {
+        let mut bytes = Vec::new();
+        steps(&entry(beginning.clone(), last), Predicates::Batch, handed, &requests, &mut bytes);
+        let read = read_steps(&bytes).unwrap();
+        assert_eq!((read.instance, read.number, read.last, read.asks), (3, 300, last, Predicates::Batch));
+        assert_eq!((read.digest, read.handed, &read.requests), (u64::MAX - 7, handed, &requests));
+        assert_eq!((read.beginning, read.steps), (beginning.as_deref(), &[1, 2, 3][..]));
+        for length in 0..bytes.len() - 3 {
+            assert!(read_steps(&bytes[..length]).is_err(), "{length}");
+        }
+    }
+}
+
+#[test]
+fn numbered_requests_count_with_all_of_their_parts_and_in_order() {
+    let mut numbers = Numbers::default();
+    numbers.note(&[(1, 2), (2, 1)]);
+    assert_eq!(numbers.taken, 0);
+    numbers.note(&[(1, 2)]);
+    assert_eq!(numbers.taken, 2);
+    numbers.note(&[(1, 2), (4, 1)]);
+    assert_eq!(numbers.taken, 2);
+    let mut numbers: Numbers = read_json(&json(&numbers)).unwrap();
+    numbers.note(&[(3, 1)]);
+    assert_eq!(numbers.taken, 4);
+}
+
+#[test]
+fn what_conversations_know_is_in_a_snapshot() {
+    let mut talks = Talks::default();
+    let release = Released {
+        key: "k".into(),
+        app: "a".into(),
+        termination: Termination::Preempted,
+        message: "m".into(),
+        confirm: true,
+    };
+    let row = UnconfirmedRelease { release, since: Nanos(5), age: Nanos::ZERO, sent: 3 };
+    talks.apps.insert("a".into());
+    talks.unconfirmed.insert(("a".into(), "k".into(), Termination::Preempted), row);
+    let refusals = [AppRefusal { at: Nanos(1), app: "b".into(), reason: "full".into() }].into();
+    talks.queues.insert("root.a".into(), QueueDoor { admitted: 4, refused: 1, refusals });
+    let bytes = SavedPartition::of(1, 2, Nanos(3), talks.clone()).with(b"partition");
+    let (saved, partition) = SavedPartition::read(&bytes).unwrap();
+    assert_eq!((saved.instance, saved.number, saved.at, partition), (1, 2, 3, &b"partition"[..]));
+    assert_eq!(format!("{:?}", saved.talks().unwrap()), format!("{talks:?}"));
+    assert!(SavedPartition::read(&bytes[..20]).is_err());
+}
+
+#[test]
+fn callbacks_and_questions_are_read_as_they_were_written() {
+    let callbacks = [
+        Callback::RejectedNode { node: "n".into(), reason: "why".into() },
+        Callback::RejectedAllocation { key: "k".into(), app: "a".into(), reason: "why".into() },
+    ];
+    let read: Said = read_json(&said(&"[rm]p".into(), &callbacks)).unwrap();
+    let again: Vec<_> = read.callbacks.into_iter().map(|one| one.callback().unwrap()).collect();
+    assert_eq!(format!("{again:?}"), format!("{callbacks:?}"));
+    let kind = QuestionKind::FitsWithout { victims: vec!["v".into()], start: -1 };
+    let question = Question { id: 4, key: "k".into(), node: "n".into(), more: vec!["m".into()], kind };
+    let saved: SavedQuestion = read_json(&json(&SavedQuestion::of(&"[rm]p".into(), 9, true, &question))).unwrap();
+    assert!(saved.line == 9 && saved.batch);
+    assert_eq!(format!("{:?}", saved.question()), format!("{question:?}"));
+}

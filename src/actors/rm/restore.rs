@@ -1,0 +1,289 @@
+//! A resource manager goes on after a restart of the server, as its log left it.
+
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+
+use actix::prelude::*;
+
+use super::{
+    RmActor,
+    log::{LogSync, RmLog},
+    questions::Questions,
+    record::{self, Ended, kind},
+    replay::{Found, Replayed, State},
+    session::Session,
+    settings::RmSettings,
+};
+use crate::{
+    config,
+    domain::{
+        Partition,
+        command::{Command, PredicateAnswer, PredicateTerms},
+        conf::PartitionConf,
+        log::Beginning,
+        resources::Resource,
+        types::Nanos,
+        usage::UsageKey,
+    },
+    messages::{
+        budget::Budget,
+        partition::{Configure, StopPartition},
+        receipts::Receipts,
+        recorded::{Outlet, Recorded, Replica},
+        rm::{Predicates, RmState},
+    },
+    store::log,
+};
+
+impl RmActor {
+    /// Opens the log for a session that begins.
+    pub(super) fn open_log(&mut self, wanted: Option<LogSync>) {
+        let Some(logs) = self.topology.logs() else { return };
+        let sync = wanted.unwrap_or(logs.sync);
+        match &mut self.log {
+            Some(log) if sync != LogSync::Off => log.sync = sync,
+            Some(_) => self.forget_log(),
+            None if sync == LogSync::Off => {}
+            None => self.log = Some(RmLog::new(logs, &self.id, sync, 1, self.clock.now())),
+        }
+    }
+
+    /// The first record of a session, with which a segment begins: all that was before can go.
+    pub(super) fn begin_log(&mut self, mut session: Session) -> Session {
+        let Some(log) = &mut self.log else { return session };
+        session.buffer.hold_back();
+        log.begin_segment();
+        log.append(kind::REGISTERED, self.clock.now(), &record::json(&session.registration(log.sync)));
+        log.wait(session.epoch, 0, None, Vec::new());
+        log.handed = Default::default();
+        log.numbers = Default::default();
+        log.snapshots.clear();
+        session
+    }
+
+    /// Nothing is recorded from now on, and what was is not needed.
+    pub(super) fn forget_log(&mut self) {
+        self.log = None;
+        let Some(logs) = self.topology.logs() else { return };
+        let dir = logs.directory(&self.id);
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = log::remove(&dir)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(code = "log-old-file", dir = %dir.display(), %error, "an old log cannot be removed");
+            }
+        });
+    }
+
+    /// Goes on with what was found.
+    pub(super) fn restore(&mut self, found: Found, ctx: &mut Context<Self>) {
+        let Some(logs) = self.topology.logs() else { return };
+        self.clock = self.clock.not_before(found.at);
+        self.epoch = found.epoch;
+        let Found { last, at, state, snapshots, .. } = found;
+        let log = RmLog::new(logs.clone(), &self.id, logs.sync, last + 1, at);
+        match state {
+            State::Nothing => {}
+            State::Ended(why) => {
+                self.log = Some(log);
+                self.enter(RmState::Stopped, why);
+                self.topology.stopped(&self.id);
+            }
+            State::Lost(why) => self.lost(log, why),
+            State::Session(replayed) => {
+                let config = config::load(&replayed.registered.config);
+                let settings = RmSettings::read(&replayed.registered.extra);
+                match (config, settings) {
+                    (Ok(config), Ok(settings)) => {
+                        self.log = Some(log);
+                        if let Some(log) = &mut self.log {
+                            log.sync = settings.log_sync.unwrap_or(logs.sync);
+                            log.snapshots = snapshots;
+                            log.numbers = replayed.numbers.clone();
+                        }
+                        self.go_on(*replayed, config, settings, ctx);
+                    }
+                    (Err(refused), _) => self.lost(log, format!("its configuration is refused: {refused}").into()),
+                    (_, Err(refused)) => self.lost(log, refused.into()),
+                }
+            }
+        }
+    }
+
+    /// What is known is not enough: its shim is told to register again, whatever it has.
+    fn lost(&mut self, mut log: RmLog, why: Arc<str>) {
+        tracing::error!(code = "log-session-lost", rm = &*self.id, epoch = self.epoch, "{why}");
+        let ended = Ended { epoch: self.epoch, why: why.clone(), lost: true };
+        log.begin_segment();
+        log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
+        log.count_lost();
+        self.lost = Some(why.clone());
+        self.log = Some(log);
+        self.enter(RmState::Stopped, why);
+        self.topology.stopped(&self.id);
+        actix::spawn(self.flushed(true));
+    }
+
+    fn go_on(
+        &mut self,
+        replayed: Replayed,
+        config: config::LoadedConfig,
+        settings: RmSettings,
+        ctx: &mut Context<Self>,
+    ) {
+        let Replayed {
+            registered, manner, buffer, last_release, questions, partitions, instances, types, numbers, ..
+        } = replayed;
+        let asked = |number| record::asks_of(number).unwrap_or_default();
+        let budget = Budget::new(settings.inward, settings.outward);
+        budget.made(buffer.undelivered());
+        // Nothing is placed until the shim is there again.
+        budget.pause(true);
+        let mut session = Session {
+            epoch: registered.epoch,
+            registered: Nanos(registered.at),
+            build_info: registered.build_info,
+            policy_group: registered.policy_group,
+            config: Arc::new(config),
+            default_config: registered.default_config,
+            extra: registered.extra,
+            settings,
+            budget,
+            types,
+            receipts: Receipts::after(numbers.taken),
+            keys: Arc::default(),
+            partitions: Vec::new(),
+            buffer,
+            predicates: asked(registered.predicates),
+            asking: asked(manner.asking),
+            state_dump: registered.state_dump,
+            questions: Questions::default(),
+            terms: PredicateTerms::default(),
+            had_stream: manner.had_stream,
+            last_release,
+            mark: None,
+            vouched: false,
+            heartbeats: manner.heartbeats,
+            version: registered.version,
+            tenant: registered.tenant,
+            instances: Cell::new(instances),
+            received: BTreeMap::new(),
+            restored: true,
+            manner,
+        };
+        session.buffer.hold_back();
+        self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
+        self.topology.used(partitions.values().flat_map(|(_, replica)| used(&replica.partition)).collect());
+        let unasked = unasked(&partitions, &questions);
+        let mut replicas: BTreeMap<Arc<str>, (u32, Replica)> = BTreeMap::new();
+        let mut leaving = Vec::new();
+        for (instance, (internal, replica)) in partitions {
+            session.received.insert(instance, replica.number);
+            // Of two of a name, the first was on its way out.
+            leaving.extend(replicas.insert(internal, (instance, replica)));
+        }
+        let confs = session.config.partitions.clone();
+        for (place, conf) in confs.iter().enumerate() {
+            let handle = match replicas.remove(&self.internal(&conf.name)) {
+                Some(before) => {
+                    let is_known = same(conf, &before.1.partition.conf);
+                    let handle = self.launch_again(&session, place, conf, before, ctx);
+                    if !is_known {
+                        // The server ended before the partition had recorded that it took the new one.
+                        actix::spawn(handle.configure.send(Configure(conf.clone())));
+                    }
+                    handle
+                }
+                // The server ended before it had begun.
+                None => self.launch(&session, place, conf, ctx),
+            };
+            session.partitions.push(handle);
+        }
+        for before in leaving.into_iter().chain(replicas.into_values()) {
+            let conf = before.1.partition.conf.clone();
+            let handle = self.launch_again(&session, 0, &conf, before, ctx);
+            actix::spawn(handle.stop.send(StopPartition));
+        }
+        for (internal, answers) in unasked {
+            session.send_answers(internal, answers);
+        }
+        // What was said to partitions may not have been recorded: all of it says what holds, not what changes.
+        session.command_all(|| Command::ContainerStates(session.settings.all_container_states));
+        session.command_all(|| Command::AskPredicates(session.asking != Predicates::Off));
+        if !session.reserves(self.topology.reserves()) {
+            session.command_all(|| Command::Reservations(false));
+        }
+        session.tell_terms();
+        session.configure_journals();
+        // Questions that were not answered are put once more. Their time begins when the shim may be there.
+        if !questions.is_empty() {
+            self.record(kind::RESTARTED, &[]);
+            let (now, timeout) = (tokio::time::Instant::now(), session.settings.pause + session.settings.predicates);
+            for open in questions.into_values() {
+                let line = session.buffer.push(open.partition.clone(), open.payload());
+                session.questions.ask(line, open.partition.clone(), &[open.question], now, timeout);
+            }
+        }
+        let timeout = session.settings.pause;
+        self.session = Some(session);
+        self.line_waits();
+        self.publish();
+        self.enter(RmState::Paused, "the server was started again");
+        self.timers.pause(Some(timeout), ctx);
+        self.arm_questions(ctx);
+        self.commit(ctx);
+    }
+
+    fn launch_again(
+        &self,
+        session: &Session,
+        place: usize,
+        conf: &Arc<PartitionConf>,
+        (instance, replica): (u32, Replica),
+        ctx: &Context<Self>,
+    ) -> crate::actors::topology::PartitionHandle {
+        let outlet = Outlet::new(self.topology.publisher());
+        outlet.release(replica.number);
+        let recorded = Recorded { instance, outlet, replica: Some(Box::new(replica)) };
+        self.launch_as(session, place, conf, Some(recorded), ctx)
+    }
+}
+
+/// What a partition uses, as the events of its charges would tell.
+fn used(partition: &Partition) -> Vec<(UsageKey, Resource)> {
+    let mut rows: BTreeMap<UsageKey, Resource> = BTreeMap::new();
+    for (who, name, queue, usage) in partition.ugm.charges().filter(|(.., usage)| !usage.is_empty()) {
+        let key = UsageKey { partition: partition.internal.clone(), who, name: name.clone(), queue };
+        rows.entry(key).or_default().add(usage);
+    }
+    rows.into_iter().collect()
+}
+
+/// Both configurations say the same.
+fn same(one: &Arc<PartitionConf>, other: &Arc<PartitionConf>) -> bool {
+    let bytes = |conf: &Arc<PartitionConf>| {
+        Beginning { rm: Arc::default(), internal: Arc::default(), conf: conf.clone(), at: Nanos::ZERO }.encode()
+    };
+    Arc::ptr_eq(one, other) || bytes(one) == bytes(other)
+}
+
+/// Questions that wait for an answer which was taken and is not in the log: they count as not answered.
+fn unasked(
+    partitions: &BTreeMap<u32, (Arc<str>, Replica)>,
+    asked: &BTreeMap<u64, super::replay::Open>,
+) -> Vec<(Arc<str>, Vec<PredicateAnswer>)> {
+    let mut all = Vec::new();
+    for (internal, replica) in partitions.values() {
+        let known = |id: u64| asked.values().any(|open| open.question.id == id && open.partition == *internal);
+        let answers = replica.partition.open_questions().filter(|id| !known(*id)).map(|question| PredicateAnswer {
+            question,
+            result: Err("the server was started again before the answer was recorded".into()),
+            index: 0,
+            refused: Vec::new(),
+        });
+        let answers: Vec<_> = answers.collect();
+        if !answers.is_empty() {
+            all.push((internal.clone(), answers));
+        }
+    }
+    all
+}

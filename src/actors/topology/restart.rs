@@ -1,0 +1,162 @@
+//! The start of a server that has logs: resource managers go on as they were, before anybody is let in.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use actix::prelude::*;
+use futures::{StreamExt as _, stream};
+use tokio::task::spawn_blocking;
+
+use super::{Topology, lock};
+use crate::{
+    actors::rm::{
+        RmActor,
+        log::Logs,
+        replay::{self, Found, Progress, State},
+    },
+    domain::{resources::Resource, usage::UsageKey},
+    messages::{
+        event::Word,
+        rm::{CloseLog, Info},
+    },
+    store::log,
+};
+
+/// Logs that are read at the same time.
+const AT_ONCE: usize = 4;
+/// What the server waits for, as `/readyz` names it.
+const LOG: &str = "log";
+/// How often it says how far that is.
+const TELL: Duration = Duration::from_millis(200);
+
+impl Topology {
+    /// From now on what goes in is recorded.
+    pub fn keep_logs(&self, logs: Logs) {
+        // There is one place at which a server is wired.
+        let _ = self.logs.set(Arc::new(logs));
+        self.opening.store(Some(Arc::default()));
+        self.ready.waits(LOG, "the server reads its log");
+    }
+
+    /// Where resource managers keep their logs.
+    pub fn logs(&self) -> Option<Arc<Logs>> {
+        self.logs.get().cloned()
+    }
+
+    /// Why nobody is let in yet.
+    pub fn opening(&self) -> Option<String> {
+        let progress = self.opening.load();
+        let percent = progress.as_ref()?.percent();
+        Some(format!("the server reads its log: {percent} % of it are done"))
+    }
+
+    /// Resource managers go on as their logs left them. `whole`: nothing of what was written can have been lost when the
+    /// process before ended.
+    pub async fn restore(self: &Arc<Self>, whole: bool) {
+        let (Some(logs), Some(progress)) = (self.logs(), self.opening.load_full()) else { return };
+        let began = Instant::now();
+        let topology = self.clone();
+        let telling = actix::spawn(async move {
+            while let Some(opening) = topology.opening() {
+                topology.ready.waits(LOG, opening);
+                tokio::time::sleep(TELL).await;
+            }
+        });
+        let of_directory = logs.clone();
+        let found = spawn_blocking(move || {
+            let all = log::directories(&of_directory.base)?;
+            let with_size = all.into_iter().map(|dir| Ok((log::size(&dir)?, dir)));
+            with_size.collect::<std::io::Result<Vec<_>>>()
+        });
+        let directories = match found.await {
+            Ok(Ok(directories)) => directories,
+            Ok(Err(error)) => {
+                tracing::error!(code = "log-unread", base = %logs.base.display(), %error, "the logs cannot be read: nothing is restored");
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        };
+        progress.total.store(directories.iter().map(|(bytes, _)| bytes).sum(), Relaxed);
+        if !directories.is_empty() {
+            tracing::info!(
+                resource_managers = directories.len(),
+                bytes = progress.total.load(Relaxed),
+                "reading the logs of resource managers"
+            );
+        }
+        let reads = directories.into_iter().map(|(_, dir)| self.read_log(dir, whole, progress.clone()));
+        let mut all: Vec<Found> =
+            stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
+        // The settings of the whole process are those of the last that set any.
+        all.sort_by_key(|found| match &found.state {
+            State::Session(session) => session.registered.at,
+            _ => 0,
+        });
+        for found in all {
+            self.go_on(found).await;
+        }
+        self.opening.store(None);
+        telling.abort();
+        self.ready.done(LOG);
+        if let Some(metrics) = &logs.metrics {
+            metrics.restarted(began.elapsed());
+        }
+    }
+
+    async fn read_log(&self, dir: PathBuf, whole: bool, progress: Arc<Progress>) -> Option<Found> {
+        let (Some(logs), began, place) = (self.logs(), Instant::now(), dir.clone()) else { return None };
+        let read = spawn_blocking(move || replay::read(&logs, &dir, whole, &progress)).await;
+        match read {
+            Ok(Ok(found)) => {
+                tracing::info!(
+                    rm = found.rm, epoch = found.epoch, records = found.last, bytes = found.bytes,
+                    state = found.state.name(), took = ?began.elapsed(), "log of a resource manager"
+                );
+                Some(found)
+            }
+            Ok(Err(why)) => {
+                tracing::error!(code = "log-unread", "{why}");
+                None
+            }
+            Err(error) => {
+                tracing::error!(code = "log-unread", log = %place.display(), %error, "the log cannot be read: reading it broke down");
+                None
+            }
+        }
+    }
+
+    async fn go_on(self: &Arc<Self>, found: Found) {
+        let rm = found.rm.clone();
+        if matches!(found.state, State::Nothing) || super::check_id(&rm).is_err() {
+            return;
+        }
+        if let State::Session(session) = &found.state
+            && !session.registered.tenant
+        {
+            self.process.apply(&rm, &session.registered.extra);
+        }
+        let handle = lock(&self.registry).find_or_create(&rm, |id, view| {
+            let (id, topology, view) = (id.clone(), self.clone(), view.clone());
+            let home = self.next_home.fetch_add(1, Relaxed);
+            RmActor::start_in_arbiter(self.arbiter(home), move |_| RmActor::new(id, topology, view, home).found(found))
+        });
+        // It is there when it answers.
+        let _ = handle.addr.send(Info).await;
+    }
+
+    /// This is used by a partition that goes on.
+    pub(in crate::actors) fn used(&self, rows: Vec<(UsageKey, Resource)>) {
+        if !rows.is_empty() {
+            self.intake.put(Word::Used(rows));
+        }
+    }
+
+    /// What was recorded is on the disk when this is done. False: not all of it.
+    pub async fn close_logs(&self) -> bool {
+        let closed = self.known().into_iter().map(|handle| async move { handle.addr.send(CloseLog).await });
+        futures::future::join_all(closed).await.into_iter().all(|closed| matches!(closed, Ok(true) | Err(_)))
+    }
+}

@@ -1,0 +1,212 @@
+//! What a partition did, on its way into the log of its resource manager, and what waits until it is there.
+//!
+//! The resource manager's actor gives each record its number, as it gives lines theirs, when the record arrives with what
+//! came of it. Until the record is written, nothing of that leaves: lines wait in the buffer, events in an [`Outlet`], and the
+//! receipts of requests with their permits.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    application::UnconfirmedRelease,
+    budget::Permit,
+    event::{Publish, Publisher},
+    queue::QueueDoor,
+};
+use crate::domain::{
+    Partition,
+    effect::{AppEffect, Effect, QueueEffect},
+    types::{Nanos, Termination},
+};
+
+/// What a partition is told whose doings are recorded.
+pub struct Recorded {
+    /// Its number in the session.
+    pub instance: u32,
+    /// Where its events go.
+    pub outlet: Arc<Outlet>,
+    /// It goes on with this.
+    pub replica: Option<Box<Replica>>,
+}
+
+/// A partition as its log left it.
+#[derive(Clone)]
+pub struct Replica {
+    /// The partition.
+    pub partition: Partition,
+    /// What its conversations knew.
+    pub talks: Talks,
+    /// Number of its last record.
+    pub number: u64,
+    /// Time of its last step.
+    pub at: Nanos,
+}
+
+/// What a partition did since the last time.
+#[derive(Debug)]
+pub struct Entry {
+    /// Number of the partition in its session.
+    pub instance: u32,
+    /// Its records are numbered from 1.
+    pub number: u64,
+    /// Time of the last step.
+    pub at: Nanos,
+    /// With its first record: what it was made from.
+    pub beginning: Option<Vec<u8>>,
+    /// What went in, as the domain writes it.
+    pub steps: Vec<u8>,
+    /// Of what came out.
+    pub digest: u64,
+    /// It has ended.
+    pub last: bool,
+    /// Of the requests in it: they are given back when it is recorded, and so are their receipts.
+    pub permits: Vec<Permit>,
+    /// Where the events wait that came of it.
+    pub outlet: Arc<Outlet>,
+}
+
+impl std::fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outlet")
+    }
+}
+
+/// Events of a partition, until the records that they came of are written.
+pub struct Outlet {
+    to: Publisher,
+    state: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<(u64, Publish)>,
+    /// Records up to this one are written.
+    released: u64,
+}
+
+impl Outlet {
+    /// Nothing waits.
+    pub fn new(to: Publisher) -> Arc<Outlet> {
+        Arc::new(Outlet { to, state: Mutex::default() })
+    }
+
+    /// Publishes the events of a record, once it is written. Gives how many batches the event system has to take in.
+    pub fn publish(&self, number: u64, events: Publish) -> usize {
+        let mut state = self.state();
+        if number <= state.released {
+            return self.to.publish(events);
+        }
+        state.events.push_back((number, events));
+        0
+    }
+
+    /// The records up to this one are written.
+    pub fn release(&self, number: u64) {
+        let mut state = self.state();
+        state.released = state.released.max(number);
+        while state.events.front().is_some_and(|(at, _)| *at <= number)
+            && let Some((_, events)) = state.events.pop_front()
+        {
+            // Under the lock, so that they stay in order.
+            self.to.publish(events);
+        }
+    }
+
+    /// From now on nothing waits: the session is over, or the partition.
+    pub fn open(&self) {
+        self.release(u64::MAX);
+    }
+
+    fn state(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the conversations of a partition know.
+#[derive(Clone, Debug, Default)]
+pub struct Talks {
+    /// Applications that exist.
+    pub apps: BTreeSet<Arc<str>>,
+    /// By path.
+    pub queues: BTreeMap<Arc<str>, QueueDoor>,
+    /// Releases that the shim has not confirmed, by application, key and type.
+    pub unconfirmed: BTreeMap<(Arc<str>, Arc<str>, Termination), UnconfirmedRelease>,
+}
+
+impl Talks {
+    /// Takes note of an effect.
+    pub fn take(&mut self, effect: &Effect, at: Nanos) {
+        match effect {
+            Effect::App(effect) => self.app(effect, at),
+            Effect::Queue(effect) => self.queue(effect, at),
+            // What those of nodes know begins anew, with the nodes of the partition.
+            Effect::Node(_) | Effect::Callback(_) | Effect::Event(_) | Effect::Ask(_) => {}
+        }
+    }
+
+    fn app(&mut self, effect: &AppEffect, at: Nanos) {
+        match effect {
+            AppEffect::Added { app } => {
+                self.apps.insert(app.clone());
+            }
+            AppEffect::Removed { app } => {
+                self.apps.remove(app);
+                let first = (app.clone(), Arc::default(), Termination::default());
+                let of_app = self.unconfirmed.range(first..).map(|(key, _)| key.clone());
+                let of_app: Vec<_> = of_app.take_while(|(id, ..)| id == app).collect();
+                for key in of_app {
+                    self.unconfirmed.remove(&key);
+                }
+            }
+            AppEffect::Unconfirmed { release } => {
+                let key = (release.app.clone(), release.key.clone(), release.termination);
+                let row = || UnconfirmedRelease { release: release.clone(), since: at, age: Nanos::ZERO, sent: 0 };
+                self.unconfirmed.entry(key).or_insert_with(row).sent += 1;
+            }
+            AppEffect::Confirmed { app, key, termination } => {
+                self.unconfirmed.remove(&(app.clone(), key.clone(), *termination));
+            }
+            AppEffect::Ended { .. } => {}
+        }
+    }
+
+    fn queue(&mut self, effect: &QueueEffect, at: Nanos) {
+        match effect {
+            QueueEffect::Removed { queue } => {
+                self.queues.remove(queue);
+            }
+            QueueEffect::Added { queue } | QueueEffect::Admitted { queue, .. } | QueueEffect::Refused { queue, .. } => {
+                self.queues.entry(queue.clone()).or_default().take(effect.clone(), at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unconfirmed_releases_end_with_their_application() {
+        let mut talks = Talks::default();
+        let release = |app: &str, key: &str| crate::domain::effect::Released {
+            key: key.into(),
+            app: app.into(),
+            termination: Termination::Timeout,
+            message: "".into(),
+            confirm: true,
+        };
+        for (app, key) in [("a", "1"), ("a", "2"), ("b", "1")] {
+            talks.take(&Effect::App(AppEffect::Unconfirmed { release: release(app, key) }), Nanos(7));
+        }
+        let confirmed =
+            AppEffect::Confirmed { app: "b".into(), key: "1".into(), termination: Termination::StoppedByRm };
+        talks.take(&Effect::App(confirmed), Nanos(8));
+        assert_eq!(talks.unconfirmed.len(), 3, "of another type");
+        talks.take(&Effect::App(AppEffect::Removed { app: "a".into() }), Nanos(8));
+        let left: Vec<_> = talks.unconfirmed.values().collect();
+        assert!(left.len() == 1 && &*left[0].release.app == "b" && left[0].since == Nanos(7));
+    }
+}

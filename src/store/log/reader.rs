@@ -1,0 +1,130 @@
+//! Reading: records in order, up to the end or the first damage.
+
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{Record, TITLE, Title, check_title, frame, segments};
+use crate::store::files;
+
+/// How reading ended.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// Index of the last record, or of that before the first to be read.
+    pub last: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// What follows cannot be used.
+    pub cut: Option<Cut>,
+}
+
+/// Where what can be used ends, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The file.
+    pub path: PathBuf,
+    /// Place in it.
+    pub offset: u64,
+    /// Bytes behind that, in this file.
+    pub bytes: u64,
+    /// What is wrong.
+    pub why: String,
+    /// It is the torn end that a process leaves which is killed while it writes: nobody was told of what it held.
+    pub torn: bool,
+    /// Nothing behind it can be read either: it may be what a machine leaves that stopped while it wrote.
+    pub at_end: bool,
+}
+
+impl Cut {
+    /// Cuts a torn end off, so that the file is whole; one that has not even a title goes.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn repair(&self) -> io::Result<()> {
+        if self.offset == 0 {
+            return files::remove(&self.path);
+        }
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        file.set_len(self.offset)?;
+        file.sync_data()
+    }
+}
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Cut { path, offset, bytes, why, .. } = self;
+        write!(f, "{} at byte {offset} ({bytes} bytes follow): {why}", path.display())
+    }
+}
+
+/// Reads the records after `after` in order. `take` may refuse one, which ends it there.
+///
+/// # Errors
+/// The disk refuses.
+pub fn read(
+    dir: &Path,
+    title: &Title,
+    after: u64,
+    mut take: impl FnMut(Record<'_>) -> Result<(), String>,
+) -> io::Result<End> {
+    let all = segments(dir)?;
+    let mut end = End { last: after, bytes: 0, cut: None };
+    for (place, (first, path)) in all.iter().enumerate() {
+        let next = all.get(place + 1).map(|(next, _)| *next);
+        if next.is_some_and(|next| next <= after + 1) {
+            continue;
+        }
+        let bytes = fs::read(path)?;
+        let cut = |offset: usize, why: String| Cut {
+            path: path.clone(),
+            offset: offset as u64,
+            bytes: (bytes.len() - offset) as u64,
+            why,
+            torn: false,
+            at_end: false,
+        };
+        if *first > end.last + 1 {
+            end.cut = Some(cut(0, format!("the records from {} to {} are missing before it", end.last + 1, first - 1)));
+            return Ok(end);
+        }
+        let last_file = next.is_none();
+        let mut at = match check_title(&bytes, Some(title)) {
+            Ok((_, length)) => length,
+            Err(why) => {
+                let torn = last_file && frame::is_torn(&bytes);
+                end.cut = Some(Cut { torn, at_end: last_file && frame::follows(&bytes).is_none(), ..cut(0, why) });
+                return Ok(end);
+            }
+        };
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let Some((head, payload)) = frame::whole(rest) else {
+                let at_end = last_file && frame::follows(rest).is_none();
+                let torn = at_end && frame::is_torn(rest);
+                let why = if torn { "a record is not whole" } else { "a record is damaged" };
+                end.cut = Some(Cut { torn, at_end, ..cut(at, why.to_owned()) });
+                return Ok(end);
+            };
+            let here = at;
+            at += frame::total(payload);
+            end.bytes += frame::total(payload) as u64;
+            if head.kind == TITLE || head.index <= after {
+                continue;
+            }
+            if head.index != end.last + 1 {
+                let why = format!("record {} follows record {}", head.index, end.last);
+                end.cut = Some(cut(here, why));
+                return Ok(end);
+            }
+            let record = Record { index: head.index, at: head.at, kind: head.kind, payload };
+            if let Err(why) = take(record) {
+                end.cut = Some(cut(here, format!("record {}: {why}", head.index)));
+                return Ok(end);
+            }
+            end.last = head.index;
+        }
+    }
+    Ok(end)
+}

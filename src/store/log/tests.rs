@@ -1,0 +1,183 @@
+use std::{fs, path::Path};
+
+use super::*;
+use crate::domain::types::Nanos;
+
+fn title() -> Title {
+    Title { version: VERSION, domain: 3, server: "server-1".into(), rm: "rm-1".into() }
+}
+
+/// Records of a few bytes each, so many to a segment.
+fn written(dir: &Path, records: u64, segment: u64) -> Writer {
+    let mut writer = Writer::new(dir.to_owned(), title()).with_segments(segment);
+    for index in 1..=records {
+        let mut frame = Vec::new();
+        seal(&mut frame, 5, index, Nanos(index as i64), format!("record {index}").as_bytes());
+        writer.write(index, &frame).unwrap();
+    }
+    writer.sync().unwrap();
+    writer
+}
+
+fn read_all(dir: &Path, after: u64) -> (Vec<u64>, End) {
+    let mut seen = Vec::new();
+    let end = read(dir, &title(), after, |record| {
+        assert_eq!(record.payload, format!("record {}", record.index).as_bytes());
+        seen.push(record.index);
+        Ok(())
+    });
+    (seen, end.unwrap())
+}
+
+#[test]
+fn records_are_read_as_they_were_written_over_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 50, 400);
+    assert!(segments(dir.path()).unwrap().len() > 3);
+    let (seen, end) = read_all(dir.path(), 0);
+    assert_eq!((seen, end.last, end.cut), ((1..=50).collect::<Vec<_>>(), 50, None));
+    let (seen, end) = read_all(dir.path(), 20);
+    assert_eq!((seen, end.last, end.cut), ((21..=50).collect::<Vec<_>>(), 50, None));
+    // Old segments go, and what is needed stays.
+    assert!(prune(dir.path(), 20, 0).unwrap() > 0);
+    let (seen, end) = read_all(dir.path(), 20);
+    assert_eq!((seen.len(), end.cut), (30, None));
+    let (seen, end) = read_all(dir.path(), 0);
+    assert!(seen.is_empty() && end.cut.unwrap().why.contains("are missing before it"));
+    // A writer of the next process goes on in a segment of its own.
+    let mut writer = Writer::new(dir.path().to_owned(), title());
+    let mut frame = Vec::new();
+    seal(&mut frame, 5, 51, Nanos(51), b"record 51");
+    writer.write(51, &frame).unwrap();
+    assert_eq!(read_all(dir.path(), 20).1.last, 51);
+}
+
+#[test]
+fn a_torn_end_is_cut_off_at_every_length_and_nothing_else_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 6, 1 << 20);
+    let (_, path) = segments(dir.path()).unwrap().remove(0);
+    let whole = fs::read(&path).unwrap();
+    let last = whole.len() - total(b"record 6");
+    for length in last + 1..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let (seen, end) = read_all(dir.path(), 0);
+        let cut = end.cut.expect("torn");
+        assert!(cut.torn && seen.len() == 5, "{length}: {cut}");
+        cut.repair().unwrap();
+        assert_eq!(read_all(dir.path(), 0).1.cut, None);
+    }
+}
+
+#[test]
+fn a_segment_of_which_not_even_the_title_was_written_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 6, 1 << 20);
+    let (_, first) = segments(dir.path()).unwrap().remove(0);
+    let title = fs::read(first).unwrap()[..40].to_vec();
+    for length in [0, 1, 31, 32, 40] {
+        fs::write(dir.path().join("00000000000000000007.log"), &title[..length]).unwrap();
+        let (seen, end) = read_all(dir.path(), 0);
+        let cut = end.cut.expect("torn");
+        assert!(cut.torn && seen.len() == 6, "{length}: {cut}");
+        cut.repair().unwrap();
+        assert_eq!(read_all(dir.path(), 0).1.cut, None);
+    }
+}
+
+#[test]
+fn damage_ends_what_is_read_and_is_told_from_a_torn_end() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 6, 1 << 20);
+    let (_, path) = segments(dir.path()).unwrap().remove(0);
+    let whole = fs::read(&path).unwrap();
+    let record = total(b"record 6");
+    for (back, records) in [(3, 3), (1, 5)] {
+        let mut bytes = whole.clone();
+        let at = whole.len() - back * record + 30;
+        bytes[at] ^= 4;
+        fs::write(&path, bytes).unwrap();
+        let (seen, end) = read_all(dir.path(), 0);
+        let cut = end.cut.expect("damaged");
+        assert!(!cut.torn && seen.len() == records && cut.why.contains("damaged"), "{cut}");
+        assert_eq!(cut.at_end, back == 1);
+    }
+    // A record that the reader refuses ends it too.
+    fs::write(&path, &whole).unwrap();
+    let refuse = |record: Record<'_>| if record.index == 3 { Err("unknown".to_owned()) } else { Ok(()) };
+    let end = read(dir.path(), &title(), 0, refuse).unwrap();
+    assert!(end.last == 2 && end.cut.unwrap().why.contains("record 3: unknown"));
+}
+
+#[test]
+fn files_of_others_and_of_later_releases_are_refused() {
+    for (other, what) in [
+        (Title { version: VERSION + 1, ..title() }, "format version 2"),
+        (Title { domain: 4, ..title() }, "records have version 4"),
+        (Title { server: "server-2".into(), ..title() }, "another server"),
+        (Title { rm: "rm-2".into(), ..title() }, "resource manager \"rm-2\""),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::new(dir.path().to_owned(), other.clone());
+        let mut frame = Vec::new();
+        seal(&mut frame, 5, 1, Nanos(1), b"record 1");
+        writer.write(1, &frame).unwrap();
+        let (seen, end) = read_all(dir.path(), 0);
+        let cut = end.cut.expect("refused");
+        assert!(seen.is_empty() && !cut.torn && cut.why.contains(what), "{cut}");
+        write_snapshot(dir.path(), &other, 1, Nanos(1), &[Part { kind: 9, payload: vec![1] }]).unwrap();
+        let (_, path) = snapshots(dir.path()).unwrap().remove(0);
+        assert!(load(&path, &title()).unwrap_err().contains(what));
+    }
+}
+
+#[test]
+fn a_snapshot_is_whole_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let parts = [Part { kind: 9, payload: vec![1; 100] }, Part { kind: 10, payload: vec![2; 1000] }];
+    let bytes = write_snapshot(dir.path(), &title(), 77, Nanos(5), &parts).unwrap();
+    let (index, path) = snapshots(dir.path()).unwrap().remove(0);
+    assert_eq!((index, fs::metadata(&path).unwrap().len()), (77, bytes));
+    let snapshot = load(&path, &title()).unwrap();
+    assert_eq!((snapshot.index, snapshot.at, &snapshot.parts[..]), (77, Nanos(5), &parts[..]));
+    let whole = fs::read(&path).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(load(&path, &title()).is_err(), "{length}");
+    }
+    for at in (0..whole.len()).step_by(7) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(load(&path, &title()).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn each_resource_manager_has_a_directory_of_its_own() {
+    let base = Path::new("/log");
+    let long = "x".repeat(256);
+    let names = ["rm-1", "RM-1", "rm/1", "rm.1", "..", "ä", &long, &"x".repeat(255)];
+    let all: std::collections::BTreeSet<_> = names.iter().map(|rm| directory(base, rm)).collect();
+    assert_eq!(all.len(), names.len());
+    for path in all {
+        assert!(path.parent() == Some(base) && path.file_name().unwrap().len() <= 200, "{path:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_can_be_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("log");
+    fs::write(&place, "in the way").unwrap();
+    let mut writer = Writer::new(place.clone(), title());
+    let mut frame = Vec::new();
+    seal(&mut frame, 5, 1, Nanos(1), b"record 1");
+    let error = writer.write(1, &frame).unwrap_err().to_string();
+    assert!(error.contains(&place.display().to_string()), "{error}");
+    fs::remove_file(&place).unwrap();
+    writer.write(1, &frame).unwrap();
+    assert_eq!(read_all(&place, 0).1.last, 1);
+    remove(&place).unwrap();
+    assert!(!place.exists());
+}

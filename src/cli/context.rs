@@ -104,7 +104,10 @@ impl Said {
 /// The file cannot be read, or there is no such context.
 pub fn apply(command: Command) -> Result<Command, String> {
     let said = Said::read(env::args_os(), |name| env::var_os(name));
-    let Some(file) = file() else { return Ok(command) };
+    // A server asks no server, and may run as a user who cannot read any home directory.
+    let Some(file) = file().filter(|_| env::args_os().nth(1).is_none_or(|name| name != "serve")) else {
+        return Ok(command);
+    };
     Ok(match choose(&file, &said)? {
         Some(context) => with(command, &context, said.token),
         None => command,

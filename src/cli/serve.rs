@@ -195,8 +195,6 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let access = Access::open(&args.access, &[("--http", http_addr), ("--grpc", grpc_addr)])?;
     let default_config = default_config(args.config.as_deref())?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
-    // What keeps it from starting is a line of its own, and has been told by now.
-    log::first_line(&args);
     let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;
     audit.follow();
 
@@ -209,6 +207,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
     log::follow(&topology);
     let mark = data.map(|data| keep_logs(&topology, &metrics, data, args.log_sync)).transpose()?;
+    // What keeps it from starting is a line of its own, and has been told by now.
+    log::first_line(&args);
     topology.ready.waits("doors", "the doors are being opened");
     // The name that deployments of the reference set (CFG-116).
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {

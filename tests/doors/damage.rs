@@ -244,7 +244,9 @@ async fn files_that_may_not_be_read_or_written_are_named() {
         let program = Program::try_start(as_nobody(&args, &program)).expect("starts");
         Server { program, http: reqwest::Client::new() }
     };
-    for file in &files {
+    // A resource manager's log that cannot be read costs its session, and keeps no server from starting (`wired::restart`).
+    let log = dir.path().join("log");
+    for file in files.iter().filter(|file| file.parent() == Some(&log) || !file.starts_with(&log)) {
         let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
         mode(file, 0);
         if file.starts_with(dir.path().join("journal")) {

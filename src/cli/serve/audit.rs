@@ -80,7 +80,8 @@ impl Kept {
 fn read(dir: &Path) -> io::Result<Vec<Record>> {
     let mut kept = Vec::new();
     for (_, path) in listed(dir)?.into_iter().rev() {
-        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let text = String::from_utf8_lossy(&fs::read(&path).map_err(named)?).into_owned();
         let mut here: Vec<Record> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         here.append(&mut kept);
         kept = here;

@@ -64,7 +64,9 @@ impl Mark {
         let found = match fs::read(dir.join(FILE)) {
             Ok(bytes) => read(&bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
+            Err(error) => {
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", dir.join(FILE).display())));
+            }
         };
         let before = match &found {
             Some(mark) if mark.clean => Before::Closed,

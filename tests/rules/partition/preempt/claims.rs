@@ -205,7 +205,7 @@ fn an_accepted_application_with_a_reservation_counts_as_allocating() {
 #[test]
 fn a_reserved_ask_that_becomes_smaller_takes_its_node_at_once() {
     // R4.11, R5.31; one that becomes too large for it gives it back (R5.44).
-    let mut env = Env::calm(QUEUES);
+    let mut env = Env::calm(QUEUES).alone();
     env.node("n1", 20);
     env.node("n2", 8);
     env.app("app-1", "root.a");

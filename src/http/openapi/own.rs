@@ -52,11 +52,13 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .problems(&[400, 404, 408, 409, 413, 415, 503])
     };
     let answered = schema::<wait::Shown>(schemas);
+    // Who tries the door from this document is answered soon.
+    let brief = || json!({"type": "string", "example": "100ms"});
     let waited = |path: &str, kind: Kind, what: &str| {
         let conditions: Vec<&str> = kind.conditions().iter().map(|condition| condition.name()).collect();
         viewer("get", &of(&format!("{path}/wait")), &format!("Waits until something holds of {what}"))
             .required_query("for", one_of(&conditions), "what is to hold")
-            .query("timeout", text(), "how long at most, from 0 to 1h; left out: 30s")
+            .query("timeout", brief(), "how long at most, from 0 to 1h; left out: 30s")
             .json(200, answered.clone())
             .problems(&[400, 404, 429, 503])
     };
@@ -182,7 +184,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
         viewer("get", &of("/nodes"), "Nodes in short")
             .query("node", text(), "this one only")
             .json(200, nodes)
-            .problems(&[404, 503]),
+            .problems(&[400, 404, 503]),
         viewer("get", &of("/usage/history"), "What users, groups or queues used over a while")
             .required_query("by", one_of(&By::ALL.map(By::name)), "whose usage is told apart")
             .query("queue", text(), "of this queue and those below")

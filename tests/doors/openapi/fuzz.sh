@@ -48,8 +48,14 @@ fill() {
     {"allocationKey": "other", "nodeID": "node-1", "allocationTags": {"foreign": "default"},
       "resourcePerAlloc": {"resources": {"memory": {"value": "1000000"}}}}]}'
 }
+# Who waits for what never comes is answered when the time is over, which is made short.
+cat >"$work/schemathesis.toml" <<'END'
+[[operations]]
+include-path-regex = "/wait$"
+parameters = { "query.timeout" = "100ms" }
+END
 run() {
-  "$venv/bin/schemathesis" run "$url/api/v1/openapi.json" --no-color --request-timeout 10 --workers 1 \
+  "$venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$url/api/v1/openapi.json" --no-color --request-timeout 10 --workers 1 \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance \
     "$@"
 }
@@ -58,5 +64,5 @@ fill
 run --phases examples --exclude-method DELETE --exclude-path-regex '/(stream|ws|journal)$'
 # What there is not, what is wrong, and what nobody thought of. What goes on for ever would only be waited for.
 run --phases coverage,fuzzing --max-examples 30 --max-time "$seconds" --exclude-path-regex '/(stream|ws|journal)$' \
-  --exclude-operation-id get_api_v1_events
+  --exclude-operation-id get_api_v1_events --exclude-operation-id get_api_v1_audit
 curl --silent --fail "$url/healthz" >/dev/null || { echo "the server is gone" >&2; tail "$work/log" >&2; exit 1; }

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client: a scheduler at the other end of a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from callboard import web
+from callboard.callback import ResourceManagerCallback
+from callboard.errors import CallboardError, NotRegisteredError, StoppedError
+from callboard.grpc_link import GrpcLink
+from callboard.link import Link
+from callboard.options import Options
+from callboard.outbox import Part, allocation_parts, application_parts, node_parts
+from callboard.proto.callboard.v1 import callboard_pb2 as ext
+from callboard.proto.si.v1 import si_pb2 as si
+from callboard.session import Session
+from callboard.stats import Counters, Stats
+
+# How long `Client.stop` waits until what was handed in is applied, in seconds.
+STOPPING = 5.0
+
+
+class Client:
+    """Puts a shim on a Callboard server, within one event loop.
+
+        async with Client(Options(addrs=["127.0.0.1:9090"])) as client:
+            await client.register_resource_manager(request, callback)
+            await client.update_node(…)
+
+    Requests are applied in the order of the calls, over all kinds. What the server has not acknowledged is sent again after a
+    lost connection, and applied once; responses go on behind the last one that came.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._counters = Counters(options.metrics)
+        self._session: Session | None = None
+        self._stopped = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.stop()
+
+    @property
+    def stats(self) -> Stats:
+        """What was counted."""
+        return self._counters.stats()
+
+    async def register_resource_manager(
+        self, request: si.RegisterResourceManagerRequest, callback: ResourceManagerCallback
+    ) -> si.RegisterResourceManagerResponse:
+        """Begins a session, after the one before has ended. Waits for a server to be there, up to `Options.connect_timeout`.
+
+        Raises `RefusedError`, for a configuration that is refused, and `UnreachableError`.
+        """
+        if self._stopped:
+            raise StoppedError
+        before = self._session
+        session = Session(self._options, self._counters, self._connect, request, callback)
+        self._session = session
+        if before is not None:
+            before.end(CallboardError("the resource manager was registered again"))
+            await before.ended()
+        try:
+            return await session.begin()
+        except BaseException as error:
+            session.end(error if isinstance(error, CallboardError) else NotRegisteredError())
+            raise
+
+    def _connect(self, addr: str) -> Link:
+        return GrpcLink(self._options, addr)
+
+    def _current(self) -> Session:
+        if self._stopped:
+            raise StoppedError
+        if self._session is None:
+            raise NotRegisteredError
+        return self._session
+
+    async def update_allocation(self, request: si.AllocationRequest) -> None:
+        """Hands in asks, allocations and releases. Returns when the request has its place in the order, which it waits for
+        while too many items wait already. What is wrong with an item comes back as a response.
+
+        Raises `TooLargeError` for an item that the server takes in no request.
+        """
+        session = self._current()
+        await session.submit(allocation_parts(request, session.outbox))
+
+    async def update_application(self, request: si.ApplicationRequest) -> None:
+        """Hands in applications; see `update_allocation`."""
+        session = self._current()
+        await session.submit(application_parts(request, session.outbox))
+
+    async def update_node(self, request: si.NodeRequest) -> None:
+        """Hands in nodes; see `update_allocation`."""
+        session = self._current()
+        await session.submit(node_parts(request, session.outbox))
+
+    async def update_configuration(self, request: si.UpdateConfigurationRequest) -> None:
+        """Changes the configuration behind all requests before it, and waits for the outcome.
+
+        Raises `RefusedError` where it was refused: the old one stays.
+        """
+        await self._current().configure(request)
+
+    async def heartbeat(self, nodes: Iterable[str]) -> None:
+        """Tells that these nodes are alive (the resource journal of the server). From the first one on, only nodes that are
+        named count as alive."""
+        alive = ext.Heartbeat(node_ids=nodes)
+        await self._current().submit([Part(ext.Request(heartbeat=alive), len(alive.node_ids))])
+
+    async def validate(self, configuration: str) -> None:
+        """Asks the HTTP door of `Options.web` whether it would take a configuration; nothing is changed.
+
+        Raises `RefusedError`, which says what is wrong with it.
+        """
+        await web.validate(self._options, configuration)
+
+    async def flush(self) -> None:
+        """Waits until everything that was handed in is applied."""
+        await self._current().flush()
+
+    async def unregister(self) -> None:
+        """Ends the session at the server: its partitions go, with everything in them."""
+        await self._current().unregister()
+
+    async def stop(self) -> None:
+        """Ends the client. The server keeps the session for a while (`rm.pauseTimeout`), in which nothing new is placed: a
+        shim that starts anew begins another one. Waits up to five seconds until what was handed in is applied."""
+        session = self._session
+        if self._stopped:
+            return
+        if session is not None and session.over is None and session.epoch != 0:
+            with contextlib.suppress(TimeoutError, CallboardError):
+                async with asyncio.timeout(STOPPING):
+                    await session.flush()
+        self._stopped = True
+        if session is not None:
+            session.end(StoppedError())
+            await session.ended()

@@ -1,0 +1,1 @@
+"""Generated from the protocol files by generate.py."""

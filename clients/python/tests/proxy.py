@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries connections to a server, and cuts them when a test wants that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import Self
+
+
+class Proxy:
+    """Listens on a port of its own."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._open: set[asyncio.StreamWriter] = set()
+        self._carriers: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+        self.addr = ""
+        self.cuts = 0
+
+    @classmethod
+    async def start(cls, target: str) -> Self:
+        proxy = cls(target)
+        proxy._listener = await asyncio.start_server(proxy._carry, "127.0.0.1", 0)
+        proxy.addr = f"127.0.0.1:{proxy._listener.sockets[0].getsockname()[1]}"
+        return proxy
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self._target.rpartition(":")
+        try:
+            from_server, to_server = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.close()
+            return
+        self._open |= {writer, to_server}
+        ways = [asyncio.create_task(_copy(reader, to_server)), asyncio.create_task(_copy(from_server, writer))]
+        self._carriers |= set(ways)
+        await asyncio.wait(ways)
+        self._carriers -= set(ways)
+        self._open -= {writer, to_server}
+
+    def cut(self) -> None:
+        """Closes what is open, in the middle of whatever is on its way."""
+        self.cuts += len(self._open) // 2
+        for writer in self._open:
+            connection = writer.get_extra_info("socket")
+            if connection is not None and connection.fileno() >= 0:
+                # What is in its buffers is lost.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        self._open.clear()
+
+    def to(self, target: str) -> None:
+        """Carries new connections to another address."""
+        self._target = target
+
+    async def stop(self) -> None:
+        assert self._listener is not None
+        self._listener.close()
+        self.cut()
+        for task in self._carriers:
+            task.cancel()
+        if self._carriers:
+            await asyncio.wait(self._carriers)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is checked in is what the protocol files say now."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_the_generated_code_is_that_of_the_protocol_files() -> None:
+    script = Path(__file__).resolve().parents[1] / "generate.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client does about lost connections and servers that die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from callboard import Client, LostError, Options
+from tests.conftest import MakeClient, StartProxy, StartServer
+from tests.proxy import Proxy
+from tests.shim import LIMIT, UNCONSTRAINED, Shim, application, ask, nodes, register
+
+CUTS = int(os.environ.get("CALLBOARD_TEST_CUTS", "200"))
+
+
+class Load:
+    """Applications and their asks, one after the other; out of order an ask would be rejected."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._stop = False
+        self.asked: list[str] = []
+        self.applications = 0
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while not self._stop:
+            n = len(self.asked)
+            if n % 10 == 0:
+                await application(self._client, f"app-{n // 10}")
+                self.applications += 1
+            await ask(self._client, f"app-{n // 10}", f"k{n}", 10)
+            self.asked.append(f"k{n}")
+            await asyncio.sleep(0.0005)
+
+    async def stop(self) -> None:
+        self._stop = True
+        await self._task
+
+
+async def settled(client: Client, shim: Shim, load: Load) -> None:
+    """Everything that was asked for is there once, and nothing else."""
+    await load.stop()
+    async with asyncio.timeout(LIMIT):
+        await client.flush()
+    await shim.until("placed", lambda: len(shim.order) >= len(load.asked))
+    assert sorted(shim.order) == sorted(load.asked)
+    assert len(shim.applications) == load.applications
+    shim.unharmed()
+
+
+async def cut_under_load(client: Client, shim: Shim, proxy: Proxy) -> None:
+    await register(client, shim, UNCONSTRAINED)
+    await nodes(client, 8, 1 << 40)
+    load = Load(client)
+    async with asyncio.timeout(6 * LIMIT):
+        while proxy.cuts < CUTS:
+            await asyncio.sleep(random.random() / 10)
+            proxy.cut()
+    await settled(client, shim, load)
+    assert len(shim.nodes) == 8
+    print(f"{proxy.cuts} cuts, {len(load.asked)} asks, {client.stats}")
+
+
+async def test_two_hundred_cut_connections_lose_and_double_nothing(
+    serve: StartServer, carry: StartProxy, connect: MakeClient
+) -> None:
+    proxy = await carry((await serve()).grpc)
+    await cut_under_load(connect(proxy.addr), Shim(), proxy)
+
+
+async def test_a_backlog_goes_out_after_a_long_outage(serve: StartServer, carry: StartProxy, connect: MakeClient) -> None:
+    server, shim = await serve(), Shim()
+    proxy = await carry(server.grpc)
+    client = connect("127.0.0.1:1", proxy.addr, request_queue=30_000)
+    await register(client, shim, UNCONSTRAINED)
+    await nodes(client, 8, 1 << 40)
+    await application(client, "app")
+    await client.flush()
+    proxy.to("127.0.0.1:1")
+    proxy.cut()
+    count = 5_000
+    for n in range(count):
+        await ask(client, "app", f"k{n}", 10)
+    proxy.to(server.grpc)
+    async with asyncio.timeout(LIMIT):
+        await client.flush()
+    await shim.until("placed", lambda: len(shim.order) == count)
+    shim.unharmed()
+
+
+async def test_a_killed_server_goes_on_from_its_log(
+    serve: StartServer, carry: StartProxy, connect: MakeClient, tmp_path: Path
+) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    server, shim = await serve(*data), Shim()
+    proxy = await carry(server.grpc)
+    client = connect(proxy.addr)
+    await register(client, shim, UNCONSTRAINED)
+    await nodes(client, 8, 1 << 40)
+    load = Load(client)
+    for turn in range(1, 4):
+        more = len(shim.order) + 300
+        await shim.until(f"placed before kill {turn}", lambda: len(shim.order) >= more)  # noqa: B023
+        await server.kill()
+        server = await serve(*data)
+        proxy.to(server.grpc)
+    more = len(shim.order) + 300
+    await shim.until("placed after the last kill", lambda: len(shim.order) >= more)
+    await settled(client, shim, load)
+    assert len(shim.nodes) == 8
+    assert client.stats.reconnects >= 3
+    print(f"{len(load.asked)} asks, {client.stats}")
+
+
+async def test_a_session_that_is_gone_is_told(serve: StartServer, carry: StartProxy, connect: MakeClient) -> None:
+    first, second, shim = await serve(), await serve(), Shim()
+    proxy = await carry(first.grpc)
+    told: asyncio.Queue[LostError] = asyncio.Queue()
+
+    async def lost(error: LostError) -> None:
+        await told.put(error)
+
+    client = connect(proxy.addr, on_lost=lost)
+    await register(client, shim)
+    await nodes(client, 1, 100)
+    await shim.until("node", lambda: len(shim.nodes) == 1)
+    proxy.to(second.grpc)
+    proxy.cut()
+    async with asyncio.timeout(LIMIT):
+        assert "not registered" in str(await told.get())
+    with pytest.raises(LostError):
+        await nodes(client, 1, 100)
+
+
+async def test_a_session_that_somebody_else_took_is_told(serve: StartServer, connect: MakeClient) -> None:
+    server, shim = await serve(), Shim()
+    told: asyncio.Queue[LostError] = asyncio.Queue()
+    client = connect(server.grpc, on_lost=told.put_nowait)
+    await register(client, shim)
+    other = connect(server.grpc)
+    await register(other, Shim())
+    async with asyncio.timeout(LIMIT):
+        assert "epoch" in str(await told.get())
+    # The other one has not noticed.
+    await nodes(other, 1, 100)
+    await other.flush()
+
+
+async def test_a_lost_session_ends_the_process_unless_the_program_says_otherwise(serve: StartServer, tmp_path: Path) -> None:
+    import sys
+
+    server = await serve()
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import asyncio, sys\n"
+        "from callboard import Client, Options, ResourceManagerCallback, si\n"
+        "async def main():\n"
+        "    client = Client(Options(addrs=[sys.argv[1]]))\n"
+        "    request = si.RegisterResourceManagerRequest(rmID='rm-1', policyGroup='queues')\n"
+        "    await client.register_resource_manager(request, ResourceManagerCallback())\n"
+        "    print('registered', flush=True)\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, program, server.grpc, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    async with asyncio.timeout(LIMIT):
+        assert await process.stdout.readline() == b"registered\n"
+        client = Client(Options(addrs=[server.grpc]))
+        await register(client, Shim())
+        assert await process.wait() == 1
+        await client.stop()
+
+
+async def test_unregistering_is_not_losing(serve: StartServer, connect: MakeClient) -> None:
+    client = connect((await serve()).grpc)
+    for _ in range(20):
+        await register(client, Shim())
+        await client.unregister()

@@ -21,7 +21,7 @@ use actix::prelude::*;
 use arc_swap::ArcSwapOption;
 
 pub use self::process::ProcessSettings;
-use self::{names::shown, process::check_process_wide, registry::Registry};
+use self::{names::shown, registry::Registry};
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
@@ -474,7 +474,6 @@ impl Topology {
     fn read_settings(&self, extra: &BTreeMap<String, String>) -> Result<RmSettings, Refusal> {
         let invalid = |detail| Refusal::new(RefusalKind::Invalid, detail);
         let settings = RmSettings::read(extra).map_err(invalid)?;
-        check_process_wide(extra).map_err(|detail| invalid(format!("extraConfig {detail}")))?;
         let most = self.limits.items();
         match settings.max_items.filter(|items| *items > most) {
             None => Ok(settings),

@@ -21,6 +21,7 @@ pub mod ready;
 pub mod replay;
 pub mod resource;
 pub mod serve;
+pub mod settings;
 pub mod token;
 pub mod usage;
 pub mod validate;
@@ -48,6 +49,7 @@ use self::{
     replay::{GenerateArgs, ReplayArgs},
     resource::ResourceArgs,
     serve::ServeArgs,
+    settings::SettingsArgs,
     token::TokenArgs,
     usage::UsageArgs,
     wait::WaitArgs,
@@ -106,6 +108,8 @@ enum Command {
     Queue(QueueArgs),
     /// Show what users, groups or queues used over a while
     Usage(UsageArgs),
+    /// Show the settings of a running server
+    Settings(SettingsArgs),
     /// Wait until something holds of applications, queues or nodes
     Wait(WaitArgs),
     /// Show what the logs of a data directory hold
@@ -158,6 +162,7 @@ impl Cli {
             Some(Command::Resource(args)) => wait_for(resource::run(args)),
             Some(Command::Queue(args)) => wait_for(queue::run(args)),
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
+            Some(Command::Settings(args)) => wait_for(settings::run(args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
             Some(Command::Log(args)) => report(log::run(&args)),
             Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),

@@ -4,6 +4,7 @@ pub mod access;
 mod audit;
 mod data;
 mod log;
+pub mod options;
 mod panics;
 mod service;
 
@@ -35,12 +36,12 @@ use crate::{
         journal::Journals,
         resolvers::ldap::SECRETS,
         rm::log::{LogSync, Logs, SNAPSHOT},
-        topology::{
-            Topology,
-            process::{PROCESS_WIDE, check_process_wide, is_process_wide},
-        },
+        topology::Topology,
     },
-    config::{self, LoadedConfig},
+    config::{
+        self, LoadedConfig,
+        table::{self, Scope},
+    },
     domain::{duration, event_settings::EventSettings, journal},
     grpc,
     http::{
@@ -122,18 +123,25 @@ fn patience(text: &str) -> Result<Duration, String> {
 
 fn setting(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or_else(|| format!("\"{text}\" is not KEY=VALUE"))?;
-    if !is_process_wide(key) {
-        return Err(format!(
-            "\"{key}\" is no setting of the whole process: these begin with {}",
-            PROCESS_WIDE.join(", ")
-        ));
-    }
-    check_process_wide(&[(key.to_owned(), value.to_owned())].into())?;
+    let row = table::find(key).filter(|row| row.scope() == Scope::Server).ok_or_else(|| {
+        let known = table::TABLE.iter().filter(|row| row.scope() == Scope::Server).map(|row| row.key);
+        format!("\"{key}\" is no setting of the whole server: there are {}", known.collect::<Vec<_>>().join(", "))
+    })?;
+    row.read(value).map_err(|want| format!("{key}: \"{value}\" is not {want}"))?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
 fn at_least_one(limit: usize) -> NonZeroUsize {
     NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN)
+}
+
+impl std::fmt::Display for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Door::At(addr) => write!(f, "{addr}"),
+            Door::Off => f.write_str("off"),
+        }
+    }
 }
 
 /// Where a door listens.
@@ -187,6 +195,7 @@ pub fn run(args: ServeArgs) -> ExitCode {
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let options = options::of(&args);
     let http_addr = Door::or_default(args.http, 9080, args.ephemeral);
     let grpc_addr = Door::or_default(args.grpc, 9090, args.ephemeral);
     if http_addr.is_none() && grpc_addr.is_none() {
@@ -206,6 +215,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let data = (!args.ephemeral).then_some(args.data.as_path());
     let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
     log::follow(&topology);
+    // Set once, here.
+    let _ = topology.process.options.set(options);
     let mark = data.map(|data| keep_logs(&topology, &metrics, data, args.log_sync)).transpose()?;
     // What keeps it from starting is a line of its own, and has been told by now.
     log::first_line(&args);

@@ -1,7 +1,7 @@
 //! Which names, pages and kinds of request a server without tokens answers. A browser sends requests for every page that it shows:
 //! whoever may reach the server may do everything, and those pages must not.
 
-use std::{borrow::Cow, net::IpAddr, str::FromStr};
+use std::{borrow::Cow, fmt, net::IpAddr, str::FromStr};
 
 use actix_web::{
     Error, HttpMessage as _, HttpResponse,
@@ -34,6 +34,13 @@ pub struct Origin {
     host: String,
     /// `None`: that of the scheme.
     port: Option<u16>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
 }
 
 impl FromStr for Origin {

@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{buffer::Bounds, log::LogSync};
 use crate::{
-    config::extra,
-    domain::{duration, types::Nanos},
+    config::{extra, table},
     messages::partition::Patience,
 };
 
@@ -44,68 +43,35 @@ pub struct RmSettings {
 impl RmSettings {
     /// Reads them; the error names the key, its value and what it may be.
     pub fn read(extra: &BTreeMap<String, String>) -> Result<RmSettings, String> {
-        for (key, value) in extra {
-            let (readable, want) = match key.as_str() {
-                "rm.gracePeriod"
-                | "rm.pauseTimeout"
-                | "rm.resendAfter"
-                | "rm.unconfirmedWarning"
-                | "shim.predicates.timeout" => (
-                    duration::parse(value).is_some_and(|time| time > Nanos::ZERO),
-                    "a duration above zero, such as 30s or 1m30s",
-                ),
-                "rm.bufferedCallbacks"
-                | "rm.bufferedBytes"
-                | "rm.itemsInFlight"
-                | "rm.undeliveredCallbacks"
-                | "rm.maxItems" => (count(value).is_some(), "a whole number above zero"),
-                "journal.torpidAfter" => (
-                    duration::parse(value).is_some_and(|time| time >= Nanos::ZERO),
-                    "a duration, such as 30s, or 0 for never",
-                ),
-                "journal.maxEvents" => (count(value).is_some_and(|count| count >= 2), "a whole number of 2 or more"),
-                "rm.reservations" | "shim.predicates.constrained" => {
-                    (matches!(value.as_str(), "true" | "false"), "one of true, false")
-                }
-                "log.sync" => (value.parse::<LogSync>().is_ok(), "one of interval, batch, off"),
-                "shim.containerStates" => (matches!(value.as_str(), "" | "all" | "default"), "one of all, default"),
-                _ => continue,
-            };
-            if !readable {
-                return Err(format!("extraConfig {key}: \"{value}\" is not {want}"));
-            }
-        }
+        table::check(extra).map_err(|fault| format!("extraConfig {fault}"))?;
         let known = extra::Settings::read(extra);
-        let entries = usize::try_from(known.rm.buffered_callbacks).unwrap_or(usize::MAX);
-        let credits = |key: &str, default| extra.get(key).and_then(|value| count(value)).unwrap_or(default);
+        let entries = size(known.rm.buffered_callbacks);
+        let credits = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         Ok(RmSettings {
             grace: known.rm.grace_period,
             pause: known.rm.pause_timeout,
-            bounds: Bounds { entries, bytes: usize::try_from(known.rm.buffered_bytes).unwrap_or(usize::MAX) },
-            inward: credits("rm.itemsInFlight", 1_000_000),
-            max_items: extra
-                .get("rm.maxItems")
-                .and_then(|value| count(value))
-                .and_then(|count| usize::try_from(count).ok()),
+            bounds: Bounds { entries, bytes: size(known.rm.buffered_bytes) },
+            inward: credits(known.rm.items_in_flight),
+            max_items: known.rm.max_items.map(size),
             // Placements have to pause before the buffer overflows.
-            outward: credits("rm.undeliveredCallbacks", 100_000).min((entries / 2).clamp(1, 1 << 40) as i64),
+            outward: credits(known.rm.undelivered_callbacks).min((entries / 2).clamp(1, 1 << 40) as i64),
             patience: Patience {
                 resend_after: known.rm.resend_after,
                 warn_after: known.rm.unconfirmed_warning,
                 torpid_after: known.rm.torpid_after,
             },
             predicates: known.predicate_timeout,
-            constrained: extra.get("shim.predicates.constrained").is_none_or(|value| value != "false"),
+            constrained: known.constrained,
             all_container_states: known.all_container_states,
-            reservations: extra.get("rm.reservations").and_then(|value| value.parse().ok()),
+            reservations: known.rm.reservations,
             journal_events: known.journal_events,
-            log_sync: extra.get("log.sync").and_then(|value| value.parse().ok()),
+            log_sync: known.rm.log_sync.and_then(|mode| mode.parse().ok()),
         })
     }
 }
 
-fn count(text: &str) -> Option<i64> {
-    text.parse().ok().filter(|count| (1..1 << 40).contains(count) && !text.starts_with('+'))
+fn size(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use super::lock;
-use crate::{config::extra::Settings, domain::names::shorten};
-
-/// What the keys of settings of the whole process begin with.
-pub const PROCESS_WIDE: [&str; 4] = ["event.", "health.", "http.", "log."];
+use crate::{
+    config::table::{is_of_server, unreadable},
+    domain::names::shorten,
+};
 
 /// What the log tells.
 pub const LOG_LEVEL: &str = "log.level";
@@ -17,34 +17,13 @@ pub const LOG_LEVEL: &str = "log.level";
 /// Keys that are listed where they are ignored, and how many bytes of each.
 const LISTED: (usize, usize) = (100, 64);
 
-/// The setting concerns the whole process.
-pub fn is_process_wide(key: &str) -> bool {
-    // Each resource manager has a log of its own.
-    key != "log.sync" && PROCESS_WIDE.iter().any(|prefix| key.starts_with(prefix))
-}
-
-/// Checks what would otherwise count as not given.
-///
-/// # Errors
-/// It is no such value.
-pub fn check_process_wide(extra: &BTreeMap<String, String>) -> Result<(), String> {
-    const KEY: &str = "http.maxBodyBytes";
-    match extra.get(KEY) {
-        Some(value) if Settings::read(extra).max_body_bytes.is_none() => {
-            let value: String = value.chars().take(100).collect();
-            Err(format!("{KEY}: \"{value}\" is not a number of bytes, 64Ki at least, such as 8Mi"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Takes the settings of the whole process out of those that a resource manager sent without a right to them, and gives their keys.
 pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Vec<String> {
-    let mut ignored: Vec<String> = extra.keys().filter(|key| is_process_wide(key)).cloned().collect();
+    let mut ignored: Vec<String> = extra.keys().filter(|key| is_of_server(key)).cloned().collect();
     if ignored.is_empty() {
         return ignored;
     }
-    extra.retain(|key, _| !is_process_wide(key));
+    extra.retain(|key, _| !is_of_server(key));
     let more = ignored.len().saturating_sub(LISTED.0);
     ignored.truncate(LISTED.0);
     for key in &mut ignored {
@@ -61,6 +40,8 @@ pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Ve
 /// over those that the server was started with; what an operator says of a key is above both.
 #[derive(Default)]
 pub struct ProcessSettings {
+    /// Options that the server was started with, by name.
+    pub options: OnceLock<BTreeMap<String, String>>,
     own: Mutex<BTreeMap<String, String>>,
     /// What resource managers sent last.
     sent: Mutex<BTreeMap<String, String>>,
@@ -91,7 +72,7 @@ impl ProcessSettings {
 
     /// Takes over what of the extra configuration of a resource manager concerns the whole process.
     pub(in crate::actors) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
-        let given = extra.iter().filter(|(key, _)| is_process_wide(key));
+        let given = extra.iter().filter(|(key, _)| is_of_server(key));
         *lock(&self.sent) = given.map(|(key, value)| (key.clone(), value.clone())).collect();
         self.renew(rm);
     }
@@ -118,6 +99,9 @@ impl ProcessSettings {
         let mut present = lock(&self.present);
         if **present != wanted {
             tracing::info!(rm, settings = ?wanted, "process-wide settings changed");
+            for fault in unreadable(&wanted) {
+                tracing::warn!(code = "setting-not-read", rm, "{fault}: it counts as the default");
+            }
             *present = Arc::new(wanted);
         }
         let now = present.clone();
@@ -170,16 +154,5 @@ mod tests {
         let listed = ignore_process_wide("rm", &mut many);
         assert_eq!((listed.len(), &*listed[100]), (101, "and 900 more"));
         assert!(many.is_empty() && listed.iter().all(|key| key.len() <= 70));
-    }
-
-    #[test]
-    fn a_size_that_is_none_is_refused() {
-        for good in ["64Ki", "8Mi", "1000000"] {
-            assert_eq!(check_process_wide(&map(&[("http.maxBodyBytes", good)])), Ok(()), "{good}");
-        }
-        for bad in ["", "big", "0", "1000", "-5"] {
-            let refused = check_process_wide(&map(&[("http.maxBodyBytes", bad)])).unwrap_err();
-            assert!(refused.contains("64Ki at least"), "{refused}");
-        }
     }
 }

@@ -1,4 +1,5 @@
-//! Logs go to stderr, as text or as JSON; an operator decides what, else `RUST_LOG`, else `log.level` of the settings.
+//! Logs go to stderr, as text or as JSON; an operator decides what, else `RUST_LOG`, else `log.level` and the levels of subsystems
+//! (CFG-113–CFG-115).
 
 use std::{
     collections::BTreeMap,
@@ -7,17 +8,48 @@ use std::{
 };
 
 use clap::ValueEnum;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
+    EnvFilter, Layer, Registry, filter::Targets, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
 };
 
 use super::ServeArgs;
 use crate::{
     actors::topology::{Topology, process::LOG_LEVEL},
-    config::extra::{LogLevel, Settings},
+    config::extra::{LogLevel, LogLevels, SUBSYSTEMS, Settings},
 };
 
-static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+static FILTER: OnceLock<reload::Handle<Filter, Registry>> = OnceLock::new();
+
+/// Which parts of the program belong to which subsystem.
+const PARTS: &[(&str, &str)] = &[
+    ("callboard::access", "core.security"),
+    ("callboard::actors::application", "core.scheduler.application"),
+    ("callboard::actors::event", "core.events"),
+    ("callboard::actors::journal", "core.scheduler.node"),
+    ("callboard::actors::node", "core.scheduler.node"),
+    ("callboard::actors::partition", "core.scheduler.partition"),
+    ("callboard::actors::queue", "core.scheduler.queue"),
+    ("callboard::actors::resolvers", "core.scheduler.ugm"),
+    ("callboard::actors::rm", "core.rmproxy"),
+    ("callboard::actors::topology", "core.rmproxy"),
+    ("callboard::actors::ugm", "core.scheduler.ugm"),
+    ("callboard::actors::unconfirmed", "core.scheduler.application"),
+    ("callboard::cli::serve", "core.entrypoint"),
+    ("callboard::cli::serve::access", "core.security"),
+    ("callboard::config", "core.config"),
+    ("callboard::grpc", "core.rpc"),
+    ("callboard::http", "core.rest"),
+    ("callboard::http::api::queue", "core.scheduler.queue"),
+    ("callboard::http::api::trends", "core.metrics"),
+    ("callboard::http::shim", "core.rmproxy"),
+    ("callboard::http::ws_v1::health", "core.scheduler.health"),
+    ("callboard::metrics", "core.metrics"),
+    ("callboard::si", "core.rmproxy"),
+    ("callboard::store::events", "core.events"),
+    ("callboard::store::journal", "core.scheduler.node"),
+    ("callboard::store::log", "core.rmproxy"),
+];
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -32,20 +64,21 @@ pub enum Format {
 /// What the libraries of the doors say of themselves, and only they need: less than the level.
 const QUIET: [&str; 8] = ["actix_server", "actix_http", "actix_web", "h2", "hyper", "hyper_util", "rustls", "tonic"];
 
-fn filter(level: &str) -> EnvFilter {
-    let quieter = match level {
-        "debug" => "info",
-        "error" => "error",
-        _ => "warn",
-    };
-    let quiet: String = QUIET.iter().map(|name| format!(",{name}={quieter}")).collect();
-    EnvFilter::new(format!("{level}{quiet}"))
+/// What decides which lines are written: words of the environment, or levels of the settings.
+type Filter = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// The filter that `RUST_LOG` describes, where it is set and understood.
+fn of_environment() -> Option<Filter> {
+    EnvFilter::try_new(std::env::var("RUST_LOG").ok()?).ok().map(Layer::boxed)
+}
+
+fn of_settings(levels: &LogLevels) -> Filter {
+    targets(levels).boxed()
 }
 
 /// Starts logging. A second call in the same process changes nothing.
 pub fn start(format: Format) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| filter("info"));
-    let (filter, handle) = reload::Layer::new(filter);
+    let (filter, handle) = reload::Layer::new(of_environment().unwrap_or_else(|| of_settings(&LogLevels::default())));
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).log_internal_errors(false);
     let lines = match format {
         Format::Text => lines.boxed(),
@@ -81,30 +114,68 @@ pub fn first_line(args: &ServeArgs) {
     );
 }
 
-/// Follows `log.level`. Where the environment decides, only what an operator says of it.
+/// Follows the levels of the settings. Where the environment decides, only what an operator says of them.
 pub fn follow(settings: &Arc<Topology>) {
-    let environment = std::env::var("RUST_LOG").ok();
     let topology = Arc::downgrade(settings);
     settings.process.listen(move |present| {
         let said = topology.upgrade().is_some_and(|topology| topology.process.said(LOG_LEVEL).is_some());
-        match &environment {
-            Some(words) if !said => set(EnvFilter::try_new(words).unwrap_or_else(|_| filter("info"))),
-            _ => set(filter(level(present))),
-        }
+        let environment = if said { None } else { of_environment() };
+        set(environment.unwrap_or_else(|| of_settings(&Settings::read(present).log)));
     });
 }
 
-fn level(settings: &BTreeMap<String, String>) -> &'static str {
-    match Settings::read(settings).log.of("") {
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warn => "warn",
-        LogLevel::Error | LogLevel::DPanic | LogLevel::Panic | LogLevel::Fatal => "error",
+fn set(filter: Filter) {
+    if let Some(handle) = FILTER.get() {
+        let _ = handle.reload(filter);
     }
 }
 
-fn set(filter: EnvFilter) {
-    if let Some(handle) = FILTER.get() {
-        let _ = handle.reload(filter);
+/// What a line needs to be written, by the part of the program or the library that it comes from, or the subsystem that it names.
+fn targets(levels: &LogLevels) -> Targets {
+    let parts = PARTS.iter().map(|(part, subsystem)| (*part, level(levels.of(subsystem))));
+    let subsystems = SUBSYSTEMS.iter().map(|subsystem| (*subsystem, level(levels.of(subsystem))));
+    let default = level(levels.of(""));
+    let quieter = match default {
+        LevelFilter::DEBUG => LevelFilter::INFO,
+        LevelFilter::ERROR => LevelFilter::ERROR,
+        _ => LevelFilter::WARN,
+    };
+    let quiet = QUIET.iter().map(|library| (*library, quieter));
+    Targets::new().with_default(default).with_targets(parts.chain(subsystems).chain(quiet))
+}
+
+fn level(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Error | LogLevel::DPanic | LogLevel::Panic | LogLevel::Fatal => LevelFilter::ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_holds_for_its_subsystem_and_those_below() {
+        // CFG-114, CFG-115
+        let of = |pairs: &[(&str, &str)]| {
+            let map = pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+            targets(&Settings::read(&map).log)
+        };
+        let levels =
+            of(&[("log.level", "warn"), ("log.core.scheduler.level", "debug"), ("log.core.rest.level", "error")]);
+        let would = |target: &str, level: tracing::Level| levels.would_enable(target, &level);
+        assert!(would("callboard::actors::partition::waits", tracing::Level::DEBUG));
+        assert!(would("core.scheduler.application.usage", tracing::Level::DEBUG));
+        assert!(!would("callboard::http::guard", tracing::Level::WARN));
+        assert!(would("callboard::http::shim::stream", tracing::Level::WARN), "core.rmproxy is not core.rest");
+        assert!(!would("callboard::actors::rm", tracing::Level::INFO) && !would("actix_server", tracing::Level::INFO));
+        let usual = of(&[]);
+        assert!(usual.would_enable("callboard::actors::rm", &tracing::Level::INFO));
+        assert!(usual.would_enable("h2::codec", &tracing::Level::WARN));
+        assert!(!usual.would_enable("h2::codec", &tracing::Level::INFO));
+        assert!(PARTS.iter().all(|(_, subsystem)| SUBSYSTEMS.contains(subsystem)));
     }
 }

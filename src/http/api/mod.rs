@@ -9,6 +9,7 @@ pub mod plan;
 pub mod queue;
 pub mod releases;
 pub mod resource;
+pub mod settings;
 mod time;
 pub mod trends;
 pub mod usage;
@@ -65,6 +66,7 @@ pub fn services(
         plan::configure(config);
         usage::configure(config);
         wait::configure(config);
+        settings::configure(config);
         queue::configure(config);
         config.service(web::resource("/api/v1{rest:(/.*)?}").to(server::not_found));
     }

@@ -12,8 +12,8 @@ use crate::{
     domain::usage::By,
     http::{
         api::{
-            board, demand, log_level as level_of_log, plan, queue, releases, resource, trends, trends::parameters::Of,
-            wait,
+            board, demand, log_level as level_of_log, plan, queue, releases, resource, settings, trends,
+            trends::parameters::Of, wait,
         },
         page, problem,
     },
@@ -44,6 +44,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     let plan = schema::<plan::view::Plan>(schemas);
     let demand = schema::<demand::Shown>(schemas);
     let unconfirmed = schema::<releases::Shown>(schemas);
+    let settings = schema::<settings::Shown>(schemas);
     let door = schema::<queue::Shown>(schemas);
     let ordered = |what: &str, summary: &str| {
         operator("post", &of(&format!("/queue/{{queue}}/{what}")), summary)
@@ -160,6 +161,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("step", text(), "in steps of this length, such as 1m; there are 2,000 at most")
             .json(200, trends)
             .problems(&[400, 404, 503]),
+        viewer("get", "/settings", "Every setting with its present value").json(200, settings),
         viewer("get", "/overview", "All partitions: what waits, and why").json(200, overview),
         viewer("get", &of("/applications"), "Applications with the reason of each that waits")
             .query("list", one_of(&["active", "completed", "rejected"]), "which")

@@ -113,7 +113,8 @@ async fn the_server_is_started_with_its_own() {
     let refused = SchedulerClient::new(channel).register_resource_manager(request).await.expect_err("refused");
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused:?}");
     for (bad, says) in [
-        ("rm.pauseTimeout=1m", "no setting of the whole process"),
+        ("rm.pauseTimeout=1m", "no setting of the whole server"),
+        ("event.maxStreams=many", "is not a whole number"),
         ("http.maxBodyBytes=x", "not a number of bytes"),
         ("log.level", "not KEY=VALUE"),
     ] {

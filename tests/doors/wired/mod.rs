@@ -10,5 +10,6 @@ mod orders;
 mod releases;
 mod restart;
 pub mod rig;
+mod settings;
 mod usage;
 mod waits;

@@ -5,6 +5,7 @@ mod commands;
 mod configurations;
 mod links;
 mod reference;
+mod settings;
 mod warnings;
 
 use std::{

@@ -1,13 +1,13 @@
 //! The flat settings that come beside the YAML text (CFG-110–CFG-116).
 //!
-//! Keys are case-sensitive; unknown ones do nothing, values that cannot be read count as their defaults.
+//! Keys are case-sensitive; unknown ones do nothing, values that cannot be read count as their defaults. What keys there are, and
+//! how each is read, is in the [`table`](super::table).
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::table::{Reader, find};
 use crate::{
-    duration,
     event_settings::{EventSettings, StoreSettings},
-    journal::DEFAULT_LIMIT,
     types::Nanos,
 };
 
@@ -27,6 +27,8 @@ pub struct Settings {
     pub rm: RmSettings,
     /// `journal.maxEvents`: events that a resource journal keeps in memory at most, at least 2.
     pub journal_events: usize,
+    /// `shim.predicates.constrained`: allocations that do not say otherwise constrain others (R5.27).
+    pub constrained: bool,
     /// `shim.predicates.timeout`: without an answer by then it does not fit.
     pub predicate_timeout: Duration,
     /// `shim.containerStates` is `all`: SCHEDULED and RESERVED are reported too (SEEDS S7).
@@ -53,34 +55,60 @@ pub struct RmSettings {
     pub buffered_callbacks: u64,
     /// `rm.bufferedBytes`: and their size.
     pub buffered_bytes: u64,
+    /// `rm.itemsInFlight`: items of requests that may be on their way into the partitions; read at registration.
+    pub items_in_flight: u64,
+    /// `rm.undeliveredCallbacks`: callbacks that may be undelivered before placements pause; read at registration.
+    pub undelivered_callbacks: u64,
+    /// `rm.maxItems`: items of one request at most; `None`: as the server was started.
+    pub max_items: Option<u64>,
+    /// `rm.reservations`: asks that wait long enough reserve a node (R5.37); `None`: as the server was started.
+    pub reservations: Option<bool>,
+    /// `log.sync`: when what goes in counts as recorded; `None`: as the server was started; read at registration.
+    pub log_sync: Option<&'static str>,
 }
 
 impl Settings {
     /// Reads the map; an empty one gives the defaults.
     pub fn read(map: &Map) -> Settings {
+        let read = Reader(map);
+        let time = |key| std(read.duration(key));
+        let size = |key| usize::try_from(read.number(key)).unwrap_or(usize::MAX);
         Settings {
-            event: event(map),
-            health_check_interval: match value(map, "health.checkInterval", duration::parse, Nanos::from_secs(30)) {
-                interval if interval <= Nanos::ZERO => None,
-                interval => Some(Duration::from_nanos(interval.0.unsigned_abs())),
+            event: EventSettings {
+                tracking: read.flag("event.trackingEnabled").unwrap_or(true),
+                request_capacity: read.number("event.requestCapacity"),
+                ring_capacity: read.number("event.ringBufferCapacity"),
+                max_streams: read.number("event.maxStreams"),
+                max_streams_per_host: read.number("event.maxStreamsPerHost"),
+                response_size: read.number("event.RESTResponseSize"),
+                store: StoreSettings {
+                    max_events: read.number("event.store.maxEvents"),
+                    max_bytes: read.number("event.store.maxBytes"),
+                    max_age: read.duration("event.store.maxAge"),
+                    flush_interval: read.duration("event.store.flushInterval"),
+                },
             },
+            health_check_interval: Some(time("health.checkInterval")).filter(|interval| *interval > Duration::ZERO),
             log: LogLevels::read(map),
             rm: RmSettings {
-                grace_period: time(map, "rm.gracePeriod", 30),
-                pause_timeout: time(map, "rm.pauseTimeout", 300),
-                resend_after: time(map, "rm.resendAfter", 10),
-                unconfirmed_warning: time(map, "rm.unconfirmedWarning", 300),
-                torpid_after: value(map, "journal.torpidAfter", duration_or_never, Duration::from_secs(30)),
-                buffered_callbacks: above_zero(map, "rm.bufferedCallbacks", 1_000_000),
-                buffered_bytes: above_zero(map, "rm.bufferedBytes", 256 << 20),
+                grace_period: time("rm.gracePeriod"),
+                pause_timeout: time("rm.pauseTimeout"),
+                resend_after: time("rm.resendAfter"),
+                unconfirmed_warning: time("rm.unconfirmedWarning"),
+                torpid_after: time("journal.torpidAfter"),
+                buffered_callbacks: read.number("rm.bufferedCallbacks"),
+                buffered_bytes: read.number("rm.bufferedBytes"),
+                items_in_flight: read.number("rm.itemsInFlight"),
+                undelivered_callbacks: read.number("rm.undeliveredCallbacks"),
+                max_items: read.given_number("rm.maxItems"),
+                reservations: read.flag("rm.reservations"),
+                log_sync: read.word("log.sync"),
             },
-            journal_events: value(map, "journal.maxEvents", at_least_two, DEFAULT_LIMIT),
-            predicate_timeout: time(map, "shim.predicates.timeout", 5),
-            all_container_states: map.get("shim.containerStates").is_some_and(|states| states == "all"),
-            max_body_bytes: map
-                .get("http.maxBodyBytes")
-                .and_then(|text| bytes(text))
-                .filter(|bytes| *bytes >= 64 << 10),
+            journal_events: size("journal.maxEvents"),
+            constrained: read.flag("shim.predicates.constrained").unwrap_or(true),
+            predicate_timeout: time("shim.predicates.timeout"),
+            all_container_states: read.word("shim.containerStates") == Some("all"),
+            max_body_bytes: read.given_number("http.maxBodyBytes"),
         }
     }
 }
@@ -91,78 +119,9 @@ impl Default for Settings {
     }
 }
 
-fn at_least_two(text: &str) -> Option<usize> {
-    count(text).filter(|count| *count >= 2).and_then(|count| usize::try_from(count).ok())
-}
-
-fn duration_or_never(text: &str) -> Option<Duration> {
-    not_negative(text).map(|nanos| Duration::from_nanos(nanos.0.unsigned_abs()))
-}
-
-fn event(map: &Map) -> EventSettings {
-    let default = EventSettings::default();
-    let store = default.store;
-    EventSettings {
-        tracking: value(map, "event.trackingEnabled", boolean, default.tracking),
-        request_capacity: above_zero(map, "event.requestCapacity", default.request_capacity),
-        ring_capacity: above_zero(map, "event.ringBufferCapacity", default.ring_capacity),
-        max_streams: value(map, "event.maxStreams", count, default.max_streams),
-        max_streams_per_host: value(map, "event.maxStreamsPerHost", count, default.max_streams_per_host),
-        response_size: above_zero(map, "event.RESTResponseSize", default.response_size),
-        store: StoreSettings {
-            max_events: value(map, "event.store.maxEvents", count, store.max_events),
-            max_bytes: value(map, "event.store.maxBytes", bytes, store.max_bytes),
-            max_age: value(map, "event.store.maxAge", not_negative, store.max_age),
-            flush_interval: value(map, "event.store.flushInterval", flush_interval, store.flush_interval),
-        },
-    }
-}
-
-/// A number of bytes, with a binary unit or without.
-fn bytes(text: &str) -> Option<u64> {
-    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
-    let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
-    let (number, shift) = unit.unwrap_or((text, 0));
-    count(number)?.checked_mul(1 << shift)
-}
-
-fn not_negative(text: &str) -> Option<Nanos> {
-    duration::parse(text).filter(|nanos| *nanos >= Nanos::ZERO)
-}
-
-fn flush_interval(text: &str) -> Option<Nanos> {
-    let (least, most) = (Nanos::from_millis(10), Nanos::from_secs(3_600));
-    duration::parse(text).filter(|nanos| (least..=most).contains(nanos))
-}
-
-fn value<T>(map: &Map, key: &str, parse: impl Fn(&str) -> Option<T>, default: T) -> T {
-    map.get(key).and_then(|text| parse(text)).unwrap_or(default)
-}
-
-fn above_zero(map: &Map, key: &str, default: u64) -> u64 {
-    value(map, key, |text| count(text).filter(|count| *count > 0), default)
-}
-
-/// A duration above zero.
-fn time(map: &Map, key: &str, default_seconds: u64) -> Duration {
-    let parse = |text: &str| {
-        let nanos = duration::parse(text).filter(|nanos| *nanos > Nanos::ZERO)?;
-        Some(Duration::from_nanos(nanos.0.unsigned_abs()))
-    };
-    value(map, key, parse, Duration::from_secs(default_seconds))
-}
-
-fn boolean(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
-    }
-}
-
-/// Decimal digits without a sign.
-fn count(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|_| !text.starts_with('+'))
+/// What is below zero is none.
+fn std(time: Nanos) -> Duration {
+    Duration::from_nanos(u64::try_from(time.0).unwrap_or_default())
 }
 
 /// How important a log line is.
@@ -261,12 +220,10 @@ pub struct LogLevels {
 
 impl LogLevels {
     fn read(map: &Map) -> LogLevels {
-        let mut levels =
-            LogLevels { default: value(map, "log.level", LogLevel::parse, LogLevel::Info), ..LogLevels::default() };
+        let mut levels = LogLevels { default: Reader(map).level("log.level"), ..LogLevels::default() };
         for (key, text) in map {
             let subsystem = key.strip_prefix("log.").and_then(|key| key.strip_suffix(".level"));
-            let ill_formed = key.contains("..") || key.contains(' ');
-            if let (Some(subsystem), false, Some(level)) = (subsystem, ill_formed, LogLevel::parse(text)) {
+            if let (Some(subsystem), Some(_), Some(level)) = (subsystem, find(key), LogLevel::parse(text)) {
                 levels.by_subsystem.insert(subsystem.to_owned(), level);
             }
         }
@@ -319,6 +276,11 @@ mod tests {
             torpid_after: Duration::from_secs(30),
             buffered_callbacks: 1_000_000,
             buffered_bytes: 268_435_456,
+            items_in_flight: 1_000_000,
+            undelivered_callbacks: 100_000,
+            max_items: None,
+            reservations: None,
+            log_sync: None,
         };
         assert_eq!(settings.rm, rm);
         assert_eq!(settings.predicate_timeout, Duration::from_secs(5));

@@ -11,6 +11,7 @@ mod edit;
 pub mod extra;
 mod faults;
 pub mod shown;
+pub mod table;
 mod validate;
 mod written;
 mod yaml;

@@ -1,0 +1,78 @@
+//! The options that a server was started with, as `/api/v1/settings` shows them. Paths are shown, what is in the files never.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+
+use super::{AccessArgs, ServeArgs};
+
+/// Each option by its name, as text; what was not given and has no default is empty.
+pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
+    // Whole, so that a new option is not forgotten.
+    let ServeArgs {
+        http,
+        grpc,
+        data,
+        ephemeral,
+        log_sync,
+        trust_clock,
+        config,
+        ldap_secrets,
+        no_reservations,
+        http_max_body_bytes,
+        first_request_timeout,
+        rm_max_items,
+        log_format,
+        settings,
+        access: AccessArgs { tokens, tls_cert, tls_key, insecure, allow_origin },
+    } = args;
+    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let set: Vec<String> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let origins: Vec<String> = allow_origin.iter().map(ToString::to_string).collect();
+    let options = [
+        ("http", http.map(|door| door.to_string())),
+        ("grpc", grpc.map(|door| door.to_string())),
+        ("data", Some(data.display().to_string())),
+        ("ephemeral", Some(ephemeral.to_string())),
+        ("log-sync", name(log_sync)),
+        ("trust-clock", Some(trust_clock.to_string())),
+        ("config", path(config)),
+        ("ldap-secrets", Some(ldap_secrets.display().to_string())),
+        ("no-reservations", Some(no_reservations.to_string())),
+        ("http-max-body-bytes", Some(http_max_body_bytes.to_string())),
+        ("first-request-timeout", Some(format!("{first_request_timeout:?}"))),
+        ("rm-max-items", Some(rm_max_items.to_string())),
+        ("log-format", name(log_format)),
+        ("set", Some(set.join(" "))),
+        ("tokens", path(tokens)),
+        ("tls-cert", path(tls_cert)),
+        ("tls-key", path(tls_key)),
+        ("insecure", Some(insecure.to_string())),
+        ("allow-origin", Some(origins.join(","))),
+    ];
+    options.into_iter().map(|(name, value)| (name.to_owned(), value.unwrap_or_default())).collect()
+}
+
+/// As it is given on the command line.
+fn name(value: &impl ValueEnum) -> Option<String> {
+    value.to_possible_value().map(|value| value.get_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    use super::*;
+
+    #[test]
+    fn every_option_is_shown() {
+        let command = ServeArgs::augment_args(Command::new("serve"));
+        let matches = command.clone().get_matches_from(["serve", "--data", "/d", "--set", "log.level=warn"]);
+        let shown = of(&ServeArgs::from_arg_matches(&matches).expect("read"));
+        let known: BTreeSet<&str> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
+        assert_eq!(shown.keys().map(String::as_str).collect::<BTreeSet<_>>(), known);
+        assert_eq!((&*shown["data"], &*shown["set"], &*shown["ephemeral"]), ("/d", "log.level=warn", "false"));
+    }
+}

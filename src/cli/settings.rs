@@ -1,0 +1,218 @@
+//! `callboard settings`: what a running server goes by; and the page of all settings, from their table.
+
+use std::{fmt::Write as _, io::Write as _, process::ExitCode};
+
+use clap::{Args, CommandFactory as _, ValueEnum};
+use serde::Deserialize;
+
+use super::{
+    Cli,
+    door::{Door, Error},
+    out,
+};
+use crate::config::table::{self, Scope, Setting};
+
+/// Shows the settings of a running server: its options, those of the whole server, and those of each resource manager.
+#[derive(Args, Clone, Debug)]
+pub struct SettingsArgs {
+    #[command(flatten)]
+    pub door: Door,
+    /// Form of the output
+    #[arg(short, long, default_value = "table")]
+    pub output: Output,
+    /// Only what was set, and is not as it would be without
+    #[arg(long)]
+    pub changed: bool,
+}
+
+/// See [`SettingsArgs::output`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A table.
+    Table,
+    /// The answer of the server as it is.
+    Json,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    options: std::collections::BTreeMap<String, String>,
+    server: Vec<Row>,
+    resource_managers: Vec<Manager>,
+}
+
+#[derive(Deserialize)]
+struct Manager {
+    #[serde(rename = "rmID")]
+    rm: String,
+    settings: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    key: String,
+    value: Option<String>,
+    #[serde(default)]
+    default: Option<String>,
+    set: bool,
+    #[serde(default)]
+    unreadable: Option<String>,
+}
+
+/// Prints them; exit status 1 with a line on stderr where there is no answer.
+pub async fn run(args: SettingsArgs) -> ExitCode {
+    match shown(&args).await {
+        Ok(text) => match out::print(text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        Err(error) => {
+            // Where nobody reads that either, the status tells.
+            let _ = writeln!(std::io::stderr(), "callboard: ERROR: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn shown(args: &SettingsArgs) -> Result<String, Error> {
+    let broken = |why: String| Error { text: format!("the server sent what are no settings: {why}"), status: None };
+    let text = args.door.get_of_server("settings").await?.text().await.map_err(|error| broken(error.to_string()))?;
+    if args.output == Output::Json {
+        return Ok(text);
+    }
+    let answer = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    Ok(tables(&answer, args.changed))
+}
+
+fn tables(Answer { options, server, resource_managers }: &Answer, changed: bool) -> String {
+    let mut text = String::new();
+    let options = options.iter().filter(|(_, value)| !changed || !(value.is_empty() || *value == "false"));
+    section(&mut text, "OPTION", options.map(|(name, value)| [format!("--{name}"), value.clone(), String::new()]));
+    section(&mut text, "SERVER", server.iter().filter(|row| !changed || row.set).map(columns));
+    for Manager { rm, settings } in resource_managers {
+        let rows = settings.iter().filter(|row| !changed || row.set).map(columns);
+        section(&mut text, &format!("RESOURCE MANAGER {rm}"), rows);
+    }
+    text
+}
+
+fn columns(row: &Row) -> [String; 3] {
+    let Row { key, value, default, set, unreadable } = row;
+    let value = value.clone().unwrap_or_else(|| "as started".to_owned());
+    let remark = match (unreadable, default) {
+        (Some(bad), _) => format!("\"{bad}\" cannot be read"),
+        (None, Some(default)) if *set && *default != value && !default.is_empty() => format!("default {default}"),
+        _ => String::new(),
+    };
+    [key.clone(), value, remark]
+}
+
+fn section(text: &mut String, title: &str, rows: impl Iterator<Item = [String; 3]>) {
+    let rows: Vec<[String; 3]> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let (first, second) = (width(0).max(title.chars().count()), width(1));
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{title}");
+    for [key, value, remark] in rows {
+        let line = format!("{key:first$}  {value:second$}  {remark}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// The page of all settings, `docs/settings.md`.
+pub fn page() -> String {
+    let mut page = "# Settings\n\n\
+        This page is written from the table that reads the settings, by a test. `callboard settings` and `GET /api/v1/settings` \
+        show what a running server goes by.\n\n\
+        ## Options of the server\n\n\
+        Given to `callboard serve`, or in the environment; a change takes a restart.\n\n\
+        | option | variable | default | meaning |\n| --- | --- | --- | --- |\n"
+        .to_owned();
+    let mut command = Cli::command();
+    command.build();
+    let serve = command.find_subcommand("serve").cloned().unwrap_or_default();
+    for arg in serve.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())) {
+        let Some(long) = arg.get_long() else { continue };
+        let value = if arg.get_action().takes_values() {
+            format!(" {}", arg.get_value_names().unwrap_or_default().join(" "))
+        } else {
+            String::new()
+        };
+        let code = |text: String| if text.is_empty() { text } else { format!("`{text}`") };
+        let env = code(arg.get_env().map(|env| env.to_string_lossy().into_owned()).unwrap_or_default());
+        let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let default = if value.is_empty() { String::new() } else { code(defaults.join(" ")) };
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let option = cell(&format!("--{long}{value}"));
+        let _ = writeln!(page, "| `{option}` | {env} | {default} | {} |", cell(&help));
+    }
+    page.push_str(
+        "\n## Settings of the whole server\n\n\
+         In the `extraConfig` of a registration or an update by whoever has the role operator (the last writer wins), or with \
+         `--set KEY=VALUE`. A value that cannot be read counts as the default, and the log says so; with `--set`, and where the \
+         table says *refused*, it is an error. `SUBSYSTEM` is one of the names under [CFG-115](rules/configuration.md#cfg-115).\n\n",
+    );
+    rows(&mut page, Scope::Server);
+    page.push_str(
+        "\n## Settings of a resource manager\n\n\
+         In the `extraConfig` of its own registration or update; they hold for its session. A value that cannot be read refuses the \
+         request. Those that are not in force at once are read at registration.\n\n",
+    );
+    rows(&mut page, Scope::ResourceManager);
+    page
+}
+
+fn rows(page: &mut String, scope: Scope) {
+    page.push_str("| key | value | default | in force | meaning |\n| --- | --- | --- | --- | --- |\n");
+    for row in table::TABLE.iter().filter(|row| row.scope() == scope) {
+        let Setting { key, form, default, live, strict, text } = row;
+        let default = match default {
+            None => "as started".to_owned(),
+            Some("") => "that above".to_owned(),
+            Some(default) => format!("`{default}`"),
+        };
+        let live = if *live { "at once" } else { "at registration" };
+        let refused = if *strict && scope == Scope::Server { "; else *refused*" } else { "" };
+        let _ = writeln!(page, "| `{key}` | {form}{refused} | {default} | {live} | {text} |");
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|")
+        .replace('<', "\\<")
+        .split_inclusive(' ')
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_set_shows_beside_its_default() {
+        let answer = serde_json::json!({
+            "options": {"data": "/d", "ephemeral": "false"},
+            "server": [
+                {"key": "log.level", "value": "warn", "default": "info", "set": true},
+                {"key": "event.maxStreams", "value": "100", "default": "100", "set": true, "unreadable": "many"},
+                {"key": "http.maxBodyBytes", "value": null, "set": false},
+            ],
+            "resourceManagers": [{"rmID": "rm-1", "settings": [{"key": "rm.gracePeriod", "value": "30s", "default": "30s", "set": false}]}],
+        });
+        let answer = serde_json::from_value(answer).unwrap();
+        let expected = "OPTION\n--data       /d\n--ephemeral  false\n\nSERVER\nlog.level          warn        default info\n\
+                        event.maxStreams   100         \"many\" cannot be read\nhttp.maxBodyBytes  as started\n\n\
+                        RESOURCE MANAGER rm-1\nrm.gracePeriod         30s\n";
+        assert_eq!(tables(&answer, false), expected);
+        assert!(!tables(&answer, true).contains("RESOURCE MANAGER"));
+    }
+}

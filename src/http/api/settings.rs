@@ -1,0 +1,127 @@
+//! `GET /api/v1/settings`: every setting with its present value, from the table that reads them.
+
+use std::collections::BTreeMap;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{self, Data, ServiceConfig},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::board::BoardApi;
+use crate::{
+    config::table::{self, Scope, Setting},
+    http::{
+        server::resource,
+        ws_v1::reply::{self, Reply},
+    },
+};
+
+/// The answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Settings")]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    /// Options of the command line, or of the environment. Paths of secrets, never what is in them.
+    options: BTreeMap<String, String>,
+    /// Settings of the whole server.
+    server: Vec<Row>,
+    /// Settings of each registered resource manager.
+    resource_managers: Vec<Manager>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SettingsOfResourceManager")]
+struct Manager {
+    #[serde(rename = "rmID")]
+    rm: String,
+    settings: Vec<Row>,
+}
+
+/// A setting.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Setting")]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    key: String,
+    /// duration, number, bytes, flag, word or level.
+    r#type: &'static str,
+    /// What is in force; null: as the server was started.
+    value: Option<String>,
+    /// Left out where the option of the server is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<&'static str>,
+    /// Somebody set it.
+    set: bool,
+    /// What was set and cannot be read, so that the default is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
+    /// A change is in force at once; else with the next registration.
+    live: bool,
+    description: &'static str,
+}
+
+/// Adds the route. The application's data has to hold a [`BoardApi`].
+pub fn configure(service: &mut ServiceConfig) {
+    service.service(resource("/api/v1/settings", "GET").route(web::get().to(settings)));
+}
+
+async fn settings(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {
+    let listing = api.topology.directory.get();
+    let shown = Shown {
+        options: api.topology.process.options.get().cloned().unwrap_or_default(),
+        server: rows(Scope::Server, &api.topology.process.get()),
+        resource_managers: listing
+            .rms
+            .iter()
+            .map(|rm| Manager { rm: rm.id.to_string(), settings: rows(Scope::ResourceManager, &rm.extra) })
+            .collect(),
+    };
+    reply::send(&request, Reply::json(&shown))
+}
+
+/// The settings of a scope as this map has them. Keys that stand for several are listed where they are set.
+fn rows(scope: Scope, given: &BTreeMap<String, String>) -> Vec<Row> {
+    let whole = table::TABLE.iter().filter(|row| row.scope() == scope && !row.is_pattern());
+    let mut rows: Vec<Row> = whole.map(|row| shown(row.key, row, given)).collect();
+    let several = given.keys().filter_map(|key| Some((key, table::find(key)?)));
+    rows.extend(
+        several.filter(|(_, row)| row.is_pattern() && row.scope() == scope).map(|(key, row)| shown(key, row, given)),
+    );
+    rows
+}
+
+fn shown(key: &str, row: &'static Setting, given: &BTreeMap<String, String>) -> Row {
+    let text = given.get(key);
+    let readable = text.filter(|text| row.read(text).is_ok());
+    Row {
+        key: key.to_owned(),
+        r#type: row.form.name().0,
+        value: readable.cloned().or_else(|| row.default.map(str::to_owned)),
+        default: row.default,
+        set: text.is_some(),
+        unreadable: text.filter(|_| readable.is_none()).map(|text| text.chars().take(200).collect()),
+        live: row.live,
+        description: row.text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_what_is_in_force() {
+        let given = [("event.maxStreams", "many"), ("log.core.rest.level", "debug"), ("event.store.maxAge", "24h")];
+        let given = given.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let rows = rows(Scope::Server, &given);
+        let of = |key: &str| rows.iter().find(|row| row.key == key).expect("shown");
+        let streams = of("event.maxStreams");
+        assert_eq!((streams.value.as_deref(), streams.unreadable.as_deref()), (Some("100"), Some("many")));
+        assert_eq!(of("event.store.maxAge").value.as_deref(), Some("24h"));
+        assert!(of("log.core.rest.level").set && !of("log.level").set);
+        assert_eq!((of("http.maxBodyBytes").value.as_deref(), of("http.maxBodyBytes").default), (None, None));
+        assert!(rows.iter().all(|row| !row.key.contains("SUBSYSTEM") && !row.key.starts_with("rm.")));
+    }
+}

@@ -34,8 +34,8 @@ use crate::{
     },
     messages::{
         journal::{
-            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetStatus, Piece, Post, SetExpiration,
-            Standing, Status, Undrain, responses,
+            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetOverdue, GetStatus, Piece, Post,
+            SetExpiration, Standing, Status, Undrain, responses,
         },
         partition::Commands,
     },
@@ -224,6 +224,7 @@ impl JournalActor {
                     Some(Command::OperatorDrain { nodes, drained }) if *drained == same => nodes.extend(more),
                     _ => commands.push(Command::OperatorDrain { nodes: more, drained: same }),
                 },
+                Output::Overdue(nodes) => commands.push(Command::DrainOverdue(nodes)),
                 Output::HoldHosts { hosts, held } => commands.push(Command::HoldHosts { hosts, held }),
             }
         }
@@ -255,8 +256,9 @@ impl JournalActor {
         if let Some(timer) = self.timer.take() {
             ctx.cancel_future(timer);
         }
-        if let Some(deadline) = self.journal.next_deadline() {
-            let wait = deadline.minus(self.now().steady).0.max(0);
+        let now = self.now();
+        if let Some(deadline) = self.journal.next_deadline(now) {
+            let wait = deadline.minus(now.steady).0.max(0);
             self.timer = Some(ctx.run_later(Duration::from_nanos(wait.unsigned_abs()), |actor, ctx| {
                 actor.timer = None;
                 let mut out = Vec::new();
@@ -479,6 +481,14 @@ impl Handler<Cancel> for JournalActor {
 
     fn handle(&mut self, msg: Cancel, _ctx: &mut Self::Context) -> bool {
         self.streams.remove(&msg.0).is_some()
+    }
+}
+
+impl Handler<GetOverdue> for JournalActor {
+    type Result = MessageResult<GetOverdue>;
+
+    fn handle(&mut self, _msg: GetOverdue, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.journal.overdue(self.now()))
     }
 }
 

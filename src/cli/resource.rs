@@ -81,9 +81,12 @@ struct DrainArgs {
     /// Wait until nothing is left on them
     #[arg(short, long, requires = "targets")]
     wait: bool,
-    /// How long is waited at most; then what still runs is listed
-    #[arg(long, value_name = "TIME", requires = "wait", default_value = "30s", value_parser = time)]
-    timeout: Duration,
+    /// How long is waited at most; then what still runs is listed [default: the deadline where it is a duration, else 30s]
+    #[arg(long, value_name = "TIME", requires = "wait", value_parser = time)]
+    timeout: Option<Duration>,
+    /// When operators are told of what still runs there (event, health, status): 30m, 2d, or a time; kept with the drain
+    #[arg(long, value_name = "TIME", requires = "targets")]
+    deadline: Option<String>,
     /// Idset of ranks, or hostlist
     targets: Option<String>,
     /// Why
@@ -118,6 +121,8 @@ struct Request {
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     overwrite: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<String>,
 }
 
 /// Runs the command. Exit status 0 where it succeeded, else 1.
@@ -140,8 +145,10 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
         return 1;
     }
     match &args.what {
-        What::Drain(DrainArgs { wait: true, timeout, targets: Some(targets), .. }) => {
-            drained::wait(&args.door, targets, *timeout, out, err).await
+        What::Drain(DrainArgs { wait: true, timeout, deadline, targets: Some(targets), .. }) => {
+            let until = || deadline.as_deref().and_then(|deadline| time(deadline).ok());
+            let longest = timeout.or_else(until).unwrap_or(Duration::from_secs(30));
+            drained::wait(&args.door, targets, longest, out, err).await
         }
         _ => 0,
     }
@@ -155,19 +162,19 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error>
             Ok(tables::status(&cluster, show.format == Columns::Long, !show.plain.no_header))
         }
         What::List(plain) => Ok(tables::list(&Cluster::ask(door).await?, !plain.no_header)),
-        What::Drain(DrainArgs { show, force, update, targets, reason, .. }) => {
+        What::Drain(DrainArgs { show, force, update, deadline, targets, reason, .. }) => {
             let overwrite = mode(*force, *update)?;
             match targets {
                 None => {
                     let cluster = Cluster::ask(door).await?;
                     Ok(tables::drained(&cluster, show.format == Columns::Long, !show.plain.no_header, &zone))
                 }
-                Some(targets) => post(door, "resource/drain", targets, reason, overwrite).await,
+                Some(targets) => post(door, "resource/drain", targets, reason, overwrite, deadline.clone()).await,
             }
         }
         What::Undrain(UndrainArgs { force, update, targets, reason }) => {
             let overwrite = mode(*force, *update)?;
-            post(door, "resource/undrain", targets, reason, overwrite).await
+            post(door, "resource/undrain", targets, reason, overwrite, None).await
         }
         What::Expiration(ExpirationArgs { when }) => {
             let body = serde_json::json!({"expiration": when.seconds(Timestamp::now())});
@@ -193,9 +200,10 @@ async fn post(
     targets: &str,
     reason: &[String],
     overwrite: Option<u8>,
+    deadline: Option<String>,
 ) -> Result<String, Error> {
     let reason = (!reason.is_empty()).then(|| reason.join(" "));
-    let request = Request { targets: targets.to_owned(), reason, overwrite };
+    let request = Request { targets: targets.to_owned(), reason, overwrite, deadline };
     door.post(path, &request).await.map(|_| String::new()).map_err(|mut error| {
         if error.status == Some(409) && overwrite.is_none() {
             let hint = match path.ends_with("undrain") {

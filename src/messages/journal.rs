@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::partition::Commands;
 use crate::domain::{
-    journal::{DrainRequest, Fact, Refusal, Target, UndrainRequest},
+    journal::{DrainRequest, Fact, Overdue, Refusal, Target, UndrainRequest},
     queue_order::{OrderRefusal, QueueOrder},
 };
 
@@ -131,6 +131,11 @@ pub struct Cancel(pub u64);
 #[derive(Message)]
 #[rtype(result = "Status")]
 pub struct GetStatus;
+
+/// The registered nodes whose drain has passed its deadline.
+#[derive(Message)]
+#[rtype(result = "Vec<Overdue>")]
+pub struct GetOverdue;
 
 /// See [`GetStatus`].
 #[derive(MessageResponse)]

@@ -108,11 +108,13 @@ impl Record {
             }
             Kind::Define(method) => context.text("method", method.name()),
             Kind::Update { expiration } => context.number("expiration", *expiration),
-            Kind::Drain { targets, reason, overwrite, origin } => {
+            Kind::Drain { targets, reason, overwrite, origin, deadline } => {
                 context.targets(targets);
                 context.reason(reason.as_deref());
                 context.number("overwrite", i64::from(overwrite.number()));
                 context.origin(*origin);
+                // Not of the RFC, which lets contexts have more.
+                deadline.iter().for_each(|deadline| context.raw("deadline", &seconds(*deadline)));
             }
             Kind::Undrain { targets, reason, origin } => {
                 context.targets(targets);
@@ -170,7 +172,12 @@ impl Record {
             value => Some(value.as_i64().ok_or_else(|| format!("'overwrite' is {value}, which is no integer"))?),
         };
         let origin = if context["source"] == SOURCE_RM { Origin::ResourceManager } else { Origin::Operator };
-        Ok(Some(Past::Drain { at, targets, reason, overwrite: Overwrite::from_log(overwrite), origin }))
+        let deadline = match &context["deadline"] {
+            Value::Null => None,
+            Value::Number(seconds) => Some(time(&seconds.to_string())),
+            other => return Err(format!("'deadline' is {other}, which is no number")),
+        };
+        Ok(Some(Past::Drain { at, targets, reason, overwrite: Overwrite::from_log(overwrite), origin, deadline }))
     }
 }
 
@@ -276,8 +283,19 @@ mod tests {
                     reason,
                     overwrite: Overwrite::Nothing,
                     origin: Origin::Operator,
+                    deadline: None,
                 },
                 r#""drain","context":{"idset":"0","nodelist":"picl0","reason":"unkillable \"processes\" for job ƒ4zX8UnMMxj","overwrite":0}"#,
+            ),
+            (
+                Kind::Drain {
+                    targets: targets("0", "picl0"),
+                    reason: None,
+                    overwrite: Overwrite::Nothing,
+                    origin: Origin::Operator,
+                    deadline: Some(at(1_738_090_000.5)),
+                },
+                r#""drain","context":{"idset":"0","nodelist":"picl0","overwrite":0,"deadline":1738090000.5}"#,
             ),
             (
                 // SEEDS S27: no overwrite
@@ -307,6 +325,7 @@ mod tests {
             (r#"{"idset":"2","reason":"e","overwrite":0}"#, "'nodelist' is missing or no string"),
             (r#"{"idset":"2","nodelist":"n2","overwrite":"1"}"#, "'overwrite' is \"1\", which is no integer"),
             (r#"{"idset":"2","nodelist":"n2","reason":1}"#, "'reason' is 1, which is no string"),
+            (r#"{"idset":"2","nodelist":"n2","deadline":"x"}"#, "'deadline' is \"x\", which is no number"),
             (r#"{"idset":"3-1","nodelist":"n1"}"#, "idset '3-1': character 1: range '3-1' does not ascend"),
             (r#"{"idset":"1","nodelist":"n["}"#, "hostlist 'n[': character 2: brackets are not balanced"),
         ] {
@@ -319,6 +338,9 @@ mod tests {
                 format!(r#"{{"timestamp":1,"name":"drain","context":{{"idset":"1","nodelist":"n1"{overwrite}}}}}"#);
             assert!(matches!(past(&text), Ok(Some(Past::Drain { overwrite: Overwrite::Reason, .. }))));
         }
+        let text = r#"{"timestamp":1,"name":"drain","context":{"idset":"1","nodelist":"n1","deadline":1738090000.5}}"#;
+        let expected = at(1_738_090_000.5);
+        assert!(matches!(past(text), Ok(Some(Past::Drain { deadline: Some(deadline), .. })) if deadline == expected));
         // SEEDS S19: both are read
         for number in ["12", "12.75"] {
             let text = format!(r#"{{"timestamp":1,"name":"resource-update","context":{{"expiration":{number}}}}}"#);

@@ -57,6 +57,8 @@ pub enum Command {
     /// Operators told these queues to become something, or (`None`) take that back. By path in lowercase; checked before
     /// ([`Partition::check_order`](crate::Partition::check_order)).
     OrderQueues(Vec<(Arc<str>, Option<Arc<QueueOrder>>)>),
+    /// The deadline of the drain of these nodes has passed: an event says of each what still runs there.
+    DrainOverdue(Vec<Arc<str>>),
     /// The partition ends: it takes nothing any more, and [`Partition::dismantle`](crate::Partition::dismantle) takes it apart.
     Stop,
 }
@@ -183,6 +185,7 @@ variants!(Command {
     12 HoldHosts { hosts, held },
     13 Stop,
     14 OrderQueues(orders),
+    15 DrainOverdue(nodes),
 });
 map!(NodeItem { 1 id as Once, 2 action, 3 capacity, 4 attributes });
 variants!(NodeAction { 0 Unknown, 1 Create, 2 CreateDrain, 3 Update, 4 Drain, 5 DrainToSchedulable, 6 Decommission });

@@ -31,6 +31,7 @@ impl Handler<Commands> for Partition {
             let text = match command {
                 Command::OperatorDrain { nodes, drained } => format!("{} {drained} {}", msg.epoch, nodes.join(",")),
                 Command::HoldHosts { hosts, held } => format!("{} {held} hosts {}", msg.epoch, hosts.join(",")),
+                Command::DrainOverdue(nodes) => format!("{} overdue {}", msg.epoch, nodes.join(",")),
                 other => panic!("{other:?}"),
             };
             self.seen.lock().unwrap().push(text);
@@ -90,7 +91,8 @@ impl Rig {
     }
 
     async fn drain(&self, targets: &str) -> Result<(), Refusal> {
-        let request = DrainRequest { targets: targets.to_owned(), reason: Some("why".into()), overwrite: None };
+        let request =
+            DrainRequest { targets: targets.to_owned(), reason: Some("why".into()), ..DrainRequest::default() };
         self.journal.send(Drain(request)).await.unwrap()
     }
 
@@ -322,6 +324,38 @@ async fn drains_and_ranks_outlive_the_process() {
     rig.register(8, &["n3", "n1", "n0", "n4", "n5"]).await;
     pass(150).await;
     assert_eq!(rig.history().await[6..], ["resource-define method=dynamic-discovery", "online idset=5"]);
+}
+
+#[actix::test]
+async fn deadlines_of_drains_outlive_the_process() {
+    tokio::time::pause();
+    let dir = tempfile::tempdir().unwrap();
+    let passed = Nanos::from_secs(1_700_000_000);
+    {
+        let rig = Rig::start(Some(dir.path()), 100);
+        rig.begin(1).await;
+        rig.register(1, &FOUR).await;
+        pass(150).await;
+        let request = DrainRequest { targets: "1,3".to_owned(), deadline: Some(passed), ..DrainRequest::default() };
+        rig.journal.send(Drain(request)).await.unwrap().unwrap();
+        pass(1).await;
+        assert_eq!(
+            rig.told(),
+            ["1 true hosts n1,n3", "1 true node-n1,node-n3", "1 overdue node-n1,node-n3"],
+            "at once, where it has passed already"
+        );
+        pass(100_000).await;
+        assert!(rig.told().is_empty(), "once");
+    }
+    let rig = Rig::start(Some(dir.path()), 100);
+    rig.begin(7).await;
+    pass(150).await;
+    assert!(rig.told().is_empty(), "nobody is there");
+    rig.register(7, &["n1"]).await;
+    assert_eq!(rig.told(), ["7 true node-n1", "7 overdue node-n1"]);
+    let overdue = rig.journal.send(GetOverdue).await.unwrap();
+    let overdue: Vec<_> = overdue.iter().map(|one| (&*one.node, one.deadline)).collect();
+    assert_eq!(overdue, [("node-n1", passed)]);
 }
 
 #[actix::test]

@@ -9,6 +9,7 @@ use std::{
 
 use actix::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::time::Instant;
 
 use super::PartitionActor;
 use crate::{
@@ -29,6 +30,8 @@ use crate::{
 /// Queues for which somebody waits are looked at so long after something changed, all at once: what is in them and what is
 /// left of their limits changes with every allocation below.
 const LOOK: Duration = Duration::from_millis(100);
+/// However many they are, looking at them takes one part in so many of the time.
+const SHARE: u32 = 50;
 
 /// How a thing is.
 pub(super) enum Status {
@@ -50,6 +53,8 @@ pub(super) struct Waits {
     touched: BTreeSet<Target>,
     /// The queues are looked at soon.
     looking: bool,
+    /// How long the last look took.
+    took: Duration,
 }
 
 impl Waits {
@@ -209,7 +214,7 @@ impl PartitionActor {
     pub(super) fn look_at_queues_soon(&mut self, ctx: &mut Context<Self>) {
         if self.waits.queues > 0 && !self.waits.looking {
             self.waits.looking = true;
-            ctx.notify_later(LookAtQueues, LOOK);
+            ctx.notify_later(LookAtQueues, LOOK.max(self.waits.took * SHARE));
         }
     }
 
@@ -256,10 +261,12 @@ impl Handler<LookAtQueues> for PartitionActor {
 
     fn handle(&mut self, _msg: LookAtQueues, _ctx: &mut Self::Context) {
         self.waits.looking = false;
+        let began = Instant::now();
         for target in self.waits.watched.keys().filter(|target| target.kind == Kind::Queue) {
             if let Some(status) = status(&self.partition, target) {
                 self.conversations.tell(target, status);
             }
         }
+        self.waits.took = began.elapsed();
     }
 }

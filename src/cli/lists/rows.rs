@@ -50,6 +50,9 @@ fn used_of(used: &Value, whole: &Value, most: usize) -> String {
     kinds.into_iter().take(most).map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// Drained nodes past their deadline that are named.
+const OVERDUE: usize = 10;
+
 /// Partitions at a glance.
 pub fn status(overview: &Value) -> List {
     let mut list = List {
@@ -99,6 +102,26 @@ pub fn status(overview: &Value) -> List {
                 text(reason, "title"),
                 text(reason, "code"),
             ));
+        }
+    }
+    for partition in overview["partitions"].as_array().into_iter().flatten() {
+        let (name, overdue) = (text(partition, "name"), &partition["overdue"]);
+        let named = overdue["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for node in named.iter().take(OVERDUE) {
+            let applications: Vec<&str> =
+                node["applications"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            list.note.push_str(&format!(
+                "{name}: {} was to be empty by {}: {} of {} still there\n",
+                text(node, "node"),
+                text(node, "deadline"),
+                plural(node["allocations"].as_u64().unwrap_or(0), "allocation"),
+                applications.join(", "),
+            ));
+        }
+        let count = overdue["count"].as_u64().unwrap_or(0);
+        if count > OVERDUE as u64 {
+            let more = count - OVERDUE as u64;
+            list.note.push_str(&format!("{name}: and {} more\n", plural(more, "drained node")));
         }
     }
     if list.rows.is_empty() {

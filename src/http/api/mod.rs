@@ -5,6 +5,7 @@ pub mod board;
 pub mod demand;
 pub mod events;
 pub mod log_level;
+pub mod overdue;
 pub mod plan;
 pub mod queue;
 pub mod releases;

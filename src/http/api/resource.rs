@@ -20,15 +20,19 @@ use crate::{
         directory::Directory,
         journal::{JournalActor, Journals},
     },
-    domain::journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
+    domain::{
+        journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
+        types::Nanos,
+    },
     http::{
-        api::{find_partition, gone},
+        api::{find_partition, gone, overdue::OverdueDrains, time::length},
         problem::Problem,
         server::resource,
         shim::body,
+        ws_v1::state::now,
     },
     messages::{
-        journal::{Attach, Cancel, Drain, GetStatus, SetExpiration, Undrain},
+        journal::{Attach, Cancel, Drain, GetOverdue, GetStatus, SetExpiration, Undrain},
         partition::GetSnapshot,
     },
 };
@@ -106,7 +110,9 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
         let rows = &snapshot.partition;
         rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[ix.ix()].allocs.is_empty())
     };
-    Ok(HttpResponse::Ok().content_type("application/json").body(status::text(&state, allocated)))
+    let passed = journal.send(GetOverdue).await.map_err(gone)?;
+    let overdue = OverdueDrains::of(&snapshot.partition, passed);
+    Ok(HttpResponse::Ok().content_type("application/json").body(status::text(&state, &overdue, allocated)))
 }
 
 /// A body of this form.
@@ -124,6 +130,24 @@ struct Body {
     reason: Option<String>,
     #[serde(default)]
     overwrite: Option<i64>,
+    /// Of a drain.
+    #[serde(default)]
+    deadline: Option<String>,
+}
+
+/// The last moment that a deadline may be, in nanoseconds from now.
+const LATEST: Nanos = Nanos::from_secs(10 * 365 * 86_400);
+
+/// A time to come, or a duration from now.
+fn deadline(text: &str) -> Result<Nanos, Problem> {
+    let now = now();
+    let time = || text.parse::<jiff::Timestamp>().ok().and_then(|time| i64::try_from(time.as_nanosecond()).ok());
+    let at = length(text).map(|length| now.plus(length)).or_else(|| time().map(Nanos));
+    at.filter(|at| (now..=now.plus(LATEST)).contains(at)).ok_or_else(|| {
+        let forms =
+            "a duration from now such as 30m or 2d, or a time to come such as 2026-11-20T19:00:00Z, within 10 years";
+        Problem::field("deadline", format!("deadline '{}' is not {forms}", text.chars().take(100).collect::<String>()))
+    })
 }
 
 impl Body {
@@ -135,7 +159,10 @@ impl Body {
     }
 
     fn parse(bytes: &Bytes) -> Result<(Body, Option<Overwrite>), Problem> {
-        let body: Body = read(bytes, r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2}"#)?;
+        let body: Body = read(
+            bytes,
+            r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2, "deadline": "30m"}"#,
+        )?;
         let overwrite = match body.overwrite {
             None => None,
             Some(number) => Some(Overwrite::from_number(number).ok_or_else(|| {
@@ -157,7 +184,8 @@ async fn drain(
     let (journal, _) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
-    let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite };
+    let deadline = body.deadline.as_deref().map(deadline).transpose()?;
+    let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite, deadline };
     journal.send(Drain(request)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
 }
@@ -172,6 +200,9 @@ async fn undrain(
     let (journal, _) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
+    if body.deadline.is_some() {
+        return Err(Problem::field("deadline", "deadline is given, but an undrain has none"));
+    }
     let lenient = overwrite.is_some();
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
     journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;

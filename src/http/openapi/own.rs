@@ -136,11 +136,11 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .problems(&[404, 415, 503]),
         viewer("get", &of("/resource/status"), "Targets by state").json(200, status).problems(&[404, 503]),
         operator("post", &of("/resource/drain"), "Takes targets out of service")
-            .body("application/json", drain())
+            .body("application/json", drain(true))
             .json(200, nothing())
             .problems(&[400, 404, 408, 409, 413, 415, 503]),
         operator("post", &of("/resource/undrain"), "Puts targets back into service")
-            .body("application/json", drain())
+            .body("application/json", drain(false))
             .json(200, nothing())
             .problems(&[400, 404, 408, 409, 413, 415, 503]),
         operator("post", &of("/resource/expiration"), "Sets when the resource set expires")
@@ -241,8 +241,8 @@ fn log_level() -> Value {
     })
 }
 
-fn drain() -> Value {
-    json!({
+fn drain(deadline: bool) -> Value {
+    let mut body = json!({
         "type": "object",
         "required": ["targets"],
         "additionalProperties": false,
@@ -251,5 +251,10 @@ fn drain() -> Value {
             "reason": {"type": ["string", "null"]},
             "overwrite": {"type": ["integer", "null"], "minimum": 0, "maximum": 2},
         },
-    })
+    });
+    if deadline {
+        let what = "when operators are told of what still runs there: a duration from now, or a time to come";
+        body["properties"]["deadline"] = json!({"type": ["string", "null"], "description": what, "example": "30m"});
+    }
+    body
 }

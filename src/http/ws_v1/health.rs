@@ -19,6 +19,7 @@ use crate::{
         resources::Resource,
         types::{AllocIx, Nanos, NodeIx},
     },
+    http::api::overdue::OverdueDrains,
     messages::{application::UnconfirmedRelease, event::StoreStatus, partition::UnconfirmedSums},
     si::outward,
 };
@@ -46,6 +47,8 @@ pub struct Kept {
     pub journals: Option<Vec<(Arc<str>, Vec<String>)>>,
     /// Releases that are not confirmed, by partition as shown.
     pub unconfirmed: Vec<(Arc<str>, UnconfirmedSums)>,
+    /// Drained nodes that were to be empty by now, by partition as shown.
+    pub overdue: Vec<(Arc<str>, OverdueDrains)>,
 }
 
 /// All checks (REST 5.13).
@@ -119,7 +122,7 @@ impl Health {
         let failed = recent(&self.failed_nodes, failed_nodes);
         let checks = check(views, wrong, errors, failed, kept);
         let healthy = checks.iter().all(|check| check.succeeded);
-        let warnings = overdue(&kept.unconfirmed);
+        let warnings = unconfirmed(&kept.unconfirmed).into_iter().chain(overdue(&kept.overdue)).collect();
         self.last.store(Some(Arc::new(HealthView { healthy, health_checks: checks, warnings })));
     }
 }
@@ -210,7 +213,7 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
 }
 
 /// Releases that shims have not confirmed for long: what they hold stays charged. Not a fault of the scheduler.
-fn overdue(partitions: &[(Arc<str>, UnconfirmedSums)]) -> Vec<WarningView> {
+fn unconfirmed(partitions: &[(Arc<str>, UnconfirmedSums)]) -> Option<WarningView> {
     let mut texts = Vec::new();
     for (partition, sums) in partitions.iter().filter(|(_, sums)| sums.overdue > 0) {
         let row = |row: &UnconfirmedRelease| {
@@ -228,7 +231,23 @@ fn overdue(partitions: &[(Arc<str>, UnconfirmedSums)]) -> Vec<WarningView> {
         description: "Releases that the resource manager has not confirmed within rm.unconfirmedWarning",
         diagnosis_message,
     };
-    (!texts.is_empty()).then(|| warning(texts.join("; "))).into_iter().collect()
+    (!texts.is_empty()).then(|| warning(texts.join("; ")))
+}
+
+/// Drained nodes on which something still runs although their deadline has passed.
+fn overdue(partitions: &[(Arc<str>, OverdueDrains)]) -> Option<WarningView> {
+    let told = partitions.iter().filter(|(_, drains)| drains.count > 0).map(|(partition, drains)| {
+        let named: Vec<String> = drains.nodes.iter().take(LISTED).map(ToString::to_string).collect();
+        let more = drains.count - named.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{} in partition {partition}: {}{more}", drains.count, named.join(", "))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| WarningView {
+        name: "Overdue drains",
+        description: "Drained nodes on which something still runs after the deadline of their drain",
+        diagnosis_message: told.join("; "),
+    })
 }
 
 /// Events reach the disk.
@@ -377,6 +396,16 @@ mod tests {
         );
         health.run(&[], 0, &kept(&all[1..]), Nanos::from_secs(2));
         assert!(serde_json::to_value(&*health.last().unwrap()).unwrap().get("Warnings").is_none());
+    }
+
+    #[test]
+    fn what_runs_after_a_deadline_is_a_warning() {
+        let health = Health::default();
+        let overdue = vec![("default".into(), OverdueDrains { count: 3, nodes: Vec::new() })];
+        health.run(&[], 0, &Kept { overdue, ..Kept::default() }, Nanos::from_secs(1));
+        let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
+        assert_eq!((&shown["Healthy"], &shown["Warnings"][0]["Name"]), (&true.into(), &"Overdue drains".into()));
+        assert_eq!(shown["Warnings"][0]["DiagnosisMessage"], "3 in partition default:  and 3 more");
     }
 
     #[test]

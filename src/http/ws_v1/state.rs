@@ -17,7 +17,8 @@ use crate::{
     },
     config::extra::Settings,
     domain::{Partition, partition::Tables, types::Nanos},
-    http::api::trends::series::Trends,
+    http::api::{overdue::OverdueDrains, trends::series::Trends},
+    messages::journal::GetOverdue,
     messages::partition::{GetSnapshot, GetTables, Observe, Snapshot, UnconfirmedSums},
     metrics::Metrics,
 };
@@ -40,7 +41,7 @@ pub struct RestState {
     pub trends: Arc<Trends>,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
-    /// Resource journals, where they are kept.
+    /// Resource journals.
     journals: Option<Arc<Journals>>,
 }
 
@@ -62,7 +63,26 @@ impl RestState {
 
     /// The same, with resource journals whose files are told of where they are kept.
     pub fn with_journals(self, journals: Arc<Journals>) -> RestState {
-        RestState { journals: Some(journals).filter(|journals| journals.are_kept()), ..self }
+        RestState { journals: Some(journals), ..self }
+    }
+
+    fn kept_journals(&self) -> Option<&Arc<Journals>> {
+        self.journals.as_ref().filter(|journals| journals.are_kept())
+    }
+
+    /// Drained nodes that were to be empty by now, by partition as shown.
+    pub async fn overdue(&self, views: &[View]) -> Vec<(Arc<str>, OverdueDrains)> {
+        let Some(journals) = &self.journals else { return Vec::new() };
+        let listing = self.listing();
+        let mut all = Vec::new();
+        for view in views {
+            let Some(entry) = listing.partitions.iter().find(|entry| entry.shown == view.shown) else { continue };
+            let passed = journals.of(&entry.internal).send(GetOverdue).await.unwrap_or_default();
+            if !passed.is_empty() {
+                all.push((view.shown.clone(), OverdueDrains::of(view.partition(), passed)));
+            }
+        }
+        all
     }
 
     /// What an operator has to know of the journals' files. Blocks while it looks what was settled.
@@ -71,7 +91,7 @@ impl RestState {
             faults.look();
             (name, faults.all())
         };
-        self.journals.as_ref().map(|journals| journals.faults().into_iter().map(told).collect())
+        self.kept_journals().map(|journals| journals.faults().into_iter().map(told).collect())
     }
 
     /// Numbers of those, by the names of the partitions that are shown where they are registered, else by internal ones.
@@ -81,7 +101,7 @@ impl RestState {
             let entry = listing.partitions.iter().find(|entry| *entry.internal == *internal);
             entry.map_or(internal, |entry| &*entry.shown).to_owned()
         };
-        let journals = self.journals.iter().flat_map(|journals| journals.faults());
+        let journals = self.kept_journals().into_iter().flat_map(|journals| journals.faults());
         journals.map(|(name, faults)| (shown(&name), faults.count() as u64)).collect()
     }
 

@@ -52,10 +52,11 @@ async fn check(state: &Arc<RestState>) {
     let events = state.topology.events.send(GetEventStatus).await;
     let events = events.ok().and_then(|events| events.store);
     let unconfirmed = state.unconfirmed().await;
+    let overdue = state.overdue(&views).await;
     let health = state.clone();
     // It walks all rows and looks at files, which would hold up whatever shares this thread.
     let run = move || {
-        let kept = Kept { events, journals: health.faults_of_journals(), unconfirmed };
+        let kept = Kept { events, journals: health.faults_of_journals(), unconfirmed, overdue };
         health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
     };
     if let Err(error) = spawn_blocking(run).await {

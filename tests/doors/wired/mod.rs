@@ -7,6 +7,7 @@ mod kill;
 mod kill_log;
 mod metrics;
 mod orders;
+mod overdue;
 mod releases;
 mod restart;
 pub mod rig;

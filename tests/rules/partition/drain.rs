@@ -90,3 +90,23 @@ fn a_host_is_held_for_whatever_node_registers_there() {
     let row = |id: &str| &env.partition.nodes[env.partition.node_by_id[&Arc::from(id)].ix()];
     assert!(row("any").operator_drained && !row("n2").operator_drained);
 }
+
+#[test]
+fn what_is_left_at_a_deadline_is_told() {
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 100);
+    for app in 0..7 {
+        let id = format!("app-{app}");
+        env.app(&id, "root.a");
+        env.ask(vec![Ask::new(&id, &format!("k{app}"), 10)]);
+    }
+    env.run();
+    env.node("n2", 100);
+    drain(&mut env, "n1", true);
+    env.events.clear();
+    env.apply(Command::DrainOverdue(["n1", "n2", "n3"].map(Into::into).into()));
+    let left = "7 allocations of app-0, app-1, app-2, app-3, app-4 and 2 more";
+    assert_eq!(schedulable(&env), [format!("n1 the deadline of its drain has passed: {left} still there")]);
+    assert_eq!(env.partition.left_on("n1").expect("something").to_string(), left);
+    assert!(["n2", "n3"].iter().all(|node| env.partition.left_on(node).is_none()));
+}

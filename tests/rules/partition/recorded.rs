@@ -187,6 +187,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => any::<bool>().prop_map(Command::Reservations),
         1 => (texts(), any::<bool>()).prop_map(|(nodes, drained)| Command::OperatorDrain { nodes, drained }),
         1 => (texts(), any::<bool>()).prop_map(|(hosts, held)| Command::HoldHosts { hosts, held }),
+        1 => texts().prop_map(Command::DrainOverdue),
         1 => Just(Command::Stop),
     ]
 }

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     hostlist::{self, HostList},
     idset::IdSet,
+    types::Nanos,
 };
 
 /// Elements of one list of targets: each takes memory of its own while it is read.
@@ -31,6 +32,8 @@ pub struct DrainRequest {
     pub reason: Option<Arc<str>>,
     /// What changes on targets that are drained already; `None`: then the request is refused.
     pub overwrite: Option<Overwrite>,
+    /// When operators are told of what still runs, by the wall clock.
+    pub deadline: Option<Nanos>,
 }
 
 /// An operator's undrain.
@@ -79,6 +82,7 @@ impl Journal {
             reason: request.reason.clone(),
             overwrite: request.overwrite.unwrap_or_default(),
             origin: Origin::Operator,
+            deadline: request.deadline,
         };
         Ok(vec![ResourceEvent { at: now.wall, kind }])
     }
@@ -103,6 +107,7 @@ impl Journal {
                 reason: Some(RM_REASON.into()),
                 overwrite: Overwrite::Nothing,
                 origin: Origin::ResourceManager,
+                deadline: None,
             };
             events.push(ResourceEvent { at: now.wall, kind });
         }
@@ -168,26 +173,15 @@ impl Journal {
     /// What a drain or undrain event does to one rank.
     pub(super) fn change_drain(&mut self, rank: u32, event: &ResourceEvent) {
         let Some(slot) = self.slots.get_mut(rank as usize) else { return };
-        let Kind::Drain { reason, overwrite, origin, .. } = &event.kind else {
-            slot.drain = None;
-            return;
-        };
-        let by_rm = *origin == Origin::ResourceManager;
-        let operator = (!by_rm).then(|| reason.clone());
-        let Some(state) = &mut slot.drain else {
-            slot.drain = Some(DrainState { since: event.at, reason: reason.clone(), operator, rm: by_rm });
-            return;
-        };
-        state.rm |= by_rm;
-        if !by_rm && (state.operator.is_none() || *overwrite != Overwrite::Nothing) {
-            state.operator = operator;
-        }
-        match overwrite {
-            Overwrite::Nothing => {}
-            Overwrite::Reason => state.reason = reason.clone(),
-            Overwrite::ReasonAndTime => {
-                state.reason = reason.clone();
-                state.since = event.at;
+        let before = slot.deadline();
+        change(&mut slot.drain, event);
+        let after = slot.deadline();
+        if before != after {
+            before.map(|at| self.deadlines.remove(&(at, rank)));
+            if let Some(at) = after {
+                self.deadlines.insert((at, rank));
+                // One that has passed already is told of too.
+                self.told = self.told.min(at.minus(Nanos(1)));
             }
         }
     }
@@ -255,6 +249,37 @@ impl Journal {
             0 => Ok(()),
             1 => Err(refusal(format!("rank {faulty}"))),
             _ => Err(refusal(format!("ranks {faulty}"))),
+        }
+    }
+}
+
+/// What a drain or undrain event makes of a drain.
+fn change(drain: &mut Option<DrainState>, event: &ResourceEvent) {
+    let Kind::Drain { reason, overwrite, origin, deadline, .. } = &event.kind else {
+        *drain = None;
+        return;
+    };
+    let by_rm = *origin == Origin::ResourceManager;
+    let operator = (!by_rm).then(|| reason.clone());
+    let Some(state) = drain else {
+        let (since, reason, deadline) = (event.at, reason.clone(), *deadline);
+        *drain = Some(DrainState { since, reason, operator, rm: by_rm, deadline });
+        return;
+    };
+    state.rm |= by_rm;
+    if !by_rm && (state.operator.is_none() || *overwrite != Overwrite::Nothing) {
+        state.operator = operator;
+        // A new reason alone leaves the deadline as it is.
+        if deadline.is_some() || *overwrite != Overwrite::Reason {
+            state.deadline = *deadline;
+        }
+    }
+    match overwrite {
+        Overwrite::Nothing => {}
+        Overwrite::Reason => state.reason = reason.clone(),
+        Overwrite::ReasonAndTime => {
+            state.reason = reason.clone();
+            state.since = event.at;
         }
     }
 }

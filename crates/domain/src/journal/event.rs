@@ -42,6 +42,8 @@ pub enum Kind {
         overwrite: Overwrite,
         /// Who asked for it.
         origin: Origin,
+        /// When operators are told of what still runs on them.
+        deadline: Option<Nanos>,
     },
     /// Targets take work again. It never carries `overwrite` (SEEDS S27).
     Undrain {

@@ -90,8 +90,8 @@ impl Journal {
             match (&mut slot.drain, wanted) {
                 (Some(drain), true) => drain.rm = true,
                 (drain @ None, true) => {
-                    *drain =
-                        Some(DrainState { since: now.wall, reason: Some(RM_REASON.into()), operator: None, rm: true });
+                    let (since, reason) = (now.wall, Some(RM_REASON.into()));
+                    *drain = Some(DrainState { since, reason, operator: None, rm: true, deadline: None });
                     drained.insert(rank);
                 }
                 (_, false) => {
@@ -118,6 +118,7 @@ impl Journal {
                     reason,
                     overwrite: Overwrite::Reason,
                     origin: Origin::Operator,
+                    deadline: None,
                 },
             ));
         }
@@ -134,6 +135,7 @@ impl Journal {
                 reason: Some(RM_REASON.into()),
                 overwrite: Overwrite::Nothing,
                 origin: Origin::ResourceManager,
+                deadline: None,
             },
         ));
     }

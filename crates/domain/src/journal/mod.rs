@@ -7,6 +7,7 @@
 //! Facts are collected for [`Settings::batch`] and leave as one event of each kind, so a burst of registrations is not
 //! a burst of events.
 
+mod deadline;
 mod drain;
 mod event;
 mod flush;
@@ -20,6 +21,7 @@ use std::{
     sync::Arc,
 };
 
+pub use deadline::Overdue;
 pub use drain::{DrainRequest, Refusal, UndrainRequest};
 pub use event::{Kind, Method, Origin, Overwrite, ResourceEvent, Targets};
 pub use replay::Past;
@@ -130,6 +132,8 @@ pub enum Output {
         /// Drain or undrain.
         drained: bool,
     },
+    /// The deadline of the drain of these nodes has passed; what still runs on them is the partition's to say.
+    Overdue(Vec<Arc<str>>),
     /// The partition has to drain nodes of these hosts when they are registered, or not any longer.
     HoldHosts {
         /// Host names.
@@ -161,6 +165,10 @@ pub struct Journal {
     offer_changed: bool,
     /// When the oldest fact came that no event tells of yet.
     waiting_since: Option<Nanos>,
+    /// Deadlines of drains, with their ranks.
+    deadlines: BTreeSet<(Nanos, u32)>,
+    /// Deadlines up to this one were told of.
+    told: Nanos,
 }
 
 impl Journal {
@@ -177,6 +185,8 @@ impl Journal {
             map_changed: false,
             offer_changed: false,
             waiting_since: None,
+            deadlines: BTreeSet::new(),
+            told: Nanos(i64::MIN),
         };
         for host in known {
             journal.add_slot(&host.host, host.capacity);
@@ -272,6 +282,9 @@ impl Journal {
         slot.schedulable = schedulable;
         if slot.drained_by_operator() {
             out.push(Output::OperatorDrain { nodes: vec![node.clone()], drained: true });
+            if slot.deadline().is_some_and(|deadline| deadline <= self.told) {
+                out.push(Output::Overdue(vec![node.clone()]));
+            }
         }
         self.set_torpid(rank, false, now);
         self.changed(now);
@@ -366,11 +379,13 @@ impl Journal {
         if self.waiting_since.is_some_and(|since| since.plus(self.settings.batch) <= now.steady) {
             self.flush(now, out);
         }
+        self.tell_overdue(now, out);
     }
 
     /// The moment of the steady clock at which [`Journal::tick`] has something to do.
-    pub fn next_deadline(&self) -> Option<Nanos> {
-        self.waiting_since.map(|since| since.plus(self.settings.batch))
+    pub fn next_deadline(&self, now: Moment) -> Option<Nanos> {
+        let batch = self.waiting_since.map(|since| since.plus(self.settings.batch));
+        [batch, self.next_overdue(now)].into_iter().flatten().min()
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Past {
         overwrite: Overwrite,
         /// Who asked for it.
         origin: Origin,
+        /// When operators are told of what still runs.
+        deadline: Option<Nanos>,
     },
     /// `undrain`.
     Undrain {
@@ -54,12 +56,13 @@ impl Journal {
                 self.expiration = *expiration;
                 return Ok(());
             }
-            Past::Drain { at, targets, reason, overwrite, origin } => {
+            Past::Drain { at, targets, reason, overwrite, origin, deadline } => {
                 let kind = Kind::Drain {
                     targets: targets.clone(),
                     reason: reason.clone(),
                     overwrite: *overwrite,
                     origin: *origin,
+                    deadline: *deadline,
                 };
                 (ResourceEvent { at: *at, kind }, *origin == Origin::Operator)
             }

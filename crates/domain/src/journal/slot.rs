@@ -65,6 +65,8 @@ pub struct DrainState {
     pub operator: Option<Option<Arc<str>>>,
     /// The resource manager drained it.
     pub rm: bool,
+    /// The operator is told of what still runs there then, by the wall clock.
+    pub deadline: Option<Nanos>,
 }
 
 /// What readers see of a rank.
@@ -130,6 +132,10 @@ impl Slot {
 
     pub fn drained_by_operator(&self) -> bool {
         self.drain.as_ref().is_some_and(|drain| drain.operator.is_some())
+    }
+
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.drain.as_ref()?.deadline
     }
 
     pub fn drained_by_rm(&self) -> bool {

@@ -15,6 +15,7 @@ fn show(output: &Output) -> String {
         Output::OperatorDrain { nodes, drained } => {
             return format!("{} {}", if *drained { "hold" } else { "release" }, nodes.join(","));
         }
+        Output::Overdue(nodes) => return format!("overdue {}", nodes.join(",")),
         Output::HoldHosts { hosts, held } => {
             return format!("{} hosts {}", if *held { "hold" } else { "release" }, hosts.join(","));
         }
@@ -25,7 +26,7 @@ fn show(output: &Output) -> String {
         Kind::Restart { ranks, online, nodelist } => format!("{name} {ranks} <{online}> {nodelist}"),
         Kind::Define(method) => format!("{name} {}", method.name()),
         Kind::Update { expiration } => format!("{name} {expiration}"),
-        Kind::Drain { targets, reason, overwrite, origin } => {
+        Kind::Drain { targets, reason, overwrite, origin, .. } => {
             let reason = reason.as_deref().unwrap_or("-");
             format!("{name} {} {} <{reason}> {}{}", targets.idset, targets.nodelist, overwrite.number(), by(origin))
         }
@@ -90,7 +91,7 @@ impl Script {
     fn wait(&mut self, millis: i64) -> Vec<String> {
         let until = self.now.plus(Nanos::from_millis(millis));
         let mut seen = Vec::new();
-        while let Some(next) = self.journal.next_deadline().filter(|next| *next <= until) {
+        while let Some(next) = self.journal.next_deadline(self.moment()).filter(|next| *next <= until) {
             self.now = self.now.max(next);
             seen.extend(self.collect(|journal, now, out| journal.tick(now, out)));
         }
@@ -111,7 +112,7 @@ impl Script {
     fn drain(&mut self, targets: &str, reason: &str, overwrite: Option<i64>) -> Vec<String> {
         let overwrite = overwrite.map(|number| Overwrite::from_number(number).unwrap());
         let reason = (!reason.is_empty()).then(|| reason.into());
-        let request = DrainRequest { targets: targets.to_owned(), reason, overwrite };
+        let request = DrainRequest { targets: targets.to_owned(), reason, overwrite, deadline: None };
         let planned = self.journal.plan_drain(&request, self.moment());
         self.operate(planned)
     }
@@ -433,7 +434,8 @@ fn the_end_of_a_session_takes_its_nodes_offline() {
 
 fn past(idset: &str, nodelist: &str, origin: Origin) -> Past {
     let targets = Targets::parse(idset, nodelist).unwrap();
-    Past::Drain { at: Nanos::from_secs(1_700_000_001), targets, reason: None, overwrite: Overwrite::Nothing, origin }
+    let at = Nanos::from_secs(1_700_000_001);
+    Past::Drain { at, targets, reason: None, overwrite: Overwrite::Nothing, origin, deadline: None }
 }
 
 #[test]
@@ -491,4 +493,42 @@ fn the_partition_knows_the_hosts_to_hold_before_their_nodes_come() {
     assert_eq!(script.register("n2"), ["hold n2"]);
     assert!(script.fact(Fact::Held { node: "n2".into() }).is_empty());
     assert!(script.fact(Fact::Held { node: "nobody".into() }).is_empty());
+}
+
+#[test]
+fn a_deadline_that_passed_is_told_once_and_to_whoever_comes_back() {
+    let mut script = four();
+    let drain = |script: &mut Script, targets: &str, seconds: i64, overwrite: Option<Overwrite>| {
+        let deadline = Some(script.moment().wall.plus(Nanos::from_secs(seconds))).filter(|_| seconds > 0);
+        let request = DrainRequest { targets: targets.to_owned(), deadline, overwrite, ..DrainRequest::default() };
+        let events = script.journal.plan_drain(&request, script.moment());
+        script.operate(events)
+    };
+    let overdue = |script: &Script| -> Vec<String> {
+        let found = script.journal.overdue(script.moment());
+        found.iter().map(|one| format!("{} on {}", one.node, one.host)).collect()
+    };
+    drain(&mut script, "0-1", 60, None);
+    drain(&mut script, "2", 90, None);
+    assert!(script.wait(59_999).is_empty() && overdue(&script).is_empty());
+    assert_eq!(script.wait(1), ["overdue n0,n1"]);
+    assert_eq!(overdue(&script), ["n0 on n0", "n1 on n1"]);
+    assert!(script.wait(29_000).is_empty(), "once");
+    // A new reason leaves the deadline; a new time without one takes it away, and so does the end of the drain.
+    drain(&mut script, "2", 0, Some(Overwrite::Reason));
+    assert_eq!(script.wait(1_000), ["overdue n2"]);
+    drain(&mut script, "2", 0, Some(Overwrite::ReasonAndTime));
+    script.undrain("1", false);
+    assert_eq!(overdue(&script), ["n0 on n0"]);
+    drain(&mut script, "0", 5, Some(Overwrite::Nothing));
+    assert_eq!(overdue(&script), ["n0 on n0"], "what is drained stays as it is");
+    // Gone, it is nobody's; when it is back, it is told of again.
+    script.remove("n0");
+    script.wait(100);
+    assert!(overdue(&script).is_empty());
+    assert_eq!(script.register("n0"), ["hold n0", "overdue n0"]);
+    drain(&mut script, "0", 30, Some(Overwrite::Reason));
+    assert!(overdue(&script).is_empty());
+    assert!(script.wait(29_999).iter().all(|told| !told.starts_with("overdue")));
+    assert_eq!(script.wait(1), ["overdue n0"]);
 }

@@ -22,6 +22,7 @@ pub mod line;
 mod nodes;
 mod order;
 pub mod outlook;
+mod overdue;
 mod predicates;
 mod preempt;
 mod queue_orders;
@@ -49,6 +50,7 @@ pub use audit::Finding;
 pub use explain::{Explainer, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use ledger::{Books, Placement, Reason};
+pub use overdue::Left;
 pub use saved::{SAVED_FORMAT, Unreadable};
 pub use tables::Tables;
 
@@ -367,6 +369,7 @@ impl Partition {
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
             Command::HoldHosts { hosts, held } => self.hold_hosts(hosts, held),
             Command::OrderQueues(orders) => self.order_queues(orders, cx),
+            Command::DrainOverdue(nodes) => self.tell_overdue(&nodes, cx),
             Command::Stop => self.stop(cx),
         }
         self.settle();

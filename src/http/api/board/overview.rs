@@ -10,10 +10,13 @@ use super::{BoardApi, nodes, why};
 use crate::{
     access::Caller,
     domain::{partition::Explainer, queue::Queue},
-    http::ws_v1::{View, json::Amounts, nodes::rows, state::now, time_text},
+    http::{
+        api::overdue::OverdueDrains,
+        ws_v1::{View, json::Amounts, nodes::rows, state::now, time_text},
+    },
     messages::{
         event::GetEventStatus,
-        journal::Status,
+        journal::{GetOverdue, Status},
         partition::GetSnapshot,
         rm::{Info, RmInfo, RmState},
     },
@@ -69,6 +72,8 @@ struct PartitionRow {
     used: Amounts,
     pending: Amounts,
     waiting: WaitingView,
+    /// Drained nodes that were to be empty by now.
+    overdue: OverdueDrains,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -110,7 +115,9 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Overview {
         let view = View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot };
         let status = nodes::status(api, entry).await;
         let manager = managers.iter().find(|manager| manager.id == entry.rm);
-        partitions.push(row(&view, status.as_ref(), manager));
+        let passed = api.journals.of(&entry.internal).send(GetOverdue).await.unwrap_or_default();
+        let overdue = OverdueDrains::of(view.partition(), passed);
+        partitions.push(PartitionRow { overdue, ..row(&view, status.as_ref(), manager) });
     }
     let events = api.topology.events.send(GetEventStatus).await.ok();
     Overview {
@@ -163,6 +170,7 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> Partit
         used: Amounts::from(root.map(Queue::placed).as_ref()),
         pending: Amounts::from(root.map(Queue::waiting).as_ref()),
         waiting: waiting(view, paused),
+        overdue: OverdueDrains::default(),
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     domain::{hostlist::HostList, idset::IdSet, journal::Target, types::Nanos},
+    http::api::overdue::OverdueDrains,
     messages::journal::Status,
 };
 
@@ -27,6 +28,9 @@ struct Drained {
     timestamp: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Arc<str>>,
+    /// When they were to be empty, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<f64>,
     by: Vec<&'static str>,
 }
 
@@ -40,6 +44,8 @@ pub struct Body<'a> {
     torpid: Targets,
     allocated: Targets,
     drained: Vec<Drained>,
+    /// What still runs where the deadline has passed.
+    overdue: &'a OverdueDrains,
     streams: usize,
     faults: &'a [String],
     #[serde(rename = "R", skip_serializing_if = "Option::is_none")]
@@ -47,7 +53,7 @@ pub struct Body<'a> {
 }
 
 /// The text of a status. `allocated` tells whether a node has allocations.
-pub fn text(status: &Status, allocated: impl Fn(&str) -> bool) -> String {
+pub fn text(status: &Status, overdue: &OverdueDrains, allocated: impl Fn(&str) -> bool) -> String {
     let pick = |which: &dyn Fn(&Target) -> bool| targets(status.targets.iter().filter(|target| which(target)));
     let body = Body {
         all: pick(&|_| true),
@@ -56,6 +62,7 @@ pub fn text(status: &Status, allocated: impl Fn(&str) -> bool) -> String {
         torpid: pick(&|target| target.torpid),
         allocated: pick(&|target| target.online && target.node.as_deref().is_some_and(&allocated)),
         drained: drained(&status.targets),
+        overdue,
         streams: status.streams,
         faults: &status.faults,
         r: serde_json::from_str(&status.r).ok(),
@@ -73,19 +80,20 @@ fn targets<'a>(which: impl Iterator<Item = &'a Target>) -> Targets {
     Targets { idset: idset.to_string(), nodelist: nodelist.to_string() }
 }
 
-/// One entry for targets of the same time, reason and origin, by time: what was drained together stays together.
+/// One entry for targets of the same time, reason, origin and deadline, by time: what was drained together stays together.
 fn drained(all: &[Target]) -> Vec<Drained> {
     let mut groups: BTreeMap<_, Vec<&Target>> = BTreeMap::new();
     for target in all {
         if let Some(drain) = &target.drain {
-            let key = (micros(drain.since), drain.reason.clone(), drain.operator.is_some(), drain.rm);
+            let key = (micros(drain.since), drain.reason.clone(), drain.operator.is_some(), drain.rm, drain.deadline);
             groups.entry(key).or_default().push(target);
         }
     }
-    let entries = groups.into_iter().map(|((micros, reason, operator, rm), members)| {
+    let entries = groups.into_iter().map(|((since, reason, operator, rm, deadline), members)| {
         let Targets { idset, nodelist } = targets(members.into_iter());
         let by = [(operator, "operator"), (rm, "rm")].into_iter().filter(|(by, _)| *by).map(|(_, name)| name).collect();
-        Drained { idset, nodelist, timestamp: micros as f64 / 1e6, reason, by }
+        let deadline = deadline.map(|deadline| micros(deadline) as f64 / 1e6);
+        Drained { idset, nodelist, timestamp: since as f64 / 1e6, reason, deadline, by }
     });
     entries.collect()
 }
@@ -117,6 +125,7 @@ mod tests {
                 reason: reason.map(Into::into),
                 operator: (!rm).then_some(None),
                 rm,
+                deadline: (!rm).then_some(Nanos(1_733_970_000_500_000_000)),
             })
         };
         let status = Status {
@@ -130,13 +139,14 @@ mod tests {
             streams: 2,
             faults: vec!["a fault".to_owned()],
         };
-        let text = text(&status, |node| node == "node-2" || node == "node-3");
+        let text = text(&status, &OverdueDrains::default(), |node| node == "node-2" || node == "node-3");
         let expected = concat!(
             r#"{"all":{"idset":"0-3","nodelist":"n[0-3]"},"online":{"idset":"0-2","nodelist":"n[0-2]"},"#,
             r#""offline":{"idset":"3","nodelist":"n3"},"torpid":{"idset":"1","nodelist":"n1"},"#,
             r#""allocated":{"idset":"2","nodelist":"n2"},"drained":["#,
             r#"{"idset":"3","nodelist":"n3","timestamp":2.0,"by":["rm"]},"#,
-            r#"{"idset":"0-1","nodelist":"n[0-1]","timestamp":1733965155.627216,"reason":"disk","by":["operator"]}],"#,
+            r#"{"idset":"0-1","nodelist":"n[0-1]","timestamp":1733965155.627216,"reason":"disk","#,
+            r#""deadline":1733970000.5,"by":["operator"]}],"overdue":{"count":0,"nodes":[]},"#,
             r#""streams":2,"faults":["a fault"],"R":{"version":1}}"#,
         );
         assert_eq!(text, expected);

@@ -1,0 +1,52 @@
+//! What is left on a node that was to be empty by now.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use super::{Cx, Partition};
+use crate::event::{Change, Detail, EventKind};
+
+/// Applications that are named.
+const NAMED: usize = 5;
+
+/// Allocations on a node, and whose they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// How many.
+    pub allocations: usize,
+    /// Their applications by id, the first few of them.
+    pub applications: Vec<Arc<str>>,
+    /// How many more applications.
+    pub more: usize,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Left { allocations, applications, more } = self;
+        write!(f, "{allocations} {}", if *allocations == 1 { "allocation of " } else { "allocations of " })?;
+        f.write_str(&applications.join(", "))?;
+        if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
+    }
+}
+
+impl Partition {
+    /// What is left on a node; `None` where nothing is, or the node is not there. What the shim is still asked about counts.
+    pub fn left_on(&self, node: &str) -> Option<Left> {
+        let row = self.nodes.get(self.node_by_id.get(node)?.ix())?;
+        let of = row.allocs.iter().filter_map(|ix| self.apps.get(self.allocs.get(ix.ix())?.app.ix()));
+        let applications: BTreeSet<&Arc<str>> = of.map(|app| &app.id).collect();
+        let more = applications.len().saturating_sub(NAMED);
+        let applications = applications.into_iter().take(NAMED).cloned().collect();
+        (!row.allocs.is_empty()).then_some(Left { allocations: row.allocs.len(), applications, more })
+    }
+
+    /// The deadline of the drain of these nodes has passed.
+    pub(super) fn tell_overdue(&self, nodes: &[Arc<str>], cx: &mut Cx) {
+        for node in nodes {
+            if let Some(left) = self.left_on(node) {
+                let text = format!("the deadline of its drain has passed: {left} still there");
+                let change = (Change::Set, Detail::NodeSchedulable);
+                cx.message(EventKind::Node, node, &"".into(), change, &text, None);
+            }
+        }
+    }
+}

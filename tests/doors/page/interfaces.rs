@@ -1,6 +1,5 @@
 //! The page of the interfaces (`/api/docs`) in a real browser: everything is there, and what it sends is answered.
 
-use callboard::access::Digest;
 use serde_json::json;
 
 use super::{chromium::Browser, cluster::busy, server::Server};
@@ -26,16 +25,12 @@ async fn send(browser: &Browser, operation: &str, expected: &str) {
 #[tokio::test]
 async fn tries_what_it_describes() {
     let Some(browser) = Browser::start("tries_what_it_describes").await else { return };
-    let files = tempfile::tempdir().unwrap();
-    let tokens = files.path().join("tokens").display().to_string();
-    std::fs::write(&tokens, format!("operator {}\n", Digest::of("open-sesame"))).unwrap();
-    let mut server =
-        Server::start_as(&["--http", "127.0.0.1:0", "--ephemeral", "--tokens", &tokens], Some("open-sesame"));
+    let mut server = Server::guarded();
     busy(&mut server).await;
     browser.open(&format!("{}/api/docs", server.url)).await;
     let queues = opened(&browser, "GET", "/ws/v1/partition/{partition}/queues").await;
     send(&browser, &queues, "401 Unauthorized").await;
-    browser.run("document.querySelector('#token').value = 'open-sesame'").await;
+    browser.run("document.querySelector('#token').value = 'all-of-it'").await;
     send(&browser, &queues, "200 OK").await;
     browser.until(&format!("{queues}.querySelector('pre').textContent.includes('\"queuename\": \"root\"')")).await;
     // Numbers that JavaScript cannot hold are shown as they are.

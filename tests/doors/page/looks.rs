@@ -1,6 +1,5 @@
 //! The page in a real browser, with a cluster that changes while it is looked at.
 
-use callboard::access::Digest;
 use serde_json::json;
 
 use super::{
@@ -180,12 +179,7 @@ async fn tells_when_the_connection_is_lost_and_recovers() {
 #[tokio::test]
 async fn asks_for_a_token_and_keeps_it_in_the_tab() {
     let Some(browser) = Browser::start("asks_for_a_token_and_keeps_it_in_the_tab").await else { return };
-    let files = tempfile::tempdir().unwrap();
-    let tokens = files.path().join("tokens").display().to_string();
-    let line = |role: &str, token: &str| format!("{role} {}\n", Digest::of(token));
-    std::fs::write(&tokens, line("viewer", "open-sesame") + &line("operator", "all-of-it")).unwrap();
-    let arguments = ["--http", "127.0.0.1:0", "--ephemeral", "--tokens", &tokens];
-    let mut server = Server::start_as(&arguments, Some("all-of-it"));
+    let mut server = Server::guarded();
     busy(&mut server).await;
     browser.open(&format!("{}/#/default/events", server.url)).await;
     browser.until("document.querySelector('#login').open && document.activeElement.id === 'token'").await;

@@ -2,10 +2,13 @@
 
 use std::process::Command;
 
-use callboard::access::Digest;
 use serde_json::{Value, json};
 
-use super::{chromium::Browser, cluster::busy, server::Server};
+use super::{
+    chromium::Browser,
+    cluster::busy,
+    server::{OPERATOR, Server},
+};
 
 fn press(title: &str) -> String {
     format!("[...document.querySelectorAll('#detail button')].find((one) => one.innerText === '{title}')")
@@ -98,12 +101,7 @@ async fn the_health_pill_opens_a_list_and_the_log_level() {
 
 #[tokio::test]
 async fn the_log_level_is_an_operators() {
-    let files = tempfile::tempdir().unwrap();
-    let tokens = files.path().join("tokens").display().to_string();
-    let line = |role: &str, token: &str| format!("{role} {}\n", Digest::of(token));
-    std::fs::write(&tokens, line("viewer", "open-sesame") + &line("operator", "all-of-it")).unwrap();
-    let arguments = ["--http", "127.0.0.1:0", "--ephemeral", "--tokens", &tokens];
-    let server = Server::start_as(&arguments, Some("all-of-it"));
+    let server = Server::guarded();
     assert_eq!(server.json("/api/v1/overview").await["role"], "operator");
     let path = "/api/v1/log/level";
     server.post(path, &json!({"level": "debug"})).await;
@@ -116,8 +114,9 @@ async fn the_log_level_is_an_operators() {
     assert_eq!(bad.status(), 400);
     assert!(bad.text().await.unwrap().contains("level is 'loud'; it may be debug, info, warn, error"));
     assert_eq!(send(json!({"volume": 11}), "all-of-it").await.unwrap().status(), 400);
+    let files = tempfile::tempdir().unwrap();
     let token = files.path().join("token");
-    std::fs::write(&token, "all-of-it").unwrap();
+    std::fs::write(&token, OPERATOR).unwrap();
     let command = |level: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
         command.args(["log-level", "--server", &server.url, "--token-file"]).arg(&token).args(level);
@@ -133,12 +132,7 @@ async fn the_log_level_is_an_operators() {
 #[tokio::test]
 async fn who_may_not_is_told_what_it_takes() {
     let Some(browser) = Browser::start("who_may_not_is_told_what_it_takes").await else { return };
-    let files = tempfile::tempdir().unwrap();
-    let tokens = files.path().join("tokens").display().to_string();
-    let line = |role: &str, token: &str| format!("{role} {}\n", Digest::of(token));
-    std::fs::write(&tokens, line("viewer", "open-sesame") + &line("operator", "all-of-it")).unwrap();
-    let arguments = ["--http", "127.0.0.1:0", "--ephemeral", "--tokens", &tokens];
-    let mut server = Server::start_as(&arguments, Some("all-of-it"));
+    let mut server = Server::guarded();
     busy(&mut server).await;
     browser.open(&format!("{}/#/default/nodes?open=node:node-2", server.url)).await;
     browser.until("document.querySelector('#login').open").await;

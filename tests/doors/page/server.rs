@@ -1,5 +1,6 @@
 //! The built program on a free port, with a resource manager that reads its stream and confirms releases.
 
+use callboard::access::Digest;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -12,7 +13,13 @@ pub struct Server {
     pub url: String,
     client: reqwest::Client,
     shim: Option<JoinHandle<()>>,
+    /// The file of its tokens, where it has some.
+    _tokens: Option<tempfile::TempDir>,
 }
+
+/// The tokens of a guarded server.
+pub const VIEWER: &str = "open-sesame";
+pub const OPERATOR: &str = "all-of-it";
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -34,8 +41,20 @@ impl Server {
         Server::start_as(arguments, None)
     }
 
-    /// With these tokens, and sends this one itself.
-    pub fn start_as(arguments: &[&str], token: Option<&str>) -> Server {
+    /// With tokens of a viewer and an operator; sends the operator's itself.
+    pub fn guarded() -> Server {
+        let files = tempfile::tempdir().unwrap();
+        let tokens = files.path().join("tokens").display().to_string();
+        let line = |role: &str, token: &str| format!("{role} {}\n", Digest::of(token));
+        std::fs::write(&tokens, line("viewer", VIEWER) + &line("operator", OPERATOR)).unwrap();
+        let arguments = ["--http", "127.0.0.1:0", "--ephemeral", "--tokens", &tokens];
+        let mut server = Server::start_as(&arguments, Some(OPERATOR));
+        server._tokens = Some(files);
+        server
+    }
+
+    /// Sends this token itself.
+    fn start_as(arguments: &[&str], token: Option<&str>) -> Server {
         let program = Program::start(&[&["--grpc", "off"], arguments].concat());
         let url = program.address("http");
         let headers = token.map(|token| {
@@ -43,7 +62,7 @@ impl Server {
             [(reqwest::header::AUTHORIZATION, value)].into_iter().collect()
         });
         let client = reqwest::Client::builder().default_headers(headers.unwrap_or_default()).build().unwrap();
-        Server { program, url, client, shim: None }
+        Server { program, url, client, shim: None, _tokens: None }
     }
 
     pub fn pid(&self) -> u32 {

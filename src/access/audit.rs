@@ -94,8 +94,7 @@ impl Detail {
     pub fn tell(&self, text: impl Into<String>) {
         let mut text: String = text.into();
         if text.len() > LONGEST {
-            let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-            text.truncate(end);
+            text.truncate(text.floor_char_boundary(LONGEST));
             text.push('…');
         }
         // Only the first counts.
@@ -135,10 +134,7 @@ impl Request {
         let address = address.map_or(String::new(), |address| address.to_canonical().to_string());
         let detail = Detail::default();
         let mut action = action;
-        if action.len() > LONGEST {
-            let end = (0..=LONGEST).rev().find(|at| action.is_char_boundary(*at)).unwrap_or(0);
-            action.truncate(end);
-        }
+        action.truncate(action.floor_char_boundary(LONGEST));
         Request { door, who, role, address, action, detail }
     }
 

@@ -117,11 +117,7 @@ pub fn cut_message(message: &str) -> Arc<str> {
     if message.len() <= MESSAGE_BYTES {
         return message.into();
     }
-    let mut end = MESSAGE_BYTES - 3;
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}...", &message[..end]).into()
+    format!("{}...", &message[..message.floor_char_boundary(MESSAGE_BYTES - 3)]).into()
 }
 
 list!(Event { kind, object, reference, change, detail, message, resource, at, partition });

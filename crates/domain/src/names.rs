@@ -19,8 +19,7 @@ pub const INVALID_QUEUE_NAME: &str = "invalid queue name, max 64 characters cons
 /// Cuts a text to at most so many bytes, where it has more, and says so with `…`.
 pub fn shorten(text: &mut String, most: usize) {
     if text.len() > most {
-        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(most));
         text.push('…');
     }
 }

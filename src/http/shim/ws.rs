@@ -114,11 +114,7 @@ async fn write(
 
 /// A close reason holds 123 bytes.
 fn cut(detail: &str) -> String {
-    let mut end = detail.len().min(123);
-    while !detail.is_char_boundary(end) {
-        end -= 1;
-    }
-    detail[..end].to_owned()
+    detail[..detail.floor_char_boundary(123)].to_owned()
 }
 
 /// Requests in, until the peer ends. While the budget is spent nothing is read.

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the messages and stubs of the protocol from its files in proto/ again, without a protoc that is installed.
+"""Makes what is generated again, without a protoc that is installed.
 
-python generate.py            writes src/callboard/proto
-python generate.py --check    says what of it is not what would be written; exit status 1
+`src/callboard/proto` from the protocol files in proto/, and `src/callboard/openapi` from what a built server says of its doors.
+
+python generate.py PROGRAM            writes both
+python generate.py --check PROGRAM    says what of it is not what would be written; exit status 1
 """
 
 from __future__ import annotations
@@ -16,14 +18,17 @@ from pathlib import Path
 
 from grpc_tools import protoc
 
+import generate_rest
+
 HERE = Path(__file__).resolve().parent
 PROTOCOL = HERE.parents[1] / "proto"
 PACKAGE = "callboard.proto"
 FILES = ["si/v1/si.proto", "callboard/v1/callboard.proto"]
-FOLDER = HERE / "src" / Path(*PACKAGE.split("."))
+FOLDER = HERE / "src" / "callboard"
+PARTS = ("proto", "openapi")
 
 
-def generate(out: Path) -> None:
+def generate_protocol(out: Path) -> None:
     """Writes the package into this folder."""
     command = ["protoc", f"-I{PROTOCOL}", f"-I{Path(protoc.__file__).parent / '_proto'}"]
     command += [f"--{what}={out}" for what in ("python_out", "grpc_python_out")]
@@ -39,27 +44,38 @@ def generate(out: Path) -> None:
             (folder / "__init__.py").write_text('"""Generated from the protocol files by generate.py."""\n')
 
 
-def differences() -> list[str]:
+def generate(out: Path, program: str) -> None:
+    """Writes both packages into this folder."""
+    for part in PARTS:
+        shutil.rmtree(out / part, ignore_errors=True)
+        (out / part).mkdir(parents=True)
+    generate_protocol(out / "proto")
+    generate_rest.generate(out / "openapi", program)
+
+
+def differences(program: str) -> list[str]:
     """The files that are checked in and are not what would be written, and those that are missing."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder)
-        generate(made)
-        new = {file.relative_to(made): file.read_bytes() for file in made.rglob("*.py*")}
-        old = {file.relative_to(FOLDER): file.read_bytes() for file in FOLDER.rglob("*.py*") if "__pycache__" not in file.parts}
+        generate(Path(folder), program)
+        new, old = _files(Path(folder)), _files(FOLDER)
         return sorted(str(file) for file in new.keys() | old.keys() if new.get(file) != old.get(file))
+
+
+def _files(folder: Path) -> dict[Path, bytes]:
+    found = (file for part in PARTS for file in (folder / part).rglob("*.py*") if "__pycache__" not in file.parts)
+    return {file.relative_to(folder): file.read_bytes() for file in found}
 
 
 def main() -> None:
     """See above."""
-    if sys.argv[1:] == ["--check"]:
-        if different := differences():
-            sys.exit(f"not what generate.py writes: {', '.join(different)}")
-    elif not sys.argv[1:]:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        FOLDER.mkdir(parents=True)
-        generate(FOLDER)
-    else:
-        sys.exit(__doc__)
+    match sys.argv[1:]:
+        case ["--check", program]:
+            if different := differences(program):
+                sys.exit(f"not what generate.py writes: {', '.join(different)}")
+        case [program] if not program.startswith("-"):
+            generate(FOLDER, program)
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

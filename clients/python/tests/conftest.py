@@ -33,6 +33,12 @@ StartServer = Callable[..., Awaitable[Server]]
 StartProxy = Callable[[str], Awaitable[Proxy]]
 
 
+@pytest.fixture(params=["grpc", "http"])
+def door(request: pytest.FixtureRequest) -> str:
+    """Which door of a server a test goes through."""
+    return str(request.param)
+
+
 class MakeClient(Protocol):
     def __call__(self, *addrs: str, **options: Any) -> Client: ...
 

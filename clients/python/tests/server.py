@@ -13,6 +13,16 @@ import pytest
 PROGRAM = "CALLBOARD_BIN"
 
 
+def need_program() -> str:
+    """The built server. Without it the test is skipped, and fails where CI is true."""
+    program = os.environ.get(PROGRAM)
+    if not program:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{PROGRAM} does not name the built server")
+        pytest.skip(f"{PROGRAM} does not name the built server, such as target/debug/callboard")
+    return program
+
+
 class Server:
     """A running server on free ports of the loopback."""
 
@@ -23,12 +33,7 @@ class Server:
 
     @classmethod
     async def start(cls, log: Path, *arguments: str) -> Self:
-        """Without the program the test is skipped, and fails where CI is true."""
-        program = os.environ.get(PROGRAM)
-        if not program:
-            if os.environ.get("CI") == "true":
-                pytest.fail(f"{PROGRAM} does not name the built server")
-            pytest.skip(f"{PROGRAM} does not name the built server, such as target/debug/callboard")
+        program = need_program()
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("CALLBOARD_", "RUST_LOG"))}
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
@@ -55,6 +60,14 @@ class Server:
         if "://" not in server.http:
             server.http = f"http://{server.http}"
         return server
+
+    def addr(self, door: str) -> str:
+        """Host and port of a door."""
+        return self.grpc if door == "grpc" else self.http.partition("://")[2]
+
+    def url(self, door: str) -> str:
+        """The address of a door, as a client takes it."""
+        return self.grpc if door == "grpc" else self.http
 
     async def kill(self) -> None:
         """Ends it at once."""

@@ -6,14 +6,18 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
 
-from callboard import Client, LostError, Options
+from callboard import Client, LostError, Options, Rest
+from callboard.grpc_link import GrpcLink
+from callboard.http_link import HttpLink
+from callboard.link import Fault, Kind
 from tests.conftest import MakeClient, StartProxy, StartServer
 from tests.proxy import Proxy
-from tests.shim import LIMIT, UNCONSTRAINED, Shim, application, ask, nodes, register
+from tests.shim import LIMIT, UNCONSTRAINED, Shim, application, ask, nodes, register, through
 
 CUTS = int(os.environ.get("CALLBOARD_TEST_CUTS", "200"))
 
@@ -54,12 +58,12 @@ async def settled(client: Client, shim: Shim, load: Load) -> None:
     shim.unharmed()
 
 
-async def cut_under_load(client: Client, shim: Shim, proxy: Proxy) -> None:
+async def cut_under_load(client: Client, shim: Shim, proxy: Proxy, cuts: int) -> None:
     await register(client, shim, UNCONSTRAINED)
     await nodes(client, 8, 1 << 40)
     load = Load(client)
     async with asyncio.timeout(6 * LIMIT):
-        while proxy.cuts < CUTS:
+        while proxy.cuts < cuts:
             await asyncio.sleep(random.random() / 10)
             proxy.cut()
     await settled(client, shim, load)
@@ -67,27 +71,29 @@ async def cut_under_load(client: Client, shim: Shim, proxy: Proxy) -> None:
     print(f"{proxy.cuts} cuts, {len(load.asked)} asks, {client.stats}")
 
 
-async def test_two_hundred_cut_connections_lose_and_double_nothing(
-    serve: StartServer, carry: StartProxy, connect: MakeClient
+async def test_cut_connections_lose_and_double_nothing(
+    door: str, serve: StartServer, carry: StartProxy, connect: MakeClient
 ) -> None:
-    proxy = await carry((await serve()).grpc)
-    await cut_under_load(connect(proxy.addr), Shim(), proxy)
+    proxy = await carry((await serve()).addr(door))
+    await cut_under_load(connect(through(door, proxy.addr)), Shim(), proxy, CUTS if door == "grpc" else CUTS // 4)
 
 
-async def test_a_backlog_goes_out_after_a_long_outage(serve: StartServer, carry: StartProxy, connect: MakeClient) -> None:
+async def test_a_backlog_goes_out_after_a_long_outage(
+    door: str, serve: StartServer, carry: StartProxy, connect: MakeClient
+) -> None:
     server, shim = await serve(), Shim()
-    proxy = await carry(server.grpc)
-    client = connect("127.0.0.1:1", proxy.addr, request_queue=30_000)
+    proxy = await carry(server.addr(door))
+    client = connect("127.0.0.1:1", through(door, proxy.addr), request_queue=30_000)
     await register(client, shim, UNCONSTRAINED)
     await nodes(client, 8, 1 << 40)
     await application(client, "app")
     await client.flush()
     proxy.to("127.0.0.1:1")
     proxy.cut()
-    count = 5_000
+    count = 5_000 if door == "grpc" else 500
     for n in range(count):
         await ask(client, "app", f"k{n}", 10)
-    proxy.to(server.grpc)
+    proxy.to(server.addr(door))
     async with asyncio.timeout(LIMIT):
         await client.flush()
     await shim.until("placed", lambda: len(shim.order) == count)
@@ -95,12 +101,12 @@ async def test_a_backlog_goes_out_after_a_long_outage(serve: StartServer, carry:
 
 
 async def test_a_killed_server_goes_on_from_its_log(
-    serve: StartServer, carry: StartProxy, connect: MakeClient, tmp_path: Path
+    door: str, serve: StartServer, carry: StartProxy, connect: MakeClient, tmp_path: Path
 ) -> None:
     data = ("--data", str(tmp_path / "data"))
     server, shim = await serve(*data), Shim()
-    proxy = await carry(server.grpc)
-    client = connect(proxy.addr)
+    proxy = await carry(server.addr(door))
+    client = connect(through(door, proxy.addr))
     await register(client, shim, UNCONSTRAINED)
     await nodes(client, 8, 1 << 40)
     load = Load(client)
@@ -109,7 +115,7 @@ async def test_a_killed_server_goes_on_from_its_log(
         await shim.until(f"placed before kill {turn}", lambda: len(shim.order) >= more)  # noqa: B023
         await server.kill()
         server = await serve(*data)
-        proxy.to(server.grpc)
+        proxy.to(server.addr(door))
     more = len(shim.order) + 300
     await shim.until("placed after the last kill", lambda: len(shim.order) >= more)
     await settled(client, shim, load)
@@ -118,19 +124,19 @@ async def test_a_killed_server_goes_on_from_its_log(
     print(f"{len(load.asked)} asks, {client.stats}")
 
 
-async def test_a_session_that_is_gone_is_told(serve: StartServer, carry: StartProxy, connect: MakeClient) -> None:
+async def test_a_session_that_is_gone_is_told(door: str, serve: StartServer, carry: StartProxy, connect: MakeClient) -> None:
     first, second, shim = await serve(), await serve(), Shim()
-    proxy = await carry(first.grpc)
+    proxy = await carry(first.addr(door))
     told: asyncio.Queue[LostError] = asyncio.Queue()
 
     async def lost(error: LostError) -> None:
         await told.put(error)
 
-    client = connect(proxy.addr, on_lost=lost)
+    client = connect(through(door, proxy.addr), on_lost=lost)
     await register(client, shim)
     await nodes(client, 1, 100)
     await shim.until("node", lambda: len(shim.nodes) == 1)
-    proxy.to(second.grpc)
+    proxy.to(second.addr(door))
     proxy.cut()
     async with asyncio.timeout(LIMIT):
         assert "not registered" in str(await told.get())
@@ -138,12 +144,12 @@ async def test_a_session_that_is_gone_is_told(serve: StartServer, carry: StartPr
         await nodes(client, 1, 100)
 
 
-async def test_a_session_that_somebody_else_took_is_told(serve: StartServer, connect: MakeClient) -> None:
+async def test_a_session_that_somebody_else_took_is_told(door: str, serve: StartServer, connect: MakeClient) -> None:
     server, shim = await serve(), Shim()
     told: asyncio.Queue[LostError] = asyncio.Queue()
-    client = connect(server.grpc, on_lost=told.put_nowait)
+    client = connect(server.url(door), on_lost=told.put_nowait)
     await register(client, shim)
-    other = connect(server.grpc)
+    other = connect(server.url(door))
     await register(other, Shim())
     async with asyncio.timeout(LIMIT):
         assert "epoch" in str(await told.get())
@@ -153,8 +159,6 @@ async def test_a_session_that_somebody_else_took_is_told(serve: StartServer, con
 
 
 async def test_a_lost_session_ends_the_process_unless_the_program_says_otherwise(serve: StartServer, tmp_path: Path) -> None:
-    import sys
-
     server = await serve()
     program = tmp_path / "program.py"
     program.write_text(
@@ -178,8 +182,27 @@ async def test_a_lost_session_ends_the_process_unless_the_program_says_otherwise
         await client.stop()
 
 
-async def test_unregistering_is_not_losing(serve: StartServer, connect: MakeClient) -> None:
-    client = connect((await serve()).grpc)
+async def test_unregistering_is_not_losing(door: str, serve: StartServer, connect: MakeClient) -> None:
+    client = connect((await serve()).url(door))
     for _ in range(20):
         await register(client, Shim())
         await client.unregister()
+
+
+async def test_lines_that_a_server_does_not_have_end_the_session(
+    door: str, serve: StartServer, connect: MakeClient, tmp_path: Path
+) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    server = await serve(*data)
+    await register(connect(server.url(door), on_lost=lambda _: None), Shim())
+    async with Rest(server.http) as rest:
+        epoch = (await rest.si.rm("rm-1"))["epoch"]
+    await server.kill()
+    server = await serve(*data)
+    options = Options(addrs=[server.url(door)])
+    link = GrpcLink(options, server.grpc) if door == "grpc" else HttpLink(options, server.http)
+    with pytest.raises(Fault, match=r"OUT_OF_RANGE|410") as caught:
+        await link.resume("rm-1", epoch, 1_000_000)
+    await link.close()
+    # What a client does about it: see the session that is gone.
+    assert caught.value.kind is Kind.GONE

@@ -11,6 +11,7 @@ from callboard.errors import (
     CallboardError,
     LostError,
     NotRegisteredError,
+    ProblemError,
     RefusedError,
     StoppedError,
     TooLargeError,
@@ -18,6 +19,7 @@ from callboard.errors import (
 )
 from callboard.options import TLS, Metrics, Options
 from callboard.proto.si.v1 import si_pb2 as si
+from callboard.rest import Rest
 from callboard.stats import Stats
 
 __all__ = [
@@ -28,8 +30,10 @@ __all__ = [
     "Metrics",
     "NotRegisteredError",
     "Options",
+    "ProblemError",
     "RefusedError",
     "ResourceManagerCallback",
+    "Rest",
     "Stats",
     "StoppedError",
     "TooLargeError",

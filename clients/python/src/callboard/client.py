@@ -9,15 +9,16 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from callboard import web
 from callboard.callback import ResourceManagerCallback
-from callboard.errors import CallboardError, NotRegisteredError, StoppedError
+from callboard.errors import CallboardError, NotRegisteredError, RefusedError, StoppedError
 from callboard.grpc_link import GrpcLink
+from callboard.http_link import HttpLink
 from callboard.link import Link
 from callboard.options import Options
 from callboard.outbox import Part, allocation_parts, application_parts, node_parts
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
 from callboard.proto.si.v1 import si_pb2 as si
+from callboard.rest import Rest
 from callboard.session import Session
 from callboard.stats import Counters, Stats
 
@@ -75,7 +76,7 @@ class Client:
             raise
 
     def _connect(self, addr: str) -> Link:
-        return GrpcLink(self._options, addr)
+        return HttpLink(self._options, addr) if "://" in addr else GrpcLink(self._options, addr)
 
     def _current(self) -> Session:
         if self._stopped:
@@ -121,7 +122,12 @@ class Client:
 
         Raises `RefusedError`, which says what is wrong with it.
         """
-        await web.validate(self._options, configuration)
+        if self._options.web is None:
+            raise ValueError("validate asks the HTTP door: set Options.web")
+        async with Rest(self._options.web, tls=self._options.tls, token_file=self._options.token_file) as rest:
+            told = await rest.ws.validate_conf(configuration)
+        if not told["allowed"]:
+            raise RefusedError(told.get("reason") or "the server gives no reason")
 
     async def flush(self) -> None:
         """Waits until everything that was handed in is applied."""

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong, as exceptions."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class CallboardError(Exception):
     """The base of all exceptions of this package."""
@@ -26,6 +30,17 @@ class LostError(CallboardError):
 
 class RefusedError(CallboardError):
     """The server refuses what was asked, and nothing has changed. Asking again does not help."""
+
+
+class ProblemError(RefusedError):
+    """An answer of the REST interface that says that something is wrong."""
+
+    def __init__(self, status: int, reason: str, told: dict[str, Any]) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status = status
+        """The status of HTTP."""
+        self.told = told
+        """What the server says, as it says it."""
 
 
 class UnreachableError(CallboardError):

@@ -80,7 +80,8 @@ def _fault(code: grpc.StatusCode, details: str | None) -> Fault:
     refused = None
     if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
         refused = number_in(details or "")
-    return Fault(KINDS.get(code, Kind.BROKEN), f"{code.name}: {details}", refused_request=refused)
+    too_large = code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return Fault(KINDS.get(code, Kind.BROKEN), f"{code.name}: {details}", refused_request=refused, too_large=too_large)
 
 
 class GrpcLink(Link):

@@ -31,11 +31,13 @@ class Kind(Enum):
 class Fault(Exception):  # noqa: N818
     """A connection broke, or could not be made."""
 
-    def __init__(self, kind: Kind, text: str, *, refused_request: int | None = None) -> None:
+    def __init__(self, kind: Kind, text: str, *, refused_request: int | None = None, too_large: bool = False) -> None:
         super().__init__(text)
         self.kind = kind
         self.refused_request = refused_request
         """The number of a request that the server does not take at all."""
+        self.too_large = too_large
+        """It may take it in parts."""
 
 
 def other_epoch(known: int, told: int) -> Fault:

@@ -37,7 +37,8 @@ class Options:
     """What a `Client` is made with. Times are in seconds."""
 
     addrs: Sequence[str]
-    """Addresses of the server, or of several that share its log; they are tried in turn. `host:port` is its gRPC door."""
+    """Addresses of the server, or of several that share its log; they are tried in turn. `host:port` is the
+    gRPC door, `http://host:port` the HTTP door, which takes one request at a time."""
     tls: TLS | None = None
     """Encrypts; `None` does not, which is for the loopback."""
     token_file: Path | str | None = None

@@ -112,6 +112,27 @@ class Outbox:
                 return True
         return False
 
+    def split(self, sequence: int) -> bool:
+        """A request that is larger than the server takes becomes two, and what follows it gets the numbers behind them: the
+        server has taken none of it. False where it is one item."""
+        self.reopened()
+        entries = list(self._waiting)
+        at = next((at for at, entry in enumerate(entries) if entry.request.sequence == sequence), None)
+        halves = [] if at is None else _halves(entries[at].request)
+        if at is None or len(halves) < 2:
+            return False
+        entries[at : at + 1] = [Pending(half.request, half.items) for half in halves]
+        outcomes = dict(self._outcomes)
+        self._outcomes.clear()
+        for number, entry in enumerate(entries[at:], start=sequence):
+            if outcome := outcomes.pop(entry.request.sequence, None):
+                self._outcomes[number] = outcome
+            entry.request.sequence = number
+        self._outcomes |= outcomes
+        self._last += len(halves) - 1
+        self._waiting = deque(entries)
+        return True
+
     def abandon(self, error: CallboardError) -> None:
         """Nobody will tell the outcome of what waits for one."""
         for sequence in list(self._outcomes):
@@ -175,6 +196,46 @@ def _chunks(entries: Sequence[T], items: Callable[[T], int], most: int, size: in
 def _fits(request: ext.Request, items: int, outbox: Outbox) -> bool:
     """What comes in one request is one step, where the server takes it."""
     return 0 < items <= outbox.max_items and request.ByteSize() <= outbox.max_bytes - FRAME
+
+
+def _halves(request: ext.Request) -> list[Part]:
+    """Two requests that come to the same, one after the other; less of them where it is one item."""
+    match request.WhichOneof("request"):
+        case "node":
+            nodes = request.node.nodes
+            requests = [ext.Request(node=si.NodeRequest(nodes=half)) for half in _halved(nodes)]
+        case "application":
+            new, remove = request.application.new, request.application.remove
+            if new and remove:
+                halves = [si.ApplicationRequest(new=new), si.ApplicationRequest(remove=remove)]
+            else:
+                halves = [si.ApplicationRequest(new=half) for half in _halved(new)]
+                halves += [si.ApplicationRequest(remove=half) for half in _halved(remove)]
+            requests = [ext.Request(application=half) for half in halves]
+        case "allocation":
+            asks, going = request.allocation.allocations, request.allocation.releases.allocationsToRelease
+            if asks and going:
+                parts = [si.AllocationRequest(allocations=asks), si.AllocationRequest(releases=request.allocation.releases)]
+            else:
+                parts = [si.AllocationRequest(allocations=half) for half in _halved(asks)]
+                for some in _halved(going):
+                    parts.append(si.AllocationRequest(releases=si.AllocationReleasesRequest(allocationsToRelease=some)))
+            requests = [ext.Request(allocation=part) for part in parts]
+        case _:
+            requests = []
+    return [Part(half, _items(half)) for half in requests]
+
+
+def _halved(entries: Sequence[T]) -> list[Sequence[T]]:
+    middle = len(entries) // 2
+    return [half for half in (entries[:middle], entries[middle:]) if half]
+
+
+def _items(request: ext.Request) -> int:
+    """What a request counts as."""
+    asks, applications = request.allocation, request.application
+    items = sum(map(node_items, request.node.nodes)) + sum(map(application_items, applications.new)) + len(applications.remove)
+    return items + sum(map(allocation_items, asks.allocations)) + len(asks.releases.allocationsToRelease)
 
 
 def node_parts(request: si.NodeRequest, outbox: Outbox) -> list[Part]:

@@ -203,12 +203,19 @@ class Session:
                     why = await self._serve(link)
                 finally:
                     await link.close()
-                if why.refused_request is not None and self.outbox.void(why.refused_request):
-                    self.options.logger.error("%s: the server refuses a request, which is left out: %s", self.request.rmID, why)
+                self._take_out_of_the_way(why)
                 self.options.logger.info("%s: the connection is lost: %s", self.request.rmID, why)
                 link = await self._again(why)
         except Exception as error:
             await self._lost(error)
+
+    def _take_out_of_the_way(self, why: Fault) -> None:
+        """A request that the server does not take is cut into parts, or left out."""
+        refused = why.refused_request
+        if refused is None or (why.too_large and self.outbox.split(refused)):
+            return
+        if self.outbox.void(refused):
+            self.options.logger.error("%s: the server refuses a request, which is left out: %s", self.request.rmID, why)
 
     async def _again(self, why: Fault) -> Link:
         """Connects once more."""

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 import httpx
 
-from callboard.errors import RefusedError, UnreachableError
-from callboard.options import TLS, Options, read_token
+from callboard.options import TLS, read_token
 
 # How long the door may take to take and to give a part of something, in seconds.
 TIMEOUT = 30.0
@@ -24,33 +24,13 @@ def context(tls: TLS | None) -> ssl.SSLContext | bool:
     return made
 
 
-def client(options: Options, base: str) -> httpx.AsyncClient:
-    """Connections to this door, with the token of the options."""
-    headers = {}
-    if options.token_file is not None:
-        headers["Authorization"] = f"Bearer {read_token(options.token_file)}"
-    name = None if options.tls is None else options.tls.server_name
+def client(base: str, tls: TLS | None, token_file: Path | str | None) -> httpx.AsyncClient:
+    """Connections to this door, with the token as it is in the file at each request."""
 
-    async def named(request: httpx.Request) -> None:
-        if name is not None:
-            request.extensions["sni_hostname"] = name
+    async def prepare(request: httpx.Request) -> None:
+        if token_file is not None:
+            request.headers["Authorization"] = f"Bearer {read_token(token_file)}"
+        if tls is not None and tls.server_name is not None:
+            request.extensions["sni_hostname"] = tls.server_name
 
-    return httpx.AsyncClient(
-        base_url=base, headers=headers, verify=context(options.tls), timeout=TIMEOUT, event_hooks={"request": [named]}
-    )
-
-
-async def validate(options: Options, configuration: str) -> None:
-    """Whether the server would take a configuration."""
-    if options.web is None:
-        raise ValueError("validate asks the HTTP door: set Options.web")
-    try:
-        async with client(options, options.web) as http:
-            answer = await http.post("/ws/v1/validate-conf", content=configuration)
-    except httpx.HTTPError as error:
-        raise UnreachableError(f"{options.web}: {error}") from None
-    if answer.status_code != httpx.codes.OK:
-        raise RefusedError(f"{answer.status_code}: {answer.text.strip()}")
-    told = answer.json()
-    if not told["allowed"]:
-        raise RefusedError(told["reason"])
+    return httpx.AsyncClient(base_url=base, verify=context(tls), timeout=TIMEOUT, event_hooks={"request": [prepare]})

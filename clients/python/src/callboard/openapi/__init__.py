@@ -1,0 +1,1 @@
+"""Generated from the description of the HTTP doors by generate.py."""

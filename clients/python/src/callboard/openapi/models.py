@@ -1,0 +1,833 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated from the description of the HTTP doors by generate.py."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+Amounts: TypeAlias = dict[str, int]
+
+
+class ApiPostLogLevelBody(TypedDict):
+    level: Literal["debug", "info", "warn", "error"] | None
+
+
+class ApiQueueDrainBody(TypedDict):
+    overwrite: NotRequired[bool]
+    reason: NotRequired[str | None]
+
+
+class ApiQueueResumeBody(TypedDict):
+    overwrite: NotRequired[bool]
+    reason: NotRequired[str | None]
+
+
+class ApiQueueStopBody(TypedDict):
+    overwrite: NotRequired[bool]
+    reason: NotRequired[str | None]
+
+
+class ApiResourceDrainBody(TypedDict):
+    deadline: NotRequired[str | None]
+    overwrite: NotRequired[int | None]
+    reason: NotRequired[str | None]
+    targets: str
+
+
+class ApiResourceExpirationBody(TypedDict):
+    expiration: float
+
+
+class ApiResourceUndrainBody(TypedDict):
+    overwrite: NotRequired[int | None]
+    reason: NotRequired[str | None]
+    targets: str
+
+
+class AppRefusal(TypedDict):
+    applicationID: str
+    reason: str
+    time: str
+
+
+class ApplicationPlan(TypedDict):
+    applicationID: str
+    queueName: str
+    reason: str
+    state: str
+    user: str
+
+
+class Apps(TypedDict):
+    timestamp: int
+    totalApplications: str
+
+
+class AskState(TypedDict):
+    key: str
+    node: NotRequired[str | None]
+    state: str
+
+
+class Bucket(TypedDict):
+    bucketName: str
+    nodeNames: NotRequired[list[str]]
+    numOfNodes: NotRequired[int]
+
+
+class Capacity(TypedDict):
+    capacity: NotRequired[Amounts]
+    usedCapacity: NotRequired[Amounts]
+    utilization: NotRequired[Amounts]
+
+
+class Check(TypedDict):
+    Description: str
+    DiagnosisMessage: str
+    Name: str
+    Succeeded: bool
+
+
+class Cluster(TypedDict):
+    clusterName: str
+    partition: str
+    rmBuildInformation: NotRequired[list[dict[str, str]]]
+    startTime: NotRequired[int]
+
+
+class ConfigurationWarning(TypedDict):
+    column: int
+    line: int
+    message: str
+    rule: str
+
+
+class Containers(TypedDict):
+    timestamp: int
+    totalContainers: str
+
+
+class DemandRow(TypedDict):
+    applications: int
+    asks: int
+    highestPriority: int
+    queueName: str
+    resource: dict[str, int]
+    waitingSince: str
+
+
+class DrainedTargets(TypedDict):
+    by: list[str]
+    deadline: NotRequired[float | None]
+    idset: str
+    nodelist: str
+    reason: NotRequired[str | None]
+    timestamp: float
+
+
+class EnteredState(TypedDict):
+    at: str
+    state: str
+
+
+class ExceededQuota(TypedDict):
+    group: NotRequired[str | None]
+    limit: int
+    preemptedAfterSeconds: NotRequired[int | None]
+    queueName: str
+    used: int
+    user: NotRequired[str | None]
+    what: str
+
+
+class Filter(TypedDict):
+    groupExp: NotRequired[str | None]
+    groupList: NotRequired[list[str]]
+    type: str
+    userExp: NotRequired[str | None]
+    userList: NotRequired[list[str]]
+
+
+class Foreign(TypedDict):
+    allocationKey: str
+    allocationTags: NotRequired[dict[str, str]]
+    allocationTime: NotRequired[int]
+    nodeId: NotRequired[str]
+    preemptable: NotRequired[bool]
+    priority: str
+    resource: NotRequired[Amounts]
+
+
+class History(TypedDict):
+    placeholderResource: NotRequired[dict[str, Amounts]]
+    preemptedResource: NotRequired[dict[str, Amounts]]
+    resourceUsage: NotRequired[dict[str, Amounts]]
+
+
+class Holder(TypedDict):
+    amount: int
+    name: str
+
+
+class Log(TypedDict):
+    count: NotRequired[int]
+    lastOccurrence: NotRequired[int]
+    message: NotRequired[str]
+
+
+class LogEntry(TypedDict):
+    count: int
+    last: str
+    message: str
+
+
+class LogLevel(TypedDict):
+    environment: NotRequired[str | None]
+    level: str
+    operator: bool
+
+
+class NodeInShort(TypedDict):
+    allocations: NotRequired[int]
+    drained: NotRequired[str | None]
+    drainedSince: NotRequired[str | None]
+    id: str
+    offline: NotRequired[bool]
+    rank: NotRequired[int | None]
+    reserved: NotRequired[bool]
+    torpid: NotRequired[bool]
+    used: list[int | None]
+
+
+class NodesInShort(TypedDict):
+    nodes: list[NodeInShort]
+    partition: str
+    types: list[str]
+
+
+class NodesInVain(TypedDict):
+    drained: int
+    full: int
+    open: int
+    refused: int
+    reserved: int
+    tooSmall: int
+
+
+class NodesOfOverview(TypedDict):
+    drained: int
+    offline: int
+    reserved: int
+    torpid: int
+    total: int
+
+
+class OpenStream(TypedDict):
+    door: str
+    kinds: list[str]
+    since: str
+
+
+class OverdueNode(TypedDict):
+    allocations: int
+    applications: list[str]
+    deadline: str
+    host: str
+    moreApplications: NotRequired[int]
+    node: str
+    reason: NotRequired[str | None]
+
+
+PartitionChange: TypeAlias = Literal["added", "kept", "removed"]
+
+
+class PlaceInLine(TypedDict):
+    by: str
+    of: int
+    place: int
+    queue: NotRequired[str | None]
+    what: str
+
+
+class Placeholder(TypedDict):
+    count: NotRequired[int]
+    minResource: NotRequired[Amounts]
+    replaced: NotRequired[int]
+    taskGroupName: NotRequired[str]
+    timedout: NotRequired[int]
+
+
+class PlanInShort(TypedDict):
+    applications: int
+    exceeded: int
+
+
+class QueueLevel(TypedDict):
+    guaranteed: NotRequired[Amounts]
+    max: NotRequired[Amounts]
+    maxRunning: NotRequired[int]
+    queue: str
+    running: int
+    used: Amounts
+
+
+class QueueOrder(TypedDict):
+    by: str
+    order: str
+    queue: str
+    reason: str
+    since: str
+
+
+class ReasonOfOverview(TypedDict):
+    applications: int
+    asks: int
+    code: str
+    title: str
+
+
+class Remedy(TypedDict):
+    afterSeconds: float
+    copy: NotRequired[str | None]
+    kind: str
+    nodes: NotRequired[list[str]]
+    placedBefore: int
+    plan: NotRequired[PlanInShort | None]
+    preempted: int
+    queue: NotRequired[str | None]
+    size: float
+    text: str
+    who: str
+
+
+class Request(TypedDict):
+    allocationKey: str
+    allocationLog: NotRequired[list[Log]]
+    allocationTags: NotRequired[dict[str, str]]
+    applicationId: NotRequired[str]
+    originator: NotRequired[bool]
+    placeholder: NotRequired[bool]
+    priority: str
+    requestTime: NotRequired[int]
+    requiredNodeId: NotRequired[str]
+    resource: NotRequired[Amounts]
+    schedulingAttempted: NotRequired[bool]
+    taskGroupName: NotRequired[str]
+    triggeredPreemption: NotRequired[bool]
+    triggeredScaleUp: NotRequired[bool]
+
+
+class ResourceManagerOfOverview(TypedDict):
+    rmID: str
+    since: NotRequired[str | None]
+    state: str
+    why: NotRequired[str | None]
+
+
+class Rule(TypedDict):
+    filter: NotRequired[Filter | None]
+    name: str
+    parameters: dict[str, str]
+    parentRule: NotRequired[Rule | None]
+
+
+class Setting(TypedDict):
+    default: NotRequired[str | None]
+    description: str
+    key: str
+    live: bool
+    set: bool
+    type: str
+    unreadable: NotRequired[str | None]
+    value: str | None
+
+
+SettingChange = TypedDict(
+    "SettingChange",
+    {
+        "from": str | None,
+        "setting": str,
+        "to": str | None,
+    },
+)
+
+
+class SettingsOfResourceManager(TypedDict):
+    rmID: str
+    settings: list[Setting]
+
+
+class Shortage(TypedDict):
+    available: int
+    limit: NotRequired[int | None]
+    resource: str
+    used: NotRequired[int | None]
+    wanted: int
+
+
+class Sorting(TypedDict):
+    resourceWeights: NotRequired[dict[str, float]]
+    type: str
+
+
+class State(TypedDict):
+    applicationState: str
+    time: NotRequired[int]
+
+
+class StateChange(TypedDict):
+    at: str
+    state: str
+    why: str
+
+
+class Targets(TypedDict):
+    idset: str
+    nodelist: str
+
+
+class TaskGroupInShort(TypedDict):
+    live: int
+    name: str
+    placed: int
+    placeholders: int
+    replaced: int
+    timedOut: int
+
+
+class Template(TypedDict):
+    guaranteedResource: NotRequired[Amounts]
+    maxApplications: NotRequired[int]
+    maxResource: NotRequired[Amounts]
+    properties: NotRequired[dict[str, str]]
+
+
+class Trends(TypedDict):
+    guaranteed: dict[str, list[int | None]]
+    max: dict[str, list[int | None]]
+    pending: dict[str, list[int | None]]
+    sampled: NotRequired[str | None]
+    times: list[int]
+    used: dict[str, list[int | None]]
+    waiting: dict[str, list[int | None]]
+
+
+class Type(TypedDict):
+    type: str
+    utilization: list[Bucket]
+
+
+class UnconfirmedRelease(TypedDict):
+    ageMilliseconds: int
+    allocationKey: str
+    applicationID: str
+    message: str
+    sent: int
+    since: str
+    terminationType: str
+
+
+class Usage(TypedDict):
+    children: NotRequired[list[Usage]]
+    maxApplications: NotRequired[int]
+    maxResources: NotRequired[Amounts]
+    queuePath: str
+    resourceUsage: NotRequired[Amounts]
+    runningApplications: NotRequired[list[str]]
+
+
+class User(TypedDict):
+    groups: NotRequired[dict[str, str]]
+    queues: Usage
+    userName: str
+
+
+class Utilization(TypedDict):
+    clusterId: str
+    partition: str
+    utilizations: NotRequired[list[Type]]
+
+
+class Verdict(TypedDict):
+    allowed: bool
+    reason: NotRequired[str | None]
+    warnings: NotRequired[list[ConfigurationWarning]]
+
+
+Waited = TypedDict(
+    "Waited",
+    {
+        "for": str,
+        "kind": str,
+        "met": bool,
+        "name": str,
+        "never": NotRequired[bool],
+        "partition": str,
+        "state": str,
+        "waitedMilliseconds": int,
+        "why": NotRequired[str | None],
+    },
+)
+
+
+class WaitingOfOverview(TypedDict):
+    applications: int
+    asks: int
+    reasons: list[ReasonOfOverview]
+
+
+class Warning(TypedDict):
+    Description: str
+    DiagnosisMessage: str
+    Name: str
+
+
+class WsConfigAnswer(TypedDict):
+    pass
+
+
+class Resources(TypedDict):
+    value: NotRequired[int]
+
+
+class Resource(TypedDict):
+    resources: NotRequired[dict[str, Resources]]
+
+
+class EventRecord(TypedDict):
+    eventChangeDetail: NotRequired[int]
+    eventChangeType: NotRequired[int]
+    message: NotRequired[str]
+    objectID: NotRequired[str]
+    referenceID: NotRequired[str]
+    resource: NotRequired[Resource]
+    timestampNano: NotRequired[int]
+    type: NotRequired[int]
+
+
+class WsEventsBatchAnswer(TypedDict):
+    EventRecords: list[EventRecord] | None
+    HighestID: int
+    InstanceUUID: str
+    LowestID: int
+
+
+WsSchedulerNodeUtilizationsAnswer: TypeAlias = list[Utilization] | None
+
+
+class Advice(TypedDict):
+    complete: bool
+    none: NotRequired[str | None]
+    remedies: list[Remedy]
+    tried: int
+
+
+class Allocation(TypedDict):
+    allocationDelay: NotRequired[int]
+    allocationKey: str
+    allocationTags: NotRequired[dict[str, str]]
+    allocationTime: NotRequired[int]
+    applicationId: NotRequired[str]
+    nodeId: NotRequired[str]
+    originator: NotRequired[bool]
+    placeholder: NotRequired[bool]
+    placeholderUsed: NotRequired[bool]
+    preempted: NotRequired[bool]
+    priority: str
+    requestTime: NotRequired[int]
+    resource: NotRequired[Amounts]
+    taskGroupName: NotRequired[str]
+
+
+class Application(TypedDict):
+    allocations: NotRequired[list[Allocation]]
+    applicationID: str
+    applicationState: NotRequired[str]
+    backoffDeadline: NotRequired[str | None]
+    finishedTime: NotRequired[int]
+    groups: NotRequired[list[str]]
+    hasReserved: NotRequired[bool]
+    maxRequestPriority: NotRequired[int]
+    maxUsedResource: NotRequired[Amounts]
+    partition: str
+    pendingResource: NotRequired[Amounts]
+    placeholderData: NotRequired[list[Placeholder]]
+    queueName: str
+    rejectedMessage: NotRequired[str]
+    requests: NotRequired[list[Request]]
+    reservations: NotRequired[list[str]]
+    resourceHistory: History
+    startTime: int
+    stateLog: NotRequired[list[State]]
+    submissionTime: NotRequired[int]
+    usedResource: NotRequired[Amounts]
+    user: NotRequired[str]
+
+
+class Demand(TypedDict):
+    demand: list[DemandRow]
+    partition: str
+    total: dict[str, int]
+
+
+class Group(TypedDict):
+    applications: NotRequired[list[str]]
+    groupName: str
+    queues: Usage
+
+
+class Health(TypedDict):
+    HealthChecks: list[Check]
+    Healthy: bool
+    Warnings: NotRequired[list[Warning]]
+
+
+class HeldBy(TypedDict):
+    applications: list[Holder]
+    foreign: NotRequired[int]
+    queues: list[Holder]
+    resource: NotRequired[str | None]
+    total: int
+    users: list[Holder]
+
+
+class Node(TypedDict):
+    allocated: NotRequired[Amounts]
+    allocations: NotRequired[list[Allocation]]
+    attributes: NotRequired[dict[str, str]]
+    available: NotRequired[Amounts]
+    capacity: NotRequired[Amounts]
+    foreignAllocations: NotRequired[list[Foreign]]
+    hostName: NotRequired[str]
+    isReserved: bool
+    nodeID: str
+    occupied: NotRequired[Amounts]
+    rackName: NotRequired[str]
+    reservations: NotRequired[list[str]]
+    schedulable: bool
+    utilized: NotRequired[Amounts]
+
+
+class OverdueDrains(TypedDict):
+    count: int
+    nodes: list[OverdueNode]
+
+
+class Partition(TypedDict):
+    applications: dict[str, int]
+    capacity: Capacity
+    clusterId: str
+    lastStateTransitionTime: NotRequired[int]
+    name: str
+    nodeSortingPolicy: Sorting
+    preemptionEnabled: bool
+    quotaPreemptionEnabled: bool
+    state: NotRequired[str]
+    totalContainers: NotRequired[int]
+    totalNodes: NotRequired[int]
+
+
+class PartitionOfOverview(TypedDict):
+    allocations: int
+    applications: dict[str, int]
+    capacity: Amounts
+    name: str
+    nodes: NodesOfOverview
+    overdue: OverdueDrains
+    pending: Amounts
+    rm: str
+    rmSince: NotRequired[str | None]
+    rmState: str
+    rmWhy: NotRequired[str | None]
+    state: str
+    used: Amounts
+    waiting: WaitingOfOverview
+
+
+class Queue(TypedDict):
+    absUsedCapacity: NotRequired[Amounts]
+    allocatedResource: NotRequired[Amounts]
+    allocatingAcceptedApps: NotRequired[list[str]]
+    childNames: NotRequired[list[str]]
+    children: NotRequired[list[Queue]]
+    currentPriority: int
+    guaranteedResource: NotRequired[Amounts]
+    headroom: NotRequired[Amounts]
+    isLeaf: bool
+    isManaged: bool
+    isPreemptionFence: bool
+    isPriorityFence: bool
+    maxResource: NotRequired[Amounts]
+    maxRunningApps: NotRequired[int]
+    parent: NotRequired[str]
+    partition: str
+    pendingResource: NotRequired[Amounts]
+    preemptingResource: NotRequired[Amounts]
+    preemptionDelay: str
+    preemptionEnabled: bool
+    priorityOffset: NotRequired[int]
+    prioritySorting: bool
+    properties: NotRequired[dict[str, str]]
+    queuename: str
+    quotaPreemptionDelay: str
+    runningApps: NotRequired[int]
+    sortingPolicy: str
+    status: NotRequired[str]
+    template: NotRequired[Template | None]
+
+
+class QueueDoor(TypedDict):
+    admitted: int
+    empty: bool
+    managed: bool
+    order: NotRequired[QueueOrder | None]
+    partition: str
+    queue: str
+    refusals: list[AppRefusal]
+    refused: int
+    state: str
+
+
+class QueuePlan(TypedDict):
+    applications: int
+    change: str
+    queueName: str
+    settings: list[SettingChange]
+
+
+class Reason(TypedDict):
+    code: str
+    group: NotRequired[str | None]
+    node: NotRequired[str | None]
+    nodes: NotRequired[NodesInVain | None]
+    queue: NotRequired[str | None]
+    short: NotRequired[list[Shortage]]
+    text: str
+    user: NotRequired[str | None]
+
+
+class Releases(TypedDict):
+    partition: str
+    releases: list[UnconfirmedRelease]
+
+
+class ResourceManager(TypedDict):
+    buffered: int
+    deliveredSequence: int
+    epoch: int
+    history: list[StateChange]
+    lastSequence: int
+    partitions: list[str]
+    policyGroup: str
+    predicates: str
+    registered: str | None
+    rmID: str
+    state: str
+    streams: list[OpenStream]
+    unread: str | None
+
+
+class ResourceStatus(TypedDict):
+    R: NotRequired[Any]
+    all: Targets
+    allocated: Targets
+    drained: list[DrainedTargets]
+    faults: list[str]
+    offline: Targets
+    online: Targets
+    overdue: OverdueDrains
+    streams: int
+    torpid: Targets
+
+
+class Settings(TypedDict):
+    options: dict[str, str]
+    resourceManagers: list[SettingsOfResourceManager]
+    server: list[Setting]
+
+
+class WaitingGroup(TypedDict):
+    advice: NotRequired[Advice | None]
+    asks: int
+    first: str
+    heldBy: NotRequired[HeldBy | None]
+    line: list[PlaceInLine]
+    log: list[LogEntry]
+    placeholder: NotRequired[bool]
+    priority: int
+    reason: Reason
+    resource: Amounts
+    since: str
+    taskGroup: NotRequired[str]
+
+
+class ApplicationInShort(TypedDict):
+    allocations: int
+    applicationID: str
+    asks: NotRequired[int]
+    finished: NotRequired[str | None]
+    message: NotRequired[str | None]
+    pending: NotRequired[Amounts]
+    placeholders: NotRequired[int]
+    queueName: str
+    reason: NotRequired[Reason | None]
+    reasons: NotRequired[int]
+    state: str
+    submitted: str
+    used: NotRequired[Amounts]
+    user: str
+    waitingSince: NotRequired[str | None]
+
+
+class ApplicationsInShort(TypedDict):
+    applications: list[ApplicationInShort]
+    matched: int
+    partition: str
+    total: int
+
+
+class Explained(TypedDict):
+    allocations: int
+    applicationID: str
+    ask: NotRequired[AskState | None]
+    groups: list[str]
+    message: NotRequired[str | None]
+    partition: str
+    pending: Amounts
+    queueName: str
+    queues: list[QueueLevel]
+    state: str
+    stateLog: list[EnteredState]
+    submitted: str
+    tags: dict[str, str]
+    taskGroups: list[TaskGroupInShort]
+    used: Amounts
+    user: str
+    userAvailable: NotRequired[Amounts | None]
+    waiting: list[WaitingGroup]
+
+
+class Overview(TypedDict):
+    nextEvent: int | None
+    now: str
+    partitions: list[PartitionOfOverview]
+    resourceManagers: list[ResourceManagerOfOverview]
+    role: str
+    version: str
+
+
+class PartitionPlan(TypedDict):
+    applications: list[ApplicationPlan]
+    change: PartitionChange
+    exceeded: list[ExceededQuota]
+    partition: str
+    queues: list[QueuePlan]
+    settings: list[SettingChange]
+
+
+class Plan(TypedDict):
+    checksum: str
+    partitions: list[PartitionPlan]
+    rmID: str
+    unchanged: bool
+    warnings: list[ConfigurationWarning]

@@ -210,9 +210,7 @@ func (c *Client) Unregister(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = session.unregister(ctx)
-	session.end(ErrNotRegistered)
-	return err
+	return session.unregister(ctx)
 }
 
 // Stop ends the client. The server keeps the session for a while (rm.pauseTimeout), in which nothing new is placed: a shim that starts

@@ -26,149 +26,27 @@ import (
 
 	"github.com/apache/yunikorn-core/callboard"
 	"github.com/apache/yunikorn-core/internal/proxy"
+	"github.com/apache/yunikorn-core/internal/record"
 	"github.com/apache/yunikorn-core/internal/server"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 )
 
-const config = `partitions:
-  - name: default
-    queues:
-      - name: root
-        submitacl: '*'
-        queues:
-          - name: a
-`
-
-// Asks of which none constrains another are asked about side by side.
-var unconstrained = map[string]string{"shim.predicates.constrained": "false"}
-
 // limit is the longest that anything may take.
 const limit = 2 * time.Minute
 
-// shim notes what it is told.
-type shim struct {
-	mu   sync.Mutex
-	news *sync.Cond
+// shim notes what it is told, and has a part of state dumps.
+type shim struct{ *record.Shim }
 
-	nodes, applications []string
-	placed              map[string]string
-	order               []string
-	released            []string
-	rejected            []string
-	twice               []string
-	inside              int
-	side                bool
-	events              int
-	asked               int
-	fits                func(*si.PredicatesArgs) error
-	slow                func()
-}
-
-func newShim() *shim {
-	s := &shim{placed: map[string]string{}}
-	s.news = sync.NewCond(&s.mu)
-	return s
-}
-
-func (s *shim) enter() func() {
-	if s.slow != nil {
-		s.slow()
-	}
-	s.mu.Lock()
-	s.inside++
-	s.side = s.side || s.inside > 1
-	return func() {
-		s.inside--
-		s.mu.Unlock()
-		s.news.Broadcast()
-	}
-}
-
-func (s *shim) UpdateAllocation(response *si.AllocationResponse) error {
-	defer s.enter()()
-	for _, new := range response.New {
-		if _, known := s.placed[new.AllocationKey]; known {
-			s.twice = append(s.twice, new.AllocationKey)
-		}
-		s.placed[new.AllocationKey] = new.NodeID
-		s.order = append(s.order, new.AllocationKey)
-	}
-	for _, released := range response.Released {
-		s.released = append(s.released, released.AllocationKey)
-	}
-	for _, rejected := range response.RejectedAllocations {
-		s.rejected = append(s.rejected, rejected.AllocationKey+": "+rejected.Reason)
-	}
-	return nil
-}
-
-func (s *shim) UpdateApplication(response *si.ApplicationResponse) error {
-	defer s.enter()()
-	for _, accepted := range response.Accepted {
-		s.applications = append(s.applications, accepted.ApplicationID)
-	}
-	for _, rejected := range response.Rejected {
-		s.rejected = append(s.rejected, rejected.ApplicationID+": "+rejected.Reason)
-	}
-	return nil
-}
-
-func (s *shim) UpdateNode(response *si.NodeResponse) error {
-	defer s.enter()()
-	for _, accepted := range response.Accepted {
-		s.nodes = append(s.nodes, accepted.NodeID)
-	}
-	for _, rejected := range response.Rejected {
-		s.rejected = append(s.rejected, rejected.NodeID+": "+rejected.Reason)
-	}
-	return nil
-}
-
-func (s *shim) Predicates(args *si.PredicatesArgs) error {
-	s.mu.Lock()
-	s.asked++
-	fits := s.fits
-	s.mu.Unlock()
-	if fits == nil {
-		return nil
-	}
-	return fits(args)
-}
-
-func (s *shim) PreemptionPredicates(*si.PreemptionPredicatesArgs) *si.PreemptionPredicatesResponse {
-	return &si.PreemptionPredicatesResponse{}
-}
-
-func (s *shim) SendEvent(events []*si.EventRecord) {
-	s.mu.Lock()
-	s.events += len(events)
-	s.mu.Unlock()
-	s.news.Broadcast()
-}
-
-func (s *shim) UpdateContainerSchedulingState(*si.UpdateContainerSchedulingStateRequest) {}
+func newShim() *shim { return &shim{record.New()} }
 
 func (s *shim) GetStateDump() (string, error) { return `{"cache":"of the shim"}`, nil }
 
 // until waits until it is so.
 func (s *shim) until(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	late := false
-	watch := time.AfterFunc(limit, func() {
-		s.mu.Lock()
-		late = true
-		s.mu.Unlock()
-		s.news.Broadcast()
-	})
-	defer watch.Stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for !so() {
-		if late {
-			t.Fatalf("%s: not in time: %d placed, rejected %v", what, len(s.placed), s.rejected)
-		}
-		s.news.Wait()
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	must(t, s.Until(ctx, what, so))
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -191,14 +69,10 @@ func client(t *testing.T, options callboard.Options) *callboard.Client {
 
 func register(t *testing.T, c *callboard.Client, s *shim, extra map[string]string) {
 	t.Helper()
-	request := &si.RegisterResourceManagerRequest{RmID: "rm-1", PolicyGroup: "queues", Config: config, ExtraConfig: extra}
+	request := &si.RegisterResourceManagerRequest{RmID: "rm-1", PolicyGroup: "queues", Config: record.Config, ExtraConfig: extra}
 	if _, err := c.RegisterResourceManager(request, s); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func memory(value int64) *si.Resource {
-	return &si.Resource{Resources: map[string]*si.Quantity{"memory": {Value: value}}}
 }
 
 func must(t *testing.T, err error) {
@@ -210,30 +84,17 @@ func must(t *testing.T, err error) {
 
 func nodes(t *testing.T, c *callboard.Client, count int, room int64) {
 	t.Helper()
-	request := &si.NodeRequest{RmID: "rm-1"}
-	for n := range count {
-		request.Nodes = append(request.Nodes, &si.NodeInfo{
-			NodeID: fmt.Sprintf("n%d", n), Action: si.NodeInfo_CREATE, SchedulableResource: memory(room),
-		})
-	}
-	must(t, c.UpdateNode(request))
+	must(t, c.UpdateNode(record.Nodes("rm-1", count, room)))
 }
 
 func application(t *testing.T, c *callboard.Client, id string) {
 	t.Helper()
-	must(t, c.UpdateApplication(&si.ApplicationRequest{RmID: "rm-1", New: []*si.AddApplicationRequest{{
-		ApplicationID: id, QueueName: "root.a", PartitionName: "default",
-		Ugi: &si.UserGroupInformation{User: "alice", Groups: []string{"staff"}},
-	}}}))
-}
-
-func asking(app, key string, size int64) *si.Allocation {
-	return &si.Allocation{ApplicationID: app, AllocationKey: key, PartitionName: "default", ResourcePerAlloc: memory(size)}
+	must(t, c.UpdateApplication(&si.ApplicationRequest{RmID: "rm-1", New: []*si.AddApplicationRequest{record.Application(id, "root.a")}}))
 }
 
 func ask(t *testing.T, c *callboard.Client, app, key string, size int64) {
 	t.Helper()
-	must(t, c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Allocations: []*si.Allocation{asking(app, key, size)}}))
+	must(t, c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Allocations: []*si.Allocation{record.Ask(app, key, size)}}))
 }
 
 func flush(t *testing.T, c *callboard.Client) {
@@ -246,7 +107,7 @@ func flush(t *testing.T, c *callboard.Client) {
 func TestAnAskFollowsItsApplicationAndResponsesComeOneAtATime(t *testing.T) {
 	running := server.Start(t)
 	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}}), newShim()
-	register(t, c, s, unconstrained)
+	register(t, c, s, record.Unconstrained)
 	nodes(t, c, 4, 1_000_000)
 	const count = 2_000
 	for n := range count {
@@ -255,11 +116,11 @@ func TestAnAskFollowsItsApplicationAndResponsesComeOneAtATime(t *testing.T) {
 		ask(t, c, app, fmt.Sprintf("k%d", n), 10)
 	}
 	flush(t, c)
-	s.until(t, "placed", func() bool { return len(s.placed) == count })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.rejected) > 0 || len(s.twice) > 0 || s.side || len(s.applications) != count || len(s.nodes) != 4 {
-		t.Errorf("rejected %v, twice %v, side by side %v, %d applications, nodes %v", s.rejected, s.twice, s.side, len(s.applications), s.nodes)
+	s.until(t, "placed", func() bool { return len(s.Placed) == count })
+	s.Lock()
+	defer s.Unlock()
+	if len(s.Rejected) > 0 || len(s.Twice) > 0 || s.SideBySide() || len(s.Applications) != count || len(s.Nodes) != 4 {
+		t.Errorf("rejected %v, twice %v, side by side %v, %d applications, nodes %v", s.Rejected, s.Twice, s.SideBySide(), len(s.Applications), s.Nodes)
 	}
 }
 
@@ -267,7 +128,7 @@ func TestPredicatesEventsDumpsAndConfigurations(t *testing.T) {
 	running := server.Start(t)
 	counted := &metrics{}
 	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}, Web: running.HTTP, Metrics: counted}), newShim()
-	s.fits = func(args *si.PredicatesArgs) error {
+	s.Fits = func(args *si.PredicatesArgs) error {
 		if args.NodeID != "n7" {
 			return errors.New("only n7 will do")
 		}
@@ -277,14 +138,14 @@ func TestPredicatesEventsDumpsAndConfigurations(t *testing.T) {
 	nodes(t, c, 10, 1_000)
 	application(t, c, "app")
 	ask(t, c, "app", "k", 10)
-	s.until(t, "placed", func() bool { return s.placed["k"] == "n7" })
-	s.until(t, "events", func() bool { return s.events > 0 })
+	s.until(t, "placed", func() bool { return s.Placed["k"] == "n7" })
+	s.until(t, "events", func() bool { return s.Events > 0 })
 
 	err := c.UpdateConfiguration(&si.UpdateConfigurationRequest{RmID: "rm-1", PolicyGroup: "queues", Config: "partitions: nonsense"})
 	if err == nil || !strings.Contains(err.Error(), "callboard: ") {
 		t.Errorf("a bad configuration was taken: %v", err)
 	}
-	more := config + "          - name: b\n"
+	more := record.Config + "          - name: b\n"
 	must(t, c.UpdateConfiguration(&si.UpdateConfigurationRequest{RmID: "rm-1", PolicyGroup: "queues", Config: more}))
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -311,11 +172,11 @@ func TestWhatIsLargerThanTheServerTakesGoesInParts(t *testing.T) {
 	application(t, c, "app")
 	request := &si.AllocationRequest{RmID: "rm-1"}
 	for n := range 300 {
-		request.Allocations = append(request.Allocations, asking("app", fmt.Sprintf("k%d", n), 10))
+		request.Allocations = append(request.Allocations, record.Ask("app", fmt.Sprintf("k%d", n), 10))
 	}
 	must(t, c.UpdateAllocation(request))
-	s.until(t, "placed", func() bool { return len(s.placed) == 300 && len(s.nodes) == 500 })
-	many := &si.NodeInfo{NodeID: "many", Action: si.NodeInfo_CREATE, SchedulableResource: memory(1), Attributes: map[string]string{}}
+	s.until(t, "placed", func() bool { return len(s.Placed) == 300 && len(s.Nodes) == 500 })
+	many := &si.NodeInfo{NodeID: "many", Action: si.NodeInfo_CREATE, SchedulableResource: record.Memory(1), Attributes: map[string]string{}}
 	for n := range 600 {
 		many.Attributes[fmt.Sprint(n)] = "x"
 	}
@@ -340,7 +201,7 @@ func TestTwoHundredCutConnectionsLoseAndDoubleNothing(t *testing.T) {
 	running := server.Start(t)
 	carrier := proxy.Start(t, running.GRPC)
 	c, s := client(t, callboard.Options{Addrs: []string{carrier.Addr}}), newShim()
-	register(t, c, s, unconstrained)
+	register(t, c, s, record.Unconstrained)
 	nodes(t, c, 8, 1<<40)
 	stop := make(chan struct{})
 	applications := 0
@@ -361,7 +222,7 @@ func TestTwoHundredCutConnectionsLoseAndDoubleNothing(t *testing.T) {
 				application(t, c, app)
 				applications++
 			}
-			if err := c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Allocations: []*si.Allocation{asking(app, key, 10)}}); err != nil {
+			if err := c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Allocations: []*si.Allocation{record.Ask(app, key, 10)}}); err != nil {
 				t.Errorf("ask %s: %v", key, err)
 				return
 			}
@@ -377,17 +238,17 @@ func TestTwoHundredCutConnectionsLoseAndDoubleNothing(t *testing.T) {
 	close(stop)
 	load.Wait()
 	flush(t, c)
-	s.until(t, "placed", func() bool { return len(s.order) >= len(asked) })
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.until(t, "placed", func() bool { return len(s.Order) >= len(asked) })
+	s.Lock()
+	defer s.Unlock()
 	if carrier.Cuts() < cuts {
 		t.Errorf("only %d connections were cut", carrier.Cuts())
 	}
 	slices.Sort(asked)
-	slices.Sort(s.order)
-	if !slices.Equal(s.order, asked) || len(s.twice) > 0 || len(s.rejected) > 0 || s.side || len(s.applications) != applications || len(s.nodes) != 8 {
-		t.Errorf("asked %d, placed %d, applications %d of %d, twice %v, rejected %v, side by side %v", len(asked), len(s.order),
-			len(s.applications), applications, s.twice, s.rejected, s.side)
+	slices.Sort(s.Order)
+	if !slices.Equal(s.Order, asked) || len(s.Twice) > 0 || len(s.Rejected) > 0 || s.SideBySide() || len(s.Applications) != applications || len(s.Nodes) != 8 {
+		t.Errorf("asked %d, placed %d, applications %d of %d, twice %v, rejected %v, side by side %v", len(asked), len(s.Order),
+			len(s.Applications), applications, s.Twice, s.Rejected, s.SideBySide())
 	}
 	t.Logf("%d cuts, %d asks, %+v", carrier.Cuts(), len(asked), c.Stats())
 }
@@ -396,7 +257,7 @@ func TestABacklogGoesOutAfterALongOutage(t *testing.T) {
 	running := server.Start(t)
 	carrier := proxy.Start(t, running.GRPC)
 	c, s := client(t, callboard.Options{Addrs: []string{"127.0.0.1:1", carrier.Addr}, RequestQueue: 30_000}), newShim()
-	register(t, c, s, unconstrained)
+	register(t, c, s, record.Unconstrained)
 	nodes(t, c, 8, 1<<40)
 	application(t, c, "app")
 	flush(t, c)
@@ -408,11 +269,11 @@ func TestABacklogGoesOutAfterALongOutage(t *testing.T) {
 	}
 	carrier.To(running.GRPC)
 	flush(t, c)
-	s.until(t, "placed", func() bool { return len(s.order) == count })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.twice)+len(s.rejected) > 0 {
-		t.Errorf("twice %v, rejected %v", s.twice, s.rejected)
+	s.until(t, "placed", func() bool { return len(s.Order) == count })
+	s.Lock()
+	defer s.Unlock()
+	if len(s.Twice)+len(s.Rejected) > 0 {
+		t.Errorf("twice %v, rejected %v", s.Twice, s.Rejected)
 	}
 }
 
@@ -423,7 +284,7 @@ func TestASessionThatIsGoneIsTold(t *testing.T) {
 	c, s := client(t, callboard.Options{Addrs: []string{carrier.Addr}, OnLost: func(err error) { lost <- err }}), newShim()
 	register(t, c, s, nil)
 	nodes(t, c, 1, 100)
-	s.until(t, "node", func() bool { return len(s.nodes) == 1 })
+	s.until(t, "node", func() bool { return len(s.Nodes) == 1 })
 	carrier.To(second.GRPC)
 	carrier.Cut()
 	select {
@@ -451,27 +312,23 @@ func TestASessionThatIsGoneIsReplayed(t *testing.T) {
 	}
 	// What has no room yet is asked for again, what was given back is not.
 	ask(t, c, "app", "waits", 20)
-	s.until(t, "placed", func() bool { return len(s.placed) == 30 })
+	s.until(t, "placed", func() bool { return len(s.Placed) == 30 })
 	release := func(key string) {
-		must(t, c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Releases: &si.AllocationReleasesRequest{
-			AllocationsToRelease: []*si.AllocationRelease{{
-				PartitionName: "default", ApplicationID: "app", AllocationKey: key, TerminationType: si.TerminationType_STOPPED_BY_RM,
-			}},
-		}}))
+		must(t, c.UpdateAllocation(record.Release("rm-1", "app", key, si.TerminationType_STOPPED_BY_RM)))
 	}
-	s.mu.Lock()
-	node := s.placed["k5"]
+	s.Lock()
+	node := s.Placed["k5"]
 	var beside string
-	for key, at := range s.placed {
+	for key, at := range s.Placed {
 		if at == node && key != "k5" {
 			beside = key
 		}
 	}
 	before := map[string]string{}
-	for key, at := range s.placed {
+	for key, at := range s.Placed {
 		before[key] = at
 	}
-	s.mu.Unlock()
+	s.Unlock()
 	release("k5")
 	flush(t, c)
 	carrier.To(second.GRPC)
@@ -481,18 +338,18 @@ func TestASessionThatIsGoneIsReplayed(t *testing.T) {
 			t.Fatal("not replayed")
 		}
 	}
-	s.mu.Lock()
-	if len(s.twice) > 0 || len(s.rejected) > 0 || len(s.nodes) != 3 || len(s.applications) != 1 || s.placed["waits"] != "" {
-		t.Errorf("told again: twice %v, rejected %v, nodes %v, applications %v, waits at %q", s.twice, s.rejected, s.nodes, s.applications, s.placed["waits"])
+	s.Lock()
+	if len(s.Twice) > 0 || len(s.Rejected) > 0 || len(s.Nodes) != 3 || len(s.Applications) != 1 || s.Placed["waits"] != "" {
+		t.Errorf("told again: twice %v, rejected %v, nodes %v, applications %v, waits at %q", s.Twice, s.Rejected, s.Nodes, s.Applications, s.Placed["waits"])
 	}
-	s.mu.Unlock()
+	s.Unlock()
 	// Both servers agree on where things are: room for it comes only on the node where two were given back.
 	release(beside)
-	s.until(t, "the one that waited", func() bool { return s.placed["waits"] != "" })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.placed["waits"] != node || len(s.twice) > 0 {
-		t.Errorf("placed on %s, where %s had room; twice %v", s.placed["waits"], node, s.twice)
+	s.until(t, "the one that waited", func() bool { return s.Placed["waits"] != "" })
+	s.Lock()
+	defer s.Unlock()
+	if s.Placed["waits"] != node || len(s.Twice) > 0 {
+		t.Errorf("placed on %s, where %s had room; twice %v", s.Placed["waits"], node, s.Twice)
 	}
 }
 
@@ -514,11 +371,11 @@ func TestBadOptionsAndRegistrationsAreToldAtOnce(t *testing.T) {
 	}
 	register(t, c, s, nil)
 	nodes(t, c, 1, 10)
-	s.until(t, "node", func() bool { return len(s.nodes) == 1 })
+	s.until(t, "node", func() bool { return len(s.Nodes) == 1 })
 	// Again: what was there is gone.
 	register(t, c, s, nil)
 	nodes(t, c, 1, 10)
-	s.until(t, "node", func() bool { return len(s.nodes) == 2 })
+	s.until(t, "node", func() bool { return len(s.Nodes) == 2 })
 	c.Stop()
 	if err := c.UpdateNode(&si.NodeRequest{}); !errors.Is(err, callboard.ErrStopped) {
 		t.Errorf("after the end: %v", err)
@@ -529,12 +386,22 @@ func TestBadOptionsAndRegistrationsAreToldAtOnce(t *testing.T) {
 	}
 }
 
+func TestUnregisteringIsNotLosing(t *testing.T) {
+	c := client(t, callboard.Options{Addrs: []string{server.Start(t).GRPC}})
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for range 20 {
+		register(t, c, newShim(), nil)
+		must(t, c.Unregister(ctx))
+	}
+}
+
 func TestEventsThatAShimIsTooSlowForAreCounted(t *testing.T) {
 	running := server.Start(t)
 	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}, EventQueue: 1}), newShim()
 	hold := make(chan struct{})
 	held := &slowEvents{shim: s, hold: hold}
-	if _, err := c.RegisterResourceManager(&si.RegisterResourceManagerRequest{RmID: "rm-1", Config: config}, held); err != nil {
+	if _, err := c.RegisterResourceManager(&si.RegisterResourceManagerRequest{RmID: "rm-1", Config: record.Config}, held); err != nil {
 		t.Fatal(err)
 	}
 	nodes(t, c, 1, 1_000_000)
@@ -542,7 +409,7 @@ func TestEventsThatAShimIsTooSlowForAreCounted(t *testing.T) {
 		app := fmt.Sprintf("app-%d", n)
 		application(t, c, app)
 		ask(t, c, app, app, 1)
-		s.until(t, "placed", func() bool { return s.placed[app] != "" })
+		s.until(t, "placed", func() bool { return s.Placed[app] != "" })
 		time.Sleep(20 * time.Millisecond)
 	}
 	close(hold)

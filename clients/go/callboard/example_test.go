@@ -59,6 +59,7 @@ func Example() {
 	}
 	defer client.Stop()
 	shim := &starter{done: make(chan struct{})}
+	config := "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
 	if _, err = client.RegisterResourceManager(&si.RegisterResourceManagerRequest{RmID: "example", PolicyGroup: "queues", Config: config}, shim); err != nil {
 		log.Fatal(err)
 	}

@@ -221,11 +221,15 @@ func (s *session) flush(ctx context.Context) error {
 	}
 }
 
+// unregister ends the session at the server, behind everything that was handed in, and here in any case.
 func (s *session) unregister(ctx context.Context) error {
-	if err := s.flush(ctx); err != nil {
+	err := s.flush(ctx)
+	// Before the server does, or its streams would end as those of a session that is lost.
+	s.end(ErrNotRegistered)
+	if err != nil {
 		return err
 	}
-	err := errors.New("callboard: no server answers")
+	err = errors.New("callboard: no server answers")
 	for _, addr := range s.client.options.Addrs {
 		conn, dialed := s.client.dial(addr)
 		if dialed != nil {

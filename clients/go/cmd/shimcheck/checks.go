@@ -22,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/apache/yunikorn-core/callboardv1"
+	"github.com/apache/yunikorn-core/internal/record"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -45,23 +46,20 @@ var checks = []check{
 	{"limits", limits},
 }
 
-// Asks of which none constrains another are asked about side by side; other servers leave it aside.
-var unconstrained = map[string]string{"shim.predicates.constrained": "false"}
-
 // si.v1 alone: what every server of the interface has.
 func plainStreams(t *trial) string {
 	conn, err := t.dial()
 	t.must(err)
 	defer func() { _ = conn.Close() }()
 	scheduler := si.NewSchedulerClient(conn)
-	_, err = scheduler.RegisterResourceManager(t.ctx, &si.RegisterResourceManagerRequest{RmID: t.rm, PolicyGroup: "queues", Config: config})
+	_, err = scheduler.RegisterResourceManager(t.ctx, &si.RegisterResourceManagerRequest{RmID: t.rm, PolicyGroup: "queues", Config: record.Config})
 	t.must(err)
 	defer func() {
 		_, _ = callboardv1.NewSchedulerExtensionClient(conn).Unregister(t.ctx, &callboardv1.UnregisterRequest{RmId: t.rm})
 	}()
 	nodes, err := scheduler.UpdateNode(t.ctx)
 	t.must(err)
-	t.must(nodes.Send(&si.NodeRequest{RmID: t.rm, Nodes: []*si.NodeInfo{{NodeID: "n0", Action: si.NodeInfo_CREATE, SchedulableResource: memory(100)}}}))
+	t.must(nodes.Send(&si.NodeRequest{RmID: t.rm, Nodes: []*si.NodeInfo{{NodeID: "n0", Action: si.NodeInfo_CREATE, SchedulableResource: record.Memory(100)}}}))
 	answer, err := nodes.Recv()
 	t.must(err)
 	if len(answer.Accepted) != 1 {
@@ -79,7 +77,7 @@ func plainStreams(t *trial) string {
 	}
 	allocations, err := scheduler.UpdateAllocation(t.ctx)
 	t.must(err)
-	t.must(allocations.Send(&si.AllocationRequest{RmID: t.rm, Allocations: []*si.Allocation{asking("app", "k", 10)}}))
+	t.must(allocations.Send(&si.AllocationRequest{RmID: t.rm, Allocations: []*si.Allocation{record.Ask("app", "k", 10)}}))
 	for {
 		told, err := allocations.Recv()
 		t.must(err)
@@ -96,40 +94,40 @@ func lifeCycle(t *trial) string {
 	t.register(t.addr, nil)
 	t.addNodes(2, 100)
 	t.submit("app", "root.a", 0)
-	t.ask(asking("app", "k0", 60), asking("app", "k1", 60), asking("app", "waits", 60))
-	t.until("two are placed", func() bool { return len(t.placed) == 2 })
+	t.ask(record.Ask("app", "k0", 60), record.Ask("app", "k1", 60), record.Ask("app", "waits", 60))
+	t.until("two are placed", func() bool { return len(t.Placed) == 2 })
 	t.release("app", "k0", si.TerminationType_STOPPED_BY_RM)
-	t.until("the third is placed when the first has gone", func() bool { return t.placed["waits"] != "" && t.placed["waits"] == t.placed["k0"] })
-	t.must(t.client.UpdateNode(&si.NodeRequest{RmID: t.rm, Nodes: []*si.NodeInfo{{NodeID: t.placed["k1"], Action: si.NodeInfo_DECOMISSION}}}))
-	t.until("what was on a node goes with it", func() bool { _, gone := t.released["k1"]; return gone })
+	t.until("the third is placed when the first has gone", func() bool { return t.Placed["waits"] != "" && t.Placed["waits"] == t.Placed["k0"] })
+	t.must(t.client.UpdateNode(&si.NodeRequest{RmID: t.rm, Nodes: []*si.NodeInfo{{NodeID: t.Placed["k1"], Action: si.NodeInfo_DECOMISSION}}}))
+	t.until("what was on a node goes with it", func() bool { _, gone := t.Released["k1"]; return gone })
 	t.must(t.client.UpdateApplication(&si.ApplicationRequest{RmID: t.rm, Remove: []*si.RemoveApplicationRequest{{ApplicationID: "app", PartitionName: "default"}}}))
 	t.submit("app", "root.a", 0)
 	t.must(t.client.Flush(t.ctx))
 	t.register(t.addr, nil)
 	t.addNodes(1, 100)
 	t.submit("app", "root.a", 0)
-	t.ask(asking("app", "k", 100))
-	t.until("a new session begins empty", func() bool { return t.placed["k"] == "n0" })
+	t.ask(record.Ask("app", "k", 100))
+	t.until("a new session begins empty", func() bool { return t.Placed["k"] == "n0" })
 	return "placed, released, removed, registered again"
 }
 
 func order(t *trial) string {
-	t.register(t.addr, unconstrained)
+	t.register(t.addr, record.Unconstrained)
 	t.addNodes(1, 1<<40)
 	const count = 1_000
 	var asked []string
 	for n := range count {
 		app := fmt.Sprintf("app-%d", n)
 		t.submit(app, "root.a", 0)
-		t.ask(asking(app, "k-"+app, 10))
+		t.ask(record.Ask(app, "k-"+app, 10))
 		asked = append(asked, "k-"+app)
 	}
-	t.until("all are placed", func() bool { return len(t.order)+len(t.rejected) >= count })
-	if len(t.rejected) > 0 || len(t.twice) > 0 {
-		t.fail("%d of %d asks were rejected, such as %s; twice %v", len(t.rejected), count, t.rejected[:min(1, len(t.rejected))], t.twice)
+	t.until("all are placed", func() bool { return len(t.Order)+len(t.Rejected) >= count })
+	if len(t.Rejected) > 0 || len(t.Twice) > 0 {
+		t.fail("%d of %d asks were rejected, such as %s; twice %v", len(t.Rejected), count, t.Rejected[:min(1, len(t.Rejected))], t.Twice)
 	}
 	slices.Sort(asked)
-	if told := slices.Sorted(slices.Values(t.order)); !slices.Equal(told, asked) {
+	if told := slices.Sorted(slices.Values(t.Order)); !slices.Equal(told, asked) {
 		t.fail("%d were asked for, others were placed", count)
 	}
 	return fmt.Sprintf("%d applications, each followed by its ask: none rejected", count)
@@ -141,13 +139,13 @@ func gang(t *trial) string {
 	const members = 4
 	t.submit("app", "root.a", 10*members)
 	for n := range members {
-		placeholder := asking("app", fmt.Sprintf("ph%d", n), 10)
+		placeholder := record.Ask("app", fmt.Sprintf("ph%d", n), 10)
 		placeholder.TaskGroupName, placeholder.Placeholder = "group", true
 		t.ask(placeholder)
 	}
-	t.until("placeholders are placed", func() bool { return len(t.placed) == members })
+	t.until("placeholders are placed", func() bool { return len(t.Placed) == members })
 	for n := range members {
-		real := asking("app", fmt.Sprintf("real%d", n), 10)
+		real := record.Ask("app", fmt.Sprintf("real%d", n), 10)
 		real.TaskGroupName = "group"
 		t.ask(real)
 	}
@@ -155,7 +153,7 @@ func gang(t *trial) string {
 	for len(confirmed) < members {
 		var next string
 		t.until("placeholders are to be replaced", func() bool {
-			for key, why := range t.released {
+			for key, why := range t.Released {
 				if !confirmed[key] && why == si.TerminationType_PLACEHOLDER_REPLACED {
 					next = key
 					return true
@@ -163,17 +161,17 @@ func gang(t *trial) string {
 			}
 			return false
 		})
-		t.mu.Lock()
-		for key := range t.placed {
-			if strings.HasPrefix(key, "real") && len(t.placed) > members+len(confirmed) {
-				t.mu.Unlock()
+		t.Lock()
+		for key := range t.Placed {
+			if strings.HasPrefix(key, "real") && len(t.Placed) > members+len(confirmed) {
+				t.Unlock()
 				t.fail("%s was placed before its placeholder was confirmed", key)
 			}
 		}
-		t.mu.Unlock()
+		t.Unlock()
 		confirmed[next] = true
 		t.release("app", next, si.TerminationType_PLACEHOLDER_REPLACED)
-		t.until("the member is placed", func() bool { return len(t.placed) >= members+len(confirmed) })
+		t.until("the member is placed", func() bool { return len(t.Placed) >= members+len(confirmed) })
 	}
 	return fmt.Sprintf("%d members took the places of their placeholders", members)
 }
@@ -182,38 +180,38 @@ func predicates(t *trial) string {
 	t.register(t.addr, nil)
 	// One of a kind on each node: whoever asks about a placement has to know those before it.
 	var mu sync.Mutex
-	t.mu.Lock()
-	t.fits = func(args *si.PredicatesArgs) error {
+	t.Lock()
+	t.Fits = func(args *si.PredicatesArgs) error {
 		mu.Lock()
 		defer mu.Unlock()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		for key, node := range t.placed {
+		t.Lock()
+		defer t.Unlock()
+		for key, node := range t.Placed {
 			if node == args.NodeID && key != args.AllocationKey {
 				return errors.New("another one is there")
 			}
 		}
 		return nil
 	}
-	t.mu.Unlock()
+	t.Unlock()
 	const count = 20
 	t.addNodes(count, 1_000)
 	t.submit("app", "root.a", 0)
 	for n := range count + 5 {
-		t.ask(asking("app", fmt.Sprintf("k%d", n), 10))
+		t.ask(record.Ask("app", fmt.Sprintf("k%d", n), 10))
 	}
-	t.until("as many are placed as there are nodes", func() bool { return len(t.placed) >= count })
+	t.until("as many are placed as there are nodes", func() bool { return len(t.Placed) >= count })
 	t.must(t.client.Flush(t.ctx))
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.Lock()
+	defer t.Unlock()
 	on := map[string]string{}
-	for key, node := range t.placed {
+	for key, node := range t.Placed {
 		if other, taken := on[node]; taken {
 			panic(fault{fmt.Errorf("%s and %s are both on %s, which the shim forbids", key, other, node)})
 		}
 		on[node] = key
 	}
-	return fmt.Sprintf("%d placed, one on each node, %d questions", len(t.placed), t.asked)
+	return fmt.Sprintf("%d placed, one on each node, %d questions", len(t.Placed), t.Asked)
 }
 
 func quota(t *trial) string {
@@ -221,16 +219,16 @@ func quota(t *trial) string {
 	t.addNodes(1, 1_000)
 	t.submit("app", "root.small", 0)
 	for n := range 20 {
-		t.ask(asking("app", fmt.Sprintf("k%d", n), 10))
+		t.ask(record.Ask("app", fmt.Sprintf("k%d", n), 10))
 	}
 	t.submit("other", "root.a", 0)
-	t.ask(asking("other", "after", 10))
-	t.until("what the quota allows is placed", func() bool { return len(t.placed) >= 11 && t.placed["after"] != "" })
+	t.ask(record.Ask("other", "after", 10))
+	t.until("what the quota allows is placed", func() bool { return len(t.Placed) >= 11 && t.Placed["after"] != "" })
 	t.must(t.client.Flush(t.ctx))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.placed) != 11 {
-		panic(fault{fmt.Errorf("%d were placed, where the queue has room for 10 and another had 1", len(t.placed))})
+	t.Lock()
+	defer t.Unlock()
+	if len(t.Placed) != 11 {
+		panic(fault{fmt.Errorf("%d were placed, where the queue has room for 10 and another had 1", len(t.Placed))})
 	}
 	return "10 of 20 placed in a queue with room for 10"
 }
@@ -274,24 +272,24 @@ func cuts(t *trial) string {
 		t.tls = t.tls.Clone()
 		t.tls.ServerName = host
 	}
-	t.register(listener.Addr().String(), unconstrained)
+	t.register(listener.Addr().String(), record.Unconstrained)
 	t.addNodes(1, 1<<40)
 	t.submit("app", "root.a", 0)
 	const count, every = 1_000, 100
 	var asked []string
 	for n := range count {
 		key := fmt.Sprintf("k%d", n)
-		t.ask(asking("app", key, 10))
+		t.ask(record.Ask("app", key, 10))
 		asked = append(asked, key)
 		if n%every == every-1 {
-			t.until("some are placed", func() bool { return len(t.placed) > n/2 })
+			t.until("some are placed", func() bool { return len(t.Placed) > n/2 })
 			cut()
 		}
 	}
-	t.until("all are placed", func() bool { return len(t.placed) == count })
+	t.until("all are placed", func() bool { return len(t.Placed) == count })
 	slices.Sort(asked)
-	if !slices.Equal(slices.Sorted(slices.Values(t.order)), asked) || len(t.twice) > 0 || len(t.rejected) > 0 {
-		t.fail("not each once: twice %v, rejected %v", t.twice, t.rejected)
+	if !slices.Equal(slices.Sorted(slices.Values(t.Order)), asked) || len(t.Twice) > 0 || len(t.Rejected) > 0 {
+		t.fail("not each once: twice %v, rejected %v", t.Twice, t.Rejected)
 	}
 	return fmt.Sprintf("%d asks over %d connections: each placed once", count, t.client.Stats().Reconnects+1)
 }
@@ -299,26 +297,29 @@ func cuts(t *trial) string {
 // recovery is what a shim does that starts anew: it tells what is there, and that counts.
 func recovery(t *trial) string {
 	t.register(t.addr, nil)
-	t.must(t.client.UpdateNode(&si.NodeRequest{RmID: t.rm, Nodes: []*si.NodeInfo{{NodeID: "n0", Action: si.NodeInfo_CREATE_DRAIN, SchedulableResource: memory(100)}}}))
-	t.until("the node is there", func() bool { return len(t.nodes) == 1 })
+	t.must(t.client.UpdateNode(&si.NodeRequest{RmID: t.rm, Nodes: []*si.NodeInfo{{NodeID: "n0", Action: si.NodeInfo_CREATE_DRAIN, SchedulableResource: record.Memory(100)}}}))
+	t.until("the node is there", func() bool { return len(t.Nodes) == 1 })
 	t.submit("app", "root.a", 0)
 	for n := range 7 {
-		there := asking("app", fmt.Sprintf("there%d", n), 10)
+		there := record.Ask("app", fmt.Sprintf("there%d", n), 10)
 		there.NodeID = "n0"
 		t.ask(there)
 	}
-	t.until("what is there is confirmed", func() bool { return len(t.placed) == 7 })
+	t.until("what is there is confirmed", func() bool { return len(t.Placed) == 7 })
 	for n := range 5 {
-		t.ask(asking("app", fmt.Sprintf("new%d", n), 10))
+		t.ask(record.Ask("app", fmt.Sprintf("new%d", n), 10))
 	}
 	t.must(t.client.Flush(t.ctx))
-	if len(t.placed) != 7 {
-		t.fail("%d are placed before the node takes anything", len(t.placed))
+	t.Lock()
+	early := len(t.Placed) - 7
+	t.Unlock()
+	if early != 0 {
+		t.fail("%d are placed before the node takes anything", early)
 	}
 	t.must(t.client.UpdateNode(&si.NodeRequest{RmID: t.rm, Nodes: []*si.NodeInfo{{NodeID: "n0", Action: si.NodeInfo_DRAIN_TO_SCHEDULABLE}}}))
-	t.until("what has room is placed", func() bool { return len(t.placed) >= 10 })
+	t.until("what has room is placed", func() bool { return len(t.Placed) >= 10 })
 	t.release("app", "there0", si.TerminationType_STOPPED_BY_RM)
-	t.until("and the next when one goes", func() bool { return len(t.placed) >= 11 })
+	t.until("and the next when one goes", func() bool { return len(t.Placed) >= 11 })
 	return "7 were there, 3 had room, 1 more when one went"
 }
 
@@ -351,7 +352,7 @@ func limits(t *trial) string {
 	}
 	few := map[string]string{"rm.maxItems": "10"}
 	_, err = si.NewSchedulerClient(conn).RegisterResourceManager(t.ctx, &si.RegisterResourceManagerRequest{
-		RmID: t.rm, PolicyGroup: "queues", Config: config, ExtraConfig: few,
+		RmID: t.rm, PolicyGroup: "queues", Config: record.Config, ExtraConfig: few,
 	})
 	t.must(err)
 	open := &callboardv1.Request{RmId: t.rm}

@@ -16,24 +16,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/apache/yunikorn-core/callboard"
+	"github.com/apache/yunikorn-core/internal/record"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 )
-
-const config = `partitions:
-  - name: default
-    queues:
-      - name: root
-        submitacl: '*'
-        queues:
-          - name: a
-          - name: small
-            resources:
-              max: {memory: 100}
-`
 
 // fault ends a check.
 type fault struct{ error }
@@ -44,20 +32,7 @@ type trial struct {
 	ctx    context.Context
 	rm     string
 	client *callboard.Client
-
-	mu       sync.Mutex
-	changed  chan struct{}
-	nodes    []string
-	accepted map[string]bool
-	// Where things are, and in which order they came there.
-	placed   map[string]string
-	order    []string
-	released map[string]si.TerminationType
-	rejected []string
-	twice    []string
-	lost     error
-	asked    int
-	fits     func(*si.PredicatesArgs) error
+	*record.Shim
 }
 
 func (t *trial) fail(format string, arguments ...any) {
@@ -70,32 +45,25 @@ func (t *trial) must(err error) {
 	}
 }
 
-func (t *trial) reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.changed = make(chan struct{})
-	t.nodes, t.order, t.rejected, t.twice = nil, nil, nil, nil
-	t.accepted, t.placed, t.released = map[string]bool{}, map[string]string{}, map[string]si.TerminationType{}
-}
-
 // register begins a session, over a client that goes to this address.
 func (t *trial) register(addr string, extra map[string]string) {
 	if t.client != nil {
 		t.client.Stop()
 	}
-	t.reset()
+	shim := record.New()
+	t.Shim = shim
 	var err error
 	t.client, err = callboard.New(callboard.Options{
 		Addrs: []string{addr}, TLS: t.tls, TokenFile: t.tokenFile, Logger: slog.New(slog.DiscardHandler),
 		ConnectTimeout: t.timeout,
 		OnLost: func(err error) {
-			t.note(func() { t.lost = err })
+			shim.Note(func() { shim.Lost = err })
 		},
 	})
 	t.must(err)
 	_, err = t.client.RegisterResourceManager(&si.RegisterResourceManagerRequest{
-		RmID: t.rm, PolicyGroup: "queues", Version: "shimcheck", Config: config, ExtraConfig: extra,
-	}, t)
+		RmID: t.rm, PolicyGroup: "queues", Version: "shimcheck", Config: record.Config, ExtraConfig: extra,
+	}, shim)
 	t.must(err)
 }
 
@@ -109,117 +77,19 @@ func (t *trial) cleanUp() {
 	t.client.Stop()
 }
 
-func (t *trial) note(change func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	change()
-	close(t.changed)
-	t.changed = make(chan struct{})
-}
-
 // until waits for a fact.
-func (t *trial) until(what string, so func() bool) {
-	for {
-		t.mu.Lock()
-		done, lost, changed := so(), t.lost, t.changed
-		state := fmt.Sprintf("%d placed, %d released, rejected %.200v", len(t.placed), len(t.released), t.rejected)
-		t.mu.Unlock()
-		switch {
-		case done:
-			return
-		case lost != nil:
-			panic(fault{lost})
-		}
-		select {
-		case <-changed:
-		case <-t.ctx.Done():
-			t.fail("%s: not within %v: %s", what, t.timeout, state)
-		}
-	}
-}
-
-func (t *trial) UpdateAllocation(response *si.AllocationResponse) error {
-	t.note(func() {
-		for _, new := range response.New {
-			if _, known := t.placed[new.AllocationKey]; known {
-				t.twice = append(t.twice, new.AllocationKey)
-			}
-			t.placed[new.AllocationKey] = new.NodeID
-			t.order = append(t.order, new.AllocationKey)
-		}
-		for _, released := range response.Released {
-			t.released[released.AllocationKey] = released.TerminationType
-		}
-		for _, rejected := range response.RejectedAllocations {
-			t.rejected = append(t.rejected, rejected.AllocationKey+": "+rejected.Reason)
-		}
-	})
-	return nil
-}
-
-func (t *trial) UpdateApplication(response *si.ApplicationResponse) error {
-	t.note(func() {
-		for _, accepted := range response.Accepted {
-			t.accepted[accepted.ApplicationID] = true
-		}
-		for _, rejected := range response.Rejected {
-			t.rejected = append(t.rejected, rejected.ApplicationID+": "+rejected.Reason)
-		}
-	})
-	return nil
-}
-
-func (t *trial) UpdateNode(response *si.NodeResponse) error {
-	t.note(func() {
-		for _, accepted := range response.Accepted {
-			t.nodes = append(t.nodes, accepted.NodeID)
-		}
-		for _, rejected := range response.Rejected {
-			t.rejected = append(t.rejected, rejected.NodeID+": "+rejected.Reason)
-		}
-	})
-	return nil
-}
-
-func (t *trial) Predicates(args *si.PredicatesArgs) error {
-	t.mu.Lock()
-	t.asked++
-	fits := t.fits
-	t.mu.Unlock()
-	if fits == nil {
-		return nil
-	}
-	return fits(args)
-}
-
-func (t *trial) PreemptionPredicates(*si.PreemptionPredicatesArgs) *si.PreemptionPredicatesResponse {
-	return &si.PreemptionPredicatesResponse{}
-}
-
-func (t *trial) SendEvent([]*si.EventRecord) {}
-
-func (t *trial) UpdateContainerSchedulingState(*si.UpdateContainerSchedulingStateRequest) {}
-
-func memory(value int64) *si.Resource {
-	return &si.Resource{Resources: map[string]*si.Quantity{"memory": {Value: value}}}
-}
+func (t *trial) until(what string, so func() bool) { t.must(t.Until(t.ctx, what, so)) }
 
 // addNodes brings nodes n0, n1 … with so much room each, and waits until they are there.
 func (t *trial) addNodes(count int, room int64) {
-	request := &si.NodeRequest{RmID: t.rm}
-	for n := range count {
-		request.Nodes = append(request.Nodes, &si.NodeInfo{NodeID: fmt.Sprintf("n%d", n), Action: si.NodeInfo_CREATE, SchedulableResource: memory(room)})
-	}
-	t.must(t.client.UpdateNode(request))
-	t.until("nodes", func() bool { return len(t.nodes) == count })
+	t.must(t.client.UpdateNode(record.Nodes(t.rm, count, room)))
+	t.until("nodes", func() bool { return len(t.Nodes) == count })
 }
 
 func (t *trial) submit(id, queue string, gang int64) {
-	new := &si.AddApplicationRequest{
-		ApplicationID: id, QueueName: queue, PartitionName: "default", Ugi: &si.UserGroupInformation{User: "shimcheck", Groups: []string{"shimcheck"}},
-	}
+	new := record.Application(id, queue)
 	if gang > 0 {
-		new.PlaceholderAsk, new.GangSchedulingStyle, new.ExecutionTimeoutMilliSeconds = memory(gang), "Soft", 600_000
+		new.PlaceholderAsk, new.GangSchedulingStyle, new.ExecutionTimeoutMilliSeconds = record.Memory(gang), "Soft", 600_000
 	}
 	t.must(t.client.UpdateApplication(&si.ApplicationRequest{RmID: t.rm, New: []*si.AddApplicationRequest{new}}))
 }
@@ -229,12 +99,5 @@ func (t *trial) ask(asks ...*si.Allocation) {
 }
 
 func (t *trial) release(app, key string, why si.TerminationType) {
-	release := &si.AllocationRelease{PartitionName: "default", ApplicationID: app, AllocationKey: key, TerminationType: why}
-	t.must(t.client.UpdateAllocation(&si.AllocationRequest{
-		RmID: t.rm, Releases: &si.AllocationReleasesRequest{AllocationsToRelease: []*si.AllocationRelease{release}},
-	}))
-}
-
-func asking(app, key string, size int64) *si.Allocation {
-	return &si.Allocation{ApplicationID: app, AllocationKey: key, PartitionName: "default", ResourcePerAlloc: memory(size)}
+	t.must(t.client.UpdateAllocation(record.Release(t.rm, app, key, why)))
 }

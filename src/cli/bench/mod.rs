@@ -1,6 +1,7 @@
 //! `callboard bench`: drives shapes at core, HTTP or gRPC depth and reports what they cost.
 
 pub mod answers;
+pub mod compare;
 pub mod core;
 pub mod doors;
 pub mod drive;
@@ -25,7 +26,7 @@ use shapes::{Kind, Shape, ShapeId};
 use sweep::{Axis, Point};
 use workload::Workload;
 
-use super::client::{DoorKind, server::Server, trust::Trust};
+use super::client::{DoorKind, process, server::Server, trust::Trust};
 use super::out;
 
 /// How deep into the server a workload goes.
@@ -67,12 +68,19 @@ pub struct BenchArgs {
     /// How many seconds the churn shape goes on
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Runs of each shape; the median is told, with the range of all [default: 1, 3 with --all]
+    /// Runs of each shape; the median is told, with the range of all [default: 1, 3 with --all, 5 with --compare]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: Option<u32>,
-    /// Address of a running server of the interface si.v1; its CPU and memory are not measured
+    /// Address of a running server of the interface si.v1; its CPU and memory are measured where --pid names it
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
+    /// Process of the server at --endpoint, on this machine
+    #[arg(long, value_name = "PID", requires = "endpoint")]
+    pub pid: Option<u32>,
+    /// Another callboard program, such as the one before a change: each shape is run with both in turn, and the ratios are
+    /// told, with where they lie in 95 of 100 draws of the runs
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["all", "endpoint"])]
+    pub compare: Option<PathBuf>,
     /// Folder with the openb and dlrm trace files, for S13
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
@@ -87,6 +95,14 @@ pub struct BenchArgs {
     pub core_child: Option<String>,
     #[command(flatten)]
     pub trust: Trust,
+}
+
+impl BenchArgs {
+    /// One small shape.
+    #[cfg(test)]
+    fn small() -> BenchArgs {
+        tests::args(&["--shape", "S1", "--nodes", "7", "--asks", "70"]).expect("they are right")
+    }
 }
 
 fn positive(text: &str) -> Result<usize, String> {
@@ -105,8 +121,22 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if args.endpoint.is_some() && args.depth == Depth::Core {
         bail!("--endpoint needs a door: add --depth http or --depth grpc");
     }
+    if let Some(pid) = args.pid
+        && process::cpu_seconds(pid).is_none()
+    {
+        bail!("--pid {pid}: no process of this number can be looked at on this machine");
+    }
+    let chosen = chosen(args)?;
+    if let Some(other) = &args.compare {
+        let compared = compare::run(args, other, &chosen)?;
+        match args.json {
+            true => out::print(format_args!("{}\n", serde_json::to_string_pretty(&compared)?))?,
+            false => out::print(compare::text(&compared))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut outcomes = Vec::new();
-    for id in chosen(args)? {
+    for id in chosen {
         if let Some(shape) = shapes_of(args, id)? {
             out::note(format_args!("{}: {} …", shape.name, shape.about));
             outcomes.extend(medians(args, &shape).with_context(|| shape.name.clone())?);
@@ -217,8 +247,9 @@ fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcom
             (Some(server), _) => server.http.clone(),
             (None, endpoint) => endpoint.clone().unwrap_or_default(),
         };
+        let pid = server.as_ref().map(Server::pid).or(args.pid);
         let outcomes = async {
-            let mut rig = doors::start(&work, door, &url, &args.trust, server.as_ref().map(Server::pid)).await?;
+            let mut rig = doors::start(&work, door, &url, &args.trust, pid).await?;
             let outcomes = drive::run(&work, &mut rig, Duration::from_secs(args.seconds)).await;
             let stopped = rig.target.stop().await;
             let outcomes = outcomes?;
@@ -282,13 +313,13 @@ mod tests {
         args: BenchArgs,
     }
 
-    fn args(more: &[&str]) -> Result<BenchArgs, clap::Error> {
+    pub fn args(more: &[&str]) -> Result<BenchArgs, clap::Error> {
         Command::try_parse_from(["bench"].iter().chain(more)).map(|command| command.args)
     }
 
     #[test]
     fn sizes_can_be_overridden() {
-        let args = args(&["--shape", "S1", "--nodes", "7", "--asks", "70"]).unwrap();
+        let args = BenchArgs::small();
         let shape = shapes_of(&args, ShapeId::S1).unwrap().unwrap();
         assert_eq!((shape.nodes, shape.asks, shape.queues), (7, 70, 2));
     }
@@ -301,6 +332,9 @@ mod tests {
         let refused = |more: &[&str]| run(&args(more).unwrap()).unwrap_err().to_string();
         assert!(refused(&["--shape", "S13"]).contains("--traces DIR"));
         assert!(refused(&["--shape", "S1", "--endpoint", "http://127.0.0.1:1"]).contains("--depth http"));
+        let door = ["--shape", "S1", "--depth", "grpc", "--endpoint", "http://127.0.0.1:1", "--pid", "4294967294"];
+        assert!(refused(&door).contains("--pid 4294967294"));
+        assert!(args(&["--shape", "S1", "--pid", "1"]).is_err());
     }
 
     /// Every kind of shape, small, through the real actor.

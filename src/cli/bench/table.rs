@@ -41,24 +41,29 @@ fn circumstances(outcome: &Outcome) -> String {
     format!("{} depth, callboard {}, {}; {runs}; {share}", outcome.depth, outcome.version, outcome.machine)
 }
 
+/// Columns of one width each: the first begins at the left, the others end at the right.
+pub fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |(column, title): (usize, &&str)| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([title.chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = titles.iter().enumerate().map(width).collect();
+    let titles: Vec<String> = titles.iter().copied().map(str::to_owned).collect();
+    let mut text = String::new();
+    for row in std::iter::once(&titles).chain(rows) {
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Writing to a String cannot fail.
+            let _ = if at == 0 { write!(text, "{cell:<width$}") } else { write!(text, "  {cell:>width$}") };
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// A table for a terminal, with what has to be said beneath it.
 pub fn text(outcomes: &[Outcome]) -> String {
-    let rows: Vec<[String; 9]> = outcomes.iter().map(cells).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([TITLES[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..TITLES.len()).map(width).collect();
-    let line = |cells: &[String; 9]| {
-        let mut line = format!("{:<1$}", cells[0], widths[0]);
-        for (cell, width) in cells.iter().zip(&widths).skip(1) {
-            // Writing to a String cannot fail.
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        line + "\n"
-    };
-    let mut text = line(&TITLES.map(str::to_owned));
-    rows.iter().for_each(|row| text.push_str(&line(row)));
+    let rows: Vec<Vec<String>> = outcomes.iter().map(|outcome| cells(outcome).to_vec()).collect();
+    let mut text = aligned(&TITLES, &rows);
     for outcome in outcomes.iter().filter(|outcome| outcome.generator_was_the_bottleneck) {
         let share = 100.0 * outcome.generator_cpu_share.unwrap_or(0.0);
         let _ = writeln!(

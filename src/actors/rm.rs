@@ -13,6 +13,7 @@ mod record;
 mod registration;
 pub mod replay;
 mod restore;
+mod saved_lines;
 mod session;
 mod settings;
 mod snapshot;
@@ -151,6 +152,7 @@ impl RmActor {
             partitions: partitions.map(|at| (at.internal.clone(), at.commands.clone())).collect(),
             closing: self.closing,
             failing: self.log.as_ref().and_then(|log| log.failing().cloned()),
+            log: self.log.as_ref().map(|log| log.shared.clone()),
         });
         self.earlier.retain(|earlier| earlier.strong_count() > 0);
         // Pays what readers owe, so that whoever still goes by it is counted from here on.

@@ -275,6 +275,9 @@ impl Topology {
     pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<Registered, Refusals> {
         self.open()?;
         check_id(&registration.rm)?;
+        if let Some(why) = self.logs.get().and_then(|logs| logs.refuses(&registration.rm)) {
+            return Err(Refusal::new(RefusalKind::Closing, why).into());
+        }
         let settings = self.read_settings(&registration.extra)?;
         let default_config = registration.config.is_empty();
         let config = self.load(registration.config, "registration of RM failed").await?;

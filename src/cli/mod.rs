@@ -164,7 +164,7 @@ impl Cli {
             Some(Command::Usage(args)) => wait_for(usage::run(args)),
             Some(Command::Settings(args)) => wait_for(settings::run(args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
-            Some(Command::Log(args)) => report(log::run(&args)),
+            Some(Command::Log(args)) => wait_for(async move { report(log::run(&args).await) }),
             Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),
             Some(Command::Diagnose(args)) => wait_for(diagnose::run(args)),
             Some(Command::Ready(args)) => wait_for(ready::run(args)),

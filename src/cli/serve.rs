@@ -324,6 +324,7 @@ fn keep_logs(
         sync,
         snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT),
         metrics: Some(metrics.log()),
+        unread: Default::default(),
     };
     topology.keep_logs(logs);
     Ok((mark, base, before.is_whole()))

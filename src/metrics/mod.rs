@@ -25,7 +25,7 @@ use prometheus::{
 pub use self::{
     events::{EventStorePicture, EventsPicture},
     log::LogMetrics,
-    own::{ManagerPicture, OwnPicture, PartitionPicture},
+    own::{LogPicture, ManagerPicture, OwnPicture, PartitionPicture},
     picture::{Picture, QueuePicture, USAGE_RANGES},
     refused::{REASONS, Refused},
 };

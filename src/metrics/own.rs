@@ -1,6 +1,6 @@
 //! Callboard's own gauges of partitions and sessions, computed at a scrape.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
 
@@ -15,6 +15,8 @@ pub struct OwnPicture {
     pub managers: BTreeMap<String, ManagerPicture>,
     /// The last health check found nothing; `None` before the first.
     pub healthy: Option<bool>,
+    /// Logs that could be neither read nor put aside; `None` where none are kept.
+    pub logs_unread: Option<u64>,
     /// What an operator has to look at in the files of resource journals, by partition.
     pub journal_faults: Vec<(String, u64)>,
 }
@@ -49,6 +51,17 @@ pub struct ManagerPicture {
     pub buffered: u64,
     /// Open streams.
     pub streams: u64,
+    /// Its log, where it has one.
+    pub log: Option<LogPicture>,
+}
+
+/// The log of a resource manager of an [`OwnPicture`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogPicture {
+    /// It cannot be written.
+    pub failing: bool,
+    /// For how long its oldest record has waited for the disk.
+    pub behind: Duration,
 }
 
 impl OwnPicture {
@@ -69,6 +82,10 @@ impl OwnPicture {
             added(registry, IntGaugeVec::new(Opts::new("callboard_resource_journal_faults", help), &["partition"])?)?;
         for (partition, count) in &self.journal_faults {
             faults.with_label_values(&[partition]).set(signed(*count));
+        }
+        if let Some(unread) = self.logs_unread {
+            let help = "Logs that could neither be read nor put aside: their resource managers cannot register.";
+            added(registry, IntGauge::new("callboard_log_unread", help)?)?.set(signed(unread));
         }
         self.partitions(registry)?;
         self.managers(registry)
@@ -119,8 +136,16 @@ impl OwnPicture {
             gauge("callboard_callbacks_undelivered", "Callbacks that were made and not handed to a stream yet.")?;
         let buffered = gauge("callboard_callbacks_buffered", "Callbacks that are kept for a stream that resumes.")?;
         let streams = gauge("callboard_rm_streams", "Open callback streams.")?;
+        let failing = gauge("callboard_log_failing", "1 while the log cannot be written: nothing is taken.")?;
+        let help = "For how long the oldest record of the log has waited for the disk; 0 where all are on it.";
+        let behind = Opts::new("callboard_log_unflushed_seconds", help);
+        let behind = added(registry, GaugeVec::new(behind, &["rm"])?)?;
         for (id, row) in &self.managers {
             let label = &[id.as_str()];
+            if let Some(log) = &row.log {
+                failing.with_label_values(label).set(log.failing.into());
+                behind.with_label_values(label).set(log.behind.as_secs_f64());
+            }
             running.with_label_values(label).set(row.running.into());
             depth.with_label_values(label).set(signed(row.in_flight));
             undelivered.with_label_values(label).set(signed(row.undelivered));

@@ -80,6 +80,14 @@ pub struct WriteError {
     pub source: Arc<io::Error>,
 }
 
+impl WriteError {
+    /// The thread that was to write did not come to an end.
+    pub fn broke_down(path: PathBuf, why: &dyn std::fmt::Display) -> WriteError {
+        let source = io::Error::other(format!("writing broke down: {why}"));
+        WriteError { action: "write", path, source: Arc::new(source) }
+    }
+}
+
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteError + use<> {
     let path = path.to_owned();
     move |source| WriteError { action, path, source: Arc::new(source) }
@@ -101,6 +109,25 @@ pub fn directory(base: &Path, rm: &str) -> PathBuf {
         name.push_str(&format!("~{sum:08x}"));
     }
     base.join(name)
+}
+
+/// The resource manager whose directory this is, where its name tells.
+pub fn rm_of(dir: &Path) -> Option<String> {
+    let mut rest = dir.file_name()?.to_str()?.as_bytes();
+    let mut rm = Vec::with_capacity(rest.len());
+    while let Some((byte, more)) = rest.split_first() {
+        rest = more;
+        rm.push(match byte {
+            b'%' => {
+                let (digits, more) = more.split_at_checked(2)?;
+                rest = more;
+                u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?
+            }
+            b'~' => return None,
+            byte => *byte,
+        });
+    }
+    String::from_utf8(rm).ok()
 }
 
 /// The directories of all resource managers, by name.

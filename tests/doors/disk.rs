@@ -232,3 +232,98 @@ async fn a_full_disk_refuses_drains_and_a_read_only_one_the_start() {
     server.register("rm-1", &[]).await;
     rig::until(&server, STATUS, |status| status["drained"].as_array().is_some_and(|all| all.len() == 3)).await;
 }
+
+/// An ask of the shim; the status, and what it says.
+async fn ask(server: &Server, key: &str) -> (u16, Value) {
+    let ask = json!({"allocationKey": key, "applicationID": "app", "partitionName": "default",
+        "resourcePerAlloc": {"resources": {"memory": {"value": 1}}}});
+    server.send("POST", "/si/v1/rm/rm-1/allocations", &json!({"allocations": [ask]})).await
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_requests_and_what_was_taken_is_there_afterwards() {
+    let Some(disk) = disk("disk::a_full_disk_refuses_requests_and_what_was_taken_is_there_afterwards") else { return };
+    for sync in ["batch", "interval"] {
+        let (data, filler) = (disk.join(sync), disk.join("filler"));
+        let mut server = Server::start(&["--data", data.to_str().unwrap(), "--log-sync", sync]);
+        server.register("rm-1", &[]).await;
+        let mut stream = server.stream("?after=0").await;
+        server.nodes(&["n1", "n2"]).await;
+        rig::application(&server, "app").await;
+        let (mut taken, mut round) = (Vec::new(), 0);
+        for _ in 0..2 {
+            fill_up(&filler);
+            // The last page of the file has room for some.
+            let refused = loop {
+                round += 1;
+                assert!(round < 3_000, "the disk is too large for this test");
+                let key = format!("{sync}-{round}");
+                match ask(&server, &key).await {
+                    (202, _) => taken.push(key),
+                    (status, problem) => break (status, problem),
+                }
+            };
+            let text = refused.1["detail"].as_str().unwrap();
+            assert!(refused.0 == 503 && text.contains("No space left on device"), "{refused:?}");
+            assert!(text.contains("nothing is taken until it can be written"), "{text}");
+            let health = server.get("/ws/v1/scheduler/healthcheck").await;
+            assert_eq!(health.0, 200, "the server lives");
+            // A gRPC shim hears the same.
+            let status = common_grpc(&server).await;
+            assert!(
+                status.code() == tonic::Code::Unavailable && status.message().contains("No space left"),
+                "{status}"
+            );
+            // Neither a new registration is taken, nor a new configuration.
+            let register = json!({"rmID": "rm-2", "config": crate::shim::server::CONFIG});
+            let (status, problem) = server.send("POST", "/si/v1/rm", &register).await;
+            assert!(status == 503 && problem["detail"].as_str().unwrap().contains("No space left"), "{problem}");
+            let metrics = server.http.get(server.url("/ws/v1/metrics")).send().await.unwrap().text().await.unwrap();
+            assert!(metrics.contains("callboard_log_failing{rm=\"rm-1\"} 1"), "{metrics}");
+            fs::remove_file(&filler).unwrap();
+            crate::common::until(async || {
+                round += 1;
+                let key = format!("{sync}-{round}");
+                let is_taken = ask(&server, &key).await.0 == 202;
+                if is_taken {
+                    taken.push(key);
+                }
+                is_taken
+            })
+            .await;
+        }
+        // Each that was taken is placed, at once or when there was room again.
+        let mut placed: Vec<String> = Vec::new();
+        while !taken.iter().all(|key| placed.contains(key)) {
+            let line = stream.next().await;
+            let new = line["allocation"]["new"].as_array().cloned().unwrap_or_default();
+            placed.extend(new.iter().map(|new| new["allocationKey"].as_str().unwrap().to_owned()));
+        }
+        server.program.kill();
+        let server = Server::start(&["--data", data.to_str().unwrap(), "--log-sync", sync]);
+        let app = server.get("/ws/v1/partition/default/application/app").await.1;
+        let there = app["allocations"].as_array().unwrap().iter();
+        let mut there: Vec<String> = there.map(|one| one["allocationKey"].as_str().unwrap().to_owned()).collect();
+        there.sort();
+        taken.sort();
+        // What was refused while it waited may be there, too.
+        assert!(taken.iter().all(|key| there.contains(key)), "{sync}: {taken:?} and {there:?}");
+        assert!(there.len() <= taken.len() + 2, "{sync}: {taken:?} and {there:?}");
+        println!("{sync}: {} taken and there, {round} sent", taken.len());
+        drop(server);
+        fs::remove_dir_all(&data).unwrap();
+    }
+}
+
+/// How a node request is answered over gRPC that cannot be recorded.
+async fn common_grpc(server: &Server) -> tonic::Status {
+    use callboard::si::v1::{NodeInfo, NodeRequest, scheduler_client::SchedulerClient};
+    let channel = tonic::transport::Channel::from_shared(server.grpc()).unwrap().connect().await.unwrap();
+    let node = NodeInfo { node_id: "n9".into(), action: 1, ..Default::default() };
+    let request = NodeRequest { rm_id: "rm-1".into(), nodes: vec![node] };
+    let requests = tokio_stream::once(request);
+    match SchedulerClient::new(channel).update_node(requests).await {
+        Err(status) => status,
+        Ok(answers) => answers.into_inner().message().await.expect_err("refused"),
+    }
+}

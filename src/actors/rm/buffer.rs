@@ -121,9 +121,30 @@ impl Buffer {
         self.last
     }
 
-    /// The first lines of it are gone: numbers go on behind this one.
-    pub fn after(last: u64) -> Buffer {
-        Buffer { last, dropped: last, released: last, ..Buffer::default() }
+    /// The lines of an earlier process: those up to `dropped` are gone but for what is among these, which ascend, and numbers
+    /// go on behind `last`.
+    pub fn resumed(dropped: u64, lines: impl IntoIterator<Item = Line>, last: u64) -> Buffer {
+        let mut buffer = Buffer { dropped, ..Buffer::default() };
+        for Line { seq, partition, payload } in lines {
+            buffer.last = seq - 1;
+            buffer.push(partition, payload);
+        }
+        Buffer { last, released: last, ..buffer }
+    }
+
+    /// The lines after this one that are kept, in order, and whether they may leave or not; with that, the line up to which
+    /// others may be gone.
+    pub fn kept_after(&self, after: u64) -> (u64, Vec<Arc<Line>>) {
+        let mut lines: Vec<_> = self
+            .queues
+            .iter()
+            .flat_map(|queue| {
+                let from = usize::try_from(queue.after(after) - queue.first).unwrap_or(usize::MAX);
+                queue.lines.range(from.min(queue.lines.len())..).cloned()
+            })
+            .collect();
+        lines.sort_unstable_by_key(|line| line.seq);
+        (self.dropped.max(after), lines)
     }
 
     /// From now on lines wait until they are released.
@@ -261,7 +282,7 @@ impl Buffer {
 }
 
 /// Bytes of memory that a line keeps, roughly.
-fn weight(payload: &Payload) -> usize {
+pub fn weight(payload: &Payload) -> usize {
     // Row, box and shared text of one entry; texts are counted where they belong to the entry alone.
     const ENTRY: usize = 160;
     let texts: usize = match payload {

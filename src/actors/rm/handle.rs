@@ -49,6 +49,8 @@ pub struct RmView {
     pub closing: bool,
     /// It cannot be recorded at present, and why.
     pub failing: Option<Arc<str>>,
+    /// Its log.
+    pub log: Option<Arc<super::log::Shared>>,
 }
 
 /// What a session shares with the doors.

@@ -6,7 +6,7 @@
 //! together on a thread of its own, while more gathers, and scheduling waits for neither.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -28,10 +28,10 @@ use crate::{
     messages::{
         budget::Permit,
         recorded::Outlet,
-        rm::{CarriedOut, CloseLog, Deliver, Kind, Outgoing, Predicates},
+        rm::{CarriedOut, Deliver, Kind, Outgoing, Predicates},
     },
     metrics::LogMetrics,
-    store::log::{self, Title, VERSION, WriteError, Writer},
+    store::log::{self, Title, Unsynced, VERSION, WriteError, Writer},
 };
 
 /// With interval: how long after a record it is flushed.
@@ -83,6 +83,8 @@ pub struct Logs {
     pub snapshot: u64,
     /// Takes what is counted.
     pub metrics: Option<LogMetrics>,
+    /// Directories that can be neither read nor put aside, and why: nothing is written there.
+    pub unread: Mutex<BTreeMap<PathBuf, String>>,
 }
 
 impl Logs {
@@ -94,6 +96,32 @@ impl Logs {
     /// Its directory.
     pub fn directory(&self, rm: &str) -> PathBuf {
         log::directory(&self.base, rm)
+    }
+
+    /// A directory can be neither read nor put aside: nothing is written there. That of all logs stands for each.
+    pub fn leave_alone(&self, dir: PathBuf, why: String) {
+        if let Some(metrics) = &self.metrics {
+            metrics.lost();
+        }
+        lock(&self.unread).insert(dir, why);
+    }
+
+    /// Why a log of this resource manager cannot be begun: there is one that could not be read. It may look for files.
+    pub fn refuses(&self, rm: &str) -> Option<String> {
+        let (mut unread, dir) = (lock(&self.unread), self.directory(rm));
+        // Whoever moves it away is let in.
+        unread.retain(|dir, _| *dir == self.base || dir.exists());
+        let why = unread.get(&dir).or_else(|| unread.get(&self.base))?;
+        Some(format!(
+            "resource manager \"{rm}\" cannot be recorded: {why}; it is not written over: make it readable and start the server \
+             again, or move {} away",
+            dir.display()
+        ))
+    }
+
+    /// What could not be read and is there still.
+    pub fn faults(&self) -> Vec<String> {
+        lock(&self.unread).values().cloned().collect()
     }
 }
 
@@ -122,8 +150,10 @@ pub struct RmLog {
     /// Bytes since the last snapshot.
     pub(super) since: u64,
     pub(super) snapshotting: bool,
-    /// Snapshots that are kept: the record after which each holds, the one from which it is read on, and its last line.
-    pub(super) snapshots: Vec<(u64, u64, u64)>,
+    /// Snapshots that are kept: the record after which each holds, and the one from which it is read on.
+    pub(super) snapshots: Vec<(u64, u64)>,
+    /// Bytes since the last snapshot with which the next is thought of.
+    pub(super) due: u64,
     /// Numbered requests of the session that are recorded.
     pub(super) numbers: Numbers,
     /// Room for a payload.
@@ -157,10 +187,70 @@ struct Queue {
     first: u64,
     /// Index of the last.
     last: u64,
+    /// Since when something is not on the disk.
+    behind: Option<Instant>,
+    /// Since when that is so of what is being flushed.
+    flushing: Option<Instant>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Frames on their way into a file. Unless they are in it they go back to the queue, whatever happens.
+struct Taken<'a> {
+    queue: &'a Mutex<Queue>,
+    frames: Vec<u8>,
+    first: u64,
+    last: u64,
+}
+
+impl<'a> Taken<'a> {
+    fn of(queue: &'a Mutex<Queue>, sync: bool) -> Taken<'a> {
+        let mut waiting = lock(queue);
+        if sync {
+            waiting.flushing = waiting.behind.take();
+        }
+        let (frames, first, last) = (std::mem::take(&mut waiting.frames), waiting.first, waiting.last);
+        drop(waiting);
+        Taken { queue, frames, first, last }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.frames.is_empty() {
+            return;
+        }
+        let mut queue = lock(self.queue);
+        if queue.frames.is_empty() {
+            queue.last = self.last;
+        }
+        queue.first = self.first;
+        self.frames.append(&mut queue.frames);
+        queue.frames = std::mem::take(&mut self.frames);
+    }
+}
+
+/// What is being flushed. Unless it is on the disk it is kept for the next flush, whatever happens.
+struct Flushing<'a> {
+    shared: &'a Shared,
+    files: Option<Unsynced>,
+    done: bool,
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.shared.queue);
+        let since = queue.flushing.take();
+        if !self.done {
+            queue.behind = since.or(queue.behind);
+            drop(queue);
+            if let Some(files) = self.files.take() {
+                lock(&self.shared.writer).keep(files);
+            }
+        }
+    }
 }
 
 impl Shared {
@@ -168,37 +258,42 @@ impl Shared {
     pub fn commit(&self, sync: bool) -> Result<u64, WriteError> {
         let syncing = sync.then(|| lock(&self.syncing));
         let mut writer = lock(&self.writer);
-        let Queue { frames, first, last } = std::mem::take(&mut *lock(&self.queue));
-        if !frames.is_empty() {
-            if let Err(error) = writer.write(first, &frames) {
-                let mut queue = lock(&self.queue);
-                let last = if queue.frames.is_empty() { last } else { queue.last };
-                let mut frames = frames;
-                frames.append(&mut queue.frames);
-                *queue = Queue { frames, first, last };
+        let mut taken = Taken::of(&self.queue, sync);
+        let mut flushing = sync.then(|| Flushing { shared: self, files: None, done: false });
+        #[cfg(test)]
+        assert!(!sync || !writer.dir().with_extension("breaks").exists(), "a test says so");
+        if !taken.frames.is_empty() {
+            if let Err(error) = writer.write(taken.first, &taken.frames) {
+                // Before the writer is let go: what is kept for the next flush needs it.
+                drop(writer);
                 return Err(error);
             }
-            self.written.store(last, SeqCst);
+            taken.frames.clear();
+            self.written.store(taken.last, SeqCst);
         }
         let written = self.written.load(SeqCst);
-        if syncing.is_none() {
-            return Ok(written);
+        if let Some(flushing) = &mut flushing {
+            flushing.files = writer.unsynced();
+            drop(writer);
+            if let Some(files) = &flushing.files {
+                files.sync()?;
+            }
+            flushing.done = true;
+            self.synced.fetch_max(written, SeqCst);
         }
-        let unsynced = writer.unsynced();
-        drop(writer);
-        if let Some(unsynced) = unsynced
-            && let Err(error) = unsynced.sync()
-        {
-            lock(&self.writer).keep(unsynced);
-            return Err(error);
-        }
-        self.synced.fetch_max(written, SeqCst);
+        drop(syncing);
         Ok(written)
     }
 
     /// The last record that is on the disk for certain.
     pub fn synced(&self) -> u64 {
         self.synced.load(SeqCst)
+    }
+
+    /// For how long the oldest record has waited for the disk; zero where all of them are on it.
+    pub fn behind(&self) -> Duration {
+        let queue = lock(&self.queue);
+        queue.flushing.or(queue.behind).map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
@@ -215,6 +310,7 @@ impl RmLog {
             synced: (next - 1).into(),
         });
         RmLog {
+            due: logs.snapshot,
             logs,
             title,
             shared,
@@ -261,6 +357,7 @@ impl RmLog {
             queue.first = index;
         }
         queue.last = index;
+        queue.behind.get_or_insert_with(Instant::now);
         log::seal(&mut queue.frames, kind, index, self.at, payload);
         let bytes = log::total(payload) as u64;
         self.since += bytes;
@@ -398,12 +495,13 @@ impl RmActor {
     /// On a thread that may block, with a flush.
     fn commit_elsewhere(&self, ctx: &Context<Self>) {
         let Some(log) = &self.log else { return };
-        let (shared, actor) = (log.shared.clone(), ctx.address());
+        let (shared, actor, dir) = (log.shared.clone(), ctx.address(), log.logs.directory(&self.id));
         actix::spawn(async move {
             let began = Instant::now();
-            if let Ok(result) = tokio::task::spawn_blocking(move || shared.commit(true)).await {
-                actor.do_send(Committed { result, took: began.elapsed() });
-            }
+            let result = tokio::task::spawn_blocking(move || shared.commit(true)).await;
+            // A thread that broke down wrote nothing: that is a disk that refuses, and it is tried again.
+            let result = result.unwrap_or_else(|error| Err(WriteError::broke_down(dir, &error)));
+            actor.do_send(Committed { result, took: began.elapsed() });
         });
     }
 
@@ -510,21 +608,6 @@ impl Handler<CarriedOut> for RmActor {
             log.taken(vec![msg.permit], session.epoch, session.buffer.last(), now);
             self.commit(ctx);
         }
-    }
-}
-
-impl Handler<CloseLog> for RmActor {
-    type Result = ResponseFuture<bool>;
-
-    fn handle(&mut self, _msg: CloseLog, _ctx: &mut Self::Context) -> Self::Result {
-        let (flushed, rm) = (self.flushed(false), self.id.clone());
-        Box::pin(async move {
-            let flushed = flushed.await;
-            if let Err(why) = &flushed {
-                tracing::error!(code = "log-not-written", rm = &*rm, "{why}");
-            }
-            flushed.is_ok()
-        })
     }
 }
 

@@ -49,6 +49,8 @@ pub mod kind {
     pub const SESSION: u32 = 100;
     /// Of a snapshot: a partition, [`super::SavedPartition`] before its bytes.
     pub const SAVED: u32 = 101;
+    /// Of a snapshot: lines that may not have reached the shim, [`super::saved_lines`].
+    pub const LINES: u32 = 102;
 }
 
 /// How far the lines of each kind were handed to sockets.
@@ -453,6 +455,8 @@ pub struct SavedSession {
     pub manner: Manner,
     /// Number of the newest line.
     pub last: u64,
+    /// Lines up to this one may be gone.
+    pub dropped: u64,
     /// How far lines were handed to sockets.
     pub handed: HandedTo,
     /// Number of the last line with releases that the shim has to confirm.

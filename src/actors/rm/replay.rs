@@ -12,11 +12,12 @@ use std::{
 use super::{
     buffer::Buffer,
     lines,
-    log::{ARRIVED, LogSync, Logs},
+    log::{LogSync, Logs},
     record::{
         self, Ended, HandedTo, Manner, Numbers, Reconfigured, Registered, Said, SavedPartition, SavedQuestion,
         SavedSession, kind,
     },
+    saved_lines,
     settings::RmSettings,
 };
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
         recorded::{Replica, Talks},
         rm::{Kind, Outgoing, Payload, Predicates},
     },
-    store::log::{self, Record, Title},
+    store::log::{self, Cut, Record, Title},
 };
 
 /// What was found of a resource manager.
@@ -48,10 +49,12 @@ pub struct Found {
     pub epoch: u64,
     /// How it is.
     pub state: State,
-    /// Snapshots that are there: see `RmLog::snapshots`.
-    pub snapshots: Vec<(u64, u64, u64)>,
-    /// Bytes that were read.
+    /// The snapshot that was read: see `RmLog::snapshots`.
+    pub snapshot: Option<(u64, u64)>,
+    /// Bytes of records that were applied.
     pub bytes: u64,
+    /// The files are not enough to go on: they are put aside.
+    damaged: bool,
 }
 
 /// See [`Found`].
@@ -132,6 +135,16 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// What is before a record is not read.
+    fn skip(&self, dir: &Path, after: u64) {
+        let segments = log::segments(dir).unwrap_or_default();
+        let unread = segments.windows(2).filter(|pair| pair[1].0 <= after + 1).map(|pair| pair[0].1.clone());
+        let snapshots = log::snapshots(dir).unwrap_or_default().into_iter().map(|(_, path)| path);
+        let bytes =
+            unread.chain(snapshots).filter_map(|path| std::fs::metadata(path).ok()).map(|file| file.len()).sum();
+        self.read.fetch_add(bytes, Relaxed);
+    }
+
     /// In hundredths.
     pub fn percent(&self) -> u64 {
         let total = self.total.load(Relaxed).max(1);
@@ -139,87 +152,115 @@ impl Progress {
     }
 }
 
-/// Reads the log of a directory. `whole`: nothing of it can have been lost when the process before ended. Where it is not
-/// enough to go on, its files are put aside.
+/// Reads the log of a directory; `None`: it has no files. `whole`: nothing of it can have been lost when the process before
+/// ended. Where it cannot be read, or is not enough to go on, its files are put aside, so that nothing is written over them.
 ///
 /// # Errors
-/// It cannot be read, and stays as it is.
-pub fn read(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<Found, String> {
-    let mut found = examine(logs, dir, whole, progress)?;
-    if matches!(found.state, State::Lost(_)) {
-        let aside = log::put_aside(&logs.base, dir);
-        let aside = aside.map_err(|error| format!("log {}: cannot be put aside: {error}", dir.display()))?;
-        tracing::warn!(code = "log-put-aside", rm = found.rm, aside = %aside.display(), "what there is of the log is put aside");
-        (found.last, found.snapshots) = (0, Vec::new());
+/// It can neither be read nor put aside: it has to be left alone.
+pub fn read(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<Option<Found>, String> {
+    match examine(logs, dir, whole, progress) {
+        Ok(Some(found)) if found.damaged => put_aside(logs, dir, found).map(Some),
+        Ok(found) => Ok(found),
+        Err(why) => unreadable(logs, dir, &why).map(Some),
     }
-    Ok(found)
 }
 
-fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<Found, String> {
+/// A log that cannot be read at all: its resource manager, as its directory tells, registers again.
+///
+/// # Errors
+/// It cannot be put aside, and has to be left alone.
+pub fn unreadable(logs: &Logs, dir: &Path, why: &str) -> Result<Found, String> {
+    tracing::error!(code = "log-unread", "{why}");
+    let rm = log::title_of(dir).map(|title| title.rm).or_else(|| log::rm_of(dir)).unwrap_or_default();
+    put_aside(logs, dir, Found::lost(rm, why)).map_err(|aside| format!("{why}; {aside}"))
+}
+
+fn put_aside(logs: &Logs, dir: &Path, found: Found) -> Result<Found, String> {
+    let aside = log::put_aside(&logs.base, dir);
+    let aside = aside.map_err(|error| format!("log {}: cannot be put aside: {error}", dir.display()))?;
+    tracing::warn!(code = "log-put-aside", rm = found.rm, aside = %aside.display(), "what there is of the log is put aside");
+    Ok(Found { last: 0, snapshot: None, ..found })
+}
+
+fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<Option<Found>, String> {
     let unreadable = |error: std::io::Error| format!("log {}: cannot be read: {error}", dir.display());
+    let segments = log::segments(dir).map_err(unreadable)?;
     let Some(Title { rm, .. }) = log::title_of(dir) else {
-        if log::segments(dir).map_err(unreadable)?.is_empty() {
-            return Err(format!("log {}: it has no files", dir.display()));
+        if segments.is_empty() && log::snapshots(dir).map_err(unreadable)?.is_empty() {
+            return Ok(None);
         }
         return Err(format!("log {}: no file of it says whose it is", dir.display()));
     };
     let title = logs.title(&rm);
-    // How far lines had surely reached the shim, and where the log ends.
-    let mut trail: Vec<(Nanos, u64)> = vec![(Nanos::ZERO, 0)];
-    let (mut at, mut handed, mut session, mut sync) = (Nanos::ZERO, HandedTo::default(), (0, 0), None);
-    let first = log::segments(dir).map_err(unreadable)?.first().map_or(1, |(first, _)| *first);
-    let scanned = log::read(dir, &title, first - 1, |record| {
+    let first = segments.first().map_or(1, |(first, _)| *first);
+    let (mut replay, snapshot) = newest_snapshot(dir, &title, first).map_err(unreadable)?;
+    let after = if snapshot.is_some() { replay.from } else { first - 1 };
+    progress.skip(dir, after);
+    let mut at = replay.at;
+    // Each record is read and applied once.
+    let mut bytes = 0;
+    let read = log::read(dir, &title, after, |record| {
+        let length = log::total(record.payload) as u64;
+        progress.read.fetch_add(length, Relaxed);
+        bytes += length;
         at = at.max(record.at);
-        match record.kind {
-            kind::REGISTERED => {
-                let registered: Registered = record::read_json(record.payload)?;
-                session = (record.index, registered.epoch);
-                sync = Some(registered.sync);
-                handed = HandedTo::default();
-                trail = vec![(Nanos::ZERO, 0)];
-            }
-            kind::ENDED => {
-                session = (record.index, record::read_json::<Ended>(record.payload)?.epoch);
-                sync = None;
-            }
-            kind::PARTITION => handed = record::read_steps(record.payload)?.handed.unwrap_or(handed),
-            kind::HANDED => handed = record::read_handed(record.payload)?,
-            _ => {}
-        }
-        let all = handed.into_iter().min().unwrap_or_default();
-        if trail.last().is_some_and(|(_, line)| *line < all) {
-            trail.push((record.at, all));
-        }
-        Ok(())
+        replay.take(&record)
     });
-    let scanned = scanned.map_err(unreadable)?;
-    let reached = trail.iter().rev().find(|(when, _)| at.minus(*when) >= ARRIVED).map_or(0, |(_, line)| *line);
-    let mut found = Found {
-        rm,
-        last: scanned.last,
-        at,
-        epoch: session.1,
-        state: State::Nothing,
-        snapshots: Vec::new(),
-        bytes: scanned.bytes,
-    };
-    if let Some(cut) = &scanned.cut {
-        let harmless = cut.torn && (whole || cut.at_end);
-        if harmless {
-            tracing::warn!(code = "log-cut", "log {cut}: it is cut off, nobody was told of it");
-            cut.repair().map_err(unreadable)?;
-        } else {
+    let read = read.map_err(unreadable)?;
+    let epoch = replay.epoch();
+    let found = Found { rm, last: read.last, at, epoch, state: State::Nothing, snapshot, bytes, damaged: false };
+    let damaged = |why: &str| Found { damaged: true, ..Found::lost(found.rm.clone(), why) }.of(epoch, at);
+    if read.last < replay.index {
+        let why = format!("log {}: it ends with record {}, before its snapshot", dir.display(), read.last);
+        return Ok(Some(damaged(&why)));
+    }
+    if let Some(cut) = &read.cut {
+        if !is_harmless(cut, whole) {
             // The last registration may be behind the damage.
-            found.state = State::Lost(lost(&cut.to_string()));
-            return Ok(found);
+            return Ok(Some(damaged(&cut.to_string())));
+        }
+        tracing::warn!(code = "log-cut", "log {cut}: it is cut off, nobody was told of it");
+        cut.repair().map_err(unreadable)?;
+    }
+    let sync = replay.session.as_ref().map(|session| session.registered.sync);
+    if !whole && sync.is_some_and(|sync| sync != LogSync::Batch) {
+        return Ok(Some(damaged("the machine stopped, and the end of it may be missing")));
+    }
+    let state = match (replay.session, replay.ended) {
+        (Some(session), _) => State::Session(session),
+        (None, Some(Ended { why, lost: false, .. })) => State::Ended(why),
+        // It was told before: there is nothing to put aside again.
+        (None, Some(Ended { why, lost: true, .. })) => State::Lost(why),
+        (None, None) if read.last == 0 => State::Nothing,
+        (None, None) => return Ok(Some(damaged("its beginning is missing"))),
+    };
+    Ok(Some(Found { state, ..found }))
+}
+
+/// It is the torn end that a process leaves, or a machine.
+fn is_harmless(cut: &Cut, whole: bool) -> bool {
+    cut.torn && (whole || cut.at_end)
+}
+
+/// The newest snapshot that can be read and whose log is there, and how it is named; else none, and the log is read from its
+/// beginning.
+fn newest_snapshot(dir: &Path, title: &Title, first: u64) -> std::io::Result<(Replay, Option<(u64, u64)>)> {
+    for (index, path) in log::snapshots(dir)?.into_iter().rev() {
+        match log::load(&path, title).and_then(|snapshot| Replay::of(&snapshot)) {
+            Ok(replay) if replay.from + 1 >= first => {
+                let place = Some((index, replay.from));
+                return Ok((replay, place));
+            }
+            // Of a session before this one: its log is gone.
+            Ok(_) => {}
+            Err(why) => tracing::error!(
+                code = "log-snapshot-damaged",
+                "snapshot {}: {why}; an older one is read, and more of the log",
+                path.display()
+            ),
         }
     }
-    if !whole && sync.is_some_and(|sync| sync != LogSync::Batch) {
-        found.state = State::Lost(lost("the machine stopped, and the end of it may be missing"));
-        return Ok(found);
-    }
-    found.restore(dir, &title, session.0, reached, progress)?;
-    Ok(found)
+    Ok((Replay::default(), None))
 }
 
 fn lost(why: &str) -> Arc<str> {
@@ -227,59 +268,14 @@ fn lost(why: &str) -> Arc<str> {
 }
 
 impl Found {
-    /// Reads a snapshot of the session that began with the record `since`, or none, and the log behind it.
-    fn restore(
-        &mut self,
-        dir: &Path,
-        title: &Title,
-        since: u64,
-        reached: u64,
-        progress: &Progress,
-    ) -> Result<(), String> {
-        let unreadable = |error: std::io::Error| format!("log {}: cannot be read: {error}", dir.display());
-        let mut replay = Replay::default();
-        let first = log::segments(dir).map_err(unreadable)?.first().map_or(0, |(first, _)| first - 1);
-        let mut after = first.max(since.saturating_sub(1));
-        let mut bad = Vec::new();
-        for (index, path) in log::snapshots(dir).map_err(unreadable)?.into_iter().rev() {
-            if index < since || index > self.last {
-                continue;
-            }
-            let usable = log::load(&path, title).and_then(|snapshot| Replay::of(&snapshot));
-            match usable {
-                Ok(usable) => {
-                    let last_line = usable.session.as_ref().map_or(0, |session| session.buffer.last());
-                    self.snapshots.insert(0, (index, usable.from, last_line));
-                    // Lines behind it may have been on their way: an older one makes them anew.
-                    if replay.session.is_none() && last_line <= reached {
-                        after = usable.from;
-                        replay = usable;
-                    }
-                }
-                Err(why) => bad.push(format!("snapshot {}: {why}", path.display())),
-            }
-        }
-        for bad in &bad {
-            tracing::error!(code = "log-snapshot-damaged", "{bad}; an older one is read, and more of the log");
-        }
-        let read = log::read(dir, title, after, |record| {
-            progress.read.fetch_add(log::total(record.payload) as u64, Relaxed);
-            replay.take(&record)
-        });
-        let read = read.map_err(unreadable)?;
-        if let Some(cut) = read.cut {
-            self.state = State::Lost(lost(&cut.to_string()));
-            return Ok(());
-        }
-        self.last = self.last.max(read.last);
-        self.state = match (replay.session, replay.ended) {
-            (Some(session), _) => State::Session(session),
-            (None, Some(Ended { why, lost: false, .. })) => State::Ended(why),
-            (None, Some(Ended { why, lost: true, .. })) => State::Lost(why),
-            (None, None) if self.last == 0 => State::Nothing,
-            (None, None) => State::Lost(lost("its beginning is missing")),
-        };
-        Ok(())
+    /// Of a resource manager whose session is lost.
+    fn lost(rm: String, why: &str) -> Found {
+        let state = State::Lost(lost(why));
+        Found { rm, last: 0, at: Nanos::ZERO, epoch: 0, state, snapshot: None, bytes: 0, damaged: true }
+    }
+
+    fn of(self, epoch: u64, at: Nanos) -> Found {
+        Found { epoch, at, ..self }
     }
 }
 
@@ -292,18 +288,22 @@ struct Replay {
     from: u64,
     /// Of a snapshot: the record after which it holds.
     index: u64,
+    /// Of a snapshot: when it was taken.
+    at: Nanos,
     effects: Vec<Effect>,
     digest: Digest,
 }
 
 impl Replay {
     fn of(snapshot: &log::Snapshot) -> Result<Replay, String> {
-        let mut replay = Replay { index: snapshot.index, ..Replay::default() };
+        let mut replay = Replay { index: snapshot.index, at: snapshot.at, ..Replay::default() };
+        let mut lines = None;
         for part in &snapshot.parts {
             match part.kind {
                 kind::SESSION => {
                     let saved: SavedSession = record::read_json(&part.payload)?;
                     replay.from = saved.from;
+                    lines = Some((saved.dropped, saved.last, saved.handed));
                     replay.session = Some(Box::new(Replayed::of(saved)));
                 }
                 kind::SAVED => {
@@ -314,10 +314,27 @@ impl Replay {
                     let replica = Replica { talks: saved.talks()?, number, at, partition };
                     session.partitions.insert(instance, (replica.partition.internal.clone(), replica));
                 }
+                kind::LINES => {
+                    let (session, lines) =
+                        replay.session.as_mut().zip(lines.take()).ok_or("lines come without their session")?;
+                    let (dropped, last, handed) = lines;
+                    session.buffer = Buffer::resumed(dropped, saved_lines::read(&part.payload, &session.types)?, last);
+                    session.hand(handed);
+                }
                 other => return Err(format!("it has a part of kind {other}, which this release does not know")),
             }
         }
-        if replay.session.is_none() { Err("it has no session".to_owned()) } else { Ok(replay) }
+        match (&replay.session, lines) {
+            (None, _) => Err("it has no session".to_owned()),
+            (Some(_), Some(_)) => Err("it has no lines".to_owned()),
+            (Some(_), None) => Ok(replay),
+        }
+    }
+
+    /// The number of the last session.
+    fn epoch(&self) -> u64 {
+        let ended = || self.ended.as_ref().map_or(0, |ended| ended.epoch);
+        self.session.as_ref().map_or_else(ended, |session| session.registered.epoch)
     }
 
     fn take(&mut self, record: &Record<'_>) -> Result<(), String> {
@@ -462,7 +479,6 @@ impl Replayed {
         };
         Replayed {
             manner: saved.manner,
-            buffer: Buffer::after(saved.last),
             handed: saved.handed,
             last_release: saved.last_release,
             questions: saved.questions.into_iter().map(question).collect(),

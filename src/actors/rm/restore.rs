@@ -79,7 +79,7 @@ impl RmActor {
         let Some(logs) = self.topology.logs() else { return };
         self.clock = self.clock.not_before(found.at);
         self.epoch = found.epoch;
-        let Found { last, at, state, snapshots, .. } = found;
+        let Found { last, at, state, snapshot, .. } = found;
         let log = RmLog::new(logs.clone(), &self.id, logs.sync, last + 1, at);
         match state {
             State::Nothing => {}
@@ -97,7 +97,7 @@ impl RmActor {
                         self.log = Some(log);
                         if let Some(log) = &mut self.log {
                             log.sync = settings.log_sync.unwrap_or(logs.sync);
-                            log.snapshots = snapshots;
+                            log.snapshots = snapshot.into_iter().collect();
                             log.numbers = replayed.numbers.clone();
                         }
                         self.go_on(*replayed, config, settings, ctx);

@@ -1,22 +1,34 @@
 //! Snapshots of a session: taken of clones, and written on another thread, so that a restart reads little of the log.
 
-use std::time::Instant;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use actix::prelude::*;
 use futures::future::join_all;
+use tokio::sync::oneshot;
 
 use super::{
     RmActor,
+    buffer::weight,
     record::{self, SavedPartition, SavedQuestion, SavedSession, kind},
+    saved_lines,
 };
 use crate::{
     domain::types::Nanos,
     messages::{
         partition::{Save, Saved},
-        rm::{Kind, Predicates},
+        rm::{CloseLog, Kind, Line, Predicates},
     },
     store::log::{self, Part},
 };
+
+/// Lines of a snapshot are at most this part of the log behind the one before, so that writing them costs little, however
+/// many there are.
+const LINES: u64 = 2;
+/// The server ends, and does not wait longer for a snapshot: a restart reads more of the log then.
+const AT_THE_END: Duration = Duration::from_secs(3);
 
 /// All partitions have answered.
 #[derive(Message)]
@@ -26,6 +38,8 @@ struct TakeSnapshot {
     /// Records up to this one were made before any partition was asked.
     from: u64,
     saved: Vec<Saved>,
+    /// Who waits for it to be written.
+    done: Option<oneshot::Sender<()>>,
 }
 
 /// It was written, or not.
@@ -34,16 +48,28 @@ struct TakeSnapshot {
 struct SnapshotDone {
     epoch: u64,
     /// See `RmLog::snapshots`.
-    written: Option<(u64, u64, u64)>,
+    written: Option<(u64, u64)>,
 }
 
 impl RmActor {
     /// Begins a snapshot, where enough was recorded since the last.
     pub(super) fn snapshot_if_due(&mut self, ctx: &mut Context<Self>) {
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
-        if log.snapshotting || log.since < log.logs.snapshot || log.failing().is_some() {
+        if log.snapshotting || log.since < log.due || log.failing().is_some() {
             return;
         }
+        let reached = log.note_delivered(self.clock.now(), session.buffer.delivered());
+        let lines = session.buffer.kept_after(reached).1;
+        let bytes: u64 = lines.iter().map(|line| weight(&line.payload) as u64).sum();
+        log.due = log.logs.snapshot.max(bytes * LINES);
+        if log.since >= log.due {
+            self.take_snapshot(None, ctx);
+        }
+    }
+
+    /// Begins a snapshot.
+    fn take_snapshot(&mut self, done: Option<oneshot::Sender<()>>, ctx: &mut Context<Self>) {
+        let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
         log.snapshotting = true;
         log.since = 0;
         let (epoch, from, actor) = (session.epoch, log.last(), ctx.address());
@@ -51,7 +77,7 @@ impl RmActor {
         actix::spawn(async move {
             let saved = join_all(asked).await.into_iter().flatten().collect();
             // Through the mailbox, behind the records of what was saved.
-            actor.do_send(TakeSnapshot { epoch, from, saved });
+            actor.do_send(TakeSnapshot { epoch, from, saved, done });
         });
     }
 
@@ -68,7 +94,9 @@ impl RmActor {
         let questions = session.questions.open().map(|(line, partition, question)| {
             SavedQuestion::of(partition, line, session.asking == Predicates::Batch, question)
         });
+        let (dropped, lines) = session.buffer.kept_after(log.note_delivered(now, session.buffer.delivered()));
         let saved = SavedSession {
+            dropped,
             from: msg.from,
             registered: session.registration(log.sync),
             manner: session.manner.clone(),
@@ -79,16 +107,17 @@ impl RmActor {
             instances: session.instances.get(),
             numbers: log.numbers.clone(),
         };
-        let place = (log.last(), msg.from, saved.last);
+        let place = (log.last(), msg.from);
         let (shared, title, dir) = (log.shared.clone(), log.title.clone(), log.logs.directory(&self.id));
         let (epoch, at, rm, actor) = (session.epoch, log.at(), self.id.clone(), ctx.address());
         let metrics = log.logs.metrics.clone();
+        let TakeSnapshot { saved: partitions, done, .. } = msg;
         actix::spawn(async move {
             let written = tokio::task::spawn_blocking(move || {
                 let began = Instant::now();
                 // What it holds is on the disk before it.
                 shared.commit(true)?;
-                let parts = parts(&saved, msg.saved, now);
+                let parts = parts(&saved, partitions, &lines, now);
                 let bytes = log::write_snapshot(&dir, &title, place.0, at, &parts)?;
                 if let Some(metrics) = metrics {
                     metrics.snapshot(bytes, began.elapsed());
@@ -102,26 +131,24 @@ impl RmActor {
                     tracing::error!(code = "log-no-snapshot", "{error}; a restart reads more of the log");
                     None
                 }
-                Err(_) => None,
+                Err(error) => {
+                    tracing::error!(code = "log-no-snapshot", %error, "writing a snapshot broke down; a restart reads more of the log");
+                    None
+                }
             };
             actor.do_send(SnapshotDone { epoch, written });
+            // Whoever waits is told by the end of this.
+            drop(done);
         });
     }
 
-    /// Snapshots and segments that nothing needs any more go: the newest is kept, that before it, and the newest whose lines
-    /// have all reached the shim.
+    /// Snapshots and segments that nothing needs any more go: the newest is kept, and that before it, in case the newest is
+    /// damaged.
     fn prune(&mut self) {
-        let now = self.clock.now();
-        let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
-        let reached = log.note_delivered(now, session.buffer.delivered());
-        let sure = log.snapshots.iter().rposition(|(_, _, line)| *line <= reached);
-        let keep = sure.unwrap_or(0).min(log.snapshots.len().saturating_sub(2));
-        if sure.is_none() {
-            // Only the log from its beginning makes the lines anew that may still be asked for.
-            return;
-        }
+        let Some(log) = &mut self.log else { return };
+        let keep = log.snapshots.len().saturating_sub(2);
         log.snapshots.drain(..keep);
-        let Some((index, from, _)) = log.snapshots.first().copied() else { return };
+        let [(index, from), _] = log.snapshots[..] else { return };
         let dir = log.logs.directory(&self.id);
         actix::spawn(async move {
             let pruned = tokio::task::spawn_blocking(move || log::prune(&dir, from + 1, index)).await;
@@ -133,12 +160,13 @@ impl RmActor {
 }
 
 /// The parts of a snapshot. Takes a while.
-fn parts(session: &SavedSession, partitions: Vec<Saved>, at: Nanos) -> Vec<Part> {
+fn parts(session: &SavedSession, partitions: Vec<Saved>, lines: &[Arc<Line>], at: Nanos) -> Vec<Part> {
     let mut parts = vec![Part { kind: kind::SESSION, payload: record::json(session) }];
     for Saved { instance, number, partition, talks } in partitions {
         let payload = SavedPartition::of(instance, number, at, talks).with(&partition.save());
         parts.push(Part { kind: kind::SAVED, payload });
     }
+    parts.push(Part { kind: kind::LINES, payload: saved_lines::write(lines) });
     parts
 }
 
@@ -160,5 +188,38 @@ impl Handler<SnapshotDone> for RmActor {
             log.snapshots.extend(msg.written);
             self.prune();
         }
+    }
+}
+
+impl Handler<CloseLog> for RmActor {
+    type Result = ResponseFuture<bool>;
+
+    /// First what was recorded is on the disk; a snapshot, so that the next start is quick, is an extra.
+    fn handle(&mut self, _msg: CloseLog, ctx: &mut Self::Context) -> Self::Result {
+        let (flushed, rm) = (self.flushed(false), self.id.clone());
+        let is_wanted =
+            self.log.as_ref().is_some_and(|log| log.since > 0 && !log.snapshotting && log.failing().is_none());
+        let written = (is_wanted && self.session.is_some()).then(|| {
+            let (done, written) = oneshot::channel();
+            self.take_snapshot(Some(done), ctx);
+            written
+        });
+        Box::pin(async move {
+            let flushed = flushed.await;
+            if let Err(why) = &flushed {
+                tracing::error!(code = "log-not-written", rm = &*rm, "{why}");
+                return false;
+            }
+            if let Some(written) = written
+                && tokio::time::timeout(AT_THE_END, written).await.is_err()
+            {
+                tracing::warn!(
+                    code = "log-no-snapshot",
+                    rm = &*rm,
+                    "the snapshot at the end takes too long: the next start reads more of the log"
+                );
+            }
+            true
+        })
     }
 }

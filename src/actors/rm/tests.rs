@@ -1,6 +1,7 @@
 //! One resource manager with fake partitions, on a paused clock.
 
 mod life;
+mod log;
 mod predicates;
 mod registration;
 mod streams;

@@ -14,6 +14,7 @@ use super::{Topology, lock};
 use crate::{
     actors::rm::{
         RmActor,
+        handle::RmHandle,
         log::Logs,
         replay::{self, Found, Progress, State},
     },
@@ -46,6 +47,18 @@ impl Topology {
         self.logs.get().cloned()
     }
 
+    /// What an operator has to know of the logs: those that cannot be written, or could not be read and are left alone.
+    /// `None` where none are kept.
+    pub fn faults_of_logs(&self) -> Option<Vec<String>> {
+        let mut faults = self.logs()?.faults();
+        let failing = |handle: &Arc<RmHandle>| {
+            let why = handle.view.load().failing.clone()?;
+            Some(format!("resource manager \"{}\": {why}", handle.id))
+        };
+        faults.extend(self.known().iter().filter_map(failing));
+        Some(faults)
+    }
+
     /// Why nobody is let in yet.
     pub fn opening(&self) -> Option<String> {
         let progress = self.opening.load();
@@ -74,10 +87,17 @@ impl Topology {
         let directories = match found.await {
             Ok(Ok(directories)) => directories,
             Ok(Err(error)) => {
-                tracing::error!(code = "log-unread", base = %logs.base.display(), %error, "the logs cannot be read: nothing is restored");
+                let why = format!("the logs in {} cannot be read: {error}", logs.base.display());
+                tracing::error!(code = "log-unread", "{why}: nothing is restored, and nobody can register");
+                logs.leave_alone(logs.base.clone(), why);
                 Vec::new()
             }
-            Err(_) => Vec::new(),
+            Err(error) => {
+                let why = format!("looking for logs in {} broke down: {error}", logs.base.display());
+                tracing::error!(code = "log-unread", "{why}: nothing is restored, and nobody can register");
+                logs.leave_alone(logs.base.clone(), why);
+                Vec::new()
+            }
         };
         progress.total.store(directories.iter().map(|(bytes, _)| bytes).sum(), Relaxed);
         if !directories.is_empty() {
@@ -108,21 +128,33 @@ impl Topology {
 
     async fn read_log(&self, dir: PathBuf, whole: bool, progress: Arc<Progress>) -> Option<Found> {
         let (Some(logs), began, place) = (self.logs(), Instant::now(), dir.clone()) else { return None };
-        let read = spawn_blocking(move || replay::read(&logs, &dir, whole, &progress)).await;
-        match read {
-            Ok(Ok(found)) => {
-                tracing::info!(
-                    rm = found.rm, epoch = found.epoch, records = found.last, bytes = found.bytes,
-                    state = found.state.name(), took = ?began.elapsed(), "log of a resource manager"
-                );
-                Some(found)
-            }
-            Ok(Err(why)) => {
-                tracing::error!(code = "log-unread", "{why}");
-                None
-            }
+        let of_thread = logs.clone();
+        let read = spawn_blocking(move || replay::read(&of_thread, &dir, whole, &progress)).await;
+        let read = match read {
+            Ok(read) => read,
             Err(error) => {
-                tracing::error!(code = "log-unread", log = %place.display(), %error, "the log cannot be read: reading it broke down");
+                let (logs, dir) = (logs.clone(), place.clone());
+                let why = format!("log {}: cannot be read: reading it broke down: {error}", dir.display());
+                let aside = spawn_blocking(move || replay::unreadable(&logs, &dir, &why).map(Some)).await;
+                aside.unwrap_or_else(|error| Err(error.to_string()))
+            }
+        };
+        match read {
+            Ok(found) => {
+                if let Some(found) = &found {
+                    tracing::info!(
+                        rm = found.rm, epoch = found.epoch, records = found.last, bytes = found.bytes,
+                        state = found.state.name(), took = ?began.elapsed(), "log of a resource manager"
+                    );
+                }
+                found
+            }
+            Err(why) => {
+                tracing::error!(
+                    code = "log-unread",
+                    "{why}: it is left alone, and its resource manager cannot register"
+                );
+                logs.leave_alone(place, why);
                 None
             }
         }

@@ -1,6 +1,8 @@
 //! Requests that are taken once, however often they are sent: by their number in the session (`X-Callboard-Seq`), or by a key of
 //! the sender's own (`Idempotency-Key`). Answered when they were applied.
 
+use std::{pin::pin, time::Duration};
+
 use actix_web::{
     HttpRequest, HttpResponse,
     http::{
@@ -17,6 +19,7 @@ use crate::{
         budget::Permit,
         keys::{Claim, Known, LONGEST},
         receipts::{Place, Receipt},
+        rm::{Refusal, RefusalKind},
     },
 };
 
@@ -28,6 +31,9 @@ pub const EPOCH: &str = "x-callboard-epoch";
 pub const ACK: &str = "x-callboard-ack";
 /// The key of a request.
 pub const KEY: &str = "idempotency-key";
+
+/// How often a request that waits to be recorded looks whether that is possible.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How a request wants to be told from others.
 #[derive(Debug, PartialEq, Eq)]
@@ -150,9 +156,27 @@ impl Once {
     }
 }
 
+/// Waits for a request that was handed in, unless it cannot be recorded at present.
+async fn recorded<T>(handle: &RmHandle, waiting: impl Future<Output = T>) -> Result<T, Problem> {
+    let mut waiting = pin!(waiting);
+    loop {
+        if let Ok(done) = tokio::time::timeout(LOOK, &mut waiting).await {
+            return Ok(done);
+        }
+        if let Some(why) = &handle.view.load().failing {
+            let detail = format!("{why}; what this request said may count then: send it again");
+            return Err(Refusal::new(RefusalKind::Closing, detail).into());
+        }
+    }
+}
+
 /// Waits until this number was applied.
 async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
-    if gate.shared.receipts.until(number).await { Ok(()) } else { Err(handle.over(gate.epoch).into()) }
+    if recorded(handle, gate.shared.receipts.until(number)).await? {
+        Ok(())
+    } else {
+        Err(handle.over(gate.epoch).into())
+    }
 }
 
 impl Handing<'_> {
@@ -210,7 +234,7 @@ impl Handing<'_> {
             How::Plain(waiting) | How::Keyed(_, waiting) => {
                 if let Some(waiting) = waiting.take() {
                     // Dropped with its last part.
-                    let _ = waiting.await;
+                    let _ = recorded(self.handle, waiting).await?;
                 }
                 Ok(())
             }

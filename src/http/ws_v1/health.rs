@@ -45,6 +45,8 @@ pub struct Kept {
     pub events: Option<StoreStatus>,
     /// What an operator has to know of the resource journals, by the internal names of their partitions.
     pub journals: Option<Vec<(Arc<str>, Vec<String>)>>,
+    /// What an operator has to know of the logs of resource managers.
+    pub logs: Option<Vec<String>>,
     /// Releases that are not confirmed, by partition as shown.
     pub unconfirmed: Vec<(Arc<str>, UnconfirmedSums)>,
     /// Drained nodes that were to be empty by now, by partition as shown.
@@ -209,6 +211,7 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
     // Beyond what the reference checks (OPS-012), so only where it can fail.
     checks.extend(kept.events.as_ref().map(stored));
     checks.extend(kept.journals.as_deref().map(undamaged));
+    checks.extend(kept.logs.as_deref().map(recorded));
     checks
 }
 
@@ -284,6 +287,22 @@ fn undamaged(journals: &[(Arc<str>, Vec<String>)]) -> CheckView {
             format!("{} journals are in order", journals.len())
         } else {
             told.join(" || ")
+        },
+    }
+}
+
+/// What goes in is recorded.
+fn recorded(faults: &[String]) -> CheckView {
+    let more = faults.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" | and {more} more") } else { String::new() };
+    let listed: Vec<&str> = faults.iter().take(LISTED).map(String::as_str).collect();
+    CheckView {
+        name: "Log",
+        succeeded: faults.is_empty(),
+        description: "Check if the logs of resource managers can be read and written",
+        diagnosis_message: match faults {
+            [] => "all logs can be written".to_owned(),
+            _ => format!("{}{more}", listed.join(" | ")),
         },
     }
 }
@@ -421,6 +440,20 @@ mod tests {
         assert_eq!(run(&[]), (true, "2 journals are in order".to_owned()));
         assert_eq!(run(&["one", "two"]), (false, "[rm]a: one | two".to_owned()));
         assert_eq!(run(&["x"; 8]).1, "[rm]a: x | x | x | x | x | and 3 more");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_unhealthy() {
+        let health = Health::default();
+        let run = |faults: &[&str]| {
+            let logs = Some(faults.iter().map(|fault| (*fault).to_owned()).collect());
+            health.run(&[], 0, &Kept { logs, ..Kept::default() }, Nanos::from_secs(1));
+            let last = health.last().unwrap();
+            (last.healthy, last.health_checks[9].diagnosis_message.clone())
+        };
+        assert_eq!(run(&[]), (true, "all logs can be written".to_owned()));
+        assert_eq!(run(&["one", "two"]), (false, "one | two".to_owned()));
+        assert_eq!(run(&["x"; 8]).1, "x | x | x | x | x | and 3 more");
     }
 
     // OPS-013: an error counts for an hour, not for ever.

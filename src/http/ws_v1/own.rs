@@ -9,7 +9,7 @@ use crate::{
         partition::Observe,
         rm::{Info, RmState},
     },
-    metrics::{ManagerPicture, OwnPicture, PartitionPicture, Picture},
+    metrics::{LogPicture, ManagerPicture, OwnPicture, PartitionPicture, Picture},
 };
 
 /// Asks all partitions and sessions.
@@ -17,19 +17,22 @@ pub async fn picture(state: &RestState, picture: &mut Picture) {
     let mut own = OwnPicture {
         healthy: state.health.last().map(|last| last.is_healthy()),
         journal_faults: state.counts_of_faults(),
+        logs_unread: state.topology.logs().map(|logs| logs.faults().len() as u64),
         ..OwnPicture::default()
     };
     for handle in state.topology.known() {
         let Ok(info) = handle.addr.send(Info).await else { continue };
         // Stopped ones stay known for a while; they have nothing to show.
         if matches!(info.state, RmState::Running | RmState::Paused) {
-            let budget = handle.view.load().shared.as_ref().map(|shared| shared.budget.clone());
+            let view = handle.view.load_full();
+            let budget = view.shared.as_ref().map(|shared| shared.budget.clone());
             let row = ManagerPicture {
                 running: info.state == RmState::Running,
                 in_flight: budget.as_ref().map_or(0, |budget| budget.in_flight()),
                 undelivered: budget.as_ref().map_or(0, |budget| budget.undelivered()),
                 buffered: info.buffered as u64,
                 streams: info.streams.len() as u64,
+                log: view.log.as_ref().map(|log| LogPicture { failing: view.failing.is_some(), behind: log.behind() }),
             };
             own.managers.insert(info.id.to_string(), row);
         }

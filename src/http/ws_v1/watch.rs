@@ -56,7 +56,8 @@ async fn check(state: &Arc<RestState>) {
     let health = state.clone();
     // It walks all rows and looks at files, which would hold up whatever shares this thread.
     let run = move || {
-        let kept = Kept { events, journals: health.faults_of_journals(), unconfirmed, overdue };
+        let logs = health.topology.faults_of_logs();
+        let kept = Kept { events, journals: health.faults_of_journals(), logs, unconfirmed, overdue };
         health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
     };
     if let Err(error) = spawn_blocking(run).await {

@@ -82,11 +82,40 @@ pub fn is_torn(bytes: &[u8]) -> bool {
     }
 }
 
-/// Distance to a valid frame behind the beginning of `bytes`.
-pub fn follows(bytes: &[u8]) -> Option<usize> {
-    (1..bytes.len().checked_sub(HEAD)? + 1)
-        .filter(|at| bytes[*at..].starts_with(&MAGIC))
-        .find(|at| whole(&bytes[*at..]).is_some())
+/// What is to be done for [`is_last`] at most, as a multiple of the bytes that are looked at.
+const PASSES: usize = 4;
+
+/// No valid frame is behind the beginning of `bytes`. Where that would take long to say, since many places look like the
+/// head of a long frame, the answer is no: whoever asks takes it for damage then, and not for an end.
+pub fn is_last(bytes: &[u8]) -> bool {
+    let mut work = bytes.len().saturating_mul(PASSES).saturating_add(1 << 16);
+    follows(bytes, &mut work) == Follows::Nothing
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Follows {
+    Frame(usize),
+    Nothing,
+    /// The work allowed was spent before it was known.
+    Unknown,
+}
+
+/// Looks for a valid frame behind the beginning of `bytes`, and takes from `work` the bytes over which it makes checksums.
+fn follows(bytes: &[u8], work: &mut usize) -> Follows {
+    let Some(ends) = bytes.len().checked_sub(HEAD) else { return Follows::Nothing };
+    for at in (1..ends + 1).filter(|at| bytes[*at..].starts_with(&MAGIC)) {
+        let rest = &bytes[at..];
+        let Some(length) = head(rest).map(|head| HEAD + head.length as usize).filter(|length| *length <= rest.len())
+        else {
+            continue;
+        };
+        let Some(left) = work.checked_sub(length) else { return Follows::Unknown };
+        *work = left;
+        if whole(rest).is_some() {
+            return Follows::Frame(at);
+        }
+    }
+    Follows::Nothing
 }
 
 /// Length of a frame with a payload of this length.
@@ -114,7 +143,34 @@ mod tests {
         }
         assert!(!is_torn(&[0; 64]) && !is_torn(b"x"));
         let twice = [&b"rubbish"[..], &bytes].concat();
-        assert_eq!(follows(&twice), Some(7));
-        assert_eq!(follows(&twice[..20]), None);
+        assert_eq!(follows(&twice, &mut 1_000), Follows::Frame(7));
+        assert_eq!(follows(&twice[..20], &mut 1_000), Follows::Nothing);
+        assert!(!is_last(&twice) && is_last(&twice[..twice.len() - 1]));
+    }
+
+    #[test]
+    fn what_looks_like_many_long_frames_costs_no_more_than_its_length() {
+        // Every 32 bytes a head that claims all that is behind it, or more.
+        let marked = |length: usize, more: usize| {
+            let mut bytes = vec![0_u8; length];
+            for at in (HEAD..length - HEAD).step_by(HEAD) {
+                bytes[at..at + 4].copy_from_slice(&MAGIC);
+                let claimed = (length - at - HEAD + more) as u32;
+                bytes[at + 4..at + 8].copy_from_slice(&claimed.to_le_bytes());
+            }
+            bytes
+        };
+        let length = 1 << 20;
+        let bytes = marked(length, 0);
+        let mut work = PASSES * length;
+        assert_eq!(follows(&bytes, &mut work), Follows::Unknown);
+        assert!(work <= length, "what is left of {PASSES} passes is less than one: {work}");
+        assert!(!is_last(&bytes), "not known is no end");
+        // Without a limit it would be the square of it.
+        let mut work = usize::MAX;
+        assert_eq!(follows(&marked(1 << 14, 0), &mut work), Follows::Nothing);
+        assert!(usize::MAX - work > 100 * (1 << 14));
+        // Heads that claim more than there is cost nothing.
+        assert_eq!(follows(&marked(length, 1), &mut 0), Follows::Nothing);
     }
 }

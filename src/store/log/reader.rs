@@ -94,14 +94,14 @@ pub fn read(
             Ok((_, length)) => length,
             Err(why) => {
                 let torn = last_file && frame::is_torn(&bytes);
-                end.cut = Some(Cut { torn, at_end: last_file && frame::follows(&bytes).is_none(), ..cut(0, why) });
+                end.cut = Some(Cut { torn, at_end: last_file && frame::is_last(&bytes), ..cut(0, why) });
                 return Ok(end);
             }
         };
         while at < bytes.len() {
             let rest = &bytes[at..];
             let Some((head, payload)) = frame::whole(rest) else {
-                let at_end = last_file && frame::follows(rest).is_none();
+                let at_end = last_file && frame::is_last(rest);
                 let torn = at_end && frame::is_torn(rest);
                 let why = if torn { "a record is not whole" } else { "a record is damaged" };
                 end.cut = Some(Cut { torn, at_end, ..cut(at, why.to_owned()) });

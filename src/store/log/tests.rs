@@ -181,3 +181,70 @@ fn what_cannot_be_written_can_be_tried_again() {
     remove(&place).unwrap();
     assert!(!place.exists());
 }
+
+#[test]
+fn records_that_are_there_are_never_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 50, 400);
+    let before: Vec<_> = segments(dir.path()).unwrap().into_iter().map(|(_, path)| fs::read(path).unwrap()).collect();
+    // A log that begins anew where there is one, as after a start that could not read it.
+    for first in [1, 30] {
+        let mut writer = Writer::new(dir.path().to_owned(), title());
+        let mut frame = Vec::new();
+        seal(&mut frame, 5, first, Nanos(1), b"other");
+        let error = writer.write(first, &frame).unwrap_err().to_string();
+        assert!(error.contains(&format!("record {first} or later ones are there already")), "{error}");
+    }
+    let after: Vec<_> = segments(dir.path()).unwrap().into_iter().map(|(_, path)| fs::read(path).unwrap()).collect();
+    assert_eq!(before, after);
+    // A segment that has no record yet is no record.
+    let last = dir.path().join("00000000000000000051.log");
+    fs::copy(&segments(dir.path()).unwrap()[0].1, &last).unwrap();
+    let title_only = check_title(&fs::read(&last).unwrap(), None).unwrap().1;
+    fs::OpenOptions::new().write(true).open(&last).unwrap().set_len(title_only as u64).unwrap();
+    let mut writer = Writer::new(dir.path().to_owned(), title());
+    let mut frame = Vec::new();
+    seal(&mut frame, 5, 51, Nanos(51), b"record 51");
+    writer.write(51, &frame).unwrap();
+    assert_eq!(read_all(dir.path(), 0).1.last, 51);
+}
+
+// The kernel drops the pages of a flush that failed, and says so once: a second flush alone would be a lie.
+#[test]
+fn what_a_flush_did_not_take_is_written_again_before_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = written(dir.path(), 6, 200);
+    for index in 7..=12 {
+        let mut frame = Vec::new();
+        seal(&mut frame, 5, index, Nanos(index as i64), format!("record {index}").as_bytes());
+        writer.write(index, &frame).unwrap();
+    }
+    let unsynced = writer.unsynced().unwrap();
+    fs::write(dir.path().join("flush-fails"), "").unwrap();
+    assert!(unsynced.sync().unwrap_err().to_string().contains("cannot flush"));
+    writer.keep(unsynced);
+    let mut frame = Vec::new();
+    seal(&mut frame, 5, 13, Nanos(13), b"record 13");
+    writer.write(13, &frame).unwrap();
+    // As if the pages that were to be flushed had gone with it.
+    let (_, first) = segments(dir.path()).unwrap().into_iter().rev().find(|(index, _)| *index <= 7).unwrap();
+    let mut bytes = fs::read(&first).unwrap();
+    let kept = bytes.len() - total(b"record 7");
+    bytes[kept..].fill(0);
+    fs::write(&first, &bytes).unwrap();
+    assert!(read_all(dir.path(), 0).1.cut.is_some());
+    fs::remove_file(dir.path().join("flush-fails")).unwrap();
+    let unsynced = writer.unsynced().unwrap();
+    unsynced.sync().unwrap();
+    assert!(writer.unsynced().is_none());
+    let (seen, end) = read_all(dir.path(), 0);
+    assert_eq!((seen, end.cut), ((1..=13).collect::<Vec<_>>(), None));
+}
+
+#[test]
+fn a_directory_tells_its_resource_manager() {
+    for rm in ["rm-1", "RM 1", "a/b.c", "ä%", ".."] {
+        assert_eq!(rm_of(&directory(Path::new("/log"), rm)).as_deref(), Some(rm));
+    }
+    assert_eq!(rm_of(&directory(Path::new("/log"), &"x".repeat(300))), None);
+}

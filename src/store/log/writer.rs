@@ -2,12 +2,13 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{Seek, SeekFrom, Write},
+    io::{self, Seek, SeekFrom, Write},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{SEGMENT, SEGMENT_END, TITLE, Title, WriteError, failed, frame, path_of, title_bytes};
+use super::{SEGMENT, SEGMENT_END, TITLE, Title, WriteError, failed, frame, path_of, segments, title_bytes};
 use crate::{domain::types::Nanos, store::files};
 
 /// The only one that changes segments.
@@ -17,10 +18,12 @@ pub struct Writer {
     title: Title,
     segment: u64,
     open: Option<Open>,
-    /// Files with something that is not flushed.
-    unsynced: Vec<(Arc<File>, PathBuf)>,
+    /// What was written and is not flushed.
+    unsynced: Unsynced,
     /// Bytes that were written by this writer.
     written: u64,
+    /// The segment that it made last: what is in it may be of a write that failed.
+    made: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -32,9 +35,22 @@ struct Open {
     torn: bool,
 }
 
-/// Files that were written and are to be flushed.
+/// What was written and is to be flushed.
+#[derive(Debug, Default)]
+pub struct Unsynced {
+    pieces: Vec<Piece>,
+    /// A flush of some of it failed. The kernel may have dropped those pages and says so once only: what is flushed after
+    /// that without being written again would be nothing.
+    again: bool,
+}
+
 #[derive(Debug)]
-pub struct Unsynced(Vec<(Arc<File>, PathBuf)>);
+struct Piece {
+    file: Arc<File>,
+    path: PathBuf,
+    offset: u64,
+    bytes: Vec<u8>,
+}
 
 impl Unsynced {
     /// Waits until it is on the disk.
@@ -42,14 +58,31 @@ impl Unsynced {
     /// # Errors
     /// The disk refused; what was written may be lost when the machine stops.
     pub fn sync(&self) -> Result<(), WriteError> {
-        self.0.iter().try_for_each(|(file, path)| file.sync_data().map_err(failed("flush", path)))
+        if self.again {
+            for piece in &self.pieces {
+                piece.file.write_all_at(&piece.bytes, piece.offset).map_err(failed("write", &piece.path))?;
+            }
+        }
+        let mut flushed: Option<&Arc<File>> = None;
+        for Piece { file, path, .. } in &self.pieces {
+            if flushed.is_some_and(|flushed| Arc::ptr_eq(flushed, file)) {
+                continue;
+            }
+            #[cfg(test)]
+            if path.with_file_name("flush-fails").exists() {
+                return Err(failed("flush", path)(io::Error::other("a test says so")));
+            }
+            file.sync_data().map_err(failed("flush", path))?;
+            flushed = Some(file);
+        }
+        Ok(())
     }
 }
 
 impl Writer {
     /// A writer that begins a new segment with its first write.
     pub fn new(dir: PathBuf, title: Title) -> Writer {
-        Writer { dir, title, segment: SEGMENT, open: None, unsynced: Vec::new(), written: 0 }
+        Writer { dir, title, segment: SEGMENT, open: None, unsynced: Unsynced::default(), written: 0, made: None }
     }
 
     /// Segments of another size.
@@ -84,23 +117,29 @@ impl Writer {
         if self.open.as_ref().is_none_or(|open| open.length >= self.segment) {
             self.roll(first)?;
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
-        open.append(frames)?;
+        self.append(frames)?;
         self.written += frames.len() as u64;
-        if !self.unsynced.iter().any(|(file, _)| Arc::ptr_eq(file, &open.file)) {
-            self.unsynced.push((open.file.clone(), open.path.clone()));
-        }
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let offset = open.length;
+        open.append(bytes)?;
+        let (file, path, bytes) = (open.file.clone(), open.path.clone(), bytes.to_vec());
+        self.unsynced.pieces.push(Piece { file, path, offset, bytes });
         Ok(())
     }
 
     /// What is to be flushed, for someone else to wait for it.
     pub fn unsynced(&mut self) -> Option<Unsynced> {
-        (!self.unsynced.is_empty()).then(|| Unsynced(std::mem::take(&mut self.unsynced)))
+        (!self.unsynced.pieces.is_empty()).then(|| std::mem::take(&mut self.unsynced))
     }
 
-    /// The disk refused to flush these: they are to be flushed still.
-    pub fn keep(&mut self, unsynced: Unsynced) {
-        self.unsynced.extend(unsynced.0);
+    /// The disk refused to flush these: they are to be written once more, and flushed.
+    pub fn keep(&mut self, mut unsynced: Unsynced) {
+        unsynced.pieces.append(&mut self.unsynced.pieces);
+        self.unsynced = Unsynced { again: true, ..unsynced };
     }
 
     /// Waits until everything is on the disk.
@@ -108,24 +147,49 @@ impl Writer {
     /// # Errors
     /// See [`Unsynced::sync`].
     pub fn sync(&mut self) -> Result<(), WriteError> {
-        let files = self.unsynced.clone();
-        Unsynced(files).sync()?;
-        self.unsynced.clear();
+        self.unsynced.sync()?;
+        self.unsynced = Unsynced::default();
         Ok(())
     }
 
     fn roll(&mut self, first: u64) -> Result<(), WriteError> {
         files::make_dir(&self.dir).map_err(failed("make", &self.dir))?;
         let path = path_of(&self.dir, first, SEGMENT_END);
+        if self.made != Some(first) {
+            refuse_to_replace(&self.dir, &path, first).map_err(failed("make", &path))?;
+        }
         let file = files::open_or_make(&path, OpenOptions::new().write(true).truncate(true));
         let file = file.map_err(failed("make", &path))?;
-        let mut open = Open { file: Arc::new(file), path, length: 0, torn: false };
+        self.made = Some(first);
         let mut title = Vec::new();
         frame::seal(&mut title, TITLE, first, Nanos::ZERO, &title_bytes(&self.title));
-        open.append(&title)?;
-        self.open = Some(open);
-        Ok(())
+        self.open = Some(Open { file: Arc::new(file), path, length: 0, torn: false });
+        let written = self.append(&title);
+        if written.is_err() {
+            self.open = None;
+        }
+        written
     }
+}
+
+/// Records that are there are never written over: nothing of the log may be at this record or behind it. A segment without a
+/// record is of a write that failed.
+fn refuse_to_replace(dir: &Path, path: &Path, first: u64) -> io::Result<()> {
+    let there = segments(dir)?.into_iter().rev().find(|(index, _)| *index >= first);
+    let in_the_way = match there {
+        Some((index, _)) if index > first => true,
+        Some(_) => {
+            let bytes = std::fs::read(path)?;
+            let title = frame::whole(&bytes).map_or(0, |(_, payload)| frame::total(payload));
+            frame::whole(&bytes[title..]).is_some()
+        }
+        None => false,
+    };
+    if in_the_way {
+        let what = format!("record {first} or later ones are there already, and are not written over");
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+    }
+    Ok(())
 }
 
 impl Open {

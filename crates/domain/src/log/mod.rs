@@ -125,6 +125,19 @@ impl Beginning {
     }
 }
 
+/// Effects as bytes, for those that a snapshot keeps until they are delivered.
+pub fn effects_to_bytes(effects: &Vec<Effect>) -> Vec<u8> {
+    coded::bytes_of(effects)
+}
+
+/// The effects that [`effects_to_bytes`] wrote; `types` are those of the resource manager.
+///
+/// # Errors
+/// They are damaged, or of a later version.
+pub fn effects_from_bytes(bytes: &[u8], types: &Types) -> Result<Vec<Effect>, Error> {
+    coded::value_of(bytes, types)
+}
+
 impl Partition {
     /// Does once more what was done. The number of decisions; for [`Input::Dismantle`] 1 as long as something is left, else 0.
     pub fn replay(&mut self, step: Step, effects: &mut Vec<Effect>) -> usize {

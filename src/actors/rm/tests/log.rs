@@ -1,0 +1,80 @@
+//! The log of a resource manager whose disk, or whoever writes to it, breaks down.
+
+use std::fs;
+
+use super::*;
+use crate::actors::rm::log::{LogSync, Logs, SNAPSHOT};
+
+/// A server that keeps logs in this directory.
+async fn with_logs(base: &std::path::Path) -> Env {
+    fs::create_dir_all(base).unwrap();
+    let env = Env::new();
+    env.topology.keep_logs(Logs {
+        base: base.to_owned(),
+        server: "server-1".to_owned(),
+        sync: LogSync::Interval,
+        snapshot: SNAPSHOT,
+        metrics: None,
+        unread: Mutex::default(),
+    });
+    env.topology.restore(true).await;
+    env
+}
+
+impl Env {
+    fn failing(&self) -> Option<Arc<str>> {
+        self.rm().view.load().failing.clone()
+    }
+
+    async fn until_failing(&self, wanted: bool) {
+        for _ in 0..1_000 {
+            if self.failing().is_some() == wanted {
+                return;
+            }
+            self.pass(Duration::from_millis(10)).await;
+        }
+        panic!("failing: {:?}", self.failing());
+    }
+}
+
+#[actix::test]
+async fn a_thread_that_breaks_down_with_batch_is_a_log_that_fails_and_goes_on_with_the_next() {
+    breaks_down("batch").await;
+}
+
+#[actix::test]
+async fn a_thread_that_breaks_down_with_interval_is_a_log_that_fails_and_goes_on_with_the_next() {
+    breaks_down("interval").await;
+}
+
+async fn breaks_down(sync: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("log");
+    let env = with_logs(&base).await;
+    env.register("rm-1", &[("log.sync", sync)]).await;
+    let mut stream = env.stream(0).await;
+    let view = env.rm().view.load_full();
+    let log = view.log.as_ref().unwrap();
+    fs::write(base.join("rm-1.breaks"), "").unwrap();
+    env.nodes(1).await;
+    env.until_failing(true).await;
+    let why = env.failing().unwrap();
+    assert!(why.contains("writing broke down") && why.contains("nothing is taken"), "{why}");
+    assert_eq!(env.rm().gate("NodeRequest").unwrap_err().kind, crate::messages::rm::RefusalKind::Closing);
+    assert_eq!(env.topology.faults_of_logs().unwrap().len(), 1);
+    // With interval the kernel had it.
+    assert_eq!(stream.seqs().len(), usize::from(sync == "interval"), "{sync}");
+    assert!(log.behind() > Duration::ZERO);
+    fs::remove_file(base.join("rm-1.breaks")).unwrap();
+    env.until_failing(false).await;
+    env.settle().await;
+    assert_eq!(stream.seqs().len(), usize::from(sync == "batch"), "nothing is lost: {sync}");
+    for _ in 0..100 {
+        env.pass(Duration::from_millis(10)).await;
+    }
+    assert_eq!(log.behind(), Duration::ZERO, "{sync}");
+    // All of it is there for the next process, each record once.
+    let title = crate::store::log::title_of(&base.join("rm-1")).unwrap();
+    let end = crate::store::log::read(&base.join("rm-1"), &title, 0, |_| Ok(())).unwrap();
+    assert!(end.cut.is_none() && end.last >= 2, "{end:?}");
+}

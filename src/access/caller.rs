@@ -1,6 +1,9 @@
 //! Whoever sent a request, and what they may do.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
 
 use super::{Role, Tokens, line::Grant, tokens::Lease};
 
@@ -85,14 +88,30 @@ impl Denied {
 }
 
 impl Caller {
-    /// Who sends this token; `tokens` are those of the server, where it has any.
+    /// Who sends this token, or over a connection with a certificate of these names; `tokens` are those of the server, where it
+    /// has any. A token goes before.
     ///
     /// # Errors
-    /// There is none, or it is not known.
-    pub fn identify(tokens: Option<&Tokens>, token: Option<&str>) -> Result<Caller, Denied> {
+    /// There is neither, or it is not known.
+    pub fn identify(tokens: Option<&Tokens>, token: Option<&str>, certificate: &[Box<str>]) -> Result<Caller, Denied> {
         let Some(tokens) = tokens else { return Ok(Caller::Anyone) };
-        let token = token.ok_or(Denied::NoToken)?;
-        tokens.find(token).map(Caller::Holder).ok_or(Denied::Unknown)
+        match token {
+            Some(token) => tokens.find(token).map(Caller::Holder).ok_or(Denied::Unknown),
+            None => tokens.find_certificate(certificate).map(Caller::Holder).ok_or(Denied::NoToken),
+        }
+    }
+
+    /// Who it is where callers are counted: the name of its token, else its address (of IPv6, the network of a site).
+    pub fn identity(&self, address: Option<IpAddr>) -> String {
+        match (self, address.map(|address| address.to_canonical())) {
+            (Caller::Holder(grant), _) => format!("token {}", grant.name),
+            (Caller::Anyone, Some(IpAddr::V6(address))) => {
+                let network = address.to_bits() >> 64 << 64;
+                format!("address {}/64", Ipv6Addr::from_bits(network))
+            }
+            (Caller::Anyone, Some(address)) => format!("address {address}"),
+            (Caller::Anyone, None) => String::new(),
+        }
     }
 
     /// Is this, or more.
@@ -173,11 +192,17 @@ pub fn bearer(header: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Digest;
+    use crate::access::{Digest, line::Proof};
 
     fn holder(role: Role, rms: Option<&[&str]>, configures: bool) -> Caller {
         let rms = rms.map(|rms| rms.iter().map(|rm| Arc::from(*rm)).collect());
-        Caller::Holder(Arc::new(Grant { role, digest: Digest::of("x"), name: "x".into(), rms, configures }))
+        Caller::Holder(Arc::new(Grant {
+            role,
+            proof: Proof::Token(Digest::of("x")),
+            name: "x".into(),
+            rms,
+            configures,
+        }))
     }
 
     #[test]
@@ -219,8 +244,12 @@ mod tests {
 
     #[test]
     fn without_tokens_everybody_may_do_everything() {
-        let anyone = Caller::identify(None, Some("whatever")).unwrap();
+        let anyone = Caller::identify(None, Some("whatever"), &[]).unwrap();
         assert!(anyone.needs(Role::Operator).is_ok() && anyone.acts_for("x").is_ok() && anyone.configures().is_ok());
         assert!(!anyone.is_tenant());
+        let identity = |address: &str| anyone.identity(Some(address.parse().unwrap()));
+        assert_eq!(identity("::ffff:10.0.0.1"), "address 10.0.0.1");
+        assert_eq!(identity("2001:db8:1:2:3:4:5:6"), "address 2001:db8:1:2::/64");
+        assert_eq!(holder(Role::Viewer, None, false).identity(None), "token x");
     }
 }

@@ -8,10 +8,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rustls::{
-    ServerConfig,
+    RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    server::{ClientHello, ResolvesServerCert},
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
 
@@ -46,15 +46,24 @@ impl Certificate {
         [&self.chain, &self.key]
     }
 
-    /// For a listener that speaks these protocols (ALPN). Takes TLS 1.2 and 1.3.
+    /// For a listener that speaks these protocols (ALPN). Takes TLS 1.2 and 1.3; clients may show a certificate where `clients`
+    /// says whose are believed.
     ///
     /// # Errors
     /// The cryptography lacks a version of TLS.
-    pub fn server(self: &Arc<Self>, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
+    pub fn server(
+        self: &Arc<Self>,
+        protocols: &[&[u8]],
+        clients: Option<&Arc<dyn ClientCertVerifier>>,
+    ) -> Result<ServerConfig, String> {
         let config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(self.clone());
+        let config = match clients {
+            None => config.with_no_client_auth(),
+            Some(clients) => config.with_client_cert_verifier(clients.clone()),
+        };
+        let mut config = config.with_cert_resolver(self.clone());
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(config)
     }
@@ -70,6 +79,28 @@ impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate").field("chain", &self.chain).finish_non_exhaustive()
     }
+}
+
+/// Client certificates of these authorities are believed; a client without one is let in all the same.
+///
+/// # Errors
+/// The file cannot be read, or a certificate in it cannot be used.
+pub fn clients(authorities: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let named = |what: String| format!("certificate file {}: {what}", authorities.display());
+    let mut roots = RootCertStore::empty();
+    for authority in chain(authorities)? {
+        roots.add(authority).map_err(|error| named(error.to_string()))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+    let verifier = verifier.allow_unauthenticated().build().map_err(|error| named(error.to_string()))?;
+    Ok(verifier)
+}
+
+/// The DNS names and URIs that a client's certificate, which was verified, is for.
+pub fn names(chain: Option<&[CertificateDer<'_>]>) -> Vec<Box<str>> {
+    let read = |first| webpki::EndEntityCert::try_from(first).ok();
+    let Some(certificate) = chain.and_then(<[_]>::first).and_then(read) else { return Vec::new() };
+    certificate.valid_dns_names().chain(certificate.valid_uri_names()).map(Into::into).collect()
 }
 
 /// The cryptography of all connections.
@@ -122,7 +153,7 @@ mod tests {
         fs::write(&chain, &one.0).unwrap();
         fs::write(&key, &one.1).unwrap();
         let certificate = Certificate::open(&chain, &key).unwrap();
-        assert!(certificate.server(&[b"h2"]).is_ok());
+        assert!(certificate.server(&[b"h2"], None).is_ok());
         let first = certificate.current.load().cert.clone();
         // Half of a change is not taken.
         fs::write(&chain, &other.0).unwrap();

@@ -1,20 +1,56 @@
-//! A line of the tokens file: `ROLE [sum=HEX] sha256:HEX [name=TEXT] [rms=ID,ID] [configures]`.
+//! A line of the tokens file: `ROLE [sum=HEX] sha256:HEX|certificate:NAME [name=TEXT] [rms=ID,ID] [configures]`.
 //!
 //! Blanks and commas inside a value are written as `%20` and `%2C`. The sum is the CRC-32 of the other words with a blank
 //! between them: damage of a line that has one never gives rights that nobody gave. It stands early, so that a line that was
 //! cut has lost the digest or has it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use super::{Digest, Role};
 
-/// What a token grants.
+/// What a caller shows of who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// A token of this digest.
+    Token(Digest),
+    /// A client certificate that names this, as DNS name or URI.
+    Certificate(Arc<str>),
+    /// A token of the issuer, good until then: seconds since 1970.
+    Issued(u64),
+}
+
+/// How a name of a certificate begins in a line.
+const CERTIFICATE: &str = "certificate:";
+
+impl FromStr for Proof {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Proof, String> {
+        match text.strip_prefix(CERTIFICATE) {
+            Some("") => Err(format!("{CERTIFICATE} is followed by a DNS name or URI of a client certificate")),
+            Some(name) => Ok(Proof::Certificate(decoded(name)?.into())),
+            None => text.parse().map(Proof::Token),
+        }
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Proof::Token(digest) => digest.fmt(f),
+            Proof::Certificate(name) => write!(f, "{CERTIFICATE}{}", encoded(name)),
+            Proof::Issued(_) => f.write_str("issued"),
+        }
+    }
+}
+
+/// What a token, or a client certificate, grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// What its holder is.
     pub role: Role,
-    /// Digest of the token.
-    pub digest: Digest,
+    /// What its holder shows.
+    pub proof: Proof,
     /// What it is called in messages and logs.
     pub name: Arc<str>,
     /// Resource managers that its holder may act for; `None` for all.
@@ -43,8 +79,8 @@ impl Grant {
         let mut words = words.into_iter();
         let Some(role) = words.next() else { return Ok(None) };
         let role: Role = role.parse()?;
-        let digest: Digest = words.next().unwrap_or_default().parse()?;
-        let mut grant = Grant { role, digest, name: "unnamed".into(), rms: None, configures: false };
+        let proof: Proof = words.next().unwrap_or_default().parse()?;
+        let mut grant = Grant { role, proof, name: "unnamed".into(), rms: None, configures: false };
         for word in words {
             match word.split_once('=') {
                 Some(("name", name)) if !name.is_empty() => grant.name = decoded(name)?.into(),
@@ -78,7 +114,7 @@ impl Grant {
 /// The words of a line, without a sum.
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} name={}", self.role, self.digest, encoded(&self.name))?;
+        write!(f, "{} {} name={}", self.role, self.proof, encoded(&self.name))?;
         if let Some(rms) = &self.rms {
             let ids: Vec<String> = rms.iter().map(|id| encoded(id)).collect();
             write!(f, " rms={}", ids.join(","))?;
@@ -136,7 +172,7 @@ mod tests {
     fn a_line_is_read_as_it_is_written() {
         let grant = Grant {
             role: Role::Shim,
-            digest: Digest::of("abc"),
+            proof: Proof::Token(Digest::of("abc")),
             name: "one, two # 100%".into(),
             rms: Some(["rm-1".into(), "a,b c".into()].into()),
             configures: true,
@@ -146,6 +182,10 @@ mod tests {
         assert_eq!(Grant::read(&text), Ok(Some(grant)));
         let plain = Grant::read(&format!("\tviewer  {HEX}  # for the board")).unwrap().unwrap();
         assert_eq!((plain.role, &*plain.name, plain.rms, plain.configures), (Role::Viewer, "unnamed", None, false));
+        let certificate = Grant::read("operator certificate:spiffe://prod/ops name=ops").unwrap().unwrap();
+        assert_eq!(certificate.proof, Proof::Certificate("spiffe://prod/ops".into()));
+        assert_eq!(Grant::read(&certificate.line()), Ok(Some(certificate)));
+        assert!(fault("operator certificate: name=ops").contains("followed by a DNS name or URI"));
         assert_eq!([Grant::read(""), Grant::read("  # a comment")], [Ok(None), Ok(None)]);
     }
 
@@ -153,7 +193,7 @@ mod tests {
     fn damage_of_a_line_gives_no_rights() {
         let made = Grant {
             role: Role::Shim,
-            digest: Digest::of("abc"),
+            proof: Proof::Token(Digest::of("abc")),
             name: "a board".into(),
             rms: Some(["rm-1".into(), "rm-2".into()].into()),
             configures: false,

@@ -5,15 +5,19 @@
 pub mod audit;
 pub mod caller;
 pub mod certificate;
+pub mod issuer;
 pub mod line;
+pub mod rates;
 pub mod role;
 pub mod secret;
+mod signatures;
 pub mod tokens;
 pub mod watch;
 
 pub use self::{
     audit::Audit,
     caller::{Caller, Denied},
+    rates::Rates,
     role::Role,
     secret::{Digest, Secret},
     tokens::Tokens,

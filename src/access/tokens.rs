@@ -4,17 +4,25 @@ use std::{
     fs,
     path::{Path, PathBuf},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use arc_swap::ArcSwap;
 use futures::Stream as _;
 use subtle::ConstantTimeEq as _;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Sleep, sleep},
+};
 use tokio_stream::wrappers::WatchStream;
 
-use super::{Digest, line::Grant};
+use super::{
+    Digest,
+    issuer::Issuer,
+    line::{Grant, Proof},
+};
 
 /// The tokens of a server.
 #[derive(Debug)]
@@ -23,6 +31,8 @@ pub struct Tokens {
     grants: ArcSwap<Vec<Arc<Grant>>>,
     /// Counts the changes.
     changes: watch::Sender<u64>,
+    /// Whose tokens are believed too.
+    issuer: OnceLock<Arc<Issuer>>,
 }
 
 impl Tokens {
@@ -32,7 +42,13 @@ impl Tokens {
     /// It cannot be read, or a line of it is wrong: the text names file and line.
     pub fn open(file: &Path) -> Result<Arc<Tokens>, String> {
         let grants = ArcSwap::from_pointee(read(file)?);
-        Ok(Arc::new(Tokens { file: file.to_owned(), grants, changes: watch::channel(0).0 }))
+        Ok(Arc::new(Tokens { file: file.to_owned(), grants, changes: watch::channel(0).0, issuer: OnceLock::new() }))
+    }
+
+    /// Tokens of this issuer are believed too, from now on.
+    pub fn believe(&self, issuer: Arc<Issuer>) {
+        // Called once.
+        let _ = self.issuer.set(issuer);
     }
 
     /// Reads the file again. Where that fails, what was known stays.
@@ -63,16 +79,31 @@ impl Tokens {
         self.len() == 0
     }
 
-    /// What this token grants. Takes as long whichever of them it is, or none.
+    /// What this token grants. Takes as long whichever of those of the file it is, or none.
     pub fn find(&self, token: &str) -> Option<Arc<Grant>> {
         let digest = Digest::of(token);
         let mut found = None;
         for grant in self.grants.load().iter() {
-            if bool::from(grant.digest.ct_eq(&digest)) {
+            if let Proof::Token(known) = &grant.proof
+                && bool::from(known.ct_eq(&digest))
+            {
                 found = Some(grant.clone());
             }
         }
-        found
+        found.or_else(|| self.issuer.get()?.grant(token).map(Arc::new))
+    }
+
+    /// What a client certificate with one of these names grants.
+    pub fn find_certificate(&self, names: &[Box<str>]) -> Option<Arc<Grant>> {
+        if names.is_empty() {
+            return None;
+        }
+        let grants = self.grants.load();
+        let named = |grant: &&Arc<Grant>| match &grant.proof {
+            Proof::Certificate(known) => names.iter().any(|name| **name == **known),
+            _ => false,
+        };
+        grants.iter().find(named).cloned()
     }
 
     /// The grant still holds, unchanged.
@@ -88,31 +119,42 @@ fn read(file: &Path) -> Result<Vec<Arc<Grant>>, String> {
     for (number, line) in (1..).zip(text.lines()) {
         let at = |what: String| named(format!("line {number}: {what}"));
         let Some(grant) = Grant::read(line).map_err(at)? else { continue };
-        if grants.iter().any(|known| known.digest == grant.digest) {
-            return Err(at(format!("the token of \"{}\" is there twice", grant.name)));
+        if grants.iter().any(|known| known.proof == grant.proof) {
+            return Err(at(format!("the token or certificate of \"{}\" is there twice", grant.name)));
         }
         grants.push(Arc::new(grant));
     }
     Ok(grants)
 }
 
-/// The right to go on: ends when the tokens file takes the grant away, or changes it.
+/// The right to go on: ends when the tokens file takes the grant away, or changes it; that of an issuer's token when that expires.
 #[derive(Debug)]
 pub struct Lease {
     tokens: Arc<Tokens>,
     grant: Arc<Grant>,
     changes: WatchStream<u64>,
+    expires: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lease {
     /// For as long as the grant holds.
     pub fn new(tokens: Arc<Tokens>, grant: Arc<Grant>) -> Lease {
         let changes = WatchStream::new(tokens.changes.subscribe());
-        Lease { tokens, grant, changes }
+        let expires = match grant.proof {
+            Proof::Issued(until) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Some(Box::pin(sleep(Duration::from_secs(until).saturating_sub(now))))
+            }
+            _ => None,
+        };
+        Lease { tokens, grant, changes, expires }
     }
 
     /// Ready when the right has ended.
     pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(expires) = &mut self.expires {
+            return expires.as_mut().poll(context);
+        }
         while let Poll::Ready(Some(_)) = Pin::new(&mut self.changes).poll_next(context) {
             if !self.tokens.holds(&self.grant) {
                 return Poll::Ready(());
@@ -155,7 +197,7 @@ mod tests {
         let fault = tokens.reload().unwrap_err();
         assert!(fault.contains(&file.path().display().to_string()) && fault.contains("line 2"), "{fault}");
         fs::write(file.path(), line(Role::Viewer, "one") + &line(Role::Shim, "one")).unwrap();
-        assert!(tokens.reload().unwrap_err().contains("line 2: the token of \"one\" is there twice"));
+        assert!(tokens.reload().unwrap_err().contains("line 2: the token or certificate of \"one\" is there twice"));
         assert!(tokens.find("one").is_some());
         assert!(Tokens::open(Path::new("/nonexistent/tokens")).unwrap_err().contains("/nonexistent/tokens"));
     }

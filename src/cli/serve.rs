@@ -4,11 +4,13 @@ pub mod access;
 mod audit;
 mod data;
 mod log;
+pub mod oidc;
 pub mod options;
 mod panics;
 mod service;
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr},
@@ -30,7 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::out;
 use crate::{
-    access::{Audit, audit::Entry},
+    access::{Audit, Rates, audit::Entry},
     actors::{
         event::EventActor,
         journal::Journals,
@@ -40,6 +42,7 @@ use crate::{
     },
     config::{
         self, LoadedConfig,
+        extra::Settings,
         table::{self, Scope},
     },
     domain::{duration, event_settings::EventSettings, journal},
@@ -233,6 +236,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let _watch = ws_v1::watch::start(rest.clone()).await;
     // Whoever follows them does so by now.
     topology.process.start(args.settings.into_iter().collect());
+    let rates = Arc::<Rates>::default();
+    follow_rates(&rates, &topology);
+    access.follow_issuer().await;
     let mut http_door = None;
     if let Some(addr) = http_addr {
         let (tokens, refused) = (access.tokens.clone(), refused.clone());
@@ -242,6 +248,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             origins: access.origins(addr),
             refused,
             audit: audit.audit.clone(),
+            rates: rates.clone(),
         });
         let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
@@ -259,7 +266,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut grpc_door = None;
     if let Some(addr) = grpc_addr {
         let (tokens, tls) = (access.tokens.clone(), access.tls(&[b"h2"])?);
-        let listen = grpc::server::Listen { addr, patience, tokens, refused, tls, audit: audit.audit.clone() };
+        let listen = grpc::server::Listen { addr, patience, tokens, refused, tls, audit: audit.audit.clone(), rates };
         let started = grpc::server::start(listen, topology.clone())
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
@@ -296,6 +303,16 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     audit.close();
     Ok(())
+}
+
+/// `http.requestsPerSecond`, as it is now and from now on.
+fn follow_rates(rates: &Arc<Rates>, topology: &Topology) {
+    let limit = |settings: &BTreeMap<String, String>, rates: &Rates| {
+        rates.limit(Settings::read(settings).requests_per_second);
+    };
+    limit(&topology.process.get(), rates);
+    let rates = rates.clone();
+    topology.process.listen(move |settings| limit(settings, &rates));
 }
 
 /// Has logs kept in the data directory. Gives their mark and their directory, and whether nothing can have been lost of what

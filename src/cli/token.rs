@@ -14,7 +14,10 @@ use clap::{Args, Subcommand};
 
 use super::out;
 use crate::{
-    access::{Digest, Role, Secret, Tokens, line::Grant},
+    access::{
+        Digest, Role, Secret, Tokens,
+        line::{Grant, Proof},
+    },
     store::files,
 };
 
@@ -62,6 +65,9 @@ struct NewArgs {
     /// A shim that may change the configuration of its running session
     #[arg(long)]
     configures: bool,
+    /// No token: a line for who shows a client certificate with this DNS name or URI (--tls-client-ca of the server)
+    #[arg(long, value_name = "NAME")]
+    certificate: Option<String>,
     /// Add the line to this file, which is made where it is missing, and print the token alone
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -86,9 +92,13 @@ pub fn run(args: &TokenArgs) -> anyhow::Result<ExitCode> {
 /// Letters of a digest that name a token.
 const SHORT: usize = 12;
 
-/// `sha256:` and the first letters of the digest.
+/// The first letters of the digest, or the name of a certificate.
 fn short(grant: &Grant) -> String {
-    grant.digest.to_string().trim_start_matches("sha256:").chars().take(SHORT).collect()
+    let proof = grant.proof.to_string();
+    match proof.strip_prefix("sha256:") {
+        Some(digest) => digest.chars().take(SHORT).collect(),
+        None => proof,
+    }
 }
 
 fn list(file: &Path) -> anyhow::Result<String> {
@@ -119,9 +129,11 @@ fn revoke(file: &Path, wanted: &str, all: bool) -> anyhow::Result<Vec<String>> {
     let matches = |line: &str| {
         let grant = Grant::read(line).ok().flatten()?;
         let digest = wanted.trim_start_matches("sha256:");
+        let proof = grant.proof.to_string();
         let by_digest =
-            digest.len() >= SHORT && grant.digest.to_string().trim_start_matches("sha256:").starts_with(digest);
-        (&*grant.name == wanted || by_digest).then(|| format!("{} ({}, {})", grant.name, grant.role, short(&grant)))
+            digest.len() >= SHORT && proof.strip_prefix("sha256:").is_some_and(|known| known.starts_with(digest));
+        (&*grant.name == wanted || by_digest || proof == wanted)
+            .then(|| format!("{} ({}, {})", grant.name, grant.role, short(&grant)))
     };
     let gone: Vec<String> = text.lines().filter_map(matches).collect();
     match gone.len() {
@@ -140,8 +152,15 @@ fn revoke(file: &Path, wanted: &str, all: bool) -> anyhow::Result<Vec<String>> {
 }
 
 fn new(args: &NewArgs) -> anyhow::Result<()> {
+    if let Some(name) = &args.certificate {
+        let line = grant(args, Proof::Certificate((&**name).into()))?.line();
+        return match &args.file {
+            Some(file) => append(file, &line),
+            None => out::print(format_args!("line for the file:  {line}\n")).map_err(Into::into),
+        };
+    }
     let secret = Secret::generate().map_err(|error| anyhow!(error))?;
-    let line = grant(args, Digest::of(secret.reveal()))?.line();
+    let line = grant(args, Proof::Token(Digest::of(secret.reveal())))?.line();
     match &args.file {
         Some(file) => {
             // The token first: one that nobody was told must not be let in, and one that is not let in yet can be made again.
@@ -154,7 +173,7 @@ fn new(args: &NewArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn grant(args: &NewArgs, digest: Digest) -> anyhow::Result<Grant> {
+fn grant(args: &NewArgs, proof: Proof) -> anyhow::Result<Grant> {
     if args.configures && args.role != Role::Shim {
         bail!("--configures is for --role shim: an operator may change configurations anyway, a viewer never");
     }
@@ -162,7 +181,7 @@ fn grant(args: &NewArgs, digest: Digest) -> anyhow::Result<Grant> {
         bail!("--rms has an empty id");
     }
     let rms = (!args.rms.is_empty()).then(|| args.rms.iter().map(|rm| Arc::from(&**rm)).collect());
-    Ok(Grant { role: args.role, digest, name: (&*args.name).into(), rms, configures: args.configures })
+    Ok(Grant { role: args.role, proof, name: (&*args.name).into(), rms, configures: args.configures })
 }
 
 /// The file can be added to. What is there has to be right, or nobody would notice before the server does.
@@ -201,7 +220,7 @@ mod tests {
         let What::New(args) = Command::try_parse_from(["token", "new"].iter().chain(more))?.args.what else {
             panic!("it is another command");
         };
-        grant(&args, Digest::of("x"))
+        grant(&args, Proof::Token(Digest::of("x")))
     }
 
     #[test]
@@ -220,7 +239,7 @@ mod tests {
         let file = dir.path().join("tokens");
         let line = |role: &str, name: &str, token: &str| {
             let mut made = new(&["--role", role, "--name", name]).unwrap();
-            made.digest = Digest::of(token);
+            made.proof = Proof::Token(Digest::of(token));
             made.line() + "\n"
         };
         let text = format!(
@@ -253,7 +272,7 @@ mod tests {
         let file = dir.path().join("tokens");
         let line = |token: &str| {
             let mut made = new(&["--role", "viewer"]).unwrap();
-            made.digest = Digest::of(token);
+            made.proof = Proof::Token(Digest::of(token));
             made.line()
         };
         append(&file, &line("one")).unwrap();

@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -20,9 +21,9 @@ use tower_layer::Layer;
 
 use super::{incoming::Connection, paced::Arrived};
 use crate::{
-    access::{Audit, Caller, Denied, Role, Tokens, audit, caller::bearer, tokens::Lease},
+    access::{Audit, Caller, Denied, Rates, Role, Tokens, audit, caller::bearer, rates, tokens::Lease},
     actors::topology::Topology,
-    metrics::Refused,
+    metrics::{RATE, Refused},
 };
 
 /// The services behind a door that takes tokens.
@@ -36,6 +37,8 @@ pub struct Guard {
     pub audit: Arc<Audit>,
     /// Says when nobody is.
     pub topology: Arc<Topology>,
+    /// How many calls a caller may make.
+    pub rates: Arc<Rates>,
 }
 
 impl<S> Layer<S> for Guard {
@@ -48,6 +51,7 @@ impl<S> Layer<S> for Guard {
             refused: self.refused.clone(),
             audit: self.audit.clone(),
             topology: self.topology.clone(),
+            rates: self.rates.clone(),
         }
     }
 }
@@ -60,6 +64,7 @@ pub struct Guarded<S> {
     refused: Refused,
     audit: Arc<Audit>,
     topology: Arc<Topology>,
+    rates: Arc<Rates>,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -109,15 +114,25 @@ where
             let refusal = Status::unavailable(opening).into_http();
             return Box::pin(async move { Ok(refusal) });
         }
+        let connection = request.extensions().get::<Connection>();
+        let address = connection.and_then(Connection::peer);
         let caller = match need {
             None => Ok(Caller::Anyone),
             Some(role) => {
                 let header = request.headers().get(http::header::AUTHORIZATION);
                 let token = header.and_then(|header| header.to_str().ok()).and_then(bearer);
-                Caller::identify(self.tokens.as_deref(), token).and_then(|caller| caller.needs(role).map(|()| caller))
+                let shown = connection.map_or(&[][..], Connection::shown);
+                let caller = Caller::identify(self.tokens.as_deref(), token, shown);
+                // Whoever guesses tokens is known by the address.
+                let who = || caller.as_ref().unwrap_or(&Caller::Anyone).identity(address);
+                if let Err(wait) = self.rates.admit(who) {
+                    self.refused.grpc(RATE);
+                    let refusal = too_many(&who(), wait).into_http();
+                    return Box::pin(async move { Ok(refusal) });
+                }
+                caller.and_then(|caller| caller.needs(role).map(|()| caller))
             }
         };
-        let address = request.extensions().get::<Connection>().and_then(Connection::peer);
         let asked = |caller: Option<&Caller>, path: &str| audit::Request::new("grpc", caller, address, path.to_owned());
         let caller = match caller {
             Ok(caller) => caller,
@@ -165,6 +180,13 @@ where
             })
         })
     }
+}
+
+/// The refusal of a caller that has sent too many, with when the next may come.
+fn too_many(who: &str, wait: Duration) -> Status {
+    let mut status = Status::resource_exhausted(rates::told(who, wait));
+    status.metadata_mut().insert("retry-after", rates::seconds(wait).into());
+    status
 }
 
 /// A request has arrived over its connection, which is read on when it is handed in.

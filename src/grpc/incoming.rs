@@ -25,6 +25,7 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::server::Connected;
 
 use super::paced::{Arrived, Paced};
+use crate::access::certificate;
 
 /// Connections that nobody has taken yet.
 const READY: usize = 64;
@@ -34,7 +35,7 @@ pub fn plain(listener: TcpListener, patience: Duration) -> impl Stream<Item = io
     accepted(listener).map(move |connection| {
         connection.map(|stream| {
             let peer = peer(&stream);
-            Patient::new(stream, peer, patience)
+            Patient::new(stream, peer, Vec::new(), patience)
         })
     })
 }
@@ -83,7 +84,10 @@ pub fn encrypted(
                 let peer = peer(&stream);
                 match timeout(patience, acceptor.accept(stream)).await {
                     // Nobody takes it: the door is being closed.
-                    Ok(Ok(stream)) => drop(ready.send(Ok(Patient::new(stream, peer, patience))).await),
+                    Ok(Ok(stream)) => {
+                        let shown = certificate::names(stream.get_ref().1.peer_certificates());
+                        drop(ready.send(Ok(Patient::new(stream, peer, shown, patience))).await);
+                    }
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS on a gRPC connection"),
                     Err(_) => tracing::debug!("no TLS on a gRPC connection in time"),
                 }
@@ -111,12 +115,19 @@ pub struct Connection {
     pub arrived: Arc<Arrived>,
     /// Address of the client.
     address: Option<IpAddr>,
+    /// Names of the certificate that the client has shown.
+    shown: Arc<[Box<str>]>,
 }
 
 impl Connection {
     /// Here is a request.
     pub fn came(&self) {
         self.asked.store(true, Relaxed);
+    }
+
+    /// Names of the certificate that the client has shown.
+    pub fn shown(&self) -> &[Box<str>] {
+        &self.shown
     }
 
     /// Address of the client.
@@ -126,8 +137,8 @@ impl Connection {
 }
 
 impl<S> Patient<S> {
-    fn new(io: S, address: Option<IpAddr>, patience: Duration) -> Patient<S> {
-        let request = Connection { address, ..Connection::default() };
+    fn new(io: S, address: Option<IpAddr>, shown: Vec<Box<str>>, patience: Duration) -> Patient<S> {
+        let request = Connection { address, shown: shown.into(), ..Connection::default() };
         let paced = Paced::new(request.arrived.clone());
         Patient { io, request, paced, end: Some(Box::pin(sleep(patience))) }
     }

@@ -15,7 +15,7 @@ use super::{
     service::{SchedulerExtensionServer, SchedulerServer},
 };
 use crate::{
-    access::{Audit, Tokens},
+    access::{Audit, Rates, Tokens},
     actors::topology::Topology,
     metrics::Refused,
     si::DESCRIPTORS,
@@ -50,6 +50,8 @@ pub struct Listen {
     pub tls: Option<ServerConfig>,
     /// Who changed what.
     pub audit: Arc<Audit>,
+    /// How many calls a caller may make.
+    pub rates: Arc<Rates>,
 }
 
 /// Binds the listener and serves on a thread of its own.
@@ -88,7 +90,7 @@ async fn serve(
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::from_std(listener)?;
-    let Listen { patience, tokens, refused, tls, audit, .. } = listen;
+    let Listen { patience, tokens, refused, tls, audit, rates, .. } = listen;
     // How large a message may be is told where it arrives: that changes.
     let arrivals = Arrivals { limits: topology.limits.clone() };
     let for_guard = topology.clone();
@@ -105,7 +107,7 @@ async fn serve(
     };
     let router = Server::builder()
         .layer(arrivals)
-        .layer(Guard { tokens, refused, audit, topology: for_guard })
+        .layer(Guard { tokens, refused, audit, topology: for_guard, rates })
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
         .max_concurrent_streams(CALLS)

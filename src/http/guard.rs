@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use actix_web::{
@@ -21,14 +22,17 @@ use actix_web::{
 use super::{
     page,
     problem::Problem,
-    server::Doors,
+    server::{Doors, Shown},
     shim::body::discard,
     ws_v1::{
         reply::{self, Failure},
         url,
     },
 };
-use crate::access::{Audit, Caller, Denied, Role, audit, caller::bearer, tokens::Lease};
+use crate::{
+    access::{Audit, Caller, Denied, Role, audit, caller::bearer, rates, tokens::Lease},
+    metrics::RATE,
+};
 
 /// Paths without data, for everybody, besides the files of the page: sign of life, the description of the doors.
 const OPEN: [&str; 7] = ["/", "/healthz", "/livez", "/readyz", "/favicon.ico", "/api/docs", "/api/v1/openapi.json"];
@@ -153,9 +157,25 @@ pub async fn guard(
         let address = request.peer_addr().map(|address| address.ip());
         audit::Request::new("http", caller, address, format!("{} {}", request.method(), request.uri().path()))
     };
+    let identify = |request: &HttpRequest| {
+        let shown = request.conn_data::<Shown>().map_or(&[][..], |shown| &shown.0);
+        Caller::identify(doors.tokens.as_deref(), token(request), shown)
+    };
     let caller = match &need {
         Need::Nothing => Ok(Caller::Anyone),
-        _ => Caller::identify(doors.tokens.as_deref(), token(request.request())),
+        _ => {
+            let caller = identify(request.request());
+            let address = request.peer_addr().map(|address| address.ip());
+            // Whoever guesses tokens is known by the address.
+            let who = || caller.as_ref().unwrap_or(&Caller::Anyone).identity(address);
+            if let Err(wait) = doors.rates.admit(who) {
+                doors.refused.http(RATE);
+                let (who, payload) = (who(), request.take_payload());
+                let response = too_many(request.request(), payload, &who, wait).await;
+                return Ok(request.into_response(response));
+            }
+            caller
+        }
     };
     let caller = match caller.and_then(|caller| allowed(&caller, &need).map(|()| caller)) {
         Ok(caller) => caller,
@@ -164,7 +184,7 @@ pub async fn guard(
             doors.refused.http(denied.reason());
             if kept != Trace::None {
                 // Counted, so that whoever guesses tokens does not fill the log.
-                let known = Caller::identify(doors.tokens.as_deref(), token(request.request())).ok();
+                let known = identify(request.request()).ok();
                 doors.audit.count(&asked(&request, known.as_ref()), "refused");
             }
             let payload = request.take_payload();
@@ -229,6 +249,13 @@ pub async fn refused(
     } else {
         Problem::new(status, message).error_response()
     }
+}
+
+/// 429, with when the next request may come.
+async fn too_many(request: &HttpRequest, payload: dev::Payload, who: &str, wait: Duration) -> HttpResponse {
+    let mut response = refused(request, payload, StatusCode::TOO_MANY_REQUESTS, rates::told(who, wait)).await;
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(rates::seconds(wait)));
+    response
 }
 
 /// 401 or 403.

@@ -22,7 +22,7 @@ use super::{
     shim,
 };
 use crate::{
-    access::{Audit, Tokens},
+    access::{Audit, Rates, Tokens, certificate},
     actors::topology::Topology,
     messages::limits::Limits,
     metrics::Refused,
@@ -40,6 +40,8 @@ pub struct Doors {
     pub refused: Refused,
     /// Who changed what.
     pub audit: Arc<Audit>,
+    /// How many requests a caller may send.
+    pub rates: Arc<Rates>,
 }
 
 impl Doors {
@@ -144,12 +146,19 @@ async fn ready(doors: web::Data<Doors>) -> HttpResponse {
     answer.json(ready)
 }
 
-fn notice_silence(io: &dyn Any, _extensions: &mut Extensions) {
-    let encrypted = || Some(io.downcast_ref::<TlsStream<TcpStream>>()?.get_ref().0);
+fn notice_silence(io: &dyn Any, extensions: &mut Extensions) {
+    let tls = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref());
+    if let Some((_, connection)) = tls {
+        extensions.insert(Shown(certificate::names(connection.peer_certificates())));
+    }
+    let encrypted = || tls.map(|(stream, _)| stream);
     if let Some(stream) = io.downcast_ref::<TcpStream>().or_else(encrypted) {
         watch(stream);
     }
 }
+
+/// Names of the certificate that a client has shown on its connection.
+pub struct Shown(pub Vec<Box<str>>);
 
 /// Ends a connection whose peer does not acknowledge what is sent to it.
 fn watch(stream: &tokio::net::TcpStream) {

@@ -27,7 +27,7 @@ pub use self::{
     log::LogMetrics,
     own::{LogPicture, ManagerPicture, OwnPicture, PartitionPicture},
     picture::{Picture, QueuePicture, USAGE_RANGES},
-    refused::{REASONS, Refused},
+    refused::{RATE, REASONS, Refused},
 };
 use self::{picture::Seen, process::Process};
 

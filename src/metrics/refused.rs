@@ -4,9 +4,11 @@ use prometheus::{IntCounterVec, Opts, Registry, Result};
 
 use super::added;
 
+/// Its caller has sent too many.
+pub const RATE: &str = "rate";
 /// Why requests are refused: without a token, with one that is not known, with one whose role does not suffice, or with one
-/// that is for other resource managers.
-pub const REASONS: [&str; 5] = ["no_token", "unknown_token", "role", "resource_manager", "origin"];
+/// that is for other resource managers; from a page that must not; or since there were too many.
+pub const REASONS: [&str; 6] = ["no_token", "unknown_token", "role", "resource_manager", "origin", RATE];
 
 /// The doors that refuse.
 const DOORS: [&str; 2] = ["http", "grpc"];

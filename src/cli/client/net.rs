@@ -69,6 +69,14 @@ impl Client {
     /// # Errors
     /// It is no address, or a file of `trust` is wrong.
     pub fn new(server: &str, trust: &Trust) -> Result<Client, String> {
+        Ok(Client { authorization: authorization(trust)?, ..Client::without_token(server, trust)? })
+    }
+
+    /// The same for somebody who must not see the token.
+    ///
+    /// # Errors
+    /// It is no address, or a file of `trust` is wrong.
+    pub fn without_token(server: &str, trust: &Trust) -> Result<Client, String> {
         let given = server.trim_end_matches('/').to_owned();
         let bases = server.split(',').map(base).collect::<Result<Vec<String>, String>>()?;
         let tls = match bases.iter().any(|base| base.starts_with("https:")) {
@@ -81,7 +89,7 @@ impl Client {
         plain.set_connect_timeout(Some(CONNECT));
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         let pool = Pool::builder(TokioExecutor::new()).build(connector.wrap_connector(plain));
-        Ok(Client { given, bases, good: Arc::default(), pool, authorization: authorization(trust)? })
+        Ok(Client { given, bases, good: Arc::default(), pool, authorization: None })
     }
 
     /// Sends a request and gives the answer as soon as its head is there. `url` begins with the server as it was named. Where

@@ -4,10 +4,15 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use rustls::ServerConfig;
+use rustls::{ServerConfig, server::danger::ClientCertVerifier};
 
+use super::oidc::{Followed, OidcArgs};
 use crate::{
-    access::{Tokens, certificate::Certificate, watch::Watched},
+    access::{
+        Tokens,
+        certificate::{self, Certificate},
+        watch::Watched,
+    },
     http::origins::{Origin, Origins},
 };
 
@@ -24,12 +29,17 @@ pub struct AccessArgs {
     /// Private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", env = "CALLBOARD_TLS_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// Authorities whose client certificates are believed (PEM): the tokens file says who they are
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_TLS_CLIENT_CA", requires_all = ["tls_cert", "tokens"])]
+    pub tls_client_ca: Option<PathBuf>,
     /// Listen without tokens on addresses that other machines reach: whoever gets there may do everything
     #[arg(long, env = "CALLBOARD_INSECURE")]
     pub insecure: bool,
     /// Pages of this origin, such as https://board.example, may use the HTTP doors; without tokens these answer to its name too
     #[arg(long, value_name = "ORIGIN", env = "CALLBOARD_ALLOW_ORIGIN", value_delimiter = ',')]
     pub allow_origin: Vec<Origin>,
+    #[command(flatten)]
+    pub oidc: OidcArgs,
 }
 
 /// Tokens and certificate of a running server.
@@ -38,6 +48,8 @@ pub struct Access {
     /// Tokens, where there are any.
     pub tokens: Option<Arc<Tokens>>,
     certificate: Option<Arc<Certificate>>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    issuer: Option<Followed>,
     watched: [Watched; 2],
     allowed: Vec<Origin>,
 }
@@ -57,6 +69,12 @@ impl Access {
             (Some(cert), Some(key)) => Some(Certificate::open(cert, key).map_err(|error| anyhow!(error))?),
             _ => None,
         };
+        let clients =
+            args.tls_client_ca.as_deref().map(certificate::clients).transpose().map_err(|error| anyhow!(error))?;
+        let issuer = Followed::open(&args.oidc)?;
+        if let (Some(tokens), Some(issuer)) = (&tokens, &issuer) {
+            tokens.believe(issuer.issuer.clone());
+        }
         let open = doors.iter().filter_map(|(name, addr)| Some((name, addr.as_ref()?)));
         for (name, addr) in open.filter(|(_, addr)| !addr.ip().to_canonical().is_loopback()) {
             match &tokens {
@@ -73,10 +91,10 @@ impl Access {
                 Some(_) => {}
             }
         }
-        if let Some(tokens) = tokens.as_ref().filter(|tokens| tokens.is_empty()) {
+        if let Some(tokens) = tokens.as_ref().filter(|tokens| tokens.is_empty() && issuer.is_none()) {
             tracing::warn!(code = "no-tokens", file = %tokens.file().display(), "no tokens in the file: nobody is let in");
         }
-        Ok(Access { tokens, certificate, watched, allowed: args.allow_origin.clone() })
+        Ok(Access { tokens, certificate, clients, issuer, watched, allowed: args.allow_origin.clone() })
     }
 
     /// TLS for a door that speaks these protocols.
@@ -84,8 +102,15 @@ impl Access {
     /// # Errors
     /// The cryptography lacks a version of TLS.
     pub fn tls(&self, protocols: &[&[u8]]) -> anyhow::Result<Option<ServerConfig>> {
-        let made = self.certificate.as_ref().map(|certificate| certificate.server(protocols));
+        let made = self.certificate.as_ref().map(|certificate| certificate.server(protocols, self.clients.as_ref()));
         made.transpose().map_err(|error| anyhow!(error))
+    }
+
+    /// Asks the issuer for its keys, where there is one, and again and again.
+    pub async fn follow_issuer(&self) {
+        if let Some(issuer) = &self.issuer {
+            issuer.clone().start().await;
+        }
     }
 
     /// Which pages may use the HTTP doors at this address.

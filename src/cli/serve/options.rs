@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 
-use super::{AccessArgs, ServeArgs};
+use super::{AccessArgs, ServeArgs, oidc::OidcArgs};
 
 /// Each option by its name, as text; what was not given and has no default is empty.
 pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
@@ -24,8 +24,10 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         rm_max_items,
         log_format,
         settings,
-        access: AccessArgs { tokens, tls_cert, tls_key, insecure, allow_origin },
+        access: AccessArgs { tokens, tls_cert, tls_key, tls_client_ca, insecure, allow_origin, oidc },
     } = args;
+    let OidcArgs { oidc_issuer, oidc_audience, oidc_role, oidc_claim, oidc_rms_claim, oidc_ca } = oidc;
+    let roles: Vec<String> = oidc_role.iter().map(|(value, role)| format!("{value}={role}")).collect();
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let set: Vec<String> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let origins: Vec<String> = allow_origin.iter().map(ToString::to_string).collect();
@@ -47,6 +49,13 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         ("tokens", path(tokens)),
         ("tls-cert", path(tls_cert)),
         ("tls-key", path(tls_key)),
+        ("tls-client-ca", path(tls_client_ca)),
+        ("oidc-issuer", oidc_issuer.clone()),
+        ("oidc-audience", oidc_audience.clone()),
+        ("oidc-role", Some(roles.join(","))),
+        ("oidc-claim", Some(oidc_claim.clone())),
+        ("oidc-rms-claim", Some(oidc_rms_claim.clone())),
+        ("oidc-ca", path(oidc_ca)),
         ("insecure", Some(insecure.to_string())),
         ("allow-origin", Some(origins.join(","))),
     ];

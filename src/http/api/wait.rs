@@ -319,10 +319,7 @@ fn named(all: impl Iterator<Item = String>) -> String {
 
 /// Lets a caller wait, as long as neither it nor all together wait for too much.
 fn permit(waiting: Data<Waiting>, caller: &Caller, request: &HttpRequest) -> Result<Permit, Problem> {
-    let caller = match caller {
-        Caller::Holder(grant) => format!("token {}", grant.name),
-        Caller::Anyone => request.peer_addr().map_or_else(String::new, |peer| format!("address {}", peer.ip())),
-    };
+    let caller = caller.identity(request.peer_addr().map(|peer| peer.ip()));
     let mut callers = waiting.callers.lock().unwrap_or_else(PoisonError::into_inner);
     let all: usize = callers.values().sum();
     let own = callers.get(&caller).copied().unwrap_or_default();

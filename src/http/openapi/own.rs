@@ -23,7 +23,7 @@ use crate::{
 const LINES: &str = "application/x-ndjson";
 
 /// What every path may refuse with.
-const ALWAYS: [u16; 4] = [401, 403, 405, 500];
+const ALWAYS: [u16; 5] = [401, 403, 405, 429, 500];
 
 /// The operations.
 pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {

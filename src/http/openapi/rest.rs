@@ -38,7 +38,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             let method = if method == actix_web::http::Method::POST { "post" } else { "get" };
             let operation = Operation::new(method, &path.join("/"), Some(role), summary(route));
             let operation =
-                [401, 403, 500].iter().fold(operation, |operation, status| operation.json(*status, error.clone()));
+                [401, 403, 429, 500].iter().fold(operation, |operation, status| operation.json(*status, error.clone()));
             let operation = operation.answer(405, PLAIN, text());
             let operation = if pattern.contains(':') { with_parameters(operation, &error) } else { operation };
             answers(operation, route, &error, schemas)

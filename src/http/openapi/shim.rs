@@ -22,7 +22,7 @@ fn nothing() -> Value {
 }
 
 /// What every path may refuse with.
-const ALWAYS: [u16; 4] = [401, 403, 405, 500];
+const ALWAYS: [u16; 5] = [401, 403, 405, 429, 500];
 
 /// What a request of a session may be refused with.
 const REQUEST: [u16; 8] = [400, 404, 408, 409, 413, 415, 429, 503];

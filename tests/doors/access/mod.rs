@@ -2,6 +2,7 @@
 
 mod cli;
 mod grpc;
+mod identities;
 mod refused;
 mod reload;
 pub mod rig;

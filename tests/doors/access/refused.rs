@@ -22,7 +22,7 @@ async fn refused(server: &Server) -> Vec<(String, u64)> {
     rows
 }
 
-fn counts(rows: [(&str, u64); 10]) -> Vec<(String, u64)> {
+fn counts(rows: [(&str, u64); 12]) -> Vec<(String, u64)> {
     rows.map(|(labels, count)| (labels.to_owned(), count)).into()
 }
 
@@ -69,11 +69,13 @@ async fn by_door_and_reason() {
     let expected = [
         ("grpc no_token", 1),
         ("grpc origin", 0),
+        ("grpc rate", 0),
         ("grpc resource_manager", 2),
         ("grpc role", 1),
         ("grpc unknown_token", 1),
         ("http no_token", 2),
         ("http origin", 0),
+        ("http rate", 0),
         ("http resource_manager", 2),
         ("http role", 2),
         ("http unknown_token", 1),

@@ -66,7 +66,14 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
     let topology = Topology::new(vec![here], Arc::new(launcher), events, config::load("").expect("valid"));
     let refused = callboard::metrics::Metrics::new().unwrap().refused();
     let origins = Origins::new(true, Ipv4Addr::LOCALHOST.into(), Vec::new());
-    let doors = Arc::new(Doors { topology: topology.clone(), tokens: None, origins, refused, audit: Arc::default() });
+    let doors = Arc::new(Doors {
+        topology: topology.clone(),
+        tokens: None,
+        origins,
+        refused,
+        audit: Arc::default(),
+        rates: Arc::default(),
+    });
     let listen =
         Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, patience: Duration::from_secs(10), tls: None };
     let others = |config: &mut ServiceConfig| {

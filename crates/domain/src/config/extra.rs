@@ -36,6 +36,8 @@ pub struct Settings {
     /// `http.maxBodyBytes`, at least 64Ki, so that it can be changed again: larger bodies are refused; `None`: as the server was
     /// started.
     pub max_body_bytes: Option<u64>,
+    /// `http.requestsPerSecond`: of one caller; 0: no limit.
+    pub requests_per_second: u64,
 }
 
 /// Settings of a resource manager's session.
@@ -108,6 +110,7 @@ impl Settings {
             constrained: read.flag("shim.predicates.constrained").unwrap_or(true),
             predicate_timeout: time("shim.predicates.timeout"),
             all_container_states: read.word("shim.containerStates") == Some("all"),
+            requests_per_second: read.number("http.requestsPerSecond"),
             max_body_bytes: read.given_number("http.maxBodyBytes"),
         }
     }

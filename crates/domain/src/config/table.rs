@@ -131,6 +131,12 @@ pub static TABLE: &[Setting] = &[
         Form::Bytes(64 << 10),
         "Largest request of the HTTP and gRPC doors; as `--http-max-body-bytes` where it is not set",
     ),
+    strict(
+        "http.requestsPerSecond",
+        Form::Count(0, 1_000_000),
+        "0",
+        "Requests of one caller at the HTTP and gRPC doors: a token, else an address; two seconds' worth at once, beyond it 429; 0: no limit",
+    ),
     strict("journal.maxEvents", Form::Count(2, u64::MAX), "100000", "Events that a resource journal keeps in memory"),
     strict("journal.torpidAfter", FROM_ZERO, "30s", "Silence after which a node is torpid; 0: never"),
     lenient(

@@ -1,0 +1,247 @@
+//! Tokens of an issuer (OpenID Connect): JWTs, whose signatures are checked with the keys that it publishes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwap;
+use jsonwebtoken::{DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::{
+    Role,
+    line::{Grant, Proof},
+    signatures::{self, ALGORITHMS},
+};
+
+/// Keys of an issuer that are taken at most.
+const KEYS: usize = 100;
+
+/// What is believed of an issuer's tokens.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Its address, as `iss` of its tokens has it.
+    pub issuer: String,
+    /// One of `aud` has to be this.
+    pub audience: String,
+    /// The claim that says what its holder is: a text with blanks between words or a list, in the manner of `realm_access.roles`.
+    pub claim: String,
+    /// Which of its values is which role; the highest holds.
+    pub roles: BTreeMap<String, Role>,
+    /// The claim that names the resource managers its holder may act for; without it all.
+    pub rms: String,
+}
+
+/// See the module.
+pub struct Issuer {
+    terms: Terms,
+    keys: ArcSwap<Vec<Key>>,
+    /// A token came whose key is not known.
+    pub wanted: Notify,
+}
+
+struct Key {
+    id: Option<String>,
+    key: DecodingKey,
+}
+
+impl std::fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Issuer").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+impl Issuer {
+    /// One whose keys are not known yet.
+    pub fn new(terms: Terms) -> Issuer {
+        signatures::prepare();
+        Issuer { terms, keys: ArcSwap::default(), wanted: Notify::new() }
+    }
+
+    /// What is believed.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Takes over the keys that it publishes (RFC 7517); those of kinds that are not known are left out. Gives how many there are.
+    ///
+    /// # Errors
+    /// It is no set of keys, or none of them can be used: those that were known stay.
+    pub fn learn(&self, text: &str) -> Result<usize, String> {
+        let set: JwkSet = serde_json::from_str(text).map_err(|error| format!("it is no set of keys: {error}"))?;
+        let key = |jwk: &jsonwebtoken::jwk::Jwk| {
+            Some(Key { id: jwk.common.key_id.clone(), key: DecodingKey::from_jwk(jwk).ok()? })
+        };
+        let keys: Vec<Key> = set.keys.iter().filter_map(key).take(KEYS).collect();
+        if keys.is_empty() {
+            return Err("it holds no key that can be used".to_owned());
+        }
+        let count = keys.len();
+        self.keys.store(Arc::new(keys));
+        Ok(count)
+    }
+
+    /// What a token grants; `None`: it is none of this issuer, or grants nothing. The log says why at the level debug.
+    pub fn grant(&self, token: &str) -> Option<Grant> {
+        if token.split('.').count() != 3 {
+            return None;
+        }
+        self.check(token).inspect_err(|why| tracing::debug!(%why, "a token of the issuer is not taken")).ok()
+    }
+
+    fn check(&self, token: &str) -> Result<Grant, String> {
+        let header = decode_header(token).map_err(|error| error.to_string())?;
+        if !ALGORITHMS.contains(&header.alg) {
+            return Err(format!("algorithm {:?} is not taken", header.alg));
+        }
+        let mut terms = Validation::new(header.alg);
+        terms.set_required_spec_claims(&["exp", "iss", "aud"]);
+        terms.set_issuer(&[&self.terms.issuer]);
+        terms.set_audience(&[&self.terms.audience]);
+        terms.validate_nbf = true;
+        let keys = self.keys.load();
+        let fits =
+            |key: &&Key| key.key.family() == header.alg.family() && (header.kid.is_none() || key.id == header.kid);
+        let mut why = None;
+        for key in keys.iter().filter(fits) {
+            match decode::<Value>(token, &key.key, &terms) {
+                Ok(read) => return self.read(&read.claims),
+                Err(error) => why = Some(error.to_string()),
+            }
+        }
+        Err(why.unwrap_or_else(|| {
+            self.wanted.notify_one();
+            format!("its key {:?} is not known", header.kid)
+        }))
+    }
+
+    fn read(&self, claims: &Value) -> Result<Grant, String> {
+        let of = |claim: &str| claim.split('.').try_fold(claims, |value, name| value.get(name));
+        let subject = claims["sub"].as_str().filter(|subject| !subject.is_empty()).ok_or("it has no sub")?;
+        let expires = claims["exp"].as_f64().ok_or("exp is no number")?;
+        let roles = words(of(&self.terms.claim));
+        let role = roles.iter().filter_map(|word| self.terms.roles.get(word)).max().copied();
+        let role = role.ok_or_else(|| format!("{} of {subject} names no role: {roles:?}", self.terms.claim))?;
+        let rms = of(&self.terms.rms).map(|rms| words(Some(rms)).into_iter().map(Arc::from).collect());
+        let name = format!("oidc:{}", subject.chars().take(200).collect::<String>()).into();
+        Ok(Grant { role, proof: Proof::Issued(expires.max(0.0) as u64), name, rms, configures: false })
+    }
+}
+
+/// The words of a claim.
+fn words(claim: Option<&Value>) -> Vec<String> {
+    match claim {
+        Some(Value::String(text)) => text.split_whitespace().map(str::to_owned).collect(),
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use ring::{
+        rand::SystemRandom,
+        signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _},
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    struct Signer {
+        id: &'static str,
+        pair: EcdsaKeyPair,
+    }
+
+    fn b64(bytes: impl AsRef<[u8]>) -> String {
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    impl Signer {
+        fn new(id: &'static str) -> Signer {
+            let random = SystemRandom::new();
+            let text = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+            Signer {
+                id,
+                pair: EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, text.as_ref(), &random).unwrap(),
+            }
+        }
+
+        fn jwk(&self) -> Value {
+            let point = self.pair.public_key().as_ref();
+            json!({"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": self.id, "x": b64(&point[1..33]), "y": b64(&point[33..])})
+        }
+
+        fn token(&self, header: &Value, claims: &Value) -> String {
+            let text = format!("{}.{}", b64(header.to_string()), b64(claims.to_string()));
+            let signature = self.pair.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+            format!("{text}.{}", b64(signature))
+        }
+    }
+
+    fn issuer() -> Issuer {
+        Issuer::new(Terms {
+            issuer: "https://id.example".into(),
+            audience: "callboard".into(),
+            claim: "realm_access.roles".into(),
+            roles: [("ops".into(), Role::Operator), ("shims".into(), Role::Shim)].into(),
+            rms: "rms".into(),
+        })
+    }
+
+    fn claims(more: Value) -> Value {
+        let mut claims = json!({"iss": "https://id.example", "aud": ["other", "callboard"], "sub": "alice", "exp": 4_000_000_000_u64,
+            "realm_access": {"roles": ["shims", "ops", "more"]}});
+        for (key, value) in more.as_object().unwrap() {
+            claims[key] = value.clone();
+        }
+        claims
+    }
+
+    #[test]
+    fn a_token_grants_what_its_claims_say_as_long_as_its_signature_is_right() {
+        let (issuer, signer, other) = (issuer(), Signer::new("one"), Signer::new("one"));
+        let header = json!({"alg": "ES256", "kid": "one"});
+        let token = signer.token(&header, &claims(json!({})));
+        assert!(issuer.grant(&token).is_none(), "its key is not known yet");
+        let ed =
+            Ed25519KeyPair::from_pkcs8(Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap().as_ref()).unwrap();
+        let set = json!({"keys": [
+            {"kty": "oct", "k": b64("secret"), "kid": "shared"},
+            {"kty": "OKP", "crv": "Ed25519", "kid": "two", "x": b64(ed.public_key())},
+            signer.jwk(),
+        ]});
+        assert_eq!(issuer.learn(&set.to_string()), Ok(3));
+        let grant = issuer.grant(&token).unwrap();
+        assert_eq!((grant.role, &*grant.name, &grant.rms), (Role::Operator, "oidc:alice", &None));
+        assert_eq!(grant.proof, Proof::Issued(4_000_000_000));
+        let shim = signer.token(&header, &claims(json!({"realm_access": {"roles": "shims"}, "rms": ["rm-1"]})));
+        let shim = issuer.grant(&shim).unwrap();
+        assert_eq!((shim.role, shim.rms), (Role::Shim, Some(["rm-1".into()].into())));
+        let text = format!("{}.{}", b64(json!({"alg": "EdDSA"}).to_string()), b64(claims(json!({})).to_string()));
+        assert!(issuer.grant(&format!("{text}.{}", b64(ed.sign(text.as_bytes())))).is_some(), "without a key id");
+        for (what, token) in [
+            ("another key", other.token(&header, &claims(json!({})))),
+            ("an unknown key", signer.token(&json!({"alg": "ES256", "kid": "three"}), &claims(json!({})))),
+            ("no signature", format!("{}.", token.rsplit_once('.').unwrap().0)),
+            ("alg none", signer.token(&json!({"alg": "none"}), &claims(json!({})))),
+            ("a shared secret", signer.token(&json!({"alg": "HS256", "kid": "shared"}), &claims(json!({})))),
+            ("expired", signer.token(&header, &claims(json!({"exp": 1_600_000_000})))),
+            ("not yet", signer.token(&header, &claims(json!({"nbf": 3_900_000_000_u64})))),
+            ("another issuer", signer.token(&header, &claims(json!({"iss": "https://evil.example"})))),
+            ("another audience", signer.token(&header, &claims(json!({"aud": "other"})))),
+            ("no role", signer.token(&header, &claims(json!({"realm_access": {"roles": ["more"]}})))),
+            ("no subject", signer.token(&header, &claims(json!({"sub": ""})))),
+            ("a token of the file", "cbt_x".to_owned()),
+            ("nothing", "..".to_owned()),
+        ] {
+            assert!(issuer.grant(&token).is_none(), "{what}");
+        }
+        let mut changed = token.clone().into_bytes();
+        changed[40] ^= 1;
+        assert!(issuer.grant(&String::from_utf8(changed).unwrap()).is_none());
+        for wrong in ["{}", "[]", "x", r#"{"keys": []}"#] {
+            assert!(issuer.learn(wrong).is_err(), "{wrong}");
+        }
+        assert!(issuer.grant(&token).is_some(), "what was known stays");
+    }
+}

@@ -353,6 +353,34 @@ func TestASessionThatIsGoneIsReplayed(t *testing.T) {
 	}
 }
 
+func TestAReplayBringsAnswersThatTheShimHasNotHad(t *testing.T) {
+	first, second := server.Start(t), server.Start(t)
+	carrier := proxy.Start(t, first.GRPC)
+	c, s := client(t, callboard.Options{Addrs: []string{carrier.Addr}, Replay: true}), newShim()
+	register(t, c, s, nil)
+	nodes(t, c, 1, 100)
+	application(t, c, "known")
+	s.until(t, "known", func() bool { return len(s.Applications) == 1 && len(s.Nodes) == 1 })
+	carrier.To("127.0.0.1:1")
+	carrier.Cut()
+	// Nobody has answered these when the session turns out to be gone.
+	must(t, c.UpdateNode(&si.NodeRequest{RmID: "rm-1", Nodes: []*si.NodeInfo{
+		{NodeID: "late", Action: si.NodeInfo_CREATE, SchedulableResource: record.Memory(100)},
+	}}))
+	application(t, c, "late")
+	there := record.Ask("late", "there", 10)
+	there.NodeID = "late"
+	must(t, c.UpdateAllocation(&si.AllocationRequest{RmID: "rm-1", Allocations: []*si.Allocation{there}}))
+	carrier.To(second.GRPC)
+	s.until(t, "told", func() bool { return len(s.Applications) > 1 && len(s.Nodes) > 1 && s.Placed["there"] != "" })
+	flush(t, c)
+	s.Lock()
+	defer s.Unlock()
+	if !slices.Equal(s.Applications, []string{"known", "late"}) || !slices.Equal(s.Nodes, []string{"n0", "late"}) || len(s.Rejected) > 0 {
+		t.Errorf("applications %v, nodes %v, rejected %v", s.Applications, s.Nodes, s.Rejected)
+	}
+}
+
 func TestBadOptionsAndRegistrationsAreToldAtOnce(t *testing.T) {
 	if _, err := callboard.New(callboard.Options{}); err == nil {
 		t.Error("no address")

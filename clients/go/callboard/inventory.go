@@ -25,7 +25,11 @@ import (
 type inventory struct {
 	nodes        map[place]*knownNode
 	applications map[place]*si.AddApplicationRequest
-	allocations  map[place]*si.Allocation
+	// Applications by their ids: answers do not name the partition.
+	named       map[string][]place
+	allocations map[place]*si.Allocation
+	// What the shim was told of: that it was accepted, or is placed.
+	told map[place]struct{}
 	// Keys of all in the order in which they came.
 	order  map[place]uint64
 	number uint64
@@ -37,7 +41,6 @@ type place struct{ kind, partition, id string }
 type knownNode struct {
 	info        *si.NodeInfo
 	schedulable bool
-	accepted    bool
 }
 
 const (
@@ -52,7 +55,9 @@ func newInventory() *inventory {
 	return &inventory{
 		nodes:        map[place]*knownNode{},
 		applications: map[place]*si.AddApplicationRequest{},
+		named:        map[string][]place{},
 		allocations:  map[place]*si.Allocation{},
+		told:         map[place]struct{}{},
 		order:        map[place]uint64{},
 	}
 }
@@ -88,6 +93,7 @@ func inOrder[V any](i *inventory, known map[place]V) []place {
 func forget[V any](i *inventory, known map[place]V, at place) {
 	delete(known, at)
 	delete(i.order, at)
+	delete(i.told, at)
 }
 
 // requested notes what the shim asks for.
@@ -102,6 +108,7 @@ func (i *inventory) requested(request *callboardv1.Request) {
 			key := at(anApplication, new.GetPartitionName(), new.GetApplicationID())
 			if _, known := i.applications[key]; !known {
 				i.applications[key] = proto.Clone(new).(*si.AddApplicationRequest)
+				i.named[key.id] = append(i.named[key.id], key)
 				i.note(key)
 			}
 		}
@@ -154,6 +161,10 @@ func (i *inventory) node(node *si.NodeInfo) {
 
 func (i *inventory) removeApplication(key place) {
 	forget(i, i.applications, key)
+	i.named[key.id] = slices.DeleteFunc(i.named[key.id], func(other place) bool { return other == key })
+	if len(i.named[key.id]) == 0 {
+		delete(i.named, key.id)
+	}
 	i.removeAllocations(key)
 }
 
@@ -176,6 +187,7 @@ func (i *inventory) release(release *si.AllocationRelease) {
 	const failedOnRM = 5
 	if known := i.allocations[key]; known != nil && release.GetTerminationType() == failedOnRM {
 		known.NodeID = ""
+		delete(i.told, key)
 		return
 	}
 	forget(i, i.allocations, key)
@@ -187,30 +199,33 @@ func (i *inventory) responded(call *callboardv1.Call) {
 	case *callboardv1.Call_Node:
 		for _, node := range told.Node.GetRejected() {
 			// Only one that never came: an update of one that is there leaves it there.
-			if known := i.nodes[at(aNode, "", node.GetNodeID())]; known != nil && !known.accepted {
-				forget(i, i.nodes, at(aNode, "", node.GetNodeID()))
+			key := at(aNode, "", node.GetNodeID())
+			if _, accepted := i.told[key]; !accepted {
+				forget(i, i.nodes, key)
 			}
 		}
 		for _, node := range told.Node.GetAccepted() {
-			if known := i.nodes[at(aNode, "", node.GetNodeID())]; known != nil {
-				known.accepted = true
+			key := at(aNode, "", node.GetNodeID())
+			if _, known := i.nodes[key]; known {
+				i.told[key] = struct{}{}
 			}
 		}
 	case *callboardv1.Call_Application:
+		for _, application := range told.Application.GetAccepted() {
+			for _, key := range i.named[application.GetApplicationID()] {
+				i.told[key] = struct{}{}
+			}
+		}
 		for _, application := range told.Application.GetRejected() {
-			for key := range i.applications {
-				if key.id == application.GetApplicationID() {
-					i.removeApplication(key)
-				}
+			for _, key := range slices.Clone(i.named[application.GetApplicationID()]) {
+				i.removeApplication(key)
 			}
 		}
 		for _, application := range told.Application.GetUpdated() {
 			switch application.GetState() {
 			case "Completed", "Failed", "Expired", "Rejected":
-				for key := range i.applications {
-					if key.id == application.GetApplicationID() {
-						i.removeApplication(key)
-					}
+				for _, key := range slices.Clone(i.named[application.GetApplicationID()]) {
+					i.removeApplication(key)
 				}
 			}
 		}
@@ -223,6 +238,7 @@ func (i *inventory) responded(call *callboardv1.Call) {
 				i.allocations[key] = proto.Clone(new).(*si.Allocation)
 				i.note(key)
 			}
+			i.told[key] = struct{}{}
 		}
 		for _, rejected := range told.Allocation.GetRejectedAllocations() {
 			for key, allocation := range i.allocations {

@@ -34,7 +34,12 @@ func (s *session) replay(why error) (*link, error) {
 	s.replaying = true
 	s.replays++
 	turn := s.replays
-	s.expected = map[place]struct{}{}
+	s.expected, s.before = map[place]bool{}, map[string]struct{}{}
+	for key := range s.known.told {
+		if key.kind == anApplication {
+			s.before[key.id] = struct{}{}
+		}
+	}
 	// What it asks for is in the inventory.
 	for _, entry := range s.outbox.queue {
 		if entry.done != nil {
@@ -77,11 +82,11 @@ func (s *session) tellAgain(turn int) error {
 		if known.schedulable {
 			open = append(open, &si.NodeInfo{NodeID: node.NodeID, Action: si.NodeInfo_DRAIN_TO_SCHEDULABLE, Attributes: node.Attributes})
 		}
-		s.expected[key] = struct{}{}
+		_, s.expected[key] = s.known.told[key]
 	}
 	for _, key := range inOrder(s.known, s.known.applications) {
 		applications = append(applications, proto.Clone(s.known.applications[key]).(*si.AddApplicationRequest))
-		s.expected[key] = struct{}{}
+		_, s.expected[key] = s.known.told[key]
 	}
 	for _, key := range inOrder(s.known, s.known.allocations) {
 		allocation := proto.Clone(s.known.allocations[key]).(*si.Allocation)
@@ -90,7 +95,7 @@ func (s *session) tellAgain(turn int) error {
 			continue
 		}
 		placed = append(placed, allocation)
-		s.expected[key] = struct{}{}
+		_, s.expected[key] = s.known.told[key]
 	}
 	s.mu.Unlock()
 
@@ -184,16 +189,16 @@ func (s *session) swallow(call *callboardv1.Call) {
 		return
 	}
 	known := func(key place) bool {
-		_, known := s.expected[key]
+		known := s.expected[key]
 		delete(s.expected, key)
 		return known
 	}
 	byID := func(kind, id string) bool {
 		found := false
-		for key := range s.expected {
+		for key, known := range s.expected {
 			if key.kind == kind && key.id == id {
 				delete(s.expected, key)
-				found = true
+				found = found || known
 			}
 		}
 		return found
@@ -216,7 +221,8 @@ func (s *session) swallow(call *callboardv1.Call) {
 		told.Application.Updated = slices.DeleteFunc(told.Application.Updated, func(application *si.UpdatedApplication) bool {
 			switch application.GetState() {
 			case "New", "Accepted", "Running":
-				return s.replaying
+				_, known := s.before[application.GetApplicationID()]
+				return s.replaying && known
 			}
 			return false
 		})

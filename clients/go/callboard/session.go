@@ -44,8 +44,11 @@ type session struct {
 	// Requests wait while the server is told what there is, and answers to that are not for the shim.
 	replaying bool
 	replays   int
-	expected  map[place]struct{}
-	over      error
+	// Whether the shim had been told of it when the replay began.
+	expected map[place]bool
+	// Applications of which it had been told.
+	before map[string]struct{}
+	over   error
 
 	questions chan question
 	oneWay    chan func()

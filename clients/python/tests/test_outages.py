@@ -17,7 +17,7 @@ from callboard.http_link import HttpLink
 from callboard.link import Fault, Kind
 from tests.conftest import MakeClient, StartProxy, StartServer
 from tests.proxy import Proxy
-from tests.shim import LIMIT, UNCONSTRAINED, Shim, application, ask, nodes, register, through
+from tests.shim import LIMIT, UNCONSTRAINED, Shim, application, ask, nodes, register, release, through
 
 CUTS = int(os.environ.get("CALLBOARD_TEST_CUTS", "200"))
 
@@ -206,3 +206,73 @@ async def test_lines_that_a_server_does_not_have_end_the_session(
     await link.close()
     # What a client does about it: see the session that is gone.
     assert caught.value.kind is Kind.GONE
+
+
+async def test_a_session_that_is_gone_is_told_again(
+    door: str, serve: StartServer, carry: StartProxy, connect: MakeClient
+) -> None:
+    first, second, shim = await serve(), await serve(), Shim()
+    proxy = await carry(first.addr(door))
+    replayed = asyncio.Event()
+
+    class Counted:
+        def add(self, name: str, _: int) -> None:
+            if name == "replays":
+                replayed.set()
+
+    client = connect(through(door, proxy.addr), replay=True, metrics=Counted())
+    await register(client, shim)
+    await nodes(client, 3, 100)
+    await application(client, "app")
+    for n in range(30):
+        await ask(client, "app", f"k{n}", 10)
+    # What has no room yet is asked for again, what was given back is not.
+    await ask(client, "app", "waits", 20)
+    await shim.until("placed", lambda: len(shim.placed) == 30)
+    node = shim.placed["k5"]
+    beside = next(key for key, there in shim.placed.items() if there == node and key != "k5")
+    await release(client, "app", "k5")
+    await client.flush()
+    proxy.to(second.addr(door))
+    proxy.cut()
+    async with asyncio.timeout(LIMIT):
+        await replayed.wait()
+    shim.unharmed()
+    assert (len(shim.nodes), shim.applications) == (3, ["app"])
+    assert "waits" not in shim.placed
+    # Both servers agree on where things are: room for it comes only on the node where two were given back.
+    await release(client, "app", beside)
+    await shim.until("the one that waited", lambda: "waits" in shim.placed)
+    assert shim.placed["waits"] == node
+    shim.unharmed()
+
+
+async def test_load_goes_on_over_sessions_that_are_gone(
+    door: str, serve: StartServer, carry: StartProxy, connect: MakeClient
+) -> None:
+    server, shim = await serve(), Shim()
+    proxy = await carry(server.addr(door))
+    client = connect(through(door, proxy.addr), replay=True)
+    await register(client, shim, UNCONSTRAINED)
+    await nodes(client, 8, 1 << 40)
+    load = Load(client)
+    for _ in range(3):
+        more = len(shim.placed) + 50
+        await shim.until("placed", lambda: len(shim.placed) >= more)  # noqa: B023
+        # Without a log a killed server knows nothing.
+        await server.kill()
+        server = await serve()
+        proxy.to(server.addr(door))
+    more = len(shim.placed) + 50
+    await shim.until("placed after the last kill", lambda: len(shim.placed) >= more)
+    await load.stop()
+    async with asyncio.timeout(LIMIT):
+        await client.flush()
+    await shim.until("all of it", lambda: shim.placed.keys() >= set(load.asked))
+    assert not shim.rejected
+    assert (len(shim.nodes), len(shim.applications)) == (8, load.applications)
+    assert client.stats.replays >= 3
+    async with Rest(server.http) as rest:
+        there = await rest.ws.nodes("default")
+    # The server that came last knows each of them, where the shim knows it.
+    assert {one["allocationKey"]: node["nodeID"] for node in there for one in node["allocations"]} == shim.placed

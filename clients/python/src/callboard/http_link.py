@@ -59,7 +59,8 @@ class HttpLink(Link):
         """Asks; whatever the answer is."""
         try:
             return await self._http.request(verb, path, json=content, **more)
-        except (httpx.HTTPError, httpx.StreamError, OSError, ValueError) as error:
+        except (httpx.HTTPError, httpx.StreamError, OSError, ValueError, RuntimeError) as error:
+            # A RuntimeError says that the connection was given up meanwhile.
             raise Fault(Kind.BROKEN, f"{type(error).__name__}: {error}") from None
 
     async def _done(self, verb: str, path: str, content: object = None, **more: Any) -> Any:

@@ -94,6 +94,9 @@ class Inbox:
             call, link = self._responses.popleft()
             self._handling = True
             done = ext.Done()
+            if session.replay is not None:
+                session.replay.known.responded(call)
+                session.replay.swallow(call)
             try:
                 await self._tell(call)
             except Exception as error:
@@ -106,12 +109,13 @@ class Inbox:
             session.news.tell()
 
     async def _tell(self, call: ext.Call) -> None:
+        """Hands a response to the shim, unless nothing of it is left."""
         match call.WhichOneof("call"):
-            case "allocation":
+            case "allocation" if call.allocation.new or call.allocation.released or call.allocation.rejectedAllocations:
                 await self._callback.update_allocation(call.allocation)
-            case "application":
+            case "application" if call.application.accepted or call.application.rejected or call.application.updated:
                 await self._callback.update_application(call.application)
-            case "node":
+            case "node" if call.node.accepted or call.node.rejected:
                 await self._callback.update_node(call.node)
 
     async def handled(self) -> None:

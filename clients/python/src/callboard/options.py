@@ -50,6 +50,10 @@ class Options:
     """Called once when the session is gone for good; calls of the client fail from then on. `None` ends the process with
     status 1, so that the shim starts anew and recovers."""
 
+    replay: bool = False
+    """Registers again instead, and tells the server the nodes, applications, allocations and asks that there are. `on_lost` is
+    called where that fails."""
+
     metrics: Metrics | None = None
     """Is told what is counted; `Client.stats` has the same numbers."""
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("callboard"))

@@ -19,6 +19,7 @@ from callboard.options import Options
 from callboard.outbox import Outbox, Part
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
 from callboard.proto.si.v1 import si_pb2 as si
+from callboard.replay import Replay
 from callboard.stats import Counters
 
 # Between two attempts, at first and at most, in seconds.
@@ -48,6 +49,7 @@ class Session:
         # The server's number of the session; 0 before it began.
         self.epoch = 0
         self.over: CallboardError | None = None
+        self.replay = Replay(self) if options.replay else None
         # Calls take their places in the order in which they were made, also where they wait for room.
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,9 +63,17 @@ class Session:
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Has something done until the session is over."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Nothing of a session ends unseen, or the rest would wait for it."""
+        try:
+            await work
+        except Exception as error:
+            self.options.logger.exception("%s: a part of the session failed", self.request.rmID)
+            await self.lost(error)
 
     def end(self, error: CallboardError) -> None:
         """Makes every call fail with this error, and stops what runs."""
@@ -83,7 +93,7 @@ class Session:
         if running:
             await asyncio.wait(running)
 
-    async def _lost(self, why: Exception) -> None:
+    async def lost(self, why: Exception) -> None:
         """Ends a session that the server does not have any more."""
         if self.over is not None:
             return
@@ -107,8 +117,18 @@ class Session:
         # A program that hands in one request after the other lets everything else run too.
         await asyncio.sleep(0)
         async with self._turn:
-            await self.news.until(lambda: self.over is not None or self.outbox.items < self.options.request_queue)
+            await self.news.until(lambda: self.over is not None or self._has_room())
             self.put(parts, outcome)
+            if self.replay is not None:
+                for part in parts:
+                    self.replay.known.requested(part.request)
+
+    def _has_room(self) -> bool:
+        return not self._replaying and self.outbox.items < self.options.request_queue
+
+    @property
+    def _replaying(self) -> bool:
+        return self.replay is not None and self.replay.running
 
     def put(self, parts: list[Part], outcome: asyncio.Future[None] | None = None) -> None:
         """`submit` without waiting."""
@@ -137,7 +157,7 @@ class Session:
 
     async def flush(self) -> None:
         """Waits until nothing is left to be acknowledged."""
-        await self.news.until(lambda: self.over is not None or (self.epoch != 0 and not self.outbox))
+        await self.news.until(lambda: self.over is not None or (self.epoch != 0 and not self._replaying and not self.outbox))
         if self.over is not None:
             raise self.over
 
@@ -207,7 +227,7 @@ class Session:
                 self.options.logger.info("%s: the connection is lost: %s", self.request.rmID, why)
                 link = await self._again(why)
         except Exception as error:
-            await self._lost(error)
+            await self.lost(error)
 
     def _take_out_of_the_way(self, why: Fault) -> None:
         """A request that the server does not take is cut into parts, or left out."""
@@ -229,7 +249,9 @@ class Session:
                     # Another server may still have it.
                     if turn < len(self.options.addrs):
                         continue
-                    raise
+                    if self.replay is None:
+                        raise
+                    return await self.replay.begin(fault)
                 if wait == LONGEST:
                     self.options.logger.warning("%s: no connection, at first %s, now %s", self.request.rmID, why, fault)
             else:

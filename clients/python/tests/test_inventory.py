@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client would tell a server that knows nothing."""
+
+from __future__ import annotations
+
+from callboard import si
+from callboard.inventory import Inventory, at
+from callboard.proto.callboard.v1 import callboard_pb2 as ext
+from tests.shim import asking, memory
+
+
+def node(name: str, action: si.NodeInfo.ActionFromRM.ValueType, room: int = 100) -> ext.Request:
+    return ext.Request(node=si.NodeRequest(nodes=[si.NodeInfo(nodeID=name, action=action, schedulableResource=memory(room))]))
+
+
+def application(name: str) -> ext.Request:
+    return ext.Request(application=si.ApplicationRequest(new=[si.AddApplicationRequest(applicationID=name)]))
+
+
+def ask(name: str, key: str, on: str = "") -> ext.Request:
+    asked = asking(name, key, 10)
+    asked.nodeID = on
+    return ext.Request(allocation=si.AllocationRequest(allocations=[asked]))
+
+
+def release(name: str, key: str, why: si.TerminationType.ValueType = si.STOPPED_BY_RM) -> ext.Request:
+    going = si.AllocationRelease(partitionName="default", applicationID=name, allocationKey=key, terminationType=why)
+    return ext.Request(allocation=si.AllocationRequest(releases=si.AllocationReleasesRequest(allocationsToRelease=[going])))
+
+
+def placed(name: str, key: str, on: str) -> ext.Call:
+    new = asking(name, key, 10)
+    new.nodeID, new.partitionName = on, "[rm-1]default"
+    return ext.Call(allocation=si.AllocationResponse(new=[new]))
+
+
+def state(inventory: Inventory) -> dict[str, str]:
+    return {place.id: there.nodeID for place, there in inventory.allocations.items()}
+
+
+def filled() -> Inventory:
+    known = Inventory()
+    for request in (node("n1", si.NodeInfo.CREATE), node("n2", si.NodeInfo.CREATE_DRAIN), application("a"), application("b")):
+        known.requested(request)
+    for request in (ask("a", "k1"), ask("a", "k2"), ask("b", "k3"), ask("b", "there", "n2")):
+        known.requested(request)
+    known.responded(placed("a", "k1", "n1"))
+    return known
+
+
+def test_what_was_asked_for_and_where_it_is() -> None:
+    known = filled()
+    assert state(known) == {"k1": "n1", "k2": "", "k3": "", "there": "n2"}
+    assert [there.schedulable for there in known.nodes.values()] == [True, False]
+    # A change of its size leaves it where it is.
+    known.requested(ask("a", "k1"))
+    assert state(known)["k1"] == "n1"
+    # What the shim was told of is that alone which was answered.
+    assert known.told == {at("allocation", "", "k1")}
+    known.responded(ext.Call(application=si.ApplicationResponse(accepted=[si.AcceptedApplication(applicationID="a")])))
+    assert at("application", "", "a") in known.told
+    assert at("application", "", "b") not in known.told
+
+
+def test_what_goes_is_not_told() -> None:
+    known = filled()
+    known.requested(release("a", "k2"))
+    known.requested(release("a", "k1", si.SCHEDULING_FAILED_ON_RM))
+    assert state(known) == {"k1": "", "k3": "", "there": "n2"}
+    assert not known.told
+    rejected = si.RejectedAllocation(allocationKey="k3", applicationID="b", reason="no")
+    known.responded(ext.Call(allocation=si.AllocationResponse(rejectedAllocations=[rejected])))
+    known.requested(node("n2", si.NodeInfo.DECOMISSION))
+    assert state(known) == {"k1": ""}
+    ended = si.UpdatedApplication(applicationID="a", state="Completed")
+    known.responded(ext.Call(application=si.ApplicationResponse(updated=[ended])))
+    assert not known.allocations
+    assert [place.id for place in known.applications] == ["b"]
+
+
+def test_nodes_follow_what_the_shim_says() -> None:
+    known = filled()
+    known.requested(node("n1", si.NodeInfo.DRAIN_NODE))
+    known.requested(node("n2", si.NodeInfo.DRAIN_TO_SCHEDULABLE))
+    known.requested(node("n1", si.NodeInfo.UPDATE, 7))
+    assert [there.schedulable for there in known.nodes.values()] == [False, True]
+    assert known.nodes[at("node", "", "n1")].info.schedulableResource == memory(7)
+    known.responded(ext.Call(node=si.NodeResponse(accepted=[si.AcceptedNode(nodeID="n1")])))
+    # One that is there stays, whatever of an update was rejected; one that never came goes.
+    refused = [si.RejectedNode(nodeID="n1"), si.RejectedNode(nodeID="n2")]
+    known.responded(ext.Call(node=si.NodeResponse(rejected=refused)))
+    assert [place.id for place in known.nodes] == ["n1"]
+
+
+def test_a_whole_application_goes_with_a_release_without_a_key() -> None:
+    known = filled()
+    known.requested(release("b", ""))
+    assert state(known) == {"k1": "n1", "k2": ""}
+    remove = si.RemoveApplicationRequest(applicationID="a")
+    known.requested(ext.Request(application=si.ApplicationRequest(remove=[remove])))
+    assert not known.allocations
+
+
+def test_many_of_them_cost_no_more_each() -> None:
+    known, count = Inventory(), 20_000
+    for n in range(count):
+        known.requested(application(f"a{n}"))
+        known.requested(ask(f"a{n}", f"k{n}"))
+        known.responded(placed(f"a{n}", f"k{n}", "n1"))
+    for n in range(count):
+        ended = si.UpdatedApplication(applicationID=f"a{n}", state="Completed")
+        known.responded(ext.Call(application=si.ApplicationResponse(updated=[ended])))
+    assert not known.applications
+    assert not known.allocations
+    assert not known.told

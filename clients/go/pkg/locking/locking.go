@@ -32,9 +32,12 @@ type (
 	RWMutex = deadlock.RWMutex
 )
 
+// How long a lock may be waited for where nothing else is said.
+const usualSeconds = 60
+
 var (
 	tracking bool
-	seconds  = 60
+	seconds  = usualSeconds
 	detected atomic.Bool
 )
 
@@ -46,7 +49,8 @@ func configure(get func(string) string) {
 		value, err := strconv.ParseBool(get(name))
 		return err == nil && value
 	}
-	tracking = is("DEADLOCK_DETECTION_ENABLED")
+	detected.Store(false)
+	tracking, seconds = is("DEADLOCK_DETECTION_ENABLED"), usualSeconds
 	if given, err := strconv.Atoi(get("DEADLOCK_TIMEOUT_SECONDS")); err == nil && given > 0 {
 		seconds = given
 	}

@@ -37,10 +37,10 @@ class Inbox:
 
     def start(self) -> None:
         """Begins to hand out."""
-        self._session.start(self._handle())
-        self._session.start(self._tell_one_way())
+        self._session.start(self._handle)
+        self._session.start(self._tell_one_way)
         for _ in range(self._session.options.predicate_workers):
-            self._session.start(self._answer_questions())
+            self._session.start(self._answer_questions)
 
     async def take(self, call: ext.Call, link: Link) -> None:
         """Sorts what came over a connection."""
@@ -56,7 +56,7 @@ class Inbox:
             case "container_state":
                 self._later(lambda: self._callback.update_container_scheduling_state(call.container_state))
             case "state_dump":
-                self._session.start(self._dump(call, link))
+                self._session.start(self._dump, call, link)
         self.received = max(self.received, call.sequence)
 
     def _later(self, tell: Callable[[], Awaitable[None]]) -> None:

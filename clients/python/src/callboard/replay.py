@@ -51,7 +51,7 @@ class Replay:
         # What requests ask for is in the inventory.
         session.outbox.abandon(CallboardError("the session was lost before the configuration was answered"))
         link, _ = await session.register(session.options.connect_timeout)
-        session.start(self._tell(self._turn))
+        session.start(self._tell, self._turn)
         return link
 
     async def _tell(self, turn: int) -> None:

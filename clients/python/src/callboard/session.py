@@ -8,7 +8,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ParamSpec
 
 from callboard.callback import ResourceManagerCallback
 from callboard.errors import CallboardError, LostError, NotRegisteredError, RefusedError, UnreachableError
@@ -25,6 +25,8 @@ from callboard.stats import Counters
 # Between two attempts, at first and at most, in seconds.
 SHORTEST = 0.02
 LONGEST = 2.0
+
+P = ParamSpec("P")
 
 
 class Session:
@@ -53,24 +55,26 @@ class Session:
         # Calls take their places in the order in which they were made, also where they wait for room.
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._link: Link | None = None
 
     async def begin(self) -> si.RegisterResourceManagerResponse:
         """Registers, and starts what the session needs."""
         link, response = await self.register(self.options.connect_timeout)
-        self.start(self._run(link))
+        self._link = link
+        self.start(self._run, link)
         self.inbox.start()
         return response
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Callable[P, Coroutine[Any, Any, None]], *arguments: P.args, **named: P.kwargs) -> None:
         """Has something done until the session is over."""
-        task = asyncio.get_running_loop().create_task(self._guarded(work))
+        task = asyncio.get_running_loop().create_task(self._guarded(work, *arguments, **named))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[P, Coroutine[Any, Any, None]], *arguments: P.args, **named: P.kwargs) -> None:
         """Nothing of a session ends unseen, or the rest would wait for it."""
         try:
-            await work
+            await work(*arguments, **named)
         except Exception as error:
             self.options.logger.exception("%s: a part of the session failed", self.request.rmID)
             await self.lost(error)
@@ -92,6 +96,8 @@ class Session:
         running = [task for task in self._tasks if task is not here]
         if running:
             await asyncio.wait(running)
+        if self._link is not None:
+            await self._link.close()
 
     async def lost(self, why: Exception) -> None:
         """Ends a session that the server does not have any more."""
@@ -219,13 +225,11 @@ class Session:
         """Keeps the session connected until it is over."""
         try:
             while True:
-                try:
-                    why = await self._serve(link)
-                finally:
-                    await link.close()
+                why = await self._serve(link)
+                await link.close()
                 self._take_out_of_the_way(why)
                 self.options.logger.info("%s: the connection is lost: %s", self.request.rmID, why)
-                link = await self._again(why)
+                self._link = link = await self._again(why)
         except Exception as error:
             await self.lost(error)
 

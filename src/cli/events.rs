@@ -1,4 +1,4 @@
-//! `callboard events`: the log of events of a running server, as a table or as it comes.
+//! `callboard events`: the log of events of a running server, the newest last, as a table or as it comes.
 
 use std::{
     io::{self, Write},
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::client::{
     http::segment,
-    net::{Client, Failed},
+    net::{Answer, Client, Failed},
     trust::Trust,
 };
 use super::{context::ContextArg, out};
@@ -21,31 +21,40 @@ use super::{context::ContextArg, out};
 /// How long to wait before a lost connection is made again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Shows events: what happened to which application, node, queue, user and ask.
+/// Events that are shown where nothing is said.
+const LAST: u64 = 20;
+/// Events of one answer at most.
+const PAGE: u64 = 10_000;
+
+/// Shows events, the newest last: what happened to which application, node, queue, user and ask.
 #[derive(Args, Clone, Debug, Default)]
+#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked, or refuses")]
 pub struct EventsArgs {
-    /// Address of the server.
-    #[arg(long, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
+    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
-    /// Go on with new events, for ever; begins with the next one where no --from or --since is given.
+    /// Go on with new events, for ever
     #[arg(long, short)]
     pub follow: bool,
-    /// First id; the oldest that is kept where it is left out.
-    #[arg(long)]
+    /// Begin with this id, and read on; 0: with the oldest that is kept
+    #[arg(long, value_name = "ID")]
     pub from: Option<u64>,
-    /// Number of events.
-    #[arg(long, short = 'n')]
+    /// So many at most: the last ones, 20 where nothing is said, 0 for none before those to come; with --from the first ones
+    #[arg(long, short = 'n', value_name = "COUNT")]
     pub count: Option<u64>,
-    /// Only of this object, or with it as second object: an application, node, queue, user, or allocation key.
-    #[arg(long)]
+    /// Only of this object: an application with its asks, a node, a queue with those below, a user, or an allocation key
+    #[arg(long, value_name = "NAME")]
     pub object: Option<String>,
-    /// Only of these types: request, app, node, queue, usergroup.
-    #[arg(long = "type", value_delimiter = ',')]
+    /// Only of these types: request, app, node, queue, usergroup
+    #[arg(long = "type", value_name = "TYPES", value_delimiter = ',')]
     pub types: Vec<String>,
-    /// Only from this time on: 2026-11-20T19:00:00Z, or 10m for ten minutes ago.
-    #[arg(long)]
+    /// Only from this time on: 2026-11-20T19:00:00Z, or 1h for an hour ago
+    #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// The lines of the server as they are, one JSON object each.
+    /// Only up to this time, written in the same ways
+    #[arg(long, value_name = "TIME", conflicts_with = "follow")]
+    pub until: Option<String>,
+    /// The lines of the server as they are, one JSON object each
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -85,6 +94,7 @@ struct Line {
     resource: Option<Resource>,
     gap: Option<Gap>,
     next: Option<u64>,
+    previous: Option<u64>,
     closed: Option<Closed>,
 }
 
@@ -118,6 +128,17 @@ struct Closed {
 /// Prints events until there are no more; exit status 1 with a line on stderr where that fails.
 pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     let mut out = out::stdout();
+    if wanted.from.is_none() {
+        match last(&mut wanted, &mut out).await {
+            Ok(()) if wanted.follow => {}
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => {
+                // Where nobody reads that either, the status tells.
+                let _ = writeln!(io::stderr(), "callboard: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     let mut told = String::new();
     loop {
         match read(&mut wanted, &mut out).await {
@@ -139,19 +160,51 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     }
 }
 
+/// Prints the last events; a follower goes on behind them.
+async fn last(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error> {
+    let mut left = wanted.count.unwrap_or(LAST);
+    // The latest page first, each in its order.
+    let mut pages: Vec<Vec<String>> = Vec::new();
+    let (mut before, mut next) = (None, None);
+    loop {
+        // Also where none is wanted: a follower has to know where to go on.
+        let url = page(wanted, left.clamp(1, PAGE), before);
+        let text = open(wanted, &url).await?.text().await;
+        let text = text.map_err(|error| Error::Lost(format!("{}: {error}", wanted.server)))?;
+        let mut lines: Vec<String> = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        let end: Line = match lines.pop() {
+            Some(end) => serde_json::from_str(&end).map_err(|error| broken(wanted, &error))?,
+            None => Line::default(),
+        };
+        next = next.or(end.next);
+        let found = lines.len() as u64;
+        if left > 0 {
+            pages.push(lines);
+        }
+        left = left.saturating_sub(found);
+        before = end.previous;
+        if left == 0 || before.is_none() {
+            break;
+        }
+    }
+    wanted.count = None;
+    for line in pages.iter().rev().flatten() {
+        self::line(wanted, line.as_bytes(), out)?;
+    }
+    wanted.from = next;
+    Ok(out.flush()?)
+}
+
+fn broken(wanted: &EventsArgs, error: &serde_json::Error) -> Error {
+    Error::Refused(format!("{} sent a line that is no event: {error}", wanted.server))
+}
+
 /// Reads one answer. `wanted` is changed to what is still wanted after it.
 async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error> {
-    let client = Client::new(wanted.server.trim_end_matches('/'), &wanted.trust).map_err(Error::Refused)?;
-    let lost = |error: Failed| Error::Lost(format!("{}: {error}", wanted.server));
-    let answer = client.send(Method::GET, &url(wanted), None).await.map_err(lost)?;
-    let status = answer.status;
-    if !status.is_success() {
-        let text = answer.text().await.unwrap_or_default();
-        let problem = serde_json::from_str::<serde_json::Value>(&text).ok();
-        let detail = problem.and_then(|problem| Some(problem["detail"].as_str()?.to_owned())).unwrap_or(text);
-        let text = format!("{} answered {status}: {detail}", wanted.server);
-        return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
+    if wanted.count == Some(0) {
+        return Ok(());
     }
+    let answer = open(wanted, &url(wanted)).await?;
     let mut body = Box::pin(answer.chunks());
     let mut rest: Vec<u8> = Vec::new();
     while let Some(bytes) = body.next().await {
@@ -171,10 +224,26 @@ async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error
     Err(Error::Lost(format!("{}: the connection ended", wanted.server)))
 }
 
+/// Asks the server.
+async fn open(wanted: &EventsArgs, url: &str) -> Result<Answer, Error> {
+    let client = Client::new(wanted.server.trim_end_matches('/'), &wanted.trust).map_err(Error::Refused)?;
+    let lost =
+        |error: Failed| Error::Lost(format!("{} cannot be reached (--server names another): {error}", wanted.server));
+    let answer = client.send(Method::GET, url, None).await.map_err(lost)?;
+    let status = answer.status;
+    if !status.is_success() {
+        let text = answer.text().await.unwrap_or_default();
+        let problem = serde_json::from_str::<serde_json::Value>(&text).ok();
+        let detail = problem.and_then(|problem| Some(problem["detail"].as_str()?.to_owned())).unwrap_or(text);
+        let text = format!("{} answered {status}: {detail}", wanted.server);
+        return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
+    }
+    Ok(answer)
+}
+
 /// Handles a line; true where it is the last one.
 fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<bool, Error> {
-    let line: Line = serde_json::from_slice(bytes)
-        .map_err(|error| Error::Refused(format!("{} sent a line that is no event: {error}", wanted.server)))?;
+    let line: Line = serde_json::from_slice(bytes).map_err(|error| broken(wanted, &error))?;
     if let Some(Closed { next, detail }) = line.closed {
         wanted.from = Some(next);
         return Err(Error::Lost(format!("{} closed the stream at event {next}: {detail}", wanted.server)));
@@ -197,22 +266,41 @@ fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<b
     Ok(wanted.count == Some(0))
 }
 
+/// The address of what follows.
 fn url(wanted: &EventsArgs) -> String {
+    let more = [
+        ("from", wanted.from.map(|from| from.to_string())),
+        ("count", wanted.count.map(|count| count.to_string())),
+        ("follow", wanted.follow.then(|| "true".to_owned())),
+    ];
+    address(wanted, more)
+}
+
+/// The address of the last so many, before an id.
+fn page(wanted: &EventsArgs, count: u64, before: Option<u64>) -> String {
+    address(
+        wanted,
+        [("last", Some(count.to_string())), ("before", before.map(|before| before.to_string())), ("", None)],
+    )
+}
+
+fn address(wanted: &EventsArgs, more: [(&str, Option<String>); 3]) -> String {
     let mut url = format!("{}/api/v1/events", wanted.server.trim_end_matches('/'));
     let mut separator = '?';
-    let mut add = |name: &str, value: Option<String>| {
+    let which = [
+        ("object", wanted.object.clone()),
+        ("children", wanted.object.as_ref().map(|_| "true".to_owned())),
+        ("type", (!wanted.types.is_empty()).then(|| wanted.types.join(","))),
+        // Of an answer that goes on from an id, all is late enough.
+        ("since", wanted.since.clone()),
+        ("until", wanted.until.clone()),
+    ];
+    for (name, value) in more.into_iter().chain(which) {
         if let Some(value) = value {
             url.push_str(&format!("{separator}{name}={}", segment(&value)));
             separator = '&';
         }
-    };
-    add("from", wanted.from.map(|from| from.to_string()));
-    add("count", wanted.count.map(|count| count.to_string()));
-    add("follow", wanted.follow.then(|| "true".to_owned()));
-    add("object", wanted.object.clone());
-    add("type", (!wanted.types.is_empty()).then(|| wanted.types.join(",")));
-    // Of an answer that goes on from an id, all is late enough.
-    add("since", wanted.since.clone());
+    }
     url
 }
 
@@ -312,8 +400,11 @@ mod tests {
             types: vec!["app".into(), "node".into()],
             ..EventsArgs::default()
         };
-        let expected = "http://127.0.0.1:9080/api/v1/events?from=3&follow=true&object=root.a%20b%26c&type=app%2Cnode";
+        let expected = "http://127.0.0.1:9080/api/v1/events?from=3&follow=true&object=root.a%20b%26c&children=true&type=app%2Cnode";
         assert_eq!(url(&wanted), expected);
+        let wanted = EventsArgs { server: "http://board".into(), until: Some("1h".into()), ..EventsArgs::default() };
+        assert_eq!(page(&wanted, 20, None), "http://board/api/v1/events?last=20&until=1h");
+        assert_eq!(page(&wanted, 5, Some(9)), "http://board/api/v1/events?last=5&before=9&until=1h");
     }
 
     #[actix::test]
@@ -354,6 +445,17 @@ mod tests {
         wanted.count = None;
         let text = read(&mut wanted, &mut Vec::new()).await.unwrap_err().to_string();
         assert!(text.ends_with("event 99 does not exist yet: the next event is 5"), "{text}");
+        // The last ones, the newest last; whoever follows goes on behind them.
+        let mut wanted = EventsArgs { server: wanted.server, follow: true, count: Some(2), ..EventsArgs::default() };
+        let mut out = Vec::new();
+        last(&mut wanted, &mut out).await.unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let ids: Vec<&str> = out.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+        assert_eq!((ids, wanted.from, wanted.count), (vec!["3", "4"], Some(5), None));
+        let mut wanted = EventsArgs { from: None, count: Some(0), ..wanted };
+        let mut out = Vec::new();
+        last(&mut wanted, &mut out).await.unwrap();
+        assert_eq!((out.len(), wanted.from), (0, Some(5)));
         handle.stop(false).await;
     }
 }

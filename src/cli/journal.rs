@@ -98,7 +98,7 @@ pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut 
         Err(Failure::Output(_)) => 1,
         Err(failure) => {
             // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: ERROR: {failure}");
+            let _ = writeln!(err, "callboard: {failure}");
             1
         }
     }

@@ -43,7 +43,7 @@ pub async fn run(args: LogLevelArgs) -> ExitCode {
         }
         Err(error) => {
             // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(io::stderr().lock(), "callboard: ERROR: {error}");
+            let _ = writeln!(io::stderr().lock(), "callboard: {error}");
             ExitCode::FAILURE
         }
     }

@@ -26,6 +26,7 @@ pub mod token;
 pub mod usage;
 pub mod validate;
 pub mod wait;
+pub mod whatif;
 pub mod why;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -53,6 +54,7 @@ use self::{
     token::TokenArgs,
     usage::UsageArgs,
     wait::WaitArgs,
+    whatif::WhatIfArgs,
     why::WhyArgs,
 };
 
@@ -81,11 +83,14 @@ enum Command {
     Bench(Box<BenchArgs>),
     /// Check a configuration file
     Validate {
-        /// The file
+        /// The file; - for the standard input
         file: PathBuf,
     },
     /// Show what a new configuration would do to a running server
     Plan(PlanArgs),
+    /// Show what a change would do to a running cluster: nodes, queues, applications, a configuration
+    #[command(name = "whatif")]
+    WhatIf(Box<WhatIfArgs>),
     /// Show partitions at a glance, and what waits in them
     Status(StatusArgs),
     /// Show applications, those that wait first
@@ -151,6 +156,7 @@ impl Cli {
             Some(Command::Bench(args)) => report(bench::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
             Some(Command::Plan(args)) => wait_for(plan::run(args)),
+            Some(Command::WhatIf(args)) => wait_for(whatif::run(*args)),
             Some(Command::Status(args)) => wait_for(lists::run(Wanted::Status(args))),
             Some(Command::Apps(args)) => wait_for(lists::run(Wanted::Apps(args))),
             Some(Command::Queues(args)) => wait_for(lists::run(Wanted::Queues(args))),

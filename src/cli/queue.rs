@@ -92,7 +92,7 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
 
 fn fail(err: &mut dyn Write, error: &Error) -> u8 {
     // Where nobody reads the errors, the status still tells.
-    let _ = writeln!(err, "callboard: ERROR: {error}");
+    let _ = writeln!(err, "callboard: {error}");
     1
 }
 
@@ -103,7 +103,7 @@ async fn give(door: &Door, what: &str, order: &OrderArgs, err: &mut dyn Write) -
         let body = json!({"reason": order.reason, "overwrite": order.force});
         if let Err(mut error) = door.post(&format!("queue/{}/{what}", segment(path)), &body).await {
             if error.status == Some(409) && error.text.contains("overwrite true") {
-                error.text.push_str("\ncallboard: INFO: Use --force to replace reason and time");
+                error.text.push_str("; --force does it");
             }
             status = fail(err, &error);
         }

@@ -36,7 +36,7 @@ enum What {
     /// Show targets by state
     Status(Show),
     /// Show what is free, allocated and down
-    List(Plain),
+    List(Show),
     /// Drain targets, or show what is drained
     Drain(DrainArgs),
     /// Undrain targets
@@ -48,8 +48,12 @@ enum What {
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Columns {
+    /// Those that are read most
     Default,
+    /// All
     Long,
+    /// The answer of the server
+    Json,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -63,8 +67,8 @@ struct Plain {
 struct Show {
     #[command(flatten)]
     plain: Plain,
-    /// Columns
-    #[arg(short = 'o', long, default_value = "default")]
+    /// Columns, or all that the server says
+    #[arg(short = 'o', long, visible_alias = "output", default_value = "default")]
     format: Columns,
 }
 
@@ -137,7 +141,7 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
         Ok(text) => text,
         Err(error) => {
             // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: ERROR: {error}");
+            let _ = writeln!(err, "callboard: {error}");
             return 1;
         }
     };
@@ -157,11 +161,16 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
 async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error> {
     let door = &args.door;
     match &args.what {
+        What::Status(show) | What::List(show) | What::Drain(DrainArgs { show, targets: None, .. })
+            if show.format == Columns::Json =>
+        {
+            Ok(Cluster::text(door).await? + "\n")
+        }
         What::Status(show) => {
             let cluster = Cluster::ask(door).await?;
             Ok(tables::status(&cluster, show.format == Columns::Long, !show.plain.no_header))
         }
-        What::List(plain) => Ok(tables::list(&Cluster::ask(door).await?, !plain.no_header)),
+        What::List(show) => Ok(tables::list(&Cluster::ask(door).await?, !show.plain.no_header)),
         What::Drain(DrainArgs { show, force, update, deadline, targets, reason, .. }) => {
             let overwrite = mode(*force, *update)?;
             match targets {
@@ -207,10 +216,10 @@ async fn post(
     door.post(path, &request).await.map(|_| String::new()).map_err(|mut error| {
         if error.status == Some(409) && overwrite.is_none() {
             let hint = match path.ends_with("undrain") {
-                true => "Use --force where it does not matter that targets are not drained",
-                false => "Use --force to overwrite existing drain reason",
+                true => "--force leaves those alone that are not drained",
+                false => "--force replaces the reason that there is",
             };
-            error.text = format!("{}\ncallboard: INFO: {hint}", error.text);
+            error.text = format!("{}; {hint}", error.text);
         }
         error
     })

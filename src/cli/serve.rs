@@ -60,6 +60,8 @@ use crate::{
     store::log::mark::{Before, Mark},
 };
 
+/// Faults of a configuration that a log tells one by one.
+const FAULTS: usize = 20;
 /// Everything has ended by then.
 const SHUTDOWN: Duration = Duration::from_millis(4_500);
 
@@ -447,9 +449,22 @@ async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String>
             Ok(checksum)
         }
         Err(error) => {
+            tell_faults(file, &error);
             tracing::error!(code = "configuration-refused", "SIGHUP: {error:#}; the configuration stays as it is");
             Err(error)
         }
+    }
+}
+
+/// What `callboard validate` says of the file, as far as a log is the place for it.
+fn tell_faults(file: &Path, error: &anyhow::Error) {
+    let Some(refused) = error.downcast_ref::<config::Refused>() else { return };
+    for fault in refused.faults.iter().take(FAULTS) {
+        tracing::error!(code = "configuration-refused", "{}:{fault}", file.display());
+    }
+    if let more @ 1.. = refused.faults.len().saturating_sub(FAULTS) {
+        let file = file.display();
+        tracing::error!(code = "configuration-refused", "{more} more faults: callboard validate {file} lists all");
     }
 }
 

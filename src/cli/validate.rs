@@ -2,32 +2,41 @@
 
 use std::{
     fs,
-    io::{self, Write},
+    io::{self, Read, Write},
     path::Path,
     process::ExitCode,
 };
 
-use super::out;
-use crate::config;
+use super::{human::plural, out};
+use crate::{config, domain::conf::QueueConf};
 
-/// Checks a file as an update of the configuration would. Exit status 0 where it is accepted, else 1.
+/// Checks a file, or with `-` the standard input, as an update of the configuration would. Exit status 0 where it is
+/// accepted, which a line says, else 1.
 ///
 /// Faults go to stdout, one per line, as `file:line:column: rule: message`; warnings, and why a file cannot be read, to
 /// stderr.
 pub fn run(file: &Path) -> ExitCode {
-    match check(file, &mut out::stdout(), &mut io::stderr().lock()) {
+    match check(file, &mut io::stdin(), &mut out::stdout(), &mut io::stderr().lock()) {
         Ok(true) => ExitCode::SUCCESS,
         // Where nobody reads the output, the status still tells.
         Ok(false) | Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn check(file: &Path, out: &mut impl Write, err: &mut impl Write) -> io::Result<bool> {
-    let name = file.display();
-    let text = match fs::read_to_string(file) {
+fn check(file: &Path, input: &mut impl Read, out: &mut impl Write, err: &mut impl Write) -> io::Result<bool> {
+    let piped = file == Path::new("-");
+    let name = if piped { "standard input".to_owned() } else { file.display().to_string() };
+    let read = match piped {
+        true => {
+            let mut text = String::new();
+            input.read_to_string(&mut text).map(|_| text)
+        }
+        false => fs::read_to_string(file),
+    };
+    let text = match read {
         Ok(text) => text,
         Err(e) => {
-            writeln!(err, "{name}: cannot be read: {e}")?;
+            writeln!(err, "callboard: {name}: cannot be read: {e}")?;
             return Ok(false);
         }
     };
@@ -36,10 +45,15 @@ fn check(file: &Path, out: &mut impl Write, err: &mut impl Write) -> io::Result<
             // As below: the faults matter, not whether the warnings can be written.
             let _ = writeln!(err, "{name}:{}:{}: warning: {}", warning.line, warning.column, warning.message);
         }
-        config.check_rules()
+        config.check_rules().map(|()| config)
     });
     match checked {
-        Ok(()) => Ok(true),
+        Ok(config) => {
+            let queues: u64 = config.partitions.iter().map(|partition| queues(&partition.root)).sum();
+            let partitions = plural(config.partitions.len() as u64, "partition");
+            writeln!(out, "{name}: accepted: {partitions}, {}", plural(queues, "queue"))?;
+            Ok(true)
+        }
         Err(refused) => {
             for fault in &refused.faults {
                 writeln!(out, "{name}:{fault}")?;
@@ -47,6 +61,11 @@ fn check(file: &Path, out: &mut impl Write, err: &mut impl Write) -> io::Result<
             Ok(false)
         }
     }
+}
+
+/// A queue and those below it.
+fn queues(queue: &QueueConf) -> u64 {
+    1 + queue.children.iter().map(queues).sum::<u64>()
 }
 
 #[cfg(test)]
@@ -57,7 +76,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let accepted = check(file.path(), &mut out, &mut err).unwrap();
+        let accepted = check(file.path(), &mut io::empty(), &mut out, &mut err).unwrap();
         let name = file.path().display().to_string();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&name, "FILE");
         (accepted, text(out), text(err))
@@ -65,9 +84,10 @@ mod tests {
 
     #[test]
     fn accepted() {
-        assert_eq!(checked(b"partitions: [{queues: []}]"), (true, String::new(), String::new()));
+        let told = "FILE: accepted: 1 partition, 1 queue\n";
+        assert_eq!(checked(b"partitions: [{queues: []}]"), (true, told.into(), String::new()));
         let (accepted, out, err) = checked(b"partitions: [{queues: [{name: root, submitacl: 'a,1b'}]}]");
-        assert_eq!((accepted, out.as_str()), (true, ""));
+        assert_eq!((accepted, out.as_str()), (true, told));
         assert!(err.starts_with("FILE:1:48: warning: ") && err.contains("`1b`"), "{err}");
     }
 
@@ -94,7 +114,20 @@ mod tests {
         let (accepted, _, err) = checked(b"\xff");
         assert!(!accepted && err.contains("cannot be read"), "{err}");
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        assert!(!check(Path::new("/no/such/file"), &mut out, &mut err).unwrap());
-        assert!(String::from_utf8(err).unwrap().starts_with("/no/such/file: cannot be read: "));
+        assert!(!check(Path::new("/no/such/file"), &mut io::empty(), &mut out, &mut err).unwrap());
+        assert!(String::from_utf8(err).unwrap().starts_with("callboard: /no/such/file: cannot be read: "));
+    }
+
+    #[test]
+    fn the_standard_input() {
+        let read = |text: &'static [u8]| {
+            let (mut input, mut out) = (text, Vec::new());
+            let accepted = check(Path::new("-"), &mut input, &mut out, &mut Vec::new()).unwrap();
+            (accepted, String::from_utf8(out).unwrap())
+        };
+        let text = b"partitions: [{name: default, queues: [{name: root, queues: [{name: a}, {name: b}]}]}]";
+        assert_eq!(read(text), (true, "standard input: accepted: 1 partition, 3 queues\n".into()));
+        let (accepted, out) = read(b"partitions: [{queues: [{name: a b}]}]");
+        assert!(!accepted && out.starts_with("standard input:1:"), "{out}");
     }
 }

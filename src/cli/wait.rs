@@ -103,7 +103,7 @@ pub async fn run_with(args: &WaitArgs, out: &mut dyn Write, err: &mut dyn Write)
     for target in &args.targets {
         if let Err(fault) = target.kind.condition(&args.condition) {
             // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: ERROR: {target}: {fault}");
+            let _ = writeln!(err, "callboard: {target}: {fault}");
             return 1;
         }
     }
@@ -135,7 +135,7 @@ pub async fn wait(
             }
             Err(error) => {
                 status = 1;
-                writeln!(err, "callboard: ERROR: {target}: {error}")
+                writeln!(err, "callboard: {target}: {error}")
             }
         };
         if told.is_err() {

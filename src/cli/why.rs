@@ -19,6 +19,8 @@ use super::{
 };
 use crate::http::api::board::{
     advice::{AdviceView, HolderView, HoldersView, PlaceView, RemedyView},
+    timeline::{Timeline, TimelineRow},
+    when::WhenView,
     why::{noun, shown},
 };
 
@@ -60,11 +62,24 @@ struct Explained {
     submitted: String,
     #[serde(default)]
     message: Option<String>,
+    #[serde(default)]
+    advice: Option<AdviceView>,
+    #[serde(default)]
+    queues: Vec<Level>,
     allocations: usize,
     task_groups: Vec<TaskGroup>,
     waiting: Vec<Group>,
     #[serde(default)]
     ask: Option<AskState>,
+    #[serde(default)]
+    timeline: Option<Timeline>,
+}
+
+/// A queue on its way up, as far as it is told.
+#[derive(Debug, Deserialize)]
+struct Level {
+    #[serde(default)]
+    order: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,6 +107,8 @@ struct Group {
     held_by: Option<HoldersView>,
     #[serde(default)]
     advice: Option<AdviceView>,
+    #[serde(default)]
+    when: Option<WhenView>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,8 +141,8 @@ pub async fn run(args: WhyArgs) -> ExitCode {
 }
 
 async fn answer(args: &WhyArgs) -> Result<String, Error> {
-    let query = args.ask.as_ref().map_or(String::new(), |ask| format!("?ask={}", segment(ask)));
-    let path = format!("application/{}/explain{query}", segment(&args.application));
+    let query = args.ask.as_ref().map_or(String::new(), |ask| format!("&ask={}", segment(ask)));
+    let path = format!("application/{}/explain?timeline=true{query}", segment(&args.application));
     let answer = args.door.get(&path).await?;
     let broken = |what: String| Error { text: format!("the server sent what is no explanation: {what}"), status: None };
     let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
@@ -156,6 +173,12 @@ fn told(app: &Explained, now: Timestamp) -> String {
     if let Some(message) = &app.message {
         let _ = writeln!(text, "{message}");
     }
+    if let Some(advice) = &app.advice {
+        helps(&mut text, advice);
+    }
+    if let Some(order) = app.queues.iter().find_map(|level| level.order.as_ref()) {
+        let _ = writeln!(text, "{order} (no new application is taken; what this one has and asks for goes on)");
+    }
     for group in &app.task_groups {
         let waiting = group.live.saturating_sub(group.placed);
         let _ = writeln!(
@@ -176,7 +199,24 @@ fn told(app: &Explained, now: Timestamp) -> String {
     for group in &app.waiting {
         self::group(&mut text, group, now);
     }
+    if let Some(timeline) = app.timeline.as_ref().filter(|timeline| !timeline.rows.is_empty()) {
+        so_far(&mut text, timeline);
+    }
     text
+}
+
+/// Rows of a timeline that are printed: the last ones.
+const ROWS: usize = 12;
+
+fn so_far(text: &mut String, timeline: &Timeline) {
+    let more = timeline.rows.len().saturating_sub(ROWS);
+    let older = if more > 0 || !timeline.complete { " (older: callboard events --object)" } else { "" };
+    let _ = writeln!(text, "\nSo far{older}:");
+    for TimelineRow { at, of, name, text: what, count } in &timeline.rows[more..] {
+        let at = at.parse::<Timestamp>().map_or_else(|_| at.clone(), |at| format!("{at:.0}"));
+        let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+        let _ = writeln!(text, "  {at}  {of} {name}: {what}{times}");
+    }
 }
 
 fn group(text: &mut String, group: &Group, now: Timestamp) {
@@ -191,6 +231,9 @@ fn group(text: &mut String, group: &Group, now: Timestamp) {
     }
     if let Some(holders) = &group.held_by {
         held_by(text, holders);
+    }
+    if let Some(when) = &group.when {
+        let _ = writeln!(text, "  When: {}", when.text);
     }
     if let Some(advice) = &group.advice {
         helps(text, advice);
@@ -311,6 +354,19 @@ task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
         let mut explained: Explained = serde_json::from_str(ANSWER).unwrap();
         explained.waiting.clear();
         explained.task_groups.clear();
+        let row = |at: &str, what: &str, count| TimelineRow {
+            at: at.into(),
+            of: "ask".into(),
+            name: "k".into(),
+            text: what.into(),
+            count,
+        };
+        let rows = vec![row("2026-11-20T10:00:00.5Z", "asked for 1 core", 3), row("soon", "withdrawn", 1)];
+        let mut told_so_far = String::new();
+        so_far(&mut told_so_far, &Timeline { rows, complete: true });
+        let expected =
+            "\nSo far:\n  2026-11-20T10:00:00Z  ask k: asked for 1 core (3 times)\n  soon  ask k: withdrawn\n";
+        assert_eq!(told_so_far, expected);
         let now = "2026-11-23T10:00:00Z".parse().unwrap();
         assert!(told(&explained, now).ends_with("submitted 3d ago, 0 allocations\nNo ask of it waits.\n"));
         explained.ask = Some(AskState { key: "k".into(), state: "allocated".into(), node: Some("n1".into()) });

@@ -39,6 +39,8 @@ const OPEN: [&str; 7] = ["/", "/healthz", "/livez", "/readyz", "/favicon.ico", "
 
 /// A trial: it is sent something, and changes nothing.
 pub const PLAN: &str = "/api/v1/plan";
+/// Another one, which takes JSON only.
+const WHATIF: &str = "/api/v1/whatif";
 
 /// Who did what is for operators.
 const AUDIT: &str = "/api/v1/audit";
@@ -72,7 +74,7 @@ fn need(method: &Method, raw: &str) -> Need {
         return Need::Shim { rm, configure: *method == Method::PUT };
     }
     let reads = matches!(*method, Method::GET | Method::HEAD);
-    let changes = below("/api") && !reads && path != PLAN;
+    let changes = below("/api") && !reads && ![PLAN, WHATIF].contains(&&*path);
     let private = below("/debug") || path == AUDIT;
     Need::Role(if private || changes { Role::Operator } else { Role::Viewer })
 }
@@ -359,6 +361,7 @@ mod tests {
             (&post, "/%61pi/v1/partition/p/resource/drain", Need::Role(Role::Operator)),
             (&Method::DELETE, "/api/v1/openapi.json", Need::Nothing),
             (&post, "/api/v1/plan", Need::Role(Role::Viewer)),
+            (&post, "/api/v1/whatif", Need::Role(Role::Viewer)),
             (&get, "/si/v1/rm", shim(None, false)),
             (&post, "/si/v1/rm/rm-1/nodes", shim(Some("rm-1"), false)),
             (&post, "/%73i/v1/rm/a%2Fb/nodes", shim(Some("a/b"), false)),

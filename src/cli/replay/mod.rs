@@ -3,6 +3,7 @@
 
 pub mod ahead;
 pub mod books;
+pub mod calibration;
 pub mod config;
 pub mod dlrm;
 pub mod gangs;
@@ -29,6 +30,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use calibration::Estimates;
 use clap::{Args, ValueEnum};
 use player::{Player, Session, Speed};
 use record::Record;
@@ -90,6 +92,9 @@ pub struct ReplayArgs {
     /// gRPC address of that server, for `--door grpc`
     #[arg(long, value_name = "URL", requires = "server")]
     pub grpc: Option<String>,
+    /// In process: ask about so many asks that wait when they will be placed, and tell how good the answers were
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub estimates: u32,
     /// Where the HTML report goes
     #[arg(long, value_name = "FILE", default_value = "callboard-report.html")]
     pub report: PathBuf,
@@ -245,7 +250,7 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
         Some(file) => fs::read_to_string(file).with_context(|| file.display().to_string())?,
         None => config::of(trace),
     };
-    let Some(door) = args.through() else { return simulate(trace, &config).await };
+    let Some(door) = args.through() else { return simulate(trace, &config, args.estimates).await };
     let own = match &args.server {
         Some(_) => None,
         None => Some(Server::start(&[]).await?),
@@ -271,14 +276,16 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
     Ok(played)
 }
 
-async fn simulate(trace: &Trace, config: &str) -> Result<Replayed> {
+async fn simulate(trace: &Trace, config: &str, estimates: u32) -> Result<Replayed> {
     let mut simulation = Simulation::new(trace, config)?;
+    simulation.estimates = (estimates > 0).then(|| Estimates::new(trace, estimates));
     let ended = tokio::select! {
         ended = simulation.play() => Some(ended),
         () = interrupted() => None,
     };
     let complete = matches!(ended, Some(Ok(())));
     let mut summary = Summary::of(&simulation.record, None, complete);
+    summary.estimates = simulation.estimates.as_ref().map(|estimates| estimates.result);
     let mut error = ended.and_then(Result::err);
     if complete {
         summary.compare(trace, &simulation.record.books.used, &simulation.used());

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::{
     books::FollowUp,
+    calibration::Estimates,
     leftovers,
     reasons::{self, Cause},
     record::Record,
@@ -36,6 +37,8 @@ pub struct Simulation<'t> {
     partition: Partition,
     now: Nanos,
     effects: Vec<Effect>,
+    /// Asks of some that wait when they will be placed.
+    pub estimates: Option<Estimates>,
     /// What came of it so far.
     pub record: Record<'t>,
 }
@@ -51,7 +54,7 @@ impl<'t> Simulation<'t> {
         let now = nanos(trace.steps().first().map_or(Millis(0), |step| step.at));
         let mut effects = Vec::new();
         let partition = Partition::new(RM.into(), internal, conf, now, &mut effects);
-        Ok(Simulation { names, partition, now, effects, record: Record::new(trace, RM.to_owned()) })
+        Ok(Simulation { names, partition, now, effects, estimates: None, record: Record::new(trace, RM.to_owned()) })
     }
 
     /// Plays the whole trace. May be dropped at any await: what was booked so far stays.
@@ -69,12 +72,18 @@ impl<'t> Simulation<'t> {
             self.step(step)?;
             let new = self.record.books.quiet();
             self.explain(&new, false);
+            if let Some(estimates) = &mut self.estimates {
+                estimates.ask(trace, &self.record.books, &self.partition, &new, self.record.clock);
+            }
             self.record.played(step);
             // Ctrl-C has its turn.
             tokio::task::yield_now().await;
         }
         let waiting: Vec<usize> = self.record.books.waiting.iter().copied().collect();
         self.explain(&waiting, true);
+        if let Some(estimates) = &mut self.estimates {
+            estimates.finish();
+        }
         self.record.finish();
         Ok(())
     }
@@ -139,14 +148,25 @@ impl<'t> Simulation<'t> {
     }
 
     fn apply(&mut self, command: Command) {
+        let told = self.effects.len();
         self.partition.apply(command, self.now, &mut self.effects);
+        self.observe(told);
+    }
+
+    /// Effects from this one on are new.
+    fn observe(&mut self, from: usize) {
+        if let Some(estimates) = &mut self.estimates {
+            estimates.observe(&self.partition, &self.effects[from..]);
+        }
     }
 
     /// Scheduler and shim answer each other until both are done. True where the shim was told anything.
     fn settle(&mut self) -> Result<bool> {
-        let mut told = false;
+        let mut any = false;
         for _ in 0..MOST_ROUNDS {
+            let told = self.effects.len();
             while self.partition.schedule(CHUNK, self.now, &mut self.effects) == CHUNK {}
+            self.observe(told);
             let mut items = Vec::new();
             for effect in self.effects.drain(..) {
                 if let Effect::Callback(callback) = effect {
@@ -154,9 +174,12 @@ impl<'t> Simulation<'t> {
                 }
             }
             if items.is_empty() {
-                return Ok(told);
+                if let Some(estimates) = &mut self.estimates {
+                    estimates.judge(&self.record.books, self.record.clock);
+                }
+                return Ok(any);
             }
-            told = true;
+            any = true;
             let follow_up = self.take(items)?;
             if let Some(request) = self.record.follow_up(&follow_up) {
                 self.send(Request::Allocations, &request)?;
@@ -221,6 +244,36 @@ mod tests {
     };
 
     /// Two of three placeholders have a place: the asks that these stand for wait for the third, which no node can take.
+    #[tokio::test]
+    async fn estimates_are_judged_by_what_came() {
+        // One after the other on the only node, for 60 to 99 s each; new ones come faster than that.
+        let ask = |n: i64| TraceAsk {
+            key: format!("k{n}"),
+            app: 0,
+            needs: vec![9],
+            priority: 0,
+            starts: Millis::from_secs(n * 50),
+            ends: None,
+        };
+        let mut trace = Trace {
+            types: vec![ResourceKind::Vcore],
+            nodes: vec![TraceNode { id: "n1".into(), capacity: vec![27] }],
+            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
+            asks: (0..200).map(ask).collect(),
+            ..Trace::default()
+        };
+        for (n, ask) in trace.asks.iter_mut().enumerate() {
+            ask.ends = Some(Millis(ask.starts.0 + 1000 * (140 + (n as i64 * 37) % 40)));
+        }
+        let mut simulation = Simulation::new(&trace, &config::of(&trace)).unwrap();
+        simulation.estimates = Some(Estimates::new(&trace, 50));
+        simulation.play().await.unwrap();
+        let found = simulation.estimates.unwrap().result;
+        assert!(found.asked > 10 && found.judged > 5, "{found}");
+        assert_eq!(found.asked, found.not_known + found.cut_short + found.judged, "{found}");
+        assert!(found.within_p50 <= found.within_p90 && found.within_p90 * 2 > found.judged, "{found}");
+    }
+
     #[tokio::test]
     async fn members_of_a_gang_wait_for_the_one_without_a_place() {
         let ask = |key: &str| TraceAsk {

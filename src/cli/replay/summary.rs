@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use serde::Serialize;
 
 use super::{
+    calibration::Calibration,
     gangs::GangCounts,
     record::Record,
     trace::{Amounts, Millis, Trace},
@@ -57,6 +58,9 @@ pub struct Summary {
     pub gangs: Option<GangCounts>,
     /// What the server still held when all applications were removed; looked for with gangs only.
     pub left_over: Vec<String>,
+    /// How good estimates of waits were, where some were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimates: Option<Calibration>,
     /// Length of the trace, ms.
     pub trace_ms: i64,
     /// Real time that it took through a door; in process the result does not depend on it, and does not show it.
@@ -135,6 +139,7 @@ impl Summary {
             waited: waits.iter().filter(|wait| wait.0 > 0).count(),
             gangs: record.books.gangs.as_ref().map(|gangs| gangs.counts),
             left_over: Vec::new(),
+            estimates: None,
             trace_ms: record.clock.0 - start.0,
             speed: door.map(|_| Pace::of(counts.placed, record.took)),
             resumed: record.resumed,
@@ -270,6 +275,9 @@ impl fmt::Display for Summary {
             }
         } else if self.gangs.is_some() && self.complete {
             writeln!(f, "\nNothing was left over after all applications were removed.")?;
+        }
+        if let Some(estimates) = &self.estimates {
+            writeln!(f, "\n{estimates}")?;
         }
         if let Some(reason) = &self.not_compared {
             writeln!(f, "\nThe books could not be compared with the server's: {reason}")?;

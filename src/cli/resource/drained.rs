@@ -34,7 +34,7 @@ pub async fn wait(door: &Door, targets: &str, longest: Duration, out: &mut dyn W
         Ok(nodes) => wait::wait(door, &nodes, "drained", longest, out, err).await,
         Err(error) => {
             // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: ERROR: {error}");
+            let _ = writeln!(err, "callboard: {error}");
             1
         }
     }

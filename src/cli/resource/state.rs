@@ -57,6 +57,10 @@ pub struct Target {
     pub gpus: u64,
 }
 
+fn no_status(why: String) -> Error {
+    Error { text: format!("the server sent what is no status: {why}"), status: None }
+}
+
 /// All targets by rank.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster(pub Vec<Target>);
@@ -67,10 +71,15 @@ impl Cluster {
     /// # Errors
     /// It cannot be reached, or does not answer with a status.
     pub async fn ask(door: &Door) -> Result<Cluster, Error> {
-        let answer = door.get("resource/status").await?;
-        let text = answer.text().await.map_err(|error| error.to_string());
-        text.and_then(|text| Cluster::parse(&text))
-            .map_err(|why| Error { text: format!("the server sent what is no status: {why}"), status: None })
+        Cluster::parse(&Cluster::text(door).await?).map_err(no_status)
+    }
+
+    /// What a server answers, as it is.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub async fn text(door: &Door) -> Result<String, Error> {
+        door.get("resource/status").await?.text().await.map_err(|error| no_status(error.to_string()))
     }
 
     /// Reads the answer.

@@ -15,6 +15,7 @@ mod time;
 pub mod trends;
 pub mod usage;
 pub mod wait;
+pub mod whatif;
 
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ pub fn services(
         topology: topology.clone(),
         journals: journals.clone(),
         trials: Semaphore::new(board::AT_ONCE),
+        histories: board::lasted::Histories::default(),
     });
     let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
@@ -65,6 +67,7 @@ pub fn services(
         log_level::configure(config);
         trends::configure(config);
         plan::configure(config);
+        whatif::configure(config);
         usage::configure(config);
         wait::configure(config);
         settings::configure(config);

@@ -13,7 +13,7 @@ use crate::{
     http::{
         api::{
             board, demand, log_level as level_of_log, plan, queue, releases, resource, settings, trends,
-            trends::parameters::Of, wait,
+            trends::parameters::Of, wait, whatif,
         },
         page, problem,
     },
@@ -42,6 +42,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     let lines = |what: &str| json!({"type": "string", "description": what});
     let yes_or_no = || one_of(&["true", "false"]);
     let plan = schema::<plan::view::Plan>(schemas);
+    let (change, whatif) = (schema::<whatif::request::Request>(schemas), schema::<whatif::view::WhatIf>(schemas));
     let demand = schema::<demand::Shown>(schemas);
     let unconfirmed = schema::<releases::Shown>(schemas);
     let settings = schema::<settings::Shown>(schemas);
@@ -103,6 +104,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("before", count(), "with last: those before this id; the last line names the one for the next page")
             .query("follow", yes_or_no(), "go on with new events, for ever")
             .query("object", text(), "of this object only, or with it as second object")
+            .query("children", yes_or_no(), "of an object that is a queue: of those below it too")
             .query("type", text(), "of these types only, separated by commas: request, app, node, queue, usergroup")
             .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago")
             .query("until", text(), "up to this time")
@@ -113,6 +115,11 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .body("application/yaml", text())
             .json(200, plan)
             .problems(&[400, 404, 408, 413, 503]),
+        viewer("post", "/whatif", "What a change would do: run forward on a copy, with it and without it")
+            .query("partition", text(), "the partition; left out: default")
+            .body("application/json", change)
+            .json(200, whatif)
+            .problems(&[400, 404, 408, 413, 415, 503]),
         viewer("get", &of("/demand"), "What waits only for lack of nodes").json(200, demand).problems(&[404, 503]),
         viewer("get", &of("/releases"), "Releases that the shim has not confirmed")
             .json(200, unconfirmed)
@@ -181,6 +188,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
                 yes_or_no(),
                 "look for changes that would place it, which takes up to a second; else not",
             )
+            .query("timeline", yes_or_no(), "tell what happened to it so far")
             .json(200, explained)
             .problems(&[400, 404, 503]),
         viewer("get", &of("/nodes"), "Nodes in short")

@@ -28,7 +28,7 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 21] = [
+const ASSETS: [Asset; 22] = [
     asset!("/", "text/html; charset=utf-8", "index.html"),
     asset!("/page/page.css", "text/css; charset=utf-8", "page.css"),
     asset!("/page/main.js", "text/javascript; charset=utf-8", "main.js"),
@@ -45,6 +45,7 @@ const ASSETS: [Asset; 21] = [
     asset!("/page/people.js", "text/javascript; charset=utf-8", "people.js"),
     asset!("/page/trends.js", "text/javascript; charset=utf-8", "trends.js"),
     asset!("/page/events.js", "text/javascript; charset=utf-8", "events.js"),
+    asset!("/page/whatif.js", "text/javascript; charset=utf-8", "whatif.js"),
     asset!("/page/search.js", "text/javascript; charset=utf-8", "search.js"),
     asset!("/page/server.js", "text/javascript; charset=utf-8", "server.js"),
     // Charts: uPlot 1.6.32 (MIT), as it is published.

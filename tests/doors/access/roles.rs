@@ -28,6 +28,7 @@ async fn every_role_at_every_kind_of_endpoint() {
         ("viewer", "GET", "/ws/v1/scheduler/healthcheck", 200),
         ("viewer", "POST", "/ws/v1/validate-conf", 200),
         ("viewer", "POST", "/api/v1/plan", 200),
+        ("viewer", "POST", "/api/v1/whatif", 400),
         ("viewer", "DELETE", "/ws/v1/clusters", 405),
         ("viewer", "GET", "/WS/v1/clusters", 301),
         ("viewer", "GET", "/nowhere", 404),

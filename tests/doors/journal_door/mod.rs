@@ -187,8 +187,8 @@ async fn the_command_waits_for_events() {
     assert_eq!(last["context"]["nodelist"], "node3");
 
     let (status, out, err) = rig.run(&["journal", "--wait=nosuchevent", "-t", "50ms"]).await;
-    assert_eq!((status, err.as_str()), (1, "callboard: ERROR: timed out after 50ms\n"));
+    assert_eq!((status, err.as_str()), (1, "callboard: timed out after 50ms\n"));
     assert!(out.lines().count() >= 5, "what came so far was printed");
     let (status, _, err) = rig.run(&["journal", "--partition=nosuch"]).await;
-    assert_eq!((status, err.as_str()), (1, "callboard: ERROR: partition 'nosuch' not found; there are: default\n"));
+    assert_eq!((status, err.as_str()), (1, "callboard: partition 'nosuch' not found; there are: default\n"));
 }

@@ -50,6 +50,7 @@ async fn axe_finds_nothing() {
             ("nodes", "document.querySelector('canvas')?.ariaLabel"),
             ("nodes?open=node:node-1", "document.querySelector('#detail .operations')"),
             ("people", "document.querySelector('[aria-label=\"Users and groups\"] tr[data-key]')"),
+            ("whatif", "document.querySelector('.whatif button')"),
             ("trends", "document.querySelector('.plot canvas')"),
             ("events", "document.querySelector('[aria-label=Events] tr[data-key]')"),
         ] {

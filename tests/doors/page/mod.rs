@@ -18,3 +18,4 @@ mod picture;
 mod reference_ui;
 mod server;
 mod walk;
+mod whatif;

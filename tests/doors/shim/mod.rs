@@ -14,4 +14,5 @@ mod program;
 mod reload;
 pub mod server;
 mod told;
+mod whatif;
 mod ws;

@@ -120,7 +120,7 @@ async fn the_command_stops_several_and_shows_one() {
     let (status, _, err) = run(&["queue", "stop", "root.a", "root.nowhere"]).await;
     assert_eq!(status, Some(1));
     assert!(
-        err.contains("billing") && err.contains("Use --force") && err.contains("'root.nowhere' not found"),
+        err.contains("billing") && err.contains("--force does it") && err.contains("'root.nowhere' not found"),
         "{err}"
     );
     assert!(submit(&server, "app-1").await.is_some());

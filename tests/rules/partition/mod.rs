@@ -32,4 +32,6 @@ mod squeeze;
 mod twin;
 mod usage;
 mod usage_books;
+mod whatif;
+mod when;
 mod withdrawn;

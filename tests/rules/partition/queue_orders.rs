@@ -7,7 +7,9 @@ use callboard::{
     config,
     domain::{
         command::{AddApplication, Command},
+        edit::Edit,
         event::EventKind,
+        partition::remedies::Change,
         queue_order::{OrderKind, OrderRefusal, QueueOrder},
         types::{Nanos, ObjectState, Termination},
     },
@@ -74,6 +76,38 @@ fn a_stopped_queue_refuses_by_name_time_and_reason_and_goes_on_with_what_it_has(
     assert_eq!(state(&env, "root.a.c"), ObjectState::Active);
     env.app("five", "root.a.c");
     assert!(env.partition.app_by_id.contains_key("five"));
+}
+
+#[test]
+fn whom_an_order_keeps_out_is_told_what_to_resume() {
+    let mut env = Env::calm(&text("[{name: a, queues: [{name: b}]}, {name: c, submitacl: nobody}, {name: d}]"));
+    env.node("n1", 100);
+    for path in ["root.a", "root.a.b", "root.d"] {
+        give(&mut env, path, Some(OrderKind::Stop));
+    }
+    env.app("one", "root.a.b");
+    env.app("two", "root.none.");
+    let told = |env: &Env, app: &str| {
+        let remedy = env.partition.resumed_for(&env.partition.rejected[app], env.now)?;
+        let Change::Resume { queues, .. } = &remedy.change else { panic!("{remedy:?}") };
+        let edit = |_: &[Edit]| Err(String::new());
+        let commands = remedy.commands(&env.partition, &edit).expect("commands");
+        Some((queues.iter().map(ToString::to_string).collect::<Vec<_>>(), commands))
+    };
+    // Both that are on its way, and not the one that is not.
+    let (queues, commands) = told(&env, "one").expect("a remedy");
+    assert_eq!(queues, ["root.a", "root.a.b"]);
+    assert!(told(&env, "two").is_none(), "no order keeps it out");
+    for command in commands {
+        env.apply(command);
+    }
+    assert!(env.partition.app_by_id.contains_key("one"));
+    give(&mut env, "root.a", Some(OrderKind::Drain));
+    env.app("three", "root.a.b");
+    let row = env.partition.rejected["three"].clone();
+    assert!(env.partition.resumed_for(&row, env.now).is_some());
+    give(&mut env, "root.a", None);
+    assert!(env.partition.resumed_for(&row, env.now).is_none(), "nothing keeps it out any more");
 }
 
 #[test]

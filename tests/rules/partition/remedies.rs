@@ -133,6 +133,7 @@ fn kind(change: &Change) -> &'static str {
         Change::Smaller { .. } => "smaller",
         Change::Members { .. } => "members",
         Change::Queue { .. } => "queue",
+        Change::Resume { .. } => "resume",
         Change::Nodes { .. } => "nodes",
     }
 }

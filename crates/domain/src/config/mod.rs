@@ -14,7 +14,7 @@ pub mod shown;
 pub mod table;
 mod validate;
 mod written;
-mod yaml;
+pub mod yaml;
 
 use std::{fmt, sync::Arc};
 

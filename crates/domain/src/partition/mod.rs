@@ -43,6 +43,8 @@ mod states;
 mod swaps;
 mod tables;
 mod teardown;
+pub mod whatif;
+pub mod when;
 
 use std::sync::Arc;
 

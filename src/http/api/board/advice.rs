@@ -132,7 +132,7 @@ pub struct AdviceView {
 #[schemars(rename = "Remedy")]
 #[serde(rename_all = "camelCase")]
 pub struct RemedyView {
-    /// One of a fixed set: `wait`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `free`,
+    /// One of a fixed set: `wait`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `resume`, `free`,
     /// `smaller`, `members`, `queue`, `addNodes`.
     pub kind: String,
     /// What to do, in a sentence.
@@ -318,6 +318,12 @@ impl Source<'_> {
                 queue: Some(queue.to_string()),
                 ..of("queue", "owner", format!("Submit the application again, to queue {queue}."))
             },
+            Change::Resume { queues, app } => {
+                let names: Vec<String> = queues.iter().map(ToString::to_string).collect();
+                let text = format!("Resume {}, and submit {app} again.", listed(&names, 6));
+                let copy = Some(format!("callboard queue resume {}", names.join(" ")));
+                RemedyView { copy, queue: names.first().cloned(), ..of("resume", "operator", text) }
+            }
             Change::Preempt { .. } => {
                 let text =
                     "Let the ask preempt others: submit it with a priority class that allows it (allowPreemptOther).";

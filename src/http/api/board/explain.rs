@@ -1,12 +1,14 @@
 //! One application: what it has, what it waits for and why, and the limits on its way up.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
     advice::{AdviceView, HoldersView, PlaceView, Source},
+    timeline::Timeline,
+    when::{self, WhenView},
     why::Reason,
 };
 use crate::{
@@ -15,7 +17,8 @@ use crate::{
         alloc::Phase,
         app::App,
         edit::Edit,
-        partition::{Explainer, Waiting, forward::Bounds},
+        lasted::Lasted,
+        partition::{Explainer, Waiting, forward::Bounds, remedies::Advice},
         types::{AppIx, Nanos},
     },
     http::ws_v1::{
@@ -48,6 +51,9 @@ pub struct Explained<'a> {
     submitted: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
+    /// What would let it in, where it was refused for what operators told queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<AdviceView>,
     allocations: u64,
     used: Amounts,
     pending: Amounts,
@@ -61,6 +67,9 @@ pub struct Explained<'a> {
     /// What its user and group may still use in its queue; left out where nothing limits them.
     #[serde(skip_serializing_if = "Option::is_none")]
     user_available: Option<Amounts>,
+    /// What happened to it, its queues and nodes so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeline: Option<Timeline>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -107,6 +116,9 @@ struct Group {
     /// What would place the first of them, or of a gang all that wait; left out where it was not looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<AdviceView>,
+    /// When the first of them will be placed, or of a gang all that wait; left out where it was not looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<WhenView>,
     log: Vec<Entry>,
 }
 
@@ -128,8 +140,14 @@ pub struct Wanted<'a> {
     pub config: Option<&'a LoadedConfig>,
     /// The resource manager is away.
     pub paused: bool,
+    /// What happened to it so far, where that is wanted.
+    pub timeline: Option<Timeline>,
+    /// How long allocations lasted, where it is wanted when asks will be placed.
+    pub lasted: Option<Arc<Lasted>>,
     /// There is no more time for remedies.
     pub stop: &'a dyn Fn() -> bool,
+    /// And none for when it will be.
+    pub stop_when: &'a dyn Fn() -> bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -153,6 +171,9 @@ struct Level<'a> {
     running: u64,
     #[serde(skip_serializing_if = "unset")]
     max_running: u64,
+    /// What operators told it, or a queue above it: new applications are refused, what is there goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<String>,
 }
 
 /// Why the first ask of a live application waits.
@@ -186,6 +207,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             max: Amounts::from(queue.max.as_ref()),
             running: queue.running + queue.allocating.len() as u64,
             max_running: queue.max_applications,
+            order: partition.order_for(&queue.path).map(|(path, order)| order.told_of(path)),
         });
         level = queue.parent;
     }
@@ -204,6 +226,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             line: partition.line(waiting.first).into_iter().map(PlaceView::from).collect(),
             held_by: partition.holders(&waiting).map(HoldersView::from),
             advice: live.filter(|_| nth < ADVISED).and_then(|app| advice(view, app, &waiting, wanted, at)),
+            when: live.filter(|_| nth < ADVISED).and_then(|app| when(view, app, &waiting, wanted, at)),
             log: waiting
                 .log
                 .iter()
@@ -231,6 +254,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             .collect(),
         submitted: time_text(app.submission),
         message: app.rejected.as_deref(),
+        advice: resume(view, app, wanted, at),
         allocations: app.placements(),
         used: Amounts::from(&real.plus(&placeholders)),
         pending: Amounts::from(&app.waiting()),
@@ -250,6 +274,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
         ask: wanted.ask.and_then(|key| state_of(view, app, key)),
         queues,
         user_available: left.as_ref().map(Amounts::from),
+        timeline: wanted.timeline.clone(),
     })
 }
 
@@ -268,6 +293,19 @@ fn advice(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: N
     let edit = |edits: &[Edit]| config.edited(&partition.name, edits).map(|edited| edited.conf);
     let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop };
     let advice = partition.remedies(app, waiting, at, &edit, bounds);
+    Some(Source { partition, config, now: at }.advice(advice))
+}
+
+fn when(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: Nanos) -> Option<WhenView> {
+    let lasted = wanted.lasted.as_ref().filter(|_| !wanted.paused)?;
+    let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop_when };
+    Some(WhenView::of(&view.partition().when(app, waiting, lasted, at, when::HORIZON, bounds)))
+}
+
+fn resume(view: &View, app: &App, wanted: &Wanted<'_>, at: Nanos) -> Option<AdviceView> {
+    let (partition, config) = (view.partition(), wanted.config?);
+    let remedy = partition.resumed_for(app, at)?;
+    let advice = Advice { remedies: vec![remedy], tried: 1, complete: true, ..Advice::default() };
     Some(Source { partition, config, now: at }.advice(advice))
 }
 

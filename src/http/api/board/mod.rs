@@ -6,8 +6,11 @@
 pub mod advice;
 pub mod applications;
 pub mod explain;
+pub mod lasted;
 pub mod nodes;
 pub mod overview;
+pub mod timeline;
+pub mod when;
 pub mod why;
 
 use std::{
@@ -23,7 +26,7 @@ use actix_web::{
 
 use tokio::sync::Semaphore;
 
-use self::applications::Wanted;
+use self::{applications::Wanted, lasted::Histories, timeline::Subject};
 use super::{find_partition, gone};
 use crate::{
     access::Caller,
@@ -51,11 +54,13 @@ pub struct BoardApi {
     pub journals: Arc<Journals>,
     /// Who looks for remedies.
     pub trials: Semaphore,
+    /// How long allocations lasted.
+    pub histories: Histories,
 }
 
 /// How many look for remedies at once.
 pub const AT_ONCE: usize = 2;
-/// How long one may look for them.
+/// How long one may look for them, and once more for when it will be.
 const TRIALS: Duration = Duration::from_secs(1);
 
 /// Adds the routes. The application's data has to hold a [`BoardApi`].
@@ -120,15 +125,15 @@ async fn explain_one(
     request: HttpRequest,
 ) -> Result<HttpResponse, Problem> {
     let (partition, application) = path.into_inner();
-    let given = parameters(&request, &["ask", "remedies"])?;
+    let given = parameters(&request, &["ask", "remedies", "timeline"])?;
     let ask = one(&given, "ask").map(str::to_owned);
-    let remedies = match one(&given, "remedies") {
-        None | Some("true") => true,
-        Some("false") => false,
-        Some(other) => {
-            return Err(Problem::field("remedies", format!("remedies is '{other}'; it may be true or false")));
-        }
+    let yes = |field: &str, other: bool| match one(&given, field) {
+        None => Ok(other),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(text) => Err(Problem::field(field, format!("{field} is '{text}'; it may be true or false"))),
     };
+    let (remedies, wants_timeline) = (yes("remedies", true)?, yes("timeline", false)?);
     let entry = api.entry(&partition)?;
     let listing = api.topology.directory.get();
     let config = listing.rms.iter().find(|rm| rm.id == entry.rm).filter(|_| remedies).map(|rm| rm.config.clone());
@@ -139,10 +144,27 @@ async fn explain_one(
     };
     let view = api.view(&partition).await?;
     let paused = api.is_paused(&view.rm).await;
+    let subject = Subject::of(view.partition(), &application).filter(|_| wants_timeline);
+    let timeline = match subject {
+        Some(subject) => Some(timeline::timeline(&api.topology.events, &subject).await),
+        None => None,
+    };
+    let lasted = match &config {
+        Some(_) => Some(api.histories.of(&api.topology.events, view.partition()).await),
+        None => None,
+    };
     let computed = web::block(move || {
-        let until = Instant::now() + TRIALS;
-        let stop = || Instant::now() >= until;
-        let wanted = explain::Wanted { ask: ask.as_deref(), config: config.as_deref(), paused, stop: &stop };
+        let begun = Instant::now();
+        let (stop, stop_when) = (|| begun.elapsed() >= TRIALS, || begun.elapsed() >= 2 * TRIALS);
+        let wanted = explain::Wanted {
+            ask: ask.as_deref(),
+            config: config.as_deref(),
+            paused,
+            timeline,
+            lasted,
+            stop: &stop,
+            stop_when: &stop_when,
+        };
         explain::explain(&view, &application, &wanted).map(|explained| Reply::json(&explained)).ok_or_else(|| {
             let detail = format!("application '{application}' not found in partition '{}'", view.shown);
             Problem::new(StatusCode::NOT_FOUND, detail)

@@ -41,6 +41,8 @@ pub struct Wanted {
 pub struct Filter {
     /// The object, or the second object.
     pub object: Option<String>,
+    /// Of queues below it too.
+    pub children: bool,
     /// One of these kinds; empty for all.
     pub kinds: Vec<EventKind>,
     /// Of this time or later.
@@ -60,10 +62,17 @@ impl Filter {
 
     /// This event is wanted.
     pub fn wants(&self, event: &Event) -> bool {
-        self.object.as_ref().is_none_or(|object| **object == *event.object || **object == *event.reference)
+        self.object.as_ref().is_none_or(|object| self.is(object, &event.object) || self.is(object, &event.reference))
             && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
             && self.since.is_none_or(|since| event.at >= since)
             && self.until.is_none_or(|until| event.at <= until)
+    }
+
+    fn is(&self, wanted: &str, object: &str) -> bool {
+        object == wanted
+            || self.children
+                && wanted.split('.').next() == Some("root")
+                && object.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'))
     }
 
     /// Neither this event nor any after it is wanted.
@@ -83,23 +92,20 @@ impl Wanted {
     }
 
     fn read_at(request: &HttpRequest, now: Nanos) -> Result<Wanted, Problem> {
-        let given =
-            parameters(request, &["from", "count", "last", "before", "follow", "object", "type", "since", "until"])?;
+        let given = parameters(
+            request,
+            &["from", "count", "last", "before", "follow", "object", "children", "type", "since", "until"],
+        )?;
         let moment = |field| one(&given, field).map(|text| time::moment(field, text, now)).transpose();
         let wanted = Wanted {
             from: one(&given, "from").map(|text| number("from", text)).transpose()?,
             count: one(&given, "count").map(count).transpose()?,
             last: one(&given, "last").map(last).transpose()?,
             before: one(&given, "before").map(|text| number("before", text)).transpose()?,
-            follow: match one(&given, "follow") {
-                None | Some("false") => false,
-                Some("true" | "") => true,
-                Some(other) => {
-                    return Err(Problem::field("follow", format!("follow \"{other}\" is neither true nor false")));
-                }
-            },
+            follow: flag(&given, "follow")?,
             filter: Filter {
                 object: one(&given, "object").map(str::to_owned),
+                children: flag(&given, "children")?,
                 kinds: kinds(&given)?,
                 since: moment("since")?,
                 until: moment("until")?,
@@ -126,6 +132,14 @@ impl Wanted {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn flag(given: &[(String, String)], field: &str) -> Result<bool, Problem> {
+    match one(given, field) {
+        None | Some("false") => Ok(false),
+        Some("true" | "") => Ok(true),
+        Some(other) => Err(Problem::field(field, format!("{field} \"{other}\" is neither true nor false"))),
     }
 }
 
@@ -187,18 +201,29 @@ mod tests {
             follow: true,
             filter: Filter {
                 object: Some("root.a b".into()),
+                children: true,
                 kinds: vec![EventKind::App, EventKind::UserGroup, EventKind::Node],
                 since: Some(Nanos::from_secs(1_000_000 - 90)),
                 until: None,
             },
         };
-        let query = "?from=0&count=7&follow=true&object=root.a%20b&type=app,USERGROUP&type=Node&since=1m30s";
+        let query =
+            "?from=0&count=7&follow=true&object=root.a%20b&children=true&type=app,USERGROUP&type=Node&since=1m30s";
         assert_eq!(read(query), Ok(wanted));
         let since = read("?since=1970-01-02T00:00:00.5%2B01:00").unwrap().filter.since;
         assert_eq!(since, Some(Nanos::from_millis(23 * 3_600_000 + 500)));
         let last = read("?last=200&before=900&until=1m").unwrap();
         assert_eq!((last.last, last.before), (Some(200), Some(900)));
         assert_eq!(last.filter.until, Some(Nanos::from_secs(1_000_000 - 60)));
+    }
+
+    #[test]
+    fn a_queue_has_children() {
+        let filter = |object: &str, children| Filter { object: Some(object.into()), children, ..Filter::default() };
+        let is = |filter: &Filter, name: &str| filter.is(filter.object.as_deref().unwrap(), name);
+        assert!(is(&filter("root.a", true), "root.a.b") && is(&filter("root.a", true), "root.a"));
+        assert!(!is(&filter("root.a", true), "root.ab") && !is(&filter("root.a", false), "root.a.b"));
+        assert!(!is(&filter("app", true), "app.1"), "an application has none by name");
     }
 
     #[test]
@@ -210,6 +235,7 @@ mod tests {
             ("?count=0", "count", "give 1 or more"),
             ("?count=", "count", "\"\" is not a number"),
             ("?follow=yes", "follow", "\"yes\" is neither true nor false"),
+            ("?children=1", "children", "\"1\" is neither true nor false"),
             ("?type=app,pod", "type", "\"pod\" is not one of REQUEST, APP, NODE, QUEUE, USERGROUP"),
             ("?since=yesterday", "since", "\"yesterday\" is not a time such as"),
             ("?since=-5m", "since", "is not a time such as"),

@@ -23,8 +23,8 @@ export function keep(text) {
 
 async function open(path, signal, body) {
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
-  if (body) headers["Content-Type"] = "application/json";
-  const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
+  if (body !== undefined) headers["Content-Type"] = typeof body === "string" ? "application/yaml" : "application/json";
+  const sent = body === undefined ? {} : { method: "POST", body: typeof body === "string" ? body : JSON.stringify(body) };
   const response = await fetch(path, { ...sent, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
   if (response.status === 401) throw new Unauthorized(token() ? "The server does not take this token." : "");
   if (!response.ok) throw new Refused(response.status, await detail(response));
@@ -47,7 +47,7 @@ export async function get(path, signal) {
   return response.json();
 }
 
-/** Sends a JSON document; gives the answer. */
+/** Sends a JSON document, or a text; gives the answer. */
 export async function post(path, body) {
   return (await open(path, AbortSignal.timeout(LIMIT), body)).json();
 }

@@ -37,18 +37,21 @@ export function detail(context, kind, id, close) {
   // What would help takes the server a moment to find out: it is asked for that less often than for the rest.
   let advised = -Infinity;
   const advice = new Map();
+  let past;
 
   async function explained() {
     const path = `/api/v1${base}/application/${segment(id)}/explain`;
     const fresh = performance.now() - advised >= ADVISE_EVERY;
-    const answer = await get(fresh ? path : `${path}?remedies=false`);
+    const answer = await get(fresh ? `${path}?timeline=true` : `${path}?remedies=false`);
     const name = (group) => `${group.first} ${group.reason.code}`;
     if (fresh) {
       advised = performance.now();
       advice.clear();
-      answer.waiting.forEach((group) => advice.set(name(group), group.advice));
+      answer.waiting.forEach((group) => advice.set(name(group), group));
+      past = answer.timeline;
     }
-    answer.waiting.forEach((group) => { group.advice ??= advice.get(name(group)); });
+    answer.timeline ??= past;
+    answer.waiting.forEach((group) => { group.advice ??= advice.get(name(group))?.advice; group.when ??= advice.get(name(group))?.when; });
     return answer;
   }
 
@@ -91,6 +94,7 @@ function application(context, app, whole) {
     ].filter(Boolean).join(" · ")),
     inLine(group.line, link),
     heldBy(context, group.heldBy, link),
+    group.when && el("p", { class: "when" }, el("b", {}, "When: "), group.when.text),
     helps(group.advice),
     group.reason.queue && el("p", {}, "Queue ", link(group.reason.queue)),
     group.reason.node && el("p", {}, "Node ", el("a", { href: context.address("nodes", { open: `node:${group.reason.node}` }) }, group.reason.node)),
@@ -100,6 +104,8 @@ function application(context, app, whole) {
     el("p", { class: "line" }, state(app.state), " ", el("span", { class: "muted" }, `submitted ${age(app.submitted, context.now())} ago by ${app.user || "nobody"}`)),
     links(context, "app", app.applicationID, el("a", { href: context.address("applications", { user: app.user }) }, `All of ${app.user || "nobody"}`)),
     app.message && el("p", { class: "bad-text" }, app.message),
+    helps(app.advice),
+    app.queues[0]?.order && el("p", { class: "bad-text" }, `${app.queues[0].order}. No new application is taken; what this one has and asks for goes on.`),
     waits.length ? el("h3", { class: "part" }, "Why it waits") : el("p", { class: "muted" }, "No ask of it waits."),
     ...waits,
     allocations(context, whole),
@@ -112,6 +118,8 @@ function application(context, app, whole) {
     el("dl", {}, fact("Allocations", number(app.allocations)), fact("Uses", amounts(app.used, 9)), fact("Pending", amounts(app.pending, 9)), fact("Queue", app.queueName ? link(app.queueName) : "–"), fact("Groups", app.groups.join(", ") || "–")),
     Object.keys(app.tags).length > 0 && el("h3", { class: "part" }, "Tags"),
     Object.keys(app.tags).length > 0 && el("dl", {}, Object.entries(app.tags).map(([key, value]) => fact(key, value))),
+    app.timeline?.rows.length > 0 && el("h3", { class: "part" }, "So far"),
+    app.timeline?.rows.length > 0 && el("ol", { class: "history" }, [...app.timeline.rows].reverse().map((row) => el("li", {}, el("time", {}, clock(row.at)), ` ${row.of} ${row.of === "application" ? "" : `${row.name} `}${row.text}`, row.count > 1 && el("span", { class: "muted" }, ` ${number(row.count)}×`)))),
     el("h3", { class: "part" }, "History"),
     el("ol", { class: "history" }, app.stateLog.map((entry) => el("li", {}, el("time", {}, clock(entry.at)), " ", state(entry.state)))),
   ];

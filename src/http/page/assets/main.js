@@ -14,6 +14,7 @@ import { search } from "./search.js";
 import { server } from "./server.js";
 import { summary } from "./summary.js";
 import { trends } from "./trends.js";
+import { whatif } from "./whatif.js";
 
 const EVERY = 2_000;
 const LONGEST_WAIT = 5_000;
@@ -23,6 +24,7 @@ const VIEWS = {
   nodes: { title: "Nodes", make: nodes },
   people: { title: "Users & groups", make: people },
   trends: { title: "Charts", make: trends },
+  whatif: { title: "What if", make: whatif },
   // What was stays there when nobody is registered.
   events: { title: "Events", make: events, always: true },
 };

@@ -61,6 +61,13 @@ pub enum Change {
         /// Path.
         queue: Arc<str>,
     },
+    /// Queues take new applications again, and the application is submitted again.
+    Resume {
+        /// Paths for which operators gave orders.
+        queues: Vec<Arc<str>>,
+        /// Application.
+        app: Arc<str>,
+    },
     /// The ask may preempt others; it is sent again.
     Preempt {
         /// The ask.
@@ -133,6 +140,14 @@ impl Change {
                 let asks = row.by_seq.values().copied().collect();
                 resubmit(partition, row, queue.clone(), asks)
             }
+            Change::Resume { queues, app } => {
+                let row = partition.rejected.get(app).ok_or_else(gone)?;
+                let new = submission(row, row.submitted_queue.clone(), row.placeholder_ask.clone());
+                vec![
+                    Command::OrderQueues(queues.iter().map(|queue| (queue.clone(), None)).collect()),
+                    Command::Applications { new: vec![new], remove: Vec::new() },
+                ]
+            }
             Change::Nodes { count, like, capacity } => {
                 let like = partition.node_by_id.get(like).ok_or_else(gone)?;
                 let attributes = &partition.nodes[like.ix()].spec.attributes;
@@ -174,6 +189,24 @@ fn find<'a>(partition: &'a Partition, ask: &AskName) -> Option<(&'a App, AllocIx
     Some((app, alloc))
 }
 
+/// An application as it was submitted, to this queue and with this announced of its gang.
+fn submission(row: &App, queue: Arc<str>, placeholder_ask: Option<Resource>) -> AddApplication {
+    AddApplication {
+        id: row.id.clone(),
+        queue,
+        user: row.user.clone(),
+        groups: Some(row.groups.clone()),
+        unresolved: None,
+        tags: row.tags.clone(),
+        timeout_millis: row.timeout.0 / 1_000_000,
+        placeholder_ask,
+        gang_style: match row.style {
+            GangStyle::Hard => "Hard".to_owned(),
+            GangStyle::Soft => "Soft".to_owned(),
+        },
+    }
+}
+
 /// An application is removed, and submitted once more with these of its asks.
 fn resubmit(partition: &Partition, row: &App, queue: Arc<str>, asks: Vec<AllocIx>) -> Vec<Command> {
     let live = |ask: &AllocIx| partition.allocs[ask.ix()].phase != Phase::Ended;
@@ -182,20 +215,7 @@ fn resubmit(partition: &Partition, row: &App, queue: Arc<str>, asks: Vec<AllocIx
     for ask in asks.iter().map(|ask| &partition.allocs[ask.ix()]).filter(|ask| ask.is_placeholder()) {
         gang.add(&ask.resource);
     }
-    let new = AddApplication {
-        id: row.id.clone(),
-        queue,
-        user: row.user.clone(),
-        groups: Some(row.groups.clone()),
-        unresolved: None,
-        tags: row.tags.clone(),
-        timeout_millis: row.timeout.0 / 1_000_000,
-        placeholder_ask: row.placeholder_ask.as_ref().map(|_| gang),
-        gang_style: match row.style {
-            GangStyle::Hard => "Hard".to_owned(),
-            GangStyle::Soft => "Soft".to_owned(),
-        },
-    };
+    let new = submission(row, queue, row.placeholder_ask.as_ref().map(|_| gang));
     let allocations = asks
         .into_iter()
         .map(|ask| AllocationItem { app: row.id.clone(), node: None, spec: partition.allocs[ask.ix()].spec.clone() })

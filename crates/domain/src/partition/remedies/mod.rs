@@ -11,6 +11,7 @@ mod change;
 mod limits;
 mod nodes;
 mod owner;
+mod resume;
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -142,7 +143,7 @@ impl Partition {
     }
 
     /// What has to be placed for this ask: of a gang, all placeholders that wait.
-    fn awaited_with(&self, app: AppIx, waiting: &Waiting) -> Vec<AllocIx> {
+    pub(super) fn awaited_with(&self, app: AppIx, waiting: &Waiting) -> Vec<AllocIx> {
         let row = &self.apps[app.ix()];
         if !waiting.placeholder && !matches!(waiting.why, Why::Gang { .. }) {
             return vec![waiting.first];
@@ -236,7 +237,7 @@ impl<'a> Search<'a> {
     }
 
     fn note(&mut self, change: Change, size: f64, run: &Forward) {
-        let others = run.placed.iter().filter(|name| name.0 != self.names[0].0).count();
+        let others = run.placed.iter().filter(|((app, _), _)| *app != self.names[0].0).count();
         self.found.push(Remedy {
             change,
             size,

@@ -1,0 +1,251 @@
+//! The answer for people.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use crate::{
+    cli::lists::table::{Cell, Column, List, Row},
+    http::api::{
+        board::why::{noun, shown},
+        whatif::view::{Amounts, ApplicationView, Both, WhatIf},
+    },
+};
+
+/// Writing to a string cannot fail.
+pub fn told(answer: &WhatIf) -> String {
+    let mut text = String::new();
+    for refused in &answer.refused {
+        let _ = writeln!(text, "refused: {}: {}", refused.what, refused.reason.replace('\n', " "));
+    }
+    if let Some(copy) = &answer.copy {
+        let _ = writeln!(text, "{copy}");
+    }
+    let _ = writeln!(text, "Partition {}, {} ahead. {}", answer.partition, span(answer.seen_seconds), answer.ends);
+    if !answer.complete {
+        let _ = writeln!(
+            text,
+            "There was not enough time for all of {}: figures are those until then.",
+            span(answer.for_seconds)
+        );
+    }
+    text.push('\n');
+    text.push_str(&whole(answer));
+    if answer.applications.is_empty() {
+        text.push_str("\nNo application would fare otherwise.\n");
+    } else {
+        text.push_str("\nApplications that would fare otherwise (without → with):\n");
+        text.push_str(&applications(answer).table(true, true));
+        more(&mut text, answer.more_applications, "application");
+        for app in answer.applications.iter().filter(|app| app.why.is_some()) {
+            let _ = writeln!(text, "  {} waits: {}", app.application_id, app.why.as_deref().unwrap_or_default());
+        }
+    }
+    if !answer.queues.is_empty() {
+        text.push_str("\nQueues (without → with):\n");
+        text.push_str(&queues(answer).table(true, true));
+        more(&mut text, answer.more_queues, "queue");
+    }
+    text
+}
+
+fn more(text: &mut String, count: usize, what: &str) {
+    if count > 0 {
+        let _ = writeln!(text, "({} more)", super::super::human::plural(count as u64, what));
+    }
+}
+
+/// A time: `90s`, `5m`, `2h`.
+fn span(seconds: f64) -> String {
+    // A week at most.
+    match seconds.round() as u64 {
+        whole @ 0..=119 => format!("{whole}s"),
+        whole if whole % 3600 == 0 => format!("{}h", whole / 3600),
+        whole if whole % 60 == 0 => format!("{}m", whole / 60),
+        whole => format!("{}m{}s", whole / 60, whole % 60),
+    }
+}
+
+fn row(cells: Vec<Cell>) -> Row {
+    Row { name: String::new(), cells, value: serde_json::Value::Null }
+}
+
+fn whole(answer: &WhatIf) -> String {
+    let Both { without, with } = &answer.whole;
+    let mut rows: Vec<[String; 3]> = Vec::new();
+    for (what, before, after) in [
+        ("allocations", without.allocations, with.allocations),
+        ("asks that wait", without.waiting, with.waiting),
+        ("asks placed", without.placed, with.placed),
+        ("preempted", without.preempted, with.preempted),
+    ] {
+        rows.push([what.to_owned(), before.to_string(), after.to_string()]);
+    }
+    let kinds: BTreeSet<&String> = without.capacity.keys().chain(with.capacity.keys()).collect();
+    for kind in kinds {
+        let of = |used: &Amounts, all: &Amounts| {
+            let of = |amounts: &Amounts| shown(kind, amounts.get(kind).copied().unwrap_or_default());
+            format!("{} of {}", of(used), of(all))
+        };
+        let name = format!("{} used", noun(kind, 0));
+        rows.push([name, of(&without.used, &without.capacity), of(&with.used, &with.capacity)]);
+    }
+    let columns = ["", "WITHOUT", "WITH"].map(Column::new).to_vec();
+    let rows = rows.into_iter().map(|cells| row(cells.map(Cell::text).to_vec())).collect();
+    List { columns, rows, note: String::new() }.table(true, true)
+}
+
+/// What differs, or the one figure for both.
+fn change(both: &Both<u64>) -> Cell {
+    match both.without == both.with {
+        true => Cell::text(both.with.to_string()),
+        false => Cell::text(format!("{} → {}", both.without, both.with)),
+    }
+}
+
+fn applications(answer: &WhatIf) -> List {
+    let first = |seconds: Option<f64>| {
+        seconds.map_or("never".to_owned(), |seconds| match seconds {
+            0.0 => "at once".to_owned(),
+            later => span(later),
+        })
+    };
+    let effect = |app: &ApplicationView| {
+        let mut parts = Vec::new();
+        if app.new {
+            parts.push("new".to_owned());
+        }
+        for (count, what) in [
+            (app.placed_only.with, "more placed"),
+            (app.placed_only.without, "no longer placed"),
+            (app.sooner, "sooner"),
+            (app.later, "later"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        }
+        let Both { without, with } = &app.first_seconds;
+        if without != with {
+            parts.push(format!("first: {} → {}", first(*without), first(*with)));
+        }
+        let Both { without, with } = &app.state;
+        if without != with && !app.new {
+            let state = |state: &Option<String>| state.clone().unwrap_or_else(|| "ended".to_owned());
+            parts.push(format!("{} → {}", state(without), state(with)));
+        }
+        parts.join(", ")
+    };
+    let columns = ["APPLICATION", "QUEUE", "USER", "ALLOCATIONS", "WAITING", "PREEMPTED", "EFFECT"];
+    let rows = answer.applications.iter().map(|app| {
+        row(vec![
+            Cell::text(&app.application_id),
+            Cell::text(&app.queue_name),
+            Cell::text(&app.user),
+            change(&app.allocations),
+            change(&app.waiting),
+            change(&app.preempted),
+            Cell::text(effect(app)),
+        ])
+    });
+    List { columns: columns.map(Column::new).to_vec(), rows: rows.collect(), note: String::new() }
+}
+
+fn queues(answer: &WhatIf) -> List {
+    let amounts = |both: &Both<Amounts>| {
+        let kinds: BTreeSet<&String> = both.without.keys().chain(both.with.keys()).collect();
+        let of = |amounts: &Amounts, kind: &String| amounts.get(kind).copied().unwrap_or_default();
+        let differ = kinds.into_iter().filter(|kind| of(&both.without, kind) != of(&both.with, kind));
+        let one = |kind: &String| {
+            let (from, to) = (of(&both.without, kind), of(&both.with, kind));
+            format!("{} → {} {}", shown(kind, from), shown(kind, to), noun(kind, to))
+        };
+        Cell::text(differ.map(one).collect::<Vec<_>>().join(", "))
+    };
+    let rows = answer.queues.iter().map(|queue| {
+        let there = match (queue.there.without, queue.there.with) {
+            (false, _) => " (new)",
+            (_, false) => " (gone)",
+            _ => "",
+        };
+        row(vec![
+            Cell::text(format!("{}{there}", queue.queue_name)),
+            change(&queue.running),
+            amounts(&queue.used),
+            amounts(&queue.pending),
+        ])
+    });
+    let columns = ["QUEUE", "RUNNING", "USED", "PENDING"];
+    List { columns: columns.map(Column::new).to_vec(), rows: rows.collect(), note: String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::api::whatif::view::{QueueView, Refused, WholeView};
+
+    #[test]
+    fn an_answer_for_people() {
+        let amounts = |memory: i64| Amounts::from([("memory".to_owned(), memory << 30)]);
+        let whole = |allocations, memory, of| WholeView {
+            allocations,
+            used: amounts(memory),
+            capacity: amounts(of),
+            ..WholeView::default()
+        };
+        let mut answer = WhatIf {
+            partition: "default".into(),
+            for_seconds: 7200.0,
+            seen_seconds: 90.0,
+            complete: false,
+            ends: "Nothing ends by itself.".into(),
+            copy: Some("# queue root.a\nmaxapplications: 2".into()),
+            refused: vec![Refused { what: "app-9".into(), reason: "no\nplace".into() }],
+            whole: Both { without: whole(1, 8, 16), with: whole(2, 16, 32) },
+            applications: vec![ApplicationView {
+                application_id: "app-1".into(),
+                queue_name: "root.a".into(),
+                user: "alice".into(),
+                state: Both { without: Some("Accepted".into()), with: Some("Running".into()) },
+                allocations: Both { without: 0, with: 1 },
+                waiting: Both { without: 2, with: 1 },
+                placed_only: Both { without: 0, with: 1 },
+                first_seconds: Both { without: None, with: Some(0.0) },
+                why: Some("Queue root.a is at its max.".into()),
+                ..ApplicationView::default()
+            }],
+            more_applications: 0,
+            queues: vec![QueueView {
+                queue_name: "root.a".into(),
+                there: Both { without: true, with: true },
+                used: Both { without: amounts(8), with: amounts(16) },
+                running: Both { without: 1, with: 2 },
+                ..QueueView::default()
+            }],
+            more_queues: 1,
+        };
+        let expected = "\
+refused: app-9: no place
+# queue root.a
+maxapplications: 2
+Partition default, 90s ahead. Nothing ends by itself.
+There was not enough time for all of 2h: figures are those until then.
+";
+        let text = told(&answer);
+        assert!(text.starts_with(expected), "{text}");
+        for line in [
+            "memory used",
+            "8 GiB of 16 GiB",
+            "1 more placed, first: never → at once, Accepted → Running",
+            "  app-1 waits: Queue root.a is at its max.\n",
+            "8 GiB → 16 GiB memory",
+            "(1 queue more)",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        answer.applications.clear();
+        assert!(told(&answer).contains("No application would fare otherwise."));
+        assert_eq!(
+            (span(119.0), span(150.0), span(300.0), span(7200.0)),
+            ("119s".into(), "2m30s".into(), "5m".into(), "2h".into())
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! How long allocations of each partition lasted, from the log of events: read when somebody asks for it, and from then on only what is
+//! new.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix::Addr;
+use tokio::sync::Mutex;
+
+use crate::{
+    actors::event::EventActor,
+    domain::{Partition, event_block::EventPiece, lasted::Lasted},
+    messages::event::{GetEventStatus, ReadLog},
+};
+
+/// Events that are read at first: the last ones.
+const FIRST: u64 = 1_000_000;
+/// Events that are asked for at a time.
+const PAGE: usize = 16_384;
+/// How long one caller reads; the next one goes on.
+const READ: Duration = Duration::from_millis(500);
+/// Partitions that are remembered.
+const PARTITIONS: usize = 100;
+
+/// See the module.
+#[derive(Default)]
+pub struct Histories(Mutex<BTreeMap<Arc<str>, History>>);
+
+#[derive(Clone, Default)]
+struct History {
+    /// The event to go on with.
+    next: Option<u64>,
+    lasted: Arc<Lasted>,
+}
+
+impl Histories {
+    /// What is known of a partition now; as far as there is time for what is new.
+    pub async fn of(&self, events: &Addr<EventActor>, partition: &Partition) -> Arc<Lasted> {
+        let mut all = self.0.lock().await;
+        if all.len() >= PARTITIONS && !all.contains_key(&partition.internal) {
+            all.clear();
+        }
+        let history = all.entry(partition.internal.clone()).or_default();
+        // What cannot be read now is read by the next one who asks.
+        let _ = history.read(events, partition).await;
+        history.lasted.clone()
+    }
+}
+
+impl History {
+    async fn read(&mut self, events: &Addr<EventActor>, partition: &Partition) -> Option<()> {
+        let status = events.send(GetEventStatus).await.ok()?;
+        let stored = status.store.as_ref().map(|store| store.lowest).filter(|lowest| *lowest <= status.lowest);
+        let lowest = stored.unwrap_or(status.lowest);
+        let begin = Instant::now();
+        let mut from = match self.next {
+            Some(next) if next <= status.next => next.max(lowest),
+            _ => status.next.saturating_sub(FIRST).max(lowest),
+        };
+        while from < status.next && begin.elapsed() < READ {
+            let page = events.send(ReadLog { from: Some(from), events: PAGE }).await.ok()?.ok()?;
+            from = page.pieces.last()?.end();
+            let lasted = Arc::make_mut(&mut self.lasted);
+            for piece in &page.pieces {
+                match piece {
+                    EventPiece::Gap(_) => lasted.forget_running(),
+                    EventPiece::Events(slice) => {
+                        let own = slice.events().iter().filter(|event| event.partition == partition.internal);
+                        own.for_each(|event| lasted.apply(event, |app| partition.about(app)));
+                    }
+                }
+            }
+            self.next = Some(from);
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix::Actor as _;
+
+    use super::*;
+    use crate::{
+        config,
+        domain::{
+            event::{Change, Detail, Event, EventKind},
+            resources::Resource,
+            types::Nanos,
+        },
+        messages::event::Publish,
+    };
+
+    fn event(key: u64, change: Change, detail: Detail) -> Event {
+        Event {
+            kind: EventKind::App,
+            object: "app-1".into(),
+            reference: key.to_string().into(),
+            change,
+            detail,
+            message: "".into(),
+            resource: Some(Arc::new(Resource::of(&[("vcore", 1000)]))),
+            at: Nanos::from_secs(if change == Change::Add { 0 } else { 60 }),
+            partition: "[rm-1]default".into(),
+        }
+    }
+
+    #[actix::test]
+    async fn what_is_new_is_read_once() {
+        let conf = config::load("").unwrap().partitions[0].clone();
+        let partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, Nanos::ZERO, &mut Vec::new());
+        let (actor, histories) = (EventActor::default().start(), Histories::default());
+        let entered = |app: &str| Event {
+            kind: EventKind::Queue,
+            object: "root.a".into(),
+            reference: app.into(),
+            ..event(0, Change::Add, Detail::QueueApp)
+        };
+        let mut events = vec![entered("app-1")];
+        for key in 0..5 {
+            events.push(event(key, Change::Add, Detail::AppAlloc));
+            events.push(event(key, Change::Remove, Detail::AllocCancel));
+        }
+        let elsewhere = |event: Event| Event { partition: "[rm-1]other".into(), ..event };
+        events.push(elsewhere(event(9, Change::Add, Detail::AppAlloc)));
+        events.push(elsewhere(event(9, Change::Remove, Detail::AllocCancel)));
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone() });
+        assert_eq!(histories.of(&actor, &partition).await.ended(), 5);
+        assert_eq!(histories.of(&actor, &partition).await.ended(), 5, "nothing is new");
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events });
+        assert_eq!(histories.of(&actor, &partition).await.ended(), 10);
+    }
+}

@@ -1,0 +1,109 @@
+//! When an ask will be placed, in figures and in words.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    partition::when::{Unknown, When},
+    types::Nanos,
+};
+
+/// How far ahead is looked.
+pub const HORIZON: Nanos = Nanos::from_secs(86_400);
+
+/// An estimate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WhenPlaced")]
+#[serde(rename_all = "camelCase")]
+pub struct WhenView {
+    /// Half of the runs place it within so many seconds; left out where that is not known, or not within a day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_seconds: Option<f64>,
+    /// And nine of ten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90_seconds: Option<f64>,
+    /// The same in words, and what it rests on.
+    pub text: String,
+    /// Runs forward.
+    pub runs: usize,
+    /// Allocations that run now.
+    pub running: usize,
+    /// Those of which is known how long such ones last.
+    pub known: usize,
+    /// Allocations that ended and are remembered.
+    pub ended: u64,
+}
+
+impl WhenView {
+    /// The view of an estimate.
+    pub fn of(when: &When) -> WhenView {
+        let seconds = |time: Option<Nanos>| time.map(|time| time.0 as f64 / 1e9);
+        WhenView {
+            p50_seconds: seconds(when.p50),
+            p90_seconds: seconds(when.p90),
+            text: text(when),
+            runs: when.runs,
+            running: when.running,
+            known: when.known,
+            ended: when.ended,
+        }
+    }
+}
+
+fn text(when: &When) -> String {
+    let When { p50, p90, unknown, runs, running, known, ended } = when;
+    match unknown {
+        Some(Unknown::Never) => {
+            return "Not known: nothing that ends by itself within a day makes room for it.".to_owned();
+        }
+        Some(Unknown::TooLittle) => {
+            return format!(
+                "Not known: of {running} allocations that run, {known} are of a kind of which enough have ended to say how long such ones last."
+            );
+        }
+        Some(Unknown::NoTime) => return "Not known: there was not enough time to find out.".to_owned(),
+        None => {}
+    }
+    let range = match (p50, p90) {
+        (Some(Nanos::ZERO), Some(Nanos::ZERO)) => return "At once.".to_owned(),
+        (Some(p50), Some(p90)) => format!("Probably within {}, nine times of ten within {}", span(*p50), span(*p90)),
+        (Some(p50), None) => format!("Probably within {}, but it may take more than a day", span(*p50)),
+        (None, _) => "Probably not within a day".to_owned(),
+    };
+    format!(
+        "{range}: {runs} runs forward with the lengths of {ended} allocations that ended ({known} of the {running} that run are of a known kind; \
+         who comes later is not counted)."
+    )
+}
+
+/// A time for people: `40 s`, `5 min`, `2.5 h`.
+fn span(time: Nanos) -> String {
+    let seconds = time.0 as f64 / 1e9;
+    match seconds {
+        ..120.0 => format!("{:.0} s", seconds.ceil()),
+        120.0..7200.0 => format!("{:.0} min", (seconds / 60.0).ceil()),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_in_words() {
+        let secs = |secs| Some(Nanos::from_secs(secs));
+        let when = When { p50: secs(90), p90: secs(600), runs: 20, running: 4, known: 3, ended: 50, ..When::default() };
+        let view = WhenView::of(&when);
+        let expected = "Probably within 90 s, nine times of ten within 10 min: 20 runs forward with the lengths of 50 allocations that ended \
+                        (3 of the 4 that run are of a known kind; who comes later is not counted).";
+        assert_eq!((view.text.as_str(), view.p90_seconds), (expected, Some(600.0)));
+        let of = |p50, p90, unknown| WhenView::of(&When { p50, p90, unknown, ..when.clone() }).text;
+        assert!(of(secs(9000), None, None).starts_with("Probably within 2.5 h, but it may take more than a day"));
+        assert!(of(None, None, None).starts_with("Probably not within a day"));
+        assert_eq!(of(secs(0), secs(0), None), "At once.");
+        for unknown in [Unknown::Never, Unknown::TooLittle, Unknown::NoTime] {
+            assert!(of(None, None, Some(unknown)).starts_with("Not known: "));
+        }
+    }
+}

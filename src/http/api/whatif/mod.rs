@@ -1,0 +1,124 @@
+//! `POST /api/v1/whatif`: what a change would do. It is made on a clone of a snapshot, which is run forward beside the arbiters of the
+//! partitions; nothing is touched.
+
+pub mod request;
+pub mod view;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Payload, ServiceConfig},
+};
+use tokio::time::timeout;
+
+use self::{request::Request, view::WhatIf};
+use super::board::BoardApi;
+use crate::{
+    actors::clock::Clock,
+    config::LoadedConfig,
+    domain::{
+        Partition,
+        command::Command,
+        lasted::Lasted,
+        partition::{
+            forward::{Bounds, Lasts},
+            whatif::Scenario,
+        },
+        types::{AllocIx, Nanos},
+    },
+    http::{
+        problem::Problem,
+        server::{Doors, resource},
+        shim::{body, query},
+    },
+    messages::partition::Snapshot,
+    si::decode,
+};
+
+/// Decisions of one run at most.
+const DECISIONS: usize = 400_000;
+/// How long each of the two runs may take.
+const RUN: Duration = Duration::from_millis(800);
+/// How long one waits for those before it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where nothing is known of how long allocations last.
+const NO_ENDS: &str = "Allocations are taken to go on: too little is known of how long such ones last.";
+
+/// Adds the route. The application's data has to hold the [`Doors`] and a [`BoardApi`].
+pub fn configure(service: &mut ServiceConfig) {
+    service.service(resource("/api/v1/whatif", "POST").route(web::post().to(whatif)));
+}
+
+async fn whatif(
+    request: HttpRequest,
+    payload: Payload,
+    doors: Data<Doors>,
+    api: Data<BoardApi>,
+) -> Result<HttpResponse, Problem> {
+    let body = body::read(&request, payload, doors.limits().body()).await?;
+    let parameters = query::parameters(&request, &["partition"])?;
+    let wanted: Request = decode::message(&body)?;
+    let partition = query::one(&parameters, "partition").unwrap_or("default");
+    let entry = api.entry(partition)?;
+    let listing = api.topology.directory.get();
+    let own = || listing.rms.iter().find(|rm| rm.id == entry.rm).map(|rm| rm.config.clone());
+    let config = match &wanted.config {
+        Some(text) => Some(doors.topology.load_update(text.clone()).await?),
+        None => own(),
+    };
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "others ask what would be: try again in a moment");
+    let _turn = timeout(PATIENCE, api.trials.acquire()).await.map_err(|_| busy())?;
+    let view = api.view(partition).await?;
+    let lasted = api.histories.of(&api.topology.events, view.partition()).await;
+    let (shown, now) = (view.shown.clone(), Clock::default().now());
+    let computed = web::block(move || compute(&shown, &wanted, config, &view.snapshot, &lasted, now)).await;
+    let answer =
+        computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??;
+    Ok(HttpResponse::Ok().json(answer))
+}
+
+fn compute(
+    shown: &str,
+    wanted: &Request,
+    config: Option<Arc<LoadedConfig>>,
+    snapshot: &Snapshot,
+    lasted: &Lasted,
+    now: Nanos,
+) -> Result<WhatIf, Problem> {
+    let partition = &snapshot.partition;
+    let horizon = wanted.horizon()?;
+    let edits = wanted.edits()?;
+    let mut change = Vec::new();
+    let mut copy = None;
+    if wanted.config.is_some() || !edits.is_empty() {
+        let missing = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the resource manager is going: try again");
+        let config = config.ok_or_else(missing)?;
+        let field = if edits.is_empty() { "config" } else { "queue" };
+        let edited = config.edited(&partition.name, &edits).map_err(|detail| Problem::field(field, detail))?;
+        copy = (!edits.is_empty()).then(|| edited.line.trim_end().to_owned());
+        change.push(Command::Configure(edited.conf));
+    }
+    change.extend(wanted.commands(partition)?);
+    let begun = Instant::now();
+    let (first, second) = (move || begun.elapsed() >= RUN, move || begun.elapsed() >= 2 * RUN);
+    let bounds = [Bounds { decisions: DECISIONS, stop: &first }, Bounds { decisions: DECISIONS, stop: &second }];
+    let lengths = partition.lengths(lasted);
+    let known = |partition: &Partition, ix: AllocIx, age: Nanos| lengths.rest(partition, ix, age, 0);
+    let lasts: Option<Lasts<'_>> = if lengths.suffice() { Some(&known) } else { None };
+    let outcome = partition.what_if(Scenario { change, horizon, lasts, bounds }, now);
+    let ends = match lasts {
+        None => NO_ENDS.to_owned(),
+        Some(_) => format!(
+            "Allocations end as others of their kind did: known of {} of the {} that run, from {} that ended.",
+            lengths.known,
+            lengths.running,
+            lasted.ended()
+        ),
+    };
+    Ok(WhatIf::of(shown, horizon, ends, copy, outcome))
+}

@@ -1,0 +1,252 @@
+//! The answer of `POST /api/v1/whatif`, as it is sent and as `callboard whatif` reads it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    domain::{
+        Partition,
+        partition::{
+            Explainer,
+            whatif::{Fate, Outcome, Pair, QueueFate, Whole},
+        },
+        resources::Resource,
+        types::{AppState, Nanos},
+    },
+    http::api::board::why::Reason,
+};
+
+/// Applications and queues that are listed at most.
+const LISTED: usize = 1_000;
+/// Applications of which is told why they wait then.
+const EXPLAINED: usize = 20;
+
+/// Amounts by resource type: memory in bytes, vcore in milli.
+pub type Amounts = BTreeMap<String, i64>;
+
+/// What a change would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WhatIf {
+    /// The partition.
+    pub partition: String,
+    /// How far ahead was to be looked.
+    pub for_seconds: f64,
+    /// How far ahead was looked in both runs.
+    pub seen_seconds: f64,
+    /// Both runs came to their end; else there was no more time, and figures are those until then.
+    pub complete: bool,
+    /// What the ends of allocations rest on.
+    pub ends: String,
+    /// The configuration lines that would change, each with its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<String>,
+    /// What of the change was refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
+    /// The whole partition.
+    pub whole: Both<WholeView>,
+    /// Applications that would fare otherwise: those that come with the change, those that would fare worse, then the others.
+    pub applications: Vec<ApplicationView>,
+    /// Applications that are not listed.
+    #[serde(default)]
+    pub more_applications: usize,
+    /// Queues that would fare otherwise.
+    pub queues: Vec<QueueView>,
+    /// Queues that are not listed.
+    #[serde(default)]
+    pub more_queues: usize,
+}
+
+/// Without the change, and with it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WithoutAndWith_{T}")]
+pub struct Both<T> {
+    /// Without.
+    pub without: T,
+    /// With.
+    pub with: T,
+}
+
+impl<T> Both<T> {
+    fn of<U>(pair: Pair<U>, view: impl Fn(U) -> T) -> Both<T> {
+        Both { without: view(pair.without), with: view(pair.with) }
+    }
+}
+
+/// What was refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WhatIfRefused")]
+pub struct Refused {
+    /// Application, ask or node.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The whole partition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WhatIfWhole")]
+pub struct WholeView {
+    /// Allocations in the end, placeholders included.
+    pub allocations: u64,
+    /// Asks that wait in the end.
+    pub waiting: u64,
+    /// Asks that were placed on the way.
+    pub placed: u64,
+    /// Allocations that were preempted on the way.
+    pub preempted: u64,
+    /// Allocated in the end.
+    pub used: Amounts,
+    /// Of all nodes in the end.
+    pub capacity: Amounts,
+}
+
+/// An application.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WhatIfFate")]
+#[serde(rename_all = "camelCase")]
+pub struct ApplicationView {
+    /// Id.
+    #[serde(rename = "applicationID")]
+    pub application_id: String,
+    /// Path.
+    pub queue_name: String,
+    /// Owner.
+    pub user: String,
+    /// It comes with the change.
+    #[serde(default)]
+    pub new: bool,
+    /// State in the end; `null`: it has ended, or is not there.
+    pub state: Both<Option<String>>,
+    /// Allocations in the end.
+    pub allocations: Both<u64>,
+    /// Asks that wait in the end.
+    pub waiting: Both<u64>,
+    /// Allocations that were preempted on the way.
+    pub preempted: Both<u64>,
+    /// Asks that are placed only without the change, and only with it.
+    pub placed_only: Both<u64>,
+    /// Asks that are placed in any case, and sooner with it.
+    pub sooner: u64,
+    /// And later.
+    pub later: u64,
+    /// Seconds until the first ask is placed; `null`: none is.
+    pub first_seconds: Both<Option<f64>>,
+    /// Why its first ask that waits in the end with the change does so; of the first applications only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// A queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WhatIfQueue")]
+#[serde(rename_all = "camelCase")]
+pub struct QueueView {
+    /// Path.
+    pub queue_name: String,
+    /// It is there in the end.
+    pub there: Both<bool>,
+    /// Allocated in the end.
+    pub used: Both<Amounts>,
+    /// Wanted by asks that wait in the end.
+    pub pending: Both<Amounts>,
+    /// Applications that run in the end.
+    pub running: Both<u64>,
+}
+
+impl ApplicationView {
+    /// It loses by the change.
+    pub fn fares_worse(&self) -> bool {
+        self.placed_only.without > 0
+            || self.later > 0
+            || self.preempted.with > self.preempted.without
+            || self.waiting.with > self.waiting.without && !self.new
+    }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
+}
+
+fn amounts(resource: Resource) -> Amounts {
+    let all = resource.named().into_iter();
+    all.filter(|(_, amount)| *amount != 0).map(|(kind, amount)| (kind.to_owned(), amount)).collect()
+}
+
+impl From<Whole> for WholeView {
+    fn from(whole: Whole) -> WholeView {
+        let Whole { allocations, waiting, placed, preempted, used, capacity } = whole;
+        WholeView { allocations, waiting, placed, preempted, used: amounts(used), capacity: amounts(capacity) }
+    }
+}
+
+fn application(fate: Fate) -> ApplicationView {
+    let number = |pair: Pair<u64>| Both::of(pair, |count| count);
+    let state = |state: Option<AppState>| state.map(|state| state.name().to_owned());
+    ApplicationView {
+        application_id: fate.app.to_string(),
+        queue_name: fate.queue.to_string(),
+        user: fate.user.to_string(),
+        new: fate.new,
+        state: Both::of(fate.state, state),
+        allocations: number(fate.allocations),
+        waiting: number(fate.waiting),
+        preempted: number(fate.preempted),
+        placed_only: number(fate.only),
+        sooner: fate.sooner,
+        later: fate.later,
+        first_seconds: Both::of(fate.first, |time| time.map(seconds)),
+        why: None,
+    }
+}
+
+fn queue(fate: QueueFate) -> QueueView {
+    QueueView {
+        queue_name: fate.queue.to_string(),
+        there: Both::of(fate.there, |there| there),
+        used: Both::of(fate.used, amounts),
+        pending: Both::of(fate.pending, amounts),
+        running: Both::of(fate.running, |count| count),
+    }
+}
+
+fn why(partition: &Partition, app: &str, now: Nanos) -> Option<String> {
+    let ix = partition.app_by_id.get(app)?;
+    let waiting = Explainer::new(partition).application(*ix, now);
+    waiting.first().map(|waiting| Reason::of(waiting, false).text)
+}
+
+impl WhatIf {
+    /// The answer for a partition of this name, where so much time ahead was to be looked at.
+    pub fn of(partition: &str, horizon: Nanos, ends: String, copy: Option<String>, outcome: Outcome) -> WhatIf {
+        let mut applications: Vec<ApplicationView> = outcome.applications.into_iter().map(application).collect();
+        applications.sort_by_key(|app| (!app.new, !app.fares_worse()));
+        let more_applications = applications.len().saturating_sub(LISTED);
+        applications.truncate(LISTED);
+        let waits = applications.iter_mut().filter(|app| app.waiting.with > 0 && !outcome.cut);
+        for app in waits.take(EXPLAINED) {
+            app.why = why(&outcome.then, &app.application_id, outcome.at);
+        }
+        let more_queues = outcome.queues.len().saturating_sub(LISTED);
+        let refused = outcome.refused.into_iter();
+        WhatIf {
+            partition: partition.to_owned(),
+            for_seconds: seconds(horizon),
+            seen_seconds: seconds(outcome.seen),
+            complete: !outcome.cut,
+            ends,
+            copy,
+            refused: refused
+                .map(|(what, reason)| Refused { what: what.to_string(), reason: reason.to_string() })
+                .collect(),
+            whole: Both::of(outcome.whole, WholeView::from),
+            applications,
+            more_applications,
+            queues: outcome.queues.into_iter().take(LISTED).map(queue).collect(),
+            more_queues,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! When asks that wait will be placed: from how long others lasted, in runs forward on clones.
+
+use callboard::domain::{
+    event::Event,
+    lasted::Lasted,
+    partition::{
+        Explainer,
+        forward::Bounds,
+        when::{Unknown, When},
+    },
+    types::{Nanos, Termination},
+};
+
+use super::env::{Ask, Env, QUEUES};
+
+fn never() -> bool {
+    false
+}
+
+const BOUNDS: Bounds<'static> = Bounds { decisions: 100_000, stop: &never };
+const DAY: Nanos = Nanos::from_secs(86_400);
+
+/// What the events so far say.
+fn lasted(env: &Env) -> Lasted {
+    let mut lasted = Lasted::default();
+    env.events.iter().for_each(|event: &Event| lasted.apply(event, |app| env.partition.about(app)));
+    lasted
+}
+
+fn when(env: &Env, lasted: &Lasted, app: &str) -> When {
+    let ix = env.partition.app_by_id[app];
+    let waiting = Explainer::new(&env.partition).application(ix, env.now);
+    env.partition.when(ix, waiting.first().expect("it waits"), lasted, env.now, DAY, BOUNDS)
+}
+
+/// A node of 10, and twenty allocations of 10 that ran one after the other for 51 to 70 s.
+fn practised() -> Env {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 10);
+    env.app("old", "root.a");
+    for n in 0..20 {
+        env.ask(vec![Ask::new("old", &format!("o{n}"), 10)]);
+        env.pass(51 + n);
+        env.release("old", &format!("o{n}"), Termination::StoppedByRm);
+    }
+    env
+}
+
+#[test]
+fn the_range_is_that_of_how_long_others_lasted() {
+    let mut env = practised();
+    env.app("one", "root.a");
+    env.ask(vec![Ask::new("one", "k", 10)]);
+    env.pass(30);
+    env.app("two", "root.a");
+    env.ask(vec![Ask::new("two", "k", 10)]);
+    let before = env.partition.save();
+    let found = when(&env, &lasted(&env), "two");
+    assert_eq!((found.unknown, found.runs, found.running, found.known, found.ended), (None, 20, 1, 1, 20));
+    // What runs has run for 30 s, and lasts from 51 to 70 s in all.
+    let (p50, p90) = (found.p50.expect("known"), found.p90.expect("known"));
+    assert!((21..=40).contains(&p50.as_secs()) && p50 < p90 && p90.as_secs() <= 40, "{found:?}");
+    assert_eq!(env.partition.save(), before, "nothing is touched");
+    // The next one waits for two to end.
+    env.app("three", "root.a");
+    env.ask(vec![Ask::new("three", "k", 10)]);
+    let later = when(&env, &lasted(&env), "three");
+    assert!(later.p50.is_some_and(|p50| (21 + 51..=40 + 70).contains(&p50.as_secs())), "{later:?}");
+    assert_eq!(when(&env, &lasted(&env), "three"), later, "the same each time");
+}
+
+#[test]
+fn what_is_not_known_is_not_said() {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 10);
+    env.app("one", "root.a");
+    env.ask(vec![Ask::new("one", "k", 10)]);
+    env.app("two", "root.a");
+    env.ask(vec![Ask::new("two", "k", 10)]);
+    let found = when(&env, &lasted(&env), "two");
+    assert_eq!((found.unknown, found.p50, found.running, found.known), (Some(Unknown::TooLittle), None, 1, 0));
+    // Nothing that ends makes it fit.
+    let mut env = practised();
+    env.app("one", "root.a");
+    env.ask(vec![Ask::new("one", "k", 10)]);
+    env.app("large", "root.a");
+    env.ask(vec![Ask::new("large", "k", 11)]);
+    assert_eq!(when(&env, &lasted(&env), "large").unknown, Some(Unknown::Never));
+    let hurry = Bounds { decisions: 100_000, stop: &|| true };
+    let ix = env.partition.app_by_id["large"];
+    let waiting = Explainer::new(&env.partition).application(ix, env.now);
+    let found = env.partition.when(ix, &waiting[0], &lasted(&env), env.now, DAY, hurry);
+    assert_eq!(found.unknown, Some(Unknown::NoTime));
+}
+
+#[test]
+fn of_a_gang_all_have_to_be_placed() {
+    let mut env = practised();
+    env.app("one", "root.a");
+    env.ask(vec![Ask::new("one", "k", 5), Ask::new("one", "l", 5)]);
+    env.gang("gang", "root.a", 10, "Soft");
+    env.ask((0..2).map(|n| Ask::new("gang", &format!("p{n}"), 5).placeholder("g")).collect());
+    let ix = env.partition.app_by_id["gang"];
+    let waiting = Explainer::new(&env.partition).application(ix, env.now);
+    let names = env.partition.awaited(ix, &waiting[0]);
+    assert_eq!(names.len(), 2);
+    let gang = when(&env, &lasted(&env), "gang");
+    // A real one of half of it needs only the first to end.
+    env.app("half", "root.a");
+    env.ask(vec![Ask::new("half", "k", 5).priority(9)]);
+    let half = when(&env, &lasted(&env), "half");
+    assert!(half.p50 < gang.p50 || gang.p50.is_none(), "{half:?} {gang:?}");
+}

@@ -69,7 +69,7 @@ pub async fn run(args: SettingsArgs) -> ExitCode {
         },
         Err(error) => {
             // Where nobody reads that either, the status tells.
-            let _ = writeln!(std::io::stderr(), "callboard: ERROR: {error}");
+            let _ = writeln!(std::io::stderr(), "callboard: {error}");
             ExitCode::FAILURE
         }
     }

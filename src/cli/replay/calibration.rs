@@ -96,10 +96,15 @@ impl Estimates {
         }
     }
 
-    /// Asks that began to wait: one of them is asked now and then.
+    /// Now and then one that waits is asked: one that began to do so just now, or else another.
     pub fn ask(&mut self, trace: &Trace, books: &Books<'_>, partition: &Partition, new: &[usize], clock: Millis) {
-        let ask = new.iter().copied().find(|ask| !books.waits_for_gang(*ask));
-        let Some(ask) = ask.filter(|_| clock.0 >= self.next.0) else { return };
+        if clock.0 < self.next.0 {
+            return;
+        }
+        let may = |ask: &usize| !books.waits_for_gang(*ask) && !self.open.contains_key(ask);
+        let others: Vec<usize> = books.waiting.iter().copied().filter(may).collect();
+        let other = || others.get(self.result.asked.checked_rem(others.len())?).copied();
+        let Some(ask) = new.iter().copied().find(may).or_else(other) else { return };
         self.next = Millis(clock.0 + self.every.0);
         let now = Nanos(clock.0.saturating_mul(1_000_000));
         let Some(app) = partition.app_by_id.get(trace.apps[trace.asks[ask].app].id.as_str()) else { return };

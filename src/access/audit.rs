@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use super::Caller;
+use super::{Caller, trace::Trace};
 
 /// Records that are kept in memory, for those who ask.
 pub const KEPT: usize = 10_000;
@@ -45,6 +45,9 @@ pub struct Entry {
     /// HTTP or gRPC status.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub status: String,
+    /// The trace that it is part of, where its sender said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace: String,
     /// How many of this kind there were; left out for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
@@ -121,6 +124,8 @@ pub struct Request {
     pub action: String,
     /// What the handler says.
     pub detail: Detail,
+    /// The trace that it is part of.
+    pub trace: Option<Trace>,
 }
 
 impl Request {
@@ -135,7 +140,7 @@ impl Request {
         let detail = Detail::default();
         let mut action = action;
         action.truncate(action.floor_char_boundary(LONGEST));
-        Request { door, who, role, address, action, detail }
+        Request { door, who, role, address, action, detail, trace: None }
     }
 
     fn entry(self, outcome: &str, status: String) -> Entry {
@@ -148,6 +153,7 @@ impl Request {
             detail: self.detail.text(),
             outcome: outcome.to_owned(),
             status,
+            trace: self.trace.map(|trace| trace.id()).unwrap_or_default(),
             count: None,
         }
     }

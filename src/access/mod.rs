@@ -12,6 +12,7 @@ pub mod role;
 pub mod secret;
 mod signatures;
 pub mod tokens;
+pub mod trace;
 pub mod watch;
 
 pub use self::{

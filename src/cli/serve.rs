@@ -110,7 +110,7 @@ pub struct ServeArgs {
     /// How lines of the log are written
     #[arg(long, value_name = "FORMAT", env = "CALLBOARD_LOG_FORMAT", default_value = "text")]
     pub log_format: log::Format,
-    /// A setting of the whole process (event.*, health.*, http.*, log.*), where no resource manager that may do so sets another
+    /// A setting of the whole process (event.*, health.*, http.*, log.*, metrics.*), where no resource manager that may do so sets another
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
     #[command(flatten)]

@@ -21,7 +21,13 @@ use tower_layer::Layer;
 
 use super::{incoming::Connection, paced::Arrived};
 use crate::{
-    access::{Audit, Caller, Denied, Rates, Role, Tokens, audit, caller::bearer, rates, tokens::Lease},
+    access::{
+        Audit, Caller, Denied, Rates, Role, Tokens, audit,
+        caller::bearer,
+        rates,
+        tokens::Lease,
+        trace::{self, Trace},
+    },
     actors::topology::Topology,
     metrics::{RATE, Refused},
 };
@@ -105,7 +111,32 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let header = request.headers().get(trace::HEADER).and_then(|header| header.to_str().ok());
+        let Some(trace) = header.and_then(Trace::read).map(Trace::here) else { return self.answer(request, None) };
+        let answer = self.answer(request, Some(trace));
+        Box::pin(async move {
+            let mut response = answer.await?;
+            // Hexadecimal digits: always a header.
+            if let Ok(value) = http::HeaderValue::from_str(&trace.to_string()) {
+                response.headers_mut().insert(trace::HEADER, value);
+            }
+            Ok(response)
+        })
+    }
+}
+
+impl<S> Guarded<S> {
+    fn answer<B>(
+        &mut self,
+        mut request: http::Request<B>,
+        trace: Option<Trace>,
+    ) -> BoxFuture<'static, Result<http::Response<Body>, S::Error>>
+    where
+        S: Service<http::Request<B>, Response = http::Response<Body>> + Clone + Send + 'static,
+        S::Future: Send,
+        B: Send + 'static,
+    {
         if let Some(connection) = request.extensions().get::<Connection>() {
             connection.came();
         }
@@ -133,7 +164,10 @@ where
                 caller.and_then(|caller| caller.needs(role).map(|()| caller))
             }
         };
-        let asked = |caller: Option<&Caller>, path: &str| audit::Request::new("grpc", caller, address, path.to_owned());
+        let asked = |caller: Option<&Caller>, path: &str| audit::Request {
+            trace,
+            ..audit::Request::new("grpc", caller, address, path.to_owned())
+        };
         let caller = match caller {
             Ok(caller) => caller,
             Err(denied) => {

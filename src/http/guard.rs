@@ -13,7 +13,7 @@ use actix_web::{
     dev::{self, ServiceRequest, ServiceResponse},
     http::{
         Method, StatusCode,
-        header::{self, HeaderValue},
+        header::{self, HeaderName, HeaderValue},
     },
     middleware::Next,
     web::{Bytes, Data},
@@ -30,7 +30,13 @@ use super::{
     },
 };
 use crate::{
-    access::{Audit, Caller, Denied, Role, audit, caller::bearer, rates, tokens::Lease},
+    access::{
+        Audit, Caller, Denied, Role, audit,
+        caller::bearer,
+        rates,
+        tokens::Lease,
+        trace::{self, Trace},
+    },
     metrics::RATE,
 };
 
@@ -101,7 +107,7 @@ fn allowed(caller: &Caller, need: &Need) -> Result<(), Denied> {
 
 /// How a request is kept in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trace {
+enum Record {
     /// Not at all: it changes nothing.
     None,
     /// Counted: it is part of what a shim sends all the time.
@@ -110,39 +116,55 @@ enum Trace {
     Noted,
 }
 
-fn trace(method: &Method, need: &Need, raw: &str) -> Trace {
+fn record(method: &Method, need: &Need, raw: &str) -> Record {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     match need {
-        Need::Role(Role::Operator) if !reads => Trace::Noted,
-        Need::Shim { .. } if raw.ends_with("/ws") => Trace::Counted,
+        Need::Role(Role::Operator) if !reads => Record::Noted,
+        Need::Shim { .. } if raw.ends_with("/ws") => Record::Counted,
         Need::Shim { rm, configure } if !reads => {
             if rm.is_none() || *configure || *method == Method::DELETE {
-                Trace::Noted
+                Record::Noted
             } else {
-                Trace::Counted
+                Record::Counted
             }
         }
-        _ => Trace::None,
+        _ => Record::None,
     }
 }
 
 /// Notes or counts a request that was answered.
-fn note(audit: &Audit, trace: Trace, asked: audit::Request, status: StatusCode) {
+fn note(audit: &Audit, kept: Record, asked: audit::Request, status: StatusCode) {
     let outcome = match status.as_u16() {
         401 | 403 => "refused",
         400.. => "failed",
         _ => "done",
     };
-    match trace {
-        Trace::Noted => audit.answered(asked, outcome, status.as_str().to_owned()),
+    match kept {
+        Record::Noted => audit.answered(asked, outcome, status.as_str().to_owned()),
         _ => audit.count(&asked, outcome),
     }
 }
 
-/// Middleware: lets a request through with its [`Caller`], or refuses it in the form of errors that its door has.
+/// Middleware: lets a request through with its [`Caller`], or refuses it in the form of errors that its door has. An answer to a
+/// request that is part of a trace says so.
 pub async fn guard(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let header = request.headers().get(trace::HEADER).and_then(|header| header.to_str().ok());
+    let trace = header.and_then(Trace::read).map(Trace::here);
+    let mut response = guarded(request, next, trace).await?;
+    // Hexadecimal digits: always a header.
+    if let Some(value) = trace.and_then(|trace| HeaderValue::from_str(&trace.to_string()).ok()) {
+        response.headers_mut().insert(HeaderName::from_static(trace::HEADER), value);
+    }
+    Ok(response)
+}
+
+async fn guarded(
     mut request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
+    trace: Option<Trace>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     // Without the doors' data nobody is let in.
     let Some(doors) = request.app_data::<Data<Doors>>().cloned() else {
@@ -154,10 +176,12 @@ pub async fn guard(
         let response = refused(request.request(), payload, StatusCode::SERVICE_UNAVAILABLE, opening).await;
         return Ok(request.into_response(response));
     }
-    let kept = trace(request.method(), &need, request.uri().path());
+    let kept = record(request.method(), &need, request.uri().path());
     let asked = |request: &ServiceRequest, caller: Option<&Caller>| {
         let address = request.peer_addr().map(|address| address.ip());
-        audit::Request::new("http", caller, address, format!("{} {}", request.method(), request.uri().path()))
+        let asked =
+            audit::Request::new("http", caller, address, format!("{} {}", request.method(), request.uri().path()));
+        audit::Request { trace, ..asked }
     };
     let identify = |request: &HttpRequest| {
         let shown = request.conn_data::<Shown>().map_or(&[][..], |shown| &shown.0);
@@ -184,7 +208,7 @@ pub async fn guard(
         Err(denied) => {
             tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
             doors.refused.http(denied.reason());
-            if kept != Trace::None {
+            if kept != Record::None {
                 // Counted, so that whoever guesses tokens does not fill the log.
                 let known = identify(request.request()).ok();
                 doors.audit.count(&asked(&request, known.as_ref()), "refused");
@@ -195,8 +219,8 @@ pub async fn guard(
         }
     };
     let lease = caller.lease(doors.tokens.as_ref());
-    let asked = (kept != Trace::None).then(|| asked(&request, Some(&caller)));
-    if let Some(asked) = asked.as_ref().filter(|_| kept == Trace::Noted) {
+    let asked = (kept != Record::None).then(|| asked(&request, Some(&caller)));
+    if let Some(asked) = asked.as_ref().filter(|_| kept == Record::Noted) {
         request.extensions_mut().insert(asked.detail.clone());
     }
     request.extensions_mut().insert(caller);
@@ -322,18 +346,18 @@ mod tests {
     fn what_is_audited() {
         let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
         for (method, path, expected) in [
-            (&get, "/api/v1/audit", Trace::None),
-            (&post, "/api/v1/plan", Trace::None),
-            (&post, "/ws/v1/validate-conf", Trace::None),
-            (&post, "/api/v1/partition/p/resource/drain", Trace::Noted),
-            (&post, "/si/v1/rm", Trace::Noted),
-            (&put, "/si/v1/rm/a/configuration", Trace::Noted),
-            (&delete, "/si/v1/rm/a", Trace::Noted),
-            (&post, "/si/v1/rm/a/allocations", Trace::Counted),
-            (&get, "/si/v1/rm/a/ws", Trace::Counted),
-            (&get, "/si/v1/rm/a/stream", Trace::None),
+            (&get, "/api/v1/audit", Record::None),
+            (&post, "/api/v1/plan", Record::None),
+            (&post, "/ws/v1/validate-conf", Record::None),
+            (&post, "/api/v1/partition/p/resource/drain", Record::Noted),
+            (&post, "/si/v1/rm", Record::Noted),
+            (&put, "/si/v1/rm/a/configuration", Record::Noted),
+            (&delete, "/si/v1/rm/a", Record::Noted),
+            (&post, "/si/v1/rm/a/allocations", Record::Counted),
+            (&get, "/si/v1/rm/a/ws", Record::Counted),
+            (&get, "/si/v1/rm/a/stream", Record::None),
         ] {
-            assert_eq!(trace(method, &need(method, path), path), expected, "{method} {path}");
+            assert_eq!(record(method, &need(method, path), path), expected, "{method} {path}");
         }
     }
 

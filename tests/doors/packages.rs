@@ -70,3 +70,62 @@ fn the_root_of_the_image_has_all_that_the_program_needs() {
     let none = inside(&["/usr/bin/callboard", "serve", "--http", "off", "--grpc", "off", "--ephemeral"]);
     assert!(String::from_utf8_lossy(&none.stderr).contains("leave no door open"), "{none:?}");
 }
+
+#[test]
+fn the_debian_package_is_installed_and_removed() {
+    let test = "the_debian_package_is_installed_and_removed";
+    for tool in ["cargo-deb", "dpkg", "dpkg-deb"] {
+        if !Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success()) {
+            return skip(test, &format!("{tool} is not installed"));
+        }
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, package) = (dir.path().join("root"), dir.path().join("callboard.deb"));
+    let done = |command: &mut Command| {
+        let output = command.output().expect("it runs");
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let mut made = Command::new("cargo-deb");
+    made.args(["deb", "--no-build", "--no-strip", "--fast", "--offline", "--locked", "--profile", "dev", "--output"])
+        .arg(&package);
+    done(made.current_dir(env!("CARGO_MANIFEST_DIR")));
+    let listed = done(Command::new("dpkg-deb").arg("--info").arg(&package));
+    assert!(listed.contains("Package: callboard") && listed.contains("conffiles"), "{listed}");
+
+    for folder in ["updates", "info", "triggers"] {
+        fs::create_dir_all(root.join("var/lib/dpkg").join(folder)).expect("made");
+    }
+    fs::write(root.join("var/lib/dpkg/status"), "").expect("written");
+    let dpkg = |what: &str, of: &Path| {
+        let mut command = Command::new("dpkg");
+        // The root has no shell: scripts run outside of it, and are told where it is.
+        command.args([
+            "--force-script-chrootless",
+            "--force-depends",
+            "--force-not-root",
+            "--force-bad-path",
+            "--log=/dev/null",
+        ]);
+        done(command.arg(format!("--root={}", root.display())).arg(what).arg(of))
+    };
+    dpkg("--install", &package);
+    for file in [
+        "usr/bin/callboard",
+        "usr/lib/systemd/system/callboard.service",
+        "usr/lib/sysusers.d/callboard.conf",
+        "etc/callboard/environment",
+        "usr/share/doc/callboard/docs/settings.md",
+    ] {
+        assert!(root.join(file).is_file(), "{file}");
+    }
+    let version = done(Command::new(root.join("usr/bin/callboard")).arg("--version"));
+    assert_eq!(version.trim(), concat!("callboard ", env!("CARGO_PKG_VERSION")));
+    fs::create_dir_all(root.join("var/lib/callboard/events")).expect("made");
+    dpkg("--remove", Path::new("callboard"));
+    let left = |file: &str| root.join(file).exists();
+    assert!(!left("usr/bin/callboard") && !left("usr/share/doc/callboard"), "the program is gone");
+    assert!(left("etc/callboard/environment") && left("var/lib/callboard/events"), "what is the operator's stays");
+    dpkg("--purge", Path::new("callboard"));
+    assert!(!left("etc/callboard/environment") && !left("var/lib/callboard"), "until it is purged");
+}

@@ -45,7 +45,7 @@ struct Manager {
 #[serde(rename_all = "camelCase")]
 struct Row {
     key: String,
-    /// duration, number, bytes, flag, word or level.
+    /// duration, number, bytes, flag, word, level or queues.
     r#type: &'static str,
     /// What is in force; null: as the server was started.
     value: Option<String>,

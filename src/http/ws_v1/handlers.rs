@@ -8,7 +8,9 @@ use actix_web::{
 use serde::Serialize;
 
 use super::{
-    View, applications, checks, config, debug, dump, nodes, own, partitions, queues,
+    View, applications, checks,
+    chosen::Chosen,
+    config, debug, dump, nodes, own, partitions, queues,
     reply::{self, Failure, Reply},
     router::{self, Decision, Route},
     rules, scrape,
@@ -142,7 +144,7 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 }
 
 async fn metrics(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure> {
-    let mut picture = scrape::picture(&state.tables().await);
+    let mut picture = scrape::picture(&state.tables().await, &Chosen::of(&state.settings()));
     own::picture(state, &mut picture).await;
     picture.sessions = scrape::sessions(&state.topology);
     picture.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);

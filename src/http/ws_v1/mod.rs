@@ -6,6 +6,7 @@
 pub mod allocations;
 pub mod applications;
 pub mod checks;
+pub mod chosen;
 pub mod config;
 pub mod debug;
 pub mod dump;

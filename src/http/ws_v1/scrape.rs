@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::nodes;
+use super::{chosen::Chosen, nodes};
 use crate::{
     actors::topology::Topology,
     domain::{
@@ -24,7 +24,7 @@ use crate::{
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// What the gauges show.
-pub fn picture(tables: &[Arc<Tables>]) -> Picture {
+pub fn picture(tables: &[Arc<Tables>], chosen: &Chosen) -> Picture {
     let mut picture = Picture::default();
     for tables in tables {
         for node in tables.nodes() {
@@ -35,12 +35,11 @@ pub fn picture(tables: &[Arc<Tables>]) -> Picture {
             }
         }
         for queue in tables.queues() {
-            let shown = queue_picture(queue);
-            for (state, count) in &shown.applications {
+            for (state, count) in applications(queue) {
                 *picture.applications.entry(state).or_default() += count;
             }
-            picture.queues.push(shown);
         }
+        picture.queues.extend(chosen.queues(tables).into_iter().map(queue_picture));
     }
     picture
 }
@@ -91,9 +90,12 @@ pub fn events(status: &EventStatus) -> EventsPicture {
     }
 }
 
-fn queue_picture(queue: &Queue) -> QueuePicture {
+fn applications(queue: &Queue) -> impl Iterator<Item = (&'static str, i64)> {
     let counts = AppState::ALL.into_iter().zip(queue.states).filter(|(_, count)| *count > 0);
-    let applications = counts.map(|(state, count)| (label(state), i64::from(count)));
+    counts.map(|(state, count)| (label(state), i64::from(count)))
+}
+
+fn queue_picture(queue: &Queue) -> QueuePicture {
     let amounts = |resource: Option<&Resource>| {
         let named = |(kind, amount): (&ResourceType, _)| (kind.into(), clamp(amount));
         resource.map_or_else(Vec::new, |resource| resource.iter().map(named).collect())
@@ -108,7 +110,7 @@ fn queue_picture(queue: &Queue) -> QueuePicture {
     ];
     QueuePicture {
         path: queue.path.to_string(),
-        applications: applications.collect(),
+        applications: applications(queue).collect(),
         resources: resources.map(|(state, resource)| (state, amounts(resource))).into(),
         max_running: queue.max_applications,
     }

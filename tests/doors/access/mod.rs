@@ -9,4 +9,5 @@ pub mod rig;
 mod roles;
 mod start;
 mod tls;
+mod traced;
 mod ws;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use callboard::{
+    config::extra::Settings,
     domain::{
         Partition,
         command::{
@@ -13,7 +14,7 @@ use callboard::{
         effect::{Callback, Effect, Question},
         types::{Nanos, Termination},
     },
-    http::ws_v1::scrape,
+    http::ws_v1::{chosen::Chosen, scrape},
 };
 
 use super::env::{Ask, QUEUES, res};
@@ -283,7 +284,8 @@ fn a_scrape_of_many_applications() {
         }
         world.run();
         let mut shown = Default::default();
-        let looks = looked(|| shown = scrape::picture(&[Arc::new(world.p.tables())]));
+        let looks =
+            looked(|| shown = scrape::picture(&[Arc::new(world.p.tables())], &Chosen::of(&Settings::default())));
         assert_eq!(shown.applications, [("running", n as i64)].into());
         let leaf = shown.queues.iter().find(|queue| queue.path == "root.a").expect("shown");
         assert_eq!(leaf.applications, [("running", n as i64)].into());

@@ -15,6 +15,7 @@ mod gang_speed;
 mod gang_states;
 mod gang_stress;
 mod life;
+mod metered;
 mod one_request;
 mod predicates;
 mod preempt;

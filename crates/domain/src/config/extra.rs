@@ -13,7 +13,7 @@ use crate::{
 
 type Map = BTreeMap<String, String>;
 
-/// All settings. `event.*`, `health.*`, `log.*` and `http.*` hold for the process, `rm.*`, `shim.*` and `journal.*`
+/// All settings. `event.*`, `health.*`, `log.*`, `metrics.*` and `http.*` hold for the process, `rm.*`, `shim.*` and `journal.*`
 /// for the resource manager that sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -36,6 +36,10 @@ pub struct Settings {
     /// `http.maxBodyBytes`, at least 64Ki, so that it can be changed again: larger bodies are refused; `None`: as the server was
     /// started.
     pub max_body_bytes: Option<u64>,
+    /// `metrics.queues`: queues that have metrics of their own.
+    pub metrics_queues: String,
+    /// `metrics.topQueues`: of these, so many at most; 0: all.
+    pub metrics_top: usize,
     /// `http.requestsPerSecond`: of one caller; 0: no limit.
     pub requests_per_second: u64,
 }
@@ -110,6 +114,8 @@ impl Settings {
             constrained: read.flag("shim.predicates.constrained").unwrap_or(true),
             predicate_timeout: time("shim.predicates.timeout"),
             all_container_states: read.word("shim.containerStates") == Some("all"),
+            metrics_queues: read.text("metrics.queues"),
+            metrics_top: size("metrics.topQueues"),
             requests_per_second: read.number("http.requestsPerSecond"),
             max_body_bytes: read.given_number("http.maxBodyBytes"),
         }

@@ -51,6 +51,8 @@ pub enum Form {
     Word(&'static [&'static str]),
     /// A log level by name or number (CFG-113).
     Level,
+    /// `all`, or paths of queues with commas between.
+    Queues,
 }
 
 /// A value that was read.
@@ -66,10 +68,12 @@ pub enum Value {
     Word(&'static str),
     /// Of [`Form::Level`].
     Level(LogLevel),
+    /// Of [`Form::Queues`]: the text as it is.
+    Text,
 }
 
 /// Keys of the whole server begin with one of these.
-pub const SERVER: [&str; 4] = ["event.", "health.", "http.", "log."];
+pub const SERVER: [&str; 5] = ["event.", "health.", "http.", "log.", "metrics."];
 /// Stands for a subsystem in a key of the table.
 const SUBSYSTEM: &str = "log.SUBSYSTEM.level";
 /// Begins as those of the server do, but each resource manager has a log of its own.
@@ -154,6 +158,18 @@ pub static TABLE: &[Setting] = &[
             "When what goes in counts as recorded; as `--log-sync` where it is not set",
         )
     },
+    strict(
+        "metrics.queues",
+        Form::Queues,
+        "all",
+        "Queues that have metrics of their own: `all`, or paths with commas between; `root.a.*` means all that is below",
+    ),
+    strict(
+        "metrics.topQueues",
+        Form::Count(0, 1_000_000),
+        "0",
+        "Of these, the queues that have metrics of their own at most: those with the largest share of what is allocated or asked for; 0: all",
+    ),
     strict("rm.bufferedBytes", Form::Bytes(1), "256Mi", "Size of the callbacks that are kept for a shim that is away"),
     strict(
         "rm.bufferedCallbacks",
@@ -307,6 +323,12 @@ impl Reader<'_> {
         }
     }
 
+    /// A text as it is, or as the default is.
+    pub fn text(self, key: &'static str) -> String {
+        let given = self.0.get(key).filter(|text| find(key).is_some_and(|row| row.read(text).is_ok()));
+        given.cloned().or_else(|| Some(find(key)?.default?.to_owned())).unwrap_or_default()
+    }
+
     /// A log level.
     pub fn level(self, key: &'static str) -> LogLevel {
         match self.value(key) {
@@ -344,6 +366,7 @@ impl Setting {
             Form::Word(words) if text.is_empty() => words.iter().find(|w| **w == "default").copied().map(Value::Word),
             Form::Word(words) => words.iter().find(|word| **word == text).copied().map(Value::Word),
             Form::Level => LogLevel::parse(text).map(Value::Level),
+            Form::Queues => are_queues(text).then_some(Value::Text),
         };
         value.ok_or_else(|| self.form.to_string())
     }
@@ -367,6 +390,7 @@ impl fmt::Display for Form {
             Form::Flag => f.write_str("one of true, false"),
             Form::AnyFlag => f.write_str("one of true, false, 1, 0, t, f"),
             Form::Word(words) => write!(f, "one of {}", words.join(", ")),
+            Form::Queues => f.write_str("all, or paths of queues with commas between, such as root.a,root.b.*"),
             Form::Level => {
                 f.write_str("one of debug, info, warn, error, dpanic, panic, fatal, or a number from -1 to 5")
             }
@@ -384,6 +408,7 @@ impl Form {
             Form::Flag | Form::AnyFlag => ("flag", ""),
             Form::Word(_) => ("word", ""),
             Form::Level => ("level", ""),
+            Form::Queues => ("queues", ""),
         }
     }
 }
@@ -399,6 +424,11 @@ fn bytes(text: &str) -> Option<u64> {
     let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
     let (number, shift) = unit.unwrap_or((text, 0));
     count(number)?.checked_mul(1 << shift)
+}
+
+fn are_queues(text: &str) -> bool {
+    let path = |path: &str| path.split('.').next() == Some("root") && path.split('.').all(|part| !part.is_empty());
+    text == "all" || text.split(',').all(|pattern| path(pattern.trim().strip_suffix(".*").unwrap_or(pattern.trim())))
 }
 
 fn any_flag(text: &str) -> Option<bool> {
@@ -443,6 +473,9 @@ mod tests {
             (reader.word("shim.containerStates"), reader.given_number("http.maxBodyBytes")),
             (Some("default"), None)
         );
+        let queues = |text: &str| find("metrics.queues").expect("a row").read(text).is_ok();
+        assert!(["all", "root", "root.*", "root.a, root.b.*"].iter().all(|text| queues(text)));
+        assert!(["", "a", "root.", "root..a", "root.a,", "*", "all,root"].iter().all(|text| !queues(text)));
         assert_eq!((reader.flag("rm.reservations"), reader.flag("event.trackingEnabled")), (None, Some(true)));
     }
 }

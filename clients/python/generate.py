@@ -33,6 +33,9 @@ def generate_protocol(out: Path) -> None:
     command = ["protoc", f"-I{PROTOCOL}", f"-I{Path(protoc.__file__).parent / '_proto'}"]
     command += [f"--{what}={out}" for what in ("python_out", "grpc_python_out")]
     command += [f"--{what}=quiet:{out}" for what in ("mypy_out", "mypy_grpc_out")]
+    # Beside this Python, which need not be the one that the shell finds.
+    programs = Path(sys.executable).parent
+    command += [f"--plugin={programs / name}" for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")]
     if protoc.main(command + FILES) != 0:
         sys.exit("the protocol files could not be read")
     for file in sorted(out.rglob("*.py*")):
@@ -47,8 +50,7 @@ def generate_protocol(out: Path) -> None:
 def generate(out: Path, program: str) -> None:
     """Writes both packages into this folder."""
     for part in PARTS:
-        shutil.rmtree(out / part, ignore_errors=True)
-        (out / part).mkdir(parents=True)
+        (out / part).mkdir()
     generate_protocol(out / "proto")
     generate_rest.generate(out / "openapi", program)
 
@@ -73,7 +75,12 @@ def main() -> None:
             if different := differences(program):
                 sys.exit(f"not what generate.py writes: {', '.join(different)}")
         case [program] if not program.startswith("-"):
-            generate(FOLDER, program)
+            with tempfile.TemporaryDirectory() as folder:
+                # What is there stays until all of it was made.
+                generate(Path(folder), program)
+                for part in PARTS:
+                    shutil.rmtree(FOLDER / part, ignore_errors=True)
+                    shutil.copytree(Path(folder) / part, FOLDER / part)
         case _:
             sys.exit(__doc__)
 

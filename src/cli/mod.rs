@@ -23,6 +23,7 @@ pub mod resource;
 pub mod serve;
 pub mod settings;
 pub mod token;
+pub mod top;
 pub mod usage;
 pub mod validate;
 pub mod wait;
@@ -52,6 +53,7 @@ use self::{
     serve::ServeArgs,
     settings::SettingsArgs,
     token::TokenArgs,
+    top::TopArgs,
     usage::UsageArgs,
     wait::WaitArgs,
     whatif::WhatIfArgs,
@@ -93,6 +95,8 @@ enum Command {
     WhatIf(Box<WhatIfArgs>),
     /// Show partitions at a glance, and what waits in them
     Status(StatusArgs),
+    /// Watch applications, queues, users and nodes, with why what waits does
+    Top(TopArgs),
     /// Show applications, those that wait first
     Apps(AppsArgs),
     /// Show queues
@@ -158,6 +162,7 @@ impl Cli {
             Some(Command::Plan(args)) => wait_for(plan::run(args)),
             Some(Command::WhatIf(args)) => wait_for(whatif::run(*args)),
             Some(Command::Status(args)) => wait_for(lists::run(Wanted::Status(args))),
+            Some(Command::Top(args)) => wait_for(top::run(args)),
             Some(Command::Apps(args)) => wait_for(lists::run(Wanted::Apps(args))),
             Some(Command::Queues(args)) => wait_for(lists::run(Wanted::Queues(args))),
             Some(Command::Nodes(args)) => wait_for(lists::run(Wanted::Nodes(args))),

@@ -140,13 +140,27 @@ pub async fn run(args: WhyArgs) -> ExitCode {
     }
 }
 
-async fn answer(args: &WhyArgs) -> Result<String, Error> {
-    let query = args.ask.as_ref().map_or(String::new(), |ask| format!("&ask={}", segment(ask)));
-    let path = format!("application/{}/explain?timeline=true{query}", segment(&args.application));
-    let answer = args.door.get(&path).await?;
+/// Why an application waits, for people.
+///
+/// # Errors
+/// There is no such application, or the server cannot be asked.
+pub async fn explained(door: &Door, application: &str) -> Result<String, Error> {
+    Ok(told(&ask(door, application, None).await?.1, Timestamp::now()))
+}
+
+/// The answer of the server, as it is and as it is shown.
+async fn ask(door: &Door, application: &str, ask: Option<&String>) -> Result<(String, Explained), Error> {
+    let query = ask.map_or(String::new(), |ask| format!("&ask={}", segment(ask)));
+    let path = format!("application/{}/explain?timeline=true{query}", segment(application));
+    let answer = door.get(&path).await?;
     let broken = |what: String| Error { text: format!("the server sent what is no explanation: {what}"), status: None };
     let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
-    let explained: Explained = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    let explained = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    Ok((text, explained))
+}
+
+async fn answer(args: &WhyArgs) -> Result<String, Error> {
+    let (text, explained) = ask(&args.door, &args.application, args.ask.as_ref()).await?;
     if let Some(ask) = args.ask.as_ref().filter(|_| explained.waiting.is_empty() && explained.ask.is_none()) {
         let text = format!("application '{}' has no ask '{ask}'; without it all that wait are explained", explained.id);
         return Err(Error { text, status: None });

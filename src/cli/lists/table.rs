@@ -1,6 +1,6 @@
 //! What a list looks like: columns for people, or what the server said as JSON, YAML or names.
 
-use std::fmt::Write as _;
+use std::{cmp::Ordering, fmt::Write as _};
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -67,9 +67,20 @@ impl Cell {
         Cell { text: text.into(), key: Some(key) }
     }
 
-    fn shown(&self) -> String {
+    /// As it stands in a table: on one line, and with a dash for nothing.
+    pub fn shown(&self) -> String {
         let text: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         if text.is_empty() { "-".to_owned() } else { text }
+    }
+}
+
+impl Cell {
+    /// Where it stands beside another one of its column.
+    pub fn order(&self, other: &Cell) -> Ordering {
+        match (self.key, other.key) {
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            _ => self.text.cmp(&other.text),
+        }
     }
 }
 
@@ -107,11 +118,7 @@ impl List {
             format!("there is no column '{name}' to sort by; there are: {}", names.join(", "))
         })?;
         self.rows.sort_by(|a, b| {
-            let (a, b) = (&a.cells[at], &b.cells[at]);
-            let order = match (a.key, b.key) {
-                (Some(a), Some(b)) => a.total_cmp(&b),
-                _ => a.text.cmp(&b.text),
-            };
+            let order = a.cells[at].order(&b.cells[at]);
             if down { order.reverse() } else { order }
         });
         Ok(())

@@ -135,7 +135,10 @@ Tab view  ↑↓ choose  Enter open  / filter  s sort  r reverse";
         assert_eq!(model.page, 4);
         model.panel = Some(Panel { title: "etl".into(), text: "Queue root.a is at its max.".into(), scroll: 0 });
         let text = screen(&mut model);
-        assert!(text.contains("etl") && text.contains("│Queue root.a is at its max.") && text.ends_with("q quit"), "{text}");
+        assert!(
+            text.contains("etl") && text.contains("│Queue root.a is at its max.") && text.ends_with("q quit"),
+            "{text}"
+        );
         model.panel = None;
         (model.typing, model.filter) = (true, "et".into());
         assert!(screen(&mut model).contains("/et▏"));

@@ -201,7 +201,12 @@ async fn node(door: &Door, id: &str) -> Result<String, Error> {
     let path = format!("/ws/v1/partition/{}/node/{}", segment(&door.partition), segment(id));
     let node = door.value_at(&path).await?;
     let told = |name: &str, key: &str| format!("{name}: {}\n", super::human::amounts(&amount(&node[key])));
-    let mut text = format!("{}{}{}\n", told("Capacity", "capacity"), told("Allocated", "allocated"), told("Available", "available"));
+    let mut text = format!(
+        "{}{}{}\n",
+        told("Capacity", "capacity"),
+        told("Allocated", "allocated"),
+        told("Available", "available")
+    );
     for row in node["allocations"].as_array().into_iter().flatten() {
         let text_of = |key: &str| row[key].as_str().unwrap_or_default();
         let size = super::human::amounts(&amount(&row["resource"]));

@@ -127,7 +127,9 @@ impl Model {
     /// The rows that are shown, in their order.
     pub fn rows(&self) -> Vec<&Row> {
         let wanted = self.filter.to_lowercase();
-        let has = |row: &&Row| wanted.is_empty() || row.cells.iter().any(|cell| cell.shown().to_lowercase().contains(&wanted));
+        let has = |row: &&Row| {
+            wanted.is_empty() || row.cells.iter().any(|cell| cell.shown().to_lowercase().contains(&wanted))
+        };
         let mut rows: Vec<&Row> = self.list.rows.iter().filter(has).collect();
         if let Some(at) = self.sort {
             rows.sort_by(|a, b| {
@@ -374,7 +376,10 @@ mod tests {
         model.take(list(&["e"]));
         assert_eq!(model.chosen.as_deref(), Some("e"));
         model.take(list(&[]));
-        assert_eq!((model.chosen.clone(), model.press(Key::Down), model.press(Key::Enter)), (None, Wish::Nothing, Wish::Nothing));
+        assert_eq!(
+            (model.chosen.clone(), model.press(Key::Down), model.press(Key::Enter)),
+            (None, Wish::Nothing, Wish::Nothing)
+        );
     }
 
     #[test]
@@ -395,7 +400,9 @@ mod tests {
         assert_eq!((model.view, model.press(Key::Enter)), (View::Nodes, Wish::Node("n1".into())));
         assert_eq!((model.press(Key::Tab), model.view), (Wish::Read, View::Apps));
         model.panel = Some(Panel { title: "t".into(), text: "1\n2\n3\n4".into(), scroll: 0 });
-        for (key, scroll) in [(Key::Down, 1), (Key::PageDown, 3), (Key::Down, 3), (Key::Up, 2), (Key::Home, 0), (Key::End, 3)] {
+        for (key, scroll) in
+            [(Key::Down, 1), (Key::PageDown, 3), (Key::Down, 3), (Key::Up, 2), (Key::Home, 0), (Key::End, 3)]
+        {
             model.press(key);
             assert_eq!(model.panel.as_ref().unwrap().scroll, scroll, "{key:?}");
         }
@@ -409,6 +416,9 @@ mod tests {
             "runningApplications": ["a", "b"], "children": [{"queuePath": "root.a", "maxResources": {"vcore": 3000}}]}}]);
         let list = users(&answer);
         let cells: Vec<String> = list.rows[0].cells.iter().map(Cell::shown).collect();
-        assert_eq!((list.rows[0].name.as_str(), cells), ("eve", ["eve", "2", "2 cores", "root.a"].map(String::from).to_vec()));
+        assert_eq!(
+            (list.rows[0].name.as_str(), cells),
+            ("eve", ["eve", "2", "2 cores", "root.a"].map(String::from).to_vec())
+        );
     }
 }

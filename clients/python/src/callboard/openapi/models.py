@@ -187,6 +187,11 @@ class LogLevel(TypedDict):
     operator: bool
 
 
+class NodeAdd(TypedDict):
+    count: int
+    like: str
+
+
 class NodeInShort(TypedDict):
     allocations: NotRequired[int]
     drained: NotRequired[str | None]
@@ -262,10 +267,19 @@ class PlanInShort(TypedDict):
     exceeded: int
 
 
+Quantity: TypeAlias = int | str
+
+
+class QueueChange(TypedDict):
+    queue: str
+    set: dict[str, Quantity]
+
+
 class QueueLevel(TypedDict):
     guaranteed: NotRequired[Amounts]
     max: NotRequired[Amounts]
     maxRunning: NotRequired[int]
+    order: NotRequired[str | None]
     queue: str
     running: int
     used: Amounts
@@ -402,6 +416,14 @@ class Template(TypedDict):
     properties: NotRequired[dict[str, str]]
 
 
+class TimelineRow(TypedDict):
+    at: str
+    count: int
+    name: str
+    of: str
+    text: str
+
+
 class Trends(TypedDict):
     guaranteed: dict[str, list[int | None]]
     max: dict[str, list[int | None]]
@@ -480,6 +502,92 @@ class Warning(TypedDict):
     Description: str
     DiagnosisMessage: str
     Name: str
+
+
+class WhatIfAsks(TypedDict):
+    count: NotRequired[int | None]
+    node: NotRequired[str | None]
+    preempts: NotRequired[bool | None]
+    priority: NotRequired[int | None]
+    resource: dict[str, Quantity]
+
+
+class WhatIfRefused(TypedDict):
+    reason: str
+    what: str
+
+
+class WhatIfWhole(TypedDict):
+    allocations: int
+    capacity: dict[str, int]
+    placed: int
+    preempted: int
+    used: dict[str, int]
+    waiting: int
+
+
+class WhenPlaced(TypedDict):
+    ended: int
+    known: int
+    p50Seconds: NotRequired[float | None]
+    p90Seconds: NotRequired[float | None]
+    running: int
+    runs: int
+    text: str
+
+
+WithoutAndWithMapOfInt64 = TypedDict(
+    "WithoutAndWithMapOfInt64",
+    {
+        "with": dict[str, int],
+        "without": dict[str, int],
+    },
+)
+
+
+WithoutAndWithNullableDouble = TypedDict(
+    "WithoutAndWithNullableDouble",
+    {
+        "with": float | None,
+        "without": float | None,
+    },
+)
+
+
+WithoutAndWithNullableString = TypedDict(
+    "WithoutAndWithNullableString",
+    {
+        "with": str | None,
+        "without": str | None,
+    },
+)
+
+
+WithoutAndWithWhatIfWhole = TypedDict(
+    "WithoutAndWithWhatIfWhole",
+    {
+        "with": WhatIfWhole,
+        "without": WhatIfWhole,
+    },
+)
+
+
+WithoutAndWithBoolean = TypedDict(
+    "WithoutAndWithBoolean",
+    {
+        "with": bool,
+        "without": bool,
+    },
+)
+
+
+WithoutAndWithUint64 = TypedDict(
+    "WithoutAndWithUint64",
+    {
+        "with": int,
+        "without": int,
+    },
+)
 
 
 class WsConfigAnswer(TypedDict):
@@ -746,6 +854,11 @@ class Settings(TypedDict):
     server: list[Setting]
 
 
+class Timeline(TypedDict):
+    complete: bool
+    rows: list[TimelineRow]
+
+
 class WaitingGroup(TypedDict):
     advice: NotRequired[Advice | None]
     asks: int
@@ -759,6 +872,55 @@ class WaitingGroup(TypedDict):
     resource: Amounts
     since: str
     taskGroup: NotRequired[str]
+    when: NotRequired[WhenPlaced | None]
+
+
+class WhatIfApplication(TypedDict):
+    applicationID: NotRequired[str]
+    asks: list[WhatIfAsks]
+    gang: NotRequired[str | None]
+    groups: NotRequired[list[str]]
+    queue: NotRequired[str]
+    tags: NotRequired[dict[str, str]]
+    user: NotRequired[str]
+
+
+class WhatIfFate(TypedDict):
+    allocations: WithoutAndWithUint64
+    applicationID: str
+    firstSeconds: WithoutAndWithNullableDouble
+    later: int
+    new: bool
+    placedOnly: WithoutAndWithUint64
+    preempted: WithoutAndWithUint64
+    queueName: str
+    sooner: int
+    state: WithoutAndWithNullableString
+    user: str
+    waiting: WithoutAndWithUint64
+    why: NotRequired[str | None]
+
+
+class WhatIfQueue(TypedDict):
+    pending: WithoutAndWithMapOfInt64
+    queueName: str
+    running: WithoutAndWithUint64
+    there: WithoutAndWithBoolean
+    used: WithoutAndWithMapOfInt64
+
+
+WhatIfRequest = TypedDict(
+    "WhatIfRequest",
+    {
+        "config": NotRequired[str | None],
+        "for": NotRequired[str | None],
+        "nodeAdd": NotRequired[list[NodeAdd]],
+        "nodeDrain": NotRequired[list[str]],
+        "nodeUndrain": NotRequired[list[str]],
+        "queue": NotRequired[list[QueueChange]],
+        "submit": NotRequired[list[WhatIfApplication]],
+    },
+)
 
 
 class ApplicationInShort(TypedDict):
@@ -787,6 +949,7 @@ class ApplicationsInShort(TypedDict):
 
 
 class Explained(TypedDict):
+    advice: NotRequired[Advice | None]
     allocations: int
     applicationID: str
     ask: NotRequired[AskState | None]
@@ -801,6 +964,7 @@ class Explained(TypedDict):
     submitted: str
     tags: dict[str, str]
     taskGroups: list[TaskGroupInShort]
+    timeline: NotRequired[Timeline | None]
     used: Amounts
     user: str
     userAvailable: NotRequired[Amounts | None]
@@ -831,3 +995,18 @@ class Plan(TypedDict):
     rmID: str
     unchanged: bool
     warnings: list[ConfigurationWarning]
+
+
+class WhatIf(TypedDict):
+    applications: list[WhatIfFate]
+    complete: bool
+    copy: NotRequired[str | None]
+    ends: str
+    forSeconds: float
+    moreApplications: int
+    moreQueues: int
+    partition: str
+    queues: list[WhatIfQueue]
+    refused: NotRequired[list[WhatIfRefused]]
+    seenSeconds: float
+    whole: WithoutAndWithWhatIfWhole

@@ -28,6 +28,7 @@ class Api(Door):
         before: int | None = None,
         follow: bool | None = None,
         object: str | None = None,
+        children: bool | None = None,
         type: str | None = None,
         since: str | None = None,
         until: str | None = None,
@@ -43,6 +44,7 @@ class Api(Door):
                 "before": before,
                 "follow": follow,
                 "object": object,
+                "children": children,
                 "type": type,
                 "since": since,
                 "until": until,
@@ -62,7 +64,13 @@ class Api(Door):
         return cast("models.Overview", await self._call("GET", f"/api/v1/overview"))
 
     async def application_explain(
-        self, partition: str, application: str, *, ask: str | None = None, remedies: bool | None = None
+        self,
+        partition: str,
+        application: str,
+        *,
+        ask: str | None = None,
+        remedies: bool | None = None,
+        timeline: bool | None = None,
     ) -> models.Explained:
         """GET `/api/v1/partition/{partition}/application/{application}/explain`."""
         return cast(
@@ -70,7 +78,7 @@ class Api(Door):
             await self._call(
                 "GET",
                 f"/api/v1/partition/{quote(partition)}/application/{quote(application)}/explain",
-                query={"ask": ask, "remedies": remedies},
+                query={"ask": ask, "remedies": remedies, "timeline": timeline},
             ),
         )
 
@@ -260,6 +268,10 @@ class Api(Door):
     async def settings(self) -> models.Settings:
         """GET `/api/v1/settings`."""
         return cast("models.Settings", await self._call("GET", f"/api/v1/settings"))
+
+    async def whatif(self, body: models.WhatIfRequest, *, partition: str | None = None) -> models.WhatIf:
+        """POST `/api/v1/whatif`."""
+        return cast("models.WhatIf", await self._call("POST", f"/api/v1/whatif", query={"partition": partition}, json=body))
 
 
 class Ws(Door):

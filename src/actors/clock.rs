@@ -6,21 +6,30 @@ use tokio::time::Instant;
 
 use crate::domain::types::Nanos;
 
+/// As long as nobody waits.
+const NEVER: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3_600);
+
 /// Wall time at the moment it was made, carried on by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     wall: i64,
     since: Instant,
+    still: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
-        Clock { wall, since: Instant::now() }
+        Clock { wall, since: Instant::now(), still: false }
     }
 }
 
 impl Clock {
+    /// A clock that stands still.
+    pub fn still(at: Nanos) -> Clock {
+        Clock { wall: at.0, since: Instant::now(), still: true }
+    }
+
     /// The same clock, unless it would go back behind this time: then it goes on from there.
     pub fn not_before(self, at: Nanos) -> Clock {
         let behind = at.minus(self.now()).0.max(0);
@@ -29,11 +38,17 @@ impl Clock {
 
     /// The present time.
     pub fn now(&self) -> Nanos {
+        if self.still {
+            return Nanos(self.wall);
+        }
         Nanos(self.wall.saturating_add(self.since.elapsed().as_nanos() as i64))
     }
 
     /// How long it is until `at`; zero where it has passed.
     pub fn until(&self, at: Nanos) -> std::time::Duration {
+        if self.still {
+            return NEVER;
+        }
         std::time::Duration::from_nanos(at.minus(self.now()).0.max(0) as u64)
     }
 }

@@ -74,6 +74,8 @@ pub struct PartitionActor {
     /// The picture that readers get, until something changes.
     snapshot: Option<Arc<Snapshot>>,
     timer: Option<(Nanos, SpawnHandle)>,
+    /// It shows how it was: nothing happens in it.
+    is_still: bool,
     status: PartitionStatus,
 }
 
@@ -89,22 +91,23 @@ impl PartitionActor {
     }
 
     fn new(mut setup: PartitionSetup, links: Links, ctx: &mut Context<Self>) -> PartitionActor {
-        let (mut recorder, mut replica) = (None, None);
+        let (mut recorder, mut replica, mut is_still) = (None, None, None);
         let mut clock = Clock::default();
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
         let resolver = conf.resolver;
         let beginning = Beginning { rm, internal, conf, at: clock.now() };
-        if let Some(Recorded { instance, outlet, replica: before }) = setup.recorded.take() {
+        if let Some(Recorded { instance, outlet, replica: before, still }) = setup.recorded.take() {
             recorder = Some(match &before {
                 Some(before) => Recorder::resume(instance, outlet, before.number, before.at),
                 None => Recorder::begin(instance, outlet, &beginning),
             });
-            replica = before;
+            recorder = recorder.filter(|_| still.is_none());
+            (replica, is_still) = (before, still);
         }
         let mut effects = Vec::new();
         let (partition, talks) = match replica {
             Some(replica) => {
-                clock = clock.not_before(replica.at);
+                clock = is_still.map_or_else(|| clock.not_before(replica.at), Clock::still);
                 (replica.partition, Some(replica.talks))
             }
             None => (beginning.partition(&mut effects), None),
@@ -131,6 +134,7 @@ impl PartitionActor {
             slicing: false,
             snapshot: None,
             timer: None,
+            is_still: is_still.is_some(),
             status: PartitionStatus::default(),
         };
         if let Some(talks) = talks {
@@ -141,6 +145,9 @@ impl PartitionActor {
 
     /// A command enters the partition.
     fn enter(&mut self, command: Command, now: Nanos) {
+        if self.is_still {
+            return;
+        }
         if let Some(recorder) = &mut self.recorder {
             recorder.apply(&command, now);
         }
@@ -224,7 +231,7 @@ impl PartitionActor {
     }
 
     fn ask_for_slice(&mut self, ctx: &mut Context<Self>) {
-        if self.slicing {
+        if self.slicing || self.is_still {
             return;
         }
         self.slicing = true;
@@ -269,7 +276,7 @@ impl PartitionActor {
 
     /// One timer for the next deadline of the domain.
     fn arm(&mut self, ctx: &mut Context<Self>) {
-        let next = self.partition.next_deadline().filter(|_| !self.is_ending());
+        let next = self.partition.next_deadline().filter(|_| !self.is_ending() && !self.is_still);
         if self.timer.as_ref().map(|(at, _)| *at) == next {
             return;
         }
@@ -347,6 +354,9 @@ impl PartitionActor {
 
     /// Conversations have releases sent once more: together, when all that fell due now have said so.
     fn send_again(&mut self, releases: Vec<Released>, ctx: &mut Context<Self>) {
+        if self.is_still {
+            return;
+        }
         if self.again.is_empty() {
             let yielded = tokio::task::yield_now().into_actor(self);
             ctx.spawn(yielded.map(|(), actor, _| {
@@ -371,7 +381,9 @@ impl Actor for PartitionActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.changed(ctx);
-        self.begin_journal(ctx);
+        if !self.is_still {
+            self.changed(ctx);
+            self.begin_journal(ctx);
+        }
     }
 }

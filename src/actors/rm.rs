@@ -9,7 +9,7 @@ pub mod log;
 pub mod open;
 mod questions;
 mod reconfigure;
-mod record;
+pub mod record;
 mod registration;
 pub mod replay;
 mod restore;

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod diagnose;
 pub mod door;
 pub mod events;
+pub mod flight;
 pub mod human;
 pub mod journal;
 pub mod lists;
@@ -40,6 +41,7 @@ use self::{
     demo::DemoArgs,
     diagnose::DiagnoseArgs,
     events::EventsArgs,
+    flight::FlightArgs,
     journal::JournalArgs,
     lists::{AppsArgs, NodesArgs, QueuesArgs, RmsArgs, StatusArgs, Wanted},
     log::LogArgs,
@@ -123,6 +125,8 @@ enum Command {
     Wait(WaitArgs),
     /// Show what the logs of a data directory hold
     Log(LogArgs),
+    /// List, export, show, check and serve flights: what logs hold, seen again
+    Flight(Box<FlightArgs>),
     /// Show or change what the log of a running server tells
     LogLevel(LogLevelArgs),
     /// Write what is needed to find a fault into one file, without secrets
@@ -176,6 +180,7 @@ impl Cli {
             Some(Command::Settings(args)) => wait_for(settings::run(args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
             Some(Command::Log(args)) => wait_for(async move { report(log::run(&args).await) }),
+            Some(Command::Flight(args)) => report(flight::run(*args)),
             Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),
             Some(Command::Diagnose(args)) => wait_for(diagnose::run(args)),
             Some(Command::Ready(args)) => wait_for(ready::run(args)),

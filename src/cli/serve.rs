@@ -3,7 +3,7 @@
 pub mod access;
 mod audit;
 mod data;
-mod log;
+pub mod log;
 pub mod oidc;
 pub mod options;
 mod panics;

@@ -46,7 +46,7 @@ const OPEN: [&str; 7] = ["/", "/healthz", "/livez", "/readyz", "/favicon.ico", "
 /// A trial: it is sent something, and changes nothing.
 pub const PLAN: &str = "/api/v1/plan";
 /// Another one, which takes JSON only.
-const WHATIF: &str = "/api/v1/whatif";
+pub const WHATIF: &str = "/api/v1/whatif";
 
 /// Who did what is for operators.
 const AUDIT: &str = "/api/v1/audit";

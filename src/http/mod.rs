@@ -6,6 +6,7 @@ pub mod guard;
 pub mod openapi;
 pub mod origins;
 pub mod page;
+pub mod past;
 pub mod problem;
 pub mod server;
 pub mod shim;

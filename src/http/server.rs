@@ -18,6 +18,7 @@ use rustls::ServerConfig;
 use super::{
     api, guard, openapi,
     origins::{self, Origins},
+    past,
     problem::Problem,
     shim,
 };
@@ -84,6 +85,7 @@ where
             .wrap(from_fn(without_chunks))
             .wrap(from_fn(guard::guard))
             .wrap(from_fn(origins::gate))
+            .wrap(from_fn(past::gate))
             .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
             .service(resource("/livez", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
             .service(resource("/readyz", "GET, HEAD").route(web::get().to(ready)).route(web::head().to(ready)))

@@ -29,6 +29,8 @@ pub struct Recorded {
     pub outlet: Arc<Outlet>,
     /// It goes on with this.
     pub replica: Option<Box<Replica>>,
+    /// It shows how it was at this time: nothing enters it, nothing falls due, and nothing is recorded.
+    pub still: Option<Nanos>,
 }
 
 /// A partition as its log left it.

@@ -9,6 +9,7 @@
 //! told of. Damage anywhere else ends what can be read; the files stay beside, for whoever wants to look.
 //! All functions here block and belong into `spawn_blocking`, but for [`Writer::write`], which the kernel takes at once.
 
+pub mod flight;
 mod frame;
 pub mod mark;
 mod reader;

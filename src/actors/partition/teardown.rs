@@ -70,6 +70,11 @@ impl Handler<StopPartition> for PartitionActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) -> Self::Result {
+        if self.is_still {
+            self.conversations.stop();
+            ctx.stop();
+            return Box::pin(async {});
+        }
         let (ended, wait) = oneshot::channel();
         let first = self.ended.is_empty();
         self.ended.push(ended);

@@ -24,7 +24,7 @@ const KINDS: usize = Kind::ALL.len();
 /// Lines in order. Numbers are dense from 1.
 ///
 /// What was handed to a socket may be dropped, oldest first; only what never was counts as overflow.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Buffer {
     queues: [Queue; KINDS],
     last: u64,
@@ -39,7 +39,7 @@ pub struct Buffer {
 }
 
 /// The lines of one kind, in order. A *place* counts all of them from the first of the session on.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Queue {
     lines: VecDeque<Arc<Line>>,
     /// Place of the oldest line that is kept.

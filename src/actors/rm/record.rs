@@ -112,31 +112,47 @@ const REQUESTS: u64 = 8;
 
 /// Writes the record of a partition.
 pub fn steps(entry: &Entry, asks: Predicates, handed: Option<HandedTo>, requests: &[(u64, u32)], out: &mut Vec<u8>) {
+    let steps = Steps {
+        instance: entry.instance,
+        number: entry.number,
+        last: entry.last,
+        asks,
+        digest: entry.digest,
+        handed,
+        requests: requests.to_vec(),
+        beginning: entry.beginning.as_deref(),
+        steps: &entry.steps,
+    };
+    write_steps(&steps, out);
+}
+
+/// Writes it, in the place of what is in `out`.
+pub fn write_steps(steps: &Steps<'_>, out: &mut Vec<u8>) {
     out.clear();
-    let mut flags = if entry.last { LAST } else { 0 };
-    flags |= if handed.is_some() { HANDED } else { 0 };
-    flags |= if entry.beginning.is_some() { BEGINNING } else { 0 };
-    flags |= if requests.is_empty() { 0 } else { REQUESTS };
-    unsigned(out, u64::from(entry.instance));
-    unsigned(out, entry.number);
+    let mut flags = if steps.last { LAST } else { 0 };
+    flags |= if steps.handed.is_some() { HANDED } else { 0 };
+    flags |= if steps.beginning.is_some() { BEGINNING } else { 0 };
+    flags |= if steps.requests.is_empty() { 0 } else { REQUESTS };
+    unsigned(out, u64::from(steps.instance));
+    unsigned(out, steps.number);
     unsigned(out, flags);
-    unsigned(out, u64::from(number_of(asks)));
-    out.extend_from_slice(&entry.digest.to_le_bytes());
-    for handed in handed.into_iter().flatten() {
+    unsigned(out, u64::from(number_of(steps.asks)));
+    out.extend_from_slice(&steps.digest.to_le_bytes());
+    for handed in steps.handed.into_iter().flatten() {
         unsigned(out, handed);
     }
-    if !requests.is_empty() {
-        unsigned(out, requests.len() as u64);
-        for (number, parts) in requests {
+    if !steps.requests.is_empty() {
+        unsigned(out, steps.requests.len() as u64);
+        for (number, parts) in &steps.requests {
             unsigned(out, *number);
             unsigned(out, u64::from(*parts));
         }
     }
-    if let Some(beginning) = &entry.beginning {
+    if let Some(beginning) = steps.beginning {
         unsigned(out, beginning.len() as u64);
         out.extend_from_slice(beginning);
     }
-    out.extend_from_slice(&entry.steps);
+    out.extend_from_slice(steps.steps);
 }
 
 fn bytes<'a>(input: &mut Input<'a>, length: usize) -> Result<&'a [u8], Malformed> {
@@ -196,6 +212,11 @@ fn read_handed_from(input: &mut Input<'_>) -> Result<HandedTo, Malformed> {
 /// Reads what [`handed`] wrote.
 pub fn read_handed(payload: &[u8]) -> Result<HandedTo, String> {
     read_handed_from(&mut Input { rest: payload }).map_err(|error| error.0.to_owned())
+}
+
+/// The lines of a snapshot whose lines nobody wants.
+pub fn no_lines() -> Vec<u8> {
+    super::saved_lines::write(&[])
 }
 
 /// Writes events for the shim.

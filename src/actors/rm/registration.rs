@@ -265,7 +265,7 @@ impl RmActor {
     ) -> PartitionHandle {
         let recorded = self.log.is_some().then(|| {
             let instance = session.instances.replace(session.instances.get() + 1);
-            Recorded { instance, outlet: Outlet::new(self.topology.publisher()), replica: None }
+            Recorded { instance, outlet: Outlet::new(self.topology.publisher()), replica: None, still: None }
         });
         self.launch_as(session, place, conf, recorded, ctx)
     }

@@ -26,7 +26,7 @@ use crate::{
         command::Command,
         digest::Digest,
         effect::{Effect, Question},
-        log::{Beginning, Input, Reader},
+        log::{Beginning, Input, Reader, Step},
         resources::Types,
         types::Nanos,
     },
@@ -82,6 +82,7 @@ impl State {
 }
 
 /// A session as its log left it.
+#[derive(Clone)]
 pub struct Replayed {
     /// What it registered with, and was configured with since.
     pub registered: Registered,
@@ -279,11 +280,41 @@ impl Found {
     }
 }
 
+/// How records are applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// For a session that goes on: with its lines, and what does not lead to what it led to is refused.
+    #[default]
+    Restore,
+    /// To see how everything was: without lines, and a record that leads to something else than it did is noted.
+    Watch,
+    /// As that, with what went in and came out of the last record.
+    Look,
+}
+
+/// What the last record was and did, for whoever looks.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Internal name of the partition; empty where it was of none.
+    pub partition: Arc<str>,
+    /// What went in.
+    pub steps: Vec<Step>,
+    /// What came out.
+    pub effects: Vec<Effect>,
+    /// The digest of what came out then, and that of what came out now, where they differ.
+    pub differs: Option<(u64, u64)>,
+}
+
 /// What records are applied to.
-#[derive(Default)]
-struct Replay {
-    session: Option<Box<Replayed>>,
-    ended: Option<Ended>,
+#[derive(Clone, Default)]
+pub struct Replay {
+    /// The session that runs.
+    pub session: Option<Box<Replayed>>,
+    /// The last one ended.
+    pub ended: Option<Ended>,
+    /// See [`Seen`].
+    pub seen: Seen,
+    mode: Mode,
     /// Of a snapshot: records up to this one are in every part of it.
     from: u64,
     /// Of a snapshot: the record after which it holds.
@@ -295,7 +326,11 @@ struct Replay {
 }
 
 impl Replay {
-    fn of(snapshot: &log::Snapshot) -> Result<Replay, String> {
+    /// The state of a snapshot.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of(snapshot: &log::Snapshot) -> Result<Replay, String> {
         let mut replay = Replay { index: snapshot.index, at: snapshot.at, ..Replay::default() };
         let mut lines = None;
         for part in &snapshot.parts {
@@ -331,13 +366,28 @@ impl Replay {
         }
     }
 
+    /// In another way.
+    pub fn in_mode(self, mode: Mode) -> Replay {
+        Replay { mode, ..self }
+    }
+
+    /// Records up to this one are in a snapshot, whatever part of it.
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+
     /// The number of the last session.
     fn epoch(&self) -> u64 {
         let ended = || self.ended.as_ref().map_or(0, |ended| ended.epoch);
         self.session.as_ref().map_or_else(ended, |session| session.registered.epoch)
     }
 
-    fn take(&mut self, record: &Record<'_>) -> Result<(), String> {
+    /// Applies a record.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn take(&mut self, record: &Record<'_>) -> Result<(), String> {
+        self.seen = Seen::default();
         // What a snapshot has of the session, it has of nothing else.
         let is_known = record.index <= self.index;
         match record.kind {
@@ -359,6 +409,8 @@ impl Replay {
         let Some(session) = &mut self.session else { return Err("it is of no session".to_owned()) };
         match record.kind {
             kind::RECONFIGURED => session.reconfigured(record::read_json(record.payload)?),
+            kind::SAID | kind::EVENTS | kind::STATE_DUMP | kind::HANDED | kind::RESTARTED | kind::TAKEN
+                if self.mode != Mode::Restore => {}
             kind::SAID => {
                 let said: Said = record::read_json(record.payload)?;
                 let callbacks: Result<Vec<_>, String> = said.callbacks.into_iter().map(|one| one.callback()).collect();
@@ -418,19 +470,30 @@ impl Replay {
                 session.questions.retain(|_, open| open.question.id != answer.question || open.partition != internal);
             }
             let at = step.at;
+            if self.mode == Mode::Look {
+                self.seen.steps.push(step.clone());
+            }
             replica.partition.replay(step, &mut self.effects);
             self.effects[noted..].iter().for_each(|effect| replica.talks.take(effect, at));
             noted = self.effects.len();
         }
         self.digest.add(&self.effects);
-        if self.digest.finish() != steps.digest {
-            return Err(format!("what {internal} does is not what it did when this was recorded"));
+        let digest = self.digest.finish();
+        if digest != steps.digest {
+            if self.mode == Mode::Restore {
+                return Err(format!("what {internal} does is not what it did when this was recorded"));
+            }
+            self.seen.differs = Some((steps.digest, digest));
         }
         if steps.last {
             session.partitions.remove(&steps.instance);
         }
         if is_known {
             self.effects.clear();
+            return Ok(());
+        }
+        if self.mode != Mode::Restore {
+            (self.seen.partition, self.seen.effects) = (internal, std::mem::take(&mut self.effects));
             return Ok(());
         }
         session.numbers.note(&steps.requests);

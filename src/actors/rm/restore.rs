@@ -243,7 +243,7 @@ impl RmActor {
     ) -> crate::actors::topology::PartitionHandle {
         let outlet = Outlet::new(self.topology.publisher());
         outlet.release(replica.number);
-        let recorded = Recorded { instance, outlet, replica: Some(Box::new(replica)) };
+        let recorded = Recorded { instance, outlet, replica: Some(Box::new(replica)), still: None };
         self.launch_as(session, place, conf, Some(recorded), ctx)
     }
 }

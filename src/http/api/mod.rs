@@ -28,7 +28,7 @@ use actix_web::{
 use tokio::sync::Semaphore;
 
 use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
-use super::{problem::Problem, server};
+use super::{past, problem::Problem, server};
 use crate::actors::{
     directory::{Listing, PartitionEntry},
     journal::Journals,
@@ -60,6 +60,7 @@ pub fn services(
             .app_data(waiting.clone())
             .app_data(directory.clone());
         audit::configure(config);
+        past::configure(config);
         board::configure(config);
         resource::configure(config);
         releases::configure(config);

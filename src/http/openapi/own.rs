@@ -15,7 +15,7 @@ use crate::{
             board, demand, log_level as level_of_log, plan, queue, releases, resource, settings, trends,
             trends::parameters::Of, wait, whatif,
         },
-        page, problem,
+        page, past, problem,
     },
     messages::{ready::Ready, wait::Kind},
 };
@@ -43,6 +43,8 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     let yes_or_no = || one_of(&["true", "false"]);
     let plan = schema::<plan::view::Plan>(schemas);
     let (change, whatif) = (schema::<whatif::request::Request>(schemas), schema::<whatif::view::WhatIf>(schemas));
+    let flight = schema::<past::Shown>(schemas);
+    let moment = schema::<past::Wanted>(schemas);
     let demand = schema::<demand::Shown>(schemas);
     let unconfirmed = schema::<releases::Shown>(schemas);
     let settings = schema::<settings::Shown>(schemas);
@@ -154,6 +156,13 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .body("application/json", expiration())
             .json(200, nothing())
             .problems(&[400, 404, 408, 413, 415, 503]),
+        viewer("get", "/flight", "The flight that a server shows (callboard flight serve), and which moment of it")
+            .json(200, flight.clone())
+            .problems(&[404]),
+        operator("post", "/flight", "Shows another moment of the flight")
+            .body("application/json", moment)
+            .json(200, flight)
+            .problems(&[400, 404, 408, 413, 415]),
         viewer("get", "/log/level", "What the log tells").json(200, level.clone()),
         operator("post", "/log/level", "Changes what the log tells, until the server ends")
             .body("application/json", log_level())

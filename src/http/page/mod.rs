@@ -28,11 +28,12 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 22] = [
+const ASSETS: [Asset; 23] = [
     asset!("/", "text/html; charset=utf-8", "index.html"),
     asset!("/page/page.css", "text/css; charset=utf-8", "page.css"),
     asset!("/page/main.js", "text/javascript; charset=utf-8", "main.js"),
     asset!("/page/api.js", "text/javascript; charset=utf-8", "api.js"),
+    asset!("/page/past.js", "text/javascript; charset=utf-8", "past.js"),
     asset!("/page/format.js", "text/javascript; charset=utf-8", "format.js"),
     asset!("/page/patch.js", "text/javascript; charset=utf-8", "patch.js"),
     asset!("/page/table.js", "text/javascript; charset=utf-8", "table.js"),

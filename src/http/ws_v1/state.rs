@@ -1,7 +1,10 @@
 //! What the handlers read.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -181,8 +184,20 @@ impl View {
     }
 }
 
-/// The present time.
+/// The time of the moment that is shown, where it is not the present.
+static STILL: AtomicI64 = AtomicI64::new(i64::MIN);
+
+/// From now on the time is this: a moment of the past is shown.
+pub fn stand_still(at: Nanos) {
+    STILL.store(at.0, Relaxed);
+}
+
+/// The present time, or that of the moment that is shown.
 pub fn now() -> Nanos {
+    let still = STILL.load(Relaxed);
+    if still != i64::MIN {
+        return Nanos(still);
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

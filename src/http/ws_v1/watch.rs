@@ -47,7 +47,8 @@ async fn sample(state: Arc<RestState>) {
     }
 }
 
-async fn check(state: &Arc<RestState>) {
+/// Checks the health now.
+pub async fn check(state: &Arc<RestState>) {
     let views = state.views().await;
     let events = state.topology.events.send(GetEventStatus).await;
     let events = events.ok().and_then(|events| events.store);

@@ -3,6 +3,7 @@
 mod api;
 mod drain;
 mod events;
+mod flight;
 mod kill;
 mod kill_log;
 mod metrics;

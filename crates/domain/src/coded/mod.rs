@@ -22,6 +22,7 @@ use std::sync::Arc;
 use crate::resources::Types;
 
 pub(crate) use plain::{Deltas, Once, Plain, Skip};
+pub use reader::Names;
 pub(crate) use reader::Reader;
 pub(crate) use writer::Writer;
 
@@ -181,7 +182,11 @@ pub(crate) fn bytes_of(value: &impl Coded) -> Vec<u8> {
 
 /// The value that these bytes are, and nothing after it.
 pub(crate) fn value_of<T: Coded>(bytes: &[u8], types: &Types) -> Result<T, Error> {
-    let mut from = Reader::new(bytes, types);
+    read_all(Reader::new(bytes, types))
+}
+
+/// The value that a reader has, and nothing after it.
+pub(crate) fn read_all<T: Coded>(mut from: Reader) -> Result<T, Error> {
     let value = T::read(&mut from)?;
     if from.is_done() { Ok(value) } else { Err(from.fail("something follows that does not belong here")) }
 }

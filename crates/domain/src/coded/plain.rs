@@ -45,7 +45,8 @@ impl As<Arc<str>> for Once {
     }
 
     fn read(from: &mut Reader) -> Result<Arc<str>, Error> {
-        from.text_once().map(Arc::from)
+        let text = from.text_once()?;
+        Ok(from.named(text))
     }
 
     fn is_absent(value: &Arc<str>) -> bool {

@@ -19,14 +19,23 @@ pub(crate) struct Reader<'a> {
     vectors: Vec<Arc<Resource>>,
     types: Vec<ResourceType>,
     known: &'a Types,
+    names: Option<&'a Names<'a>>,
     depth: usize,
 }
+
+/// Other texts for some.
+pub type Names<'a> = dyn Fn(&str) -> Option<Arc<str>> + 'a;
 
 impl<'a> Reader<'a> {
     /// Reads what one [`Writer`](super::Writer) wrote. Resource types are those that the resource manager knows.
     pub fn new(bytes: &'a [u8], known: &'a Types) -> Reader<'a> {
         let (texts, vectors, types) = (Vec::new(), Vec::new(), Vec::new());
-        Reader { from: Decoder::new(bytes), texts, vectors, types, known, depth: 0 }
+        Reader { from: Decoder::new(bytes), texts, vectors, types, known, names: None, depth: 0 }
+    }
+
+    /// Texts are read as others.
+    pub fn with_names(self, names: &'a Names<'a>) -> Reader<'a> {
+        Reader { names: Some(names), ..self }
     }
 
     /// Nothing is left.
@@ -199,10 +208,16 @@ impl<'a> Reader<'a> {
         self.ok(read, at)
     }
 
+    /// A text as it is to be read.
+    pub fn named(&self, text: &str) -> Arc<str> {
+        self.names.and_then(|names| names(text)).unwrap_or_else(|| text.into())
+    }
+
     pub fn text(&mut self) -> Result<Arc<str>, Error> {
         if self.kind_ahead()? == Type::String {
-            let text: Arc<str> = self.text_once()?.into();
-            if text.len() >= NUMBERED {
+            let written = self.text_once()?;
+            let text = self.named(written);
+            if written.len() >= NUMBERED {
                 self.texts.push(text.clone());
             }
             return Ok(text);

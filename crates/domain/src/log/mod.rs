@@ -48,7 +48,7 @@ use std::sync::Arc;
 
 pub use record::{Reader, Writer};
 
-pub use crate::coded::Error;
+pub use crate::coded::{Error, Names};
 use crate::{
     Partition,
     coded::{self, map, variants},
@@ -117,6 +117,14 @@ impl Beginning {
     /// They are damaged, or of a later version.
     pub fn decode(bytes: &[u8], types: &Types) -> Result<Beginning, Error> {
         coded::value_of(bytes, types)
+    }
+
+    /// As [`Beginning::decode`], with other texts.
+    ///
+    /// # Errors
+    /// They are damaged, or of a later version.
+    pub fn decode_as(bytes: &[u8], types: &Types, names: &Names<'_>) -> Result<Beginning, Error> {
+        coded::read_all(coded::Reader::new(bytes, types).with_names(names))
     }
 
     /// The partition; its first effects are the events of its queues.

@@ -2,7 +2,7 @@
 //!
 //! Each is three values: how much later it was than the one before (the first: its time), what it was, and what belongs to that.
 
-use super::{Error, Input, Step};
+use super::{Error, Input, Names, Step};
 use crate::{
     coded::{self, Coded as _},
     command::Command,
@@ -93,6 +93,11 @@ impl<'a> Reader<'a> {
     /// `types` are those of the resource manager.
     pub fn new(record: &'a [u8], types: &'a Types) -> Reader<'a> {
         Reader { from: coded::Reader::new(record, types), last: Nanos::ZERO, failed: false }
+    }
+
+    /// With other texts.
+    pub fn with_names(self, names: &'a Names<'a>) -> Reader<'a> {
+        Reader { from: self.from.with_names(names), ..self }
     }
 
     fn step(&mut self) -> Result<Step, Error> {

@@ -14,7 +14,7 @@ use super::{Partition, accounting::limits_of};
 use crate::{
     DOMAIN_VERSION,
     alloc::{Alloc, AskSpec},
-    coded::{As, Coded as _, Error, Reader, Skip, Writer, map},
+    coded::{As, Coded as _, Error, Names, Reader, Skip, Writer, map},
     cow::CowVec,
     resources::{Resource, Types},
     types::AllocIx,
@@ -179,6 +179,18 @@ impl Partition {
     /// # Errors
     /// The bytes are not all that was written, are damaged, or were written by a later version.
     pub fn load(bytes: &[u8], types: &Types) -> Result<Partition, Unreadable> {
+        Partition::load_from(bytes, |body| Reader::new(body, types))
+    }
+
+    /// As [`Partition::load`], with other texts.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_as(bytes: &[u8], types: &Types, names: &Names<'_>) -> Result<Partition, Unreadable> {
+        Partition::load_from(bytes, |body| Reader::new(body, types).with_names(names))
+    }
+
+    fn load_from<'a>(bytes: &'a [u8], reader: impl FnOnce(&'a [u8]) -> Reader<'a>) -> Result<Partition, Unreadable> {
         Partition::saved_by(bytes)?;
         let (head, body) = bytes.split_at(HEAD);
         let (announced, found) = (number(&head[24..32]), body.len() as u64);
@@ -189,7 +201,7 @@ impl Partition {
         if announced != found {
             return Err(Unreadable::Checksum { announced, found });
         }
-        let mut from = Reader::new(body, types);
+        let mut from = reader(body);
         let mut partition = Partition::read(&mut from)?;
         let hidden = Vec::read(&mut from)?;
         if !from.is_done() {

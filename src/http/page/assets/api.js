@@ -14,6 +14,13 @@ export class Refused extends Error {
   }
 }
 
+let past = null;
+
+/** Calls this with each answer that is of a moment of the past. */
+export function hear(listener) {
+  past = listener;
+}
+
 export const token = () => sessionStorage.getItem(KEY) || "";
 
 export function keep(text) {
@@ -26,6 +33,7 @@ async function open(path, signal, body) {
   if (body !== undefined) headers["Content-Type"] = typeof body === "string" ? "application/yaml" : "application/json";
   const sent = body === undefined ? {} : { method: "POST", body: typeof body === "string" ? body : JSON.stringify(body) };
   const response = await fetch(path, { ...sent, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+  if (response.headers.has("callboard-moment")) past?.();
   if (response.status === 401) throw new Unauthorized(token() ? "The server does not take this token." : "");
   if (!response.ok) throw new Refused(response.status, await detail(response));
   return response;

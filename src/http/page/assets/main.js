@@ -1,13 +1,14 @@
 // The frame: which partition and view is shown (all of it is in the address), the overview that is read again and again,
 // the connection, and the token.
 
-import { Refused, Unauthorized, get, keep, token } from "./api.js";
+import { Refused, Unauthorized, get, hear, keep, token } from "./api.js";
 import { applications } from "./applications.js";
 import { detail } from "./detail.js";
 import { events } from "./events.js";
 import { age, clock, el, number } from "./format.js";
 import { nodes } from "./nodes.js";
 import { fill } from "./patch.js";
+import { past } from "./past.js";
 import { people } from "./people.js";
 import { queues } from "./queues.js";
 import { search } from "./search.js";
@@ -185,7 +186,7 @@ function banner() {
   if (lost) {
     kind = "lost";
     text = `Connection lost. ${lastGood ? `What you see is from ${clock(lastGood)}.` : ""} Trying again… (${lost})`;
-  } else if (row && row.rmState !== "Running") {
+  } else if (row && row.rmState !== "Running" && !moment.is()) {
     const since = row.rmSince ? ` for ${age(row.rmSince, context.now())}` : "";
     text = `Resource manager ${row.rm} is ${row.rmState}${since}: nothing new is placed in this partition until it is back.`;
     if (row.rmWhy) text += ` (${row.rmWhy})`;
@@ -198,9 +199,9 @@ function banner() {
   box.className = `banner ${kind}`;
   box.hidden = !text;
   const live = $("live");
-  const word = lost ? "Connection lost" : "Live";
+  const word = lost ? "Connection lost" : moment.is() ? "The past" : "Live";
   if (live.textContent !== word) live.textContent = word;
-  live.className = `pill ${lost ? "bad" : "good"}`;
+  live.className = `pill ${lost ? "bad" : moment.is() ? "wait" : "good"}`;
   document.body.classList.toggle("stale", Boolean(lost));
 }
 
@@ -292,6 +293,9 @@ async function run() {
   }
 }
 
+// Each answer of a server that shows the past says so.
+const moment = past($("past"), () => wake());
+hear(() => moment.heard().catch(failed));
 const board = server(context, $("health"), $("server"));
 const find = search(context, $("search"), VIEWS);
 window.addEventListener("popstate", () => {

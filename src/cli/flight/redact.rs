@@ -1,0 +1,285 @@
+//! Flights without names: those of users, groups, applications and the values of tags become stand-ins, the same one for the
+//! same name everywhere in a flight.
+//!
+//! What happened is done again under the stand-ins, so that a redacted flight is one like any other. Stand-ins are in the order of
+//! the names, so that decisions which go by names stay as they were; who knows a name cannot find its stand-in, as they are made with
+//! a salt that nobody keeps.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::player;
+use crate::{
+    actors::rm::{
+        record::{self, SavedPartition, kind},
+        replay::{Mode, Replay},
+    },
+    domain::{
+        Partition,
+        acl::Acl,
+        command::Command,
+        conf::QueueConf,
+        log::{Beginning, Input, Reader, Writer},
+        resources::Types,
+    },
+    store::log::{Part, Record, Snapshot, flight::Flight},
+};
+
+/// Words with a meaning of their own: a name that is one of them stays.
+const WORDS: [&str; 16] = [
+    "root",
+    "default",
+    "true",
+    "false",
+    "hard",
+    "soft",
+    "fifo",
+    "fair",
+    "enabled",
+    "disabled",
+    "fence",
+    "memory",
+    "vcore",
+    "pods",
+    "@recovery@",
+    "*",
+];
+
+/// Stand-ins by name.
+#[derive(Default)]
+pub struct Names(BTreeMap<String, String>);
+
+/// A flight under stand-ins, and how many of its records act otherwise under them.
+///
+/// # Errors
+/// A record cannot be applied.
+pub fn redact(flight: &Flight) -> Result<(Flight, usize), String> {
+    let names = Names::of(flight)?;
+    let rename = |text: &str| names.rename(text).map(Arc::from);
+    let mut title = flight.title.clone();
+    title.rm = names.rename(&title.rm).unwrap_or(title.rm);
+    let snapshot = flight.snapshot.as_ref().map(|snapshot| names.snapshot(snapshot, &rename)).transpose()?;
+    let about = crate::store::log::flight::About { redacted: true, ..flight.about.clone() };
+    let mut redacted = Flight::new(title, about, snapshot);
+    let mut before = player::beginning(flight)?.in_mode(Mode::Watch);
+    let mut after = player::beginning(&redacted)?.in_mode(Mode::Watch);
+    let mut others = 0;
+    for found in flight.records() {
+        before.take(&found).map_err(|why| format!("record {}: {why}", found.index))?;
+        let mut payload = names.payload(&found, &rename)?;
+        let record = Record { payload: &payload, ..found };
+        after.take(&record).map_err(|why| format!("record {} under stand-ins: {why}", found.index))?;
+        if let Some((_, digest)) = after.seen.differs {
+            payload = with_digest(&payload, digest)?;
+        }
+        others += usize::from(before.seen.effects.len() != after.seen.effects.len());
+        redacted.push(&Record { payload: &payload, ..found });
+    }
+    redacted.damage = flight.damage.clone();
+    Ok((redacted, others))
+}
+
+fn with_digest(payload: &[u8], digest: u64) -> Result<Vec<u8>, String> {
+    let steps = record::Steps { digest, ..record::read_steps(payload)? };
+    let mut out = Vec::new();
+    record::write_steps(&steps, &mut out);
+    Ok(out)
+}
+
+impl Names {
+    /// All that are in a flight.
+    fn of(flight: &Flight) -> Result<Names, String> {
+        let mut found = BTreeSet::new();
+        let mut replay = player::beginning(flight)?;
+        let session = |replay: &Replay, found: &mut BTreeSet<String>| {
+            for (_, replica) in replay.session.iter().flat_map(|session| session.partitions.values()) {
+                of_partition(&replica.partition, found);
+            }
+        };
+        session(&replay, &mut found);
+        replay = replay.in_mode(Mode::Look);
+        for record in flight.records() {
+            replay.take(&record).map_err(|why| format!("record {}: {why}", record.index))?;
+            for step in &replay.seen.steps {
+                if let Input::Apply(command) = &step.input {
+                    of_command(command, &mut found);
+                }
+            }
+            if record.kind == kind::PARTITION && record::read_steps(record.payload)?.beginning.is_some() {
+                session(&replay, &mut found);
+            }
+        }
+        let salt = uuid::Uuid::new_v4();
+        let is_name = |name: &String| !name.is_empty() && !WORDS.contains(&&**name) && name.parse::<f64>().is_err();
+        // Queues that are made for a user have its dots in another form.
+        let dotted: Vec<String> =
+            found.iter().filter(|name| name.contains('.')).map(|name| name.replace('.', "_dot_")).collect();
+        found.extend(dotted);
+        let stand_in = |(rank, name): (usize, String)| {
+            let digest = Sha256::digest(format!("{salt}:{name}"));
+            let text = format!("x{rank:06}-{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2]);
+            (name, text)
+        };
+        Ok(Names(found.into_iter().filter(is_name).enumerate().map(stand_in).collect()))
+    }
+
+    /// A text with stand-ins for the names in it; `None` where there are none.
+    fn rename(&self, text: &str) -> Option<String> {
+        if let Some(name) = self.0.get(text) {
+            return Some(name.clone());
+        }
+        let whole = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@' | '.' | ':' | '+');
+        let small = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@');
+        // A name may have dots in it, and may be between dots in the path of a queue.
+        self.within(text, whole, |word| {
+            self.0.get(word).cloned().or_else(|| self.within(word, small, |part| self.0.get(part).cloned()))
+        })
+    }
+
+    /// Replaces words, which are the longest runs of such characters.
+    fn within(
+        &self,
+        text: &str,
+        is_part: impl Fn(char) -> bool,
+        named: impl Fn(&str) -> Option<String>,
+    ) -> Option<String> {
+        let (mut out, mut rest, mut changed) = (String::new(), text, false);
+        while !rest.is_empty() {
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            let (word, more) = rest.split_at(end);
+            match named(word).filter(|_| !word.is_empty()) {
+                Some(name) => {
+                    changed = true;
+                    out += &name;
+                }
+                None => out += word,
+            }
+            let gap = more.find(&is_part).unwrap_or(more.len());
+            out += &more[..gap];
+            rest = &more[gap..];
+        }
+        changed.then_some(out)
+    }
+
+    fn json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Some(name) = self.rename(text) {
+                    *text = name;
+                }
+            }
+            Value::Array(list) => list.iter_mut().for_each(|value| self.json(value)),
+            Value::Object(map) => map.values_mut().for_each(|value| self.json(value)),
+            _ => {}
+        }
+    }
+
+    fn json_bytes(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let mut value: Value = record::read_json(bytes)?;
+        self.json(&mut value);
+        Ok(record::json(&value))
+    }
+
+    fn snapshot(&self, snapshot: &Snapshot, rename: &dyn Fn(&str) -> Option<Arc<str>>) -> Result<Snapshot, String> {
+        let types = Types::default();
+        let mut parts = Vec::new();
+        for part in &snapshot.parts {
+            let payload = match part.kind {
+                kind::SAVED => {
+                    let (saved, bytes) = SavedPartition::read(&part.payload)?;
+                    let mut saved = serde_json::to_value(saved).map_err(|error| error.to_string())?;
+                    self.json(&mut saved);
+                    let saved: SavedPartition = serde_json::from_value(saved).map_err(|error| error.to_string())?;
+                    let partition = Partition::load_as(bytes, &types, rename).map_err(|error| error.to_string())?;
+                    saved.with(&partition.save())
+                }
+                // Lines are for shims.
+                kind::LINES => record::no_lines(),
+                _ => self.json_bytes(&part.payload)?,
+            };
+            parts.push(Part { kind: part.kind, payload });
+        }
+        Ok(Snapshot { index: snapshot.index, at: snapshot.at, parts })
+    }
+
+    fn payload(&self, found: &Record<'_>, rename: &dyn Fn(&str) -> Option<Arc<str>>) -> Result<Vec<u8>, String> {
+        match found.kind {
+            kind::PARTITION => {
+                let types = Types::default();
+                let steps = record::read_steps(found.payload)?;
+                let beginning =
+                    steps.beginning.map(|bytes| Beginning::decode_as(bytes, &types, rename).map(|read| read.encode()));
+                let beginning = beginning.transpose().map_err(|error| error.to_string())?;
+                let mut writer = Writer::new();
+                for step in Reader::new(steps.steps, &types).with_names(rename) {
+                    writer.step(&step.map_err(|error| error.to_string())?);
+                }
+                let renamed = record::Steps { beginning: beginning.as_deref(), steps: writer.bytes(), ..steps };
+                let mut out = Vec::new();
+                record::write_steps(&renamed, &mut out);
+                Ok(out)
+            }
+            kind::EVENTS => Ok(record::events(&[])),
+            kind::HANDED | kind::STATE_DUMP | kind::RESTARTED => Ok(found.payload.to_vec()),
+            _ => self.json_bytes(found.payload),
+        }
+    }
+}
+
+fn of_tags<'a>(tags: impl IntoIterator<Item = (&'a String, &'a String)>, found: &mut BTreeSet<String>) {
+    found.extend(tags.into_iter().map(|(_, value)| value.clone()));
+}
+
+fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
+    of_queue(&partition.conf.root, found);
+    for app in partition.apps.iter() {
+        found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
+        of_tags(&*app.tags, found);
+    }
+    for app in partition.terminated.values().chain(partition.rejected.values()) {
+        found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
+        of_tags(&*app.tags, found);
+    }
+    for row in partition.allocs.iter() {
+        of_tags(&row.spec.tags, found);
+    }
+    found.extend(partition.ugm.charges().map(|(_, name, ..)| name.to_string()));
+}
+
+fn of_queue(queue: &QueueConf, found: &mut BTreeSet<String>) {
+    for limit in &queue.limits {
+        found.extend(limit.users.iter().chain(&limit.groups).map(|name| name.to_string()));
+    }
+    for acl in [&queue.admin_acl, &queue.submit_acl] {
+        let Acl { users, groups, .. } = acl;
+        found.extend(users.iter().chain(groups).map(|name| name.to_string()));
+    }
+    queue.children.iter().for_each(|child| of_queue(child, found));
+}
+
+fn of_command(command: &Command, found: &mut BTreeSet<String>) {
+    match command {
+        Command::Applications { new, remove } => {
+            for app in new {
+                found.extend([&app.id, &app.user].map(|name| name.to_string()));
+                found.extend(app.groups.iter().flat_map(|groups| groups.iter()).map(|name| name.to_string()));
+                of_tags(&*app.tags, found);
+            }
+            found.extend(remove.iter().map(|name| name.to_string()));
+        }
+        Command::Allocations { allocations, releases } => {
+            for item in allocations {
+                found.insert(item.app.to_string());
+                of_tags(&item.spec.tags, found);
+            }
+            found.extend(releases.iter().map(|item| item.app.to_string()));
+        }
+        Command::Configure(conf) => of_queue(&conf.root, found),
+        _ => {}
+    }
+}

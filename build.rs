@@ -1,4 +1,4 @@
-//! Compiles the two protocol files without protoc: `protox` parses them, `tonic-prost-build` generates messages and
+//! Compiles the protocol files without protoc: `protox` parses them, `tonic-prost-build` generates messages and
 //! clients, `pbjson-build` their proto3 JSON mapping. The descriptor set is kept for gRPC reflection. The services take messages as
 //! bytes (`grpc::codec`), so that these are counted before anything is made of them.
 
@@ -23,6 +23,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut json = pbjson_build::Builder::new();
     json.btree_map(["."]).register_descriptors(&bytes)?.build(&[".si.v1", ".callboard.v1"])?;
+
+    // What is said to etcd: the client's side only.
+    println!("cargo:rerun-if-changed=proto/etcd/rpc.proto");
+    let etcd = protox::compile(["etcd/rpc.proto"], ["proto"])?;
+    tonic_prost_build::configure().build_server(false).bytes(".").compile_fds(etcd)?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@ pub use callboard_domain::config;
 pub mod access;
 pub mod actors;
 pub mod cli;
+pub mod cluster;
 pub mod grpc;
 pub mod http;
 pub mod messages;

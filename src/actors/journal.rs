@@ -34,7 +34,7 @@ use crate::{
     },
     messages::{
         journal::{
-            Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetOverdue, GetStatus, Piece, Post,
+            Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetOverdue, GetStatus, Piece, Post,
             SetExpiration, Standing, Status, Undrain, responses,
         },
         partition::Commands,
@@ -439,6 +439,14 @@ impl Handler<Undrain> for JournalActor {
 
     fn handle(&mut self, msg: Undrain, _ctx: &mut Self::Context) -> Operation {
         self.operate(|journal, now| journal.plan_undrain(&msg.0, now))
+    }
+}
+
+impl Handler<Agree> for JournalActor {
+    type Result = Operation;
+
+    fn handle(&mut self, msg: Agree, _ctx: &mut Self::Context) -> Operation {
+        self.operate(|journal, now| journal.plan_agreement(&msg.nodes, &msg.hosts, now))
     }
 }
 

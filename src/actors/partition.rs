@@ -96,7 +96,9 @@ impl PartitionActor {
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
         let resolver = conf.resolver;
         let beginning = Beginning { rm, internal, conf, at: clock.now() };
-        if let Some(Recorded { instance, outlet, replica: before, still }) = setup.recorded.take() {
+        let mut shared = false;
+        if let Some(Recorded { instance, outlet, replica: before, still, shared: is_shared }) = setup.recorded.take() {
+            shared = is_shared;
             recorder = Some(match &before {
                 Some(before) => Recorder::resume(instance, outlet, before.number, before.at),
                 None => Recorder::begin(instance, outlet, &beginning),
@@ -138,7 +140,7 @@ impl PartitionActor {
             status: PartitionStatus::default(),
         };
         if let Some(talks) = talks {
-            actor.restore(talks);
+            actor.restore(talks, shared);
         }
         actor
     }

@@ -2,7 +2,9 @@
 
 mod alive;
 pub mod buffer;
+pub mod follow;
 pub mod handle;
+pub mod lead;
 mod life;
 pub mod lines;
 pub mod log;
@@ -56,6 +58,7 @@ use crate::{
         Info, Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind, RmInfo, RmState, Shutdown, StateDump,
         ToStream, Want,
     },
+    store::log::Far,
 };
 
 /// How long the shim may take for a state dump.
@@ -95,6 +98,10 @@ pub struct RmActor {
     found: Option<Box<replay::Found>>,
     /// Why its log is not enough to go on, until it registers again.
     lost: Option<Arc<str>>,
+    /// Where its log is, where that is not on this machine.
+    far: Option<Arc<dyn Far>>,
+    /// What is said while another server leads it.
+    elsewhere: Option<Refusal>,
 }
 
 impl RmActor {
@@ -119,6 +126,8 @@ impl RmActor {
             log: None,
             found: None,
             lost: None,
+            far: None,
+            elsewhere: None,
         }
     }
 
@@ -152,6 +161,7 @@ impl RmActor {
             partitions: partitions.map(|at| (at.internal.clone(), at.commands.clone())).collect(),
             closing: self.closing,
             failing: self.log.as_ref().and_then(|log| log.failing().cloned()),
+            elsewhere: self.elsewhere.clone(),
             log: self.log.as_ref().map(|log| log.shared.clone()),
         });
         self.earlier.retain(|earlier| earlier.strong_count() > 0);
@@ -204,6 +214,9 @@ impl RmActor {
     fn attach(&mut self, attach: Attach, ctx: &mut Context<Self>) -> Result<Attached, Refusal> {
         if self.closing {
             return Err(handle::closing());
+        }
+        if let Some(elsewhere) = &self.elsewhere {
+            return Err(elsewhere.clone());
         }
         // What streams that are replaced handed over is not sent again.
         self.collect();
@@ -274,7 +287,7 @@ impl RmActor {
         self.collect();
         let lost = self.streams.remove(id);
         let Some(session) = &mut self.session else {
-            if self.life.state() == RmState::Init && self.streams.waiting.is_none() {
+            if self.life.state() == RmState::Init && self.streams.waiting.is_none() && self.elsewhere.is_none() {
                 // It never was registered, and nobody waits any more.
                 self.topology.forget(&self.id);
                 ctx.stop();
@@ -303,7 +316,7 @@ impl RmActor {
     }
 
     fn closing_of(&self, kind: ClosingKind, detail: &str) -> Closing {
-        Closing { kind, detail: format!("resource manager \"{}\": {detail}", self.id).into() }
+        Closing { kind, detail: format!("resource manager \"{}\": {detail}", self.id).into(), leader: None }
     }
 
     fn answers(&mut self, answers: Vec<Answer>) {

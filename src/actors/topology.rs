@@ -35,6 +35,7 @@ use crate::{
     messages::{
         event::{ApplyEventSettings, Intake, Publisher, ShimSubscribe, ShimUnsubscribe, Word},
         journal::ConfigureJournal,
+        leaders::Leaders,
         limits::Limits,
         partition::{
             Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
@@ -68,6 +69,8 @@ pub struct Topology {
     no_reservations: AtomicBool,
     /// Where resource managers keep their logs; unset: nowhere.
     logs: OnceLock<Arc<Logs>>,
+    /// Decides which of several servers leads a resource manager.
+    leaders: OnceLock<Arc<dyn Leaders>>,
     /// The logs are being read: nobody is let in before that is done.
     opening: ArcSwapOption<Progress>,
     counts: [AtomicUsize; 4],
@@ -216,6 +219,7 @@ impl Topology {
             closing: AtomicBool::new(false),
             no_reservations: AtomicBool::new(false),
             logs: OnceLock::new(),
+            leaders: OnceLock::new(),
             opening: ArcSwapOption::empty(),
             counts: Default::default(),
             metrics,
@@ -256,9 +260,11 @@ impl Topology {
         lock(&self.registry).find(rm)
     }
 
-    /// All that are known, in the order in which they first came.
+    /// All that are known and not led by another server, in the order in which they first came.
     pub fn known(&self) -> Vec<Arc<RmHandle>> {
-        lock(&self.registry).all()
+        let mut all = lock(&self.registry).all();
+        all.retain(|handle| handle.is_here().is_ok());
+        all
     }
 
     /// A resource manager, known or not.
@@ -284,6 +290,9 @@ impl Topology {
         let extra = Arc::new(registration.extra);
         let policy_group: Arc<str> = registration.policy_group.into();
         for _ in 0..3 {
+            if let Some(leaders) = self.leaders.get() {
+                leaders.lead(&registration.rm).await?;
+            }
             let handle = self.find_or_create(&registration.rm)?;
             let register = Register {
                 version: registration.version.clone(),
@@ -378,7 +387,7 @@ impl Topology {
     /// From now on nothing new is taken, and streams get their last line.
     pub fn close(&self) {
         self.closing.store(true, Relaxed);
-        for handle in self.known() {
+        for handle in lock(&self.registry).all() {
             handle.addr.do_send(Shutdown);
         }
     }

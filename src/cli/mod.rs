@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod bench;
 pub mod client;
+pub mod cluster;
 pub mod context;
 pub mod demo;
 pub mod diagnose;
@@ -38,6 +39,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use self::{
     audit::AuditArgs,
     bench::BenchArgs,
+    cluster::ClusterArgs,
     demo::DemoArgs,
     diagnose::DiagnoseArgs,
     events::EventsArgs,
@@ -76,7 +78,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve resource managers (the default)
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Run a server with a cluster that lives, and say what to try
     Demo(DemoArgs),
     /// Play a trace against a scheduler, and report how it went
@@ -127,6 +129,8 @@ enum Command {
     Log(LogArgs),
     /// List, export, show, check and serve flights: what logs hold, seen again
     Flight(Box<FlightArgs>),
+    /// Show the servers of a cluster and who leads what, and move the lead
+    Cluster(ClusterArgs),
     /// Show or change what the log of a running server tells
     LogLevel(LogLevelArgs),
     /// Write what is needed to find a fault into one file, without secrets
@@ -157,7 +161,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         match self.command {
             None => serve::run(self.serve),
-            Some(Command::Serve(args)) => serve::run(args),
+            Some(Command::Serve(args)) => serve::run(*args),
             Some(Command::Demo(args)) => wait_for(demo::run(args)),
             Some(Command::Replay(args)) => report(replay::run(&args)),
             Some(Command::Generate(args)) => report(replay::generate(&args)),
@@ -181,6 +185,7 @@ impl Cli {
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
             Some(Command::Log(args)) => wait_for(async move { report(log::run(&args).await) }),
             Some(Command::Flight(args)) => report(flight::run(*args)),
+            Some(Command::Cluster(args)) => wait_for(cluster::run(args)),
             Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),
             Some(Command::Diagnose(args)) => wait_for(diagnose::run(args)),
             Some(Command::Ready(args)) => wait_for(ready::run(args)),

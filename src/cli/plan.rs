@@ -110,7 +110,7 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
     let client = Client::new(server, &args.trust).map_err(Failure::unknown)?;
     let unreachable =
         |error: Failed| Failure::unknown(format!("{server} cannot be reached (--server names another): {error}"));
-    let body = Body { kind: "application/yaml", bytes: config.into() };
+    let body = Body { kind: "application/yaml", bytes: config.into(), number: None };
     let url = format!("{server}/api/v1/plan{query}");
     let answer = client.send(Method::POST, &url, Some(body)).await.map_err(unreachable)?;
     let status = answer.status;

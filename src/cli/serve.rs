@@ -2,6 +2,7 @@
 
 pub mod access;
 mod audit;
+mod cluster;
 mod data;
 pub mod log;
 pub mod oidc;
@@ -23,7 +24,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::access::{Access, AccessArgs};
+use self::{
+    access::{Access, AccessArgs},
+    cluster::ClusterArgs,
+};
 use actix::{Actor as _, Arbiter};
 use actix_web::{dev::ServerHandle, web::ServiceConfig};
 use anyhow::{Context as _, bail};
@@ -115,6 +119,8 @@ pub struct ServeArgs {
     pub settings: Vec<(String, String)>,
     #[command(flatten)]
     pub access: AccessArgs,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 fn patience(text: &str) -> Result<Duration, String> {
@@ -222,7 +228,15 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     log::follow(&topology);
     // Set once, here.
     let _ = topology.process.options.set(options);
-    let mark = data.map(|data| keep_logs(&topology, &metrics, data, args.log_sync)).transpose()?;
+    let mark = match data {
+        Some(data) if args.cluster.is_on() => Some(cluster::keep_logs(&topology, &metrics, data, &args.cluster)?),
+        Some(data) => Some(keep_logs(&topology, &metrics, data, args.log_sync)?),
+        None => {
+            cluster::keep_elsewhere(&topology, &metrics, &args.cluster);
+            None
+        }
+    };
+    let id = mark.as_ref().map(|(mark, ..)| mark.server.clone());
     // What keeps it from starting is a line of its own, and has been told by now.
     log::first_line(&args);
     topology.ready.waits("doors", "the doors are being opened");
@@ -273,10 +287,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             .with_context(|| format!("cannot listen on {addr} for gRPC; choose another with --grpc"))?;
         grpc_door = Some(started);
     }
-    if let Some((_, _, before)) = &mark {
+    let scheme = access.scheme();
+    let doors = (http_door.as_ref().map(|(_, addr)| *addr), grpc_door.as_ref().map(|door| door.addr));
+    let cluster = args.cluster.start(id, doors, !scheme.is_empty(), &topology).await?;
+    if let Some((_, _, before)) = mark.as_ref().filter(|_| cluster.is_none()) {
         topology.restore(*before).await;
     }
-    let scheme = access.scheme();
     let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| format!("{scheme}{addr}"));
     if access.has_files() {
         actix::spawn(access.clone().follow());
@@ -297,6 +313,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ended = wait(&topology, args.config.as_deref(), &access, &audit.audit).await?;
     tracing::info!(signal = ended, "shutting down");
     service::stopping();
+    if let Some(cluster) = &cluster {
+        cluster.leave().await;
+    }
     let closed = shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
     if let Some((mark, base, _)) = mark.filter(|_| closed)
         && let Err(error) = mark.close(&base)
@@ -344,6 +363,7 @@ fn keep_logs(
         snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT),
         metrics: Some(metrics.log()),
         unread: Default::default(),
+        shared: false,
     };
     topology.keep_logs(logs);
     Ok((mark, base, before.is_whole()))

@@ -8,7 +8,10 @@ use tonic::{Code, Response, Status, metadata::MetadataValue};
 use crate::{
     actors::topology::Refusals,
     config::LoadedConfig,
-    messages::rm::{Closing, ClosingKind, Refusal, RefusalKind},
+    messages::{
+        leaders::Leader,
+        rm::{Closing, ClosingKind, Refusal, RefusalKind},
+    },
     si::intake::Fault,
 };
 
@@ -21,9 +24,21 @@ pub fn refusal(refusal: Refusal) -> Status {
         RefusalKind::Invalid => Code::InvalidArgument,
         RefusalKind::Gone => Code::OutOfRange,
         RefusalKind::Busy => Code::ResourceExhausted,
-        RefusalKind::Closing => Code::Unavailable,
+        RefusalKind::Closing | RefusalKind::Moved => Code::Unavailable,
     };
-    Status::new(code, refusal.detail)
+    with_leader(Status::new(code, refusal.detail), refusal.leader.as_deref())
+}
+
+/// Metadata of a status: host and port of the gRPC door of the server that leads the resource manager.
+pub const LEADER: &str = "callboard-leader";
+
+fn with_leader(mut status: Status, leader: Option<&Leader>) -> Status {
+    if let Some(leader) = leader.filter(|leader| !leader.grpc.is_empty())
+        && let Ok(value) = MetadataValue::try_from(&leader.grpc)
+    {
+        status.metadata_mut().insert(LEADER, value);
+    }
+    status
 }
 
 /// The status of a request that is refused as a whole.
@@ -94,9 +109,9 @@ pub fn closing(closing: &Closing) -> Status {
     let code = match closing.kind {
         ClosingKind::Replaced => Code::Aborted,
         ClosingKind::Stopped => Code::FailedPrecondition,
-        ClosingKind::Shutdown => Code::Unavailable,
+        ClosingKind::Shutdown | ClosingKind::Moved => Code::Unavailable,
     };
-    Status::new(code, closing.detail.as_ref())
+    with_leader(Status::new(code, closing.detail.as_ref()), closing.leader.as_deref())
 }
 
 /// A panic in a door costs one call only.

@@ -1,6 +1,6 @@
 //! Errors of the HTTP doors: `application/problem+json` (RFC 9457).
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use actix_web::{
     HttpRequest, HttpResponse, Responder, ResponseError,
@@ -13,9 +13,15 @@ use serde::Serialize;
 use crate::{
     actors::topology::Refusals,
     config::Fault,
-    messages::rm::{Refusal, RefusalKind},
+    messages::{
+        leaders::Leader,
+        rm::{Refusal, RefusalKind},
+    },
     si::{decode::Malformed, intake},
 };
+
+/// The address of the server that leads a resource manager.
+pub const LEADER: &str = "callboard-leader";
 
 /// An error answer.
 #[derive(Clone, Debug)]
@@ -32,6 +38,8 @@ pub struct Problem {
     pub allow: Option<&'static str>,
     /// Why its sender was not let in, as metrics name it (401, 403).
     pub denied: Option<&'static str>,
+    /// The server that takes the call (307).
+    pub leader: Option<Arc<Leader>>,
 }
 
 /// The answer.
@@ -60,7 +68,15 @@ struct Error<'a> {
 impl Problem {
     /// An error with this text.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
-        Problem { status, detail: detail.into(), field: None, faults: Vec::new(), allow: None, denied: None }
+        Problem {
+            status,
+            detail: detail.into(),
+            field: None,
+            faults: Vec::new(),
+            allow: None,
+            denied: None,
+            leader: None,
+        }
     }
 
     /// 400 for a field.
@@ -107,6 +123,10 @@ impl ResponseError for Problem {
         if let Some(allow) = self.allow {
             response.insert_header((header::ALLOW, allow));
         }
+        if let Some(leader) = self.leader.as_ref().filter(|leader| !leader.http.is_empty()) {
+            // The address with the path of the request follows where that is known (`server::located`).
+            response.insert_header((LEADER, leader.http.as_str()));
+        }
         response.body(self.json())
     }
 }
@@ -129,8 +149,13 @@ impl From<Refusal> for Problem {
             RefusalKind::Gone => StatusCode::GONE,
             RefusalKind::Busy => StatusCode::TOO_MANY_REQUESTS,
             RefusalKind::Closing => StatusCode::SERVICE_UNAVAILABLE,
+            // Without an address there is nowhere to send it to.
+            RefusalKind::Moved => match &refusal.leader {
+                Some(leader) if !leader.http.is_empty() => StatusCode::TEMPORARY_REDIRECT,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            },
         };
-        Problem::new(status, refusal.detail)
+        Problem { leader: refusal.leader, ..Problem::new(status, refusal.detail) }
     }
 }
 

@@ -7,7 +7,10 @@ use actix_web::{
     App, Error, HttpRequest, HttpResponse, HttpServer, Resource,
     body::{BodySize, MessageBody},
     dev::{Extensions, Server, ServiceRequest, ServiceResponse},
-    http::{ConnectionType, StatusCode, Version},
+    http::{
+        ConnectionType, StatusCode, Version,
+        header::{self, HeaderValue},
+    },
     middleware::{Next, from_fn},
     rt::net::TcpStream,
     web,
@@ -19,7 +22,7 @@ use super::{
     api, guard, openapi,
     origins::{self, Origins},
     past,
-    problem::Problem,
+    problem::{LEADER, Problem},
     shim,
 };
 use crate::{
@@ -171,6 +174,16 @@ fn watch(stream: &tokio::net::TcpStream) {
     let _ = socket.set_keepalive(true);
 }
 
+/// A call that another server takes is sent there with its path.
+fn locate<B>(answer: &mut ServiceResponse<B>) {
+    let leader = answer.headers().get(LEADER).and_then(|leader| leader.to_str().ok());
+    let path = answer.request().uri().path_and_query().map_or("/", |path| path.as_str());
+    let location = leader.map(|leader| format!("{}{path}", leader.trim_end_matches('/')));
+    if let Some(location) = location.and_then(|location| HeaderValue::try_from(location).ok()) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+}
+
 /// HTTP/1.0 knows no chunks: an answer of unknown length ends with its connection.
 async fn without_chunks(
     request: ServiceRequest,
@@ -178,6 +191,9 @@ async fn without_chunks(
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let old = request.version() < Version::HTTP_11;
     let mut answer = next.call(request).await?;
+    if answer.status() == StatusCode::TEMPORARY_REDIRECT {
+        locate(&mut answer);
+    }
     if old && answer.response().body().size() == BodySize::Stream {
         let head = answer.response_mut().head_mut();
         head.no_chunking(true);

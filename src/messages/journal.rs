@@ -1,8 +1,11 @@
 //! For `JournalActor`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use actix::prelude::*;
@@ -78,6 +81,17 @@ pub struct Drain(pub DrainRequest);
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
 pub struct Undrain(pub UndrainRequest);
+
+/// Another server led the partition before: operators have drained these nodes, and of hosts without a node these, and nothing
+/// else.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct Agree {
+    /// Ids.
+    pub nodes: BTreeSet<Arc<str>>,
+    /// Names.
+    pub hosts: BTreeSet<Arc<str>>,
+}
 
 /// An operator sets the end of the resource set's life: seconds since the Unix epoch, 0: none. Answered when it is on disk.
 #[derive(Message)]

@@ -9,6 +9,7 @@ mod event_queue;
 mod event_status;
 pub mod journal;
 pub mod keys;
+pub mod leaders;
 pub mod limits;
 pub mod node;
 pub mod partition;

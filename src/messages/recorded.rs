@@ -31,6 +31,8 @@ pub struct Recorded {
     pub replica: Option<Box<Replica>>,
     /// It shows how it was at this time: nothing enters it, nothing falls due, and nothing is recorded.
     pub still: Option<Nanos>,
+    /// Another server may have led it before: what operators told it then is in this alone.
+    pub shared: bool,
 }
 
 /// A partition as its log left it.

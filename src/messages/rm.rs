@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{budget::Permit, progress::Progress, recorded::Entry};
+use super::{budget::Permit, leaders::Leader, progress::Progress, recorded::Entry};
 use crate::domain::{
     command::Command,
     effect::{Callback, ContainerState, NewAllocation, Question, Released},
@@ -55,6 +55,8 @@ pub struct Refusal {
     pub kind: RefusalKind,
     /// Text for the caller.
     pub detail: String,
+    /// The server that takes the call, where it is another one.
+    pub leader: Option<Arc<Leader>>,
 }
 
 /// See [`Refusal`].
@@ -74,12 +76,14 @@ pub enum RefusalKind {
     Busy,
     /// The server is shutting down, or cannot record what it takes (503, `UNAVAILABLE`).
     Closing,
+    /// Another server leads the resource manager (307 with its address, `UNAVAILABLE` with its address).
+    Moved,
 }
 
 impl Refusal {
     /// A refusal.
     pub fn new(kind: RefusalKind, detail: impl Into<String>) -> Refusal {
-        Refusal { kind, detail: detail.into() }
+        Refusal { kind, detail: detail.into(), leader: None }
     }
 }
 
@@ -502,6 +506,8 @@ pub struct Closing {
     pub kind: ClosingKind,
     /// Text for the shim.
     pub detail: Arc<str>,
+    /// The server that goes on, where it is another one.
+    pub leader: Option<Arc<Leader>>,
 }
 
 /// See [`Closing`].
@@ -513,6 +519,8 @@ pub enum ClosingKind {
     Stopped,
     /// The server ends (503).
     Shutdown,
+    /// Another server leads the resource manager (307, `UNAVAILABLE`).
+    Moved,
 }
 
 impl ClosingKind {
@@ -521,6 +529,7 @@ impl ClosingKind {
         match self {
             ClosingKind::Replaced | ClosingKind::Stopped => 409,
             ClosingKind::Shutdown => 503,
+            ClosingKind::Moved => 307,
         }
     }
 }

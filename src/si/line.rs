@@ -92,6 +92,10 @@ pub fn write_closing(closing: &Closing, out: &mut Vec<u8>) {
     number(out, i64::from(closing.kind.status()));
     out.extend_from_slice(b",\"detail\":");
     text(out, &closing.detail);
+    if let Some(leader) = closing.leader.as_ref().filter(|leader| !leader.http.is_empty()) {
+        out.extend_from_slice(b",\"leader\":");
+        text(out, &leader.http);
+    }
     out.extend_from_slice(b"}}");
 }
 
@@ -374,7 +378,7 @@ mod tests {
             event::{Change, Detail, Event, EventKind},
             types::{AppState, Nanos, Termination},
         },
-        messages::rm::ClosingKind,
+        messages::{leaders::Leader, rm::ClosingKind},
     };
 
     fn json(payload: Payload) -> serde_json::Value {
@@ -502,7 +506,13 @@ mod tests {
     #[test]
     fn the_last_line() {
         let mut out = Vec::new();
-        write_closing(&Closing { kind: ClosingKind::Shutdown, detail: "the server ends".into() }, &mut out);
+        let closing = Closing { kind: ClosingKind::Shutdown, detail: "the server ends".into(), leader: None };
+        write_closing(&closing, &mut out);
         assert_eq!(out, br#"{"closing":{"status":503,"detail":"the server ends"}}"#);
+        out.clear();
+        let leader = Some(Arc::new(Leader { http: "http://b:9080".into(), grpc: String::new() }));
+        write_closing(&Closing { kind: ClosingKind::Moved, leader, ..closing }, &mut out);
+        let moved = br#"{"closing":{"status":307,"detail":"the server ends","leader":"http://b:9080"}}"#;
+        assert_eq!(out, moved);
     }
 }

@@ -9,6 +9,7 @@
 //! told of. Damage anywhere else ends what can be read; the files stay beside, for whoever wants to look.
 //! All functions here block and belong into `spawn_blocking`, but for [`Writer::write`], which the kernel takes at once.
 
+pub mod far;
 pub mod flight;
 mod frame;
 pub mod mark;
@@ -27,9 +28,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    far::{Far, Home, Place, records},
     frame::{seal, total},
     reader::{Cut, End, read},
-    snapshot::{Part, Snapshot, load, write as write_snapshot},
+    snapshot::{Part, Snapshot, load, read as read_snapshot},
     writer::{Unsynced, Writer},
 };
 

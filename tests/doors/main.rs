@@ -4,6 +4,7 @@
 mod common;
 
 mod access;
+mod cluster;
 mod damage;
 mod disk;
 mod events_http;

@@ -10,7 +10,7 @@ use crate::{
     actors::journal::JournalActor,
     domain::{command::Command, effect::NodeEffect, journal::Fact},
     messages::{
-        journal::{Begin, End, KeepOrder, Post, Standing},
+        journal::{Agree, Begin, End, KeepOrder, Post, Standing},
         partition::Alive,
     },
 };
@@ -25,16 +25,25 @@ pub(super) struct Link {
     pub(super) facts: Vec<Fact>,
     /// The partition was there before this process.
     restored: bool,
+    /// Another server may have led it before.
+    shared: bool,
 }
 
 impl Link {
     pub(super) fn new(journal: Option<Addr<JournalActor>>, epoch: u64) -> Link {
-        Link { journal, epoch, facts: Vec::new(), restored: false }
+        Link { journal, epoch, facts: Vec::new(), restored: false, shared: false }
     }
 
     /// The partition was there before this process, with nodes.
-    pub(super) fn is_restored(&mut self) {
-        self.restored = true;
+    pub(super) fn is_restored(&mut self, shared: bool) {
+        (self.restored, self.shared) = (true, shared);
+    }
+
+    /// The journal hears what operators told another server.
+    pub(super) fn agree(&self, agree: Agree) {
+        if let Some(journal) = &self.journal {
+            journal.do_send(agree);
+        }
     }
 
     /// Takes note of what happened to a node.
@@ -73,6 +82,7 @@ impl PartitionActor {
         let begin = Begin { epoch: self.setup.epoch, partition: ctx.address().recipient() };
         let asked = journal.send(begin).timeout(PATIENCE).into_actor(self);
         ctx.wait(asked.map(|answer, actor, ctx| match answer {
+            Ok(Standing { orders, .. }) if actor.link.restored && actor.link.shared => actor.hand_down(orders),
             Ok(Standing { hosts, orders }) => {
                 let (mut commands, mut orders) = (Vec::new(), orders);
                 if actor.link.restored {

@@ -5,15 +5,41 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::PartitionActor;
 use crate::{
     domain::{command::Command, journal::Fact, node::Node, queue_order::QueueOrder},
-    messages::recorded::Talks,
+    messages::{
+        journal::{Agree, KeepOrder},
+        recorded::Talks,
+    },
 };
 
 impl PartitionActor {
     /// What is beside the partition goes on, too.
-    pub(super) fn restore(&mut self, talks: Talks) {
+    pub(super) fn restore(&mut self, talks: Talks, shared: bool) {
         self.conversations.restore(talks, self.partition.node_by_id.keys());
         self.meter.restore(&self.partition);
-        self.link.is_restored();
+        self.link.is_restored(shared);
+    }
+
+    /// Another server may have led the partition before: the journal of this one hears what holds.
+    pub(super) fn hand_down(&mut self, standing: Orders) {
+        let nodes = || self.partition.nodes.iter().filter(|node| !node.free);
+        self.link.facts.extend(nodes().map(registered));
+        let nodes = nodes().filter(|node| node.operator_drained).map(|node| node.id().clone()).collect();
+        let hosts = self.partition.held_hosts().cloned().collect();
+        self.link.flush();
+        self.link.agree(Agree { nodes, hosts });
+        let known: BTreeMap<_, _> = self.partition.queue_orders().collect();
+        let gone = standing.iter().filter(|(path, _)| !known.contains_key(path)).map(|(path, _)| (path.clone(), None));
+        let held = |path: &Arc<str>, order: &Arc<QueueOrder>| {
+            standing.iter().any(|(other, kept)| other == path && kept.as_ref() == Some(order))
+        };
+        let new = known.iter().filter(|(path, order)| !held(path, order));
+        let new = new.map(|(path, order)| (Arc::clone(path), Some(Arc::clone(order))));
+        for (queue, order) in gone.chain(new) {
+            if let Some(keep) = self.link.keep(KeepOrder { queue, order }) {
+                // The journal says what is wrong where it cannot keep it; the log has it.
+                actix::spawn(keep);
+            }
+        }
     }
 
     /// The journal begins a session with the hosts that operators drained, and hears of the nodes that are here already.

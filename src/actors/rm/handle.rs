@@ -49,6 +49,8 @@ pub struct RmView {
     pub closing: bool,
     /// It cannot be recorded at present, and why.
     pub failing: Option<Arc<str>>,
+    /// What is said while another server leads it.
+    pub elsewhere: Option<Refusal>,
     /// Its log.
     pub log: Option<Arc<super::log::Shared>>,
 }
@@ -91,6 +93,9 @@ impl RmHandle {
     /// The way in, if it is registered and its state allows requests; `request` names the message for the text (R1.19).
     pub fn gate(&self, request: &str) -> Result<Gate, Refusal> {
         let view = self.view.load();
+        if let Some(elsewhere) = &view.elsewhere {
+            return Err(elsewhere.clone());
+        }
         if let Some(why) = &view.failing {
             return Err(Refusal::new(RefusalKind::Closing, &**why));
         }
@@ -126,6 +131,9 @@ impl RmHandle {
         if view.closing {
             return Err(closing());
         }
+        if let Some(elsewhere) = &view.elsewhere {
+            return Err(elsewhere.clone());
+        }
         if view.epoch != epoch || view.shared.is_none() {
             return Err(other_session(&self.id, view.state));
         }
@@ -154,11 +162,22 @@ impl RmHandle {
         }
     }
 
+    /// This server leads it, or nobody does.
+    ///
+    /// # Errors
+    /// Another one does, or did: what was handed in here may not be recorded.
+    pub fn is_here(&self) -> Result<(), Refusal> {
+        self.view.load().elsewhere.clone().map_or(Ok(()), Err)
+    }
+
     /// Why the session of this epoch takes nothing more.
     pub fn over(&self, epoch: u64) -> Refusal {
         let view = self.view.load();
         if view.closing {
             return closing();
+        }
+        if let Some(elsewhere) = &view.elsewhere {
+            return elsewhere.clone();
         }
         if view.epoch == epoch {
             return other_session(&self.id, RmState::Stopped);

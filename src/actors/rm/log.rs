@@ -31,7 +31,7 @@ use crate::{
         rm::{CarriedOut, Deliver, Kind, Outgoing, Predicates},
     },
     metrics::LogMetrics,
-    store::log::{self, Title, Unsynced, VERSION, WriteError, Writer},
+    store::log::{self, Far, Home, Title, Unsynced, VERSION, WriteError, Writer},
 };
 
 /// With interval: how long after a record it is flushed.
@@ -83,6 +83,8 @@ pub struct Logs {
     pub snapshot: u64,
     /// Takes what is counted.
     pub metrics: Option<LogMetrics>,
+    /// They are in etcd, for several servers.
+    pub shared: bool,
     /// Directories that can be neither read nor put aside, and why: nothing is written there.
     pub unread: Mutex<BTreeMap<PathBuf, String>>,
 }
@@ -129,6 +131,10 @@ impl Logs {
 pub struct RmLog {
     pub(super) logs: Arc<Logs>,
     pub(super) title: Title,
+    /// Where it is.
+    pub(super) home: Home,
+    /// With this record the session began, or ended.
+    begun: u64,
     pub(super) shared: Arc<Shared>,
     pub(super) sync: LogSync,
     /// Index of the next record.
@@ -174,6 +180,8 @@ pub(super) struct Due {
 pub struct Shared {
     queue: Mutex<Queue>,
     writer: Mutex<Writer>,
+    /// Where records go instead of files.
+    far: Option<Arc<dyn Far>>,
     /// Files are flushed one after the other, so that what is said to be on the disk is, with all before it.
     syncing: Mutex<()>,
     written: AtomicU64,
@@ -256,6 +264,29 @@ impl Drop for Flushing<'_> {
 impl Shared {
     /// Writes what waits, and flushes it where that is wanted. Gives the last record for which that is done. May block.
     pub fn commit(&self, sync: bool) -> Result<u64, WriteError> {
+        match &self.far {
+            Some(far) if sync => self.send(&**far),
+            // Nothing is half way there.
+            Some(_) => Ok(self.synced()),
+            None => self.write(sync),
+        }
+    }
+
+    /// Sends what waits to where it counts.
+    fn send(&self, far: &dyn Far) -> Result<u64, WriteError> {
+        let _one_at_a_time = lock(&self.syncing);
+        let mut taken = Taken::of(&self.queue, true);
+        let mut flushing = Flushing { shared: self, files: None, done: false };
+        if !taken.frames.is_empty() {
+            far.append(&taken.frames)?;
+            taken.frames.clear();
+            self.synced.store(taken.last, SeqCst);
+        }
+        flushing.done = true;
+        Ok(self.synced())
+    }
+
+    fn write(&self, sync: bool) -> Result<u64, WriteError> {
         let syncing = sync.then(|| lock(&self.syncing));
         let mut writer = lock(&self.writer);
         let mut taken = Taken::of(&self.queue, sync);
@@ -299,12 +330,16 @@ impl Shared {
 
 impl RmLog {
     /// The log of a resource manager, whose next record has this index, at this time or later.
-    pub fn new(logs: Arc<Logs>, rm: &str, sync: LogSync, next: u64, at: Nanos) -> RmLog {
+    pub fn new(logs: Arc<Logs>, home: Home, rm: &str, sync: LogSync, next: u64, at: Nanos) -> RmLog {
         let title = logs.title(rm);
         let writer = Mutex::new(Writer::new(logs.directory(rm), title.clone()));
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             writer,
+            far: match &home {
+                Home::Here(_) => None,
+                Home::Far(far) => Some(far.clone()),
+            },
             syncing: Mutex::default(),
             written: (next - 1).into(),
             synced: (next - 1).into(),
@@ -313,6 +348,8 @@ impl RmLog {
             due: logs.snapshot,
             logs,
             title,
+            home,
+            begun: next,
             shared,
             sync,
             next,
@@ -408,9 +445,12 @@ impl RmLog {
 
     /// What is recorded from now on begins a segment, so that what was before can go.
     pub fn begin_segment(&mut self) {
-        // Where it fails, what waits is in the new segment, too.
-        let _ = self.shared.commit(false);
-        lock(&self.shared.writer).begin_segment();
+        self.begun = self.next;
+        if self.shared.far.is_none() {
+            // Where it fails, what waits is in the new segment, too.
+            let _ = self.shared.commit(false);
+            lock(&self.shared.writer).begin_segment();
+        }
     }
 
     /// Records up to this one count: lets go what waits for them, and gives how far lines may leave, by session.
@@ -542,13 +582,13 @@ impl RmActor {
 
     /// Until everything that was recorded is on the disk; then what is no longer needed goes.
     pub(super) fn flushed(&self, prune: bool) -> impl Future<Output = Result<(), Arc<str>>> + use<> {
-        let work = self.log.as_ref().map(|log| (log.shared.clone(), log.logs.directory(&self.id), log.last()));
+        let work = self.log.as_ref().map(|log| (log.shared.clone(), log.home.clone(), log.begun));
         async move {
-            let Some((shared, dir, last)) = work else { return Ok(()) };
+            let Some((shared, home, begun)) = work else { return Ok(()) };
             let done = tokio::task::spawn_blocking(move || {
                 shared.commit(true).map_err(|error| error.to_string())?;
-                if prune && let Err(error) = log::prune(&dir, last, last) {
-                    tracing::warn!(code = "log-old-file", dir = %dir.display(), %error, "old files of the log cannot be removed");
+                if prune && let Err(error) = home.prune(begun, begun) {
+                    tracing::warn!(code = "log-old-file", %error, "what is old of the log cannot be removed: {home:?}");
                 }
                 Ok(())
             });

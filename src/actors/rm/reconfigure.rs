@@ -100,6 +100,9 @@ impl Handler<Reconfigure> for RmActor {
 impl RmActor {
     /// What the configuration changes; `None`: nothing but the extra configuration (CFG-093).
     fn plan(&self, msg: &Reconfigure) -> Result<Option<Change>, Refusal> {
+        if let Some(elsewhere) = &self.elsewhere {
+            return Err(elsewhere.clone());
+        }
         let Some(session) = &self.session else {
             let kind = if self.life.state() == RmState::Init { RefusalKind::Unknown } else { RefusalKind::State };
             return Err(Refusal::new(kind, no_partitions(&self.id)));

@@ -57,8 +57,9 @@ impl Handler<Register> for RmActor {
     type Result = AtomicResponse<Self, Result<u64, Refusal>>;
 
     fn handle(&mut self, msg: Register, ctx: &mut Self::Context) -> Self::Result {
-        if self.closing {
-            return AtomicResponse::new(Box::pin(async { Err(handle::closing()) }.into_actor(self)));
+        let refused = if self.closing { Some(handle::closing()) } else { self.not_led() };
+        if let Some(refused) = refused {
+            return AtomicResponse::new(Box::pin(async { Err(refused) }.into_actor(self)));
         }
         if !self.topology.registers(&self.id, &ctx.address()) {
             // Forgotten between look-up and arrival: the door looks again.
@@ -92,6 +93,9 @@ impl Handler<Unregister> for RmActor {
     type Result = AtomicResponse<Self, Result<(), Refusal>>;
 
     fn handle(&mut self, _msg: Unregister, ctx: &mut Self::Context) -> Self::Result {
+        if let Some(refused) = self.not_led() {
+            return AtomicResponse::new(Box::pin(async { Err(refused) }.into_actor(self)));
+        }
         let known = match self.life.state() {
             RmState::Init => Err(handle::not_registered("UnregisterRequest", &self.id)),
             _ => Ok(()),
@@ -265,7 +269,8 @@ impl RmActor {
     ) -> PartitionHandle {
         let recorded = self.log.is_some().then(|| {
             let instance = session.instances.replace(session.instances.get() + 1);
-            Recorded { instance, outlet: Outlet::new(self.topology.publisher()), replica: None, still: None }
+            let outlet = Outlet::new(self.topology.publisher());
+            Recorded { instance, outlet, replica: None, still: None, shared: false }
         });
         self.launch_as(session, place, conf, recorded, ctx)
     }

@@ -34,7 +34,7 @@ use crate::{
         recorded::{Replica, Talks},
         rm::{Kind, Outgoing, Payload, Predicates},
     },
-    store::log::{self, Cut, Record, Title},
+    store::log::{self, Cut, Place, Record, Title},
 };
 
 /// What was found of a resource manager.
@@ -277,6 +277,30 @@ impl Found {
 
     fn of(self, epoch: u64, at: Nanos) -> Found {
         Found { epoch, at, ..self }
+    }
+
+    /// Of a resource manager whose log, up to this record, cannot be read by any server.
+    pub fn lost_at(rm: &str, last: u64, why: &str) -> Found {
+        Found { last, damaged: false, ..Found::lost(rm.to_owned(), why) }
+    }
+
+    /// Of a resource manager whose log was followed up to this record.
+    pub(super) fn followed(
+        rm: &str,
+        replay: Replay,
+        (last, at): (u64, Nanos),
+        snapshot: Option<Place>,
+        bytes: u64,
+    ) -> Found {
+        let (epoch, at) = (replay.epoch(), at.max(replay.at));
+        let snapshot = snapshot.map(|place| (place.index, place.from));
+        let state = match (replay.session, replay.ended) {
+            (Some(session), _) => State::Session(session),
+            (None, Some(Ended { why, lost: false, .. })) => State::Ended(why),
+            (None, Some(Ended { why, lost: true, .. })) => State::Lost(why),
+            (None, None) => State::Nothing,
+        };
+        Found { rm: rm.to_owned(), last, at, epoch, state, snapshot, bytes, damaged: false }
     }
 }
 

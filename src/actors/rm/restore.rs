@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::{
     RmActor,
-    log::{LogSync, RmLog},
+    log::{LogSync, Logs, RmLog},
     questions::Questions,
     record::{self, Ended, kind},
     replay::{Found, Replayed, State},
@@ -31,20 +31,29 @@ use crate::{
         recorded::{Outlet, Recorded, Replica},
         rm::{Predicates, RmState},
     },
-    store::log,
+    store::log::Home,
 };
 
 impl RmActor {
     /// Opens the log for a session that begins.
     pub(super) fn open_log(&mut self, wanted: Option<LogSync>) {
         let Some(logs) = self.topology.logs() else { return };
-        let sync = wanted.unwrap_or(logs.sync);
+        let home = self.home(&logs);
+        let sync = match &home {
+            Home::Here(_) => wanted.unwrap_or(logs.sync),
+            Home::Far(_) => LogSync::Batch,
+        };
         match &mut self.log {
             Some(log) if sync != LogSync::Off => log.sync = sync,
             Some(_) => self.forget_log(),
             None if sync == LogSync::Off => {}
-            None => self.log = Some(RmLog::new(logs, &self.id, sync, 1, self.clock.now())),
+            None => self.log = Some(RmLog::new(logs, home, &self.id, sync, 1, self.clock.now())),
         }
+    }
+
+    /// Where its log is.
+    fn home(&self, logs: &Logs) -> Home {
+        self.far.clone().map_or_else(|| Home::Here(logs.directory(&self.id)), Home::Far)
     }
 
     /// The first record of a session, with which a segment begins: all that was before can go.
@@ -63,13 +72,13 @@ impl RmActor {
     /// Nothing is recorded from now on, and what was is not needed.
     pub(super) fn forget_log(&mut self) {
         self.log = None;
-        let Some(logs) = self.topology.logs() else { return };
-        let dir = logs.directory(&self.id);
+        let Some(logs) = self.topology.logs().filter(|logs| !logs.shared || self.far.is_some()) else { return };
+        let home = self.home(&logs);
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = log::remove(&dir)
+            if let Err(error) = home.remove()
                 && error.kind() != std::io::ErrorKind::NotFound
             {
-                tracing::warn!(code = "log-old-file", dir = %dir.display(), %error, "an old log cannot be removed");
+                tracing::warn!(code = "log-old-file", %error, "an old log cannot be removed: {home:?}");
             }
         });
     }
@@ -80,7 +89,8 @@ impl RmActor {
         self.clock = self.clock.not_before(found.at);
         self.epoch = found.epoch;
         let Found { last, at, state, snapshot, .. } = found;
-        let log = RmLog::new(logs.clone(), &self.id, logs.sync, last + 1, at);
+        let (home, is_far) = (self.home(&logs), self.far.is_some());
+        let log = RmLog::new(logs.clone(), home, &self.id, logs.sync, last + 1, at);
         match state {
             State::Nothing => {}
             State::Ended(why) => {
@@ -96,7 +106,7 @@ impl RmActor {
                     (Ok(config), Ok(settings)) => {
                         self.log = Some(log);
                         if let Some(log) = &mut self.log {
-                            log.sync = settings.log_sync.unwrap_or(logs.sync);
+                            log.sync = settings.log_sync.filter(|_| !is_far).unwrap_or(logs.sync);
                             log.snapshots = snapshot.into_iter().collect();
                             log.numbers = replayed.numbers.clone();
                         }
@@ -243,7 +253,8 @@ impl RmActor {
     ) -> crate::actors::topology::PartitionHandle {
         let outlet = Outlet::new(self.topology.publisher());
         outlet.release(replica.number);
-        let recorded = Recorded { instance, outlet, replica: Some(Box::new(replica)), still: None };
+        let shared = self.far.is_some();
+        let recorded = Recorded { instance, outlet, replica: Some(Box::new(replica)), still: None, shared };
         self.launch_as(session, place, conf, Some(recorded), ctx)
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         partition::{Save, Saved},
         rm::{CloseLog, Kind, Line, Predicates},
     },
-    store::log::{self, Part},
+    store::log::{self, Part, Place},
 };
 
 /// Lines of a snapshot are at most this part of the log behind the one before, so that writing them costs little, however
@@ -108,7 +108,7 @@ impl RmActor {
             numbers: log.numbers.clone(),
         };
         let place = (log.last(), msg.from);
-        let (shared, title, dir) = (log.shared.clone(), log.title.clone(), log.logs.directory(&self.id));
+        let (shared, title, home) = (log.shared.clone(), log.title.clone(), log.home.clone());
         let (epoch, at, rm, actor) = (session.epoch, log.at(), self.id.clone(), ctx.address());
         let metrics = log.logs.metrics.clone();
         let TakeSnapshot { saved: partitions, done, .. } = msg;
@@ -118,7 +118,7 @@ impl RmActor {
                 // What it holds is on the disk before it.
                 shared.commit(true)?;
                 let parts = parts(&saved, partitions, &lines, now);
-                let bytes = log::write_snapshot(&dir, &title, place.0, at, &parts)?;
+                let bytes = home.snapshot(&title, Place { index: place.0, from: place.1 }, at, &parts)?;
                 if let Some(metrics) = metrics {
                     metrics.snapshot(bytes, began.elapsed());
                 }
@@ -149,9 +149,9 @@ impl RmActor {
         let keep = log.snapshots.len().saturating_sub(2);
         log.snapshots.drain(..keep);
         let [(index, from), _] = log.snapshots[..] else { return };
-        let dir = log.logs.directory(&self.id);
+        let home = log.home.clone();
         actix::spawn(async move {
-            let pruned = tokio::task::spawn_blocking(move || log::prune(&dir, from + 1, index)).await;
+            let pruned = tokio::task::spawn_blocking(move || home.prune(from + 1, index)).await;
             if let Ok(Err(error)) = pruned {
                 tracing::warn!(code = "log-old-file", %error, "old files of the log cannot be removed");
             }

@@ -21,6 +21,7 @@ use crate::{
     domain::{resources::Resource, usage::UsageKey},
     messages::{
         event::Word,
+        leaders::Leaders,
         rm::{CloseLog, Info},
     },
     store::log,
@@ -40,6 +41,23 @@ impl Topology {
         let _ = self.logs.set(Arc::new(logs));
         self.opening.store(Some(Arc::default()));
         self.ready.waits(LOG, "the server reads its log");
+    }
+
+    /// Several servers share the logs: this decides who leads.
+    pub fn share_logs(&self, leaders: Arc<dyn Leaders>) {
+        // There is one place at which a server is wired.
+        let _ = self.leaders.set(leaders);
+    }
+
+    /// Decides who leads, where there are several servers.
+    pub fn leaders(&self) -> Option<&dyn Leaders> {
+        self.leaders.get().map(|leaders| &**leaders)
+    }
+
+    /// It is known who leads what: requests are welcome.
+    pub fn opened(&self) {
+        self.opening.store(None);
+        self.ready.done(LOG);
     }
 
     /// Where resource managers keep their logs.
@@ -63,6 +81,10 @@ impl Topology {
     pub fn opening(&self) -> Option<String> {
         let progress = self.opening.load();
         let percent = progress.as_ref()?.percent();
+        if self.logs.get().is_some_and(|logs| logs.shared) {
+            let why = self.leaders.get().and_then(|leaders| leaders.trouble());
+            return Some(why.map_or("the server asks etcd who leads what".to_owned(), |why| why.to_string()));
+        }
         Some(format!("the server reads its log: {percent} % of it are done"))
     }
 

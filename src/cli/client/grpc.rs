@@ -1,6 +1,9 @@
 //! The gRPC shim: the three streams of plain `si.v1.Scheduler`, so that it can talk to any server of that interface.
 
-use std::{future::Future, time::Instant};
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     sync::mpsc::{self, UnboundedSender},
@@ -29,6 +32,11 @@ use crate::si::{
 
 /// Requests on their way per stream; a server that stops reading stops the sender here.
 const IN_FLIGHT: usize = 16;
+
+/// How long it is tried to find the leader, where there are several servers.
+const FAIL_OVER: Duration = Duration::from_secs(30);
+/// Until it is tried again.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// A connection whose every call carries the token.
 pub(super) type Connection = InterceptedService<Channel, Bearer>;
@@ -82,9 +90,25 @@ impl GrpcShim {
         trust: &Trust,
         request: RegisterResourceManagerRequest,
     ) -> Result<(GrpcShim, Callbacks)> {
-        let channel = connect(url, trust).await?;
-        let (out, callbacks) = mpsc::unbounded_channel();
-        Ok((GrpcShim::start(channel, request, out).await?, callbacks))
+        let urls: Vec<&str> = url.split(',').map(str::trim).collect();
+        let end = Instant::now() + FAIL_OVER;
+        // Of several servers the one that leads takes it; plain streams end with it.
+        for turn in 0.. {
+            let (out, callbacks) = mpsc::unbounded_channel();
+            let registered = async {
+                let channel = connect(urls[turn % urls.len()], trust).await?;
+                GrpcShim::start(channel, request.clone(), out).await
+            };
+            match registered.await {
+                Err(error) if urls.len() > 1 && error.may_pass() && Instant::now() < end => {
+                    if (turn + 1) % urls.len() == 0 {
+                        tokio::time::sleep(AGAIN).await;
+                    }
+                }
+                done => return Ok((done?, callbacks)),
+            }
+        }
+        Err(Error::Server("no address is named".to_owned()))
     }
 
     /// As [`GrpcShim::register`], for a shim that wants to be asked whether asks fit nodes: callbacks come over the

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode, header::RETRY_AFTER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::{Instant, sleep},
+};
 
 use super::{
     Callbacks, Error, Result,
@@ -21,10 +24,18 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// Pause before a request is sent again when the server gave none that can be read.
 const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
+/// How long it is tried to reach the leader, where there are several servers.
+const FAIL_OVER: Duration = Duration::from_secs(30);
+/// Until it is tried again.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// A resource manager that talks HTTP/JSON.
 pub struct HttpShim {
     api: Api,
     path: String,
+    /// The last number. Where there are several servers, requests are numbered, so that those are sent again whose answer was
+    /// lost, and count once.
+    number: Option<Mutex<u64>>,
     reader: tokio::task::JoinHandle<()>,
 }
 
@@ -65,10 +76,11 @@ impl HttpShim {
     ) -> Result<(HttpShim, Callbacks)> {
         let api = Api::new(base, trust)?;
         let path = rm_path(&request.rm_id);
-        api.send(Method::POST, at, Some(&request)).await?;
+        api.persistently(async || api.send(Method::POST, at, Some(&request)).await).await?;
         let (sender, callbacks) = mpsc::unbounded_channel();
         let reader = tokio::spawn(stream::read(api.clone(), path.clone(), sender));
-        Ok((HttpShim { api, path, reader }, callbacks))
+        let number = api.client.has_several().then(Mutex::default);
+        Ok((HttpShim { api, path, number, reader }, callbacks))
     }
 
     /// Sends a node request.
@@ -98,7 +110,17 @@ impl HttpShim {
     }
 
     async fn post<T: Serialize>(&self, what: &str, request: &T) -> Result<()> {
-        self.api.send(Method::POST, &format!("{}/{what}", self.path), Some(request)).await.map(drop)
+        let path = format!("{}/{what}", self.path);
+        let Some(last) = &self.number else {
+            return self.api.send(Method::POST, &path, Some(request)).await.map(drop);
+        };
+        let mut last = last.lock().await;
+        let number = *last + 1;
+        self.api
+            .persistently(async || self.api.send_numbered(Method::POST, &path, Some(request), Some(number)).await)
+            .await?;
+        *last = number;
+        Ok(())
     }
 }
 
@@ -169,16 +191,44 @@ impl Api {
         if response.status.is_success() { Ok(response) } else { Err(refused(&request, response).await) }
     }
 
+    /// Where there are several servers, does it again while none of them leads.
+    async fn persistently(&self, work: impl AsyncFn() -> Result<Answer>) -> Result<Answer> {
+        let end = Instant::now() + FAIL_OVER;
+        loop {
+            match work().await {
+                Err(error) if self.client.has_several() && error.may_pass() && Instant::now() < end => {
+                    sleep(AGAIN).await
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// There are several servers.
+    pub(super) fn has_several(&self) -> bool {
+        self.client.has_several()
+    }
+
     /// Sends one request. One that is answered 429 is sent again after the pause that the server asks for, and only
     /// then does this return, so that requests keep their order.
     pub async fn send<T: Serialize>(&self, method: Method, path: &str, body: Option<&T>) -> Result<Answer> {
+        self.send_numbered(method, path, body, None).await
+    }
+
+    async fn send_numbered<T: Serialize>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&T>,
+        number: Option<u64>,
+    ) -> Result<Answer> {
         let request = format!("{method} {path}");
         let url = format!("{}{path}", self.base);
         let body = match body {
             Some(body) => {
                 let text = serde_json::to_vec(body)
                     .map_err(|e| Error::Malformed { reason: e.to_string(), line: request.clone() })?;
-                Some(Body::json(text))
+                Some(Body { number, ..Body::json(text) })
             }
             None => None,
         };

@@ -55,6 +55,17 @@ pub enum Error {
     Server(String),
 }
 
+impl Error {
+    /// While another server takes over it is so, and it passes.
+    fn may_pass(&self) -> bool {
+        match self {
+            Error::Unreachable { .. } => true,
+            Error::Refused { status, .. } => status == "503" || status == "307" || status == "Unavailable",
+            Error::Malformed { .. } | Error::Server(_) => false,
+        }
+    }
+}
+
 /// Result of a client call.
 pub type Result<T> = std::result::Result<T, Error>;
 

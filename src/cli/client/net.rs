@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Uri,
     body::Incoming,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION},
     http::uri::Scheme,
 };
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -46,6 +46,9 @@ impl Failed {
         Failed(format!("{text}{hint}"))
     }
 }
+
+/// Servers of a cluster that send a request to each other, at most.
+const HOPS: usize = 4;
 
 /// Port of a server that is named without one, and without a scheme.
 const PORT: u16 = 9080;
@@ -92,12 +95,43 @@ impl Client {
         Ok(Client { given, bases, good: Arc::default(), pool, authorization: None })
     }
 
+    /// Several addresses were named.
+    pub fn has_several(&self) -> bool {
+        self.bases.len() > 1
+    }
+
     /// Sends a request and gives the answer as soon as its head is there. `url` begins with the server as it was named. Where
-    /// there are several addresses, the next is tried when one cannot be connected to.
+    /// there are several addresses, the next is tried when one cannot be connected to. Where another server of the same cluster
+    /// leads, it is sent there.
     ///
     /// # Errors
     /// No answer came.
     pub async fn send(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, Failed> {
+        let mut answer = self.send_to_one(method.clone(), url, body.clone()).await?;
+        for _ in 0..HOPS {
+            let Some(elsewhere) = self.elsewhere(&answer) else { break };
+            answer = self.send_to(method.clone(), &elsewhere, body.clone()).await.map_err(|(error, _)| error)?;
+            let at = self
+                .bases
+                .iter()
+                .position(|base| elsewhere.strip_prefix(base).is_some_and(|path| path.starts_with('/')));
+            if let Some(at) = at.filter(|_| answer.status != StatusCode::TEMPORARY_REDIRECT) {
+                self.good.store(at, Ordering::Relaxed);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Where the server says that the request is to be sent. What is encrypted stays so.
+    fn elsewhere(&self, answer: &Answer) -> Option<String> {
+        let is_moved =
+            answer.status == StatusCode::TEMPORARY_REDIRECT && answer.headers.contains_key("callboard-leader");
+        let to = answer.headers.get(LOCATION).filter(|_| is_moved)?.to_str().ok()?;
+        let in_clear = !to.starts_with("https://") && self.bases.iter().any(|base| base.starts_with("https://"));
+        (!in_clear).then(|| to.to_owned())
+    }
+
+    async fn send_to_one(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, Failed> {
         let path = url.strip_prefix(&*self.given).unwrap_or(url).trim_start_matches('/');
         let first = self.good.load(Ordering::Relaxed);
         let mut failed = Failed(String::new());
@@ -125,6 +159,9 @@ impl Client {
         }
         if let Some(body) = &body {
             request = request.header(CONTENT_TYPE, body.kind);
+            if let Some(number) = body.number {
+                request = request.header("x-callboard-seq", number);
+            }
         }
         let request = request
             .body(Full::new(body.map(|body| body.bytes).unwrap_or_default()))
@@ -185,12 +222,14 @@ pub struct Body {
     pub kind: &'static str,
     /// Its text.
     pub bytes: Bytes,
+    /// The number of the request in its session, where it has one: sent again, it counts once.
+    pub number: Option<u64>,
 }
 
 impl Body {
     /// JSON.
     pub fn json(bytes: impl Into<Bytes>) -> Body {
-        Body { kind: "application/json", bytes: bytes.into() }
+        Body { kind: "application/json", bytes: bytes.into(), number: None }
     }
 }
 

@@ -54,7 +54,9 @@ pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incomin
                     Err(Stop::Broken(reason)) => Some(reason),
                 }
             }
-            Err(error @ Error::Refused { .. }) => return position.end(error),
+            Err(error @ Error::Refused { .. }) if !(api.has_several() && error.may_pass()) => {
+                return position.end(error);
+            }
             Err(error) => Some(error.to_string()),
         };
         tries = if position.last > before { 0 } else { tries + 1 };
@@ -112,6 +114,12 @@ fn handle(line: &[u8], position: &mut Position) -> std::result::Result<(), Stop>
     }
     let at = Instant::now();
     let parsed = parse(line).map_err(Stop::Error)?;
+    if let Some(closing) = &parsed.closing
+        && closing.status == StatusCode::TEMPORARY_REDIRECT
+    {
+        // Another server leads: whoever is asked next says which.
+        return Err(Stop::Broken(closing.detail.clone()));
+    }
     if let Some(closing) = parsed.closing {
         let status = StatusCode::from_u16(closing.status).map_or(closing.status.to_string(), |s| s.to_string());
         let request = "stream of callbacks".to_owned();
@@ -185,6 +193,13 @@ mod tests {
         let (mut position, mut incoming) = position(0);
         assert!(handle(br#"{"seq":1,"events":{"records":[{"type":"APP"}]}}"#, &mut position).is_ok());
         assert!(matches!(incoming.try_recv(), Ok(Incoming::Message { seq: 1, message: Message::Other, .. })));
+    }
+
+    #[test]
+    fn a_stream_that_moved_is_taken_up_again() {
+        let line = br#"{"closing":{"status":307,"detail":"it is led by another server","leader":"http://b:9080"}}"#;
+        let (mut position, _incoming) = position(0);
+        assert!(matches!(handle(line, &mut position), Err(Stop::Broken(why)) if why == "it is led by another server"));
     }
 
     #[test]

@@ -290,7 +290,7 @@ impl Stage {
 
 fn recorded(instance: u32, replica: Replica, at: Nanos, sink: &Addr<Sink>) -> Recorded {
     let outlet = Outlet::new(sink.clone().recipient().into());
-    Recorded { instance, outlet, replica: Some(Box::new(replica)), still: Some(at) }
+    Recorded { instance, outlet, replica: Some(Box::new(replica)), still: Some(at), shared: false }
 }
 
 impl Past for Stage {

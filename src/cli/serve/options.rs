@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 
-use super::{AccessArgs, ServeArgs, oidc::OidcArgs};
+use super::{AccessArgs, ClusterArgs, ServeArgs, oidc::OidcArgs};
 
 /// Each option by its name, as text; what was not given and has no default is empty.
 pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
@@ -25,6 +25,20 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         log_format,
         settings,
         access: AccessArgs { tokens, tls_cert, tls_key, tls_client_ca, insecure, allow_origin, oidc },
+        cluster:
+            ClusterArgs {
+                cluster,
+                cluster_prefix,
+                advertise,
+                advertise_grpc,
+                cluster_lease,
+                cluster_compact,
+                cluster_ca,
+                cluster_cert,
+                cluster_key,
+                cluster_user,
+                cluster_password_file,
+            },
     } = args;
     let OidcArgs { oidc_issuer, oidc_audience, oidc_role, oidc_claim, oidc_rms_claim, oidc_ca } = oidc;
     let roles: Vec<String> = oidc_role.iter().map(|(value, role)| format!("{value}={role}")).collect();
@@ -58,6 +72,17 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         ("oidc-ca", path(oidc_ca)),
         ("insecure", Some(insecure.to_string())),
         ("allow-origin", Some(origins.join(","))),
+        ("cluster", Some(cluster.join(","))),
+        ("cluster-prefix", Some(cluster_prefix.clone())),
+        ("advertise", advertise.clone()),
+        ("advertise-grpc", advertise_grpc.clone()),
+        ("cluster-lease", cluster_lease.map(|time| format!("{time:?}"))),
+        ("cluster-compact", Some(cluster_compact.to_string())),
+        ("cluster-ca", path(cluster_ca)),
+        ("cluster-cert", path(cluster_cert)),
+        ("cluster-key", path(cluster_key)),
+        ("cluster-user", cluster_user.clone()),
+        ("cluster-password-file", path(cluster_password_file)),
     ];
     options.into_iter().map(|(name, value)| (name.to_owned(), value.unwrap_or_default())).collect()
 }

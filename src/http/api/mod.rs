@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod board;
+mod cluster;
 pub mod demand;
 pub mod events;
 pub mod log_level;
@@ -62,6 +63,7 @@ pub fn services(
         audit::configure(config);
         past::configure(config);
         board::configure(config);
+        cluster::configure(config);
         resource::configure(config);
         releases::configure(config);
         demand::configure(config);

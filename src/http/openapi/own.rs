@@ -17,7 +17,7 @@ use crate::{
         },
         page, past, problem,
     },
-    messages::{ready::Ready, wait::Kind},
+    messages::{leaders::ClusterStatus, ready::Ready, wait::Kind},
 };
 
 const LINES: &str = "application/x-ndjson";
@@ -48,6 +48,7 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     let demand = schema::<demand::Shown>(schemas);
     let unconfirmed = schema::<releases::Shown>(schemas);
     let settings = schema::<settings::Shown>(schemas);
+    let cluster = schema::<ClusterStatus>(schemas);
     let door = schema::<queue::Shown>(schemas);
     let ordered = |what: &str, summary: &str| {
         operator("post", &of(&format!("/queue/{{queue}}/{what}")), summary)
@@ -177,6 +178,13 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("step", text(), "in steps of this length, such as 1m; there are 2,000 at most")
             .json(200, trends)
             .problems(&[400, 404, 503]),
+        viewer("get", "/cluster", "Servers of the cluster, and who leads which resource manager")
+            .json(200, cluster.clone())
+            .problems(&[404, 503]),
+        operator("post", "/cluster/move", "Has another server lead a resource manager")
+            .body("application/json", cluster_move())
+            .json(200, cluster)
+            .problems(&[307, 400, 404, 408, 413, 415, 503]),
         viewer("get", "/settings", "Every setting with its present value").json(200, settings),
         viewer("get", "/overview", "All partitions: what waits, and why").json(200, overview),
         viewer("get", &of("/applications"), "Applications with the reason of each that waits")
@@ -244,6 +252,18 @@ fn expiration() -> Value {
                 "maximum": 253_402_300_799_i64,
                 "description": "seconds since 1970-01-01 UTC; 0: never",
             },
+        },
+    })
+}
+
+fn cluster_move() -> Value {
+    json!({
+        "type": "object",
+        "required": ["rm", "server"],
+        "additionalProperties": false,
+        "properties": {
+            "rm": {"type": "string", "description": "id of a resource manager"},
+            "server": {"type": "string", "description": "id or URL of the server that is to lead it"},
         },
     })
 }

@@ -24,8 +24,8 @@ fn nothing() -> Value {
 /// What every path may refuse with.
 const ALWAYS: [u16; 5] = [401, 403, 405, 429, 500];
 
-/// What a request of a session may be refused with.
-const REQUEST: [u16; 8] = [400, 404, 408, 409, 413, 415, 429, 503];
+/// What a request of a session may be refused with, or sent to another server.
+const REQUEST: [u16; 9] = [307, 400, 404, 408, 409, 413, 415, 429, 503];
 
 /// May be sent again without harm.
 fn once(operation: Operation) -> Operation {
@@ -85,9 +85,11 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("stateDump", one_of(&["true", "false"]), "whether the shim has a part of state dumps")
             .body("application/json", named("si.v1.RegisterResourceManagerRequest"))
             .json(200, taken.clone())
-            .problems(&[400, 408, 409, 413, 415, 429, 503]),
-        shim("get", "/{rm}", "State of a session").json(200, known).problems(&[404]),
-        shim("delete", "/{rm}", "Ends a session: its partitions go").json(200, nothing()).problems(&[404, 409, 503]),
+            .problems(&[307, 400, 408, 409, 413, 415, 429, 503]),
+        shim("get", "/{rm}", "State of a session").json(200, known).problems(&[307, 404, 503]),
+        shim("delete", "/{rm}", "Ends a session: its partitions go")
+            .json(200, nothing())
+            .problems(&[307, 404, 409, 503]),
         once(request("/{rm}/nodes", named("si.v1.NodeRequest"), "Nodes that come, change and go")),
         once(request("/{rm}/applications", named("si.v1.ApplicationRequest"), "Applications that come and go")),
         once(request("/{rm}/allocations", named("si.v1.AllocationRequest"), "Asks, allocations and releases")),
@@ -116,10 +118,10 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .query("after", count(), after)
             .answer(200, LINES, line.clone())
             .answer(200, "text/event-stream", line)
-            .problems(&[400, 404, 409, 410, 503]),
+            .problems(&[307, 400, 404, 409, 410, 503]),
         shim("get", "/{rm}/ws", "The same over a WebSocket, which takes requests and answers as well")
             .query("after", count(), after)
             .bare(101)
-            .problems(&[400, 404, 409, 410, 503]),
+            .problems(&[307, 400, 404, 409, 410, 503]),
     ]
 }

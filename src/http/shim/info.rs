@@ -71,6 +71,7 @@ pub async fn all(caller: Caller, doors: Data<Doors>) -> HttpResponse {
 pub async fn one(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
     let unknown = || not_registered("a question about it", &rm);
     let handle = doors.topology.find(&rm).ok_or_else(unknown)?;
+    handle.is_here()?;
     let info = handle.addr.send(Info).await.map_err(|_| unknown())?;
     Ok(HttpResponse::Ok().json(show(info)))
 }

@@ -172,11 +172,10 @@ async fn recorded<T>(handle: &RmHandle, waiting: impl Future<Output = T>) -> Res
 
 /// Waits until this number was applied.
 async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
-    if recorded(handle, gate.shared.receipts.until(number)).await? {
-        Ok(())
-    } else {
-        Err(handle.over(gate.epoch).into())
+    if !recorded(handle, gate.shared.receipts.until(number)).await? {
+        return Err(handle.over(gate.epoch).into());
     }
+    Ok(handle.is_here()?)
 }
 
 impl Handing<'_> {
@@ -236,7 +235,8 @@ impl Handing<'_> {
                     // Dropped with its last part.
                     let _ = recorded(self.handle, waiting).await?;
                 }
-                Ok(())
+                // Of what a server hands over or has lost, nothing is acknowledged that may not be recorded.
+                Ok(self.handle.is_here()?)
             }
         }
     }

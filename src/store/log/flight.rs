@@ -3,10 +3,7 @@
 //! A file is frames as the log has them: the title, what the flight is ([`About`]), the parts of the snapshot with which it begins,
 //! its records in order, and an end that says how many there are. A directory may be that of a running server: it is only read.
 
-use std::{
-    fs, io,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -310,7 +307,7 @@ fn named(path: &Path, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::log::{VERSION, Writer, seal, write_snapshot};
+    use crate::store::log::{VERSION, Writer, seal, snapshot::write as write_snapshot};
 
     fn title() -> Title {
         Title { version: VERSION, domain: 3, server: "server-1".into(), rm: "rm-1".into() }

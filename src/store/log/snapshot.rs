@@ -1,8 +1,8 @@
 //! Snapshots: the state after a record, in parts, whole or not there at all.
 
 use std::{
-    fs::{self, File},
-    io::{BufWriter, Write as _},
+    fs,
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
@@ -38,12 +38,24 @@ pub struct Snapshot {
 /// It is not there then.
 pub fn write(dir: &Path, title: &Title, index: u64, at: Nanos, parts: &[Part]) -> Result<u64, WriteError> {
     let path = path_of(dir, index, SNAPSHOT_END);
-    let written = files::replace_with(&path, |file| write_to(file, title, index, at, parts));
+    let written = files::replace_with(&path, |file| {
+        let mut file = BufWriter::with_capacity(1 << 20, file);
+        let bytes = write_to(&mut file, title, index, at, parts)?;
+        file.flush()?;
+        Ok(bytes)
+    });
     written.map_err(failed("write", &path))
 }
 
-fn write_to(file: &mut File, title: &Title, index: u64, at: Nanos, parts: &[Part]) -> std::io::Result<u64> {
-    let mut file = BufWriter::with_capacity(1 << 20, file);
+/// The bytes of a snapshot, for a log that is kept elsewhere.
+pub fn bytes(title: &Title, index: u64, at: Nanos, parts: &[Part]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Memory takes them.
+    let _ = write_to(&mut bytes, title, index, at, parts);
+    bytes
+}
+
+fn write_to(file: &mut impl Write, title: &Title, index: u64, at: Nanos, parts: &[Part]) -> io::Result<u64> {
     let mut bytes = 0;
     let mut frame = Vec::new();
     let mut put = |kind, index, payload: &[u8]| {
@@ -57,7 +69,6 @@ fn write_to(file: &mut File, title: &Title, index: u64, at: Nanos, parts: &[Part
         put(part.kind, index, &part.payload)?;
     }
     put(END, parts.len() as u64, &[])?;
-    file.flush()?;
     Ok(bytes)
 }
 
@@ -67,7 +78,15 @@ fn write_to(file: &mut File, title: &Title, index: u64, at: Nanos, parts: &[Part
 /// What is wrong with it.
 pub fn load(path: &PathBuf, title: &Title) -> Result<Snapshot, String> {
     let bytes = fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
-    let (_, mut at) = check_title(&bytes, Some(title))?;
+    read(&bytes, title)
+}
+
+/// Reads the bytes of a snapshot.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(bytes: &[u8], title: &Title) -> Result<Snapshot, String> {
+    let (_, mut at) = check_title(bytes, Some(title))?;
     let mut parts = Vec::new();
     loop {
         let (head, payload) = frame::whole(&bytes[at..]).ok_or_else(|| format!("it is damaged at byte {at}"))?;

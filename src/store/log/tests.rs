@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use super::*;
+use super::{snapshot::write as write_snapshot, *};
 use crate::domain::types::Nanos;
 
 fn title() -> Title {

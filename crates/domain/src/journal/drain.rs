@@ -114,6 +114,41 @@ impl Journal {
         Ok(events)
     }
 
+    /// The events after which operators have drained these nodes, where no node is registered these hosts, and nothing else: as
+    /// another server was told, which led the partition before.
+    pub fn plan_agreement(
+        &self,
+        nodes: &BTreeSet<Arc<str>>,
+        hosts: &BTreeSet<Arc<str>>,
+        now: Moment,
+    ) -> Result<Vec<ResourceEvent>, Refusal> {
+        let wanted = |slot: &Slot| match &slot.node {
+            Some(node) if slot.online() => nodes.contains(node),
+            _ => hosts.contains(&slot.host),
+        };
+        let (mut drained, mut undrained) = (IdSet::new(), IdSet::new());
+        for (rank, slot) in (0..).zip(&self.slots) {
+            match (slot.drained_by_operator(), wanted(slot)) {
+                (false, true) => drained.insert(rank),
+                (true, false) => undrained.insert(rank),
+                _ => {}
+            }
+        }
+        let mut events = Vec::new();
+        if !drained.is_empty() {
+            let reason = Some("drained while another server led".into());
+            let overwrite = Some(Overwrite::Nothing);
+            let request = DrainRequest { targets: drained.to_string(), reason, overwrite, ..DrainRequest::default() };
+            events.extend(self.plan_drain(&request, now)?);
+        }
+        if !undrained.is_empty() {
+            let reason = Some("undrained while another server led".into());
+            let request = UndrainRequest { targets: undrained.to_string(), reason, lenient: true };
+            events.extend(self.plan_undrain(&request, now)?);
+        }
+        Ok(events)
+    }
+
     /// The events of a new end of the resource set's life, in seconds since the Unix epoch, 0: none. Nothing where it is
     /// the present one (SEEDS S38).
     pub fn plan_expiration(&self, expiration: i64, now: Moment) -> Vec<ResourceEvent> {

@@ -14,6 +14,7 @@ async fn with_logs(base: &std::path::Path) -> Env {
         server: "server-1".to_owned(),
         sync: LogSync::Interval,
         snapshot: SNAPSHOT,
+        shared: false,
         metrics: None,
         unread: Mutex::default(),
     });

@@ -1,0 +1,68 @@
+//! A log that is followed: its records are applied as they come, so that whoever follows it can go on with it at once.
+
+use super::replay::{Found, Replay};
+use crate::{
+    domain::types::Nanos,
+    store::log::{self, Place, Title, records},
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct Follower {
+    replay: Replay,
+    /// Index of the last record.
+    last: u64,
+    /// Its time.
+    at: Nanos,
+    snapshot: Option<Place>,
+    bytes: u64,
+}
+
+impl Follower {
+    /// From a snapshot on.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_snapshot(bytes: &[u8], title: &Title, place: Place) -> Result<Follower, String> {
+        let snapshot = log::read_snapshot(bytes, title)?;
+        let replay = Replay::of(&snapshot)?;
+        Ok(Follower { last: place.from, at: snapshot.at, replay, snapshot: Some(place), bytes: 0 })
+    }
+
+    /// From the record after this one on: with it a session began.
+    pub fn after(index: u64) -> Follower {
+        Follower { last: index, ..Follower::default() }
+    }
+
+    /// Applies records in order; those that it has are passed over.
+    ///
+    /// # Errors
+    /// One is damaged, is missing, is not understood, or does not lead to what it led to when it was made. Nothing can be
+    /// applied any more then.
+    pub fn apply(&mut self, frames: &[u8]) -> Result<(), String> {
+        for record in records(frames) {
+            let (record, length) = record?;
+            if record.index <= self.last {
+                continue;
+            }
+            if record.index != self.last + 1 {
+                return Err(format!("record {} follows record {}", record.index, self.last));
+            }
+            self.replay.take(&record).map_err(|why| format!("record {}: {why}", record.index))?;
+            self.last = record.index;
+            self.at = self.at.max(record.at);
+            self.bytes += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Index of the last record that was applied.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// What was found of the resource manager, to go on with.
+    pub fn found(self, rm: &str) -> Found {
+        Found::followed(rm, self.replay, (self.last, self.at), self.snapshot, self.bytes)
+    }
+}

@@ -1,0 +1,137 @@
+//! One of several servers leads a resource manager. Here it learns that it does, that another one does, and that it is to
+//! let go.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+
+use super::{
+    RmActor,
+    replay::{Found, State},
+};
+use crate::{
+    messages::{
+        leaders::Leader,
+        partition::StopPartition,
+        rm::{Closing, ClosingKind, Refusal, RefusalKind, RmState},
+    },
+    store::log::Far,
+};
+
+/// This server leads from now on.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Lead {
+    /// Where its log is.
+    pub log: Arc<dyn Far>,
+    /// What it goes on with; `None`: nothing was recorded yet.
+    pub found: Option<Box<Found>>,
+}
+
+/// Another server leads, or nobody does.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Elsewhere {
+    /// Where; `None`: nobody at present.
+    pub leader: Option<Arc<Leader>>,
+}
+
+/// Nothing new is taken, and what was taken is recorded: another server is to go on with it. Answers why that is not so.
+#[derive(Message)]
+#[rtype(result = "Result<(), Arc<str>>")]
+pub struct LetGo;
+
+/// What is said of a resource manager that another server leads.
+pub fn moved(rm: &str, leader: Option<Arc<Leader>>) -> Refusal {
+    match leader {
+        Some(leader) => {
+            let detail = format!("resource manager \"{rm}\" is led by the server at {}", leader.name());
+            Refusal { leader: Some(leader), ..Refusal::new(RefusalKind::Moved, detail) }
+        }
+        None => Refusal::new(
+            RefusalKind::Closing,
+            format!("no server leads resource manager \"{rm}\" at the moment: try again"),
+        ),
+    }
+}
+
+impl RmActor {
+    /// Why nothing can be begun here, or ended.
+    pub(super) fn not_led(&self) -> Option<Refusal> {
+        let shared = self.topology.logs().is_some_and(|logs| logs.shared);
+        self.elsewhere.clone().or_else(|| (shared && self.far.is_none()).then(|| moved(&self.id, None)))
+    }
+
+    /// Nothing of the session counts here any more, and nothing of it is recorded or leaves.
+    fn give_up(&mut self, leader: Option<&Arc<Leader>>, ctx: &mut Context<Self>) {
+        self.timers.clear(ctx);
+        let detail = match leader {
+            Some(leader) => format!("it is led by the server at {}", leader.name()),
+            None => "this server does not lead it any more".to_owned(),
+        };
+        let closing = Closing { leader: leader.cloned(), ..self.closing_of(ClosingKind::Moved, &detail) };
+        self.streams.close(&closing, true);
+        self.dumps.clear();
+        let session = self.session.take();
+        if self.life.state() != RmState::Init {
+            self.enter(RmState::Init, detail);
+        }
+        // Doors that wait for a receipt look here when they are let go.
+        self.show();
+        let mut stops = Vec::new();
+        if let Some(session) = session {
+            session.receipts.end();
+            self.topology.unsubscribe_events(&self.id, session.epoch);
+            self.topology.list(&self.id, None);
+            stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
+            tokio::task::spawn_blocking(move || drop(session));
+        }
+        self.log = None;
+        self.lost = None;
+        let gone = async move { drop(futures::future::join_all(stops).await) };
+        ctx.wait(gone.into_actor(self));
+    }
+}
+
+impl Handler<Lead> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Lead, ctx: &mut Self::Context) {
+        self.far = Some(msg.log);
+        self.elsewhere = None;
+        if let Some(found) = msg.found {
+            if let State::Session(session) = &found.state
+                && !session.registered.tenant
+            {
+                self.topology.process.apply(&self.id, &session.registered.extra);
+            }
+            self.restore(*found, ctx);
+        }
+        self.show();
+    }
+}
+
+impl Handler<Elsewhere> for RmActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Elsewhere, ctx: &mut Self::Context) {
+        let refusal = moved(&self.id, msg.leader.clone());
+        let led = self.far.take().is_some();
+        self.elsewhere = Some(refusal);
+        if led || self.session.is_some() || self.streams.waiting.is_some() {
+            self.give_up(msg.leader.as_ref(), ctx);
+        } else {
+            self.show();
+        }
+    }
+}
+
+impl Handler<LetGo> for RmActor {
+    type Result = ResponseFuture<Result<(), Arc<str>>>;
+
+    fn handle(&mut self, _msg: LetGo, _ctx: &mut Self::Context) -> Self::Result {
+        self.elsewhere = Some(moved(&self.id, None));
+        self.show();
+        Box::pin(self.flushed(false))
+    }
+}

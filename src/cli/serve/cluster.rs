@@ -1,0 +1,220 @@
+//! Several servers: options, and the start of what keeps them together.
+
+use std::{fs, net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+
+use crate::{
+    actors::{
+        rm::log::{LogSync, Logs},
+        topology::Topology,
+    },
+    cluster::{Cluster, Options, Server, etcd, title_server},
+    domain::{DOMAIN_VERSION, duration},
+    metrics::Metrics,
+    store::log::{self, mark::Mark},
+};
+
+/// Bytes of log after which a snapshot is taken: what is in etcd is in its memory, too.
+const SNAPSHOT: u64 = 32 << 20;
+/// etcd grants no lease that is shorter.
+const SHORTEST: Duration = Duration::from_secs(2);
+
+/// How the server takes part in a cluster.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ClusterArgs {
+    /// Share the logs of resource managers with other servers: URLs of the members of an etcd, separated by commas. One server
+    /// leads a resource manager, another goes on with it
+    #[arg(long, value_name = "URL", env = "CALLBOARD_CLUSTER", value_delimiter = ',')]
+    pub cluster: Vec<String>,
+    /// What all keys in etcd begin with: servers with the same prefix are one cluster
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        env = "CALLBOARD_CLUSTER_PREFIX",
+        default_value = "/callboard",
+        requires = "cluster"
+    )]
+    pub cluster_prefix: String,
+    /// URL at which clients and other servers reach the HTTP door [default: where it listens]
+    #[arg(long, value_name = "URL", env = "CALLBOARD_ADVERTISE", requires = "cluster")]
+    pub advertise: Option<String>,
+    /// Host and port at which clients reach the gRPC door [default: where it listens]
+    #[arg(long, value_name = "HOST:PORT", env = "CALLBOARD_ADVERTISE_GRPC", requires = "cluster")]
+    pub advertise_grpc: Option<String>,
+    /// A server of which nothing is heard for so long may be replaced; whole seconds, 2 at least
+    #[arg(long, value_name = "TIME", env = "CALLBOARD_CLUSTER_LEASE", default_value = "2s", value_parser = lease, requires = "cluster")]
+    pub cluster_lease: Option<Duration>,
+    /// The etcd is this cluster's own: have it compacted, so that what was removed takes no space in it
+    #[arg(long, env = "CALLBOARD_CLUSTER_COMPACT", requires = "cluster")]
+    pub cluster_compact: bool,
+    /// Certificates to believe of etcd instead of those of the system (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_CA", requires = "cluster")]
+    pub cluster_ca: Option<PathBuf>,
+    /// Certificate to show to etcd (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_CERT", requires = "cluster_key")]
+    pub cluster_cert: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_KEY", requires = "cluster_cert")]
+    pub cluster_key: Option<PathBuf>,
+    /// User of etcd
+    #[arg(long, value_name = "NAME", env = "CALLBOARD_CLUSTER_USER", requires = "cluster_password_file")]
+    pub cluster_user: Option<String>,
+    /// File with the password of that user
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_PASSWORD_FILE", requires = "cluster_user")]
+    pub cluster_password_file: Option<PathBuf>,
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    let nanos = duration::parse(text).map_or(0, |time| u64::try_from(time.0).unwrap_or(0));
+    let time = Duration::from_nanos(nanos);
+    if time < SHORTEST || time.subsec_nanos() != 0 {
+        return Err("expected whole seconds, 2s at least".to_owned());
+    }
+    Ok(time)
+}
+
+impl ClusterArgs {
+    /// There are other servers.
+    pub fn is_on(&self) -> bool {
+        !self.cluster.is_empty()
+    }
+
+    /// Takes part, where there is a cluster: returns when it is known who leads what. `id`: that of this server, where it has
+    /// a data directory; `doors`: where HTTP and gRPC listen, encrypted or not.
+    pub async fn start(
+        &self,
+        id: Option<String>,
+        doors: (Option<SocketAddr>, Option<SocketAddr>),
+        encrypted: bool,
+        topology: &Arc<Topology>,
+    ) -> anyhow::Result<Option<Arc<Cluster>>> {
+        if !self.is_on() {
+            return Ok(None);
+        }
+        let options = Options {
+            access: self.access()?,
+            prefix: self.cluster_prefix.clone(),
+            me: Server {
+                id: id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+                http: self.http(doors.0, encrypted)?,
+                grpc: self.grpc(doors.1)?,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                domain: DOMAIN_VERSION,
+            },
+            lease: self.cluster_lease.unwrap_or(SHORTEST),
+            compact: self.cluster_compact,
+        };
+        let (cluster, opened) =
+            Cluster::start(options, topology.clone()).map_err(|error| anyhow!("--cluster: {error}"))?;
+        topology.share_logs(cluster.clone());
+        let waiting = topology.clone();
+        let telling = actix::spawn(async move {
+            while let Some(why) = waiting.opening() {
+                waiting.ready.waits("log", why);
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+        opened.await.map_err(|_| anyhow!("--cluster: its thread ended"))?;
+        telling.abort();
+        topology.opened();
+        Ok(Some(cluster))
+    }
+
+    fn access(&self) -> anyhow::Result<etcd::Access> {
+        let read = |option: &str, file: &Path| {
+            fs::read(file).with_context(|| format!("{option} {}: cannot be read", file.display()))
+        };
+        let identity = match (&self.cluster_cert, &self.cluster_key) {
+            (Some(cert), Some(key)) => Some((read("--cluster-cert", cert)?, read("--cluster-key", key)?)),
+            _ => None,
+        };
+        let user = match (&self.cluster_user, &self.cluster_password_file) {
+            (Some(name), Some(file)) => {
+                let password = String::from_utf8(read("--cluster-password-file", file)?);
+                let password =
+                    password.map_err(|_| anyhow!("--cluster-password-file {}: is no text", file.display()))?;
+                Some((name.clone(), password.trim_end().to_owned()))
+            }
+            _ => None,
+        };
+        let ca = self.cluster_ca.as_deref().map(|file| read("--cluster-ca", file)).transpose()?;
+        Ok(etcd::Access { members: self.cluster.clone(), ca, identity, user })
+    }
+
+    fn http(&self, door: Option<SocketAddr>, encrypted: bool) -> anyhow::Result<String> {
+        if let Some(given) = &self.advertise {
+            let sound = given.starts_with("http://") || given.starts_with("https://");
+            if !sound || given.parse::<hyper::Uri>().is_err() {
+                bail!("--advertise {given} is no URL such as http://host:9080");
+            }
+            return Ok(given.trim_end_matches('/').to_owned());
+        }
+        let Some(addr) = door else { return Ok(String::new()) };
+        if addr.ip().is_unspecified() {
+            bail!("--cluster: other machines do not find this one at {addr}: name its address with --advertise URL");
+        }
+        Ok(format!("{}://{addr}", if encrypted { "https" } else { "http" }))
+    }
+
+    fn grpc(&self, door: Option<SocketAddr>) -> anyhow::Result<String> {
+        if let Some(given) = &self.advertise_grpc {
+            let sound =
+                given.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+            if !sound || given.contains("//") {
+                bail!("--advertise-grpc {given} is no host and port such as host:9090");
+            }
+            return Ok(given.clone());
+        }
+        let Some(addr) = door else { return Ok(String::new()) };
+        if addr.ip().is_unspecified() {
+            bail!(
+                "--cluster: other machines do not find this one at {addr}: name its address with --advertise-grpc HOST:PORT"
+            );
+        }
+        Ok(addr.to_string())
+    }
+}
+
+fn logs(base: PathBuf, metrics: &Metrics, args: &ClusterArgs) -> Logs {
+    // Tests cannot write as much as a snapshot takes.
+    let wanted = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_SNAPSHOT_BYTES").ok()).flatten();
+    Logs {
+        base,
+        server: title_server(&args.cluster_prefix),
+        sync: LogSync::Batch,
+        snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT),
+        metrics: Some(metrics.log()),
+        unread: Default::default(),
+        shared: true,
+    }
+}
+
+/// Has logs kept in etcd by a server with a data directory, which names it.
+pub fn keep_logs(
+    topology: &Topology,
+    metrics: &Metrics,
+    data: &Path,
+    args: &ClusterArgs,
+) -> anyhow::Result<(Mark, PathBuf, bool)> {
+    let base = data.join("log");
+    let (mark, _) =
+        Mark::open(&base).with_context(|| format!("--data {}: the log cannot be opened", data.display()))?;
+    let own = log::directories(&base).unwrap_or_default();
+    if !own.is_empty() {
+        tracing::warn!(
+            code = "cluster-own-logs", base = %base.display(), resource_managers = own.len(),
+            "logs of resource managers in the data directory are not read with --cluster: these register again"
+        );
+    }
+    topology.keep_logs(logs(base.clone(), metrics, args));
+    Ok((mark, base, true))
+}
+
+/// Has logs kept in etcd by a server without a data directory, where there is a cluster.
+pub fn keep_elsewhere(topology: &Topology, metrics: &Metrics, args: &ClusterArgs) {
+    if args.is_on() {
+        topology.keep_logs(logs(PathBuf::new(), metrics, args));
+    }
+}

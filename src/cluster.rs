@@ -1,0 +1,141 @@
+//! Several servers, with their logs in etcd: who leads which resource manager, and who follows.
+//!
+//! etcd decides: whoever leads writes the head of a log, and every change of the log has the condition that nobody else has
+//! written it since ([`group`]). Leases and refused connections only say when it is worth trying to take over.
+
+pub mod etcd;
+mod follow;
+mod group;
+mod keys;
+mod manager;
+mod presence;
+mod probe;
+mod take;
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    thread,
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
+
+pub use self::keys::Server;
+pub use self::manager::title_server;
+use self::manager::{Manager, Word};
+use crate::{
+    actors::topology::Topology,
+    messages::{
+        leaders::{ClusterStatus, Leaders},
+        rm::{Refusal, RefusalKind},
+    },
+};
+
+/// How this server takes part.
+pub struct Options {
+    /// How etcd is reached.
+    pub access: etcd::Access,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// This server, and where it is reached.
+    pub me: Server,
+    /// How long it counts as alive when nothing is heard of it; etcd takes whole seconds, two at least.
+    pub lease: Duration,
+    /// What was changed long ago is compacted: the etcd is this cluster's own.
+    pub compact: bool,
+}
+
+/// See the module. It lives on a thread of its own.
+pub struct Cluster {
+    words: UnboundedSender<Word>,
+    trouble: Arc<Trouble>,
+}
+
+/// Why nothing can be written at present.
+#[derive(Debug, Default)]
+struct Trouble(RwLock<Option<Arc<str>>>);
+
+impl Trouble {
+    fn set(&self, why: Option<Arc<str>>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    fn get(&self) -> Option<Arc<str>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Cluster {
+    /// Begins to take part. The receiver is told when it is known who leads what; that may take as long as etcd does not
+    /// answer.
+    ///
+    /// # Errors
+    /// The options are wrong, or there are no threads.
+    pub fn start(options: Options, topology: Arc<Topology>) -> Result<(Arc<Cluster>, oneshot::Receiver<()>), String> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("cluster")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("no threads for the cluster: {error}"))?;
+        let trouble = Arc::<Trouble>::default();
+        let handle = runtime.handle().clone();
+        let manager = {
+            let _entered = handle.enter();
+            Manager::new(options, topology, trouble.clone())?
+        };
+        let words = manager.words();
+        let (tell, opened) = oneshot::channel();
+        thread::Builder::new()
+            .name("cluster".to_owned())
+            .spawn(move || runtime.block_on(manager.run(tell)))
+            .map_err(|error| format!("no thread for the cluster: {error}"))?;
+        Ok((Arc::new(Cluster { words, trouble }), opened))
+    }
+
+    /// The server ends: others lead what it leads. Done when they do, or cannot.
+    pub async fn leave(&self) {
+        let (tell, told) = oneshot::channel();
+        if self.words.send(Word::Leave(tell)).is_ok() {
+            let _ = told.await;
+        }
+    }
+}
+
+impl Cluster {
+    /// Asks the manager.
+    fn ask<A: Send + 'static, T: Send + 'static>(
+        &self,
+        word: impl FnOnce(oneshot::Sender<A>) -> Word,
+        read: impl FnOnce(A) -> Result<T, Refusal> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, Refusal>> {
+        let (tell, told) = oneshot::channel();
+        // Where it is gone, so is the other end.
+        let _ = self.words.send(word(tell));
+        Box::pin(async move {
+            let gone = |_| Refusal::new(RefusalKind::Closing, "the server is shutting down");
+            read(told.await.map_err(gone)?)
+        })
+    }
+}
+
+impl Leaders for Cluster {
+    fn lead(&self, rm: &str) -> BoxFuture<'static, Result<(), Refusal>> {
+        let rm = rm.to_owned();
+        self.ask(|tell| Word::Lead(rm, tell), |done| done)
+    }
+
+    fn status(&self) -> BoxFuture<'static, Result<ClusterStatus, Refusal>> {
+        self.ask(Word::Status, Ok)
+    }
+
+    fn hand_over(&self, rm: &str, server: &str) -> BoxFuture<'static, Result<(), Refusal>> {
+        let (rm, server) = (rm.to_owned(), server.to_owned());
+        self.ask(|tell| Word::Hand(rm, server, tell), |done| done)
+    }
+
+    fn trouble(&self) -> Option<Arc<str>> {
+        self.trouble.get()
+    }
+}

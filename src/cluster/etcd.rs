@@ -1,0 +1,507 @@
+//! What is said to etcd: reads, transactions, leases and watches, over its v3 interface.
+//!
+//! Members are spoken to one at a time; the next has its turn when one does not answer. A read is tried at each of them. A
+//! transaction is sent once: whether one that was not answered came through is for the caller to find out.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{
+    Code, Request, Status, Streaming,
+    metadata::{Ascii, MetadataValue},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+
+use self::wire::{
+    AuthenticateRequest, CompactionRequest, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp, StatusRequest, TxnRequest,
+    WatchCreateRequest, WatchRequest, WatchResponse, auth_client::AuthClient, compare, kv_client::KvClient,
+    lease_client::LeaseClient, maintenance_client::MaintenanceClient, request_op, response_op,
+    watch_client::WatchClient, watch_request,
+};
+pub use self::wire::{Event, KeyValue, event::EventType};
+
+/// Messages of etcd, as `proto/etcd/rpc.proto` describes them.
+#[allow(clippy::all, missing_docs)]
+pub mod wire {
+    tonic::include_proto!("etcdserverpb");
+}
+
+/// How long a call may take.
+pub const PATIENCE: Duration = Duration::from_secs(3);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(1);
+/// A connection on which nothing comes is asked this often whether it is alive, and has as long to answer.
+const ALIVE: Duration = Duration::from_secs(2);
+
+/// How etcd is reached.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// URLs of its members.
+    pub members: Vec<String>,
+    /// Certificates to believe, as PEM.
+    pub ca: Option<Vec<u8>>,
+    /// Certificate and key to show, as PEM.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// User and password.
+    pub user: Option<(String, String)>,
+}
+
+/// Why a call led to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// No member answered, or not in time. A transaction may have come through.
+    #[error("etcd does not answer ({0})")]
+    Silent(String),
+    /// etcd refused.
+    #[error("etcd refuses: {0}")]
+    Refused(String),
+    /// What was asked for is older than what etcd keeps.
+    #[error("etcd has compacted what was asked for")]
+    Compacted,
+}
+
+/// A condition of a transaction.
+#[derive(Clone, Debug)]
+pub struct If {
+    /// The key.
+    pub key: String,
+    /// Was last changed at this revision; 0: it is not there.
+    pub revision: i64,
+}
+
+/// A change of a transaction.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A value, with the lease that it lives as long as; 0: none.
+    Put(String, Bytes, i64),
+    /// All keys from one up to another.
+    Delete(String, String),
+}
+
+/// What came of a transaction.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Its conditions held, and it was carried out.
+    pub held: bool,
+    /// The revision of etcd afterwards.
+    pub revision: i64,
+    /// Where they did not hold: the keys of the conditions as they are.
+    pub found: Vec<KeyValue>,
+}
+
+/// Keys as they were at a revision.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The revision.
+    pub revision: i64,
+    /// In order of keys.
+    pub keys: Vec<KeyValue>,
+    /// There are more than were asked for.
+    pub more: bool,
+}
+
+/// See the module.
+pub struct Etcd {
+    members: Vec<(String, Channel)>,
+    present: AtomicUsize,
+    user: Option<(String, String)>,
+    token: ArcSwapOption<MetadataValue<Ascii>>,
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.members.iter().map(|(url, _)| url)).finish()
+    }
+}
+
+/// The key behind all keys that begin with this one.
+pub fn behind(prefix: &str) -> String {
+    // Keys are ASCII, and end in a letter, a digit or a slash.
+    let mut end = prefix.to_owned();
+    let last = end.pop().map_or('\0', |last| char::from(u8::try_from(last).unwrap_or(0x7e) + 1));
+    end.push(last);
+    end
+}
+
+impl Etcd {
+    /// Connects when it is first needed, from within a runtime.
+    ///
+    /// # Errors
+    /// A URL or a certificate is none.
+    pub fn new(access: Access) -> Result<Arc<Etcd>, String> {
+        let mut members = Vec::with_capacity(access.members.len());
+        for url in &access.members {
+            let wrong = |why: &dyn fmt::Display| format!("{url} is no URL of a member of etcd: {why}");
+            if !url.starts_with("http://") && !url.starts_with("https://") {
+                return Err(wrong(&"it begins with http:// or https://"));
+            }
+            let mut endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(&error))?;
+            if url.starts_with("https://") {
+                let mut tls = match &access.ca {
+                    Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
+                    None => ClientTlsConfig::new().with_native_roots(),
+                };
+                if let Some((certificate, key)) = &access.identity {
+                    tls = tls.identity(Identity::from_pem(certificate, key));
+                }
+                endpoint = endpoint.tls_config(tls).map_err(|error| wrong(&error))?;
+            }
+            let endpoint = endpoint
+                .connect_timeout(CONNECT)
+                .tcp_nodelay(true)
+                .http2_keep_alive_interval(ALIVE)
+                .keep_alive_timeout(ALIVE)
+                .keep_alive_while_idle(true);
+            members.push((url.clone(), endpoint.connect_lazy()));
+        }
+        if members.is_empty() {
+            return Err("no member of etcd is named".to_owned());
+        }
+        Ok(Arc::new(Etcd { members, present: AtomicUsize::new(0), user: access.user, token: ArcSwapOption::empty() }))
+    }
+
+    /// Its members, for texts.
+    pub fn names(&self) -> String {
+        self.members.iter().map(|(url, _)| url.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    fn member(&self) -> (usize, &str, Channel) {
+        let at = self.present.load(Relaxed) % self.members.len();
+        (at, &self.members[at].0, self.members[at].1.clone())
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(token) = self.token.load_full() {
+            request.metadata_mut().insert("token", (*token).clone());
+        }
+        // A member that is cut off from the others says so instead of going on by itself.
+        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        request
+    }
+
+    /// One call to the present member. Where it does not answer, the next has its turn from then on.
+    async fn once<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let (at, url, channel) = self.member();
+        if self.user.is_some() && self.token.load().is_none() {
+            self.sign_in(channel.clone()).await?;
+        }
+        let mut answer = timeout(PATIENCE, call(channel.clone())).await;
+        if matches!(&answer, Ok(Err(status)) if status.code() == Code::Unauthenticated) && self.user.is_some() {
+            self.sign_in(channel.clone()).await?;
+            answer = timeout(PATIENCE, call(channel)).await;
+        }
+        let trouble = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(status)) => trouble(url, &status),
+            Err(_) => Trouble::Silent(format!("{url}: nothing within {} s", PATIENCE.as_secs())),
+        };
+        if matches!(trouble, Trouble::Silent(_)) {
+            let _ = self.present.compare_exchange(at, (at + 1) % self.members.len(), Relaxed, Relaxed);
+        }
+        Err(trouble)
+    }
+
+    /// A call that may be made twice, at each member in turn.
+    async fn read<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let mut last = Trouble::Silent("no member is named".to_owned());
+        for _ in 0..self.members.len() {
+            match self.once(&call).await {
+                Err(trouble @ Trouble::Silent(_)) => last = trouble,
+                done => return done,
+            }
+        }
+        Err(last)
+    }
+
+    async fn sign_in(&self, channel: Channel) -> Result<(), Trouble> {
+        let Some((name, password)) = self.user.clone() else { return Ok(()) };
+        let (_, url, _) = self.member();
+        let mut client = AuthClient::new(channel);
+        let answer = timeout(PATIENCE, client.authenticate(AuthenticateRequest { name, password })).await;
+        let answer = answer.map_err(|_| Trouble::Silent(format!("{url}: nothing within {} s", PATIENCE.as_secs())))?;
+        let token = answer.map_err(|status| trouble(url, &status))?.into_inner().token;
+        // The token itself belongs into no text.
+        let token = token.parse().map_err(|_| Trouble::Refused(format!("{url}: its token does not fit a header")))?;
+        self.token.store(Some(Arc::new(token)));
+        Ok(())
+    }
+
+    /// Keys from one up to another: at a revision, 0 for the present one; so many at most, 0 for all.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn range(&self, from: &str, to: &str, revision: i64, limit: i64) -> Result<Found, Trouble> {
+        let wanted = RangeRequest {
+            key: Bytes::copy_from_slice(from.as_bytes()),
+            range_end: Bytes::copy_from_slice(to.as_bytes()),
+            limit,
+            revision,
+            keys_only: false,
+        };
+        let call = |channel| {
+            let request = self.request(wanted.clone());
+            async move { KvClient::new(channel).max_decoding_message_size(usize::MAX).range(request).await }
+        };
+        let answer = self.read(call).await?.into_inner();
+        let revision = answer.header.map_or(0, |header| header.revision);
+        Ok(Found { revision, keys: answer.kvs, more: answer.more })
+    }
+
+    /// Carries out all changes where all conditions hold, else nothing.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn txn(&self, conditions: &[If], changes: Vec<Change>) -> Result<Done, Trouble> {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let compare = conditions.iter().map(|condition| Compare {
+            result: compare::CompareResult::Equal.into(),
+            target: compare::CompareTarget::Mod.into(),
+            key: bytes(&condition.key),
+            target_union: Some(compare::TargetUnion::ModRevision(condition.revision)),
+        });
+        let get = |condition: &If| RequestOp {
+            request: Some(request_op::Request::RequestRange(RangeRequest {
+                key: bytes(&condition.key),
+                ..RangeRequest::default()
+            })),
+        };
+        let change = |change| RequestOp {
+            request: Some(match change {
+                Change::Put(key, value, lease) => {
+                    request_op::Request::RequestPut(PutRequest { key: key.into(), value, lease })
+                }
+                Change::Delete(from, to) => request_op::Request::RequestDeleteRange(DeleteRangeRequest {
+                    key: from.into(),
+                    range_end: to.into(),
+                }),
+            }),
+        };
+        let wanted = TxnRequest {
+            compare: compare.collect(),
+            success: changes.into_iter().map(change).collect(),
+            failure: conditions.iter().map(get).collect(),
+        };
+        let call = |channel| {
+            let request = self.request(wanted.clone());
+            async move { KvClient::new(channel).txn(request).await }
+        };
+        let answer = self.once(call).await?.into_inner();
+        let revision = answer.header.map_or(0, |header| header.revision);
+        let found = answer.responses.into_iter().filter_map(|response| match response.response {
+            Some(response_op::Response::ResponseRange(range)) => Some(range.kvs),
+            _ => None,
+        });
+        Ok(Done { held: answer.succeeded, revision, found: found.flatten().collect() })
+    }
+
+    /// Makes a lease of so many seconds.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn grant(&self, seconds: i64) -> Result<i64, Trouble> {
+        let call = |channel| {
+            let request = self.request(LeaseGrantRequest { ttl: seconds, id: 0 });
+            async move { LeaseClient::new(channel).lease_grant(request).await }
+        };
+        Ok(self.once(call).await?.into_inner().id)
+    }
+
+    /// Ends a lease, and with it what lives as long.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn revoke(&self, lease: i64) -> Result<(), Trouble> {
+        let call = |channel| {
+            let request = self.request(LeaseRevokeRequest { id: lease });
+            async move { LeaseClient::new(channel).lease_revoke(request).await }
+        };
+        self.once(call).await.map(drop)
+    }
+
+    /// Opens the way on which a lease is kept alive.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn keep_alive(&self, lease: i64) -> Result<Alive, Trouble> {
+        let call = |channel| {
+            let (tell, told) = mpsc::channel(4);
+            // The answer comes with the first word.
+            let _ = tell.try_send(LeaseKeepAliveRequest { id: lease });
+            let request = self.request(ReceiverStream::new(told));
+            async move { Ok((tell, LeaseClient::new(channel).lease_keep_alive(request).await?)) }
+        };
+        let (tell, answers) = self.read(call).await?;
+        Ok(Alive { lease, tell, answers: answers.into_inner(), first: true })
+    }
+
+    /// Watches all keys that begin with this one, from a revision on.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn watch(&self, prefix: &str, from: i64) -> Result<Watch, Trouble> {
+        let create = WatchCreateRequest {
+            key: Bytes::copy_from_slice(prefix.as_bytes()),
+            range_end: behind(prefix).into(),
+            start_revision: from,
+            progress_notify: false,
+        };
+        let call = |channel| {
+            let (tell, told) = mpsc::channel(1);
+            let wanted =
+                WatchRequest { request_union: Some(watch_request::RequestUnion::CreateRequest(create.clone())) };
+            let _ = tell.try_send(wanted);
+            let request = self.request(ReceiverStream::new(told));
+            let mut client = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
+            async move { Ok((tell, client.watch(request).await?)) }
+        };
+        let (tell, answers) = self.read(call).await?;
+        Ok(Watch { _tell: tell, answers: answers.into_inner(), url: self.member().1.to_owned() })
+    }
+
+    /// Lets go what was before a revision.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn compact(&self, revision: i64) -> Result<(), Trouble> {
+        let wanted = CompactionRequest { revision, physical: false };
+        let call = |channel| {
+            let request = self.request(wanted);
+            async move { KvClient::new(channel).compact(request).await }
+        };
+        match self.once(call).await {
+            Ok(_) | Err(Trouble::Compacted) => Ok(()),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Its version, and the bytes of its database.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn status(&self) -> Result<(String, i64), Trouble> {
+        let call = |channel| {
+            let request = self.request(StatusRequest {});
+            async move { MaintenanceClient::new(channel).status(request).await }
+        };
+        let answer = self.read(call).await?.into_inner();
+        Ok((answer.version, answer.db_size))
+    }
+}
+
+fn trouble(url: &str, status: &Status) -> Trouble {
+    if status.code() == Code::OutOfRange && status.message().contains("compacted") {
+        return Trouble::Compacted;
+    }
+    let text = format!("{url}: {}", innermost(status));
+    match status.code() {
+        Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::Internal
+        | Code::Aborted => Trouble::Silent(text),
+        _ => Trouble::Refused(text),
+    }
+}
+
+fn innermost(status: &Status) -> String {
+    let mut cause: &dyn std::error::Error = status;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    if std::ptr::addr_eq(cause, status) { status.message().to_owned() } else { cause.to_string() }
+}
+
+/// A lease that is kept alive.
+pub struct Alive {
+    lease: i64,
+    tell: mpsc::Sender<LeaseKeepAliveRequest>,
+    answers: Streaming<LeaseKeepAliveResponse>,
+    /// Opening said the first word.
+    first: bool,
+}
+
+impl Alive {
+    /// Says once more that it is needed. False: it is over.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn renew(&mut self) -> Result<bool, Trouble> {
+        let silent = |why: String| Trouble::Silent(why);
+        if !std::mem::take(&mut self.first) {
+            let word = LeaseKeepAliveRequest { id: self.lease };
+            self.tell.send(word).await.map_err(|_| silent("the connection broke".to_owned()))?;
+        }
+        match timeout(PATIENCE, self.answers.message()).await {
+            Err(_) => Err(silent(format!("nothing within {} s", PATIENCE.as_secs()))),
+            Ok(Err(status)) => Err(silent(innermost(&status))),
+            Ok(Ok(None)) => Err(silent("the connection ended".to_owned())),
+            Ok(Ok(Some(answer))) => Ok(answer.ttl > 0),
+        }
+    }
+}
+
+/// Changes as they are made.
+pub struct Watch {
+    /// Held, or etcd would take it for the end.
+    _tell: mpsc::Sender<WatchRequest>,
+    answers: Streaming<WatchResponse>,
+    url: String,
+}
+
+impl Watch {
+    /// The next changes, in order, and the revision of etcd then.
+    ///
+    /// # Errors
+    /// It ended, or what it should begin with was compacted.
+    pub async fn next(&mut self) -> Result<(i64, Vec<Event>), Trouble> {
+        match self.answers.message().await {
+            Err(status) => Err(trouble(&self.url, &status)),
+            Ok(None) => Err(Trouble::Silent(format!("{}: the watch ended", self.url))),
+            Ok(Some(answer)) if answer.compact_revision > 0 => Err(Trouble::Compacted),
+            Ok(Some(answer)) if answer.canceled => {
+                Err(Trouble::Silent(format!("{}: the watch was ended: {}", self.url, answer.cancel_reason)))
+            }
+            Ok(Some(answer)) => Ok((answer.header.map_or(0, |header| header.revision), answer.events)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_prefix() {
+        assert_eq!(behind("/callboard/"), "/callboard0");
+        assert_eq!(behind("/a"), "/b");
+    }
+
+    #[tokio::test]
+    async fn urls_that_are_none_are_named() {
+        let of = |url: &str| Etcd::new(Access { members: vec![url.to_owned()], ..Access::default() });
+        for wrong in ["127.0.0.1:2379", "http://", "ftp://x"] {
+            assert!(of(wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
+        assert_eq!(of("http://127.0.0.1:2379").unwrap().names(), "http://127.0.0.1:2379");
+        assert!(Etcd::new(Access::default()).is_err());
+    }
+}

@@ -1,0 +1,288 @@
+//! Following the log of a resource manager that another server leads: it is read from etcd, and what is added to it is
+//! applied as it comes.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        oneshot,
+    },
+    task::spawn_blocking,
+    time::sleep,
+};
+
+use super::{
+    etcd::{Etcd, Trouble},
+    group::Chunk,
+    keys::{Head, Keys},
+};
+use crate::{
+    actors::rm::follow::Follower,
+    store::log::{Title, records},
+};
+
+/// Values of the log that are read at once.
+const PAGE: i64 = 16;
+/// Until it is tried again.
+const AGAIN: Duration = Duration::from_millis(300);
+
+/// How far somebody follows, for others.
+#[derive(Debug, Default)]
+pub struct Seen {
+    last: AtomicU64,
+    loaded: AtomicBool,
+    fault: Mutex<Option<Fault>>,
+}
+
+/// Why it is not followed any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is to be read anew.
+    Again,
+    /// It cannot be followed.
+    Broken(String),
+}
+
+impl Seen {
+    /// Index of the last record that was applied.
+    pub fn last(&self) -> u64 {
+        self.last.load(SeqCst)
+    }
+
+    /// Everything that was there at the beginning is applied.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(SeqCst)
+    }
+
+    /// Why it is not followed any more.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fail(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+}
+
+/// Somebody follows.
+#[derive(Debug)]
+pub struct Following {
+    words: UnboundedSender<Word>,
+    /// How far.
+    pub seen: Arc<Seen>,
+}
+
+/// What was followed, to go on with.
+pub struct Followed {
+    /// The state.
+    pub follower: Follower,
+    /// Values of the log, oldest first.
+    pub chunks: VecDeque<Chunk>,
+}
+
+enum Word {
+    /// These values count.
+    Add(Vec<(u64, Bytes)>),
+    /// This server leads from now on.
+    Finish(oneshot::Sender<Box<Followed>>),
+}
+
+/// What is followed.
+pub struct Source {
+    /// How etcd is reached.
+    pub etcd: Arc<Etcd>,
+    /// Names.
+    pub keys: Keys,
+    /// The log, as it was at this revision.
+    pub head: Head,
+    /// See `head`.
+    pub revision: i64,
+    /// What snapshots have to say of themselves.
+    pub title: Title,
+}
+
+impl Following {
+    /// Begins with the log as it was at a revision of etcd; what is added later is to be told, in order.
+    pub fn start(source: Source) -> Following {
+        let (words, told) = unbounded_channel();
+        let seen = Arc::<Seen>::default();
+        tokio::spawn(run(source, told, seen.clone()));
+        Following { words, seen }
+    }
+
+    /// These values of the log count.
+    pub fn add(&self, values: Vec<(u64, Bytes)>) {
+        // Whoever is gone has said why.
+        let _ = self.words.send(Word::Add(values));
+    }
+
+    /// All that was told is applied, and handed out.
+    ///
+    /// # Errors
+    /// Why it cannot be gone on with.
+    pub async fn finish(self) -> Result<Box<Followed>, Fault> {
+        let (tell, told) = oneshot::channel();
+        let _ = self.words.send(Word::Finish(tell));
+        told.await.map_err(|_| self.seen.fault().unwrap_or(Fault::Again))
+    }
+}
+
+async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>) {
+    let mut followed = loop {
+        match load(&source).await {
+            Ok(Ok(followed)) => break Box::new(followed),
+            Ok(Err(why)) => return seen.fail(Fault::Broken(why)),
+            Err(Trouble::Compacted) => return seen.fail(Fault::Again),
+            Err(trouble) => tracing::debug!(rm = source.head.rm, %trouble, "the log is not read yet"),
+        }
+        if words.is_closed() {
+            return;
+        }
+        sleep(AGAIN).await;
+    };
+    seen.last.store(followed.follower.last(), SeqCst);
+    seen.loaded.store(true, SeqCst);
+    while let Some(word) = words.recv().await {
+        match word {
+            Word::Finish(tell) => {
+                let _ = tell.send(followed);
+                return;
+            }
+            Word::Add(values) => {
+                let last = followed.chunks.back().map_or(source.head.last, |(number, ..)| *number);
+                let values: Vec<_> = values.into_iter().filter(|(number, _)| *number > last).collect();
+                if values.is_empty() {
+                    continue;
+                }
+                if values.iter().zip(last + 1..).any(|((number, _), expected)| *number != expected) {
+                    // Parts of it were put before it was followed.
+                    return seen.fail(Fault::Again);
+                }
+                let added = spawn_blocking(move || {
+                    let added = followed.add(last, &values);
+                    (followed, added)
+                });
+                match added.await {
+                    Ok((again, Ok(()))) => followed = again,
+                    Ok((_, Err(why))) => return seen.fail(Fault::Broken(why)),
+                    Err(error) => return seen.fail(Fault::Broken(format!("applying it broke down: {error}"))),
+                }
+                seen.last.store(followed.follower.last(), SeqCst);
+            }
+        }
+    }
+}
+
+impl Followed {
+    fn add(&mut self, last: u64, values: &[(u64, Bytes)]) -> Result<(), String> {
+        let mut whole = Vec::new();
+        for ((number, value), expected) in values.iter().zip(last + 1..) {
+            if *number != expected {
+                return Err(format!("value {number} of the log follows value {}", expected - 1));
+            }
+            whole.extend_from_slice(value);
+        }
+        let mut end = 0;
+        let mut ends = Vec::new();
+        for record in records(&whole) {
+            let (record, length) = record?;
+            end += length;
+            ends.push((end, record.index));
+        }
+        let mut begin = 0;
+        for (number, value) in values {
+            // The first record that is in it.
+            let first = ends[ends.partition_point(|(end, _)| *end <= begin)..].first().map_or(0, |(_, index)| *index);
+            self.chunks.push_back((*number, first, value.len() as u64));
+            begin += value.len();
+        }
+        self.follower.apply(&whole)
+    }
+}
+
+/// Reads the newest snapshot that can be read, and the log behind it. The inner error is for good.
+async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> {
+    let Source { etcd, keys, head, revision, title } = source;
+    let name = Keys::name(&head.rm);
+    if head.domain > title.domain {
+        return Ok(Err(format!(
+            "its records have version {}, and this server knows up to {}: it follows after an upgrade",
+            head.domain, title.domain
+        )));
+    }
+    let mut follower = None;
+    for snap in head.snapshots.iter().rev() {
+        let (from, to) = (keys.snap(&name, snap.place.index, 0), keys.snap(&name, snap.place.index, snap.parts));
+        let bytes = read(etcd, from, &to, *revision).await?;
+        let whole: Vec<u8> = bytes.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+        let (title, place) = (title.clone(), snap.place);
+        let read = spawn_blocking(move || Follower::from_snapshot(&whole, &title, place)).await;
+        match read.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(read) => {
+                follower = Some(read);
+                break;
+            }
+            Err(why) => tracing::error!(
+                code = "log-snapshot-damaged",
+                rm = head.rm,
+                index = snap.place.index,
+                "snapshot in etcd: {why}; an older one is read, and more of the log"
+            ),
+        }
+    }
+    let (from, to) = (keys.log(&name, head.first), keys.log(&name, head.last + 1));
+    let values = read(etcd, from, &to, *revision).await?;
+    let values: Vec<_> = values
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.rsplit('/').next()?.parse::<u64>().ok()?, value)))
+        .collect();
+    let (first, index) = (head.first, head.index);
+    let begun = move || {
+        let follower = match follower {
+            Some(follower) => follower,
+            None => {
+                let whole: Vec<u8> = values.iter().flat_map(|(_, value)| value).copied().collect();
+                let begins = records(&whole).next().transpose()?.map_or(index + 1, |(record, _)| record.index);
+                Follower::after(begins - 1)
+            }
+        };
+        let mut followed = Followed { follower, chunks: VecDeque::new() };
+        followed.add(first.saturating_sub(1), &values)?;
+        Ok(followed)
+    };
+    let followed = spawn_blocking(begun).await.unwrap_or_else(|error| Err(format!("reading it broke down: {error}")));
+    Ok(followed.and_then(|followed: Followed| {
+        if followed.follower.last() == head.index {
+            return Ok(followed);
+        }
+        Err(format!(
+            "the log in etcd ends with record {}, and its head tells of {}",
+            followed.follower.last(),
+            head.index
+        ))
+    }))
+}
+
+/// All keys from one up to another, as they were at a revision.
+async fn read(etcd: &Etcd, from: String, to: &str, revision: i64) -> Result<Vec<(String, Bytes)>, Trouble> {
+    let (mut from, mut all) = (from, Vec::new());
+    loop {
+        let found = etcd.range(&from, to, revision, PAGE).await?;
+        for found in found.keys {
+            all.push((String::from_utf8_lossy(&found.key).into_owned(), found.value));
+        }
+        match all.last() {
+            Some((last, _)) if found.more => from = format!("{last}\0"),
+            _ => return Ok(all),
+        }
+    }
+}

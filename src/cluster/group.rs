@@ -1,0 +1,361 @@
+//! The log of a resource manager in etcd, as the server that leads it writes it.
+//!
+//! Every change is a transaction with the condition that the head is the one that this server wrote last. So a server that
+//! was deposed changes nothing, whatever its clock and its leases say. One transaction is under way at a time. Where none was
+//! answered the head tells what came of it: a transaction that is late finds another head then, and has no effect.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use bytes::Bytes;
+use tokio::{runtime::Handle, sync::Mutex, sync::mpsc::UnboundedSender};
+
+use super::{
+    etcd::{Change, Etcd, If, Trouble},
+    keys::{Head, Keys, PART, Snap},
+};
+use crate::store::log::{Far, Place, WriteError, far, records};
+
+/// A value of the log: its number, the first record of which something is in it, its bytes.
+pub type Chunk = (u64, u64, u64);
+
+/// Why nothing was changed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Fault {
+    /// etcd could not be asked.
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+    /// Another server leads now, or nobody.
+    #[error("{0}")]
+    Deposed(String),
+}
+
+/// See the module.
+pub struct Group {
+    /// The resource manager.
+    pub rm: String,
+    name: String,
+    etcd: Arc<Etcd>,
+    keys: Keys,
+    runtime: Handle,
+    inner: Mutex<Inner>,
+    /// Nothing is written any more.
+    deposed: AtomicBool,
+    /// Told the name when it is deposed.
+    tell: UnboundedSender<String>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group({})", self.rm)
+    }
+}
+
+struct Inner {
+    head: Head,
+    /// Of the head.
+    revision: i64,
+    /// The head is known for certain.
+    sure: bool,
+    /// Values of the log, oldest first.
+    chunks: VecDeque<Chunk>,
+}
+
+/// What a group is made of.
+pub struct Setup {
+    /// How etcd is reached.
+    pub etcd: Arc<Etcd>,
+    /// Names.
+    pub keys: Keys,
+    /// Where its calls run.
+    pub runtime: Handle,
+    /// Told the name when it is deposed.
+    pub tell: UnboundedSender<String>,
+}
+
+impl Group {
+    /// The group of a head that this server wrote just now.
+    pub fn new(setup: Setup, head: Head, revision: i64, chunks: VecDeque<Chunk>) -> Arc<Group> {
+        let Setup { etcd, keys, runtime, tell } = setup;
+        Arc::new(Group {
+            rm: head.rm.clone(),
+            name: Keys::name(&head.rm),
+            etcd,
+            keys,
+            runtime,
+            inner: Mutex::new(Inner { head, revision, sure: true, chunks }),
+            deposed: AtomicBool::new(false),
+            tell,
+        })
+    }
+
+    /// Nothing is written from now on.
+    pub fn depose(&self) {
+        self.deposed.store(true, SeqCst);
+    }
+
+    /// Another server may lead from now on; `next` before others.
+    ///
+    /// # Errors
+    /// It is not known whether it does.
+    pub async fn hand_over(&self, next: Option<String>) -> Result<(), Fault> {
+        let mut inner = self.inner.lock().await;
+        self.be_sure(&mut inner).await?;
+        let head = Head { server: String::new(), epoch: inner.head.epoch + 1, next, ..inner.head.clone() };
+        let result = self.change(&mut inner, head, Vec::new()).await;
+        self.depose();
+        result
+    }
+
+    fn path(&self) -> String {
+        format!("{} of etcd", self.keys.head(&self.name))
+    }
+
+    fn block<T>(&self, action: &'static str, work: impl Future<Output = Result<T, Fault>>) -> Result<T, WriteError> {
+        self.runtime.block_on(work).map_err(|fault| far::failed(action, &self.path(), fault))
+    }
+
+    /// Where the last change was not answered, reads what came of it.
+    async fn be_sure(&self, inner: &mut Inner) -> Result<(), Fault> {
+        if self.deposed.load(SeqCst) {
+            return Err(Fault::Deposed(format!("this server does not lead resource manager \"{}\" any more", self.rm)));
+        }
+        if inner.sure {
+            return Ok(());
+        }
+        let key = self.keys.head(&self.name);
+        let found = self.etcd.range(&key, "", 0, 0).await?;
+        let found = found.keys.first().map(|found| (found.value.clone(), found.mod_revision));
+        self.adopt(inner, found)
+    }
+
+    /// The head is this: written by this server, or it is deposed.
+    fn adopt(&self, inner: &mut Inner, found: Option<(Bytes, i64)>) -> Result<(), Fault> {
+        let read = found.and_then(|(value, revision)| Some((Head::read(&value).ok()?, revision)));
+        match read {
+            Some((head, revision)) if head.server == inner.head.server && head.epoch == inner.head.epoch => {
+                // What it adds to the log is that of a change which came through and was not answered.
+                if head.last > inner.head.last {
+                    let bytes = head.bytes.saturating_sub(inner.head.bytes);
+                    inner.chunks.push_back((head.last, inner.head.index + 1, bytes));
+                }
+                (inner.head, inner.revision, inner.sure) = (head, revision, true);
+                Ok(())
+            }
+            other => {
+                let who = match other {
+                    Some((head, _)) if !head.server.is_empty() => format!("server {} leads it", head.server),
+                    _ => "no server leads it".to_owned(),
+                };
+                self.depose();
+                let _ = self.tell.send(self.name.clone());
+                Err(Fault::Deposed(format!("resource manager \"{}\" was taken over: {who}", self.rm)))
+            }
+        }
+    }
+
+    /// Puts a new head with other changes.
+    async fn change(&self, inner: &mut Inner, head: Head, mut changes: Vec<Change>) -> Result<(), Fault> {
+        changes.push(Change::Put(self.keys.head(&self.name), head.json().into(), 0));
+        let done = self.txn(inner, changes).await?;
+        (inner.head, inner.revision) = (head, done);
+        Ok(())
+    }
+
+    /// A transaction while this server leads. Gives the revision after it.
+    async fn txn(&self, inner: &mut Inner, changes: Vec<Change>) -> Result<i64, Fault> {
+        let key = self.keys.head(&self.name);
+        inner.sure = false;
+        let done = self.etcd.txn(&[If { key, revision: inner.revision }], changes).await?;
+        if done.held {
+            inner.sure = true;
+            return Ok(done.revision);
+        }
+        let found = done.found.first().map(|found| (found.value.clone(), found.mod_revision));
+        let before = inner.revision;
+        self.adopt(inner, found)?;
+        if inner.revision == before {
+            return Err(Fault::Trouble(Trouble::Refused("a condition does not hold that holds".to_owned())));
+        }
+        // It was an earlier change of this server: what was to be changed now may be done already.
+        Err(Fault::Trouble(Trouble::Silent("an earlier change came through late".to_owned())))
+    }
+
+    async fn add(&self, frames: &[u8]) -> Result<(), Fault> {
+        let mut inner = self.inner.lock().await;
+        let mut again = false;
+        loop {
+            self.be_sure(&mut inner).await?;
+            match self.add_unknown(&mut inner, frames).await {
+                // The head tells how far it is.
+                Err(Fault::Trouble(Trouble::Silent(_))) if inner.sure && !again => again = true,
+                done => return done,
+            }
+        }
+    }
+
+    /// Adds the frames that are not there.
+    async fn add_unknown(&self, inner: &mut Inner, frames: &[u8]) -> Result<(), Fault> {
+        let (mut at, mut begin, mut last) = (0, None, inner.head.index);
+        let broken = |why| Fault::Trouble(Trouble::Refused(why));
+        for record in records(frames) {
+            let (record, length) = record.map_err(broken)?;
+            if record.index <= inner.head.index {
+                at += length;
+                continue;
+            }
+            let first = *begin.get_or_insert(at);
+            if at > first && at + length - first > PART {
+                self.add_unit(inner, &frames[first..at], last).await?;
+                begin = Some(at);
+            }
+            last = record.index;
+            at += length;
+        }
+        match begin {
+            Some(first) => self.add_unit(inner, &frames[first..at], last).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Adds whole frames up to this record, as one value; a long frame, which is alone, as several, of which the last counts
+    /// for all.
+    async fn add_unit(&self, inner: &mut Inner, frames: &[u8], last: u64) -> Result<(), Fault> {
+        let mut parts: Vec<&[u8]> = frames.chunks(PART).collect();
+        let Some(end) = parts.pop() else { return Ok(()) };
+        let first = inner.head.index + 1;
+        let mut number = inner.head.last;
+        let mut chunks = Vec::with_capacity(parts.len() + 1);
+        for part in parts {
+            number += 1;
+            let put = Change::Put(self.keys.log(&self.name, number), Bytes::copy_from_slice(part), 0);
+            self.txn(inner, vec![put]).await?;
+            chunks.push((number, first, part.len() as u64));
+        }
+        number += 1;
+        chunks.push((number, first, end.len() as u64));
+        let head =
+            Head { index: last, last: number, bytes: inner.head.bytes + frames.len() as u64, ..inner.head.clone() };
+        let put = Change::Put(self.keys.log(&self.name, number), Bytes::copy_from_slice(end), 0);
+        self.change(inner, head, vec![put]).await?;
+        inner.chunks.extend(chunks);
+        Ok(())
+    }
+
+    async fn keep_snapshot(&self, place: Place, bytes: Vec<u8>) -> Result<(), Fault> {
+        let (bytes, mut parts) = (Bytes::from(bytes), 0);
+        while parts * PART < bytes.len() {
+            let part = bytes.slice(parts * PART..bytes.len().min((parts + 1) * PART));
+            // Records go in between.
+            let mut inner = self.inner.lock().await;
+            self.be_sure(&mut inner).await?;
+            let put = Change::Put(self.keys.snap(&self.name, place.index, parts as u64), part, 0);
+            match self.txn(&mut inner, vec![put]).await {
+                Err(Fault::Trouble(Trouble::Silent(_))) if inner.sure => continue,
+                done => done?,
+            };
+            parts += 1;
+        }
+        let mut inner = self.inner.lock().await;
+        self.be_sure(&mut inner).await?;
+        let length = bytes.len() as u64;
+        let mut head = Head { bytes: inner.head.bytes + length, ..inner.head.clone() };
+        let before = head.snapshots.last().map_or(0, |snap| snap.place.index + 1);
+        head.snapshots.push(Snap { place, parts: parts as u64, bytes: length });
+        // What is between is of snapshots that were never finished.
+        let unfinished = (before < place.index).then(|| {
+            let key = |index| self.keys.snap(&self.name, index, 0);
+            Change::Delete(key(before), key(place.index))
+        });
+        self.change(&mut inner, head, unfinished.into_iter().collect()).await
+    }
+
+    async fn let_go(&self, index: u64, state: u64) -> Result<(), Fault> {
+        let mut inner = self.inner.lock().await;
+        self.be_sure(&mut inner).await?;
+        let mut head = inner.head.clone();
+        let old: Vec<Chunk> = inner.chunks.iter().take(unneeded(&inner.chunks, index)).copied().collect();
+        let mut changes = Vec::new();
+        if let Some((number, ..)) = old.last() {
+            let key = |number| self.keys.log(&self.name, number);
+            changes.push(Change::Delete(key(head.first.min(1)), key(number + 1)));
+            head.first = number + 1;
+        }
+        let gone: u64 = old.iter().map(|(.., bytes)| bytes).sum();
+        let (kept, stale): (Vec<Snap>, Vec<Snap>) =
+            head.snapshots.drain(..).partition(|snap| snap.place.index >= state);
+        let snaps: u64 = stale.iter().map(|snap| snap.bytes).sum();
+        if !stale.is_empty() {
+            let key = |index| self.keys.snap(&self.name, index, 0);
+            changes.push(Change::Delete(key(0), key(kept.first().map_or(state, |snap| snap.place.index))));
+        }
+        head.snapshots = kept;
+        head.bytes = head.bytes.saturating_sub(gone + snaps);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.change(&mut inner, head, changes).await?;
+        inner.chunks.drain(..old.len());
+        Ok(())
+    }
+
+    async fn erase(&self) -> Result<(), Fault> {
+        let mut inner = self.inner.lock().await;
+        self.be_sure(&mut inner).await?;
+        let (logs, snaps) = (self.keys.logs(&self.name), self.keys.snaps(&self.name));
+        let key = self.keys.head(&self.name);
+        let behind = format!("{key}\0");
+        let changes =
+            vec![Change::Delete(logs.0, logs.1), Change::Delete(snaps.0, snaps.1), Change::Delete(key, behind)];
+        self.txn(&mut inner, changes).await?;
+        self.depose();
+        let _ = self.tell.send(self.name.clone());
+        Ok(())
+    }
+}
+
+/// How many of the oldest values hold nothing of this record and those behind it. A record that is cut goes with all its parts.
+fn unneeded(chunks: &VecDeque<Chunk>, index: u64) -> usize {
+    let begins = |at: usize| chunks[at].1 > chunks[at - 1].1;
+    (1..chunks.len()).rev().find(|at| chunks[*at].1 <= index && begins(*at)).unwrap_or(0)
+}
+
+impl Far for Group {
+    fn append(&self, frames: &[u8]) -> Result<(), WriteError> {
+        self.block("append to", self.add(frames))
+    }
+
+    fn snapshot(&self, place: Place, bytes: Vec<u8>) -> Result<(), WriteError> {
+        self.block("keep a snapshot beside", self.keep_snapshot(place, bytes))
+    }
+
+    fn prune(&self, index: u64, state: u64) -> Result<(), WriteError> {
+        self.block("let go what is old of", self.let_go(index, state))
+    }
+
+    fn remove(&self) -> Result<(), WriteError> {
+        self.block("remove", self.erase())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_cut_goes_with_all_its_parts() {
+        // Values 2 to 4 are parts of record 5.
+        let chunks: VecDeque<Chunk> = [(1, 1, 9), (2, 5, 9), (3, 5, 9), (4, 5, 9), (5, 6, 9), (6, 8, 9)].into();
+        let kept = [(0, 0), (1, 0), (4, 0), (5, 1), (6, 4), (7, 4), (8, 5), (100, 5)];
+        for (index, gone) in kept {
+            assert_eq!(unneeded(&chunks, index), gone, "{index}");
+        }
+        assert_eq!(unneeded(&VecDeque::new(), 1), 0);
+    }
+}

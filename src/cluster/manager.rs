@@ -1,0 +1,546 @@
+//! What this server knows of the cluster, and what it does about it: it follows what others lead, takes over what nobody
+//! leads any more, and lets its resource managers know.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    runtime::Handle,
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        oneshot,
+    },
+    time::{Instant, interval, sleep, timeout},
+};
+
+use super::{
+    Options, Trouble as Shown,
+    etcd::{Etcd, Event, EventType, PATIENCE, Trouble, Watch},
+    follow::{Fault, Followed, Following, Source},
+    group::{Group, Setup},
+    keys::{Head, Key, Keys, Server},
+    presence,
+    take::{Taken, Way},
+};
+use crate::{
+    actors::{rm::lead::Elsewhere, topology::Topology},
+    domain::DOMAIN_VERSION,
+    messages::{
+        leaders::{ClusterStatus, Leader},
+        rm::Refusal,
+    },
+    store::log::{Title, VERSION},
+};
+
+mod lead;
+mod look;
+mod show;
+
+/// How often it is looked whether something is to be done.
+const LOOK: Duration = Duration::from_millis(100);
+/// A leader whose address refuses connections, and whose log stands still, for so long is gone.
+const STILL: Duration = Duration::from_millis(500);
+/// Who leads others already waits longer before it takes another, for each, up to eight.
+const EACH: Duration = Duration::from_millis(40);
+/// Until etcd is asked again that did not answer.
+const AGAIN: Duration = Duration::from_millis(300);
+/// A resource manager that is let go has its records written within this time, or another server goes on without them.
+const LETTING_GO: Duration = Duration::from_secs(2);
+/// Between two compactions.
+const COMPACT: Duration = Duration::from_secs(60);
+
+/// What the manager is told.
+pub enum Word {
+    /// This server is to lead a resource manager, which registers here.
+    Lead(String, oneshot::Sender<Result<(), Refusal>>),
+    /// The server ends.
+    Leave(oneshot::Sender<()>),
+    /// How it all is.
+    Status(oneshot::Sender<ClusterStatus>),
+    /// A resource manager, and the server that is to lead it.
+    Hand(String, String, oneshot::Sender<Result<(), Refusal>>),
+    /// A log cannot be written any more by this server.
+    Deposed(String),
+    /// What came of taking over a resource manager, by its name in keys.
+    Took(String, Box<Took>),
+    /// What came of taking a resource manager that nobody knew.
+    Began(String, Result<Taken, Trouble>, oneshot::Sender<Result<(), Refusal>>),
+    /// Whether a server refuses connections.
+    Probed(String, bool),
+    /// It was handed over, or not.
+    Handed(String),
+}
+
+/// See [`Word::Took`].
+pub enum Took {
+    /// This server leads.
+    Leads(Head, i64, Result<Box<Followed>, Fault>),
+    /// Another one was quicker, or etcd does not answer.
+    Not(Following),
+    /// The same, of one whose log cannot be read.
+    NotBroken(String, Refusal, Option<oneshot::Sender<Result<(), Refusal>>>),
+    /// This server leads one whose log cannot be read: its session is lost.
+    LeadsBroken(Head, i64, String, oneshot::Sender<Result<(), Refusal>>),
+}
+
+/// A resource manager.
+struct Known {
+    head: Head,
+    /// Of the head.
+    revision: i64,
+    /// When the head last changed, as seen from here.
+    changed: Instant,
+    role: Role,
+    /// Values of the log that do not count yet.
+    pending: BTreeMap<u64, Bytes>,
+    /// What its actor was told.
+    told: Option<Option<Arc<Leader>>>,
+    /// Since when it may be taken over.
+    vacant: Option<Instant>,
+}
+
+/// What this server does about it.
+enum Role {
+    Leads(Arc<Group>),
+    Follows(Following),
+    /// It cannot be followed, and why.
+    Broken(String),
+    /// It is being taken, or handed over.
+    Changes,
+}
+
+/// See the module.
+pub struct Manager {
+    options: Options,
+    etcd: Arc<Etcd>,
+    keys: Keys,
+    topology: Arc<Topology>,
+    runtime: Handle,
+    shown: Arc<Shown>,
+    words: UnboundedReceiver<Word>,
+    tell: UnboundedSender<Word>,
+    servers: BTreeMap<String, Server>,
+    known: BTreeMap<String, Known>,
+    /// Servers whose key is gone, since when.
+    absent: HashMap<String, Instant>,
+    /// Servers that refuse connections, since when.
+    refusing: HashMap<String, Instant>,
+    probing: HashMap<String, Instant>,
+    /// The last change that was seen.
+    seen: i64,
+    /// Since when changes are seen.
+    connected: Option<Instant>,
+    leaving: bool,
+    /// Others see that this server is alive.
+    is_there: Arc<AtomicBool>,
+    /// For compaction: a revision, and when it was the present one.
+    past: (i64, Instant),
+    /// Told the names of groups that were deposed.
+    deposed: UnboundedSender<String>,
+}
+
+impl Manager {
+    /// From within a runtime.
+    ///
+    /// # Errors
+    /// The options are wrong.
+    pub fn new(options: Options, topology: Arc<Topology>, shown: Arc<Shown>) -> Result<Manager, String> {
+        let etcd = Etcd::new(options.access.clone())?;
+        let keys = Keys::new(&options.prefix);
+        let (tell, words) = unbounded_channel();
+        let (deposed, mut names) = unbounded_channel();
+        let of_names = tell.clone();
+        tokio::spawn(async move {
+            while let Some(name) = names.recv().await {
+                let _ = of_names.send(Word::Deposed(name));
+            }
+        });
+        Ok(Manager {
+            options,
+            etcd,
+            keys,
+            topology,
+            runtime: Handle::current(),
+            shown,
+            words,
+            tell,
+            servers: BTreeMap::new(),
+            known: BTreeMap::new(),
+            absent: HashMap::new(),
+            refusing: HashMap::new(),
+            probing: HashMap::new(),
+            seen: 0,
+            connected: None,
+            leaving: false,
+            is_there: Arc::default(),
+            past: (0, Instant::now()),
+            deposed,
+        })
+    }
+
+    /// The way to tell it something.
+    pub fn words(&self) -> UnboundedSender<Word> {
+        self.tell.clone()
+    }
+
+    /// Until the server has left.
+    pub async fn run(mut self, opened: oneshot::Sender<()>) {
+        let (me, lease) = (self.options.me.clone(), self.options.lease);
+        let presence = presence::keep(self.etcd.clone(), self.keys.clone(), me, lease, self.is_there.clone());
+        let presence = tokio::spawn(presence);
+        let mut opened = Some(opened);
+        let mut left = None;
+        while left.is_none() {
+            match self.read().await {
+                Ok(()) => {
+                    if let Some(opened) = opened.take() {
+                        let _ = opened.send(());
+                    }
+                    left = self.follow().await;
+                }
+                Err(trouble) => {
+                    self.lost(&trouble);
+                    left = self.pause(AGAIN).await;
+                }
+            }
+        }
+        presence.abort();
+        if let Some(left) = left {
+            let _ = left.send(());
+        }
+    }
+
+    fn way(&self) -> Way {
+        Way { etcd: self.etcd.clone(), keys: self.keys.clone(), me: self.options.me.id.clone() }
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            etcd: self.etcd.clone(),
+            keys: self.keys.clone(),
+            runtime: self.runtime.clone(),
+            tell: self.deposed.clone(),
+        }
+    }
+
+    /// etcd does not answer, which is said once.
+    fn lost(&mut self, trouble: &Trouble) {
+        if self.connected.take().is_some() || self.shown.get().is_none() {
+            tracing::error!(code = "etcd-silent", "{trouble}; nothing is taken until it answers");
+        }
+        self.shown.set(Some(format!("{trouble}").into()));
+    }
+
+    fn found(&mut self) {
+        if self.connected.is_none() {
+            self.connected = Some(Instant::now());
+            tracing::info!(members = self.etcd.names(), "etcd answers");
+            self.shown.set(None);
+        }
+    }
+
+    /// Reads who is there and who leads what.
+    async fn read(&mut self) -> Result<(), Trouble> {
+        let (from, to) = self.keys.servers();
+        let servers = self.etcd.range(&from, &to, 0, 0).await?;
+        let (from, to) = self.keys.heads();
+        let heads = self.etcd.range(&from, &to, servers.revision, 0).await?;
+        self.seen = servers.revision;
+        let gone = std::mem::take(&mut self.servers);
+        for found in servers.keys {
+            if let Some(Key::Server(id)) = self.keys.read(&found.key) {
+                self.server(id.to_owned(), Some(&found.value));
+            }
+        }
+        for id in gone.into_keys().filter(|id| !self.servers.contains_key(id)).collect::<Vec<_>>() {
+            self.server(id, None);
+        }
+        let mut names = Vec::new();
+        for found in heads.keys {
+            if let Some(Key::Head(name)) = self.keys.read(&found.key) {
+                names.push(name.to_owned());
+                // What came between is not known: it is followed from here.
+                if let Some(known) = self.known.get_mut(name)
+                    && matches!(known.role, Role::Follows(_) | Role::Broken(_))
+                {
+                    self.known.remove(name);
+                }
+                self.head(name.to_owned(), &found.value, found.mod_revision, servers.revision);
+            }
+        }
+        for name in self.known.keys().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>() {
+            self.removed(&name);
+        }
+        Ok(())
+    }
+
+    /// Follows the changes, as long as that is possible without reading everything anew. Gives whom to tell that this server
+    /// has left.
+    async fn follow(&mut self) -> Option<oneshot::Sender<()>> {
+        let mut watch: Option<Watch> = None;
+        let mut ticks = interval(LOOK);
+        loop {
+            let Some(changes) = &mut watch else {
+                match timeout(PATIENCE, self.etcd.watch(self.keys.prefix(), self.seen + 1)).await {
+                    Ok(Ok(opened)) => watch = Some(opened),
+                    Ok(Err(Trouble::Compacted)) => return None,
+                    Ok(Err(trouble)) => {
+                        self.lost(&trouble);
+                        if let Some(left) = self.pause(AGAIN).await {
+                            return Some(left);
+                        }
+                    }
+                    Err(_) => self.lost(&Trouble::Silent(format!("{}: no watch", self.etcd.names()))),
+                }
+                continue;
+            };
+            tokio::select! {
+                biased;
+                word = self.words.recv() => {
+                    if let Some(left) = self.hear(word?).await {
+                        return Some(left);
+                    }
+                }
+                changed = changes.next() => match changed {
+                    Ok((_, events)) => {
+                        self.found();
+                        events.iter().for_each(|event| self.event(event));
+                        // Who was named goes on at once.
+                        if self.known.values().any(|known| known.head.server.is_empty() && known.vacant.is_none()) {
+                            self.look();
+                        }
+                    }
+                    Err(Trouble::Compacted) => return None,
+                    Err(trouble) => {
+                        watch = None;
+                        self.lost(&trouble);
+                    }
+                },
+                _ = ticks.tick() => self.look(),
+            }
+        }
+    }
+
+    /// Waits, and hears.
+    async fn pause(&mut self, time: Duration) -> Option<oneshot::Sender<()>> {
+        let end = sleep(time);
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => return None,
+                word = self.words.recv() => {
+                    if let Some(left) = self.hear(word?).await {
+                        return Some(left);
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Some(kv) = &event.kv else { return };
+        self.seen = self.seen.max(kv.mod_revision);
+        let is_there = event.r#type() == EventType::Put;
+        let key = kv.key.clone();
+        match self.keys.read(&key) {
+            Some(Key::Server(id)) => self.server(id.to_owned(), is_there.then_some(&kv.value)),
+            Some(Key::Head(name)) if is_there => {
+                self.head(name.to_owned(), &kv.value, kv.mod_revision, kv.mod_revision)
+            }
+            Some(Key::Head(name)) => self.removed(name),
+            // A compaction of the log is no news; what is put counts when the head says so.
+            Some(Key::Log(name, number)) if is_there => {
+                if let Some(known) = self.known.get_mut(name)
+                    && matches!(known.role, Role::Follows(_) | Role::Changes)
+                {
+                    known.pending.insert(number, kv.value.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn server(&mut self, id: String, value: Option<&Bytes>) {
+        match value.and_then(|value| serde_json::from_slice::<Server>(value).ok()) {
+            Some(server) => {
+                self.absent.remove(&id);
+                if self.servers.get(&id) != Some(&server) && id != self.options.me.id {
+                    tracing::info!(server = id, http = server.http, grpc = server.grpc, "another server is there");
+                }
+                self.servers.insert(id, server);
+            }
+            None => {
+                self.servers.remove(&id);
+                self.refusing.remove(&id);
+                self.absent.insert(id, Instant::now());
+            }
+        }
+        for name in self.known.keys().cloned().collect::<Vec<_>>() {
+            self.announce(&name);
+        }
+    }
+
+    /// The head of a log is this; `at`: a revision of etcd at which that is so.
+    fn head(&mut self, name: String, value: &Bytes, revision: i64, at: i64) {
+        let head = match Head::read(value) {
+            Ok(head) => head,
+            Err(why) => {
+                tracing::error!(code = "cluster-unread", name, "{why}");
+                return;
+            }
+        };
+        let Some(known) = self.known.get_mut(&name) else {
+            let role = self.role_of(&head, at);
+            let known = Known {
+                head,
+                revision,
+                changed: Instant::now(),
+                role,
+                pending: BTreeMap::new(),
+                told: None,
+                vacant: None,
+            };
+            self.known.insert(name.clone(), known);
+            return self.announce(&name);
+        };
+        if revision <= known.revision {
+            return;
+        }
+        let led = known.head.server != head.server || known.head.epoch != head.epoch;
+        let last = head.last;
+        (known.head, known.revision, known.changed) = (head, revision, Instant::now());
+        match &known.role {
+            Role::Follows(following) => following.add(counting(&mut known.pending, last)),
+            Role::Leads(group) if led && known.head.server != self.options.me.id => {
+                group.depose();
+                self.give_up(&name, at);
+            }
+            _ => {}
+        }
+        self.announce(&name);
+    }
+
+    fn role_of(&self, head: &Head, revision: i64) -> Role {
+        Role::Follows(Following::start(Source {
+            etcd: self.etcd.clone(),
+            keys: self.keys.clone(),
+            head: head.clone(),
+            revision,
+            title: self.title(&head.rm),
+        }))
+    }
+
+    /// What the files of a snapshot say of themselves.
+    fn title(&self, rm: &str) -> Title {
+        Title {
+            version: VERSION,
+            domain: DOMAIN_VERSION,
+            server: title_server(&self.options.prefix),
+            rm: rm.to_owned(),
+        }
+    }
+
+    /// It was led by this server, and is not any more.
+    fn give_up(&mut self, name: &str, at: i64) {
+        let Some(known) = self.known.get(name) else { return };
+        tracing::warn!(
+            code = "cluster-deposed",
+            rm = known.head.rm,
+            epoch = known.head.epoch,
+            "another server leads it now"
+        );
+        let role = self.role_of(&known.head, at);
+        if let Some(known) = self.known.get_mut(name) {
+            known.role = role;
+            known.pending.clear();
+            known.told = None;
+        }
+        self.announce(name);
+    }
+
+    fn removed(&mut self, name: &str) {
+        let Some(known) = self.known.remove(name) else { return };
+        if let Role::Leads(group) = &known.role {
+            group.depose();
+        }
+        if let Some(handle) = self.topology.find(&known.head.rm) {
+            handle.addr.do_send(Elsewhere { leader: None });
+        }
+    }
+
+    /// Where the leader of a resource manager is reached; `None`: nobody leads it at present.
+    fn leader(&self, known: &Known) -> Option<Arc<Leader>> {
+        let id = &known.head.server;
+        let server = self.servers.get(id).filter(|_| !self.refusing.contains_key(id) && *id != self.options.me.id)?;
+        Some(Arc::new(Leader { http: server.http.clone(), grpc: server.grpc.clone() }))
+    }
+
+    /// Tells the actor of a resource manager where it is led, where that is not here.
+    fn announce(&mut self, name: &str) {
+        let Some(known) = self.known.get(name) else { return };
+        if matches!(known.role, Role::Leads(_) | Role::Changes) {
+            return;
+        }
+        let leader = self.leader(known);
+        if known.told.as_ref() == Some(&leader) {
+            return;
+        }
+        if let Ok(handle) = self.topology.find_or_create(&known.head.rm) {
+            handle.addr.do_send(Elsewhere { leader: leader.clone() });
+        }
+        if let Some(known) = self.known.get_mut(name) {
+            known.told = Some(leader);
+        }
+    }
+
+    /// Gives whom to tell that this server has left.
+    async fn hear(&mut self, word: Word) -> Option<oneshot::Sender<()>> {
+        match word {
+            Word::Lead(rm, reply) => self.wanted(rm, reply),
+            Word::Took(name, took) => self.took(&name, *took),
+            Word::Began(rm, taken, reply) => self.began(&rm, taken, reply),
+            Word::Status(reply) => {
+                let _ = reply.send(self.status());
+            }
+            Word::Hand(rm, server, reply) => self.hand(&rm, &server, reply),
+            Word::Probed(id, refuses) => self.probed(id, refuses),
+            Word::Handed(name) => {
+                let at = self.seen;
+                if let Some(known) = self.known.get(&name)
+                    && matches!(known.role, Role::Changes)
+                    && !self.leaving
+                {
+                    let role = self.role_of(&known.head, at);
+                    self.become_role(&name, role);
+                }
+                self.announce(&name);
+            }
+            Word::Deposed(name) => {
+                if self.known.get(&name).is_some_and(|known| matches!(known.role, Role::Leads(_))) {
+                    let at = self.seen;
+                    self.give_up(&name, at);
+                }
+            }
+            Word::Leave(reply) => {
+                self.leave().await;
+                return Some(reply);
+            }
+        }
+        None
+    }
+}
+
+/// Takes out the values up to this one, which count.
+fn counting(pending: &mut BTreeMap<u64, Bytes>, last: u64) -> Vec<(u64, Bytes)> {
+    let behind = pending.split_off(&(last + 1));
+    std::mem::replace(pending, behind).into_iter().collect()
+}
+
+/// What the title of a snapshot names as its server: all servers of a cluster are one.
+pub fn title_server(prefix: &str) -> String {
+    format!("etcd {}", prefix.trim_end_matches('/'))
+}

@@ -1,0 +1,234 @@
+//! Taking the lead, and handing it over.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{Known, Manager, Role, Took, Word, counting, show::hand_over};
+use crate::{
+    actors::rm::{
+        lead::{Lead, moved},
+        replay::Found,
+    },
+    cluster::{
+        etcd::Trouble,
+        follow::{Fault, Followed},
+        group::Group,
+        keys::{Head, Keys},
+        take::Taken,
+    },
+    domain::DOMAIN_VERSION,
+    messages::{
+        leaders::Leader,
+        rm::{Refusal, RefusalKind},
+    },
+};
+
+impl Manager {
+    pub(super) fn take(&mut self, name: String) {
+        let (way, tell) = (self.way(), self.tell.clone());
+        let Some(known) = self.known.get_mut(&name) else { return };
+        let Role::Follows(following) = std::mem::replace(&mut known.role, Role::Changes) else { return };
+        let (head, revision) = (known.head.clone(), known.revision);
+        tokio::spawn(async move {
+            let took = match way.over(&head, revision).await {
+                Ok(Taken::Leads(head, revision)) => Took::Leads(head, revision, following.finish().await),
+                Ok(Taken::Other) | Err(_) => Took::Not(following),
+            };
+            let _ = tell.send(Word::Took(name, Box::new(took)));
+        });
+    }
+
+    pub(super) fn took(&mut self, name: &str, took: Took) {
+        match took {
+            Took::Leads(head, revision, Ok(followed)) => {
+                let Followed { follower, chunks } = *followed;
+                let group = Group::new(self.setup(), head.clone(), revision, chunks);
+                let found = follower.found(&head.rm);
+                tracing::info!(
+                    rm = head.rm,
+                    epoch = head.epoch,
+                    session = found.epoch,
+                    records = found.last,
+                    state = found.state.name(),
+                    "this server leads it now"
+                );
+                self.leads(name, head, revision, group, Some(found));
+            }
+            Took::Leads(head, revision, Err(fault)) => {
+                let group = Group::new(self.setup(), head, revision, Default::default());
+                // Else it is read anew once it is nobody's.
+                if let Fault::Broken(why) = fault {
+                    tracing::error!(
+                        code = "cluster-cannot-follow",
+                        rm = group.rm,
+                        "it cannot be gone on with here: {why}"
+                    );
+                    self.become_role(name, Role::Broken(why));
+                }
+                let (name, tell) = (name.to_owned(), self.tell.clone());
+                tokio::spawn(async move {
+                    if let Err(fault) = group.hand_over(None).await {
+                        tracing::error!(
+                            code = "cluster-cannot-follow",
+                            rm = group.rm,
+                            "it cannot be handed on: {fault}"
+                        );
+                    }
+                    let _ = tell.send(Word::Handed(name));
+                });
+            }
+            Took::Not(following) => {
+                self.become_role(name, Role::Follows(following));
+                // What came meanwhile.
+                if let Some(known) = self.known.get_mut(name) {
+                    if let Role::Follows(following) = &known.role {
+                        following.add(counting(&mut known.pending, known.head.last));
+                    }
+                    known.vacant = None;
+                }
+                self.announce(name);
+            }
+            Took::NotBroken(why, refusal, reply) => {
+                self.become_role(name, Role::Broken(why));
+                if let Some(reply) = reply {
+                    let _ = reply.send(Err(refusal));
+                }
+            }
+            Took::LeadsBroken(head, revision, why, reply) => {
+                let group = Group::new(self.setup(), head.clone(), revision, Default::default());
+                let found = Found::lost_at(&head.rm, head.index, &why);
+                self.leads(name, head, revision, group, Some(found));
+                let _ = reply.send(Ok(()));
+            }
+        }
+    }
+
+    pub(super) fn become_role(&mut self, name: &str, role: Role) {
+        if let Some(known) = self.known.get_mut(name) {
+            known.role = role;
+            known.told = None;
+        }
+    }
+
+    /// This server leads a resource manager: its actor goes on.
+    fn leads(&mut self, name: &str, head: Head, revision: i64, group: Arc<Group>, found: Option<Found>) {
+        let known = self.known.entry(name.to_owned()).or_insert_with(|| Known {
+            head: head.clone(),
+            revision,
+            changed: Instant::now(),
+            role: Role::Changes,
+            pending: BTreeMap::new(),
+            told: None,
+            vacant: None,
+        });
+        if known.head.epoch > head.epoch {
+            // Somebody else was here since.
+            group.depose();
+            let at = self.seen;
+            return self.give_up(name, at);
+        }
+        known.role = Role::Leads(group.clone());
+        known.pending.clear();
+        known.vacant = None;
+        known.told = None;
+        if known.revision < revision {
+            (known.head, known.revision) = (head.clone(), revision);
+        }
+        match self.topology.find_or_create(&head.rm) {
+            Ok(handle) => handle.addr.do_send(Lead { log: group, found: found.map(Box::new) }),
+            Err(refusal) => tracing::error!(code = "cluster-unread", rm = head.rm, "{}", refusal.detail),
+        }
+    }
+
+    /// A resource manager registers here.
+    pub(super) fn wanted(&mut self, rm: String, reply: oneshot::Sender<Result<(), Refusal>>) {
+        let name = Keys::name(&rm);
+        let (way, tell) = (self.way(), self.tell.clone());
+        let Some(known) = self.known.get(&name) else {
+            if let Some(why) = self.shown.get() {
+                let _ = reply.send(Err(Refusal::new(RefusalKind::Closing, &*why)));
+                return;
+            }
+            tokio::spawn(async move {
+                let taken = way.first(&rm).await;
+                let _ = tell.send(Word::Began(rm, taken, reply));
+            });
+            return;
+        };
+        let vacant = self.connected.is_some_and(|connected| self.is_vacant(known, connected));
+        match &known.role {
+            Role::Leads(_) => {
+                let _ = reply.send(Ok(()));
+            }
+            // Nobody who could leads it: what its shim says counts from here.
+            Role::Broken(why) if vacant && known.head.domain <= DOMAIN_VERSION => {
+                let (why, head, revision) = (why.clone(), known.head.clone(), known.revision);
+                self.become_role(&name, Role::Changes);
+                tokio::spawn(async move {
+                    let took = match way.over(&head, revision).await {
+                        Ok(Taken::Leads(head, revision)) => Took::LeadsBroken(head, revision, why, reply),
+                        Ok(Taken::Other) => Took::NotBroken(why, moved(&rm, None), Some(reply)),
+                        Err(trouble) => {
+                            let refusal = Refusal::new(RefusalKind::Closing, trouble.to_string());
+                            Took::NotBroken(why, refusal, Some(reply))
+                        }
+                    };
+                    let _ = tell.send(Word::Took(name, Box::new(took)));
+                });
+            }
+            _ => {
+                let _ = reply.send(Err(moved(&known.head.rm, self.leader(known))));
+            }
+        }
+    }
+
+    pub(super) fn began(
+        &mut self,
+        rm: &str,
+        taken: Result<Taken, Trouble>,
+        reply: oneshot::Sender<Result<(), Refusal>>,
+    ) {
+        let name = Keys::name(rm);
+        let answer = match taken {
+            Ok(Taken::Leads(head, revision)) => {
+                tracing::info!(rm, "this server leads it from its beginning");
+                let group = Group::new(self.setup(), head.clone(), revision, Default::default());
+                self.leads(&name, head, revision, group, None);
+                Ok(())
+            }
+            // The watch tells who.
+            Ok(Taken::Other) => Err(moved(rm, self.known.get(&name).and_then(|known| self.leader(known)))),
+            Err(trouble) => Err(Refusal::new(RefusalKind::Closing, format!("{trouble}: register again"))),
+        };
+        let _ = reply.send(answer);
+    }
+
+    /// Hands over what this server leads.
+    pub(super) async fn leave(&mut self) {
+        self.leaving = true;
+        if self.shown.get().is_some() {
+            // Without etcd nothing can be handed over; the lease ends by itself.
+            return;
+        }
+        let mut load: BTreeMap<&String, usize> = self.servers.keys().map(|id| (id, 0)).collect();
+        for known in self.known.values() {
+            if let Some(load) = load.get_mut(&known.head.server) {
+                *load += 1;
+            }
+        }
+        load.retain(|id, _| **id != self.options.me.id && !self.refusing.contains_key(*id));
+        let mut handing = Vec::new();
+        for known in self.known.values() {
+            let Role::Leads(group) = &known.role else { continue };
+            let next = load.iter_mut().min_by_key(|(_, load)| **load).map(|(id, load)| {
+                *load += 1;
+                (*id).clone()
+            });
+            let leader = next.as_ref().and_then(|id| self.servers.get(id));
+            let leader = leader.map(|at| Arc::new(Leader { http: at.http.clone(), grpc: at.grpc.clone() }));
+            handing.push(hand_over(self.topology.clone(), group.clone(), next, leader));
+        }
+        futures::future::join_all(handing).await;
+    }
+}

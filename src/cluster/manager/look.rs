@@ -1,0 +1,135 @@
+//! What is looked for again and again: who is gone, and what may be taken over.
+
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{COMPACT, EACH, Known, LOOK, Manager, Role, STILL, Word};
+use crate::cluster::{etcd::PATIENCE, follow::Fault, probe};
+
+impl Manager {
+    /// Looks what is to be done.
+    pub(super) fn look(&mut self) {
+        self.probe();
+        self.compact();
+        let Some(connected) = self.connected.filter(|_| !self.leaving && self.is_there.load(SeqCst)) else { return };
+        let led = self.known.values().filter(|known| matches!(known.role, Role::Leads(_) | Role::Changes)).count();
+        let modest = EACH * u32::try_from(led.min(8)).unwrap_or(8);
+        let mut take = Vec::new();
+        let mut again = Vec::new();
+        for name in self.known.keys().cloned().collect::<Vec<_>>() {
+            self.announce(&name);
+            let Some(known) = self.known.get(&name) else { continue };
+            let Role::Follows(following) = &known.role else { continue };
+            match following.seen.fault() {
+                Some(Fault::Again) => again.push(name.clone()),
+                Some(Fault::Broken(why)) => {
+                    tracing::error!(
+                        code = "cluster-cannot-follow",
+                        rm = known.head.rm,
+                        "the log of resource manager \"{}\" cannot be followed, and this server does not take it over: {why}",
+                        known.head.rm
+                    );
+                    if let Some(known) = self.known.get_mut(&name) {
+                        known.role = Role::Broken(why);
+                    }
+                    continue;
+                }
+                None => {}
+            }
+            let vacant = self.is_vacant(known, connected);
+            let ready = following.seen.is_loaded();
+            let Some(known) = self.known.get_mut(&name) else { continue };
+            if !vacant {
+                known.vacant = None;
+                continue;
+            }
+            let since = *known.vacant.get_or_insert_with(Instant::now);
+            // Who was named goes first, and who has less to do.
+            let own = known.head.server == self.options.me.id;
+            let wait = match &known.head.next {
+                _ if own => Duration::ZERO,
+                Some(next) if *next == self.options.me.id => Duration::ZERO,
+                Some(_) => STILL + modest,
+                None => modest,
+            };
+            if ready && since.elapsed() >= wait {
+                take.push(name);
+            }
+        }
+        for name in again {
+            let Some(known) = self.known.get(&name) else { continue };
+            let role = self.role_of(&known.head, self.seen);
+            if let Some(known) = self.known.get_mut(&name) {
+                known.role = role;
+                known.pending.clear();
+            }
+        }
+        for name in take {
+            self.take(name);
+        }
+    }
+
+    /// Nobody leads it any more.
+    pub(super) fn is_vacant(&self, known: &Known, connected: Instant) -> bool {
+        let id = &known.head.server;
+        if id.is_empty() || *id == self.options.me.id {
+            return true;
+        }
+        let still = |since: &Instant| since.elapsed() >= STILL && known.changed.elapsed() >= STILL;
+        if self.refusing.get(id).is_some_and(still) {
+            return true;
+        }
+        // Whoever was there while etcd was gone has time to say so.
+        !self.servers.contains_key(id)
+            && connected.elapsed() >= self.options.lease
+            && self.absent.get(id).is_none_or(|since| since.elapsed() >= LOOK)
+    }
+
+    /// Asks those who lead something whether they are there.
+    fn probe(&mut self) {
+        let now = Instant::now();
+        let leaders = self.known.values().map(|known| &known.head.server);
+        let leaders: Vec<String> = leaders.filter(|id| **id != self.options.me.id).cloned().collect();
+        for id in leaders {
+            let Some(server) = self.servers.get(&id) else { continue };
+            if self.probing.get(&id).is_some_and(|since| now.duration_since(*since) < 2 * LOOK) {
+                continue;
+            }
+            self.probing.insert(id.clone(), now + PATIENCE);
+            let (server, tell) = (server.clone(), self.tell.clone());
+            tokio::spawn(async move {
+                let refuses = probe::refuses(&server).await;
+                let _ = tell.send(Word::Probed(id, refuses));
+            });
+        }
+    }
+
+    pub(super) fn probed(&mut self, id: String, refuses: bool) {
+        self.probing.insert(id.clone(), Instant::now());
+        if refuses && self.servers.contains_key(&id) {
+            self.refusing.entry(id).or_insert_with(Instant::now);
+        } else if self.refusing.remove(&id).is_some() {
+            for name in self.known.keys().cloned().collect::<Vec<_>>() {
+                self.announce(&name);
+            }
+        }
+    }
+
+    /// Lets go what nobody needs, in an etcd of one's own.
+    fn compact(&mut self) {
+        let (revision, at) = self.past;
+        if !self.options.compact || at.elapsed() < COMPACT || self.connected.is_none() {
+            return;
+        }
+        self.past = (self.seen, Instant::now());
+        if revision > 0 {
+            let etcd = self.etcd.clone();
+            tokio::spawn(async move {
+                if let Err(trouble) = etcd.compact(revision).await {
+                    tracing::warn!(code = "etcd-not-compacted", "{trouble}");
+                }
+            });
+        }
+    }
+}

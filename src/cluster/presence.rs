@@ -1,0 +1,77 @@
+//! That this server is alive: a key with a lease, which is renewed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    etcd::{Change, Etcd, Trouble},
+    keys::{Keys, Server},
+};
+
+/// Until it is tried again.
+const AGAIN: Duration = Duration::from_millis(300);
+
+/// Keeps it there, for ever. `is_there` is set while it is, as far as this server knows.
+pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, is_there: Arc<AtomicBool>) {
+    loop {
+        match alone(&etcd, &keys, &me).await {
+            Ok(true) => {
+                if let Err(trouble) = once(&etcd, &keys, &me, lease, &is_there).await {
+                    tracing::debug!(%trouble, "the lease of this server is not renewed");
+                }
+                is_there.store(false, SeqCst);
+            }
+            Ok(false) => tracing::warn!(
+                code = "cluster-same-id",
+                id = me.id,
+                "a server with the same id is there at another address: this one waits until it is gone; was a data directory copied?"
+            ),
+            Err(trouble) => tracing::debug!(%trouble, "this server cannot say that it is there"),
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// No other server has this id.
+async fn alone(etcd: &Etcd, keys: &Keys, me: &Server) -> Result<bool, Trouble> {
+    let found = etcd.range(&keys.server(&me.id), "", 0, 0).await?;
+    let other = found.keys.first().and_then(|found| serde_json::from_slice::<Server>(&found.value).ok());
+    Ok(other.is_none_or(|other| other.http == me.http && other.grpc == me.grpc))
+}
+
+/// Keeps it there until that fails.
+async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, is_there: &AtomicBool) -> Result<(), Trouble> {
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX).max(1);
+    let lease = etcd.grant(seconds).await?;
+    // A structure of texts has a JSON text.
+    let value = serde_json::to_vec(me).unwrap_or_default();
+    etcd.txn(&[], vec![Change::Put(keys.server(&me.id), value.into(), lease)]).await?;
+    is_there.store(true, SeqCst);
+    let mut alive = etcd.keep_alive(lease).await?;
+    let mut heard = Instant::now();
+    loop {
+        match alive.renew().await {
+            Ok(true) => heard = Instant::now(),
+            // It is over: there has to be another.
+            Ok(false) => return Ok(()),
+            Err(trouble) if heard.elapsed() >= time => return Err(trouble),
+            Err(_) => {
+                sleep(AGAIN.min(time / 8)).await;
+                match etcd.keep_alive(lease).await {
+                    Ok(again) => alive = again,
+                    Err(trouble) if heard.elapsed() >= time => return Err(trouble),
+                    Err(_) => {}
+                }
+                continue;
+            }
+        }
+        sleep(time / 3).await;
+    }
+}

@@ -1,0 +1,44 @@
+//! Whether a server's address refuses connections: then its process is gone, and its lease need not be waited for.
+
+use std::{io::ErrorKind, time::Duration};
+
+use tokio::{net::TcpStream, time::timeout};
+
+use super::keys::Server;
+
+/// A server that does not answer in this time does not refuse.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Nobody listens where it is reached.
+pub async fn refuses(server: &Server) -> bool {
+    let Some(address) = address(server) else { return false };
+    matches!(timeout(PATIENCE, TcpStream::connect(address)).await, Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// Host and port of a door.
+fn address(server: &Server) -> Option<String> {
+    if server.http.is_empty() {
+        return (!server.grpc.is_empty()).then(|| server.grpc.clone());
+    }
+    let uri: hyper::Uri = server.http.parse().ok()?;
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+    Some(format!("{}:{port}", uri.host()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_where_nobody_listens_refuses() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let server = Server { http: format!("http://{at}"), ..Server::default() };
+        assert!(!refuses(&server).await);
+        drop(listener);
+        assert!(refuses(&server).await);
+        assert!(refuses(&Server { grpc: at.to_string(), ..Server::default() }).await);
+        assert!(!refuses(&Server::default()).await);
+        assert_eq!(address(&Server { http: "https://[::1]/".into(), ..server }).as_deref(), Some("[::1]:443"));
+    }
+}

@@ -1,0 +1,201 @@
+//! Two servers: one leads, the other says where, and goes on when the first is gone.
+
+use callboard::si::{
+    ext::{Hello, Reply, reply, scheduler_extension_client::SchedulerExtensionClient},
+    v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient},
+};
+use serde_json::json;
+use tonic::Code;
+
+use crate::{
+    cluster::rig::{self, NEVER, allocated, ask, leads, session, start},
+    common,
+    shim::server::Server,
+};
+
+/// Waits until this server knows that another one leads `rm-1`.
+async fn follows(server: &Server) {
+    let ask = async || server.get("/si/v1/rm/rm-1").await.0;
+    common::answer("/si/v1/rm/rm-1", ask, |status| *status == 307).await;
+}
+
+/// The address in the trailers.
+fn led_at(told: &tonic::Status) -> String {
+    let at = told.metadata().get("callboard-leader").and_then(|at| at.to_str().ok());
+    at.unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn the_other_server_sends_everybody_to_the_leader() {
+    let Some(etcd) = rig::etcd("the_other_server_sends_everybody_to_the_leader") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&leader).await;
+    follows(&other).await;
+    let body = json!({"allocations": []});
+    for (method, path) in [
+        ("POST", "/si/v1/rm/rm-1/allocations"),
+        ("GET", "/si/v1/rm/rm-1/stream?after=0"),
+        ("GET", "/si/v1/rm/rm-1"),
+        ("PUT", "/si/v1/rm/rm-1/configuration"),
+        ("DELETE", "/si/v1/rm/rm-1"),
+    ] {
+        let sent = other.http.request(method.parse().expect("a method"), other.url(path)).json(&body).send().await;
+        let sent = sent.expect("an answer");
+        assert_eq!(
+            (sent.status().as_u16(), sent.headers()["location"].to_str().expect("a text")),
+            (307, &*leader.url(path)),
+            "{path}"
+        );
+    }
+    let (status, body) = other.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await;
+    assert_eq!(status, 307, "a registration, too: {body}");
+    // Nothing of it happened.
+    assert_eq!(leader.get("/si/v1/rm/rm-1").await.1["epoch"], 1);
+    assert_eq!(other.get("/si/v1/rm").await.1, json!([]));
+    // Over gRPC the address is in the trailers.
+    let at = leader.grpc().trim_start_matches("http://").to_owned();
+    let channel = tonic::transport::Channel::from_shared(other.grpc()).expect("a URL").connect().await.expect("there");
+    let request = RegisterResourceManagerRequest { rm_id: "rm-1".into(), ..Default::default() };
+    let told = SchedulerClient::new(channel.clone()).register_resource_manager(request).await.expect_err("refused");
+    assert_eq!((told.code(), led_at(&told)), (Code::Unavailable, at.clone()));
+    let hello = Hello { rm_id: "rm-1".into(), resume: true, ..Default::default() };
+    let hello = Reply { id: 0, reply: Some(reply::Reply::Hello(hello)) };
+    let calls = SchedulerExtensionClient::new(channel).callbacks(tokio_stream::iter([hello])).await;
+    let told = match calls {
+        Ok(calls) => calls.into_inner().message().await.expect_err("refused"),
+        Err(told) => told,
+    };
+    assert_eq!((told.code(), led_at(&told)), (Code::Unavailable, at.clone()));
+    // One that nobody knows is led where it registers.
+    let (status, _) = other.send("POST", "/si/v1/rm", &json!({"rmID": "rm-2"})).await;
+    assert_eq!((status, leader.get("/si/v1/rm").await.1.as_array().map(Vec::len)), (200, Some(1)));
+}
+
+#[tokio::test]
+async fn sigterm_hands_over_and_streams_are_told_where_it_goes_on() {
+    let Some(etcd) = rig::etcd("sigterm_hands_over_and_streams_are_told_where_it_goes_on") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&leader).await;
+    follows(&other).await;
+    ask(&leader, &["k1"]).await;
+    let mut lines = leader.stream("?after=0").await;
+    let mut seen = Vec::new();
+    while allocated(&seen).is_empty() {
+        seen.push(lines.next().await);
+    }
+    leader.program.signal("TERM");
+    let closing = loop {
+        let line = lines.next().await;
+        if line["closing"].is_object() {
+            break line;
+        }
+        seen.push(line);
+    };
+    assert_eq!(
+        (&closing["closing"]["status"], &closing["closing"]["leader"]),
+        (&json!(307), &json!(other.url(""))),
+        "{closing}"
+    );
+    assert!(lines.ended().await);
+    assert_eq!(leader.program.ended().await, Some(0));
+    leads(&other).await;
+    let last = seen.last().expect("a line")["seq"].as_u64().expect("a number");
+    let mut lines = other.stream(&format!("?after={last}")).await;
+    ask(&other, &["k2"]).await;
+    let mut more = Vec::new();
+    while allocated(&more).is_empty() {
+        more.push(lines.next().await);
+        assert_eq!(more.last().expect("a line")["seq"].as_u64(), Some(last + more.len() as u64));
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_was_stopped_gives_up_when_it_goes_on() {
+    let Some(etcd) = rig::etcd("a_leader_that_was_stopped_gives_up_when_it_goes_on") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&leader).await;
+    follows(&other).await;
+    let mut lines = leader.stream("?after=0").await;
+    leader.program.signal("STOP");
+    // Its lease ends.
+    leads(&other).await;
+    ask(&other, &["k1"]).await;
+    // A request that reaches it before it knows: whatever it decides, nothing of it leaves.
+    let body = json!({"allocations": [{"allocationKey": "late", "applicationID": "app", "partitionName": "default",
+        "resourcePerAlloc": {"resources": {"memory": {"value": 1}}}}]});
+    let late = leader.http.post(leader.url("/si/v1/rm/rm-1/allocations")).json(&body).send();
+    let late = tokio::spawn(late);
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    leader.program.signal("CONT");
+    let status = late.await.expect("no panic").expect("an answer").status().as_u16();
+    assert!(status == 307 || status == 503, "{status}");
+    loop {
+        let line = lines.next().await;
+        assert!(!line.to_string().contains("late"), "{line}");
+        if line["closing"].is_object() {
+            assert_eq!(line["closing"]["status"], 307);
+            break;
+        }
+    }
+    follows(&leader).await;
+    let (_, app) = other.get("/ws/v1/partition/default/application/app").await;
+    assert!(!app.to_string().contains("late"), "{app}");
+}
+
+#[tokio::test]
+async fn an_operator_moves_the_lead_and_sees_who_has_it() {
+    let Some(etcd) = rig::etcd("an_operator_moves_the_lead_and_sees_who_has_it") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&leader).await;
+    follows(&other).await;
+    // It is warm: nothing that was recorded is missing there.
+    let behind = async || other.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
+    let group = common::answer("the resource manager", behind, |group| group["applied"] == group["index"]).await;
+    assert_eq!((&group["rmID"], &group["role"]), (&json!("rm-1"), &json!("follows")), "{group}");
+    let status = leader.get("/api/v1/cluster").await.1;
+    assert_eq!(
+        (status["servers"].as_array().map(Vec::len), &status["etcd"]["members"]),
+        (Some(2), &json!(etcd.url())),
+        "{status}"
+    );
+    assert_eq!(status["resourceManagers"][0]["leader"], status["server"]);
+    let (code, refused) =
+        leader.send("POST", "/api/v1/cluster/move", &json!({"rm": "rm-1", "server": "http://nowhere"})).await;
+    assert!(code == 400 && refused["detail"].as_str().is_some_and(|text| text.contains(&other.url(""))), "{refused}");
+    assert_eq!(
+        leader.send("POST", "/api/v1/cluster/move", &json!({"rm": "rm-2", "server": other.url("")})).await.0,
+        404
+    );
+    // Asked at whichever server: the command goes where it is sent.
+    let mut lines = leader.stream("?after=0").await;
+    let servers = format!("{},{}", other.url(""), leader.url(""));
+    let run = |args: &[&str]| {
+        let told = common::command(args).output().expect("runs");
+        assert!(told.status.success(), "{told:?}");
+        String::from_utf8(told.stdout).expect("text")
+    };
+    run(&["cluster", "--server", &servers, "move", "rm-1", &other.url(""), "--wait"]);
+    leads(&other).await;
+    let closing = loop {
+        let line = lines.next().await;
+        if line["closing"].is_object() {
+            break line;
+        }
+    };
+    assert_eq!(closing["closing"]["leader"], json!(other.url("")), "{closing}");
+    let shown = run(&["cluster", "--server", &leader.url(""), "status"]);
+    let row = shown.lines().find(|line| line.starts_with("rm-1 ")).expect("a row");
+    assert!(row.contains(&other.url("")), "{shown}");
+    // And it is followed where it was led.
+    follows(&leader).await;
+    ask(&other, &["k1"]).await;
+    let ask = async || leader.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
+    common::answer("the resource manager", ask, |group| {
+        group["applied"].is_u64() && group["applied"] == group["index"]
+    })
+    .await;
+}

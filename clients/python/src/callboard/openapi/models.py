@@ -8,6 +8,11 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 Amounts: TypeAlias = dict[str, int]
 
 
+class ApiClusterMoveBody(TypedDict):
+    rm: str
+    server: str
+
+
 class ApiPostLogLevelBody(TypedDict):
     level: Literal["debug", "info", "warn", "error"] | None
 
@@ -88,7 +93,7 @@ class Check(TypedDict):
     Succeeded: bool
 
 
-class Cluster(TypedDict):
+class Cluster2(TypedDict):
     clusterName: str
     partition: str
     rmBuildInformation: NotRequired[list[dict[str, str]]]
@@ -130,6 +135,11 @@ class EnteredState(TypedDict):
     state: str
 
 
+class EtcdStatus(TypedDict):
+    members: str
+    trouble: NotRequired[str | None]
+
+
 class ExceededQuota(TypedDict):
     group: NotRequired[str | None]
     limit: int
@@ -148,6 +158,16 @@ class Filter(TypedDict):
     userList: NotRequired[list[str]]
 
 
+class FlightMoment(TypedDict):
+    index: int | None
+    time: str | None
+
+
+class FlightPoint(TypedDict):
+    index: int
+    time: str
+
+
 class Foreign(TypedDict):
     allocationKey: str
     allocationTags: NotRequired[dict[str, str]]
@@ -156,6 +176,17 @@ class Foreign(TypedDict):
     preemptable: NotRequired[bool]
     priority: str
     resource: NotRequired[Amounts]
+
+
+class GroupStatus(TypedDict):
+    applied: NotRequired[int | None]
+    bytes: int
+    epoch: int
+    fault: NotRequired[str | None]
+    index: int
+    leader: str
+    rmID: str
+    role: str
 
 
 class History(TypedDict):
@@ -343,6 +374,15 @@ class Rule(TypedDict):
     name: str
     parameters: dict[str, str]
     parentRule: NotRequired[Rule | None]
+
+
+class ServerStatus(TypedDict):
+    grpc: str
+    http: str
+    id: str
+    leads: int
+    state: str
+    version: str
 
 
 class Setting(TypedDict):
@@ -672,10 +712,28 @@ class Application(TypedDict):
     user: NotRequired[str]
 
 
+class Cluster(TypedDict):
+    etcd: EtcdStatus
+    prefix: str
+    resourceManagers: list[GroupStatus]
+    server: str
+    servers: list[ServerStatus]
+
+
 class Demand(TypedDict):
     demand: list[DemandRow]
     partition: str
     total: dict[str, int]
+
+
+class Flight(TypedDict):
+    differs: NotRequired[int | None]
+    ends: NotRequired[str | None]
+    first: FlightPoint
+    last: FlightPoint
+    moment: FlightPoint
+    redacted: bool
+    rmID: str
 
 
 class Group(TypedDict):

@@ -19,6 +19,14 @@ class Api(Door):
         """GET `/api/v1/audit`."""
         return self._lines("GET", f"/api/v1/audit", query={"from": from_, "follow": follow, "redact": redact})
 
+    async def cluster(self) -> models.Cluster:
+        """GET `/api/v1/cluster`."""
+        return cast("models.Cluster", await self._call("GET", f"/api/v1/cluster"))
+
+    async def cluster_move(self, body: models.ApiClusterMoveBody) -> models.Cluster:
+        """POST `/api/v1/cluster/move`."""
+        return cast("models.Cluster", await self._call("POST", f"/api/v1/cluster/move", json=body))
+
     def events(
         self,
         *,
@@ -50,6 +58,14 @@ class Api(Door):
                 "until": until,
             },
         )
+
+    async def flight(self) -> models.Flight:
+        """GET `/api/v1/flight`."""
+        return cast("models.Flight", await self._call("GET", f"/api/v1/flight"))
+
+    async def post_flight(self, body: models.FlightMoment) -> models.Flight:
+        """POST `/api/v1/flight`."""
+        return cast("models.Flight", await self._call("POST", f"/api/v1/flight", json=body))
 
     async def log_level(self) -> models.LogLevel:
         """GET `/api/v1/log/level`."""
@@ -277,9 +293,9 @@ class Api(Door):
 class Ws(Door):
     """Paths under `/ws/v1/`."""
 
-    async def clusters(self) -> list[models.Cluster]:
+    async def clusters(self) -> list[models.Cluster2]:
         """GET `/ws/v1/clusters`."""
-        return cast("list[models.Cluster]", await self._call("GET", f"/ws/v1/clusters"))
+        return cast("list[models.Cluster2]", await self._call("GET", f"/ws/v1/clusters"))
 
     async def config(self, *, rm: str | None = None) -> models.WsConfigAnswer:
         """GET `/ws/v1/config`."""

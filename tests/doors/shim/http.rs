@@ -61,9 +61,7 @@ async fn a_session_from_registration_to_its_end() {
 #[tokio::test]
 async fn a_stream_resumes_and_a_second_one_replaces_it() {
     let server = Server::registered(&[]).await;
-    for id in ["n1", "n2", "n3"] {
-        server.nodes(&[id]).await;
-    }
+    server.nodes_in_turn(&["n1", "n2", "n3"]).await;
     let mut first = server.stream("").await;
     assert_eq!(first.up_to(3).await.len(), 3, "without after: from the oldest");
     let mut second = server.stream("?after=1").await;
@@ -77,9 +75,7 @@ async fn a_stream_resumes_and_a_second_one_replaces_it() {
 #[tokio::test]
 async fn server_sent_events_carry_numbers() {
     let server = Server::registered(&[]).await;
-    for id in ["n1", "n2"] {
-        server.nodes(&[id]).await;
-    }
+    server.nodes_in_turn(&["n1", "n2"]).await;
     let open = || server.http.get(server.url("/si/v1/rm/rm-1/stream?after=0")).header("accept", "text/event-stream");
     let response = open().send().await.expect("an answer");
     assert_eq!(response.headers()["content-type"], "text/event-stream");

@@ -78,6 +78,15 @@ impl Server {
         assert_eq!((status, &body), (202, &json!({})));
     }
 
+    /// Creates nodes so that the answer for each is a line of its own: what comes together is answered together.
+    pub async fn nodes_in_turn(&self, ids: &[&str]) {
+        for id in ids {
+            let before = self.until(|_| true).await["lastSequence"].as_u64();
+            self.nodes(&[id]).await;
+            self.until(|info| info["lastSequence"].as_u64() > before).await;
+        }
+    }
+
     pub async fn stream(&self, query: &str) -> Lines {
         let response =
             self.http.get(self.url(&format!("/si/v1/rm/rm-1/stream{query}"))).send().await.expect("an answer");

@@ -78,10 +78,8 @@ async fn requests_in_and_callbacks_out() {
 #[tokio::test]
 async fn it_resumes_is_replaced_and_lost() {
     let server = Server::registered(&[("rm.gracePeriod", "1ms")]).await;
-    server.nodes(&["n1"]).await;
-    server.nodes(&["n2"]).await;
     // The answers are there before the stream asks for what comes after the first.
-    server.until(|info| info["lastSequence"] == 2).await;
+    server.nodes_in_turn(&["n1", "n2"]).await;
     let mut first = open(&server, "?after=1").await;
     assert_eq!(line(&mut first).await["seq"], 2);
     let mut second = open(&server, "?after=2").await;

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    io::Write as _,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -59,19 +58,13 @@ enum Output {
     Json,
 }
 
-/// Runs the command. Exit status 0 where it succeeded, else 1.
-pub async fn run(args: ClusterArgs) -> ExitCode {
-    match told(&args).await {
-        Ok(text) => match out::print(text) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        },
-        Err(error) => {
-            // Where nobody reads that either, the status tells.
-            let _ = writeln!(std::io::stderr(), "callboard: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Runs the command.
+///
+/// # Errors
+/// The server cannot be asked, or did not do it.
+pub async fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
+    out::print(told(args).await?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn told(args: &ClusterArgs) -> Result<String, Error> {

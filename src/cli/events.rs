@@ -133,8 +133,7 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
             Ok(()) if wanted.follow => {}
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => {
-                // Where nobody reads that either, the status tells.
-                let _ = writeln!(io::stderr(), "callboard: {error}");
+                out::note(format_args!("callboard: {error}"));
                 return ExitCode::FAILURE;
             }
         }
@@ -145,15 +144,14 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
             Ok(()) => return ExitCode::SUCCESS,
             Err(Error::Lost(what)) if wanted.follow && wanted.from.is_some() => {
                 if what != told {
-                    // Where nobody reads the notice, the events still matter.
-                    let _ = writeln!(io::stderr(), "callboard: {what}; trying again");
+                    out::note(format_args!("callboard: {what}; trying again"));
                     told = what;
                 }
                 tokio::time::sleep(AGAIN).await;
             }
             Err(error) => {
                 // As above.
-                let _ = writeln!(io::stderr(), "callboard: {error}");
+                out::note(format_args!("callboard: {error}"));
                 return ExitCode::FAILURE;
             }
         }

@@ -1,9 +1,6 @@
 //! `callboard log-level`: what the log of a running server tells.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde::Deserialize;
@@ -31,22 +28,17 @@ struct Shown {
     environment: Option<String>,
 }
 
-/// Runs the command. Exit status 0 where it succeeded, else 1.
-pub async fn run(args: LogLevelArgs) -> ExitCode {
-    match ask(&args).await {
-        Ok(Shown { level, operator, environment }) => {
-            let told = match environment {
-                Some(filter) => writeln!(out::stdout(), "{filter} (RUST_LOG)"),
-                None => writeln!(out::stdout(), "{level}{}", if operator { " (set by an operator)" } else { "" }),
-            };
-            if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => {
-            // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(io::stderr().lock(), "callboard: {error}");
-            ExitCode::FAILURE
-        }
+/// Runs the command.
+///
+/// # Errors
+/// The server cannot be asked, or refuses the level.
+pub async fn run(args: &LogLevelArgs) -> anyhow::Result<ExitCode> {
+    let Shown { level, operator, environment } = ask(args).await?;
+    match environment {
+        Some(filter) => out::print(format_args!("{filter} (RUST_LOG)\n"))?,
+        None => out::print(format_args!("{level}{}\n", if operator { " (set by an operator)" } else { "" }))?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn ask(args: &LogLevelArgs) -> Result<Shown, Error> {

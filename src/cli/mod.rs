@@ -168,27 +168,27 @@ impl Cli {
             Some(Command::Bench(args)) => report(bench::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
             Some(Command::Plan(args)) => wait_for(plan::run(args)),
-            Some(Command::WhatIf(args)) => wait_for(whatif::run(*args)),
-            Some(Command::Status(args)) => wait_for(lists::run(Wanted::Status(args))),
-            Some(Command::Top(args)) => wait_for(top::run(args)),
-            Some(Command::Apps(args)) => wait_for(lists::run(Wanted::Apps(args))),
-            Some(Command::Queues(args)) => wait_for(lists::run(Wanted::Queues(args))),
-            Some(Command::Nodes(args)) => wait_for(lists::run(Wanted::Nodes(args))),
-            Some(Command::Rms(args)) => wait_for(lists::run(Wanted::Rms(args))),
-            Some(Command::Why(args)) => wait_for(why::run(args)),
+            Some(Command::WhatIf(args)) => reported(whatif::run(&args)),
+            Some(Command::Status(args)) => reported(lists::run(&Wanted::Status(args))),
+            Some(Command::Top(args)) => reported(top::run(args)),
+            Some(Command::Apps(args)) => reported(lists::run(&Wanted::Apps(args))),
+            Some(Command::Queues(args)) => reported(lists::run(&Wanted::Queues(args))),
+            Some(Command::Nodes(args)) => reported(lists::run(&Wanted::Nodes(args))),
+            Some(Command::Rms(args)) => reported(lists::run(&Wanted::Rms(args))),
+            Some(Command::Why(args)) => reported(why::run(&args)),
             Some(Command::Events(args)) => wait_for(events::run(args)),
             Some(Command::Journal(args)) => wait_for(journal::run(*args)),
             Some(Command::Resource(args)) => wait_for(resource::run(args)),
             Some(Command::Queue(args)) => wait_for(queue::run(args)),
-            Some(Command::Usage(args)) => wait_for(usage::run(args)),
-            Some(Command::Settings(args)) => wait_for(settings::run(args)),
+            Some(Command::Usage(args)) => reported(usage::run(&args)),
+            Some(Command::Settings(args)) => reported(settings::run(&args)),
             Some(Command::Wait(args)) => wait_for(wait::run(args)),
-            Some(Command::Log(args)) => wait_for(async move { report(log::run(&args).await) }),
+            Some(Command::Log(args)) => reported(log::run(&args)),
             Some(Command::Flight(args)) => report(flight::run(*args)),
-            Some(Command::Cluster(args)) => wait_for(cluster::run(args)),
-            Some(Command::LogLevel(args)) => wait_for(log_level::run(args)),
+            Some(Command::Cluster(args)) => reported(cluster::run(&args)),
+            Some(Command::LogLevel(args)) => reported(log_level::run(&args)),
             Some(Command::Diagnose(args)) => wait_for(diagnose::run(args)),
-            Some(Command::Ready(args)) => wait_for(ready::run(args)),
+            Some(Command::Ready(args)) => reported(ready::run(&args)),
             Some(Command::Audit(args)) => wait_for(audit::run(args)),
             Some(Command::Token(args)) => report(token::run(&args)),
             Some(Command::Completions(args)) => report(pages::completions(&args)),
@@ -202,6 +202,11 @@ fn report(done: anyhow::Result<ExitCode>) -> ExitCode {
         out::note(format_args!("callboard: {error:#}"));
         ExitCode::FAILURE
     })
+}
+
+/// Runs a client command to its end, and says why it failed.
+fn reported(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
+    wait_for(async move { report(command.await) })
 }
 
 /// Runs a client command to its end.

@@ -5,10 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use hyper::Method;
 
-use super::{
-    client::{net::Client, trust::Trust},
-    out,
-};
+use super::client::{net::Client, trust::Trust};
 
 /// Says whether a server takes requests, by its exit status
 #[derive(Args, Clone, Debug)]
@@ -23,15 +20,13 @@ pub struct ReadyArgs {
     pub trust: Trust,
 }
 
-/// Runs the command: status 0 for yes, else 1 with what is being waited for.
-pub async fn run(args: ReadyArgs) -> ExitCode {
-    match ask(&args).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            out::note(format_args!("callboard: {text}"));
-            ExitCode::FAILURE
-        }
-    }
+/// Runs the command.
+///
+/// # Errors
+/// The server cannot be reached, or what is still waited for.
+pub async fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
+    ask(args).await.map_err(anyhow::Error::msg)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn ask(args: &ReadyArgs) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! `callboard settings`: what a running server goes by; and the page of all settings, from their table.
 
-use std::{fmt::Write as _, io::Write as _, process::ExitCode};
+use std::{fmt::Write as _, process::ExitCode};
 
 use clap::{Args, CommandFactory as _, ValueEnum};
 use serde::Deserialize;
@@ -60,19 +60,13 @@ struct Row {
     unreadable: Option<String>,
 }
 
-/// Prints them; exit status 1 with a line on stderr where there is no answer.
-pub async fn run(args: SettingsArgs) -> ExitCode {
-    match shown(&args).await {
-        Ok(text) => match out::print(text) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        },
-        Err(error) => {
-            // Where nobody reads that either, the status tells.
-            let _ = writeln!(std::io::stderr(), "callboard: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Prints them.
+///
+/// # Errors
+/// There is no answer.
+pub async fn run(args: &SettingsArgs) -> anyhow::Result<ExitCode> {
+    out::print(shown(args).await?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn shown(args: &SettingsArgs) -> Result<String, Error> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Write},
+    io::Write,
     process::ExitCode,
 };
 
@@ -101,16 +101,13 @@ struct Closed {
     detail: String,
 }
 
-/// Prints the answer; exit status 1 with a line on stderr where there is none.
-pub async fn run(wanted: UsageArgs) -> ExitCode {
-    match read(&wanted, &mut out::stdout()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Where nobody reads that either, the status tells.
-            let _ = writeln!(io::stderr(), "callboard: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Prints the answer.
+///
+/// # Errors
+/// There is none.
+pub async fn run(wanted: &UsageArgs) -> anyhow::Result<ExitCode> {
+    read(wanted, &mut out::stdout()).await.map_err(anyhow::Error::msg)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn read(wanted: &UsageArgs, out: &mut impl Write) -> Result<(), String> {

@@ -1,11 +1,6 @@
 //! `callboard why APPLICATION [ASK]`: why it waits, who is before it, who holds what is short, and what would help.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -125,19 +120,12 @@ struct AskState {
 }
 
 /// Runs the command; its help tells the exit status.
-pub async fn run(args: WhyArgs) -> ExitCode {
-    let done = match answer(&args).await {
-        Ok(text) => out::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Where nobody reads that either, the status tells.
-            let _ = writeln!(io::stderr(), "callboard: {error}");
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+/// There is no such application or ask, or the server cannot be asked.
+pub async fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
+    out::print(answer(args).await?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Why an application waits, for people.

@@ -218,17 +218,10 @@ impl Wanted {
 }
 
 /// Prints a list, and where it is watched what changes of it.
-pub async fn run(wanted: Wanted) -> ExitCode {
-    match print(&wanted).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            out::note(format_args!("callboard: {error}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn print(wanted: &Wanted) -> Result<(), Error> {
+///
+/// # Errors
+/// The server cannot be asked, or nothing can be written.
+pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let show = wanted.show();
     let failed = |error: std::io::Error| Error { text: format!("cannot write: {error}"), status: None };
     let mut out = out::stdout();
@@ -236,7 +229,7 @@ async fn print(wanted: &Wanted) -> Result<(), Error> {
     out.write_all(list.shown(show.output).as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
     let mut known = states(&list);
     if !show.watch {
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     loop {
         tokio::time::sleep(EVERY).await;

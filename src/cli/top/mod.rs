@@ -50,16 +50,17 @@ pub struct TopArgs {
 }
 
 /// Runs the command; its help tells the keys and the exit status.
-pub async fn run(args: TopArgs) -> ExitCode {
+///
+/// # Errors
+/// The server cannot be asked, or the terminal cannot be used.
+pub async fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
     let terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
-    let done = if terminal { live(args).await } else { once(&args).await };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            out::note(format_args!("callboard: {error}"));
-            ExitCode::FAILURE
-        }
+    if terminal {
+        live(args).await?
+    } else {
+        once(&args).await?
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn failed(error: &io::Error) -> Error {

@@ -3,11 +3,7 @@
 mod document;
 mod told;
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -101,30 +97,18 @@ fn queue(text: &str) -> Result<QueueChange, String> {
 }
 
 /// Runs the command; its help tells the exit status.
-pub async fn run(args: WhatIfArgs) -> ExitCode {
-    let done = match ask(&args).await {
-        Ok((answer, json)) => {
-            let text = if args.output == Output::Json { json + "\n" } else { told::told(&answer) };
-            let worse = answer.applications.iter().any(|app| app.fares_worse());
-            let status = if !answer.refused.is_empty() {
-                1
-            } else if worse {
-                WORSE
-            } else {
-                0
-            };
-            out::stdout().write_all(text.as_bytes()).map(|()| status).map_err(|error| error.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    match done {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            // Where nobody reads that either, the status tells.
-            let _ = writeln!(io::stderr(), "callboard: {error}");
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+/// No change is named, one cannot be read, or the server cannot be asked.
+pub async fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
+    let (answer, json) = ask(args).await?;
+    out::print(if args.output == Output::Json { json + "\n" } else { told::told(&answer) })?;
+    let worse = answer.applications.iter().any(|app| app.fares_worse());
+    Ok(match (answer.refused.is_empty(), worse) {
+        (false, _) => ExitCode::FAILURE,
+        (true, true) => ExitCode::from(WORSE),
+        (true, false) => ExitCode::SUCCESS,
+    })
 }
 
 async fn ask(args: &WhatIfArgs) -> Result<(WhatIf, String), Error> {

@@ -11,6 +11,8 @@
 //!
 //! Numbers are little-endian.
 
+use crate::store::checksum;
+
 /// Length of a head.
 pub const HEAD: usize = 48;
 /// How every frame begins.
@@ -106,14 +108,6 @@ impl Head {
     pub fn total(&self) -> u64 {
         HEAD as u64 + u64::from(self.length)
     }
-}
-
-fn checksum(head: &[u8], payload: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&head[4..8]);
-    crc.update(&head[12..]);
-    crc.update(payload);
-    crc.finalize()
 }
 
 /// The head of a whole and valid frame at the beginning of `bytes`.

@@ -11,7 +11,7 @@
 //!
 //! Numbers are little-endian.
 
-use crate::domain::types::Nanos;
+use crate::{domain::types::Nanos, store::checksum};
 
 /// Length of a head.
 pub const HEAD: usize = 32;
@@ -46,14 +46,6 @@ pub fn seal(out: &mut Vec<u8>, kind: u32, index: u64, at: Nanos, payload: &[u8])
     out.extend_from_slice(payload);
     let crc = checksum(&out[start..start + HEAD], payload);
     out[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
-}
-
-fn checksum(head: &[u8], payload: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&head[4..8]);
-    crc.update(&head[12..]);
-    crc.update(payload);
-    crc.finalize()
 }
 
 /// Reads a head; `None` where it cannot be one.

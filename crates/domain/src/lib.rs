@@ -44,4 +44,4 @@ pub use partition::Partition;
 
 /// Version of what partitions make of their input. It is raised with every change that makes the effects of some log differ from
 /// what they were: a log knows under which one it was written, so that a replay can say why it differs.
-pub const DOMAIN_VERSION: u32 = 1;
+pub const DOMAIN_VERSION: u32 = 2;

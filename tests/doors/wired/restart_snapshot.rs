@@ -53,6 +53,10 @@ async fn picture(server: &Server, names: &[&str]) -> Value {
     for app in names {
         let mut app = server.get(&format!("/ws/v1/partition/default/application/{app}")).await.1;
         app.as_object_mut().map(|app| app.remove("stateLog"));
+        // A timer sets it, which may come between two looks.
+        for ask in app["requests"].as_array_mut().into_iter().flatten() {
+            ask.as_object_mut().map(|ask| ask.remove("triggeredScaleUp"));
+        }
         apps.push(app);
     }
     let nodes = server.get("/ws/v1/partition/default/nodes").await.1;

@@ -86,6 +86,21 @@ fn dynamic_queues_go_from_below_in_one_pass() {
 }
 
 #[test]
+fn an_empty_queue_is_cleaned_away_ten_seconds_later_whatever_the_clock_shows() {
+    // QUE-010
+    for begins_at in [0, 3, 9] {
+        let mut env = Env::calm(&text("[]", CREATE));
+        env.pass(begins_at);
+        env.app("one", "root.x");
+        env.remove_app("one");
+        env.pass(9);
+        assert!(is_there(&env, "root.x"), "{begins_at}");
+        env.pass(1);
+        assert!(!is_there(&env, "root.x"), "{begins_at}");
+    }
+}
+
+#[test]
 fn a_refused_gang_leaves_its_queue_for_the_cleaner() {
     // QUE-014, test idea 65
     let mut env = Env::calm(&text("[]", CREATE));

@@ -61,6 +61,7 @@ impl Deadlines {
     }
 }
 
+/// From the moment at which a first queue may go until all that may are cleaned away (QUE-010).
 const CLEAN: Nanos = Nanos::from_secs(10);
 const SWEEP: Nanos = Nanos::from_secs(24 * 3600);
 
@@ -104,9 +105,7 @@ impl Partition {
     pub(super) fn plan_cleaning(&mut self, now: Nanos) {
         if !self.cleaning {
             self.cleaning = true;
-            // At whole tens of seconds, so that queues go together.
-            let at = Nanos((now.0.div_euclid(CLEAN.0) + 1) * CLEAN.0);
-            self.deadlines.add(at, Deadline::CleanQueues);
+            self.deadlines.add(now.plus(CLEAN), Deadline::CleanQueues);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::{
         Partition,
         command::Command,
         conf::Resolver,
-        effect::{Callback, Effect, Released},
+        effect::{Callback, Effect, Released, TurnEffect},
         log::Beginning,
         types::Nanos,
     },
@@ -310,7 +310,7 @@ impl PartitionActor {
             entry.last = last;
         }
         let mut items = Vec::new();
-        let mut events = Vec::new();
+        let (mut events, mut turns) = (Vec::new(), Vec::new());
         for effect in self.effects.drain(..) {
             self.meter.note(&effect, &self.partition);
             self.waits.note(&effect);
@@ -324,6 +324,7 @@ impl PartitionActor {
                     self.link.note(&effect);
                     self.conversations.node(effect, &mut self.waits);
                 }
+                Effect::Turn(effect) => turns.push(effect),
             }
         }
         self.meter.flush(&self.partition);
@@ -342,15 +343,15 @@ impl PartitionActor {
                 None => self.setup.events.publish(events),
             }
         };
-        self.deliver(items, entry);
+        self.deliver(items, turns, entry);
         waiting
     }
 
-    fn deliver(&self, items: Vec<Outgoing>, entry: Option<Box<Entry>>) {
-        if !items.is_empty() || entry.is_some() {
+    fn deliver(&self, items: Vec<Outgoing>, turns: Vec<TurnEffect>, entry: Option<Box<Entry>>) {
+        if !items.is_empty() || !turns.is_empty() || entry.is_some() {
             self.setup.budget.made(items.len());
             let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
-            self.setup.callbacks.do_send(Deliver { epoch, partition, items, entry });
+            self.setup.callbacks.do_send(Deliver { epoch, partition, items, turns, entry });
         }
     }
 
@@ -365,7 +366,7 @@ impl PartitionActor {
                 actor.route();
                 let again = std::mem::take(&mut actor.again).into_iter();
                 let again = again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release))));
-                actor.deliver(again.collect(), None);
+                actor.deliver(again.collect(), Vec::new(), None);
             }));
         }
         self.again.extend(releases);

@@ -328,9 +328,15 @@ impl RmActor {
                 };
                 let _ = waiting.send(dump);
             } else if let Some(session) = &mut self.session
+                && let in_turn = session.questions.is_in_turn(answer.id)
                 && let Some((partition, answers)) = session.questions.answer(answer.id, answer.body)
             {
-                session.send_answers(partition, answers);
+                if in_turn {
+                    session.turns.answer(partition, answers);
+                    session.pass_turns();
+                } else {
+                    session.send_answers(partition, answers);
+                }
             } else {
                 tracing::debug!(rm = &*self.id, id = answer.id, "an answer that nothing waits for");
             }
@@ -359,10 +365,7 @@ impl RmActor {
         let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
         session.give_back(before - items.len() + questions);
         for payload in lines::group(items, session.asking) {
-            let questions = match &payload {
-                Payload::Ask(question) | Payload::AskBatch(question) => std::slice::from_ref(question),
-                _ => &[],
-            };
+            let questions = payload.questions();
             if questions.is_empty() {
                 let waits = lines::wants_confirmation(&payload);
                 let line = session.buffer.push(msg.partition.clone(), payload);
@@ -380,6 +383,8 @@ impl RmActor {
                 session.buffer.push(msg.partition.clone(), payload);
             }
         }
+        msg.turns.iter().for_each(|word| session.turns.hear(&msg.partition, *word));
+        session.pass_turns();
         if let Some(log) = &mut self.log {
             let (outlet, permits) = msg.entry.map_or_else(Default::default, |entry| {
                 let entry = *entry;

@@ -10,7 +10,11 @@ use tonic::{
 };
 use tonic_prost::{ProstCodec, ProstEncoder};
 
-use crate::si::{decode::Malformed, intake::Fault, wire::Fields};
+use crate::si::{
+    decode::Malformed,
+    intake::Fault,
+    wire::{Fields, Value},
+};
 
 /// A message as it came.
 #[derive(Clone, Debug, Default)]
@@ -56,22 +60,33 @@ impl Decoder for Whole {
 }
 
 impl Wire {
-    /// The message `name`, of at most `entries` fields, those of the message in field `inner` included.
+    /// The message `name`, of at most `entries` fields, those of the messages in fields of `inner` included, each so many
+    /// levels deep.
     ///
     /// # Errors
     /// It is no message, or has more of them.
-    pub fn message<T: Message + Default>(self, name: &str, inner: u32, entries: usize) -> Result<T, Fault> {
+    pub fn message<T: Message + Default>(self, name: &str, inner: &[(u32, u32)], entries: usize) -> Result<T, Fault> {
         let mut found = 0;
         for field in Fields::of(&self.0) {
-            found += match field? {
-                (number, crate::si::wire::Value::Bytes(bytes)) if number == inner => 1 + Fields::of(bytes).count(),
-                _ => 1,
-            };
+            let (number, value) = field?;
+            let depth = inner.iter().find(|(inner, _)| *inner == number).map_or(0, |(_, depth)| *depth);
+            found += count(&value, depth);
             if found > entries {
                 return Err(Fault::Large(format!("{name} has more than {entries} entries in its lists and maps")));
             }
         }
         let detail = |error| format!("{name} is not protobuf: {error}");
         T::decode(self.0).map_err(|error| Malformed { field: None, detail: detail(error) }.cut().into())
+    }
+}
+
+/// Fields of a value: itself, and those of the messages in it down to a depth.
+fn count(value: &Value<'_>, depth: u32) -> usize {
+    match value {
+        Value::Bytes(bytes) if depth > 0 => {
+            let inside = |field: Result<(u32, Value<'_>), _>| field.map_or(1, |(_, value)| count(&value, depth - 1));
+            1 + Fields::of(bytes).map(inside).sum::<usize>()
+        }
+        _ => 1,
     }
 }

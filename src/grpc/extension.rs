@@ -51,7 +51,7 @@ impl SchedulerExtension for Extension {
         let caller = guard::caller(request.extensions())?;
         let detail = guard::detail(request.extensions());
         let request =
-            request.into_inner().message("UpdateConfigurationRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+            request.into_inner().message("UpdateConfigurationRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         let mut request: v1::UpdateConfigurationRequest = request;
         detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
@@ -67,7 +67,7 @@ impl SchedulerExtension for Extension {
     async fn unregister(&self, request: Request<Wire>) -> Result<Response<ext::UnregisterResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
         let detail = guard::detail(request.extensions());
-        let request = request.into_inner().message("UnregisterRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+        let request = request.into_inner().message("UnregisterRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         let ext::UnregisterRequest { rm_id: rm } = request;
         detail.tell(format!("resource manager {rm}"));
         caller.acts_for(&rm)?;
@@ -136,7 +136,11 @@ async fn read(
         return Err(Status::invalid_argument("the first reply has to be a Hello"));
     };
     caller.acts_for(&hello.rm_id)?;
-    let predicates = if hello.batch_predicates { Predicates::Batch } else { Predicates::Single };
+    let predicates = match (hello.several_predicates, hello.batch_predicates) {
+        (true, _) => Predicates::Several,
+        (false, true) => Predicates::Batch,
+        (false, false) => Predicates::Single,
+    };
     let (handle, want) = if hello.resume {
         let unknown = || status::refusal(not_registered("Hello", &hello.rm_id));
         let want = Want::All { after: Some(hello.resume_after), predicates: Some(predicates) };
@@ -163,8 +167,9 @@ async fn read(
 
 /// A reply; answers about many nodes are one for each, and count as items.
 fn reply(message: Wire, limit: usize) -> Result<ext::Reply, Status> {
-    const BATCH: u32 = 7;
-    message.message("Reply", BATCH, limit).map_err(status::fault)
+    const BATCH: (u32, u32) = (7, 1);
+    const SEVERAL: (u32, u32) = (8, 2);
+    message.message("Reply", &[BATCH, SEVERAL], limit).map_err(status::fault)
 }
 
 fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {
@@ -200,6 +205,10 @@ fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {
         }
         Some(reply::Reply::PredicatesBatch(reply)) => {
             answer(AnswerBody::Batch(reply.errors.into_iter().map(verdict).collect()));
+        }
+        Some(reply::Reply::PredicatesSeveral(reply)) => {
+            let batch = |batch: ext::PredicatesBatchReply| batch.errors.into_iter().map(verdict).collect();
+            answer(AnswerBody::Several(reply.answers.into_iter().map(batch).collect()));
         }
         Some(reply::Reply::StateDump(reply)) => {
             answer(AnswerBody::Dump(if reply.error.is_empty() { Ok(reply.json) } else { Err(reply.error) }));

@@ -94,7 +94,10 @@ mod tests {
 
     fn predicate(seq: u64) -> Arc<Line> {
         let kind = QuestionKind::Fits { allocate: true };
-        line(seq, Payload::Ask(Question { id: 1, key: "k".into(), node: "n".into(), more: Vec::new(), kind }))
+        line(
+            seq,
+            Payload::Ask(Question { id: 1, key: "k".into(), node: "n".into(), more: Vec::new(), kind, together: true }),
+        )
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Open {
                     let detail = format!("the heartbeat names more than {} nodes", gate.shared.max_items);
                     return Err(Status::resource_exhausted(detail));
                 }
-                let heartbeat = Wire(bytes).message("Heartbeat", 0, gate.shared.max_items).map_err(status::fault)?;
+                let heartbeat = Wire(bytes).message("Heartbeat", &[], gate.shared.max_items).map_err(status::fault)?;
                 let ext::Heartbeat { node_ids } = heartbeat;
                 let items = node_ids.len();
                 let permit = gate.shared.budget.taken(items).await.with(gate.shared.receipts.take(sequence, items));
@@ -180,7 +180,7 @@ impl Open {
 
     /// What came before is applied under the old configuration, what comes after under the new one.
     async fn configure(&self, gate: &Gate, sequence: u64, bytes: Bytes) -> Result<(), Status> {
-        let message = Wire(bytes).message("UpdateConfigurationRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+        let message = Wire(bytes).message("UpdateConfigurationRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         let mut message: v1::UpdateConfigurationRequest = message;
         let rm = &*self.handle.id;
         if !message.rm_id.is_empty() && message.rm_id != rm {

@@ -32,7 +32,7 @@ impl Scheduler for SchedulerDoor {
         let caller = guard::caller(request.extensions())?;
         let detail = guard::detail(request.extensions());
         let request =
-            request.into_inner().message("RegisterResourceManagerRequest", 0, MAX_ENTRIES).map_err(status::fault)?;
+            request.into_inner().message("RegisterResourceManagerRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         let mut request: v1::RegisterResourceManagerRequest = request;
         detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;

@@ -146,7 +146,7 @@ impl Talks {
             Effect::App(effect) => self.app(effect, at),
             Effect::Queue(effect) => self.queue(effect, at),
             // What those of nodes know begins anew, with the nodes of the partition.
-            Effect::Node(_) | Effect::Callback(_) | Effect::Event(_) | Effect::Ask(_) => {}
+            Effect::Node(_) | Effect::Callback(_) | Effect::Event(_) | Effect::Ask(_) | Effect::Turn(_) => {}
         }
     }
 

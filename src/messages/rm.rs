@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::{budget::Permit, leaders::Leader, progress::Progress, recorded::Entry};
 use crate::domain::{
     command::Command,
-    effect::{Callback, ContainerState, NewAllocation, Question, Released},
+    effect::{Callback, ContainerState, NewAllocation, Question, Released, TurnEffect},
     event::Event,
     types::{AppState, Nanos},
 };
@@ -25,6 +25,8 @@ pub struct Deliver {
     pub partition: Arc<str>,
     /// What to deliver.
     pub items: Vec<Outgoing>,
+    /// What it says about turns.
+    pub turns: Vec<TurnEffect>,
     /// What it came of, where that is to be recorded.
     pub entry: Option<Box<Entry>>,
 }
@@ -97,6 +99,8 @@ pub enum Predicates {
     Single,
     /// Questions that name several nodes.
     Batch,
+    /// The same, and several of them in a line.
+    Several,
 }
 
 impl Predicates {
@@ -106,6 +110,7 @@ impl Predicates {
             Predicates::Off => "off",
             Predicates::Single => "single",
             Predicates::Batch => "batch",
+            Predicates::Several => "several",
         }
     }
 }
@@ -196,6 +201,8 @@ pub enum AnswerBody {
     },
     /// To a batch: one per node in order, `Ok` fits.
     Batch(Vec<Result<(), Arc<str>>>),
+    /// To several asks: the same for each of them, in order.
+    Several(Vec<Vec<Result<(), Arc<str>>>>),
     /// To a state dump request.
     Dump(Result<String, String>),
 }
@@ -342,6 +349,8 @@ pub enum Payload {
     Ask(Question),
     /// One question about several nodes.
     AskBatch(Question),
+    /// Several such questions.
+    AskSeveral(Vec<Question>),
     /// The state of the shim is wanted.
     StateDump,
 }
@@ -421,7 +430,7 @@ impl Payload {
             }
             Payload::UpdatedApplications(list) => list.len(),
             Payload::Events(list) => list.len(),
-            Payload::AskBatch(question) => 1 + question.more.len(),
+            Payload::AskBatch(_) | Payload::AskSeveral(_) => self.questions().iter().map(Question::nodes).sum(),
             Payload::ContainerState { .. } | Payload::Ask(_) | Payload::StateDump => 1,
         }
     }
@@ -430,14 +439,24 @@ impl Payload {
     /// credits come back at once.
     pub fn credits(&self) -> usize {
         match self {
-            Payload::Events(_) | Payload::Ask(_) | Payload::AskBatch(_) | Payload::StateDump => 0,
+            Payload::Events(_) | Payload::StateDump => 0,
+            _ if !self.questions().is_empty() => 0,
             _ => self.entries(),
         }
     }
 
     /// The line wants an answer that carries its number.
     pub fn wants_answer(&self) -> bool {
-        matches!(self, Payload::Ask(_) | Payload::AskBatch(_) | Payload::StateDump)
+        matches!(self, Payload::StateDump) || !self.questions().is_empty()
+    }
+
+    /// What it asks the shim; nothing where it carries something else.
+    pub fn questions(&self) -> &[Question] {
+        match self {
+            Payload::Ask(question) | Payload::AskBatch(question) => std::slice::from_ref(question),
+            Payload::AskSeveral(questions) => questions,
+            _ => &[],
+        }
     }
 }
 

@@ -80,7 +80,15 @@ pub fn write(line: &Line, out: &mut Vec<u8>) {
             out.extend_from_slice(b"]}");
         }
         Payload::Ask(question) => ask(out, question),
-        Payload::AskBatch(question) => batch(out, question),
+        Payload::AskBatch(question) => {
+            out.extend_from_slice(b",\"predicatesBatch\":");
+            batch(out, question);
+        }
+        Payload::AskSeveral(questions) => {
+            out.extend_from_slice(b",\"predicatesSeveral\":{\"asks\":[");
+            each(out, questions, batch);
+            out.extend_from_slice(b"]}");
+        }
         Payload::StateDump => out.extend_from_slice(b",\"stateDump\":{}"),
     }
     out.push(b'}');
@@ -226,7 +234,6 @@ fn ask(out: &mut Vec<u8>, question: &Question) {
 }
 
 fn batch(out: &mut Vec<u8>, question: &Question) {
-    out.extend_from_slice(b",\"predicatesBatch\":");
     let mut object = Object::begin(out);
     object.text("allocationKey", &question.key);
     object.key("nodeIDs");
@@ -473,15 +480,18 @@ mod tests {
 
     #[test]
     fn questions_carry_an_id() {
-        let question = |kind| Question { id: 3, key: "k".into(), node: "n".into(), more: Vec::new(), kind };
+        let question =
+            |kind| Question { id: 3, key: "k".into(), node: "n".into(), more: Vec::new(), kind, together: true };
         let line = same(Payload::Ask(question(QuestionKind::Fits { allocate: false })));
         assert_eq!(line["id"], 12);
         same(Payload::Ask(question(QuestionKind::FitsWithout { victims: vec!["a".into(), "b".into()], start: -1 })));
         let several = Question { more: vec!["m".into()], ..question(QuestionKind::Fits { allocate: true }) };
-        let line = json(Payload::AskBatch(several));
+        let line = json(Payload::AskBatch(several.clone()));
         let want =
             serde_json::json!({"allocationKey": "k", "nodeIDs": ["n", "m"], "allocate": true, "firstOnly": true});
         assert_eq!(line["predicatesBatch"], want);
+        let line = json(Payload::AskSeveral(vec![several.clone(), several]));
+        assert_eq!((&line["id"], &line["predicatesSeveral"]), (&12.into(), &serde_json::json!({"asks": [want, want]})));
         assert_eq!(json(Payload::StateDump)["stateDump"], serde_json::json!({}));
     }
 

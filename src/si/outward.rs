@@ -29,6 +29,9 @@ pub fn call(line: &Line) -> ext::call::Call {
         Payload::Events(events) => Call::Events(ext::EventBatch { events: events.iter().map(event).collect() }),
         Payload::Ask(question) => ask(question),
         Payload::AskBatch(question) => Call::PredicatesBatch(batch(question)),
+        Payload::AskSeveral(questions) => {
+            Call::PredicatesSeveral(ext::PredicatesSeveralArgs { asks: questions.iter().map(batch).collect() })
+        }
         Payload::StateDump => Call::StateDump(ext::StateDumpRequest {}),
     }
 }

@@ -164,6 +164,42 @@ func TestPredicatesEventsDumpsAndConfigurations(t *testing.T) {
 	}
 }
 
+func TestUnconstrainedAsksShareCalls(t *testing.T) {
+	running := server.Start(t)
+	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}}), newShim()
+	// One in three nodes refuses; each ask has to be answered by itself.
+	s.Fits = func(args *si.PredicatesArgs) error {
+		var node int
+		if _, err := fmt.Sscanf(args.NodeID, "n%d", &node); err != nil || node%3 == 0 {
+			return errors.New("not on every third")
+		}
+		return nil
+	}
+	register(t, c, s, record.Unconstrained)
+	nodes(t, c, 30, 10_000)
+	application(t, c, "app")
+	const count = 2_000
+	request := &si.AllocationRequest{RmID: "rm-1"}
+	for n := range count {
+		request.Allocations = append(request.Allocations, record.Ask("app", fmt.Sprintf("k%d", n), 10))
+	}
+	must(t, c.UpdateAllocation(request))
+	s.until(t, "placed", func() bool { return len(s.Placed) == count })
+	s.Lock()
+	defer s.Unlock()
+	for key, node := range s.Placed {
+		var n int
+		if _, err := fmt.Sscanf(node, "n%d", &n); err != nil || n%3 == 0 {
+			t.Fatalf("%s is on %s, which was refused", key, node)
+		}
+	}
+	stats := c.Stats()
+	if stats.Predicates < count || stats.Questions > count/10 {
+		t.Errorf("%d pairs of ask and node in %d calls", stats.Predicates, stats.Questions)
+	}
+	t.Logf("%d pairs of ask and node in %d calls", stats.Predicates, stats.Questions)
+}
+
 func TestWhatIsLargerThanTheServerTakesGoesInParts(t *testing.T) {
 	running := server.Start(t)
 	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}}), newShim()

@@ -13,6 +13,8 @@
 package callboard
 
 import (
+	"sync/atomic"
+
 	"github.com/apache/yunikorn-core/callboardv1"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/api"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
@@ -34,7 +36,18 @@ type delivery struct {
 }
 
 // question is one about predicates, and the stream that wants the answer.
-type question delivery
+type question struct {
+	delivery
+	// Where the answer to one of several asks goes, and which one it is.
+	several *several
+	nth     int
+}
+
+// several gathers the answers to the asks of a call.
+type several struct {
+	answers []*callboardv1.PredicatesBatchReply
+	left    atomic.Int64
+}
 
 // take sorts what came over a stream.
 func (s *session) take(call *callboardv1.Call, from *link) {
@@ -45,9 +58,13 @@ func (s *session) take(call *callboardv1.Call, from *link) {
 		s.mu.Unlock()
 		s.news.Broadcast()
 	case *callboardv1.Call_Predicates, *callboardv1.Call_PreemptionPredicates, *callboardv1.Call_PredicatesBatch:
-		select {
-		case s.questions <- question{call, from}:
-		case <-s.ctx.Done():
+		s.queue(question{delivery: delivery{call, from}})
+	case *callboardv1.Call_PredicatesSeveral:
+		asks := told.PredicatesSeveral.Asks
+		gathered := &several{answers: make([]*callboardv1.PredicatesBatchReply, len(asks))}
+		gathered.left.Store(int64(len(asks)))
+		for nth := range asks {
+			s.queue(question{delivery{call, from}, gathered, nth})
 		}
 	case *callboardv1.Call_Events:
 		s.later(func() { s.callback.SendEvent(told.Events.GetEvents()) })
@@ -62,6 +79,14 @@ func (s *session) take(call *callboardv1.Call, from *link) {
 		s.mu.Lock()
 		s.inbox.received = max(s.inbox.received, call.Sequence)
 		s.mu.Unlock()
+	}
+}
+
+// queue waits for room among the questions.
+func (s *session) queue(asked question) {
+	select {
+	case s.questions <- asked:
+	case <-s.ctx.Done():
 	}
 }
 
@@ -186,22 +211,22 @@ func (s *session) answerQuestions() {
 func (s *session) answer(asked question) {
 	reply := &callboardv1.Reply{Id: asked.call.Id}
 	c := &s.client.counters
+	if asked.nth == 0 {
+		c.add(&c.questions, "Questions", 1)
+	}
 	switch told := asked.call.Call.(type) {
 	case *callboardv1.Call_Predicates:
 		c.add(&c.predicates, "Predicates", 1)
 		reply.Reply = &callboardv1.Reply_Predicates{Predicates: &callboardv1.PredicatesReply{Error: s.fits(told.Predicates)}}
 	case *callboardv1.Call_PredicatesBatch:
-		batch := told.PredicatesBatch
-		var errors []string
-		for _, node := range batch.NodeIds {
-			refused := s.fits(&si.PredicatesArgs{AllocationKey: batch.AllocationKey, NodeID: node, Allocate: batch.Allocate})
-			errors = append(errors, refused)
-			c.add(&c.predicates, "Predicates", 1)
-			if refused == "" && batch.FirstOnly {
-				break
-			}
+		reply.Reply = &callboardv1.Reply_PredicatesBatch{PredicatesBatch: s.batch(told.PredicatesBatch)}
+	case *callboardv1.Call_PredicatesSeveral:
+		asked.several.answers[asked.nth] = s.batch(told.PredicatesSeveral.Asks[asked.nth])
+		if asked.several.left.Add(-1) > 0 {
+			return
 		}
-		reply.Reply = &callboardv1.Reply_PredicatesBatch{PredicatesBatch: &callboardv1.PredicatesBatchReply{Errors: errors}}
+		answers := &callboardv1.PredicatesSeveralReply{Answers: asked.several.answers}
+		reply.Reply = &callboardv1.Reply_PredicatesSeveral{PredicatesSeveral: answers}
 	case *callboardv1.Call_PreemptionPredicates:
 		c.add(&c.predicates, "Predicates", 1)
 		answer := s.callback.PreemptionPredicates(told.PreemptionPredicates)
@@ -211,6 +236,21 @@ func (s *session) answer(asked question) {
 		reply.Reply = &callboardv1.Reply_PreemptionPredicates{PreemptionPredicates: answer}
 	}
 	asked.link.reply(reply)
+}
+
+// batch looks at the nodes of one ask.
+func (s *session) batch(batch *callboardv1.PredicatesBatchArgs) *callboardv1.PredicatesBatchReply {
+	c := &s.client.counters
+	told := &callboardv1.PredicatesBatchReply{}
+	for _, node := range batch.NodeIds {
+		refused := s.fits(&si.PredicatesArgs{AllocationKey: batch.AllocationKey, NodeID: node, Allocate: batch.Allocate})
+		told.Errors = append(told.Errors, refused)
+		c.add(&c.predicates, "Predicates", 1)
+		if refused == "" && batch.FirstOnly {
+			break
+		}
+	}
+	return told
 }
 
 // fits is empty where the ask fits on the node, else why it does not.

@@ -178,7 +178,7 @@ func (s *session) register(patience time.Duration) (*link, *si.RegisterResourceM
 
 func (s *session) registerAt(addr string) (*link, *si.RegisterResourceManagerResponse, error) {
 	// Before the registration, so that no response of the new session is missed, and none of an old one comes.
-	l, err := s.connect(addr, &callboardv1.Hello{RmId: s.request.GetRmID(), BatchPredicates: true})
+	l, err := s.connect(addr, &callboardv1.Hello{RmId: s.request.GetRmID(), BatchPredicates: true, SeveralPredicates: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -218,7 +218,8 @@ func (s *session) resume(addr string) (*link, error) {
 	s.mu.Lock()
 	after, epoch := s.inbox.received, s.epoch
 	s.mu.Unlock()
-	l, err := s.connect(addr, &callboardv1.Hello{RmId: s.request.GetRmID(), BatchPredicates: true, Resume: true, ResumeAfter: after})
+	hello := &callboardv1.Hello{RmId: s.request.GetRmID(), BatchPredicates: true, SeveralPredicates: true, Resume: true, ResumeAfter: after}
+	l, err := s.connect(addr, hello)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,8 @@ type Stats struct {
 	Requests, RequestsResent uint64
 	// Responses that the shim handled.
 	Callbacks uint64
-	// Pairs of ask and node that the shim was asked about.
-	Predicates uint64
+	// Pairs of ask and node that the shim was asked about, and the calls of the server that they came in.
+	Predicates, Questions uint64
 	// Batches of events and container states that the shim got, and that were dropped since it was too slow.
 	Events, EventsDropped uint64
 	// Connections that were lost and made again, and sessions that were.
@@ -29,8 +29,8 @@ type Stats struct {
 }
 
 type counters struct {
-	sink                                                                        Metrics
-	requests, resent, callbacks, predicates, events, dropped, connects, replays atomic.Uint64
+	sink                                                                                   Metrics
+	requests, resent, callbacks, predicates, questions, events, dropped, connects, replays atomic.Uint64
 }
 
 func (c *counters) add(counter *atomic.Uint64, name string, n uint64) {
@@ -46,6 +46,7 @@ func (c *counters) stats() Stats {
 		RequestsResent: c.resent.Load(),
 		Callbacks:      c.callbacks.Load(),
 		Predicates:     c.predicates.Load(),
+		Questions:      c.questions.Load(),
 		Events:         c.events.Load(),
 		EventsDropped:  c.dropped.Load(),
 		Reconnects:     c.connects.Load(),

@@ -518,6 +518,7 @@ type Call struct {
 	//	*Call_ContainerState
 	//	*Call_StateDump
 	//	*Call_PredicatesBatch
+	//	*Call_PredicatesSeveral
 	Call          isCall_Call `protobuf_oneof:"call"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -664,6 +665,15 @@ func (x *Call) GetPredicatesBatch() *PredicatesBatchArgs {
 	return nil
 }
 
+func (x *Call) GetPredicatesSeveral() *PredicatesSeveralArgs {
+	if x != nil {
+		if x, ok := x.Call.(*Call_PredicatesSeveral); ok {
+			return x.PredicatesSeveral
+		}
+	}
+	return nil
+}
+
 type isCall_Call interface {
 	isCall_Call()
 }
@@ -712,6 +722,11 @@ type Call_PredicatesBatch struct {
 	PredicatesBatch *PredicatesBatchArgs `protobuf:"bytes,11,opt,name=predicates_batch,json=predicatesBatch,proto3,oneof"`
 }
 
+type Call_PredicatesSeveral struct {
+	// Several asks, each with its nodes, where Hello asked for it.
+	PredicatesSeveral *PredicatesSeveralArgs `protobuf:"bytes,13,opt,name=predicates_several,json=predicatesSeveral,proto3,oneof"`
+}
+
 func (*Call_Ready) isCall_Call() {}
 
 func (*Call_Allocation) isCall_Call() {}
@@ -732,6 +747,8 @@ func (*Call_StateDump) isCall_Call() {}
 
 func (*Call_PredicatesBatch) isCall_Call() {}
 
+func (*Call_PredicatesSeveral) isCall_Call() {}
+
 type Reply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -743,6 +760,7 @@ type Reply struct {
 	//	*Reply_PreemptionPredicates
 	//	*Reply_StateDump
 	//	*Reply_PredicatesBatch
+	//	*Reply_PredicatesSeveral
 	Reply         isReply_Reply `protobuf_oneof:"reply"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -846,6 +864,15 @@ func (x *Reply) GetPredicatesBatch() *PredicatesBatchReply {
 	return nil
 }
 
+func (x *Reply) GetPredicatesSeveral() *PredicatesSeveralReply {
+	if x != nil {
+		if x, ok := x.Reply.(*Reply_PredicatesSeveral); ok {
+			return x.PredicatesSeveral
+		}
+	}
+	return nil
+}
+
 type isReply_Reply interface {
 	isReply_Reply()
 }
@@ -874,6 +901,10 @@ type Reply_PredicatesBatch struct {
 	PredicatesBatch *PredicatesBatchReply `protobuf:"bytes,7,opt,name=predicates_batch,json=predicatesBatch,proto3,oneof"`
 }
 
+type Reply_PredicatesSeveral struct {
+	PredicatesSeveral *PredicatesSeveralReply `protobuf:"bytes,8,opt,name=predicates_several,json=predicatesSeveral,proto3,oneof"`
+}
+
 func (*Reply_Hello) isReply_Reply() {}
 
 func (*Reply_Done) isReply_Reply() {}
@@ -886,16 +917,20 @@ func (*Reply_StateDump) isReply_Reply() {}
 
 func (*Reply_PredicatesBatch) isReply_Reply() {}
 
+func (*Reply_PredicatesSeveral) isReply_Reply() {}
+
 type Hello struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	RmId            string                 `protobuf:"bytes,1,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
 	BatchPredicates bool                   `protobuf:"varint,2,opt,name=batch_predicates,json=batchPredicates,proto3" json:"batch_predicates,omitempty"`
 	// Take up the running session after this sequence number (0: from the first). Without `resume` nothing is
 	// delivered before the next RegisterResourceManager, so that no callback of an old session arrives.
-	Resume        bool   `protobuf:"varint,3,opt,name=resume,proto3" json:"resume,omitempty"`
-	ResumeAfter   uint64 `protobuf:"varint,4,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Resume      bool   `protobuf:"varint,3,opt,name=resume,proto3" json:"resume,omitempty"`
+	ResumeAfter uint64 `protobuf:"varint,4,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
+	// As batch_predicates, and unconstrained asks share a call.
+	SeveralPredicates bool `protobuf:"varint,5,opt,name=several_predicates,json=severalPredicates,proto3" json:"several_predicates,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -954,6 +989,13 @@ func (x *Hello) GetResumeAfter() uint64 {
 		return x.ResumeAfter
 	}
 	return 0
+}
+
+func (x *Hello) GetSeveralPredicates() bool {
+	if x != nil {
+		return x.SeveralPredicates
+	}
+	return false
 }
 
 type Ready struct {
@@ -1345,6 +1387,97 @@ func (x *PredicatesBatchReply) GetErrors() []string {
 	return nil
 }
 
+// Asks that have nothing to do with each other.
+type PredicatesSeveralArgs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With at most 1,024 nodes altogether.
+	Asks          []*PredicatesBatchArgs `protobuf:"bytes,1,rep,name=asks,proto3" json:"asks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredicatesSeveralArgs) Reset() {
+	*x = PredicatesSeveralArgs{}
+	mi := &file_callboard_v1_callboard_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredicatesSeveralArgs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredicatesSeveralArgs) ProtoMessage() {}
+
+func (x *PredicatesSeveralArgs) ProtoReflect() protoreflect.Message {
+	mi := &file_callboard_v1_callboard_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredicatesSeveralArgs.ProtoReflect.Descriptor instead.
+func (*PredicatesSeveralArgs) Descriptor() ([]byte, []int) {
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PredicatesSeveralArgs) GetAsks() []*PredicatesBatchArgs {
+	if x != nil {
+		return x.Asks
+	}
+	return nil
+}
+
+type PredicatesSeveralReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One per ask, in order.
+	Answers       []*PredicatesBatchReply `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredicatesSeveralReply) Reset() {
+	*x = PredicatesSeveralReply{}
+	mi := &file_callboard_v1_callboard_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredicatesSeveralReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredicatesSeveralReply) ProtoMessage() {}
+
+func (x *PredicatesSeveralReply) ProtoReflect() protoreflect.Message {
+	mi := &file_callboard_v1_callboard_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredicatesSeveralReply.ProtoReflect.Descriptor instead.
+func (*PredicatesSeveralReply) Descriptor() ([]byte, []int) {
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PredicatesSeveralReply) GetAnswers() []*PredicatesBatchReply {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
 var File_callboard_v1_callboard_proto protoreflect.FileDescriptor
 
 const file_callboard_v1_callboard_proto_rawDesc = "" +
@@ -1377,7 +1510,7 @@ const file_callboard_v1_callboard_proto_rawDesc = "" +
 	"\arefused\x18\x06 \x03(\v2\x15.callboard.v1.RefusedR\arefused\"=\n" +
 	"\aRefused\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbe\x05\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x94\x06\n" +
 	"\x04Call\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bsequence\x18\f \x01(\x04R\bsequence\x12+\n" +
@@ -1396,8 +1529,9 @@ const file_callboard_v1_callboard_proto_rawDesc = "" +
 	"\n" +
 	"state_dump\x18\n" +
 	" \x01(\v2\x1e.callboard.v1.StateDumpRequestH\x00R\tstateDump\x12N\n" +
-	"\x10predicates_batch\x18\v \x01(\v2!.callboard.v1.PredicatesBatchArgsH\x00R\x0fpredicatesBatchB\x06\n" +
-	"\x04call\"\xa4\x03\n" +
+	"\x10predicates_batch\x18\v \x01(\v2!.callboard.v1.PredicatesBatchArgsH\x00R\x0fpredicatesBatch\x12T\n" +
+	"\x12predicates_several\x18\r \x01(\v2#.callboard.v1.PredicatesSeveralArgsH\x00R\x11predicatesSeveralB\x06\n" +
+	"\x04call\"\xfb\x03\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x05hello\x18\x02 \x01(\v2\x13.callboard.v1.HelloH\x00R\x05hello\x12(\n" +
@@ -1408,13 +1542,15 @@ const file_callboard_v1_callboard_proto_rawDesc = "" +
 	"\x15preemption_predicates\x18\x05 \x01(\v2#.si.v1.PreemptionPredicatesResponseH\x00R\x14preemptionPredicates\x12=\n" +
 	"\n" +
 	"state_dump\x18\x06 \x01(\v2\x1c.callboard.v1.StateDumpReplyH\x00R\tstateDump\x12O\n" +
-	"\x10predicates_batch\x18\a \x01(\v2\".callboard.v1.PredicatesBatchReplyH\x00R\x0fpredicatesBatchB\a\n" +
-	"\x05reply\"\x82\x01\n" +
+	"\x10predicates_batch\x18\a \x01(\v2\".callboard.v1.PredicatesBatchReplyH\x00R\x0fpredicatesBatch\x12U\n" +
+	"\x12predicates_several\x18\b \x01(\v2$.callboard.v1.PredicatesSeveralReplyH\x00R\x11predicatesSeveralB\a\n" +
+	"\x05reply\"\xb1\x01\n" +
 	"\x05Hello\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12)\n" +
 	"\x10batch_predicates\x18\x02 \x01(\bR\x0fbatchPredicates\x12\x16\n" +
 	"\x06resume\x18\x03 \x01(\bR\x06resume\x12!\n" +
-	"\fresume_after\x18\x04 \x01(\x04R\vresumeAfter\"9\n" +
+	"\fresume_after\x18\x04 \x01(\x04R\vresumeAfter\x12-\n" +
+	"\x12several_predicates\x18\x05 \x01(\bR\x11severalPredicates\"9\n" +
 	"\x05Ready\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\x1c\n" +
@@ -1436,7 +1572,11 @@ const file_callboard_v1_callboard_proto_rawDesc = "" +
 	"\n" +
 	"first_only\x18\x04 \x01(\bR\tfirstOnly\".\n" +
 	"\x14PredicatesBatchReply\x12\x16\n" +
-	"\x06errors\x18\x01 \x03(\tR\x06errors2\xbe\x02\n" +
+	"\x06errors\x18\x01 \x03(\tR\x06errors\"N\n" +
+	"\x15PredicatesSeveralArgs\x125\n" +
+	"\x04asks\x18\x01 \x03(\v2!.callboard.v1.PredicatesBatchArgsR\x04asks\"V\n" +
+	"\x16PredicatesSeveralReply\x12<\n" +
+	"\aanswers\x18\x01 \x03(\v2\".callboard.v1.PredicatesBatchReplyR\aanswers2\xbe\x02\n" +
 	"\x12SchedulerExtension\x12c\n" +
 	"\x13UpdateConfiguration\x12!.si.v1.UpdateConfigurationRequest\x1a).callboard.v1.UpdateConfigurationResponse\x12O\n" +
 	"\n" +
@@ -1456,7 +1596,7 @@ func file_callboard_v1_callboard_proto_rawDescGZIP() []byte {
 	return file_callboard_v1_callboard_proto_rawDescData
 }
 
-var file_callboard_v1_callboard_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_callboard_v1_callboard_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_callboard_v1_callboard_proto_goTypes = []any{
 	(*UpdateConfigurationResponse)(nil),              // 0: callboard.v1.UpdateConfigurationResponse
 	(*UnregisterRequest)(nil),                        // 1: callboard.v1.UnregisterRequest
@@ -1476,56 +1616,62 @@ var file_callboard_v1_callboard_proto_goTypes = []any{
 	(*StateDumpReply)(nil),                           // 15: callboard.v1.StateDumpReply
 	(*PredicatesBatchArgs)(nil),                      // 16: callboard.v1.PredicatesBatchArgs
 	(*PredicatesBatchReply)(nil),                     // 17: callboard.v1.PredicatesBatchReply
-	(*si.ApplicationRequest)(nil),                    // 18: si.v1.ApplicationRequest
-	(*si.NodeRequest)(nil),                           // 19: si.v1.NodeRequest
-	(*si.AllocationRequest)(nil),                     // 20: si.v1.AllocationRequest
-	(*si.UpdateConfigurationRequest)(nil),            // 21: si.v1.UpdateConfigurationRequest
-	(*si.AllocationResponse)(nil),                    // 22: si.v1.AllocationResponse
-	(*si.ApplicationResponse)(nil),                   // 23: si.v1.ApplicationResponse
-	(*si.NodeResponse)(nil),                          // 24: si.v1.NodeResponse
-	(*si.PredicatesArgs)(nil),                        // 25: si.v1.PredicatesArgs
-	(*si.PreemptionPredicatesArgs)(nil),              // 26: si.v1.PreemptionPredicatesArgs
-	(*si.UpdateContainerSchedulingStateRequest)(nil), // 27: si.v1.UpdateContainerSchedulingStateRequest
-	(*si.PreemptionPredicatesResponse)(nil),          // 28: si.v1.PreemptionPredicatesResponse
-	(*si.EventRecord)(nil),                           // 29: si.v1.EventRecord
+	(*PredicatesSeveralArgs)(nil),                    // 18: callboard.v1.PredicatesSeveralArgs
+	(*PredicatesSeveralReply)(nil),                   // 19: callboard.v1.PredicatesSeveralReply
+	(*si.ApplicationRequest)(nil),                    // 20: si.v1.ApplicationRequest
+	(*si.NodeRequest)(nil),                           // 21: si.v1.NodeRequest
+	(*si.AllocationRequest)(nil),                     // 22: si.v1.AllocationRequest
+	(*si.UpdateConfigurationRequest)(nil),            // 23: si.v1.UpdateConfigurationRequest
+	(*si.AllocationResponse)(nil),                    // 24: si.v1.AllocationResponse
+	(*si.ApplicationResponse)(nil),                   // 25: si.v1.ApplicationResponse
+	(*si.NodeResponse)(nil),                          // 26: si.v1.NodeResponse
+	(*si.PredicatesArgs)(nil),                        // 27: si.v1.PredicatesArgs
+	(*si.PreemptionPredicatesArgs)(nil),              // 28: si.v1.PreemptionPredicatesArgs
+	(*si.UpdateContainerSchedulingStateRequest)(nil), // 29: si.v1.UpdateContainerSchedulingStateRequest
+	(*si.PreemptionPredicatesResponse)(nil),          // 30: si.v1.PreemptionPredicatesResponse
+	(*si.EventRecord)(nil),                           // 31: si.v1.EventRecord
 }
 var file_callboard_v1_callboard_proto_depIdxs = []int32{
-	18, // 0: callboard.v1.Request.application:type_name -> si.v1.ApplicationRequest
-	19, // 1: callboard.v1.Request.node:type_name -> si.v1.NodeRequest
-	20, // 2: callboard.v1.Request.allocation:type_name -> si.v1.AllocationRequest
-	21, // 3: callboard.v1.Request.configuration:type_name -> si.v1.UpdateConfigurationRequest
+	20, // 0: callboard.v1.Request.application:type_name -> si.v1.ApplicationRequest
+	21, // 1: callboard.v1.Request.node:type_name -> si.v1.NodeRequest
+	22, // 2: callboard.v1.Request.allocation:type_name -> si.v1.AllocationRequest
+	23, // 3: callboard.v1.Request.configuration:type_name -> si.v1.UpdateConfigurationRequest
 	4,  // 4: callboard.v1.Request.heartbeat:type_name -> callboard.v1.Heartbeat
 	6,  // 5: callboard.v1.Ack.refused:type_name -> callboard.v1.Refused
 	10, // 6: callboard.v1.Call.ready:type_name -> callboard.v1.Ready
-	22, // 7: callboard.v1.Call.allocation:type_name -> si.v1.AllocationResponse
-	23, // 8: callboard.v1.Call.application:type_name -> si.v1.ApplicationResponse
-	24, // 9: callboard.v1.Call.node:type_name -> si.v1.NodeResponse
-	25, // 10: callboard.v1.Call.predicates:type_name -> si.v1.PredicatesArgs
-	26, // 11: callboard.v1.Call.preemption_predicates:type_name -> si.v1.PreemptionPredicatesArgs
+	24, // 7: callboard.v1.Call.allocation:type_name -> si.v1.AllocationResponse
+	25, // 8: callboard.v1.Call.application:type_name -> si.v1.ApplicationResponse
+	26, // 9: callboard.v1.Call.node:type_name -> si.v1.NodeResponse
+	27, // 10: callboard.v1.Call.predicates:type_name -> si.v1.PredicatesArgs
+	28, // 11: callboard.v1.Call.preemption_predicates:type_name -> si.v1.PreemptionPredicatesArgs
 	13, // 12: callboard.v1.Call.events:type_name -> callboard.v1.EventBatch
-	27, // 13: callboard.v1.Call.container_state:type_name -> si.v1.UpdateContainerSchedulingStateRequest
+	29, // 13: callboard.v1.Call.container_state:type_name -> si.v1.UpdateContainerSchedulingStateRequest
 	14, // 14: callboard.v1.Call.state_dump:type_name -> callboard.v1.StateDumpRequest
 	16, // 15: callboard.v1.Call.predicates_batch:type_name -> callboard.v1.PredicatesBatchArgs
-	9,  // 16: callboard.v1.Reply.hello:type_name -> callboard.v1.Hello
-	11, // 17: callboard.v1.Reply.done:type_name -> callboard.v1.Done
-	12, // 18: callboard.v1.Reply.predicates:type_name -> callboard.v1.PredicatesReply
-	28, // 19: callboard.v1.Reply.preemption_predicates:type_name -> si.v1.PreemptionPredicatesResponse
-	15, // 20: callboard.v1.Reply.state_dump:type_name -> callboard.v1.StateDumpReply
-	17, // 21: callboard.v1.Reply.predicates_batch:type_name -> callboard.v1.PredicatesBatchReply
-	29, // 22: callboard.v1.EventBatch.events:type_name -> si.v1.EventRecord
-	21, // 23: callboard.v1.SchedulerExtension.UpdateConfiguration:input_type -> si.v1.UpdateConfigurationRequest
-	1,  // 24: callboard.v1.SchedulerExtension.Unregister:input_type -> callboard.v1.UnregisterRequest
-	8,  // 25: callboard.v1.SchedulerExtension.Callbacks:input_type -> callboard.v1.Reply
-	3,  // 26: callboard.v1.SchedulerExtension.Requests:input_type -> callboard.v1.Request
-	0,  // 27: callboard.v1.SchedulerExtension.UpdateConfiguration:output_type -> callboard.v1.UpdateConfigurationResponse
-	2,  // 28: callboard.v1.SchedulerExtension.Unregister:output_type -> callboard.v1.UnregisterResponse
-	7,  // 29: callboard.v1.SchedulerExtension.Callbacks:output_type -> callboard.v1.Call
-	5,  // 30: callboard.v1.SchedulerExtension.Requests:output_type -> callboard.v1.Ack
-	27, // [27:31] is the sub-list for method output_type
-	23, // [23:27] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 16: callboard.v1.Call.predicates_several:type_name -> callboard.v1.PredicatesSeveralArgs
+	9,  // 17: callboard.v1.Reply.hello:type_name -> callboard.v1.Hello
+	11, // 18: callboard.v1.Reply.done:type_name -> callboard.v1.Done
+	12, // 19: callboard.v1.Reply.predicates:type_name -> callboard.v1.PredicatesReply
+	30, // 20: callboard.v1.Reply.preemption_predicates:type_name -> si.v1.PreemptionPredicatesResponse
+	15, // 21: callboard.v1.Reply.state_dump:type_name -> callboard.v1.StateDumpReply
+	17, // 22: callboard.v1.Reply.predicates_batch:type_name -> callboard.v1.PredicatesBatchReply
+	19, // 23: callboard.v1.Reply.predicates_several:type_name -> callboard.v1.PredicatesSeveralReply
+	31, // 24: callboard.v1.EventBatch.events:type_name -> si.v1.EventRecord
+	16, // 25: callboard.v1.PredicatesSeveralArgs.asks:type_name -> callboard.v1.PredicatesBatchArgs
+	17, // 26: callboard.v1.PredicatesSeveralReply.answers:type_name -> callboard.v1.PredicatesBatchReply
+	23, // 27: callboard.v1.SchedulerExtension.UpdateConfiguration:input_type -> si.v1.UpdateConfigurationRequest
+	1,  // 28: callboard.v1.SchedulerExtension.Unregister:input_type -> callboard.v1.UnregisterRequest
+	8,  // 29: callboard.v1.SchedulerExtension.Callbacks:input_type -> callboard.v1.Reply
+	3,  // 30: callboard.v1.SchedulerExtension.Requests:input_type -> callboard.v1.Request
+	0,  // 31: callboard.v1.SchedulerExtension.UpdateConfiguration:output_type -> callboard.v1.UpdateConfigurationResponse
+	2,  // 32: callboard.v1.SchedulerExtension.Unregister:output_type -> callboard.v1.UnregisterResponse
+	7,  // 33: callboard.v1.SchedulerExtension.Callbacks:output_type -> callboard.v1.Call
+	5,  // 34: callboard.v1.SchedulerExtension.Requests:output_type -> callboard.v1.Ack
+	31, // [31:35] is the sub-list for method output_type
+	27, // [27:31] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_callboard_v1_callboard_proto_init() }
@@ -1551,6 +1697,7 @@ func file_callboard_v1_callboard_proto_init() {
 		(*Call_ContainerState)(nil),
 		(*Call_StateDump)(nil),
 		(*Call_PredicatesBatch)(nil),
+		(*Call_PredicatesSeveral)(nil),
 	}
 	file_callboard_v1_callboard_proto_msgTypes[8].OneofWrappers = []any{
 		(*Reply_Hello)(nil),
@@ -1559,6 +1706,7 @@ func file_callboard_v1_callboard_proto_init() {
 		(*Reply_PreemptionPredicates)(nil),
 		(*Reply_StateDump)(nil),
 		(*Reply_PredicatesBatch)(nil),
+		(*Reply_PredicatesSeveral)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1566,7 +1714,7 @@ func file_callboard_v1_callboard_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_callboard_v1_callboard_proto_rawDesc), len(file_callboard_v1_callboard_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -173,6 +173,27 @@ async def test_bad_options_and_registrations_are_told_at_once(door: str, serve: 
             await register(nobody, shim)
 
 
+async def test_unconstrained_asks_share_calls(door: str, serve: StartServer, connect: MakeClient) -> None:
+    server, shim = await serve(), Shim()
+
+    async def not_on_every_third(args: si.PredicatesArgs) -> str | None:
+        return "not on every third" if int(args.nodeID[1:]) % 3 == 0 else None
+
+    shim.fits = not_on_every_third
+    client = connect(server.url(door))
+    await register(client, shim, UNCONSTRAINED)
+    await nodes(client, 30, 10_000)
+    await application(client, "app")
+    count = 1_000
+    asks = [asking("app", f"k{n}", 10) for n in range(count)]
+    await client.update_allocation(si.AllocationRequest(rmID="rm-1", allocations=asks))
+    await shim.until("placed", lambda: len(shim.placed) == count)
+    assert not [node for node in shim.placed.values() if int(node[1:]) % 3 == 0]
+    assert client.stats.predicates >= count
+    assert client.stats.questions <= count / 10
+    shim.unharmed()
+
+
 async def test_events_that_a_shim_is_too_slow_for_are_counted(door: str, serve: StartServer, connect: MakeClient) -> None:
     held = asyncio.Event()
 

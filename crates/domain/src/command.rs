@@ -34,6 +34,8 @@ pub enum Command {
     AskPredicates(bool),
     /// How it is asked, from the next question on.
     PredicateTerms(PredicateTerms),
+    /// Turns of constrained asks among the partitions of a resource manager.
+    Turn(Turn),
     /// Whether the shim wants to hear of every container state (SEEDS S7); at first it does not.
     ContainerStates(bool),
     /// Whether asks that wait long enough reserve nodes (R5.37); at first they do. Those of preemption and of required nodes
@@ -162,11 +164,26 @@ pub struct PredicateTerms {
     pub constrained: bool,
     /// Nodes that a question may name at most.
     pub nodes: usize,
+    /// Constrained asks of other partitions take turns with them.
+    pub shared: bool,
+}
+
+/// A word on turns, where they are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Here one constrained ask may be asked about, or one gang.
+    Yours,
+    /// No partition has one; what is asked about now was not asked about in one.
+    Nobodys,
+    /// Something constrained came or went in another partition.
+    Elsewhere,
+    /// What was applied up to here is to be told; answered with the same number.
+    Seen(u64),
 }
 
 impl Default for PredicateTerms {
     fn default() -> PredicateTerms {
-        PredicateTerms { constrained: true, nodes: 1 }
+        PredicateTerms { constrained: true, nodes: 1, shared: false }
     }
 }
 
@@ -186,6 +203,7 @@ variants!(Command {
     13 Stop,
     14 OrderQueues(orders),
     15 DrainOverdue(nodes),
+    16 Turn(turn),
 });
 map!(NodeItem { 1 id as Once, 2 action, 3 capacity, 4 attributes });
 variants!(NodeAction { 0 Unknown, 1 Create, 2 CreateDrain, 3 Update, 4 Drain, 5 DrainToSchedulable, 6 Decommission });
@@ -203,4 +221,5 @@ map!(AddApplication {
 list!(AllocationItem { app, node, spec });
 list!(ReleaseItem { app, key as Once, termination });
 map!(PredicateAnswer { 1 question, 2 result, 3 index, 4 refused });
-list!(PredicateTerms { constrained, nodes });
+list!(PredicateTerms { constrained, nodes, shared });
+variants!(Turn { 1 Yours, 2 Nobodys, 3 Elsewhere, 4 Seen(number) });

@@ -9,7 +9,10 @@ use twox_hash::XxHash3_64;
 
 use crate::{
     alloc::{AskSpec, Foreign, PreemptionPolicy},
-    effect::{AppEffect, Callback, Effect, NewAllocation, NodeEffect, Question, QuestionKind, QueueEffect, Released},
+    effect::{
+        AppEffect, Callback, Effect, NewAllocation, NodeEffect, Question, QuestionKind, QueueEffect, Released,
+        TurnEffect,
+    },
     event::Event,
     resources::Resource,
     summary::AppSummary,
@@ -85,6 +88,7 @@ impl Digest {
             Effect::App(effect) => self.app(effect),
             Effect::Queue(effect) => self.queue(effect),
             Effect::Node(effect) => self.node(effect),
+            Effect::Turn(effect) => self.turn(*effect),
         }
     }
 
@@ -175,7 +179,8 @@ impl Digest {
     }
 
     fn question(&mut self, question: &Question) {
-        let Question { id, key, node, more, kind } = question;
+        // Whether others may go with it follows from the ask and the terms.
+        let Question { id, key, node, more, kind, together: _ } = question;
         match kind {
             QuestionKind::Fits { allocate } => self.head([3, 1, u8::from(*allocate), 0]),
             QuestionKind::FitsWithout { victims, start } => {
@@ -214,6 +219,17 @@ impl Digest {
                 self.words([4, 5, termination(*why), 0], [app, key]);
             }
         }
+    }
+
+    fn turn(&mut self, effect: TurnEffect) {
+        let (kind, number) = match effect {
+            TurnEffect::Wanted => (1, 0),
+            TurnEffect::Over => (2, 0),
+            TurnEffect::Changed => (3, 0),
+            TurnEffect::Seen(number) => (4, number),
+        };
+        self.head([7, kind, 0, 0]);
+        self.number(number);
     }
 
     fn queue(&mut self, effect: &QueueEffect) {

@@ -26,6 +26,21 @@ pub enum Effect {
     Queue(QueueEffect),
     /// For the conversation of a node.
     Node(NodeEffect),
+    /// For those who take turns with the partition.
+    Turn(TurnEffect),
+}
+
+/// What a partition says about turns of constrained asks, where they are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEffect {
+    /// It waits for one.
+    Wanted,
+    /// The one that it had is over.
+    Over,
+    /// Something constrained came or went in it.
+    Changed,
+    /// The answer to [`Turn::Seen`](crate::command::Turn::Seen).
+    Seen(u64),
 }
 
 /// A callback, in the order in which the shim gets them (R1.24).
@@ -141,6 +156,15 @@ pub struct Question {
     pub more: Vec<Arc<str>>,
     /// What is asked.
     pub kind: QuestionKind,
+    /// Others may be asked in the same call: the ask is unconstrained.
+    pub together: bool,
+}
+
+impl Question {
+    /// How many nodes it names.
+    pub fn nodes(&self) -> usize {
+        1 + self.more.len()
+    }
 }
 
 /// See [`Question`].
@@ -270,7 +294,8 @@ pub enum NodeEffect {
     },
 }
 
-variants!(Effect { 1 Callback(callback), 2 Event(event), 3 Ask(question), 4 App(effect), 5 Queue(effect), 6 Node(effect) });
+variants!(Effect { 1 Callback(callback), 2 Event(event), 3 Ask(question), 4 App(effect), 5 Queue(effect), 6 Node(effect), 7 Turn(effect) });
+variants!(TurnEffect { 1 Wanted, 2 Over, 3 Changed, 4 Seen(number) });
 variants!(Callback {
     1 New(new),
     2 Released(released),
@@ -285,7 +310,7 @@ variants!(Callback {
 list!(NewAllocation { spec, app, node, resource });
 list!(Released { key, app, termination, message, confirm });
 variants!(ContainerState { 1 Skipped, 2 Scheduled, 3 Reserved, 4 Failed });
-list!(Question { id, key, node, more, kind });
+list!(Question { id, key, node, more, kind, together });
 variants!(QuestionKind { 1 Fits { allocate }, 2 FitsWithout { victims, start } });
 variants!(AppEffect {
     1 Added { app },

@@ -7,6 +7,9 @@ use crate::{
 
 use super::buffer::{LINE_BYTES, LINE_ENTRIES, tags};
 
+/// Nodes that the questions of a line name at most, where it has several.
+const SEVERAL_NODES: usize = 1024;
+
 /// Leaves out what the shim does not want (SEEDS S7).
 pub fn wanted(mut items: Vec<Outgoing>, all_container_states: bool) -> Vec<Outgoing> {
     if !all_container_states {
@@ -35,10 +38,14 @@ pub fn group(items: Vec<Outgoing>, predicates: Predicates) -> Vec<Payload> {
     for item in items {
         let size = texts(&item);
         bytes += size;
-        let last = payloads.last_mut().filter(|last| last.entries() < LINE_ENTRIES && bytes <= LINE_BYTES);
+        let room = |last: &&mut Payload| match last {
+            Payload::AskSeveral(_) => true,
+            _ => last.entries() < LINE_ENTRIES && bytes <= LINE_BYTES,
+        };
+        let last = payloads.last_mut().filter(room);
         let next = match item {
             Outgoing::Callback(callback) => add(last, callback),
-            Outgoing::Ask(question) => Some(of_question(question, predicates)),
+            Outgoing::Ask(question) => ask(last, question, predicates),
         };
         if next.is_some() {
             bytes = size;
@@ -112,11 +119,21 @@ fn add(last: Option<&mut Payload>, callback: Callback) -> Option<Payload> {
     None
 }
 
-fn of_question(question: Question, predicates: Predicates) -> Payload {
-    match question.kind {
-        QuestionKind::Fits { .. } if predicates == Predicates::Batch => Payload::AskBatch(question),
+/// As `add`, for a question.
+fn ask(last: Option<&mut Payload>, question: Question, predicates: Predicates) -> Option<Payload> {
+    let fits = matches!(question.kind, QuestionKind::Fits { .. });
+    match (predicates, last) {
+        (Predicates::Several, Some(Payload::AskSeveral(list)))
+            if question.together
+                && list.iter().map(Question::nodes).sum::<usize>() + question.nodes() <= SEVERAL_NODES =>
+        {
+            list.push(question);
+            None
+        }
+        (Predicates::Several, _) if question.together => Some(Payload::AskSeveral(vec![question])),
+        (Predicates::Several | Predicates::Batch, _) if fits => Some(Payload::AskBatch(question)),
         // It was meant for a stream that took several nodes at a time: the first is asked about.
-        _ => Payload::Ask(Question { more: Vec::new(), ..question }),
+        _ => Some(Payload::Ask(Question { more: Vec::new(), ..question })),
     }
 }
 
@@ -147,6 +164,7 @@ mod tests {
 
     fn question(key: &str, node: &str) -> Outgoing {
         Outgoing::Ask(Question {
+            together: key != "alone",
             id: 1,
             key: key.into(),
             node: node.into(),
@@ -209,5 +227,27 @@ mod tests {
         let sizes = |predicates| group(items(), predicates).iter().map(Payload::entries).collect::<Vec<_>>();
         assert_eq!(sizes(Predicates::Single), [1, 1]);
         assert_eq!(sizes(Predicates::Batch), [3, 3]);
+        assert_eq!(sizes(Predicates::Several), [6]);
+    }
+
+    #[test]
+    fn unconstrained_asks_share_a_line_up_to_its_bound() {
+        let shown = |items| {
+            let shown = |payload: &Payload| match payload {
+                Payload::AskSeveral(list) => format!("{} together", list.len()),
+                Payload::AskBatch(_) => "alone".to_owned(),
+                other => format!("{other:?}"),
+            };
+            group(items, Predicates::Several).iter().map(shown).collect::<Vec<_>>()
+        };
+        let together = |count: usize| (0..count).map(|n| question(&n.to_string(), "n"));
+        let alone = || question("alone", "n");
+        assert_eq!(shown(together(1).collect()), ["1 together"]);
+        assert_eq!(
+            shown(together(2).chain([alone(), alone()]).chain(together(2)).collect()),
+            ["2 together", "alone", "alone", "2 together"]
+        );
+        let fit = SEVERAL_NODES / 3;
+        assert_eq!(shown(together(fit + 2).collect()), [format!("{fit} together"), "2 together".to_owned()]);
     }
 }

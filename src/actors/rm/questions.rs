@@ -39,20 +39,27 @@ impl Questions {
     /// Questions were asked by line `id`.
     pub fn ask(&mut self, id: u64, partition: Arc<str>, questions: &[Question], now: Instant, timeout: Duration) {
         let put = questions.to_vec();
-        let questions = questions.iter().map(|question| (question.id, start(question), 1 + question.more.len()));
+        let questions = questions.iter().map(|question| (question.id, start(question), question.nodes()));
         let questions = questions.collect();
         self.open.insert(id, Open { partition, questions, put });
         self.deadlines.push_back((now + timeout, id));
     }
 
+    /// The line asks about a constrained ask.
+    pub fn is_in_turn(&self, id: u64) -> bool {
+        self.open.get(&id).is_some_and(|open| open.put.iter().any(|question| !question.together))
+    }
+
     /// The shim answered; `None` where nothing waits for it any more.
     pub fn answer(&mut self, id: u64, body: AnswerBody) -> Option<Answered> {
         let open = self.open.remove(&id)?;
-        let answers = open.questions.into_iter().map(|(question, _, nodes)| match &body {
+        let answers = open.questions.into_iter().enumerate().map(|(place, (question, _, nodes))| match &body {
             AnswerBody::Single { result, index } => {
                 PredicateAnswer { question, result: result.clone(), index: *index, refused: Vec::new() }
             }
-            AnswerBody::Batch(results) => of_batch(question, nodes, results),
+            // To the first, where there are several.
+            AnswerBody::Batch(results) => of_batch(question, nodes, if place == 0 { results } else { &[] }),
+            AnswerBody::Several(answers) => of_batch(question, nodes, answers.get(place).map_or(&[], Vec::as_slice)),
             AnswerBody::Dump(_) => {
                 let result = Err(Arc::from("the shim answered a predicate question with a state dump"));
                 PredicateAnswer { question, result, index: 0, refused: Vec::new() }
@@ -135,6 +142,7 @@ mod tests {
             node: "n".into(),
             more: Vec::new(),
             kind: QuestionKind::Fits { allocate: true },
+            together: true,
         };
         ids.iter().map(question).collect()
     }
@@ -172,6 +180,27 @@ mod tests {
         assert_eq!(answer(vec![taint(), taint(), taint()]), (Err("taint".into()), 2));
         assert_eq!(answer(vec![taint()]), (Err("the shim's answer does not name this node".into()), 1));
         assert_eq!(answer(vec![taint(), taint(), taint(), Ok(())]), (Err("taint".into()), 2), "a node too many");
+    }
+
+    #[test]
+    fn several_asks_of_a_line_are_answered_in_their_order() {
+        let answer = |body: AnswerBody| {
+            let (mut open, now) = (Questions::default(), Instant::now());
+            let mut asked = questions(&[7, 8, 9]);
+            asked[1].more = vec!["m".into()];
+            open.ask(1, "p".into(), &asked, now, Duration::from_secs(5));
+            let (_, answers) = open.answer(1, body).expect("asked");
+            assert!(open.answer(1, fits()).is_none() && open.deadline().is_none());
+            let shown = |answer: PredicateAnswer| (answer.question, answer.result.is_ok(), answer.refused.len());
+            answers.into_iter().map(shown).collect::<Vec<_>>()
+        };
+        let taint = || Err(Arc::from("taint"));
+        let all = vec![vec![Ok(())], vec![taint(), Ok(())], vec![taint()]];
+        assert_eq!(answer(AnswerBody::Several(all)), [(7, true, 0), (8, true, 1), (9, false, 0)]);
+        let some = vec![vec![Ok(())]];
+        assert_eq!(answer(AnswerBody::Several(some)), [(7, true, 0), (8, false, 0), (9, false, 0)]);
+        assert_eq!(answer(AnswerBody::Batch(vec![Ok(())])), [(7, true, 0), (8, false, 0), (9, false, 0)]);
+        assert_eq!(answer(fits()), [(7, true, 0), (8, true, 0), (9, true, 0)], "one word for all");
     }
 
     #[test]

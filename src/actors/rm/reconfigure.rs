@@ -153,6 +153,7 @@ impl RmActor {
                 .collect();
             session.config = msg.config;
             session.default_config = msg.default_config;
+            session.tell_terms();
         }
         if let Some((extra, settings)) = msg.extra {
             session.extra = extra;

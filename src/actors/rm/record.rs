@@ -250,6 +250,7 @@ pub const fn number_of(asks: Predicates) -> u8 {
         Predicates::Off => 0,
         Predicates::Single => 1,
         Predicates::Batch => 2,
+        Predicates::Several => 3,
     }
 }
 
@@ -259,6 +260,7 @@ pub const fn asks_of(number: u8) -> Option<Predicates> {
         0 => Some(Predicates::Off),
         1 => Some(Predicates::Single),
         2 => Some(Predicates::Batch),
+        3 => Some(Predicates::Several),
         _ => None,
     }
 }
@@ -432,7 +434,12 @@ pub struct SavedQuestion {
     /// The line that carries it.
     pub line: u64,
     /// Several nodes may be named.
-    pub batch: bool,
+    batch: bool,
+    /// And several asks.
+    #[serde(default)]
+    several: bool,
+    #[serde(default)]
+    together: bool,
     id: u64,
     key: Arc<str>,
     node: Arc<str>,
@@ -444,23 +451,33 @@ pub struct SavedQuestion {
 
 impl SavedQuestion {
     /// Of an open question.
-    pub fn of(partition: &Arc<str>, line: u64, batch: bool, question: &Question) -> SavedQuestion {
-        let Question { id, key, node, more, kind } = question.clone();
+    pub fn of(partition: &Arc<str>, line: u64, asks: Predicates, question: &Question) -> SavedQuestion {
+        let Question { id, key, node, more, kind, together } = question.clone();
         let (allocate, victims, start) = match kind {
             QuestionKind::Fits { allocate } => (Some(allocate), Vec::new(), 0),
             QuestionKind::FitsWithout { victims, start } => (None, victims, start),
         };
-        SavedQuestion { partition: partition.clone(), line, batch, id, key, node, more, allocate, victims, start }
+        let (partition, batch, several) = (partition.clone(), asks != Predicates::Single, asks == Predicates::Several);
+        SavedQuestion { partition, line, batch, several, together, id, key, node, more, allocate, victims, start }
+    }
+
+    /// How it was put.
+    pub fn asks(&self) -> Predicates {
+        match (self.batch, self.several) {
+            (_, true) => Predicates::Several,
+            (true, false) => Predicates::Batch,
+            (false, false) => Predicates::Single,
+        }
     }
 
     /// The question.
     pub fn question(self) -> Question {
-        let SavedQuestion { id, key, node, more, allocate, victims, start, .. } = self;
+        let SavedQuestion { id, key, node, more, allocate, victims, start, together, .. } = self;
         let kind = match allocate {
             Some(allocate) => QuestionKind::Fits { allocate },
             None => QuestionKind::FitsWithout { victims, start },
         };
-        Question { id, key, node, more, kind }
+        Question { id, key, node, more, kind, together }
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     actors::{directory::RmEntry, topology::PartitionHandle},
     config::LoadedConfig,
-    domain::{command::PredicateTerms, conf::PartitionConf},
+    domain::{command::PredicateTerms, conf::PartitionConf, turns::Turns},
     messages::{
         budget::Budget,
         partition::{PartitionSetup, StopPartition},
@@ -215,6 +215,7 @@ impl RmActor {
             asking: Predicates::Off,
             state_dump: msg.state_dump,
             questions: Questions::default(),
+            turns: Turns::default(),
             terms: PredicateTerms::default(),
             had_stream: false,
             last_release: 0,

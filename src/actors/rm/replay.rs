@@ -14,8 +14,7 @@ use super::{
     lines,
     log::{LogSync, Logs},
     record::{
-        self, Ended, HandedTo, Manner, Numbers, Reconfigured, Registered, Said, SavedPartition, SavedQuestion,
-        SavedSession, kind,
+        self, Ended, HandedTo, Manner, Numbers, Reconfigured, Registered, Said, SavedPartition, SavedSession, kind,
     },
     saved_lines,
     settings::RmSettings,
@@ -108,21 +107,21 @@ pub struct Replayed {
     settings: Option<RmSettings>,
 }
 
-/// A question that was not answered.
+/// Questions of a line that was not answered.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// Internal name of the partition.
     pub partition: Arc<str>,
-    /// It.
-    pub question: Question,
-    /// It may name several nodes.
-    pub batch: bool,
+    /// They.
+    pub questions: Vec<Question>,
+    /// How they were put.
+    pub asks: Predicates,
 }
 
 impl Open {
-    /// As a line.
-    pub fn payload(&self) -> Payload {
-        if self.batch { Payload::AskBatch(self.question.clone()) } else { Payload::Ask(self.question.clone()) }
+    /// As lines: one, unless they were put otherwise by now.
+    pub fn payloads(&self) -> Vec<Payload> {
+        lines::group(self.questions.iter().cloned().map(Outgoing::Ask).collect(), self.asks)
     }
 }
 
@@ -491,7 +490,12 @@ impl Replay {
             let step = step.map_err(|error| error.to_string())?;
             replica.at = replica.at.max(step.at);
             if let Input::Apply(Command::Predicate(answer)) = &step.input {
-                session.questions.retain(|_, open| open.question.id != answer.question || open.partition != internal);
+                session.questions.retain(|_, open| {
+                    if open.partition == internal {
+                        open.questions.retain(|question| question.id != answer.question);
+                    }
+                    !open.questions.is_empty()
+                });
             }
             let at = step.at;
             if self.mode == Mode::Look {
@@ -560,15 +564,16 @@ impl Replayed {
     }
 
     fn of(saved: SavedSession) -> Replayed {
-        let question = |saved: SavedQuestion| {
-            let (line, partition, batch) = (saved.line, saved.partition.clone(), saved.batch);
-            (line, Open { partition, question: saved.question(), batch })
-        };
+        let mut questions: BTreeMap<u64, Open> = BTreeMap::new();
+        for saved in saved.questions {
+            let begin = || Open { partition: saved.partition.clone(), questions: Vec::new(), asks: saved.asks() };
+            questions.entry(saved.line).or_insert_with(begin).questions.push(saved.question());
+        }
         Replayed {
             manner: saved.manner,
             handed: saved.handed,
             last_release: saved.last_release,
-            questions: saved.questions.into_iter().map(question).collect(),
+            questions,
             instances: saved.instances,
             numbers: saved.numbers,
             ..Replayed::begin(saved.registered)
@@ -584,12 +589,8 @@ impl Replayed {
     fn push(&mut self, partition: &Arc<str>, items: Vec<Outgoing>, asks: Predicates) {
         let items = lines::wanted(items, self.settings.as_ref().is_some_and(|settings| settings.all_container_states));
         for payload in lines::group(items, asks) {
-            let (question, batch) = match &payload {
-                Payload::Ask(question) => (Some(question.clone()), false),
-                Payload::AskBatch(question) => (Some(question.clone()), true),
-                _ => (None, false),
-            };
-            if question.is_some() && asks == Predicates::Off {
+            let questions = payload.questions().to_vec();
+            if !questions.is_empty() && asks == Predicates::Off {
                 continue;
             }
             let waits = lines::wants_confirmation(&payload);
@@ -597,8 +598,8 @@ impl Replayed {
             if waits {
                 self.last_release = line;
             }
-            if let Some(question) = question {
-                self.questions.insert(line, Open { partition: partition.clone(), question, batch });
+            if !questions.is_empty() {
+                self.questions.insert(line, Open { partition: partition.clone(), questions, asks });
             }
         }
     }
@@ -617,8 +618,10 @@ impl Replayed {
     /// Questions that were open when a process ended are put once more, in new lines.
     pub fn ask_again(&mut self) {
         for (_, open) in std::mem::take(&mut self.questions) {
-            let line = self.buffer.push(open.partition.clone(), open.payload());
-            self.questions.insert(line, open);
+            for payload in open.payloads() {
+                let again = Open { questions: payload.questions().to_vec(), ..open.clone() };
+                self.questions.insert(self.buffer.push(open.partition.clone(), payload), again);
+            }
         }
     }
 }

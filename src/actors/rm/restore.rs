@@ -1,6 +1,10 @@
 //! A resource manager goes on after a restart of the server, as its log left it.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use actix::prelude::*;
 
@@ -17,10 +21,11 @@ use crate::{
     config,
     domain::{
         Partition,
-        command::{Command, PredicateAnswer, PredicateTerms},
+        command::{Command, PredicateAnswer, PredicateTerms, Turn},
         conf::PartitionConf,
         log::Beginning,
         resources::Resource,
+        turns::Turns,
         types::Nanos,
         usage::UsageKey,
     },
@@ -167,6 +172,7 @@ impl RmActor {
             asking: asked(manner.asking),
             state_dump: registered.state_dump,
             questions: Questions::default(),
+            turns: Turns::default(),
             terms: PredicateTerms::default(),
             had_stream: manner.had_stream,
             last_release,
@@ -223,14 +229,21 @@ impl RmActor {
             session.command_all(|| Command::Reservations(false));
         }
         session.tell_terms();
+        if session.terms.shared {
+            // Nobody remembers whose turn it was.
+            session.command_all(|| Command::Turn(Turn::Nobodys));
+        }
         session.configure_journals();
         // Questions that were not answered are put once more. Their time begins when the shim may be there.
         if !questions.is_empty() {
             self.record(kind::RESTARTED, &[]);
             let (now, timeout) = (tokio::time::Instant::now(), session.settings.pause + session.settings.predicates);
             for open in questions.into_values() {
-                let line = session.buffer.push(open.partition.clone(), open.payload());
-                session.questions.ask(line, open.partition.clone(), &[open.question], now, timeout);
+                for payload in open.payloads() {
+                    let line = session.buffer.last() + 1;
+                    session.questions.ask(line, open.partition.clone(), payload.questions(), now, timeout);
+                    session.buffer.push(open.partition.clone(), payload);
+                }
             }
         }
         let timeout = session.settings.pause;
@@ -284,13 +297,15 @@ fn unasked(
 ) -> Vec<(Arc<str>, Vec<PredicateAnswer>)> {
     let mut all = Vec::new();
     for (internal, replica) in partitions.values() {
-        let known = |id: u64| asked.values().any(|open| open.question.id == id && open.partition == *internal);
-        let answers = replica.partition.open_questions().filter(|id| !known(*id)).map(|question| PredicateAnswer {
-            question,
-            result: Err("the server was started again before the answer was recorded".into()),
-            index: 0,
-            refused: Vec::new(),
-        });
+        let open = asked.values().filter(|open| open.partition == *internal);
+        let known: BTreeSet<u64> = open.flat_map(|open| open.questions.iter().map(|question| question.id)).collect();
+        let answers =
+            replica.partition.open_questions().filter(|id| !known.contains(id)).map(|question| PredicateAnswer {
+                question,
+                result: Err("the server was started again before the answer was recorded".into()),
+                index: 0,
+                refused: Vec::new(),
+            });
         let answers: Vec<_> = answers.collect();
         if !answers.is_empty() {
             all.push((internal.clone(), answers));

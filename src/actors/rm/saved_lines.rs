@@ -20,6 +20,7 @@ const EFFECTS: u64 = 1;
 const EVENTS: u64 = 2;
 const STATE_DUMP: u64 = 3;
 const ASK_BATCH: u64 = 4;
+const ASK_SEVERAL: u64 = 5;
 
 /// Writes them.
 pub fn write(lines: &[Arc<Line>]) -> Vec<u8> {
@@ -29,7 +30,8 @@ pub fn write(lines: &[Arc<Line>]) -> Vec<u8> {
         let (kind, bytes) = match &line.payload {
             Payload::Events(events) => (EVENTS, record::events(events)),
             Payload::StateDump => (STATE_DUMP, Vec::new()),
-            Payload::AskBatch(question) => (ASK_BATCH, log::effects_to_bytes(&vec![Effect::Ask(question.clone())])),
+            payload @ Payload::AskBatch(_) => (ASK_BATCH, log::effects_to_bytes(&effects(payload))),
+            payload @ Payload::AskSeveral(_) => (ASK_SEVERAL, log::effects_to_bytes(&effects(payload))),
             payload => (EFFECTS, log::effects_to_bytes(&effects(payload))),
         };
         unsigned(&mut out, line.seq);
@@ -63,8 +65,12 @@ pub fn read(payload: &[u8], types: &Types) -> Result<Vec<Line>, String> {
         let payload = match kind {
             EVENTS => Payload::Events(record::read_events(bytes)?),
             STATE_DUMP => Payload::StateDump,
-            EFFECTS | ASK_BATCH => {
-                let asks = if kind == ASK_BATCH { Predicates::Batch } else { Predicates::Single };
+            EFFECTS | ASK_BATCH | ASK_SEVERAL => {
+                let asks = match kind {
+                    ASK_BATCH => Predicates::Batch,
+                    ASK_SEVERAL => Predicates::Several,
+                    _ => Predicates::Single,
+                };
                 let effects = log::effects_from_bytes(bytes, types).map_err(|error| error.to_string())?;
                 of_effects(effects, asks).ok_or_else(|| format!("line {seq} is no line"))?
             }
@@ -110,7 +116,9 @@ fn effects(payload: &Payload) -> Vec<Effect> {
             let (app, key, reason) = (app.clone(), key.clone(), reason.clone());
             vec![callback(Callback::ContainerState { app, key, state: *state, reason })]
         }
-        Payload::Ask(question) | Payload::AskBatch(question) => vec![Effect::Ask(question.clone())],
+        Payload::Ask(_) | Payload::AskBatch(_) | Payload::AskSeveral(_) => {
+            payload.questions().iter().cloned().map(Effect::Ask).collect()
+        }
         Payload::Events(_) | Payload::StateDump => Vec::new(),
     }
 }
@@ -153,7 +161,8 @@ mod tests {
             message: "why".into(),
             confirm: true,
         };
-        let question = |kind| Question { id: 7, key: "k".into(), node: "n".into(), more: Vec::new(), kind };
+        let question =
+            |kind| Question { id: 7, key: "k".into(), node: "n".into(), more: Vec::new(), kind, together: false };
         let batch =
             Question { more: vec!["n2".into(), "n3".into()], ..question(QuestionKind::Fits { allocate: true }) };
         let without = question(QuestionKind::FitsWithout { victims: vec!["v".into()], start: -1 });
@@ -189,7 +198,11 @@ mod tests {
             },
             Payload::Events(vec![event]),
             Payload::Ask(without),
-            Payload::AskBatch(batch),
+            Payload::AskBatch(batch.clone()),
+            Payload::AskSeveral(vec![
+                Question { together: true, ..batch.clone() },
+                Question { together: true, id: 8, key: "l".into(), ..batch },
+            ]),
             Payload::StateDump,
         ];
         let line = |(place, payload)| Arc::new(Line { seq: 3 * place as u64 + 2, partition: "[rm]p".into(), payload });

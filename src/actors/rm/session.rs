@@ -17,6 +17,7 @@ use crate::{
         command::{Command, PredicateAnswer, PredicateTerms},
         effect::Question,
         resources::Types,
+        turns::Turns,
         types::Nanos,
     },
     messages::{
@@ -67,6 +68,8 @@ pub struct Session {
     pub state_dump: bool,
     /// Open questions.
     pub questions: Questions,
+    /// Whose turn it is to ask about constrained asks.
+    pub turns: Turns,
     /// What the partitions were told of how to ask.
     pub terms: PredicateTerms,
     /// A response stream was open at some time.
@@ -196,11 +199,23 @@ impl Session {
 
     /// The partitions learn how to ask, where that changed.
     pub fn tell_terms(&mut self) {
-        let nodes = if self.asking == Predicates::Batch { BATCH_NODES } else { 1 };
-        let terms = PredicateTerms { constrained: self.settings.constrained, nodes };
+        let nodes = if matches!(self.asking, Predicates::Batch | Predicates::Several) { BATCH_NODES } else { 1 };
+        let shared = self.asking != Predicates::Off && self.partitions.len() > 1;
+        let terms = PredicateTerms { constrained: self.settings.constrained, nodes, shared };
         if terms != self.terms {
             self.terms = terms;
             self.command_all(|| Command::PredicateTerms(terms));
+        }
+        self.turns.among(if shared { self.partition_names() } else { Vec::new() });
+        self.pass_turns();
+    }
+
+    /// Hands on what was said about turns.
+    pub fn pass_turns(&mut self) {
+        for (partition, commands) in self.turns.take() {
+            if let Some(partition) = self.partition(&partition) {
+                partition.send(self.epoch, commands);
+            }
         }
     }
 

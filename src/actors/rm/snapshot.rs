@@ -19,7 +19,7 @@ use crate::{
     domain::types::Nanos,
     messages::{
         partition::{Save, Saved},
-        rm::{CloseLog, Kind, Line, Predicates},
+        rm::{CloseLog, Kind, Line},
     },
     store::log::{self, Part, Place},
 };
@@ -91,9 +91,10 @@ impl RmActor {
             log.snapshotting = false;
             return;
         }
-        let questions = session.questions.open().map(|(line, partition, question)| {
-            SavedQuestion::of(partition, line, session.asking == Predicates::Batch, question)
-        });
+        let questions = session
+            .questions
+            .open()
+            .map(|(line, partition, question)| SavedQuestion::of(partition, line, session.asking, question));
         let (dropped, lines) = session.buffer.kept_after(log.note_delivered(now, session.buffer.delivered()));
         let saved = SavedSession {
             dropped,

@@ -27,7 +27,7 @@ use crate::{
         Partition,
         command::Command,
         conf::PartitionConf,
-        effect::{Callback, Question, QuestionKind},
+        effect::{Callback, Question, QuestionKind, TurnEffect},
         types::{Nanos, QueueIx},
     },
     messages::{
@@ -267,8 +267,16 @@ impl Env {
         if let Some(budget) = &*self.budget.lock().expect("no panic") {
             budget.made(items.len());
         }
-        let deliver = Deliver { epoch, partition: "[rm-1]default".into(), items, entry: None };
+        let deliver = Deliver { epoch, partition: "[rm-1]default".into(), items, turns: Vec::new(), entry: None };
         self.rm().addr.send(deliver).await.expect("alive");
+    }
+
+    /// A partition says something about turns.
+    async fn say(&self, partition: &str, turns: &[TurnEffect]) {
+        let (epoch, turns) = (self.info().await.epoch, turns.to_vec());
+        let deliver = Deliver { epoch, partition: partition.into(), items: Vec::new(), turns, entry: None };
+        self.rm().addr.send(deliver).await.expect("alive");
+        self.settle().await;
     }
 
     /// One line of `n` accepted nodes.
@@ -383,7 +391,7 @@ fn app(id: &str) -> Outgoing {
 
 fn question(id: u64, key: &str, node: &str) -> Outgoing {
     let kind = QuestionKind::Fits { allocate: true };
-    Outgoing::Ask(Question { id, key: key.into(), node: node.into(), more: Vec::new(), kind })
+    Outgoing::Ask(Question { id, key: key.into(), node: node.into(), more: Vec::new(), kind, together: true })
 }
 
 /// A topology for tests of its parts.

@@ -76,7 +76,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
             to.do_send(commands(answers.into_iter().map(predicate).collect()));
         });
         sink.do_send(Questions(questions));
-        let terms = PredicateTerms { constrained: false, nodes: 1 };
+        let terms = PredicateTerms { constrained: false, nodes: 1, shared: false };
         partition.do_send(commands(vec![Command::PredicateTerms(terms), Command::AskPredicates(true)]));
     }
     let pid = Some(std::process::id());

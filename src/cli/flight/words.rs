@@ -69,6 +69,7 @@ fn of_command(command: &Command) -> Vec<String> {
             Err(why) => format!("answer to question {}: {why}", answer.question),
         }],
         Command::AskPredicates(on) => vec![format!("predicates are asked for: {on}")],
+        Command::Turn(turn) => vec![format!("turns of constrained asks: {turn:?}")],
         Command::PredicateTerms(terms) => vec![format!("a question names up to {} nodes", terms.nodes)],
         Command::ContainerStates(all) => vec![format!("all container states are wanted: {all}")],
         Command::Reservations(on) => vec![format!("nodes are reserved: {on}")],
@@ -128,6 +129,7 @@ pub fn effect(effect: &Effect) -> String {
             format!("event {:?} {:?} {}{reference}{message}", event.detail, event.change, event.object)
         }
         Effect::Ask(question) => format!("question {}: does {} fit on {}?", question.id, question.key, question.node),
+        Effect::Turn(effect) => format!("turns of constrained asks: {effect:?}"),
         Effect::App(effect) => match effect {
             AppEffect::Added { app } => format!("application {app} is there"),
             AppEffect::Removed { app } => format!("application {app} is gone"),

@@ -73,6 +73,12 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             "message": text(),
             "index": {"type": "integer", "format": "int32", "minimum": i32::MIN, "maximum": i32::MAX},
             "errors": {"type": ["array", "null"], "items": text()},
+            "answers": {"type": ["array", "null"], "items": {
+                "type": "object",
+                "required": ["errors"],
+                "additionalProperties": false,
+                "properties": {"errors": {"type": "array", "items": text()}},
+            }},
             "json": {"type": ["string", "null"]},
             "error": {"type": ["string", "null"]},
         },
@@ -81,7 +87,11 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
     vec![
         shim("get", "", "Resource managers, as far as the caller may act for them").json(200, list(known.clone())),
         shim("post", "", "Registers a resource manager: begins a session")
-            .query("predicates", one_of(&["true", "false", "batch"]), "whether the shim wants to be asked about nodes")
+            .query(
+                "predicates",
+                one_of(&["true", "false", "batch", "several"]),
+                "whether the shim wants to be asked about nodes",
+            )
             .query("stateDump", one_of(&["true", "false"]), "whether the shim has a part of state dumps")
             .body("application/json", named("si.v1.RegisterResourceManagerRequest"))
             .json(200, taken.clone())

@@ -31,8 +31,16 @@ struct Given {
     #[serde(default)]
     index: i32,
     errors: Option<Vec<String>>,
+    answers: Option<Vec<OfAsk>>,
     json: Option<String>,
     error: Option<String>,
+}
+
+/// About one of several asks.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfAsk {
+    errors: Vec<String>,
 }
 
 /// POST `/si/v1/rm/{rmID}/answers`.
@@ -63,8 +71,11 @@ pub fn read(text: &[u8], limit: usize) -> Result<Vec<Answer>, Fault> {
 }
 
 fn answer(given: Given) -> Answer {
-    let body = if let Some(errors) = given.errors {
-        AnswerBody::Batch(errors.into_iter().map(verdict).collect())
+    let batch = |errors: Vec<String>| errors.into_iter().map(verdict).collect();
+    let body = if let Some(answers) = given.answers {
+        AnswerBody::Several(answers.into_iter().map(|of| batch(of.errors)).collect())
+    } else if let Some(errors) = given.errors {
+        AnswerBody::Batch(batch(errors))
     } else if let Some(error) = given.error {
         AnswerBody::Dump(Err(error))
     } else if let Some(json) = given.json {
@@ -116,6 +127,8 @@ mod tests {
         assert_eq!(body(refused), AnswerBody::Single { result: Err("taint".into()), index: 0 });
         let batch = json!({"id": 7, "errors": ["", "taint"]});
         assert_eq!(body(batch), AnswerBody::Batch(vec![Ok(()), Err("taint".into())]));
+        let several = json!({"id": 7, "answers": [{"errors": [""]}, {"errors": ["taint", ""]}]});
+        assert_eq!(body(several), AnswerBody::Several(vec![vec![Ok(())], vec![Err("taint".into()), Ok(())]]));
         assert_eq!(body(json!({"id": 7, "json": "{}"})), AnswerBody::Dump(Ok("{}".into())));
         let list = read(br#" [{"id": 1, "success": true}, {"id": 2}]"#, 100).expect("valid");
         assert_eq!(list.iter().map(|answer| answer.id).collect::<Vec<_>>(), [1, 2]);

@@ -171,7 +171,7 @@ async fn recorded<T>(handle: &RmHandle, waiting: impl Future<Output = T>) -> Res
 }
 
 /// Waits until this number was applied.
-async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
+pub async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
     if !recorded(handle, gate.shared.receipts.until(number)).await? {
         return Err(handle.over(gate.epoch).into());
     }

@@ -38,8 +38,12 @@ pub async fn register(
         None | Some("false") => Predicates::Off,
         Some("true") => Predicates::Single,
         Some("batch") => Predicates::Batch,
+        Some("several") => Predicates::Several,
         Some(other) => {
-            return Err(Problem::field("predicates", format!("predicates={other} is not one of true, false, batch")));
+            return Err(Problem::field(
+                "predicates",
+                format!("predicates={other} is not one of true, false, batch, several"),
+            ));
         }
     };
     let state_dump = match query::one(&parameters, "stateDump") {

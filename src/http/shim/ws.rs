@@ -1,4 +1,4 @@
-//! The WebSocket: the same callbacks out, and requests and answers in.
+//! The WebSocket: the same callbacks out, and requests and answers in. Numbered requests are acknowledged.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,23 +11,27 @@ use actix_web::{
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session};
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+    de::{Error as _, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 use tokio::{
-    sync::{mpsc::UnboundedReceiver, oneshot},
+    sync::{mpsc::UnboundedReceiver, oneshot, watch},
     time::{MissedTickBehavior, interval},
 };
 
 use super::{
     answers, body,
+    once::{self, Once, Turn},
     pace::{Pace, TooSlow},
     query,
     requests::{self, enter},
     stream::{attach, find, number},
 };
 use crate::{
-    actors::rm::{handle::RmHandle, open::OpenStream},
+    actors::rm::{
+        handle::{Gate, RmHandle, another_epoch},
+        open::OpenStream,
+    },
     http::{problem::Problem, server::Doors},
     messages::rm::{Answers, ToStream},
     si::{decode::Malformed, intake::Request, line},
@@ -125,6 +129,8 @@ async fn read(
     doors: Data<Doors>,
     handle: Arc<RmHandle>,
 ) {
+    let (taken, latest) = watch::channel(None);
+    rt::spawn(acknowledge(handle.clone(), latest, session.clone()));
     loop {
         let message = match pace.next(&mut messages).await {
             Ok(Some(message)) => message,
@@ -137,8 +143,8 @@ async fn read(
             }
         };
         let done = match message {
-            Ok(AggregatedMessage::Text(text)) => take(text.into_bytes(), &doors, &handle).await,
-            Ok(AggregatedMessage::Binary(bytes)) => take(bytes, &doors, &handle).await,
+            Ok(AggregatedMessage::Text(text)) => take(text.into_bytes(), &doors, &handle, &taken).await,
+            Ok(AggregatedMessage::Binary(bytes)) => take(bytes, &doors, &handle, &taken).await,
             Ok(AggregatedMessage::Ping(bytes)) => {
                 let _ = session.pong(&bytes).await;
                 Ok(())
@@ -157,8 +163,8 @@ async fn read(
                 break;
             }
         };
-        if let Err(problem) = done
-            && session.text(format!("{{\"error\":{}}}", problem.json())).await.is_err()
+        if let Err((number, problem)) = done
+            && session.text(fault(&problem, number)).await.is_err()
         {
             break;
         }
@@ -166,34 +172,110 @@ async fn read(
     let _ = session.close(None).await;
 }
 
-async fn take(text: Bytes, doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
-    const ONE: &str = "a message is an object with one of nodes, applications, allocations, answer";
-    let (name, value) = match serde_json::from_slice(&text) {
-        Ok(Fields(Some((name, value)))) => (name, value),
-        Ok(Fields(None)) => return Err(Problem::new(StatusCode::BAD_REQUEST, ONE)),
-        Err(error) if error.is_data() => {
-            return Err(Malformed { field: None, detail: format!("{error}: {ONE}") }.cut().into());
+/// What is told of a request that was refused.
+fn fault(problem: &Problem, number: Option<u64>) -> String {
+    let number = number.map_or(String::new(), |number| format!(",\"seq\":{number}"));
+    format!("{{\"error\":{}{number}}}", problem.json())
+}
+
+/// The last numbered request that was handed in.
+type Taken = Option<(Gate, u64)>;
+
+/// Tells how far numbered requests were applied: after each, or after several at once.
+async fn acknowledge(handle: Arc<RmHandle>, mut taken: watch::Receiver<Taken>, mut session: Session) {
+    while taken.changed().await.is_ok() {
+        let Some((gate, number)) = taken.borrow_and_update().clone() else { continue };
+        let text = match once::applied(&handle, &gate, number).await {
+            Ok(()) => {
+                format!("{{\"ack\":{{\"sequence\":{},\"epoch\":{}}}}}", gate.shared.receipts.applied(), gate.epoch)
+            }
+            Err(problem) => fault(&problem, Some(number)),
+        };
+        if session.text(text).await.is_err() {
+            return;
         }
-        Err(error) => return Err(Malformed { field: None, detail: format!("the message is not JSON: {error}") }.into()),
-    };
-    let value = text.slice_ref(value.get().as_bytes());
-    match name.as_str() {
-        "nodes" => submit(Request::Nodes, value, doors, handle).await,
-        "applications" => submit(Request::Applications, value, doors, handle).await,
-        "allocations" => submit(Request::Allocations, value, doors, handle).await,
-        "answer" => {
-            let (handle, gate) = enter(doors, &handle.id, "an answer")?;
-            handle.addr.do_send(Answers(answers::read(&value, gate.shared.max_items)?));
-            Ok(())
-        }
-        other => Err(Malformed { field: Some(other.to_owned()), detail: format!("unknown field {other}: {ONE}") }
-            .cut()
-            .into()),
     }
 }
 
-/// The only field of a message.
-struct Fields<'a>(Option<(String, &'a RawValue)>);
+const ONE: &str = "a message is an object with one of nodes, applications, allocations, answer, and seq and epoch where \
+                   it is numbered";
+
+/// A message; what is wrong with it, and its number.
+async fn take(
+    text: Bytes,
+    doors: &Doors,
+    handle: &RmHandle,
+    taken: &watch::Sender<Taken>,
+) -> Result<(), (Option<u64>, Problem)> {
+    let fields: Fields = serde_json::from_slice(&text).map_err(|error| {
+        let detail =
+            if error.is_data() { format!("{error}: {ONE}") } else { format!("the message is not JSON: {error}") };
+        (None, Malformed { field: None, detail }.cut().into())
+    })?;
+    let number = fields.seq;
+    carry_out(&text, fields, doors, handle, taken).await.map_err(|problem| (number, problem))
+}
+
+async fn carry_out(
+    text: &Bytes,
+    fields: Fields<'_>,
+    doors: &Doors,
+    handle: &RmHandle,
+    taken: &watch::Sender<Taken>,
+) -> Result<(), Problem> {
+    let Some((name, value)) = fields.one else { return Err(Problem::new(StatusCode::BAD_REQUEST, ONE)) };
+    let value = text.slice_ref(value.get().as_bytes());
+    let kind = match name.as_str() {
+        "nodes" => Request::Nodes,
+        "applications" => Request::Applications,
+        "allocations" => Request::Allocations,
+        "answer" if fields.seq.is_some() => return Err(Problem::field("seq", "answers have no number")),
+        "answer" => {
+            let (handle, gate) = enter(doors, &handle.id, "an answer")?;
+            handle.addr.do_send(Answers(answers::read(&value, gate.shared.max_items)?));
+            return Ok(());
+        }
+        other => {
+            let detail = format!("unknown field {other}: {ONE}");
+            return Err(Malformed { field: Some(other.to_owned()), detail }.cut().into());
+        }
+    };
+    let (handle, gate) = enter(doors, &handle.id, kind.name())?;
+    if let Some(epoch) = fields.epoch
+        && epoch != gate.epoch
+    {
+        return Err(another_epoch(&handle.id, epoch, gate.epoch).into());
+    }
+    match fields.seq {
+        None => {
+            let inward = requests::read(kind, value, &handle.id, &gate).await?;
+            let permit = gate.shared.budget.taken(inward.items).await;
+            handle.submit(&gate, inward.parts, inward.rejected, permit)?;
+        }
+        Some(0) => return Err(Problem::field("seq", "seq: 0 is not a whole number above zero")),
+        Some(number) => {
+            match Once::Numbered(number).turn(&handle, &gate, kind.name(), &value).await? {
+                Turn::Before(answered) => answered?,
+                Turn::Now(mut handing) => {
+                    let inward = requests::read(kind, value, &handle.id, &gate).await?;
+                    let permit = gate.shared.budget.taken(inward.items).await;
+                    let permit = handing.take(permit, inward.items);
+                    handle.submit(&gate, inward.parts, inward.rejected, permit)?;
+                }
+            }
+            taken.send_replace(Some((gate, number)));
+        }
+    }
+    Ok(())
+}
+
+/// A message: one field of its own, and its number.
+#[derive(Default)]
+struct Fields<'a> {
+    seq: Option<u64>,
+    epoch: Option<u64>,
+    one: Option<(String, &'a RawValue)>,
+}
 
 impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -206,20 +288,22 @@ impl<'de> Deserialize<'de> for Fields<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let first = map.next_entry()?;
-                match map.next_entry::<IgnoredAny, IgnoredAny>()? {
-                    Some(_) => Err(A::Error::custom("there are several fields")),
-                    None => Ok(Fields(first)),
+                let mut fields = Fields::default();
+                while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    let number = || {
+                        let wrong = || A::Error::custom(format!("{name}: {value} is not a whole number"));
+                        value.get().trim_matches('"').parse().map_err(|_| wrong())
+                    };
+                    match name.as_str() {
+                        "seq" if fields.seq.is_none() => fields.seq = Some(number()?),
+                        "epoch" if fields.epoch.is_none() => fields.epoch = Some(number()?),
+                        _ if fields.one.is_none() => fields.one = Some((name, value)),
+                        _ => return Err(A::Error::custom("there are several fields")),
+                    }
                 }
+                Ok(fields)
             }
         }
         deserializer.deserialize_map(One)
     }
-}
-
-async fn submit(kind: Request, value: Bytes, doors: &Doors, handle: &RmHandle) -> Result<(), Problem> {
-    let (_, gate) = enter(doors, &handle.id, kind.name())?;
-    let inward = requests::read(kind, value, &handle.id, &gate).await?;
-    let permit = gate.shared.budget.taken(inward.items).await;
-    Ok(handle.submit(&gate, inward.parts, inward.rejected, permit)?)
 }

@@ -39,7 +39,7 @@ impl World {
     fn asking(predicates: bool) -> World {
         let mut world = World::new(QUEUES);
         world.node("n1", 1_000_000_000);
-        world.apply(Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1 }));
+        world.apply(Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1, shared: false }));
         world.apply(Command::AskPredicates(predicates));
         world
     }

@@ -12,7 +12,7 @@ const BOUND: usize = 256;
 
 /// Asks that have nothing to do with each other.
 fn side_by_side() -> Command {
-    Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1 })
+    Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1, shared: false })
 }
 
 fn asks(app: &str, count: usize) -> Vec<Ask> {

@@ -8,7 +8,8 @@ use callboard::{
         Partition,
         alloc::{AskSpec, Foreign, PreemptionPolicy},
         command::{
-            AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, PredicateTerms, ReleaseItem,
+            AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, PredicateTerms,
+            ReleaseItem, Turn,
         },
         conf::PartitionConf,
         log::{Beginning, Input, Reader, Step, Writer},
@@ -181,8 +182,11 @@ fn command() -> impl Strategy<Value = Command> {
         1 => Just(Command::Tick),
         1 => answer,
         1 => any::<bool>().prop_map(Command::AskPredicates),
-        1 => (any::<bool>(), 0usize..1000)
-            .prop_map(|(constrained, nodes)| Command::PredicateTerms(PredicateTerms { constrained, nodes })),
+        1 => (any::<bool>(), 0usize..1000, any::<bool>()).prop_map(|(constrained, nodes, shared)| {
+            Command::PredicateTerms(PredicateTerms { constrained, nodes, shared })
+        }),
+        1 => prop_oneof![Just(Turn::Yours), Just(Turn::Nobodys), Just(Turn::Elsewhere), any::<u64>().prop_map(Turn::Seen)]
+            .prop_map(Command::Turn),
         1 => any::<bool>().prop_map(Command::ContainerStates),
         1 => any::<bool>().prop_map(Command::Reservations),
         1 => (texts(), any::<bool>()).prop_map(|(nodes, drained)| Command::OperatorDrain { nodes, drained }),

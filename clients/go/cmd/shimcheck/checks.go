@@ -40,6 +40,7 @@ var checks = []check{
 	{"order", order},
 	{"gang", gang},
 	{"predicates", predicates},
+	{"predicates together", together},
 	{"quota", quota},
 	{"cut connections", cuts},
 	{"recovery", recovery},
@@ -212,6 +213,36 @@ func predicates(t *trial) string {
 		on[node] = key
 	}
 	return fmt.Sprintf("%d placed, one on each node, %d questions", len(t.Placed), t.Asked)
+}
+
+// Asks that have nothing to do with each other are asked about side by side, and where the server can, several in a call.
+func together(t *trial) string {
+	t.register(t.addr, record.Unconstrained)
+	t.Lock()
+	t.Fits = func(args *si.PredicatesArgs) error {
+		if args.NodeID == "n0" {
+			return errors.New("not on the first")
+		}
+		return nil
+	}
+	t.Unlock()
+	t.addNodes(10, 1<<40)
+	t.submit("app", "root.a", 0)
+	const count = 500
+	request := &si.AllocationRequest{RmID: t.rm}
+	for n := range count {
+		request.Allocations = append(request.Allocations, record.Ask("app", fmt.Sprintf("k%d", n), 10))
+	}
+	t.must(t.client.UpdateAllocation(request))
+	t.until("all are placed", func() bool { return len(t.Placed) == count })
+	t.Lock()
+	defer t.Unlock()
+	for key, node := range t.Placed {
+		if node == "n0" {
+			panic(fault{fmt.Errorf("%s is on %s, which the shim refused", key, node)})
+		}
+	}
+	return fmt.Sprintf("%d placed, %d questions in %d calls", count, t.Asked, t.client.Stats().Questions)
 }
 
 func quota(t *trial) string {

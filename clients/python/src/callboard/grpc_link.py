@@ -133,7 +133,7 @@ class GrpcLink(Link):
         try:
             async with asyncio.timeout(OPENING):
                 # Before the registration, so that no response of the new session is missed, and none of an old one comes.
-                await self._hello(ext.Hello(rm_id=request.rmID, batch_predicates=True))
+                await self._hello(ext.Hello(rm_id=request.rmID, batch_predicates=True, several_predicates=True))
             # A registration takes apart what was there before: that takes its time.
             response = await _told(SchedulerStub(self._channel).RegisterResourceManager(request, metadata=self._metadata))
             async with asyncio.timeout(OPENING):
@@ -145,7 +145,8 @@ class GrpcLink(Link):
     async def resume(self, rm: str, epoch: int, after: int) -> ext.Ack:
         try:
             async with asyncio.timeout(OPENING):
-                ready = await self._hello(ext.Hello(rm_id=rm, batch_predicates=True, resume=True, resume_after=after))
+                hello = ext.Hello(rm_id=rm, batch_predicates=True, several_predicates=True, resume=True, resume_after=after)
+                ready = await self._hello(hello)
                 if ready.epoch != epoch:
                     raise other_epoch(epoch, ready.epoch)
                 try:

@@ -72,7 +72,7 @@ class HttpLink(Link):
 
     async def register(self, request: si.RegisterResourceManagerRequest) -> Opened:
         self._rm = f"/si/v1/rm/{quote(request.rmID)}"
-        given = {"predicates": "batch", "stateDump": "true"}
+        given = {"predicates": "several", "stateDump": "true"}
         # A registration takes apart what was there before: that takes its time.
         told = await self._done("POST", "/si/v1/rm", MessageToDict(request), params=given, timeout=None)
         response = ParseDict(told, si.RegisterResourceManagerResponse(), ignore_unknown_fields=True)
@@ -157,6 +157,8 @@ class HttpLink(Link):
                 content |= {"success": not reply.predicates.error, "message": reply.predicates.error}
             case "predicates_batch":
                 content["errors"] = list(reply.predicates_batch.errors)
+            case "predicates_several":
+                content["answers"] = [{"errors": list(answer.errors)} for answer in reply.predicates_several.answers]
             case "preemption_predicates":
                 content |= {"success": reply.preemption_predicates.success, "index": reply.preemption_predicates.index}
             case "state_dump" if reply.state_dump.error:
@@ -195,9 +197,15 @@ def _call(line: dict[str, Any]) -> ext.Call:
         case "events":
             told = {"events": told.get("records", [])}
         case "predicatesBatch":
-            name, told = "predicates_batch", {"nodeIds" if key == "nodeIDs" else key: value for key, value in told.items()}
+            name, told = "predicates_batch", _batch(told)
+        case "predicatesSeveral":
+            name, told = "predicates_several", {"asks": [_batch(ask) for ask in told.get("asks", [])]}
     ParseDict({LINES.get(name, name): told}, call, ignore_unknown_fields=True)
     return call
+
+
+def _batch(told: dict[str, Any]) -> dict[str, Any]:
+    return {"nodeIds" if key == "nodeIDs" else key: value for key, value in told.items()}
 
 
 def _ack(epoch: int, sequence: int, *refused: ext.Refused) -> ext.Ack:

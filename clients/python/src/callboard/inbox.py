@@ -30,6 +30,8 @@ class Inbox:
         self._handling = False
         # Questions, and how many responses came before each.
         self._questions: asyncio.Queue[tuple[ext.Call, Link, int]] = asyncio.Queue(1024)
+        # How many the shim is asked about at a time.
+        self._asking = asyncio.Semaphore(session.options.predicate_workers)
         self._one_way: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue(session.options.event_queue)
         self._came = self._handled = 0
         # The last line that came, whatever it carries.
@@ -49,7 +51,7 @@ class Inbox:
                 self._responses.append((call, link))
                 self._came += 1
                 self._session.news.tell()
-            case "predicates" | "predicates_batch" | "preemption_predicates":
+            case "predicates" | "predicates_batch" | "predicates_several" | "preemption_predicates":
                 await self._questions.put((call, link, self._came))
             case "events":
                 self._later(lambda: self._callback.send_event(call.events.events))
@@ -133,17 +135,15 @@ class Inbox:
 
     async def _answer(self, call: ext.Call) -> ext.Reply:
         reply = ext.Reply(id=call.id)
+        self._session.counters.add("questions")
         match call.WhichOneof("call"):
             case "predicates":
                 reply.predicates.error = await self._refusal(call.predicates)
             case "predicates_batch":
-                batch = call.predicates_batch
-                for node in batch.node_ids:
-                    args = si.PredicatesArgs(allocationKey=batch.allocation_key, nodeID=node, allocate=batch.allocate)
-                    refused = await self._refusal(args)
-                    reply.predicates_batch.errors.append(refused)
-                    if not refused and batch.first_only:
-                        break
+                reply.predicates_batch.CopyFrom(await self._batch(call.predicates_batch))
+            case "predicates_several":
+                asks = call.predicates_several.asks
+                reply.predicates_several.answers.extend(await asyncio.gather(*map(self._batch, asks)))
             case "preemption_predicates":
                 self._session.counters.add("predicates")
                 reply.preemption_predicates.SetInParent()
@@ -156,11 +156,23 @@ class Inbox:
                     reply.preemption_predicates.CopyFrom(answer)
         return reply
 
+    async def _batch(self, batch: ext.PredicatesBatchArgs) -> ext.PredicatesBatchReply:
+        """Looks at the nodes of one ask."""
+        told = ext.PredicatesBatchReply()
+        for node in batch.node_ids:
+            args = si.PredicatesArgs(allocationKey=batch.allocation_key, nodeID=node, allocate=batch.allocate)
+            refused = await self._refusal(args)
+            told.errors.append(refused)
+            if not refused and batch.first_only:
+                break
+        return told
+
     async def _refusal(self, args: si.PredicatesArgs) -> str:
         """Empty where the ask fits on the node, else why it does not."""
         self._session.counters.add("predicates")
         try:
-            return await self._callback.predicates(args) or ""
+            async with self._asking:
+                return await self._callback.predicates(args) or ""
         except Exception as error:
             self._session.options.logger.warning("the shim could not answer a question", exc_info=True)
             return _text(error)

@@ -20,6 +20,8 @@ class Stats:
     """Responses that the shim handled."""
     predicates: int = 0
     """Pairs of ask and node that the shim was asked about."""
+    questions: int = 0
+    """Calls of the server that these came in."""
     events: int = 0
     """Batches of events and container states that the shim got."""
     events_dropped: int = 0

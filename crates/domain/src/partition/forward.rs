@@ -61,8 +61,10 @@ pub struct Forward<'a> {
 impl<'a> Forward<'a> {
     /// A clone at this time, which is run until these asks are placed; with none of them until nothing more happens.
     pub fn new(partition: &Partition, now: Nanos, watched: &[AskName], bounds: Bounds<'a>) -> Forward<'a> {
+        let mut partition = partition.clone();
+        partition.take_turns_alone();
         Forward {
-            partition: partition.clone(),
+            partition,
             now,
             placed: Vec::new(),
             preempted: Vec::new(),

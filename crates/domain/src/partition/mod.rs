@@ -43,6 +43,7 @@ mod states;
 mod swaps;
 mod tables;
 mod teardown;
+mod turns;
 pub mod whatif;
 pub mod when;
 
@@ -366,6 +367,7 @@ impl Partition {
             Command::Predicate(answer) => self.answer(answer, cx),
             Command::AskPredicates(on) => self.ask_predicates(on, cx),
             Command::PredicateTerms(terms) => self.set_predicate_terms(terms),
+            Command::Turn(turn) => self.apply_turn(turn, cx),
             Command::ContainerStates(all) => self.all_container_states = all,
             Command::Reservations(on) => self.set_reservations(on),
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
@@ -374,6 +376,7 @@ impl Partition {
             Command::DrainOverdue(nodes) => self.tell_overdue(&nodes, cx),
             Command::Stop => self.stop(cx),
         }
+        self.tell_changes(cx);
         self.settle();
         self.tell_allocated(cx);
         self.plan_inspection(now);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, Placement, atomic::Trial, refusals::Refusals, schedule::Outcome};
+use super::{Books, Cx, Partition, Placement, atomic::Trial, refusals::Refusals, schedule::Outcome, turns::Place};
 use crate::coded::{list, map, variants};
 use crate::{
     alloc::{AskSpec, Phase},
@@ -82,6 +82,17 @@ pub(crate) struct Questions {
     refused_victims: imbl::OrdSet<(AllocIx, NodeIx)>,
     /// Number of the last question.
     next: u64,
+    /// Whose turn it is.
+    pub(super) turn: Place,
+    /// The changes that other partitions know of.
+    pub(super) told: u64,
+}
+
+impl Questions {
+    /// A constrained ask is being asked about.
+    pub(super) fn is_in_turn(&self) -> bool {
+        self.in_turn > 0
+    }
 }
 
 impl Partition {
@@ -106,9 +117,11 @@ impl Partition {
         self.questions.refusals.node_changed(node);
     }
 
-    /// This ask is constrained, and another such is being asked about: it waits for its turn.
+    /// This ask is constrained, and another such is being asked about, here or in another partition: it waits for its turn.
     pub(super) fn waits_for_turn(&self, alloc: AllocIx) -> bool {
-        self.ask_shim && self.questions.in_turn > 0 && self.is_constrained(&self.allocs[alloc.ix()].spec)
+        self.ask_shim
+            && (self.questions.is_in_turn() || !self.has_turn())
+            && self.is_constrained(&self.allocs[alloc.ix()].spec)
     }
 
     /// The shim is asked about it just now.
@@ -307,7 +320,8 @@ impl Partition {
         let row = &self.allocs[alloc.ix()];
         // What is reserved or preempted for is asked about once more before it is placed.
         let places = matches!(intent, Intent::Place { .. } | Intent::Gang | Intent::Swap { .. });
-        let in_turn = places && self.is_constrained(&row.spec);
+        let constrained = self.is_constrained(&row.spec);
+        let in_turn = places && constrained;
         self.questions.in_turn += usize::from(in_turn);
         let name = |node: &NodeIx| self.nodes[node.ix()].spec.id.clone();
         cx.fx.push(Effect::Ask(Question {
@@ -315,12 +329,16 @@ impl Partition {
             key: row.spec.key.clone(),
             node: name(&node),
             more: more.iter().map(name).collect(),
+            together: !constrained && matches!(kind, QuestionKind::Fits { .. }),
             kind,
         }));
         let (changes, clock) = (self.questions.changes, self.questions.refusals.clock());
         let open = Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock };
         self.questions.open.insert(id, open);
         self.questions.of.insert(alloc, id);
+        if in_turn {
+            self.use_turn();
+        }
     }
 
     fn close(&mut self, id: u64) -> Option<Open> {
@@ -551,6 +569,7 @@ impl Partition {
     pub(super) fn set_predicate_terms(&mut self, terms: PredicateTerms) {
         self.questions.terms = terms;
         self.questions.width = 0;
+        self.share_turns(terms.shared);
     }
 
     /// The shim wants to be asked from now on, or no more: then what is parked counts as fitting.
@@ -598,4 +617,6 @@ map!(Questions {
     9 width,
     10 refused_victims,
     11 next,
+    12 turn,
+    13 told,
 });

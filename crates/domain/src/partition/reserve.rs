@@ -111,6 +111,9 @@ impl Partition {
                 continue;
             }
             let outcome = self.try_reservation(alloc, cx);
+            if outcome == Outcome::Waits {
+                self.ripe.insert(alloc);
+            }
             if outcome != Outcome::Nothing {
                 return outcome;
             }

@@ -32,7 +32,8 @@ impl Partition {
     /// their number.
     pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
         let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
-        let mut made = 0;
+        let (mut made, mut waits) = (0, false);
+        self.end_turn(cx);
         while made < max {
             self.settle();
             match self.step(cx) {
@@ -40,9 +41,14 @@ impl Partition {
                 Outcome::Preempted(asks) => made += asks,
                 Outcome::Progress => {}
                 Outcome::Nothing if self.reserve_for_wanting(cx) => {}
-                Outcome::Nothing | Outcome::Waits => break,
+                Outcome::Nothing => break,
+                Outcome::Waits => {
+                    waits = true;
+                    break;
+                }
             }
         }
+        self.settle_turn(waits, cx);
         self.settle();
         self.tell_allocated(cx);
         self.plan_inspection(now);

@@ -88,8 +88,16 @@ fn callbacks_and_questions_are_read_as_they_were_written() {
     let again: Vec<_> = read.callbacks.into_iter().map(|one| one.callback().unwrap()).collect();
     assert_eq!(format!("{again:?}"), format!("{callbacks:?}"));
     let kind = QuestionKind::FitsWithout { victims: vec!["v".into()], start: -1 };
-    let question = Question { id: 4, key: "k".into(), node: "n".into(), more: vec!["m".into()], kind };
-    let saved: SavedQuestion = read_json(&json(&SavedQuestion::of(&"[rm]p".into(), 9, true, &question))).unwrap();
-    assert!(saved.line == 9 && saved.batch);
+    let question = Question { id: 4, key: "k".into(), node: "n".into(), more: vec!["m".into()], kind, together: true };
+    let saved: SavedQuestion =
+        read_json(&json(&SavedQuestion::of(&"[rm]p".into(), 9, Predicates::Several, &question))).unwrap();
+    assert_eq!((saved.line, saved.asks()), (9, Predicates::Several));
     assert_eq!(format!("{:?}", saved.question()), format!("{question:?}"));
+    // Whatever the shim takes, victims are asked about one by one.
+    let again = crate::actors::rm::replay::Open {
+        partition: "[rm]p".into(),
+        questions: vec![question],
+        asks: Predicates::Batch,
+    };
+    assert!(matches!(&*again.payloads(), [crate::messages::rm::Payload::Ask(_)]));
 }

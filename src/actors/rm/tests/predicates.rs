@@ -90,6 +90,49 @@ async fn a_question_about_several_nodes_is_one_line() {
 }
 
 #[actix::test]
+async fn unconstrained_asks_share_a_line() {
+    let env = asking(Predicates::Several).await;
+    let mut stream = env.stream(0).await;
+    env.told();
+    let Outgoing::Ask(third) = question(3, "m", "n1") else { panic!("a question") };
+    let third = Outgoing::Ask(Question { together: false, ..third });
+    env.deliver(vec![question(1, "k", "n1"), question(2, "l", "n1"), third]).await;
+    let lines = stream.lines();
+    assert!(matches!(lines[0].payload, Payload::AskSeveral(_)) && matches!(lines[1].payload, Payload::AskBatch(_)));
+    answer(&env, lines[0].seq, AnswerBody::Several(vec![vec![Ok(())], vec![Err("taint".into())]])).await;
+    let answers = ["[rm-1]default#1 answer 1 Ok(()) 0", "[rm-1]default#1 answer 2 Err(\"taint\") 0"];
+    assert_eq!(env.told(), answers);
+    assert_eq!(env.info().await.predicates, Predicates::Several);
+}
+
+#[actix::test]
+async fn constrained_asks_of_several_partitions_take_turns() {
+    // R5.27
+    let env = Env::new();
+    let part = |name: &str| format!("  - name: {name}\n    queues: [{{name: root}}]\n");
+    let config = format!("partitions:\n{}{}", part("default"), part("other"));
+    env.try_register(Registration { config, ..with(Predicates::Single) }).await.expect("registered");
+    let mut stream = env.stream(0).await;
+    env.settle().await;
+    let terms = "PredicateTerms(PredicateTerms { constrained: true, nodes: 1, shared: true })";
+    let told = env.told();
+    for name in ["default", "other"] {
+        assert!(told.iter().any(|line| *line == format!("[rm-1]{name}#1 {terms}")), "{told:?}");
+    }
+    env.say("[rm-1]other", &[TurnEffect::Wanted]).await;
+    env.say("[rm-1]default", &[TurnEffect::Wanted]).await;
+    assert_eq!(env.told(), ["[rm-1]other#1 Turn(Yours)"]);
+    env.say("[rm-1]other", &[TurnEffect::Over]).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 Turn(Yours)"]);
+    let Outgoing::Ask(asked) = question(1, "k", "n") else { panic!("a question") };
+    env.deliver(vec![Outgoing::Ask(Question { together: false, ..asked })]).await;
+    answer(&env, stream.lines()[0].seq, fits()).await;
+    assert_eq!(env.told(), ["[rm-1]other#1 Turn(Seen(1))"]);
+    env.say("[rm-1]other", &[TurnEffect::Changed, TurnEffect::Seen(1)]).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 Turn(Elsewhere)", "[rm-1]default#1 answer 1 Ok(()) 0"]);
+}
+
+#[actix::test]
 async fn the_partitions_learn_how_many_nodes_a_question_names_and_who_takes_turns() {
     // R5.27
     let env = Env::new();
@@ -97,7 +140,7 @@ async fn the_partitions_learn_how_many_nodes_a_question_names_and_who_takes_turn
     env.try_register(Registration { extra, ..with(Predicates::Batch) }).await.expect("registered");
     let _stream = env.stream(0).await;
     env.settle().await;
-    let terms = "[rm-1]default#1 PredicateTerms(PredicateTerms { constrained: false, nodes: 256 })";
+    let terms = "[rm-1]default#1 PredicateTerms(PredicateTerms { constrained: false, nodes: 256, shared: false })";
     assert_eq!(env.told(), ["[rm-1]default#1 start", terms, "[rm-1]default#1 ask true"]);
 }
 

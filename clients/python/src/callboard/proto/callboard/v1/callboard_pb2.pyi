@@ -229,6 +229,7 @@ class Call(_message.Message):
     CONTAINER_STATE_FIELD_NUMBER: _builtins.int
     STATE_DUMP_FIELD_NUMBER: _builtins.int
     PREDICATES_BATCH_FIELD_NUMBER: _builtins.int
+    PREDICATES_SEVERAL_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Unique in the stream; 0: no reply wanted."""
     sequence: _builtins.int
@@ -261,6 +262,10 @@ class Call(_message.Message):
     def predicates_batch(self) -> Global___PredicatesBatchArgs:
         """One ask against many nodes, where Hello asked for it."""
 
+    @_builtins.property
+    def predicates_several(self) -> Global___PredicatesSeveralArgs:
+        """Several asks, each with its nodes, where Hello asked for it."""
+
     def __init__(
         self,
         *,
@@ -276,12 +281,13 @@ class Call(_message.Message):
         container_state: _si_pb2.UpdateContainerSchedulingStateRequest | None = ...,
         state_dump: Global___StateDumpRequest | None = ...,
         predicates_batch: Global___PredicatesBatchArgs | None = ...,
+        predicates_several: Global___PredicatesSeveralArgs | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application", b"application", "call", b"call", "container_state", b"container_state", "events", b"events", "node", b"node", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "preemption_predicates", b"preemption_predicates", "ready", b"ready", "state_dump", b"state_dump"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application", b"application", "call", b"call", "container_state", b"container_state", "events", b"events", "node", b"node", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "predicates_several", b"predicates_several", "preemption_predicates", b"preemption_predicates", "ready", b"ready", "state_dump", b"state_dump"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application", b"application", "call", b"call", "container_state", b"container_state", "events", b"events", "id", b"id", "node", b"node", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "preemption_predicates", b"preemption_predicates", "ready", b"ready", "sequence", b"sequence", "state_dump", b"state_dump"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application", b"application", "call", b"call", "container_state", b"container_state", "events", b"events", "id", b"id", "node", b"node", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "predicates_several", b"predicates_several", "preemption_predicates", b"preemption_predicates", "ready", b"ready", "sequence", b"sequence", "state_dump", b"state_dump"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["ready", "allocation", "application", "node", "predicates", "preemption_predicates", "events", "container_state", "state_dump", "predicates_batch"]  # noqa: Y015
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["ready", "allocation", "application", "node", "predicates", "preemption_predicates", "events", "container_state", "state_dump", "predicates_batch", "predicates_several"]  # noqa: Y015
     _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
 
@@ -298,6 +304,7 @@ class Reply(_message.Message):
     PREEMPTION_PREDICATES_FIELD_NUMBER: _builtins.int
     STATE_DUMP_FIELD_NUMBER: _builtins.int
     PREDICATES_BATCH_FIELD_NUMBER: _builtins.int
+    PREDICATES_SEVERAL_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
@@ -311,6 +318,8 @@ class Reply(_message.Message):
     def state_dump(self) -> Global___StateDumpReply: ...
     @_builtins.property
     def predicates_batch(self) -> Global___PredicatesBatchReply: ...
+    @_builtins.property
+    def predicates_several(self) -> Global___PredicatesSeveralReply: ...
     def __init__(
         self,
         *,
@@ -321,12 +330,13 @@ class Reply(_message.Message):
         preemption_predicates: _si_pb2.PreemptionPredicatesResponse | None = ...,
         state_dump: Global___StateDumpReply | None = ...,
         predicates_batch: Global___PredicatesBatchReply | None = ...,
+        predicates_several: Global___PredicatesSeveralReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "hello", b"hello", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "preemption_predicates", b"preemption_predicates", "reply", b"reply", "state_dump", b"state_dump"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "hello", b"hello", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "predicates_several", b"predicates_several", "preemption_predicates", b"preemption_predicates", "reply", b"reply", "state_dump", b"state_dump"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "hello", b"hello", "id", b"id", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "preemption_predicates", b"preemption_predicates", "reply", b"reply", "state_dump", b"state_dump"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "hello", b"hello", "id", b"id", "predicates", b"predicates", "predicates_batch", b"predicates_batch", "predicates_several", b"predicates_several", "preemption_predicates", b"preemption_predicates", "reply", b"reply", "state_dump", b"state_dump"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_reply: _TypeAlias = _typing.Literal["hello", "done", "predicates", "preemption_predicates", "state_dump", "predicates_batch"]  # noqa: Y015
+    _WhichOneofReturnType_reply: _TypeAlias = _typing.Literal["hello", "done", "predicates", "preemption_predicates", "state_dump", "predicates_batch", "predicates_several"]  # noqa: Y015
     _WhichOneofArgType_reply: _TypeAlias = _typing.Literal["reply", b"reply"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_reply) -> _WhichOneofReturnType_reply | None: ...
 
@@ -340,6 +350,7 @@ class Hello(_message.Message):
     BATCH_PREDICATES_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
     RESUME_AFTER_FIELD_NUMBER: _builtins.int
+    SEVERAL_PREDICATES_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     batch_predicates: _builtins.bool
     resume: _builtins.bool
@@ -347,6 +358,8 @@ class Hello(_message.Message):
     delivered before the next RegisterResourceManager, so that no callback of an old session arrives.
     """
     resume_after: _builtins.int
+    several_predicates: _builtins.bool
+    """As batch_predicates, and unconstrained asks share a call."""
     def __init__(
         self,
         *,
@@ -354,10 +367,11 @@ class Hello(_message.Message):
         batch_predicates: _builtins.bool = ...,
         resume: _builtins.bool = ...,
         resume_after: _builtins.int = ...,
+        several_predicates: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_predicates", b"batch_predicates", "resume", b"resume", "resume_after", b"resume_after", "rm_id", b"rm_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_predicates", b"batch_predicates", "resume", b"resume", "resume_after", b"resume_after", "rm_id", b"rm_id", "several_predicates", b"several_predicates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -536,3 +550,49 @@ class PredicatesBatchReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PredicatesBatchReply: _TypeAlias = PredicatesBatchReply  # noqa: Y015
+
+@_typing.final
+class PredicatesSeveralArgs(_message.Message):
+    """Asks that have nothing to do with each other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def asks(self) -> _containers.RepeatedCompositeFieldContainer[Global___PredicatesBatchArgs]:
+        """With at most 1,024 nodes altogether."""
+
+    def __init__(
+        self,
+        *,
+        asks: _abc.Iterable[Global___PredicatesBatchArgs] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PredicatesSeveralArgs: _TypeAlias = PredicatesSeveralArgs  # noqa: Y015
+
+@_typing.final
+class PredicatesSeveralReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PredicatesBatchReply]:
+        """One per ask, in order."""
+
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___PredicatesBatchReply] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PredicatesSeveralReply: _TypeAlias = PredicatesSeveralReply  # noqa: Y015

@@ -249,6 +249,16 @@ pub struct AskGroup {
     pub preempt_at: Nanos,
     /// Asks that were tried, and not reported to the shim as waiting for nodes (R4.38).
     pub unreported: usize,
+    /// The last ask that had its turn to preempt, where not all had theirs, and the earliest moment at which one of those up to
+    /// it may try again.
+    pub preempted_up_to: Option<(AskOrder, Nanos)>,
+}
+
+impl AskGroup {
+    /// Every ask is looked at from the first one on when the group next tries to preempt, which it may at once.
+    pub fn preempt_anew(&mut self) {
+        (self.preempt_at, self.preempted_up_to) = (Nanos::ZERO, None);
+    }
 }
 
 /// Order of the asks of an application: priority descending, creation time, arrival (R5.22).
@@ -382,7 +392,7 @@ map!(App {
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode });
-list!(AskGroup { asks, parked, hold, fresh, preempt_at, unreported });
+list!(AskGroup { asks, parked, hold, fresh, preempt_at, unreported, preempted_up_to });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });
 list!(TaskGroup { count, min, replaced, timed_out, live, swapping });

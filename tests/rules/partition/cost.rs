@@ -315,6 +315,35 @@ fn asks_that_require_the_nodes_that_come() {
 }
 
 #[test]
+fn asks_that_preempt() {
+    // R7.4: each tries once, whoever else waits beside it.
+    let yaml = "partitions:\n  - name: default\n    preemption: {enabled: true}\n    queues:\n      - name: root\n        submitacl: \"*\"\n        queues:\n          - {name: a}\n          - {name: b, resources: {guaranteed: {memory: 100000}}, properties: {preemption.delay: 1s}}\n";
+    constant("preemption", |n| {
+        let mut world = World::new(yaml);
+        world.apply(Command::Reservations(false));
+        (0..n).for_each(|i| world.node(&format!("m{i}"), 10));
+        world.app("low", "alice", None);
+        (0..n).for_each(|i| world.ask(Ask::new("low", &format!("k{i}"), 10)));
+        world.run();
+        let high =
+            AddApplication { id: "high".into(), queue: "root.b".into(), user: "bob".into(), ..Default::default() };
+        world.apply(Command::Applications { new: vec![high], remove: Vec::new() });
+        let mut ask = |i| {
+            world.ask(Ask::new("high", &format!("h{i}"), 10).priority(5).preempts());
+        };
+        (0..n).for_each(&mut ask);
+        world.run();
+        world.now = world.now.plus(Nanos::from_secs(2));
+        world.apply(Command::Tick);
+        let decided = looked(|| world.run());
+        assert_eq!(world.releases.len(), n);
+        let confirmed = looked(|| world.confirm());
+        assert_eq!(world.p.allocations, n as u64);
+        vec![("a decision", decided), ("a confirmation", confirmed)]
+    });
+}
+
+#[test]
 fn thousands_that_require_one_full_node_need_no_deep_stack() {
     // R5.40, R2.28: each of them reserves it.
     let mut world = World::new(QUEUES);

@@ -51,6 +51,9 @@ impl Partition {
             group.fresh.insert(order, alloc);
         }
         group.preempt_at = group.preempt_at.min(due);
+        if let Some((_, again)) = group.preempted_up_to.as_mut().filter(|(last, _)| order < *last) {
+            *again = due.min(*again);
+        }
         group.unreported += usize::from(unreported);
         if let Some(head) = head.filter(|head| !group.parked && order < *head) {
             app.group_order.remove(&head);

@@ -155,6 +155,8 @@ pub struct Partition {
     wanting: reserve_choice::Wanting,
     /// Reserved asks that may be placeable: they are looked at before anything else.
     ripe: imbl::OrdSet<AllocIx>,
+    /// Reserved asks that a limit, or another's turn, held back when they were last looked at.
+    held_back: imbl::OrdSet<AllocIx>,
     /// What asks hold that have preempted (see `preempt`).
     claims: imbl::OrdMap<AllocIx, Arc<preempt::Claim>>,
     search: preempt::Search,
@@ -334,6 +336,7 @@ impl Partition {
             reserved_epoch: 0,
             wanting: reserve_choice::Wanting::default(),
             ripe: imbl::OrdSet::new(),
+            held_back: imbl::OrdSet::new(),
             claims: imbl::OrdMap::new(),
             search: preempt::Search::default(),
             cleaning: false,
@@ -399,10 +402,17 @@ impl Partition {
         self.gang_waits = false;
     }
 
-    /// A limit has more room now.
+    /// A limit has more room now. Of the reserved asks only those are looked at again that one held back: what the others lack
+    /// is on nodes.
     fn unblock_limits(&mut self) {
-        if self.limited {
-            self.unblock();
+        if !self.limited {
+            return;
+        }
+        let listed = self.reserved_epoch == self.epoch;
+        self.unblock();
+        if listed {
+            self.reserved_epoch = self.epoch;
+            self.ripe.extend(std::mem::take(&mut self.held_back));
         }
     }
 }

@@ -27,7 +27,7 @@ impl Partition {
             if !self.apps[ix].free {
                 // Preemption delays may have changed.
                 for group in self.apps[ix].groups_by_key.values_mut() {
-                    group.preempt_at = Nanos::ZERO;
+                    group.preempt_anew();
                 }
                 self.rouse_groups(AppIx::from(ix));
             }

@@ -60,6 +60,7 @@ impl Partition {
         let row = &mut self.allocs[alloc.ix()];
         let Some(node) = row.reserved.take() else { return };
         self.ripe.remove(&alloc);
+        self.held_back.remove(&alloc);
         self.lose_claim(alloc);
         let row = &self.allocs[alloc.ix()];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
@@ -86,6 +87,7 @@ impl Partition {
     pub(super) fn try_reserved(&mut self, cx: &mut Cx) -> Outcome {
         if self.reserved_epoch != self.epoch {
             self.reserved_epoch = self.epoch;
+            self.held_back.clear();
             for app in self.reserved_apps.iter() {
                 self.ripe.extend(self.apps[app.ix()].reservations.iter().copied());
             }
@@ -100,6 +102,7 @@ impl Partition {
             if self.apps[app.ix()].state == AppState::Accepted && !(self.queues_can_run(app) && self.user_can_run(app))
             {
                 self.limited = true;
+                self.held_back.insert(alloc);
                 continue;
             }
             // SEEDS S10, S11, R6.7: what waits for its gang, or for a placeholder, keeps no node from the placeholders that it
@@ -128,6 +131,7 @@ impl Partition {
             return Outcome::Nothing;
         }
         if self.waits_for_turn(alloc) {
+            self.held_back.insert(alloc);
             return Outcome::Waits;
         }
         let row = &self.allocs[alloc.ix()];
@@ -139,6 +143,7 @@ impl Partition {
         }
         if !self.reserved_ask_fits_limits(alloc) {
             self.limited = true;
+            self.held_back.insert(alloc);
             if self.is_claim_spent(alloc) {
                 self.lose_claim(alloc);
             }

@@ -118,6 +118,7 @@ map!(Partition {
     57 alloc_changed,
     58 scratch as Skip,
     59 orders,
+    60 held_back,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

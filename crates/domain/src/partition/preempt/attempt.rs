@@ -1,5 +1,7 @@
 //! When an ask tries to preempt (R7.1–R7.5), and how often: searches must not slow normal scheduling down.
 
+use std::ops::Bound;
+
 use super::{super::Partition, act::Tried, harm::Harm};
 use crate::coded::list;
 use crate::{
@@ -68,53 +70,52 @@ impl Partition {
             self.wake_for_preemption(app, at, cx.now);
             return None;
         }
-        let mut next = NEVER;
-        let mut due = Vec::new();
-        for alloc in group.asks.values() {
-            let at = self.preempt_due(*alloc);
-            if at <= cx.now {
-                due.push(*alloc);
-            } else {
-                next = next.min(at);
-            }
-        }
+        // Those before had their turn, and none of them may try again yet.
+        let (from, mut again) = match group.preempted_up_to {
+            Some((last, again)) if again > cx.now => (Bound::Excluded(last), again),
+            _ => (Bound::Unbounded, NEVER),
+        };
+        let asks = group.asks.clone();
+        let queue = self.apps[app.ix()].queue;
         let (mut made, mut asked) = (0, false);
-        let mut rest = due.into_iter();
-        while let Some(alloc) = rest.next() {
-            if made == BATCH {
-                next = cx.now;
-                break;
+        // Where it has to stop: when it may go on.
+        let mut on = None;
+        let mut last = group.preempted_up_to.map(|(last, _)| last);
+        for (order, alloc) in asks.range((from, Bound::Unbounded)) {
+            let at = self.preempt_due(*alloc);
+            if at > cx.now {
+                again = again.min(at);
+                last = Some(*order);
+                continue;
             }
-            let queue = self.apps[app.ix()].queue;
-            if self.are_attempts_used_up(queue, cx.now) {
-                for alloc in std::iter::once(alloc).chain(rest) {
-                    self.log(alloc, "Preemption max attempts exhausted", cx.now);
+            on = if made == BATCH { Some(cx.now) } else { self.must_wait(queue, cx.now) };
+            if on.is_some() {
+                if made < BATCH && self.queues[queue.ix()].attempts.1 >= ATTEMPTS {
+                    for alloc in asks.range(*order..).map(|(_, alloc)| *alloc) {
+                        if self.preempt_due(alloc) <= cx.now {
+                            self.log(alloc, "Preemption max attempts exhausted", cx.now);
+                        }
+                    }
                 }
-                next = next.min(self.queues[queue.ix()].attempts.0.plus(CYCLE));
                 break;
             }
-            if self.search.visits >= VISITS {
-                next = next.min(self.search.began.plus(CYCLE));
-                break;
-            }
-            if self.ask_shim && !self.may_ask() {
-                next = next.min(cx.now.plus(CYCLE));
-                break;
-            }
+            last = Some(*order);
             self.allocs[alloc.ix()].preemption_tried = cx.now;
-            match self.try_preempt(alloc, hold, cx) {
+            match self.try_preempt(*alloc, hold, cx) {
                 Tried::Done => made += 1,
                 Tried::Asked => asked = true,
                 Tried::Failed { visits } => {
                     self.search.visits += visits;
                     self.queues[queue.ix()].attempts.1 += 1;
-                    next = next.min(cx.now.plus(AGAIN));
-                    self.log(alloc, "Preemption does not help", cx.now);
+                    again = again.min(cx.now.plus(AGAIN));
+                    self.log(*alloc, "Preemption does not help", cx.now);
                 }
             }
         }
+        let next = on.map_or(again, |on| on.min(again));
         if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(key) {
             group.preempt_at = next;
+            group.preempted_up_to = last.filter(|_| on.is_some()).map(|last| (last, again));
         }
         self.wake_for_preemption(app, next, cx.now);
         match made {
@@ -127,6 +128,17 @@ impl Partition {
     /// The ask may try again at once: its attempt is not over (R7.21).
     pub(in super::super) fn try_next_node(&mut self, alloc: AllocIx, now: Nanos) {
         self.allocs[alloc.ix()].preemption_tried = now.minus(AGAIN);
+    }
+
+    /// The bounds of the present cycle are reached: when asks of the leaf may try again.
+    fn must_wait(&mut self, leaf: QueueIx, now: Nanos) -> Option<Nanos> {
+        if self.are_attempts_used_up(leaf, now) {
+            Some(self.queues[leaf.ix()].attempts.0.plus(CYCLE))
+        } else if self.search.visits >= VISITS {
+            Some(self.search.began.plus(CYCLE))
+        } else {
+            (self.ask_shim && !self.may_ask()).then(|| now.plus(CYCLE))
+        }
     }
 
     fn wake_for_preemption(&mut self, app: AppIx, at: Nanos, now: Nanos) {

@@ -9,7 +9,7 @@ use crate::coded::list;
 use crate::{
     alloc::Phase,
     resources::Resource,
-    types::{AllocIx, Nanos, NodeIx},
+    types::{AllocIx, NodeIx},
 };
 
 /// See the module.
@@ -69,7 +69,7 @@ impl Partition {
         }
         let (key, app) = (self.group_key(alloc), self.allocs[alloc.ix()].app);
         if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(&key) {
-            group.preempt_at = Nanos::ZERO;
+            group.preempt_anew();
         }
         self.rouse_groups(app);
     }

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::coded::{Deltas, Skip, list, map, variants};
 use super::{
     node::Asked,
+    partition::Amount,
     resources::Resource,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
     ugm::Tracked,
@@ -51,13 +52,13 @@ pub struct App {
     /// When it ended.
     pub finished: Option<Nanos>,
     /// Sum of the pending asks.
-    pub pending: Resource,
+    pub pending: Amount,
     /// Sum of the real allocations.
-    pub allocated: Resource,
+    pub allocated: Amount,
     /// Sum of the placeholder allocations.
-    pub allocated_placeholders: Resource,
+    pub allocated_placeholders: Amount,
     /// Sum of its asks that have preempted and are not placed yet.
-    pub claimed: Resource,
+    pub claimed: Amount,
     /// Peak of both (`maxUsedResource`).
     pub max_used: Resource,
     /// All asks and allocations by key.
@@ -164,7 +165,7 @@ impl App {
 
     /// What waits, for all to see.
     pub fn waiting(&self) -> Resource {
-        self.asked.iter().fold(self.pending.clone(), |sum, asked| sum.plus(&asked.amount))
+        self.asked.iter().fold(self.pending.value(), |sum, asked| sum.plus(&asked.amount))
     }
 
     /// Number of its allocations, for all to see.

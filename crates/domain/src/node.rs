@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::coded::{Coded, Error, Plain, Reader, Writer, list, map};
 use super::{
     alloc::AskSpec,
+    partition::Amount,
     resources::Resource,
     types::{AllocIx, Nanos},
 };
@@ -77,11 +78,11 @@ pub struct Node {
     /// Capacity, without zero types (R2.11).
     pub capacity: Resource,
     /// Sum of the allocations on it, replacements in flight on another node included (R6.10).
-    pub allocated: Resource,
+    pub allocated: Amount,
     /// Sum of the foreign allocations (R2.14).
     pub occupied: Resource,
     /// Capacity − allocated − occupied, pruned; may be negative (R2.10).
-    pub available: Resource,
+    pub available: Amount,
     /// The shim wants it scheduled.
     pub rm_schedulable: bool,
     /// Of what is allocated, what the shim is still asked about.
@@ -95,7 +96,7 @@ pub struct Node {
     /// Asks that reserve it, in the order in which they did.
     pub reservations: Vec<AllocIx>,
     /// What those of them have been promised that have preempted.
-    pub claimed: Resource,
+    pub claimed: Amount,
     /// Position among the node ids in byte order: breaks ties of the sort score (R2.34).
     pub rank: u64,
     /// Its key in the sort order, `None` while it is not in it (drained or reserved).

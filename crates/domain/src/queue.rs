@@ -11,6 +11,7 @@ use super::{
     app::AppKey,
     conf::TemplateConf,
     node::Asked,
+    partition::Amount,
     resources::Resource,
     types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
 };
@@ -56,17 +57,17 @@ pub struct Queue {
     /// What dynamic leaves below start with.
     pub template: Option<Arc<TemplateConf>>,
     /// Usage, placeholders included (QUE-041).
-    pub allocated: Resource,
+    pub allocated: Amount,
     /// Of that, what the shim is still asked about.
     pub asked: Asked,
     /// What was last told of `allocated` by an event.
     pub told_allocated: Resource,
     /// Sum of the pending asks (QUE-040).
-    pub pending: Resource,
+    pub pending: Amount,
     /// Marked for preemption and not confirmed.
     pub preempting: Resource,
     /// Sum of the asks below that have preempted and are not placed yet.
-    pub claimed: Resource,
+    pub claimed: Amount,
     /// Sum of the pending placeholders of gangs below that have begun (SEEDS S11).
     pub awaited: Resource,
     /// Failed attempts to preempt for asks of this leaf, in the cycle that began then (R7.3).

@@ -102,7 +102,8 @@ pub async fn find(api: &Api, partition: &str) -> Result<Vec<String>> {
 pub fn in_partition(partition: &Partition) -> Vec<String> {
     let mut found: Vec<String> = partition.app_by_id.keys().map(|app| format!("application {app}")).collect();
     for queue in partition.queue_by_path.values().map(|ix| &partition.queues[ix.ix()]) {
-        let amounts = [("allocated", &queue.allocated), ("pending", &queue.pending), ("preempting", &queue.preempting)];
+        let amounts =
+            [("allocated", &*queue.allocated), ("pending", &*queue.pending), ("preempting", &queue.preempting)];
         for (what, amount) in amounts.into_iter().filter(|(_, amount)| !amount.is_zero()) {
             found.push(format!("queue {}: {what} {amount}", queue.path));
         }

@@ -91,7 +91,7 @@ fn broken_books() {
 
     let mut world = World::captured();
     let node = world.partition.node_by_id["node-2"];
-    world.partition.nodes[node.ix()].available.add(&Resource::of(&[("vcore", 1)]));
+    world.partition.nodes[node.ix()].occupied.add(&Resource::of(&[("vcore", 1)]));
     assert_eq!(failed(&world)[2], "Nodes with inconsistent data: [\"node-2\"]");
 
     let mut world = World::captured();

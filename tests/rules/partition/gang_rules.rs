@@ -493,7 +493,7 @@ fn a_resized_placeholder_keeps_its_book() {
     env.ask(placeholders("app-1", 2));
     env.ask(vec![Ask::new("app-1", "ph1", 15).placeholder("tg")]);
     let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
-    assert_eq!((&app.allocated_placeholders, app.allocated.is_zero()), (&res(25, 25), true));
+    assert_eq!((&*app.allocated_placeholders, app.allocated.is_zero()), (&res(25, 25), true));
     end(env);
 }
 

@@ -403,7 +403,7 @@ fn a_leaf_that_becomes_a_parent_keeps_what_runs() {
     env.app("one", "root.a");
     env.ask(vec![Ask::new("one", "k", 10)]);
     reload(&mut env, &text("[{name: a, queues: [{name: b}]}]", ""));
-    assert_eq!((queue(&env, "root.a").leaf, &queue(&env, "root.a").allocated), (false, &res(10, 10)));
+    assert_eq!((queue(&env, "root.a").leaf, &*queue(&env, "root.a").allocated), (false, &res(10, 10)));
     env.app("two", "root.a.b");
     env.ask(vec![Ask::new("two", "l", 10)]);
     assert_eq!(queue(&env, "root.a").allocated, res(20, 20));

@@ -19,13 +19,7 @@ fn publish(events: Vec<UgmEvent>, cx: &mut Cx) {
 impl Partition {
     /// Full paths from root to a queue.
     pub(super) fn chain(&self, queue: QueueIx) -> Arc<[Arc<str>]> {
-        let mut paths = Vec::new();
-        let mut level = Some(queue);
-        while let Some(ix) = level {
-            let row = &self.queues[ix.ix()];
-            paths.push(row.path.clone());
-            level = row.parent;
-        }
+        let mut paths: Vec<Arc<str>> = self.path(queue).map(|ix| self.queues[ix.ix()].path.clone()).collect();
         paths.reverse();
         paths.into()
     }

@@ -28,15 +28,12 @@ impl QueueLookup for Partition {
         if path == RECOVERY_QUEUE {
             return false;
         }
-        let mut level = self.queue_by_path.get(path).copied();
-        while let Some(ix) = level {
-            let row = &self.queues[ix.ix()];
-            if row.submit_acl.allows(user, groups) || row.admin_acl.allows(user, groups) {
-                return true;
-            }
-            level = row.parent;
-        }
-        false
+        self.queue_by_path.get(path).is_some_and(|queue| {
+            self.path(*queue).any(|ix| {
+                let row = &self.queues[ix.ix()];
+                row.submit_acl.allows(user, groups) || row.admin_acl.allows(user, groups)
+            })
+        })
     }
 }
 
@@ -148,11 +145,8 @@ impl Partition {
     /// The smallest max on the path, root left out (QUE-024).
     pub(super) fn configured_max(&self, queue: QueueIx) -> Option<Resource> {
         let mut max = None;
-        let mut level = Some(queue);
-        while let Some(ix) = level.filter(|ix| *ix != self.root) {
-            let row = &self.queues[ix.ix()];
-            max = min_limit(row.max.as_ref(), max.as_ref());
-            level = row.parent;
+        for ix in self.path(queue).filter(|ix| *ix != self.root) {
+            max = min_limit(self.queues[ix.ix()].max.as_ref(), max.as_ref());
         }
         max
     }

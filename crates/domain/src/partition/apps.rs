@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cx, Partition, deadlines::Deadline, states::AppEvent};
+use super::{Amount, Cx, Partition, deadlines::Deadline, states::AppEvent};
 use crate::{
     app::{App, UsageHistory},
     coded::variants,
@@ -151,10 +151,10 @@ impl Partition {
             arrived: now,
             started: None,
             finished: None,
-            pending: Resource::new(),
-            allocated: Resource::new(),
-            allocated_placeholders: Resource::new(),
-            claimed: Resource::new(),
+            pending: Amount::default(),
+            allocated: Amount::default(),
+            allocated_placeholders: Amount::default(),
+            claimed: Amount::default(),
             max_used: Resource::new(),
             by_key: imbl::HashMap::new(),
             by_seq: imbl::OrdMap::new(),

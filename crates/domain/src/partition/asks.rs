@@ -196,7 +196,7 @@ impl Partition {
         row.phase = Phase::Allocated;
         row.node = Some(node);
         row.bound = cx.now;
-        let placement = self.placement(alloc, Some(node), Books::ALL);
+        let placement = self.past_limits(alloc, Some(node), Books::ALL);
         self.charge_and_tell(&placement, cx);
         self.quota_clock_on_increase(placement.queue, cx.now);
     }

@@ -68,7 +68,7 @@ impl Partition {
         }
         for (alloc, node) in found {
             // Every limit was checked for the sum, every node with what the others take of it.
-            let placement = self.placement(alloc, Some(node), Books::ALL);
+            let placement = self.past_limits(alloc, Some(node), Books::ALL);
             self.note_passed(alloc, cx);
             self.leave_waiting(alloc, Phase::Allocated, node, cx);
             self.note_allocating(alloc, cx);
@@ -94,16 +94,12 @@ impl Partition {
         for alloc in asks {
             let Some(node) = self.node_beside(*alloc) else { break };
             let resource = self.allocs[alloc.ix()].resource.clone();
-            self.nodes[node.ix()].available.sub(&resource);
-            self.reindex(node);
+            self.lend(node, &resource);
             found.push((*alloc, node));
         }
         for (alloc, node) in found.iter().rev() {
             let resource = self.allocs[alloc.ix()].resource.clone();
-            let available = &mut self.nodes[node.ix()].available;
-            available.add(&resource);
-            available.prune();
-            self.reindex(*node);
+            self.give_back(*node, &resource);
         }
         (found.len() == asks.len()).then_some(found)
     }
@@ -124,7 +120,7 @@ impl Partition {
         let mut trial = Trial { held: Vec::with_capacity(found.len()), open: found.len() };
         for (alloc, node) in found {
             self.note_passed(alloc, cx);
-            let placement = self.placement(alloc, Some(node), Books::ALL);
+            let placement = self.past_limits(alloc, Some(node), Books::ALL);
             trial.held.push((alloc, self.park_charged(&placement, node, cx)));
             self.ask_about_gang(alloc, node, cx);
         }

@@ -244,10 +244,8 @@ impl Partition {
         }
         let mut awaited: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         for app in self.gangs.iter().map(|app| &self.apps[app.ix()]) {
-            let mut level = Some(app.queue);
-            while let Some(queue) = level {
+            for queue in self.path(app.queue) {
                 awaited.entry(queue).or_default().add(&app.awaited);
-                level = self.queues[queue.ix()].parent;
             }
         }
         for app in self.apps.iter().filter(|app| !app.free) {
@@ -255,8 +253,7 @@ impl Partition {
             for alloc in app.allocs.iter().filter(|a| self.allocs[a.ix()].preempted) {
                 marked.add(&self.allocs[alloc.ix()].resource);
             }
-            let mut level = Some(app.queue);
-            while let Some(queue) = level {
+            for queue in self.path(app.queue) {
                 pending.entry(queue).or_default().add(&app.pending);
                 let sum = allocated.entry(queue).or_default();
                 sum.add(&app.allocated);
@@ -269,7 +266,6 @@ impl Partition {
                 if app.state == AppState::Running {
                     *running.entry(queue).or_default() += 1;
                 }
-                level = self.queues[queue.ix()].parent;
             }
         }
         for (ix, queue) in self.queues.iter().enumerate().filter(|(_, queue)| !queue.free) {

@@ -332,7 +332,7 @@ impl<'a> Explainer<'a> {
         if let Err(level) = partition.queue_fits(row.queue, total)
             && level != partition.root
         {
-            return self.gang_room(level, partition.queues[level.ix()].allocated.clone());
+            return self.gang_room(level, partition.queues[level.ix()].allocated.value());
         }
         if let Some(node) = &key.required_node
             && let why @ Why::RequiredNode { .. } = self.required(first, node)
@@ -350,7 +350,7 @@ impl<'a> Explainer<'a> {
 
     fn queue_quota(&self, level: QueueIx) -> Why {
         let queue = &self.partition.queues[level.ix()];
-        let mut used = queue.allocated.clone();
+        let mut used = queue.allocated.value();
         if !queue.claimed.is_empty() {
             used = used.max(&used.minus(&queue.preempting).plus(&queue.claimed));
         }
@@ -375,7 +375,7 @@ impl<'a> Explainer<'a> {
         } else {
             return Why::Turn;
         };
-        Why::RequiredNode { node: id.clone(), why, free: Some(node.available.clone()) }
+        Why::RequiredNode { node: id.clone(), why, free: Some(node.available.value()) }
     }
 
     /// What the nodes say to an ask: what they say to its size, and what the shim said of it.
@@ -464,14 +464,12 @@ impl Partition {
 
     /// The queue, nearest to the leaf, that runs as many applications as it may (R4.36).
     fn full_of_apps(&self, app: AppIx) -> Option<QueueIx> {
-        let mut level = Some(self.apps[app.ix()].queue);
-        while let Some(ix) = level {
+        for ix in self.path(self.apps[app.ix()].queue) {
             let row = &self.queues[ix.ix()];
             let taken = row.running + row.allocating.len() as u64;
             if row.max_applications > 0 && !row.allocating.contains(&app) && taken >= row.max_applications {
                 return Some(ix);
             }
-            level = row.parent;
         }
         None
     }

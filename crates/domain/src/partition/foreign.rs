@@ -66,12 +66,10 @@ impl Partition {
 
     /// What is free follows, and the event that says what is occupied now (EVT-038).
     fn occupied_changed(&mut self, node: NodeIx, cx: &mut Cx) {
-        let row = &mut self.nodes[node.ix()];
-        let available = row.capacity.minus(&row.allocated).minus(&row.occupied).pruned();
-        if available == row.available {
+        if !self.room_follows(node) {
             return;
         }
-        row.available = available;
+        let row = &self.nodes[node.ix()];
         let (id, occupied) = (row.spec.id.clone(), Arc::new(row.occupied.pruned()));
         cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeOccupied), "", Some(occupied));
         self.reindex(node);

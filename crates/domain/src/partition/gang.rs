@@ -112,8 +112,7 @@ impl Partition {
 
     /// What gangs that have begun still wait for, on the whole path of their queue.
     fn count_awaited(&mut self, app: AppIx, amount: &Resource, more: bool) {
-        let mut level = Some(self.apps[app.ix()].queue);
-        while let Some(queue) = level {
+        for queue in self.up(self.apps[app.ix()].queue) {
             let row = &mut self.queues[queue.ix()];
             if more {
                 row.awaited.add(amount);
@@ -121,7 +120,6 @@ impl Partition {
                 row.awaited.sub(amount);
                 row.awaited.prune();
             }
-            level = row.parent;
         }
     }
 
@@ -151,8 +149,7 @@ impl Partition {
     pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
         let row = &self.apps[app.ix()];
         let ask = row.placeholder_ask.as_ref().filter(|_| !row.gang_started)?;
-        let mut level = Some(row.queue);
-        while let Some(queue) = level.filter(|queue| *queue != self.root) {
+        for queue in self.path(row.queue).filter(|queue| *queue != self.root) {
             let queue_row = &self.queues[queue.ix()];
             if let Some(max) = &queue_row.max {
                 let mut used = queue_row.allocated.plus(ask);
@@ -161,7 +158,6 @@ impl Partition {
                     return Some(queue);
                 }
             }
-            level = queue_row.parent;
         }
         None
     }
@@ -183,7 +179,7 @@ impl Partition {
         row.bound = cx.now;
         row.link = Some(placeholder);
         if home != Some(node) {
-            let placement = self.placement(real, Some(node), Books::NODE);
+            let placement = self.past_limits(real, Some(node), Books::NODE);
             self.charge(&placement, cx);
             self.node_event(real, node, Change::Add, cx);
         }
@@ -219,8 +215,7 @@ impl Partition {
         let row = &self.allocs[real.ix()];
         let Some(placeholder) = row.link else { return };
         if let Some(node) = row.node.filter(|node| self.allocs[placeholder.ix()].node != Some(*node)) {
-            let placement = self.placement(real, Some(node), Books::NODE);
-            self.refund(&placement, cx);
+            self.refund(real, Some(node), Books::NODE, cx);
             self.node_event(real, node, Change::Remove, cx);
         }
         self.unlink(placeholder, real);
@@ -275,7 +270,7 @@ impl Partition {
     fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
         let (ph, row) = (&self.allocs[placeholder.ix()], &self.allocs[real.ix()]);
         let Some(node) = row.node else { return false };
-        let mut room = self.nodes[node.ix()].available.clone();
+        let mut room = self.nodes[node.ix()].available.value();
         room.add(if ph.node == row.node { &ph.resource } else { &row.resource });
         room.fits(&row.resource)
     }
@@ -293,12 +288,11 @@ impl Partition {
                 return;
             };
             if self.allocs[real.ix()].node != self.allocs[placeholder.ix()].node {
-                let placement = self.placement(real, self.allocs[real.ix()].node, Books::NODE);
-                self.refund(&placement, cx);
+                self.refund(real, self.allocs[real.ix()].node, Books::NODE, cx);
             }
             self.allocs[real.ix()].node = Some(other);
             if self.allocs[placeholder.ix()].node != Some(other) {
-                let placement = self.placement(real, Some(other), Books::NODE);
+                let placement = self.past_limits(real, Some(other), Books::NODE);
                 self.charge(&placement, cx);
             }
         }
@@ -345,7 +339,7 @@ impl Partition {
         row.placeholder_used = true;
         row.requested = created;
         let node = row.node;
-        let placement = self.placement(real, node, Books::REST);
+        let placement = self.past_limits(real, node, Books::REST);
         self.charge(&placement, cx);
         self.real_came(app, !node_goes, cx);
         self.note_peak(app);

@@ -247,12 +247,10 @@ impl Partition {
     /// An application is to be looked at again, and so are the queues above it.
     pub(super) fn rouse(&mut self, app: AppIx) {
         self.unpark_app(app);
-        let mut level = Some(self.apps[app.ix()].queue);
-        while let Some(ix) = level {
+        for ix in self.up(self.apps[app.ix()].queue) {
             if self.queues[ix.ix()].parked {
                 self.unpark_queue(ix);
             }
-            level = self.queues[ix.ix()].parent;
         }
     }
 
@@ -271,12 +269,10 @@ impl Partition {
 
     /// A queue is this ancestor, or below it.
     pub(super) fn is_below(&self, queue: QueueIx, ancestor: QueueIx) -> bool {
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.path(queue) {
             if ix == ancestor {
                 return true;
             }
-            level = self.queues[ix.ix()].parent;
         }
         false
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Cx, Partition, releases::Removal};
+use super::{Amount, Cx, Partition, releases::Removal};
 use crate::{
     command::{NodeAction, NodeItem},
     conf::NodeSortPolicy,
@@ -88,9 +88,9 @@ impl Partition {
         let held = self.is_held(&id, &host);
         let node = Node {
             spec,
-            available: capacity.clone(),
+            available: Amount::default(),
             capacity: capacity.clone(),
-            allocated: Resource::new(),
+            allocated: Amount::default(),
             occupied: Resource::new(),
             asked: Asked::default(),
             rm_schedulable: schedulable,
@@ -98,7 +98,7 @@ impl Partition {
             allocs: Vec::new(),
             foreign: BTreeMap::new(),
             reservations: Vec::new(),
-            claimed: Resource::new(),
+            claimed: Amount::default(),
             rank,
             sort_key: None,
             seen: cx.now,
@@ -111,6 +111,7 @@ impl Partition {
             }
             None => NodeIx::from(self.nodes.push(node)),
         };
+        self.room_follows(ix);
         self.node_by_id.insert(id.clone(), ix);
         self.index.track(&capacity);
         let shared = Arc::new(capacity);
@@ -188,7 +189,7 @@ impl Partition {
         let delta = capacity.minus(&row.capacity);
         let id = row.spec.id.clone();
         row.capacity = capacity.clone();
-        row.available = capacity.minus(&row.allocated).minus(&row.occupied).pruned();
+        self.room_follows(ix);
         self.index.track(&capacity);
         let shared = Arc::new(capacity);
         cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeCapacity), "", Some(shared.clone()));

@@ -257,13 +257,11 @@ impl Partition {
             return Some(guaranteed);
         }
         self.queues[self.root.ix()].max.as_ref()?;
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.path(queue) {
             let row = &self.queues[ix.ix()];
             if let Some(max) = row.max.as_ref().and_then(|max| max.get(kind)) {
                 return Some(max);
             }
-            level = row.parent;
         }
         None
     }

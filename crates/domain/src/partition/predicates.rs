@@ -268,11 +268,10 @@ impl Partition {
         if let Some(node) = row.node {
             self.nodes[node.ix()].asked.note(&row.resource, up);
         }
-        let mut level = Some(app.queue);
-        while let Some(queue) = level {
+        let queue = app.queue;
+        for queue in self.up(queue) {
             let queue = &mut self.queues[queue.ix()];
             queue.asked.note(&row.resource, up);
-            level = queue.parent;
         }
     }
 
@@ -511,8 +510,7 @@ impl Partition {
         self.drop_questions_of(alloc);
         let mut hidden = Vec::new();
         let hidden = &mut cx.with(&mut hidden);
-        let placement = self.placement(alloc, self.allocs[alloc.ix()].node, Books::ALL);
-        self.refund(&placement, hidden);
+        self.refund(alloc, self.allocs[alloc.ix()].node, Books::ALL, hidden);
         self.count_parked(alloc, true, false);
         self.pending_again(alloc);
     }

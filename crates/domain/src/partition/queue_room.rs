@@ -22,8 +22,7 @@ impl Partition {
     /// # Errors
     /// Names the queue on the way whose state or limit is against it.
     pub fn queue_room(&self, ix: QueueIx) -> Result<(), String> {
-        let mut level = Some(ix);
-        while let Some(at) = level {
+        for at in self.path(ix) {
             let row = &self.queues[at.ix()];
             if let Some((path, order)) = self.order_for(&row.path).filter(|(path, _)| **path == row.path) {
                 return Err(format!("it takes no new application: {}", order.told_of(path)));
@@ -41,7 +40,6 @@ impl Partition {
             if let Some((kind, max)) = row.max.iter().flat_map(|max| max.iter()).find(is_used_up) {
                 return Err(format!("{} of {} is used up in {}", kind.name(), max, row.path));
             }
-            level = row.parent;
         }
         Ok(())
     }

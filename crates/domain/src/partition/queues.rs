@@ -5,7 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cx, Partition};
+use smallvec::SmallVec;
+
+use super::{Amount, Cx, Partition};
 use crate::{
     acl::Acl,
     conf::{QueueConf, TemplateConf},
@@ -24,6 +26,16 @@ pub(super) fn effective(limit: Option<&Resource>) -> Option<Resource> {
 }
 
 impl Partition {
+    /// The queue and those above it, up to root.
+    pub(crate) fn path(&self, queue: QueueIx) -> impl Iterator<Item = QueueIx> + '_ {
+        std::iter::successors(Some(queue), |queue| self.queues[queue.ix()].parent)
+    }
+
+    /// As [`Partition::path`], for who changes them.
+    pub(super) fn up(&self, queue: QueueIx) -> SmallVec<[QueueIx; 8]> {
+        self.path(queue).collect()
+    }
+
     /// Builds the managed queues; parents before children.
     pub(super) fn build_queues(&mut self, conf: &QueueConf, cx: &mut Cx) {
         self.root = self.add_managed(None, conf, cx);
@@ -98,12 +110,12 @@ impl Partition {
             admin_acl: Acl::default(),
             submit_acl: Acl::default(),
             template: None,
-            allocated: Resource::new(),
+            allocated: Amount::default(),
             asked: Asked::default(),
             told_allocated: Resource::new(),
-            pending: Resource::new(),
+            pending: Amount::default(),
             preempting: Resource::new(),
-            claimed: Resource::new(),
+            claimed: Amount::default(),
             awaited: Resource::new(),
             attempts: (Nanos::ZERO, 0),
             running: 0,

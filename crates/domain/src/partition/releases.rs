@@ -364,8 +364,7 @@ impl Partition {
             self.sub_preempting(alloc);
             self.victim_gone(alloc);
         }
-        let placement = self.placement(alloc, node, books);
-        self.refund(&placement, cx);
+        self.refund(alloc, node, books, cx);
         let row = &mut self.allocs[alloc.ix()];
         let asked = if row.preempted {
             Some(Termination::Preempted)

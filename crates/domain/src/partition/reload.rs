@@ -140,8 +140,7 @@ impl Partition {
         if !self.conf.quota_preemption {
             return;
         }
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.up(queue) {
             let row = &mut self.queues[ix.ix()];
             let delay = row.settings.quota_preemption_delay;
             if row.managed
@@ -152,7 +151,6 @@ impl Partition {
             {
                 row.quota_start = Some(now.plus(delay));
             }
-            level = row.parent;
             if row.quota_start.is_some() {
                 self.watch_quotas(now);
             }

@@ -57,11 +57,25 @@ impl Partition {
 
     /// A reservation goes, whatever ends it (R5.38); all counters follow (R5.39).
     pub(super) fn unreserve(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        self.lose_claim(alloc);
+        if let Some(node) = self.end_reservation(alloc, cx) {
+            self.unblock_shapes(node);
+        }
+    }
+
+    /// Ends a reservation as its ask is placed on a node; what was kept for it there, it takes.
+    pub(super) fn use_reservation(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        self.use_claim(alloc);
+        if let Some(other) = self.end_reservation(alloc, cx).filter(|reserved| *reserved != node) {
+            self.unblock_shapes(other);
+        }
+    }
+
+    fn end_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> Option<NodeIx> {
         let row = &mut self.allocs[alloc.ix()];
-        let Some(node) = row.reserved.take() else { return };
+        let node = row.reserved.take()?;
         self.ripe.remove(&alloc);
         self.held_back.remove(&alloc);
-        self.lose_claim(alloc);
         let row = &self.allocs[alloc.ix()];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
         let app_row = &mut self.apps[app.ix()];
@@ -80,7 +94,7 @@ impl Partition {
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeReservation, &resource);
         self.reindex(node);
-        self.unblock_shapes(node);
+        Some(node)
     }
 
     /// Asks that hold a reservation, and those of them that can be placed now (R5.30–R5.32).
@@ -138,36 +152,49 @@ impl Partition {
         let (resource, shape, expires) = (row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
         let required = row.spec.required_node.is_some();
         let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);
-        if !fits && !required && !self.has_claim(alloc) && self.shapes.is_nowhere(shape) && cx.now <= expires {
+        let free = fits && !(self.ask_shim && self.is_refused(alloc, node));
+        let other = if free || required || self.shapes.is_nowhere(shape) {
+            None
+        } else {
+            let other = self.find_node(alloc, &resource);
+            if other.is_none() {
+                self.shapes.set_nowhere(shape);
+            }
+            other
+        };
+        let target = if free { Some(node) } else { other };
+        if target.is_none() && !required && cx.now <= expires {
+            // No limit holds it, but nodes do.
+            if !fits {
+                self.give_up_spent_claim(alloc);
+            }
             return Outcome::Nothing;
         }
         if !self.reserved_ask_fits_limits(alloc) {
             self.limited = true;
             self.held_back.insert(alloc);
-            if self.is_claim_spent(alloc) {
-                self.lose_claim(alloc);
-            }
+            self.give_up_spent_claim(alloc);
             if cx.now > expires {
                 self.unreserve(alloc, cx);
             }
             return Outcome::Nothing;
         }
-        if fits && !(self.ask_shim && self.is_refused(alloc, node)) {
-            return self.take(alloc, node, cx).unwrap_or(Outcome::Nothing);
-        }
-        if required {
-            return self.preempt_for_required(alloc, node, cx);
-        }
-        if !self.shapes.is_nowhere(shape) {
-            match self.find_node(alloc, &resource) {
-                Some(other) => return self.take(alloc, other, cx).unwrap_or(Outcome::Nothing),
-                None => self.shapes.set_nowhere(shape),
+        match target {
+            Some(target) => self.take(alloc, target, cx).unwrap_or(Outcome::Nothing),
+            None if required => self.preempt_for_required(alloc, node, cx),
+            None => {
+                if !fits {
+                    self.give_up_spent_claim(alloc);
+                }
+                Outcome::Nothing
             }
         }
-        if !fits && self.is_claim_spent(alloc) {
+    }
+
+    fn give_up_spent_claim(&mut self, alloc: AllocIx) {
+        if self.is_claim_spent(alloc) {
             self.lose_claim(alloc);
         }
-        Outcome::Nothing
     }
 
     /// What an ask has preempted is its own; others stay clear of what is promised.

@@ -331,7 +331,7 @@ impl Partition {
     /// What is free on a node beyond what is reserved of it.
     pub(super) fn open_room(&self, node: NodeIx) -> Resource {
         let row = &self.nodes[node.ix()];
-        let mut room = row.available.clone();
+        let mut room = row.available.value();
         for alloc in &row.reservations {
             for (kind, need) in self.allocs[alloc.ix()].resource.iter() {
                 let free = room.amount(kind);

@@ -296,10 +296,7 @@ impl Partition {
 
     /// An ask stops waiting and is bound to a node.
     pub(super) fn leave_waiting(&mut self, alloc: AllocIx, phase: Phase, node: NodeIx, cx: &mut Cx) {
-        if self.allocs[alloc.ix()].reserved.is_some() {
-            self.end_claim(alloc);
-            self.unreserve(alloc, cx);
-        }
+        self.use_reservation(alloc, node, cx);
         self.dequeue(alloc);
         let row = &mut self.allocs[alloc.ix()];
         row.phase = phase;

@@ -116,7 +116,7 @@ impl Partition {
         if row.sort_key.is_none() {
             return;
         }
-        let available = if row.reservations.is_empty() { row.available.clone() } else { self.open_room(node) };
+        let available = if row.reservations.is_empty() { row.available.value() } else { self.open_room(node) };
         if self.gang_waits {
             self.unblock();
         }

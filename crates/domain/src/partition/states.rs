@@ -145,11 +145,9 @@ impl Partition {
 
     /// Running applications on every queue of the path (R3.6, QUE-090), counted exactly.
     fn count_running(&mut self, ix: AppIx, up: bool) {
-        let mut level = Some(self.apps[ix.ix()].queue);
-        while let Some(queue) = level {
+        for queue in self.up(self.apps[ix.ix()].queue) {
             let row = &mut self.queues[queue.ix()];
             row.running = if up { row.running + 1 } else { row.running.saturating_sub(1) };
-            level = row.parent;
         }
         if !up {
             self.unblock_limits();
@@ -163,22 +161,18 @@ impl Partition {
 
     /// An accepted application has its first allocation: it counts against the limits of running applications (QUE-090).
     pub(super) fn enter_allocating(&mut self, ix: AppIx) {
-        let mut level = Some(self.apps[ix.ix()].queue);
-        while let Some(queue) = level {
+        for queue in self.up(self.apps[ix.ix()].queue) {
             let row = &mut self.queues[queue.ix()];
             row.allocating.insert(ix);
-            level = row.parent;
         }
     }
 
     /// It no longer does, on any level (QUE-094).
     pub(super) fn leave_allocating(&mut self, ix: AppIx) {
-        let mut level = Some(self.apps[ix.ix()].queue);
         let mut was = false;
-        while let Some(queue) = level {
+        for queue in self.up(self.apps[ix.ix()].queue) {
             let row = &mut self.queues[queue.ix()];
             was |= row.allocating.remove(&ix);
-            level = row.parent;
         }
         if was {
             self.unblock_limits();
@@ -187,14 +181,12 @@ impl Partition {
 
     /// May an accepted application begin, by the limits of running applications of its queues (QUE-091)?
     pub(super) fn queues_can_run(&self, ix: AppIx) -> bool {
-        let mut level = Some(self.apps[ix.ix()].queue);
-        while let Some(queue) = level {
+        for queue in self.path(self.apps[ix.ix()].queue) {
             let row = &self.queues[queue.ix()];
             let taken = row.running + row.allocating.len() as u64;
             if row.max_applications > 0 && !row.allocating.contains(&ix) && taken + 1 > row.max_applications {
                 return false;
             }
-            level = row.parent;
         }
         true
     }

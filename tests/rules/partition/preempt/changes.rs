@@ -117,7 +117,7 @@ fn look(env: &mut Env, what: &str) {
         let fits = node.available.fits(&row.resource) && node.capacity.fits(&row.resource);
         assert!(!(mine && fits && open(&root.allocated)), "{what}: k1 waits, and fits {}", node.id());
         if told && own {
-            let mut room = node.available.clone();
+            let mut room = node.available.value();
             for alloc in &node.allocs {
                 let leaving = &env.partition.allocs[alloc.ix()];
                 if leaving.preempted {

@@ -75,7 +75,7 @@ fn newly_held(now: &Partition, then: &Partition, ix: AppIx) -> Option<String> {
         return None;
     }
     if now.queues_can_run(ix) && !then.queues_can_run(ix) {
-        return then.chain_of(row.queue).find(|queue| is_full(queue)).map(full);
+        return then.path(row.queue).map(|ix| &then.queues[ix.ix()]).find(|queue| is_full(queue)).map(full);
     }
     let held = |partition: &Partition| partition.apps[ix.ix()].track.and_then(|track| partition.ugm.held(track));
     if held(now).is_none() { held(then).map(|refusal| full_for(&refusal)) } else { None }
@@ -140,13 +140,6 @@ fn last(partition: &Partition, apps: impl Iterator<Item = AppIx>, limit: u64) ->
     let beyond: Vec<AppIx> =
         apps.into_iter().skip(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(_, ix)| ix).collect();
     beyond.into_iter()
-}
-
-impl Partition {
-    /// The queue and those above it.
-    fn chain_of(&self, queue: QueueIx) -> impl Iterator<Item = &Queue> {
-        std::iter::successors(Some(&self.queues[queue.ix()]), |row| Some(&self.queues[row.parent?.ix()]))
-    }
 }
 
 /// Every quota and limit below what is used.

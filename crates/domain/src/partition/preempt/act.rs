@@ -131,7 +131,7 @@ impl Partition {
     /// The ask fits the node when these and those that are on their way out are gone.
     fn covers(&self, scope: &Scope, node: NodeIx, victims: &[AllocIx]) -> bool {
         let row = &self.nodes[node.ix()];
-        let mut room: Resource = row.available.clone();
+        let mut room: Resource = row.available.value();
         for alloc in row.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
             room.add(&self.allocs[alloc.ix()].resource);
         }

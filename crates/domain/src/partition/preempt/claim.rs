@@ -39,7 +39,7 @@ impl Partition {
         let row = &mut self.allocs[alloc.ix()];
         row.triggered_preemption = true;
         let claim = Claim { resource: row.resource.clone(), victims, node: row.reserved };
-        self.count_claim(alloc, &claim, true);
+        self.count_promised(alloc, claim.node, &claim.resource, true);
         self.claims.insert(alloc, Arc::new(claim));
         self.reindex_reserved(alloc);
     }
@@ -47,9 +47,20 @@ impl Partition {
     /// The ask holds nothing any more.
     pub(in super::super) fn end_claim(&mut self, alloc: AllocIx) {
         if let Some(claim) = self.claims.remove(&alloc) {
-            self.count_claim(alloc, &claim, false);
+            self.count_promised(alloc, claim.node, &claim.resource, false);
             self.reindex_reserved(alloc);
             self.unblock_limits();
+        }
+    }
+
+    /// The ask is placed: what was promised to it, it takes.
+    pub(in super::super) fn use_claim(&mut self, alloc: AllocIx) {
+        if let Some(claim) = self.claims.remove(&alloc) {
+            self.count_promised(alloc, claim.node, &claim.resource, false);
+            self.reindex_reserved(alloc);
+            if claim.resource != self.allocs[alloc.ix()].resource {
+                self.unblock_limits();
+            }
         }
     }
 
@@ -74,35 +85,13 @@ impl Partition {
         self.rouse_groups(app);
     }
 
-    fn count_claim(&mut self, alloc: AllocIx, claim: &Claim, begins: bool) {
-        let app = self.allocs[alloc.ix()].app;
-        let count = |sum: &mut Resource| {
-            if begins {
-                sum.add(&claim.resource);
-            } else {
-                sum.sub(&claim.resource);
-            }
-            sum.prune();
-        };
-        if let Some(node) = claim.node {
-            count(&mut self.nodes[node.ix()].claimed);
-        }
-        count(&mut self.apps[app.ix()].claimed);
-        let mut level = Some(self.apps[app.ix()].queue);
-        while let Some(queue) = level {
-            let row = &mut self.queues[queue.ix()];
-            count(&mut row.claimed);
-            level = row.parent;
-        }
-    }
-
     /// The ask leaves other asks that have reserved the node the room that they have preempted for.
     pub(in super::super) fn fits_beside_claims(&self, alloc: AllocIx, node: NodeIx) -> bool {
         let row = &self.nodes[node.ix()];
         if row.claimed.is_empty() || self.has_claim(alloc) {
             return true;
         }
-        let mut room = row.available.clone();
+        let mut room = row.available.value();
         for leaving in row.allocs.iter().filter(|leaving| self.allocs[leaving.ix()].preempted) {
             room.add(&self.allocs[leaving.ix()].resource);
         }

@@ -80,12 +80,10 @@ impl Partition {
                 row.allocated.amount(kind) - row.preempting.amount(kind)
             };
             let mut over = left(queue) - max;
-            let mut level = Some(queue);
-            while let Some(q) = level {
+            for q in self.path(queue) {
                 if let Some(guaranteed) = self.queues[q.ix()].guaranteed.as_ref().and_then(|g| g.get(kind)) {
                     over = over.min(left(q) - guaranteed);
                 }
-                level = self.queues[q.ix()].parent;
             }
             if over > 0 {
                 amount.set(kind.clone(), over);

@@ -38,12 +38,8 @@ impl Scope {
     /// The queues from a victim's leaf up to the ask's path, without those on it.
     pub(super) fn branch<'a>(&'a self, partition: &'a Partition, leaf: QueueIx) -> impl Iterator<Item = QueueIx> + 'a {
         let end = self.leaves.get(&leaf).map(|door| self.path[door.meets]);
-        let mut level = end.and(Some(leaf));
-        std::iter::from_fn(move || {
-            let queue = level.filter(|queue| Some(*queue) != end)?;
-            level = partition.queues[queue.ix()].parent;
-            Some(queue)
-        })
+        let path = end.map(|end| partition.path(leaf).take_while(move |queue| *queue != end));
+        path.into_iter().flatten()
     }
 
     /// No guarantee entitles the ask anywhere inside its fence (R7.17).
@@ -57,12 +53,7 @@ impl Partition {
     pub(super) fn scope(&self, alloc: AllocIx) -> Scope {
         let row = &self.allocs[alloc.ix()];
         let need = wanted(&row.resource);
-        let mut path = SmallVec::new();
-        let mut level = Some(self.apps[row.app.ix()].queue);
-        while let Some(queue) = level {
-            path.push(queue);
-            level = self.queues[queue.ix()].parent;
-        }
+        let path = self.up(self.apps[row.app.ix()].queue);
         let mut scope =
             Scope { need, path, short: Resource::new(), leaves: BTreeMap::new(), entitled: SmallVec::new() };
         self.measure_shortage(&mut scope);
@@ -180,8 +171,7 @@ impl Partition {
     /// The leaf, or a queue above it below the common one, is above its guarantee somewhere, or none has one (R7.8).
     fn has_surplus(&self, scope: &Scope, leaf: QueueIx, meets: usize) -> bool {
         let mut guaranteed = false;
-        let mut level = Some(leaf);
-        while let Some(queue) = level.filter(|queue| *queue != scope.path[meets]) {
+        for queue in self.path(leaf).take_while(|queue| *queue != scope.path[meets]) {
             let row = &self.queues[queue.ix()];
             if let Some(limits) = &row.guaranteed {
                 guaranteed = true;
@@ -189,7 +179,6 @@ impl Partition {
                     return true;
                 }
             }
-            level = row.parent;
         }
         !guaranteed
     }

@@ -20,7 +20,7 @@ const ANY_NUMBER: u64 = 1 << 31;
 
 /// What a queue uses, with what is promised in it and kept for gangs.
 fn used(row: &Queue, gang: bool) -> Resource {
-    let mut used = row.allocated.clone();
+    let mut used = row.allocated.value();
     if !row.claimed.is_empty() {
         used = used.max(&used.minus(&row.preempting).plus(&row.claimed));
     }

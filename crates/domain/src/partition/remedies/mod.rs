@@ -289,13 +289,7 @@ impl<'a> Search<'a> {
 
     /// The queues from its leaf to root.
     fn path(&self) -> Vec<crate::types::QueueIx> {
-        let mut path = Vec::new();
-        let mut level = Some(self.partition.apps[self.app.ix()].queue);
-        while let Some(ix) = level {
-            path.push(ix);
-            level = self.partition.queues[ix.ix()].parent;
-        }
-        path
+        self.partition.path(self.partition.apps[self.app.ix()].queue).collect()
     }
 }
 

@@ -1,17 +1,31 @@
-//! The ledger: `check` reads every limit and only it makes a `Placement`; `charge` and `refund` cannot fail, and nothing
-//! else changes usage. So a placement is in all books or in none.
+//! The books: what is allocated, free, pending, promised and on its way out, of nodes, queues and applications.
+//!
+//! `check` reads every limit; `charge`, `refund`, `hand_over` and `resize` cannot fail. So a placement is in all books or in
+//! none, and nobody else can change an [`Amount`]:
+//!
+//! ```compile_fail,E0596
+//! use callboard_domain::{Partition, resources::Resource};
+//! fn give_away(partition: &mut Partition) {
+//!     partition.queues[0].allocated.sub(&Resource::new());
+//! }
+//! ```
+
+mod amount;
+mod told;
+mod waiting;
 
 use std::sync::Arc;
+
+pub use amount::Amount;
 
 use super::{Cx, Partition};
 use crate::{
     alloc::Phase,
-    event::{Change, Detail, EventKind},
     resources::{Resource, min_limit},
     types::{AllocIx, AppIx, NodeIx, QueueIx},
 };
 
-/// What an allocation costs, and whom. Made by [`Partition::check`], or by a caller that may pass the limits (R4.10).
+/// What an allocation costs, and whom. Made by [`Partition::check`], or by [`Partition::past_limits`].
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub(super) alloc: AllocIx,
@@ -74,11 +88,12 @@ impl Partition {
         if !self.fits_beside_claims(alloc, node) {
             return Err(Reason::Node);
         }
-        Ok(self.placement(alloc, Some(node), Books::ALL))
+        Ok(self.past_limits(alloc, Some(node), Books::ALL))
     }
 
-    /// A placement without a look at any limit: recovery (R4.10), a replacement that needs no extra room (R6.11), a refund.
-    pub(super) fn placement(&self, alloc: AllocIx, node: Option<NodeIx>, books: Books) -> Placement {
+    /// A placement without a look at any limit: recovery (R4.10), a replacement that needs no extra room (R6.11), one of a gang
+    /// whose sum was checked.
+    pub(super) fn past_limits(&self, alloc: AllocIx, node: Option<NodeIx>, books: Books) -> Placement {
         let row = &self.allocs[alloc.ix()];
         Placement {
             alloc,
@@ -95,8 +110,7 @@ impl Partition {
     /// that has none (QUE-025, QUE-030).
     pub(super) fn queue_fits(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
         self.queue_has_room(queue, request)?;
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.path(queue) {
             let row = &self.queues[ix.ix()];
             if let Some(max) = row.max.as_ref().filter(|_| !row.claimed.is_empty()) {
                 for (kind, amount) in request.iter() {
@@ -106,15 +120,13 @@ impl Partition {
                     }
                 }
             }
-            level = row.parent;
         }
         Ok(())
     }
 
     /// Room for a request on every level of the path, whatever is promised to others; else the level that has none.
     pub(super) fn queue_has_room(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.path(queue) {
             let row = &self.queues[ix.ix()];
             if let Some(max) = &row.max {
                 for (kind, amount) in request.iter() {
@@ -123,7 +135,6 @@ impl Partition {
                     }
                 }
             }
-            level = row.parent;
         }
         Ok(())
     }
@@ -131,12 +142,10 @@ impl Partition {
     /// Headroom of a queue: what may still be allocated in it, over the whole path; `None`: nothing limits (QUE-029).
     pub fn headroom(&self, queue: QueueIx) -> Option<Resource> {
         let mut headroom = None;
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.path(queue) {
             let row = &self.queues[ix.ix()];
             let own = row.max.as_ref().map(|max| max.minus_known(&row.allocated));
             headroom = min_limit(own.as_ref(), headroom.as_ref());
-            level = row.parent;
         }
         headroom
     }
@@ -183,8 +192,9 @@ impl Partition {
         }
     }
 
-    /// Takes a placement out of its books.
-    pub(super) fn refund(&mut self, placement: &Placement, cx: &mut Cx) {
+    /// Takes an ask or allocation out of these books.
+    pub(super) fn refund(&mut self, alloc: AllocIx, node: Option<NodeIx>, books: Books, cx: &mut Cx) {
+        let placement = &self.past_limits(alloc, node, books);
         self.note_placement(placement);
         if placement.books.node
             && let Some(node) = placement.node
@@ -280,111 +290,20 @@ impl Partition {
     }
 
     fn charge_queues(&mut self, queue: QueueIx, amount: &Resource, _cx: &mut Cx) {
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.up(queue) {
             let row = &mut self.queues[ix.ix()];
             row.allocated.add(amount);
             row.allocated.prune();
-            level = row.parent;
             self.touch_queue(ix);
         }
     }
 
     fn refund_queues(&mut self, queue: QueueIx, amount: &Resource) {
-        let mut level = Some(queue);
-        while let Some(ix) = level {
+        for ix in self.up(queue) {
             let row = &mut self.queues[ix.ix()];
             row.allocated.sub(amount);
             row.allocated.prune();
-            level = row.parent;
             self.touch_queue(ix);
         }
-    }
-
-    /// An allocation is marked for preemption: its size counts as preempting on the whole path (QUE-041).
-    pub(super) fn add_preempting(&mut self, alloc: AllocIx) {
-        let row = &self.allocs[alloc.ix()];
-        let amount = row.resource.clone();
-        let mut level = Some(self.apps[row.app.ix()].queue);
-        while let Some(ix) = level {
-            let row = &mut self.queues[ix.ix()];
-            row.preempting.add(&amount);
-            level = row.parent;
-        }
-    }
-
-    /// It is no longer marked, or gone.
-    pub(super) fn sub_preempting(&mut self, alloc: AllocIx) {
-        let row = &self.allocs[alloc.ix()];
-        let amount = row.resource.clone();
-        let mut level = Some(self.apps[row.app.ix()].queue);
-        while let Some(ix) = level {
-            let row = &mut self.queues[ix.ix()];
-            row.preempting.sub(&amount);
-            row.preempting.prune();
-            level = row.parent;
-        }
-    }
-
-    /// An ask waits: pending on the application and every queue of its path.
-    pub(super) fn add_pending(&mut self, app: AppIx, amount: &Resource) {
-        let row = &mut self.apps[app.ix()];
-        row.pending.add(amount);
-        row.pending.prune();
-        let mut level = Some(row.queue);
-        self.touch_app(app);
-        while let Some(ix) = level {
-            let row = &mut self.queues[ix.ix()];
-            row.pending.add(amount);
-            row.pending.prune();
-            level = row.parent;
-            self.touch_queue(ix);
-        }
-    }
-
-    /// An ask no longer waits.
-    pub(super) fn sub_pending(&mut self, app: AppIx, amount: &Resource) {
-        let row = &mut self.apps[app.ix()];
-        row.pending.sub(amount);
-        row.pending.prune();
-        let mut level = Some(row.queue);
-        self.touch_app(app);
-        while let Some(ix) = level {
-            let row = &mut self.queues[ix.ix()];
-            row.pending.sub(amount);
-            row.pending.prune();
-            level = row.parent;
-            self.touch_queue(ix);
-        }
-    }
-
-    /// What is allocated in the queue of an application changed, for all to see.
-    pub(super) fn allocation_changed(&mut self, app: AppIx) {
-        let queue = self.apps[app.ix()].queue;
-        if self.alloc_changed.last() != Some(&queue) {
-            self.alloc_changed.push(queue);
-        }
-    }
-
-    /// One event for each leaf in which something was allocated, freed or resized by a command or by decisions in a row
-    /// (EVT-04B): what is allocated there now.
-    pub(super) fn tell_allocated(&mut self, cx: &mut Cx) {
-        while let Some(queue) = self.alloc_changed.pop() {
-            let row = &self.queues[queue.ix()];
-            if row.free || row.told_allocated == row.allocated {
-                continue;
-            }
-            let row = &mut self.queues[queue.ix()];
-            row.told_allocated = row.allocated.clone();
-            let (path, allocated) = (row.path.clone(), Arc::new(row.allocated.clone()));
-            cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueAlloc), "", Some(allocated));
-        }
-    }
-
-    /// The events of an allocation that came onto its node (EVT-025, EVT-033).
-    pub(super) fn allocated_events(&self, alloc: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
-        let app = &self.apps[row.app.ix()];
-        cx.event_of(EventKind::App, &app.id, &row.spec.key, Change::Add, Detail::AppAlloc, &row.resource);
     }
 }

@@ -1,0 +1,41 @@
+//! What is told of changes in the books.
+
+use std::sync::Arc;
+
+use super::super::{Cx, Partition};
+use crate::{
+    event::{Change, Detail, EventKind},
+    types::{AllocIx, AppIx},
+};
+
+impl Partition {
+    /// What is allocated in the queue of an application changed, for all to see.
+    pub(in super::super) fn allocation_changed(&mut self, app: AppIx) {
+        let queue = self.apps[app.ix()].queue;
+        if self.alloc_changed.last() != Some(&queue) {
+            self.alloc_changed.push(queue);
+        }
+    }
+
+    /// One event for each leaf in which something was allocated, freed or resized by a command or by decisions in a row
+    /// (EVT-04B): what is allocated there now.
+    pub(in super::super) fn tell_allocated(&mut self, cx: &mut Cx) {
+        while let Some(queue) = self.alloc_changed.pop() {
+            let row = &self.queues[queue.ix()];
+            if row.free || row.told_allocated == row.allocated {
+                continue;
+            }
+            let row = &mut self.queues[queue.ix()];
+            row.told_allocated = row.allocated.value();
+            let (path, allocated) = (row.path.clone(), Arc::new(row.allocated.value()));
+            cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueAlloc), "", Some(allocated));
+        }
+    }
+
+    /// The events of an allocation that came onto its node (EVT-025, EVT-033).
+    pub(in super::super) fn allocated_events(&self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[alloc.ix()];
+        let app = &self.apps[row.app.ix()];
+        cx.event_of(EventKind::App, &app.id, &row.spec.key, Change::Add, Detail::AppAlloc, &row.resource);
+    }
+}

@@ -1,0 +1,110 @@
+//! What waits, what is promised, what is on its way out, and what is free.
+
+use super::{super::Partition, amount::Amount};
+use crate::{
+    resources::Resource,
+    types::{AllocIx, AppIx, NodeIx},
+};
+
+impl Partition {
+    /// An allocation is marked for preemption: its size counts as preempting on the whole path (QUE-041).
+    pub(in super::super) fn add_preempting(&mut self, alloc: AllocIx) {
+        let row = &self.allocs[alloc.ix()];
+        let amount = row.resource.clone();
+        for ix in self.up(self.apps[row.app.ix()].queue) {
+            let row = &mut self.queues[ix.ix()];
+            row.preempting.add(&amount);
+        }
+    }
+
+    /// It is no longer marked, or gone.
+    pub(in super::super) fn sub_preempting(&mut self, alloc: AllocIx) {
+        let row = &self.allocs[alloc.ix()];
+        let amount = row.resource.clone();
+        for ix in self.up(self.apps[row.app.ix()].queue) {
+            let row = &mut self.queues[ix.ix()];
+            row.preempting.sub(&amount);
+            row.preempting.prune();
+        }
+    }
+
+    /// An ask waits: pending on the application and every queue of its path.
+    pub(in super::super) fn add_pending(&mut self, app: AppIx, amount: &Resource) {
+        let row = &mut self.apps[app.ix()];
+        row.pending.add(amount);
+        row.pending.prune();
+        let queue = row.queue;
+        self.touch_app(app);
+        for ix in self.up(queue) {
+            let row = &mut self.queues[ix.ix()];
+            row.pending.add(amount);
+            row.pending.prune();
+            self.touch_queue(ix);
+        }
+    }
+
+    /// An ask no longer waits.
+    pub(in super::super) fn sub_pending(&mut self, app: AppIx, amount: &Resource) {
+        let row = &mut self.apps[app.ix()];
+        row.pending.sub(amount);
+        row.pending.prune();
+        let queue = row.queue;
+        self.touch_app(app);
+        for ix in self.up(queue) {
+            let row = &mut self.queues[ix.ix()];
+            row.pending.sub(amount);
+            row.pending.prune();
+            self.touch_queue(ix);
+        }
+    }
+
+    /// Room is promised to an ask that has preempted, on its node, in its application and in every queue of its path; or is
+    /// not promised any more.
+    pub(in super::super) fn count_promised(
+        &mut self,
+        alloc: AllocIx,
+        node: Option<NodeIx>,
+        amount: &Resource,
+        more: bool,
+    ) {
+        let app = self.allocs[alloc.ix()].app;
+        let count = |sum: &mut Amount| {
+            if more {
+                sum.add(amount);
+            } else {
+                sum.sub(amount);
+            }
+            sum.prune();
+        };
+        if let Some(node) = node {
+            count(&mut self.nodes[node.ix()].claimed);
+        }
+        count(&mut self.apps[app.ix()].claimed);
+        for queue in self.up(self.apps[app.ix()].queue) {
+            count(&mut self.queues[queue.ix()].claimed);
+        }
+    }
+
+    /// An ask is tried on a node beside others: the room there is less until it is given back.
+    pub(in super::super) fn lend(&mut self, node: NodeIx, amount: &Resource) {
+        self.nodes[node.ix()].available.sub(amount);
+        self.reindex(node);
+    }
+
+    /// Ends what `lend` began.
+    pub(in super::super) fn give_back(&mut self, node: NodeIx, amount: &Resource) {
+        let available = &mut self.nodes[node.ix()].available;
+        available.add(amount);
+        available.prune();
+        self.reindex(node);
+    }
+
+    /// What is free on a node follows its capacity and what is occupied there; true where it changes.
+    pub(in super::super) fn room_follows(&mut self, node: NodeIx) -> bool {
+        let row = &mut self.nodes[node.ix()];
+        let available = row.capacity.minus(&row.allocated).minus(&row.occupied).pruned();
+        let changes = row.available != available;
+        row.available.set(available);
+        changes
+    }
+}

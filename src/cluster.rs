@@ -10,6 +10,7 @@ mod keys;
 mod manager;
 mod presence;
 mod probe;
+mod standby;
 mod take;
 
 use std::{
@@ -23,11 +24,14 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 pub use self::keys::Server;
 pub use self::manager::title_server;
-use self::manager::{Manager, Word};
+use self::{
+    manager::{Manager, Word},
+    standby::Standby,
+};
 use crate::{
     actors::topology::Topology,
     messages::{
-        leaders::{ClusterStatus, Leaders},
+        leaders::{ClusterStatus, Done, Drain, Fresh, Leaders},
         rm::{Refusal, RefusalKind},
     },
 };
@@ -44,12 +48,15 @@ pub struct Options {
     pub lease: Duration,
     /// What was changed long ago is compacted: the etcd is this cluster's own.
     pub compact: bool,
+    /// Bytes of a resource manager in etcd at which nothing new is placed.
+    pub max_bytes: u64,
 }
 
 /// See the module. It lives on a thread of its own.
 pub struct Cluster {
     words: UnboundedSender<Word>,
     trouble: Arc<Trouble>,
+    standby: Arc<Standby>,
 }
 
 /// Why nothing can be written at present.
@@ -83,15 +90,16 @@ impl Cluster {
         let handle = runtime.handle().clone();
         let manager = {
             let _entered = handle.enter();
-            Manager::new(options, topology, trouble.clone())?
+            Manager::new(options, topology.clone(), trouble.clone())?
         };
         let words = manager.words();
+        let standby = Arc::new(Standby::new(words.clone(), topology));
         let (tell, opened) = oneshot::channel();
         thread::Builder::new()
             .name("cluster".to_owned())
             .spawn(move || runtime.block_on(manager.run(tell)))
             .map_err(|error| format!("no thread for the cluster: {error}"))?;
-        Ok((Arc::new(Cluster { words, trouble }), opened))
+        Ok((Arc::new(Cluster { words, trouble, standby }), opened))
     }
 
     /// The server ends: others lead what it leads. Done when they do, or cannot.
@@ -109,7 +117,7 @@ impl Cluster {
         &self,
         word: impl FnOnce(oneshot::Sender<A>) -> Word,
         read: impl FnOnce(A) -> Result<T, Refusal> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, Refusal>> {
+    ) -> Done<T> {
         let (tell, told) = oneshot::channel();
         // Where it is gone, so is the other end.
         let _ = self.words.send(word(tell));
@@ -121,16 +129,25 @@ impl Cluster {
 }
 
 impl Leaders for Cluster {
-    fn lead(&self, rm: &str) -> BoxFuture<'static, Result<(), Refusal>> {
+    fn lead(&self, rm: &str) -> Done<()> {
         let rm = rm.to_owned();
         self.ask(|tell| Word::Lead(rm, tell), |done| done)
     }
 
-    fn status(&self) -> BoxFuture<'static, Result<ClusterStatus, Refusal>> {
+    fn status(&self) -> Done<ClusterStatus> {
         self.ask(Word::Status, Ok)
     }
 
-    fn hand_over(&self, rm: &str, server: &str) -> BoxFuture<'static, Result<(), Refusal>> {
+    fn drain(&self, server: &str, drain: Option<Drain>) -> Done<()> {
+        let server = server.to_owned();
+        self.ask(|tell| Word::Drain(server, drain, tell), |done| done)
+    }
+
+    fn freshen(&self) -> BoxFuture<'static, Vec<Fresh>> {
+        Box::pin(self.standby.clone().freshen())
+    }
+
+    fn hand_over(&self, rm: &str, server: &str) -> Done<()> {
         let (rm, server) = (rm.to_owned(), server.to_owned());
         self.ask(|tell| Word::Hand(rm, server, tell), |done| done)
     }

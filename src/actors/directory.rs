@@ -53,6 +53,8 @@ pub struct PartitionEntry {
     pub shown: Arc<str>,
     /// The actor.
     pub addr: Addr<PartitionActor>,
+    /// Another server leads it: this is what its log has led to so far, and it stands still.
+    pub followed: bool,
 }
 
 impl Directory {
@@ -68,6 +70,14 @@ impl Directory {
 }
 
 impl Listing {
+    /// Without what other servers lead.
+    #[must_use]
+    pub fn led(&self) -> Listing {
+        let partitions: Vec<_> = self.partitions.iter().filter(|entry| !entry.followed).cloned().collect();
+        let followed = |rm: &RmEntry| self.partitions.iter().any(|entry| entry.followed && entry.rm == rm.id);
+        Listing { rms: self.rms.iter().filter(|rm| !followed(rm)).cloned().collect(), partitions }
+    }
+
     /// A partition by the name that REST shows or by its internal one.
     pub fn partition(&self, name: &str) -> Option<&PartitionEntry> {
         self.partitions.iter().find(|entry| *entry.shown == *name || *entry.internal == *name)

@@ -139,7 +139,8 @@ impl PartitionActor {
             is_still: is_still.is_some(),
             status: PartitionStatus::default(),
         };
-        if let Some(talks) = talks {
+        // One that is shown while another server leads it holds no conversations.
+        if let Some(talks) = talks.filter(|_| !(actor.is_still && shared)) {
             actor.restore(talks, shared);
         }
         actor

@@ -19,6 +19,7 @@ mod saved_lines;
 mod session;
 mod settings;
 mod snapshot;
+pub mod standby;
 mod streams;
 mod submit;
 #[cfg(test)]
@@ -102,6 +103,12 @@ pub struct RmActor {
     far: Option<Arc<dyn Far>>,
     /// What is said while another server leads it.
     elsewhere: Option<Refusal>,
+    /// Why its log is not to grow by new placements.
+    full: Option<Arc<str>>,
+    /// Snapshots that were taken to make room since then.
+    for_room: u32,
+    /// What readers see while another server leads it.
+    standby: Option<standby::Standby>,
 }
 
 impl RmActor {
@@ -128,6 +135,9 @@ impl RmActor {
             lost: None,
             far: None,
             elsewhere: None,
+            full: None,
+            for_room: 0,
+            standby: None,
         }
     }
 
@@ -162,6 +172,7 @@ impl RmActor {
             closing: self.closing,
             failing: self.log.as_ref().and_then(|log| log.failing().cloned()),
             elsewhere: self.elsewhere.clone(),
+            full: self.full.clone(),
             log: self.log.as_ref().map(|log| log.shared.clone()),
         });
         self.earlier.retain(|earlier| earlier.strong_count() > 0);
@@ -438,6 +449,7 @@ impl RmActor {
             partitions: session.map(Session::partition_names).unwrap_or_default(),
             predicates: session.map_or(Predicates::Off, |session| session.asking),
             unread: self.unread(),
+            full: self.full.clone().filter(|_| session.is_some()),
             history: self.life.history(),
         }
     }

@@ -421,6 +421,11 @@ impl Topology {
         (self.launcher)(self.arbiter(home.wrapping_add(place)), setup)
     }
 
+    /// Starts one that stands still, and is linked to nothing.
+    pub(super) fn launch_still(&self, home: usize, place: usize, setup: PartitionSetup) -> PartitionHandle {
+        Topology::launcher()(self.arbiter(home.wrapping_add(place)), setup)
+    }
+
     fn arbiter(&self, place: usize) -> &ArbiterHandle {
         &self.pool[place % self.pool.len()]
     }
@@ -450,8 +455,9 @@ impl Topology {
         lock(&self.registry).forget(rm);
     }
 
-    /// Puts a session into the directory, or takes it out.
-    pub(super) fn list(&self, rm: &str, session: Option<(RmEntry, &[PartitionHandle])>) {
+    /// Puts a session into the directory, or takes it out. `followed`: another server leads it; those that are led here have
+    /// plain names before it.
+    pub(super) fn list(&self, rm: &str, followed: bool, session: Option<(RmEntry, &[PartitionHandle])>) {
         let Some(ordinal) = lock(&self.registry).ordinal(rm) else { return };
         let mut listed = lock(&self.listed);
         let before = listed.remove(&ordinal).map(|(_, partitions)| partitions).unwrap_or_default();
@@ -459,6 +465,7 @@ impl Topology {
             let mut partitions = Vec::with_capacity(handles.len());
             for handle in handles {
                 let others = listed.values().flat_map(|(_, partitions)| partitions);
+                let others = others.filter(|other| followed || !other.followed);
                 let shown = shown(&handle.internal, &handle.conf.name, &before, others);
                 partitions.push(PartitionEntry {
                     rm: entry.id.clone(),
@@ -466,7 +473,14 @@ impl Topology {
                     internal: handle.internal.clone(),
                     shown,
                     addr: handle.addr.clone(),
+                    followed,
                 });
+            }
+            let others = listed.values_mut().flat_map(|(_, partitions)| partitions).filter(|other| other.followed);
+            for other in others.filter(|_| !followed) {
+                if partitions.iter().any(|entry: &PartitionEntry| entry.shown == other.shown) {
+                    other.shown = other.internal.clone();
+                }
             }
             listed.insert(ordinal, (entry, partitions));
         }

@@ -1,4 +1,4 @@
-//! `callboard cluster`: which servers there are, who leads what; and moving the lead.
+//! `callboard cluster`: which servers there are, who leads what; moving the lead, and servers that are to lead nothing.
 
 use std::{
     fmt::Write as _,
@@ -15,7 +15,7 @@ use super::{
     door::{Door, Error},
     out,
 };
-use crate::messages::leaders::ClusterStatus;
+use crate::messages::leaders::{ClusterStatus, GroupStatus, ServerStatus};
 
 /// With `--wait`: how long at most, and how often it is looked.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,6 +48,22 @@ enum Command {
         #[arg(long)]
         wait: bool,
     },
+    /// Have a server lead nothing, until it may again: others lead what it led
+    Drain {
+        /// Id or URL of the server
+        server: String,
+        /// Why; shown to operators
+        #[arg(long, default_value = "")]
+        reason: String,
+        /// Until it leads nothing
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Let a server lead again
+    Undrain {
+        /// Id or URL of the server
+        server: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,30 +92,60 @@ async fn told(args: &ClusterArgs) -> Result<String, Error> {
         Command::Move { rm, server, wait } => {
             let answer = args.door.post_to_server("cluster/move", &json!({ "rm": rm, "server": server })).await?;
             let mut status = read(&text(answer).await?)?;
-            let end = Instant::now() + PATIENCE;
-            loop {
+            let led = |status: &ClusterStatus| {
                 let led = status.resource_managers.iter().find(|group| group.rm == *rm).map(|group| &group.leader);
-                let is_there = |id: &String| {
-                    status
-                        .servers
-                        .iter()
-                        .any(|at| at.id == *id && (at.id == *server || at.http == server.trim_end_matches('/')))
-                };
-                if led.is_some_and(is_there) {
-                    return Ok(format!("{rm} is led by {server}\n"));
-                }
-                if !wait {
-                    return Ok(format!("{rm} was handed over to {server}\n"));
-                }
-                if Instant::now() > end {
-                    let text = format!("{rm} is not led by {server} after {} s", PATIENCE.as_secs());
-                    return Err(Error { text, status: None });
-                }
-                sleep(LOOK).await;
-                status = read(&text(args.door.get_of_server("cluster").await?).await?)?;
+                led.is_some_and(|id| named(status, server).is_some_and(|at| at.id == *id))
+            };
+            if led(&status) {
+                return Ok(format!("{rm} is led by {server}\n"));
             }
+            if !wait {
+                return Ok(format!("{rm} was handed over to {server}\n"));
+            }
+            until(args, &mut status, led, || format!("{rm} is not led by {server}")).await?;
+            Ok(format!("{rm} is led by {server}\n"))
+        }
+        Command::Drain { server, reason, wait } => {
+            let body = json!({ "server": server, "reason": reason });
+            let answer = args.door.post_to_server("cluster/drain", &body).await?;
+            let mut status = read(&text(answer).await?)?;
+            let idle = |status: &ClusterStatus| named(status, server).is_none_or(|at| at.leads == 0);
+            if *wait {
+                until(args, &mut status, idle, || format!("{server} still leads something")).await?;
+            }
+            Ok(match named(&status, server).map_or(0, |at| at.leads) {
+                0 => format!("{server} leads nothing\n"),
+                leads => format!("{server} is to lead nothing, and still leads {leads}\n"),
+            })
+        }
+        Command::Undrain { server } => {
+            args.door.post_to_server("cluster/undrain", &json!({ "server": server })).await?;
+            Ok(format!("{server} may lead again\n"))
         }
     }
+}
+
+/// A server by its id or URL.
+fn named<'a>(status: &'a ClusterStatus, server: &str) -> Option<&'a ServerStatus> {
+    status.servers.iter().find(|at| at.id == server || (!at.http.is_empty() && at.http == server.trim_end_matches('/')))
+}
+
+/// Asks until it is so.
+async fn until(
+    args: &ClusterArgs,
+    status: &mut ClusterStatus,
+    done: impl Fn(&ClusterStatus) -> bool,
+    not: impl Fn() -> String,
+) -> Result<(), Error> {
+    let end = Instant::now() + PATIENCE;
+    while !done(status) {
+        if Instant::now() > end {
+            return Err(Error { text: format!("{} after {} s", not(), PATIENCE.as_secs()), status: None });
+        }
+        sleep(LOOK).await;
+        *status = read(&text(args.door.get_of_server("cluster").await?).await?)?;
+    }
+    Ok(())
 }
 
 async fn text(answer: Answer) -> Result<String, Error> {
@@ -113,41 +159,65 @@ fn read(text: &str) -> Result<ClusterStatus, Error> {
 
 fn tables(status: &ClusterStatus) -> String {
     let mut text = String::new();
+    let version = status.etcd.version.as_ref().map_or(String::new(), |version| format!(" {version}"));
+    let size = status.etcd.bytes.map_or(String::new(), |bytes| format!(", {}", mebibytes(bytes)));
     // A text takes what is written.
     let _ = match &status.etcd.trouble {
-        Some(trouble) => writeln!(text, "etcd {}: {trouble}\n", status.etcd.members),
-        None => writeln!(text, "etcd {}: answers\n", status.etcd.members),
+        Some(trouble) => writeln!(text, "etcd{version} {}: {trouble}\n", status.etcd.members),
+        None => writeln!(text, "etcd{version} {}: answers{size}\n", status.etcd.members),
     };
-    let mut rows = vec![["SERVER", "HTTP", "GRPC", "VERSION", "STATE", "LEADS"].map(str::to_owned)];
+    let mut rows = vec![["SERVER", "HTTP", "GRPC", "VERSION", "STATE", "LEADS", "FOLLOWS"].map(str::to_owned)];
     for server in &status.servers {
         let here = if server.id == status.server { "*" } else { "" };
+        let drained = server.drained.as_ref().map_or(String::new(), |drain| {
+            let reason = if drain.reason.is_empty() { String::new() } else { format!(" ({})", drain.reason) };
+            format!(", drained{reason}")
+        });
+        let sound = server.follows.iter().filter(|follow| follow.fault.is_none()).count();
+        let cannot: Vec<&str> =
+            server.follows.iter().filter(|follow| follow.fault.is_some()).map(|follow| &*follow.rm).collect();
+        let cannot = if cannot.is_empty() { String::new() } else { format!(", cannot follow {}", cannot.join(" ")) };
         rows.push([
             format!("{}{here}", server.id),
             server.http.clone(),
             server.grpc.clone(),
             server.version.clone(),
-            server.state.clone(),
+            format!("{}{drained}", server.state),
             server.leads.to_string(),
+            format!("{sound}{cannot}"),
         ]);
     }
     table(&mut text, &rows);
     text.push('\n');
-    let mut rows = vec![["RM", "LEADER", "EPOCH", "RECORDS", "BEHIND", "HERE"].map(str::to_owned)];
+    let mut rows = vec![["RM", "LEADER", "EPOCH", "RECORDS", "SIZE", "HERE", "BEHIND", "LAG"].map(str::to_owned)];
     for group in &status.resource_managers {
         let at = status.servers.iter().find(|server| server.id == group.leader).map(|server| server.http.clone());
         let behind = group.applied.map_or("-".to_owned(), |applied| group.index.saturating_sub(applied).to_string());
         let role = group.fault.as_ref().map_or_else(|| group.role.clone(), |fault| format!("{}: {fault}", group.role));
+        let leader =
+            at.unwrap_or_else(|| if group.leader.is_empty() { "nobody".to_owned() } else { group.leader.clone() });
         rows.push([
             group.rm.clone(),
-            at.unwrap_or_else(|| if group.leader.is_empty() { "nobody".to_owned() } else { group.leader.clone() }),
+            if group.led || group.leader.is_empty() { leader } else { format!("{leader} (gone)") },
             group.epoch.to_string(),
             group.index.to_string(),
-            behind,
+            room(group),
             role,
+            behind,
+            group.lag.map_or("-".to_owned(), |lag| format!("{lag:.1}s")),
         ]);
     }
     table(&mut text, &rows);
     text
+}
+
+fn room(group: &GroupStatus) -> String {
+    let full = if group.bytes >= group.max_bytes { " (full)" } else { "" };
+    format!("{}{full}", mebibytes(group.bytes))
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1}Mi", bytes as f64 / f64::from(1 << 20))
 }
 
 fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
@@ -163,7 +233,7 @@ fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::leaders::{EtcdStatus, GroupStatus, ServerStatus};
+    use crate::messages::leaders::{Drain, EtcdStatus, FollowStatus};
 
     #[test]
     fn servers_and_resource_managers_as_tables() {
@@ -174,34 +244,44 @@ mod tests {
             version: "1".into(),
             state: state.into(),
             leads: 1,
+            drained: (id == "b").then(|| Drain { reason: "disk".into(), ..Drain::default() }),
+            follows: vec![FollowStatus { rm: "rm-1".into(), applied: 17, fault: (id == "b").then(|| "bad".into()) }],
         };
         let group = |rm: &str, leader: &str, applied| GroupStatus {
             rm: rm.into(),
             leader: leader.into(),
+            led: !leader.is_empty(),
             epoch: 3,
             index: 20,
             applied,
-            bytes: 1,
+            lag: applied.map(|_| 0.25),
+            bytes: 3 << 20,
+            max_bytes: 3 << 20,
             role: "follows".into(),
             fault: None,
         };
         let status = ClusterStatus {
             server: "b".into(),
             prefix: "/callboard/".into(),
-            etcd: EtcdStatus { members: "http://e:2379".into(), trouble: None },
+            etcd: EtcdStatus {
+                members: "http://e:2379".into(),
+                trouble: None,
+                version: Some("3.5.16".into()),
+                bytes: Some(5 << 19),
+            },
             servers: vec![server("a", "there"), server("b", "there")],
             resource_managers: vec![group("rm-1", "a", Some(17)), group("rm-2", "", None)],
         };
         let expected = "\
-etcd http://e:2379: answers
+etcd 3.5.16 http://e:2379: answers, 2.5Mi
 
-SERVER  HTTP           GRPC    VERSION  STATE  LEADS
-a       http://a:9080  a:9090  1        there  1
-b*      http://b:9080  b:9090  1        there  1
+SERVER  HTTP           GRPC    VERSION  STATE                  LEADS  FOLLOWS
+a       http://a:9080  a:9090  1        there                  1      1
+b*      http://b:9080  b:9090  1        there, drained (disk)  1      0, cannot follow rm-1
 
-RM    LEADER         EPOCH  RECORDS  BEHIND  HERE
-rm-1  http://a:9080  3      20       3       follows
-rm-2  nobody         3      20       -       follows
+RM    LEADER         EPOCH  RECORDS  SIZE          HERE     BEHIND  LAG
+rm-1  http://a:9080  3      20       3.0Mi (full)  follows  3       0.2s
+rm-2  nobody         3      20       3.0Mi (full)  follows  -       -
 ";
         assert_eq!(tables(&status), expected);
     }

@@ -265,6 +265,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             refused,
             audit: audit.audit.clone(),
             rates: rates.clone(),
+            forward: args.cluster.forward()?,
         });
         let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[])? };
         let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));

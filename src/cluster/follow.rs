@@ -26,7 +26,7 @@ use super::{
     keys::{Head, Keys},
 };
 use crate::{
-    actors::rm::follow::Follower,
+    actors::rm::follow::{Follower, View},
     store::log::{Title, records},
 };
 
@@ -94,6 +94,25 @@ enum Word {
     Add(Vec<(u64, Bytes)>),
     /// This server leads from now on.
     Finish(oneshot::Sender<Box<Followed>>),
+    /// What it has led to is wanted.
+    View(oneshot::Sender<Option<Box<View>>>),
+}
+
+/// The way to what somebody follows, for readers.
+#[derive(Clone, Debug)]
+pub struct Looker {
+    words: UnboundedSender<Word>,
+    /// How far.
+    pub seen: Arc<Seen>,
+}
+
+impl Looker {
+    /// What it has led to; the inner `None`: no session runs. `None` where it is not followed any more.
+    pub async fn view(&self) -> Option<Option<Box<View>>> {
+        let (tell, told) = oneshot::channel();
+        self.words.send(Word::View(tell)).ok()?;
+        told.await.ok()
+    }
 }
 
 /// What is followed.
@@ -123,6 +142,11 @@ impl Following {
     pub fn add(&self, values: Vec<(u64, Bytes)>) {
         // Whoever is gone has said why.
         let _ = self.words.send(Word::Add(values));
+    }
+
+    /// For readers.
+    pub fn looker(&self) -> Looker {
+        Looker { words: self.words.clone(), seen: self.seen.clone() }
     }
 
     /// All that was told is applied, and handed out.
@@ -156,6 +180,9 @@ async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>
             Word::Finish(tell) => {
                 let _ = tell.send(followed);
                 return;
+            }
+            Word::View(tell) => {
+                let _ = tell.send(followed.follower.view());
             }
             Word::Add(values) => {
                 let last = followed.chunks.back().map_or(source.head.last, |(number, ..)| *number);

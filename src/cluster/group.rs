@@ -8,9 +8,10 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        Arc, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -21,6 +22,11 @@ use super::{
     keys::{Head, Keys, PART, Snap},
 };
 use crate::store::log::{Far, Place, WriteError, far, records};
+
+/// A change that takes longer is told.
+const SLOW: Duration = Duration::from_millis(500);
+/// Between two words on that.
+const TOLD: Duration = Duration::from_secs(10);
 
 /// A value of the log: its number, the first record of which something is in it, its bytes.
 pub type Chunk = (u64, u64, u64);
@@ -49,6 +55,11 @@ pub struct Group {
     deposed: AtomicBool,
     /// Told the name when it is deposed.
     tell: UnboundedSender<String>,
+    /// Bytes in etcd, and how many there may be.
+    bytes: AtomicU64,
+    max_bytes: u64,
+    /// When it was last told that etcd is slow.
+    slow: std::sync::Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Group {
@@ -77,18 +88,23 @@ pub struct Setup {
     pub runtime: Handle,
     /// Told the name when it is deposed.
     pub tell: UnboundedSender<String>,
+    /// Bytes that there may be before nothing new is placed.
+    pub max_bytes: u64,
 }
 
 impl Group {
     /// The group of a head that this server wrote just now.
     pub fn new(setup: Setup, head: Head, revision: i64, chunks: VecDeque<Chunk>) -> Arc<Group> {
-        let Setup { etcd, keys, runtime, tell } = setup;
+        let Setup { etcd, keys, runtime, tell, max_bytes } = setup;
         Arc::new(Group {
             rm: head.rm.clone(),
             name: Keys::name(&head.rm),
             etcd,
             keys,
             runtime,
+            bytes: head.bytes.into(),
+            max_bytes,
+            slow: std::sync::Mutex::default(),
             inner: Mutex::new(Inner { head, revision, sure: true, chunks }),
             deposed: AtomicBool::new(false),
             tell,
@@ -146,6 +162,7 @@ impl Group {
                     inner.chunks.push_back((head.last, inner.head.index + 1, bytes));
                 }
                 (inner.head, inner.revision, inner.sure) = (head, revision, true);
+                self.bytes.store(inner.head.bytes, SeqCst);
                 Ok(())
             }
             other => {
@@ -165,6 +182,7 @@ impl Group {
         changes.push(Change::Put(self.keys.head(&self.name), head.json().into(), 0));
         let done = self.txn(inner, changes).await?;
         (inner.head, inner.revision) = (head, done);
+        self.bytes.store(inner.head.bytes, SeqCst);
         Ok(())
     }
 
@@ -172,7 +190,10 @@ impl Group {
     async fn txn(&self, inner: &mut Inner, changes: Vec<Change>) -> Result<i64, Fault> {
         let key = self.keys.head(&self.name);
         inner.sure = false;
-        let done = self.etcd.txn(&[If { key, revision: inner.revision }], changes).await?;
+        let began = Instant::now();
+        let done = self.etcd.txn(&[If { key, revision: inner.revision }], changes).await;
+        self.took(began.elapsed());
+        let done = done?;
         if done.held {
             inner.sure = true;
             return Ok(done.revision);
@@ -185,6 +206,19 @@ impl Group {
         }
         // It was an earlier change of this server: what was to be changed now may be done already.
         Err(Fault::Trouble(Trouble::Silent("an earlier change came through late".to_owned())))
+    }
+
+    /// A change took so long: that etcd is slow is told now and then.
+    fn took(&self, time: Duration) {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        if time < SLOW || slow.is_some_and(|told| told.elapsed() < TOLD) {
+            return;
+        }
+        *slow = Some(Instant::now());
+        tracing::warn!(
+            code = "etcd-slow", rm = self.rm, took = ?time, etcd = ?self.etcd,
+            "etcd took long for a change: what is answered, and what leaves, waits as long"
+        );
     }
 
     async fn add(&self, frames: &[u8]) -> Result<(), Fault> {
@@ -341,6 +375,10 @@ impl Far for Group {
 
     fn remove(&self) -> Result<(), WriteError> {
         self.block("remove", self.erase())
+    }
+
+    fn room(&self) -> (u64, u64) {
+        (self.bytes.load(SeqCst), self.max_bytes)
     }
 }
 

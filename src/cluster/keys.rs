@@ -3,6 +3,8 @@
 //! | key | value |
 //! | --- | --- |
 //! | `servers/<id>`, with a lease | [`Server`] |
+//! | `loads/<id>`, with the same lease | how that server follows what others lead: a list of `FollowStatus` |
+//! | `drains/<id>` | that server is to lead nothing: `Drain` |
 //! | `heads/<rm>` | [`Head`] |
 //! | `log/<rm>/<number>` | frames of the log, at most [`PART`] bytes; a longer frame is cut into several |
 //! | `snap/<rm>/<index>/<number>` | a snapshot in parts of at most [`PART`] bytes |
@@ -88,6 +90,10 @@ pub struct Keys {
 pub enum Key<'a> {
     /// A server, by its id.
     Server(&'a str),
+    /// How a server follows, by its id.
+    Load(&'a str),
+    /// A server that is to lead nothing, by its id.
+    Drain(&'a str),
     /// The head of a log, by the name of the resource manager.
     Head(&'a str),
     /// A value of a log.
@@ -118,6 +124,26 @@ impl Keys {
     /// A server.
     pub fn server(&self, id: &str) -> String {
         format!("{}servers/{id}", self.prefix)
+    }
+
+    /// How all servers follow, from and up to.
+    pub fn loads(&self) -> (String, String) {
+        all(format!("{}loads/", self.prefix))
+    }
+
+    /// How a server follows.
+    pub fn load(&self, id: &str) -> String {
+        format!("{}loads/{id}", self.prefix)
+    }
+
+    /// All servers that are to lead nothing, from and up to.
+    pub fn drains(&self) -> (String, String) {
+        all(format!("{}drains/", self.prefix))
+    }
+
+    /// A server that is to lead nothing.
+    pub fn drain(&self, id: &str) -> String {
+        format!("{}drains/{id}", self.prefix)
     }
 
     /// All heads, from and up to.
@@ -156,6 +182,8 @@ impl Keys {
         let (kind, name, number) = (parts.next()?, parts.next()?, parts.next());
         match (kind, number) {
             ("servers", None) => Some(Key::Server(name)),
+            ("loads", None) => Some(Key::Load(name)),
+            ("drains", None) => Some(Key::Drain(name)),
             ("heads", None) => Some(Key::Head(name)),
             ("log", Some(number)) => Some(Key::Log(name, number.parse().ok()?)),
             _ => None,
@@ -202,6 +230,8 @@ mod tests {
         assert_eq!(keys.read(keys.head(&name).as_bytes()), Some(Key::Head(&name)));
         assert_eq!(keys.read(keys.log(&name, 17).as_bytes()), Some(Key::Log(&name, 17)));
         assert_eq!(keys.read(keys.server("a-b").as_bytes()), Some(Key::Server("a-b")));
+        assert_eq!(keys.read(keys.load("a-b").as_bytes()), Some(Key::Load("a-b")));
+        assert_eq!(keys.read(keys.drain("a-b").as_bytes()), Some(Key::Drain("a-b")));
         assert_eq!(keys.read(keys.snap(&name, 3, 4).as_bytes()), None);
         assert_eq!(keys.read(b"/other/heads/x"), None);
         // By number, as etcd orders them.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,24 +20,29 @@ use tokio::{
 use super::{
     Options, Trouble as Shown,
     etcd::{Etcd, Event, EventType, PATIENCE, Trouble, Watch},
-    follow::{Fault, Followed, Following, Source},
+    follow::{Fault, Followed, Following, Looker, Source},
     group::{Group, Setup},
     keys::{Head, Key, Keys, Server},
-    presence,
+    presence::{self, Held},
     take::{Taken, Way},
 };
 use crate::{
-    actors::{rm::lead::Elsewhere, topology::Topology},
+    actors::{
+        rm::{lead::Elsewhere, standby::Show},
+        topology::Topology,
+    },
     domain::DOMAIN_VERSION,
     messages::{
-        leaders::{ClusterStatus, Leader},
+        leaders::{ClusterStatus, Drain, FollowStatus, Leader},
         rm::Refusal,
     },
     store::log::{Title, VERSION},
 };
 
+mod drain;
 mod lead;
 mod look;
+mod read;
 mod show;
 
 /// How often it is looked whether something is to be done.
@@ -50,6 +55,10 @@ const EACH: Duration = Duration::from_millis(40);
 const AGAIN: Duration = Duration::from_millis(300);
 /// A resource manager that is let go has its records written within this time, or another server goes on without them.
 const LETTING_GO: Duration = Duration::from_secs(2);
+/// A server that is to lead nothing waits so much longer than others before it takes over what nobody leads.
+const DRAINED: Duration = Duration::from_secs(3);
+/// Between two looks at the size of etcd's database.
+const DATABASE: Duration = Duration::from_secs(10);
 /// Between two compactions.
 const COMPACT: Duration = Duration::from_secs(60);
 
@@ -73,6 +82,24 @@ pub enum Word {
     Probed(String, bool),
     /// It was handed over, or not.
     Handed(String),
+    /// A server is to lead nothing, or may again.
+    Drain(String, Option<Drain>, oneshot::Sender<Result<(), Refusal>>),
+    /// What is followed here, for readers.
+    Views(oneshot::Sender<Vec<Viewed>>),
+    /// Version of etcd, and bytes of its database.
+    Etcd(String, u64),
+}
+
+/// A resource manager that is followed here.
+pub struct Viewed {
+    /// Its id.
+    pub rm: Arc<str>,
+    /// The way to it; `None` while it cannot be asked.
+    pub looker: Option<Looker>,
+    /// Index of the newest record in etcd.
+    pub index: u64,
+    /// Nothing was missing here at this moment.
+    pub current: Instant,
 }
 
 /// See [`Word::Took`].
@@ -101,6 +128,27 @@ struct Known {
     told: Option<Option<Arc<Leader>>>,
     /// Since when it may be taken over.
     vacant: Option<Instant>,
+    /// When nothing was missing here for the last time, where it is followed.
+    current: Instant,
+    /// When this server, which is to lead nothing, last tried to have another lead it.
+    evacuated: Option<Instant>,
+}
+
+impl Known {
+    fn new(head: Head, revision: i64, role: Role) -> Known {
+        let now = Instant::now();
+        let (pending, told) = (BTreeMap::new(), None);
+        Known { head, revision, changed: now, role, pending, told, vacant: None, current: now, evacuated: None }
+    }
+
+    /// Takes note that nothing is missing here, where that is so.
+    fn look(&mut self) {
+        if let Role::Follows(following) = &self.role
+            && following.seen.last() >= self.head.index
+        {
+            self.current = Instant::now();
+        }
+    }
 }
 
 /// What this server does about it.
@@ -135,8 +183,17 @@ pub struct Manager {
     /// Since when changes are seen.
     connected: Option<Instant>,
     leaving: bool,
-    /// Others see that this server is alive.
-    is_there: Arc<AtomicBool>,
+    /// While others see that this server is alive.
+    held: Held,
+    /// Servers that are to lead nothing.
+    drains: BTreeMap<String, Drain>,
+    /// How servers follow what others lead, as they say.
+    loads: BTreeMap<String, Vec<FollowStatus>>,
+    /// What this server said of that, with which lease, and when.
+    said: (Vec<FollowStatus>, i64, Option<Instant>),
+    /// Version of etcd and bytes of its database, and when they were asked for.
+    database: Option<(String, u64)>,
+    asked: Option<Instant>,
     /// For compaction: a revision, and when it was the present one.
     past: (i64, Instant),
     /// Told the names of groups that were deposed.
@@ -176,7 +233,12 @@ impl Manager {
             seen: 0,
             connected: None,
             leaving: false,
-            is_there: Arc::default(),
+            held: Held::default(),
+            drains: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            said: Default::default(),
+            database: None,
+            asked: None,
             past: (0, Instant::now()),
             deposed,
         })
@@ -190,22 +252,24 @@ impl Manager {
     /// Until the server has left.
     pub async fn run(mut self, opened: oneshot::Sender<()>) {
         let (me, lease) = (self.options.me.clone(), self.options.lease);
-        let presence = presence::keep(self.etcd.clone(), self.keys.clone(), me, lease, self.is_there.clone());
+        let presence = presence::keep(self.etcd.clone(), self.keys.clone(), me, lease, self.held.clone());
         let presence = tokio::spawn(presence);
         let mut opened = Some(opened);
         let mut left = None;
         while left.is_none() {
-            match self.read().await {
-                Ok(()) => {
+            match self.hearing(read::present(self.etcd.clone(), self.keys.clone())).await {
+                Ok(Ok(present)) => {
+                    self.take_in(present);
                     if let Some(opened) = opened.take() {
                         let _ = opened.send(());
                     }
                     left = self.follow().await;
                 }
-                Err(trouble) => {
+                Ok(Err(trouble)) => {
                     self.lost(&trouble);
                     left = self.pause(AGAIN).await;
                 }
+                Err(told) => left = Some(told),
             }
         }
         presence.abort();
@@ -224,6 +288,7 @@ impl Manager {
             keys: self.keys.clone(),
             runtime: self.runtime.clone(),
             tell: self.deposed.clone(),
+            max_bytes: self.options.max_bytes,
         }
     }
 
@@ -243,41 +308,6 @@ impl Manager {
         }
     }
 
-    /// Reads who is there and who leads what.
-    async fn read(&mut self) -> Result<(), Trouble> {
-        let (from, to) = self.keys.servers();
-        let servers = self.etcd.range(&from, &to, 0, 0).await?;
-        let (from, to) = self.keys.heads();
-        let heads = self.etcd.range(&from, &to, servers.revision, 0).await?;
-        self.seen = servers.revision;
-        let gone = std::mem::take(&mut self.servers);
-        for found in servers.keys {
-            if let Some(Key::Server(id)) = self.keys.read(&found.key) {
-                self.server(id.to_owned(), Some(&found.value));
-            }
-        }
-        for id in gone.into_keys().filter(|id| !self.servers.contains_key(id)).collect::<Vec<_>>() {
-            self.server(id, None);
-        }
-        let mut names = Vec::new();
-        for found in heads.keys {
-            if let Some(Key::Head(name)) = self.keys.read(&found.key) {
-                names.push(name.to_owned());
-                // What came between is not known: it is followed from here.
-                if let Some(known) = self.known.get_mut(name)
-                    && matches!(known.role, Role::Follows(_) | Role::Broken(_))
-                {
-                    self.known.remove(name);
-                }
-                self.head(name.to_owned(), &found.value, found.mod_revision, servers.revision);
-            }
-        }
-        for name in self.known.keys().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>() {
-            self.removed(&name);
-        }
-        Ok(())
-    }
-
     /// Follows the changes, as long as that is possible without reading everything anew. Gives whom to tell that this server
     /// has left.
     async fn follow(&mut self) -> Option<oneshot::Sender<()>> {
@@ -285,16 +315,19 @@ impl Manager {
         let mut ticks = interval(LOOK);
         loop {
             let Some(changes) = &mut watch else {
-                match timeout(PATIENCE, self.etcd.watch(self.keys.prefix(), self.seen + 1)).await {
-                    Ok(Ok(opened)) => watch = Some(opened),
-                    Ok(Err(Trouble::Compacted)) => return None,
-                    Ok(Err(trouble)) => {
+                let (etcd, prefix, from) = (self.etcd.clone(), self.keys.prefix().to_owned(), self.seen + 1);
+                let opening = async move { timeout(PATIENCE, etcd.watch(&prefix, from)).await };
+                match self.hearing(opening).await {
+                    Ok(Ok(Ok(opened))) => watch = Some(opened),
+                    Ok(Ok(Err(Trouble::Compacted))) => return None,
+                    Ok(Ok(Err(trouble))) => {
                         self.lost(&trouble);
                         if let Some(left) = self.pause(AGAIN).await {
                             return Some(left);
                         }
                     }
-                    Err(_) => self.lost(&Trouble::Silent(format!("{}: no watch", self.etcd.names()))),
+                    Ok(Err(_)) => self.lost(&Trouble::Silent(format!("{}: no watch", self.etcd.names()))),
+                    Err(left) => return Some(left),
                 }
                 continue;
             };
@@ -327,14 +360,18 @@ impl Manager {
 
     /// Waits, and hears.
     async fn pause(&mut self, time: Duration) -> Option<oneshot::Sender<()>> {
-        let end = sleep(time);
-        tokio::pin!(end);
+        self.hearing(sleep(time)).await.err()
+    }
+
+    /// Hears until something is done. The error is whom to tell that this server has left.
+    async fn hearing<T>(&mut self, work: impl Future<Output = T>) -> Result<T, oneshot::Sender<()>> {
+        tokio::pin!(work);
         loop {
             tokio::select! {
-                () = &mut end => return None,
-                word = self.words.recv() => {
-                    if let Some(left) = self.hear(word?).await {
-                        return Some(left);
+                done = &mut work => return Ok(done),
+                Some(word) = self.words.recv() => {
+                    if let Some(left) = self.hear(word).await {
+                        return Err(left);
                     }
                 }
             }
@@ -348,6 +385,8 @@ impl Manager {
         let key = kv.key.clone();
         match self.keys.read(&key) {
             Some(Key::Server(id)) => self.server(id.to_owned(), is_there.then_some(&kv.value)),
+            Some(Key::Load(id)) => self.load(id, is_there.then_some(&kv.value)),
+            Some(Key::Drain(id)) => self.drained(id, is_there.then_some(&kv.value)),
             Some(Key::Head(name)) if is_there => {
                 self.head(name.to_owned(), &kv.value, kv.mod_revision, kv.mod_revision)
             }
@@ -395,15 +434,7 @@ impl Manager {
         };
         let Some(known) = self.known.get_mut(&name) else {
             let role = self.role_of(&head, at);
-            let known = Known {
-                head,
-                revision,
-                changed: Instant::now(),
-                role,
-                pending: BTreeMap::new(),
-                told: None,
-                vacant: None,
-            };
+            let known = Known::new(head, revision, role);
             self.known.insert(name.clone(), known);
             return self.announce(&name);
         };
@@ -412,6 +443,7 @@ impl Manager {
         }
         let led = known.head.server != head.server || known.head.epoch != head.epoch;
         let last = head.last;
+        known.look();
         (known.head, known.revision, known.changed) = (head, revision, Instant::now());
         match &known.role {
             Role::Follows(following) => following.add(counting(&mut known.pending, last)),
@@ -469,6 +501,7 @@ impl Manager {
         }
         if let Some(handle) = self.topology.find(&known.head.rm) {
             handle.addr.do_send(Elsewhere { leader: None });
+            handle.addr.do_send(Show(None));
         }
     }
 
@@ -525,6 +558,11 @@ impl Manager {
                     self.give_up(&name, at);
                 }
             }
+            Word::Drain(server, drain, reply) => self.drain(&server, drain, reply),
+            Word::Views(reply) => {
+                let _ = reply.send(self.views());
+            }
+            Word::Etcd(version, bytes) => self.database = Some((version, bytes)),
             Word::Leave(reply) => {
                 self.leave().await;
                 return Some(reply);

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicI64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -18,15 +18,18 @@ use super::{
 /// Until it is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 
-/// Keeps it there, for ever. `is_there` is set while it is, as far as this server knows.
-pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, is_there: Arc<AtomicBool>) {
+/// The lease of a server; 0 while it has none.
+pub type Held = Arc<AtomicI64>;
+
+/// Keeps it there, for ever. `held` is set while it is, as far as this server knows.
+pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Held) {
     loop {
         match alone(&etcd, &keys, &me).await {
             Ok(true) => {
-                if let Err(trouble) = once(&etcd, &keys, &me, lease, &is_there).await {
+                if let Err(trouble) = once(&etcd, &keys, &me, lease, &held).await {
                     tracing::debug!(%trouble, "the lease of this server is not renewed");
                 }
-                is_there.store(false, SeqCst);
+                held.store(0, SeqCst);
             }
             Ok(false) => tracing::warn!(
                 code = "cluster-same-id",
@@ -47,13 +50,13 @@ async fn alone(etcd: &Etcd, keys: &Keys, me: &Server) -> Result<bool, Trouble> {
 }
 
 /// Keeps it there until that fails.
-async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, is_there: &AtomicBool) -> Result<(), Trouble> {
+async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, held: &Held) -> Result<(), Trouble> {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX).max(1);
     let lease = etcd.grant(seconds).await?;
     // A structure of texts has a JSON text.
     let value = serde_json::to_vec(me).unwrap_or_default();
     etcd.txn(&[], vec![Change::Put(keys.server(&me.id), value.into(), lease)]).await?;
-    is_there.store(true, SeqCst);
+    held.store(lease, SeqCst);
     let mut alive = etcd.keep_alive(lease).await?;
     let mut heard = Instant::now();
     loop {

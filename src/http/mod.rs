@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod events;
+pub mod forward;
 pub mod guard;
 pub mod openapi;
 pub mod origins;
@@ -10,4 +11,5 @@ pub mod past;
 pub mod problem;
 pub mod server;
 pub mod shim;
+mod standby;
 pub mod ws_v1;

@@ -19,11 +19,13 @@ use futures::FutureExt as _;
 use rustls::ServerConfig;
 
 use super::{
-    api, guard, openapi,
+    api,
+    forward::Forward,
+    guard, openapi,
     origins::{self, Origins},
     past,
     problem::{LEADER, Problem},
-    shim,
+    shim, standby,
 };
 use crate::{
     access::{Audit, Rates, Tokens, certificate},
@@ -46,6 +48,8 @@ pub struct Doors {
     pub audit: Arc<Audit>,
     /// How many requests a caller may send.
     pub rates: Arc<Rates>,
+    /// How requests are sent on to other servers, where there are any.
+    pub forward: Option<Arc<Forward>>,
 }
 
 impl Doors {
@@ -84,6 +88,7 @@ where
     let server = HttpServer::new(move || {
         App::new()
             .app_data(web::Data::from(doors.clone()))
+            .wrap(from_fn(standby::gate))
             .wrap(from_fn(catch_panic))
             .wrap(from_fn(without_chunks))
             .wrap(from_fn(guard::guard))

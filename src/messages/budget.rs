@@ -17,6 +17,7 @@ pub struct Budget {
     inward: AtomicI64,
     outward: AtomicI64,
     paused: AtomicBool,
+    full: AtomicBool,
     handed: AtomicI64,
     room: Notify,
 }
@@ -29,6 +30,7 @@ impl Budget {
             inward: inward.into(),
             outward: outward.into(),
             paused: false.into(),
+            full: false.into(),
             handed: i64::MAX.into(),
             room: Notify::new(),
         })
@@ -116,9 +118,14 @@ impl Budget {
         self.paused.store(paused, SeqCst);
     }
 
-    /// New placements may be made: the session is not paused and the shim keeps up.
+    /// Its log may not grow by new placements, or may again. True where that is news.
+    pub fn fill(&self, full: bool) -> bool {
+        self.full.swap(full, SeqCst) != full
+    }
+
+    /// New placements may be made: the session is not paused, its log has room, and the shim keeps up.
     pub fn may_place(&self) -> bool {
-        !self.paused.load(SeqCst) && self.outward.load(SeqCst) > 0
+        !self.paused.load(SeqCst) && !self.full.load(SeqCst) && self.outward.load(SeqCst) > 0
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which server leads a resource manager, where there are several.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -24,19 +24,51 @@ impl Leader {
     }
 }
 
+/// What is done, or why it is not.
+pub type Done<T> = BoxFuture<'static, Result<T, Refusal>>;
+
 /// Decides who leads.
 pub trait Leaders: Send + Sync {
     /// This server is to lead a resource manager, which registers here. When this is done its actor knows.
-    fn lead(&self, rm: &str) -> BoxFuture<'static, Result<(), Refusal>>;
+    fn lead(&self, rm: &str) -> Done<()>;
 
     /// Why nothing can be written at present.
     fn trouble(&self) -> Option<Arc<str>>;
 
     /// How the cluster is.
-    fn status(&self) -> BoxFuture<'static, Result<ClusterStatus, Refusal>>;
+    fn status(&self) -> Done<ClusterStatus>;
 
     /// A resource manager that this server leads is to be led by that one, which is named by its id or the URL of its HTTP door.
-    fn hand_over(&self, rm: &str, server: &str) -> BoxFuture<'static, Result<(), Refusal>>;
+    fn hand_over(&self, rm: &str, server: &str) -> Done<()>;
+
+    /// A server, named in the same way, is to lead nothing, until it may again.
+    fn drain(&self, server: &str, drain: Option<Drain>) -> Done<()>;
+
+    /// Has what readers see of resource managers that others lead brought up to date, and tells how fresh that is.
+    fn freshen(&self) -> BoxFuture<'static, Vec<Fresh>>;
+}
+
+/// How fresh it is what readers see of a resource manager that another server leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fresh {
+    /// Its id.
+    pub rm: Arc<str>,
+    /// Index of the last record that is in it.
+    pub index: u64,
+    /// For how long there may have been others.
+    pub lag: Duration,
+}
+
+/// Why a server leads nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClusterDrain")]
+pub struct Drain {
+    /// Since when, RFC 3339 in UTC.
+    pub since: String,
+    /// Who said so; empty: not known.
+    pub by: String,
+    /// Why; empty: not said.
+    pub reason: String,
 }
 
 /// How a cluster is, as a server of it sees that.
@@ -65,6 +97,12 @@ pub struct EtcdStatus {
     /// Why it does not answer; left out: it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// Its version; left out: not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Bytes of its database on disk, what others keep in it included; left out: not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// A server of a cluster.
@@ -83,6 +121,26 @@ pub struct ServerStatus {
     pub state: String,
     /// Resource managers that it leads.
     pub leads: usize,
+    /// It is to lead nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<Drain>,
+    /// How it follows what others lead, as it last said; a few seconds old.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follows: Vec<FollowStatus>,
+}
+
+/// How a server follows a resource manager that another one leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FollowStatus {
+    /// Id of the resource manager.
+    #[serde(rename = "rmID")]
+    pub rm: String,
+    /// Index of the last record that it has applied; all of them led to what they led to at the leader.
+    pub applied: u64,
+    /// Why it cannot follow, and will not take over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
 }
 
 /// A resource manager of a cluster.
@@ -94,6 +152,8 @@ pub struct GroupStatus {
     pub rm: String,
     /// Id of the server that leads it; empty: nobody.
     pub leader: String,
+    /// A server leads it that is there.
+    pub led: bool,
     /// Counts those who led it.
     pub epoch: u64,
     /// Index of the newest record in etcd.
@@ -101,8 +161,13 @@ pub struct GroupStatus {
     /// Index of the newest record that the server which answers has applied; left out where it leads, or cannot say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<u64>,
+    /// For how many seconds the server which answers may have missed records; left out where it leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<f64>,
     /// Bytes in etcd.
     pub bytes: u64,
+    /// At so many bytes nothing new is placed.
+    pub max_bytes: u64,
     /// What the server that answers does about it: leads, follows, reads, changes or cannot follow.
     pub role: String,
     /// Why it cannot follow.

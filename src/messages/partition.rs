@@ -104,6 +104,11 @@ pub struct GetSnapshot;
 #[rtype(result = "Arc<Tables>")]
 pub struct GetTables;
 
+/// What a partition that stands still shows from now on, and the time then.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ShowInstead(pub Box<Partition>, pub Nanos);
+
 /// A consistent picture of a partition, for readers.
 pub struct Snapshot {
     /// Session.

@@ -31,7 +31,8 @@ pub struct Recorded {
     pub replica: Option<Box<Replica>>,
     /// It shows how it was at this time: nothing enters it, nothing falls due, and nothing is recorded.
     pub still: Option<Nanos>,
-    /// Another server may have led it before: what operators told it then is in this alone.
+    /// Another server may have led it before: what operators told it then is in this alone. Where it stands still, another
+    /// leads it now.
     pub shared: bool,
 }
 

@@ -244,6 +244,8 @@ pub struct RmInfo {
     pub predicates: Predicates,
     /// What the shim does not read, where nothing can be placed before it does.
     pub unread: Option<String>,
+    /// Why its log has no room for new placements.
+    pub full: Option<Arc<str>>,
     /// The last changes of its state, oldest first.
     pub history: Vec<StateChange>,
 }

@@ -3,6 +3,7 @@
 //! Counters and histograms are fed by the actors as things happen. Gauges are not kept at all: they are computed from a
 //! [`Picture`] at each scrape, so that they cannot drift from what they describe.
 
+mod cluster;
 mod events;
 mod log;
 pub mod openmetrics;
@@ -23,6 +24,7 @@ use prometheus::{
 };
 
 pub use self::{
+    cluster::{ClusterPicture, GroupPicture},
     events::{EventStorePicture, EventsPicture},
     log::LogMetrics,
     own::{LogPicture, ManagerPicture, OwnPicture, PartitionPicture},

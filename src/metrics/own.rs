@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
 
-use super::added;
+use super::{ClusterPicture, added};
 
 /// What partitions and resource managers show of themselves.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,8 @@ pub struct OwnPicture {
     pub logs_unread: Option<u64>,
     /// What an operator has to look at in the files of resource journals, by partition.
     pub journal_faults: Vec<(String, u64)>,
+    /// The cluster, where there is one.
+    pub cluster: Option<ClusterPicture>,
 }
 
 /// A partition of an [`OwnPicture`].
@@ -86,6 +88,9 @@ impl OwnPicture {
         if let Some(unread) = self.logs_unread {
             let help = "Logs that could neither be read nor put aside: their resource managers cannot register.";
             added(registry, IntGauge::new("callboard_log_unread", help)?)?.set(signed(unread));
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.register(registry)?;
         }
         self.partitions(registry)?;
         self.managers(registry)

@@ -6,12 +6,13 @@ use actix::prelude::*;
 
 use super::{PartitionActor, recorder::Recorder};
 use crate::{
+    actors::clock::Clock,
     domain::{command::Command, partition::Tables},
     messages::{
         application::UnconfirmedRelease,
         partition::{
             Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionStatus, Patience,
-            ResendUnconfirmed, Save, Saved, SendAgain, ShowQueueDoor, Snapshot, Wake,
+            ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot, Wake,
         },
         queue::{GetQueueDoor, QueueDoor},
         ugm::UseResolver,
@@ -88,6 +89,20 @@ impl Handler<GetSnapshot> for PartitionActor {
     fn handle(&mut self, _msg: GetSnapshot, _ctx: &mut Self::Context) -> Self::Result {
         let (epoch, partition) = (self.setup.epoch, &self.partition);
         self.snapshot.get_or_insert_with(|| Arc::new(Snapshot { epoch, partition: partition.clone() })).clone()
+    }
+}
+
+impl Handler<ShowInstead> for PartitionActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: ShowInstead, _ctx: &mut Self::Context) {
+        if self.is_still {
+            let ShowInstead(partition, at) = msg;
+            let before = (std::mem::replace(&mut self.partition, *partition), self.snapshot.take());
+            self.clock = Clock::still(at);
+            // Of large ones, what nobody else has takes a while to free.
+            tokio::task::spawn_blocking(move || drop(before));
+        }
     }
 }
 

@@ -72,6 +72,8 @@ impl Handler<StopPartition> for PartitionActor {
     fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) -> Self::Result {
         if self.is_still {
             self.conversations.stop();
+            let tables = (self.partition.hollow(), self.snapshot.take());
+            tokio::task::spawn_blocking(move || drop(tables));
             ctx.stop();
             return Box::pin(async {});
         }

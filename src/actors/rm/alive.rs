@@ -35,6 +35,7 @@ impl RmActor {
             }
             actor.note_delivered(ctx);
             actor.notice_unread();
+            actor.notice_full(ctx);
         });
     }
 
@@ -78,6 +79,35 @@ impl RmActor {
             (lines > 0).then(|| format!("{lines} lines of kind {} ({stream})", kind.name()))
         };
         Some(Kind::ALL.into_iter().filter_map(of_kind).collect::<Vec<_>>().join(", "))
+    }
+
+    /// A log that is kept elsewhere has no room for what can wait: nothing new is placed until it has.
+    fn notice_full(&mut self, ctx: &mut Context<Self>) {
+        let (Some(far), Some(session)) = (&self.far, &self.session) else { return };
+        let (bytes, most) = far.room();
+        let full = bytes >= most;
+        let news = session.budget.fill(full);
+        self.full = full.then(|| {
+            format!("its log and snapshots take {bytes} bytes in etcd, and {most} are allowed (--cluster-max-bytes)")
+                .into()
+        });
+        if news {
+            match &self.full {
+                Some(why) => {
+                    tracing::error!(code = "cluster-full", rm = &*self.id, "nothing new is placed: {why}");
+                }
+                None => tracing::info!(rm = &*self.id, "its log has room again"),
+            }
+            self.show();
+        }
+        if full {
+            self.make_room(bytes, ctx);
+            return;
+        }
+        self.for_room = 0;
+        if news && let Some(session) = &self.session {
+            session.wake();
+        }
     }
 
     fn tell_alive(&self, signs: &Signs, permit: Option<Permit>) {

@@ -1,8 +1,14 @@
 //! A log that is followed: its records are applied as they come, so that whoever follows it can go on with it at once.
 
-use super::replay::{Found, Replay};
+use std::sync::Arc;
+
+use super::{
+    record::Registered,
+    replay::{Found, Replay},
+};
 use crate::{
     domain::types::Nanos,
+    messages::recorded::{Replica, Talks},
     store::log::{self, Place, Title, records},
 };
 
@@ -16,6 +22,18 @@ pub struct Follower {
     at: Nanos,
     snapshot: Option<Place>,
     bytes: u64,
+}
+
+/// What a log has led to, for readers.
+pub struct View {
+    /// Index of the last record that was applied.
+    pub last: u64,
+    /// Its time.
+    pub at: Nanos,
+    /// The session.
+    pub registered: Registered,
+    /// Its partitions with their numbers and internal names: cheap clones, without what their conversations know.
+    pub partitions: Vec<(u32, Arc<str>, Replica)>,
 }
 
 impl Follower {
@@ -59,6 +77,17 @@ impl Follower {
     /// Index of the last record that was applied.
     pub fn last(&self) -> u64 {
         self.last
+    }
+
+    /// What it has led to; `None`: no session runs.
+    pub fn view(&self) -> Option<Box<View>> {
+        let session = self.replay.session.as_ref()?;
+        let partitions = session.partitions.iter().map(|(instance, (internal, replica))| {
+            let (partition, talks) = (replica.partition.clone(), Talks::default());
+            (*instance, internal.clone(), Replica { partition, talks, number: 0, at: replica.at })
+        });
+        let (last, at, registered) = (self.last, self.at, session.registered.clone());
+        Some(Box::new(View { last, at, registered, partitions: partitions.collect() }))
     }
 
     /// What was found of the resource manager, to go on with.

@@ -51,6 +51,8 @@ pub struct RmView {
     pub failing: Option<Arc<str>>,
     /// What is said while another server leads it.
     pub elsewhere: Option<Refusal>,
+    /// Why nothing new is placed: its log has no room.
+    pub full: Option<Arc<str>>,
     /// Its log.
     pub log: Option<Arc<super::log::Shared>>,
 }

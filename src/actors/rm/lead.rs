@@ -82,7 +82,7 @@ impl RmActor {
         if let Some(session) = session {
             session.receipts.end();
             self.topology.unsubscribe_events(&self.id, session.epoch);
-            self.topology.list(&self.id, None);
+            self.topology.list(&self.id, false, None);
             stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
             tokio::task::spawn_blocking(move || drop(session));
         }
@@ -107,6 +107,7 @@ impl Handler<Lead> for RmActor {
             }
             self.restore(*found, ctx);
         }
+        self.end_standby(self.session.is_some());
         self.show();
     }
 }

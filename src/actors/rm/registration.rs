@@ -145,7 +145,7 @@ impl RmActor {
         if let Some(session) = self.session.take() {
             receipts = Some(session.receipts.clone());
             self.topology.unsubscribe_events(&self.id, session.epoch);
-            self.topology.list(&self.id, None);
+            self.topology.list(&self.id, false, None);
             stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
             // Its lines may be many.
             tokio::task::spawn_blocking(move || drop(session));
@@ -310,6 +310,6 @@ impl RmActor {
             config: session.config.clone(),
             extra: session.extra.clone(),
         };
-        self.topology.list(&self.id, Some((entry, &session.partitions)));
+        self.topology.list(&self.id, false, Some((entry, &session.partitions)));
     }
 }

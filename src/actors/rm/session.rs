@@ -178,7 +178,8 @@ impl Session {
         self.wake();
     }
 
-    fn wake(&self) {
+    /// Placements that waited go on.
+    pub fn wake(&self) {
         for partition in &self.partitions {
             partition.wake.do_send(Wake);
         }

@@ -67,6 +67,16 @@ impl RmActor {
         }
     }
 
+    /// What can go of the log goes with the second snapshot from now; then as often as what came since is worth it.
+    pub(super) fn make_room(&mut self, bytes: u64, ctx: &mut Context<Self>) {
+        let Some(log) = &self.log else { return };
+        let due = self.for_room < 2 || log.since >= bytes / 16;
+        if due && !log.snapshotting && log.failing().is_none() && log.since > 0 {
+            self.for_room += 1;
+            self.take_snapshot(None, ctx);
+        }
+    }
+
     /// Begins a snapshot.
     fn take_snapshot(&mut self, done: Option<oneshot::Sender<()>>, ctx: &mut Context<Self>) {
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };

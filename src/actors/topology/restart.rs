@@ -70,7 +70,8 @@ impl Topology {
     pub fn faults_of_logs(&self) -> Option<Vec<String>> {
         let mut faults = self.logs()?.faults();
         let failing = |handle: &Arc<RmHandle>| {
-            let why = handle.view.load().failing.clone()?;
+            let view = handle.view.load();
+            let why = view.failing.clone().or_else(|| view.full.clone())?;
             Some(format!("resource manager \"{}\": {why}", handle.id))
         };
         faults.extend(self.known().iter().filter_map(failing));

@@ -15,6 +15,7 @@ use super::{
     stream,
     trust::Trust,
 };
+pub use crate::http::ws_v1::url::segment;
 use crate::si::v1::{AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest};
 
 /// How long a request may take; registration of a large session included.
@@ -133,19 +134,6 @@ impl Drop for HttpShim {
 /// Path of a resource manager's endpoints, its id percent-encoded.
 pub fn rm_path(rm: &str) -> String {
     format!("/si/v1/rm/{}", segment(rm))
-}
-
-/// A path segment or a value of a query, percent-encoded.
-pub fn segment(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }
 
 /// The HTTP door of a server.

@@ -117,6 +117,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         refused,
         audit: Arc::default(),
         rates: Arc::default(),
+        forward: None,
     });
     let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
     let shown: Data<dyn Past> = Data::from(stage.clone() as Arc<dyn Past>);
@@ -281,8 +282,8 @@ impl Stage {
             // It is there when it answers.
             addr.send(GetSnapshot).await.map_err(|error| error.to_string())?;
             let shown = conf.name.clone();
-            listing.partitions.push(PartitionEntry { rm: rm.clone(), epoch, internal, shown, addr: addr.clone() });
-            started.push(addr);
+            started.push(addr.clone());
+            listing.partitions.push(PartitionEntry { rm: rm.clone(), epoch, internal, shown, addr, followed: false });
         }
         Ok((listing, started))
     }

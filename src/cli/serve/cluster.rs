@@ -4,14 +4,17 @@ use std::{fs, net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Durat
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use rustls::RootCertStore;
 
 use crate::{
     actors::{
         rm::log::{LogSync, Logs},
         topology::Topology,
     },
+    cli::client::trust::{self, Trust},
     cluster::{Cluster, Options, Server, etcd, title_server},
     domain::{DOMAIN_VERSION, duration},
+    http::forward::Forward,
     metrics::Metrics,
     store::log::{self, mark::Mark},
 };
@@ -49,6 +52,15 @@ pub struct ClusterArgs {
     /// The etcd is this cluster's own: have it compacted, so that what was removed takes no space in it
     #[arg(long, env = "CALLBOARD_CLUSTER_COMPACT", requires = "cluster")]
     pub cluster_compact: bool,
+    /// Bytes of log and snapshots of a resource manager in etcd at which nothing new is placed; confirmations go on
+    #[arg(long, value_name = "BYTES", env = "CALLBOARD_CLUSTER_MAX_BYTES", default_value = "268435456", value_parser = clap::value_parser!(u64).range(1 << 20..), requires = "cluster")]
+    pub cluster_max_bytes: Option<u64>,
+    /// Send requests of shims on to the leader instead of sending shims there
+    #[arg(long, env = "CALLBOARD_FORWARD", requires = "cluster")]
+    pub forward: bool,
+    /// Certificates to believe of other servers, to which requests are sent on, instead of those of the system (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_FORWARD_CA", requires = "cluster")]
+    pub forward_ca: Option<PathBuf>,
     /// Certificates to believe of etcd instead of those of the system (PEM)
     #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_CA", requires = "cluster")]
     pub cluster_ca: Option<PathBuf>,
@@ -105,6 +117,7 @@ impl ClusterArgs {
             },
             lease: self.cluster_lease.unwrap_or(SHORTEST),
             compact: self.cluster_compact,
+            max_bytes: self.max_bytes(),
         };
         let (cluster, opened) =
             Cluster::start(options, topology.clone()).map_err(|error| anyhow!("--cluster: {error}"))?;
@@ -120,6 +133,25 @@ impl ClusterArgs {
         telling.abort();
         topology.opened();
         Ok(Some(cluster))
+    }
+
+    fn max_bytes(&self) -> u64 {
+        self.cluster_max_bytes.unwrap_or(256 << 20)
+    }
+
+    /// How requests are sent on to other servers.
+    pub fn forward(&self) -> anyhow::Result<Option<Arc<Forward>>> {
+        if !self.is_on() {
+            return Ok(None);
+        }
+        let trust = Trust { token_file: None, ca: self.forward_ca.clone() };
+        // Without any certificates to believe, those that are encrypted cannot be reached, which each request says.
+        let tls = match (&self.forward_ca, trust.tls()) {
+            (_, Ok(tls)) => tls,
+            (None, Err(_)) => trust::client(RootCertStore::empty()).map_err(anyhow::Error::msg)?,
+            (Some(_), Err(why)) => bail!("--forward-ca: {why}"),
+        };
+        Ok(Some(Arc::new(Forward::new(tls, self.forward))))
     }
 
     fn access(&self) -> anyhow::Result<etcd::Access> {
@@ -184,7 +216,8 @@ fn logs(base: PathBuf, metrics: &Metrics, args: &ClusterArgs) -> Logs {
         base,
         server: title_server(&args.cluster_prefix),
         sync: LogSync::Batch,
-        snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT),
+        // Two of them are kept, and the log behind the older one.
+        snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT.min(args.max_bytes() / 8)),
         metrics: Some(metrics.log()),
         unread: Default::default(),
         shared: true,

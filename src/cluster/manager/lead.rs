@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::{sync::oneshot, time::Instant};
+use tokio::sync::oneshot;
 
 use super::{Known, Manager, Role, Took, Word, counting, show::hand_over};
 use crate::{
@@ -113,15 +113,8 @@ impl Manager {
 
     /// This server leads a resource manager: its actor goes on.
     fn leads(&mut self, name: &str, head: Head, revision: i64, group: Arc<Group>, found: Option<Found>) {
-        let known = self.known.entry(name.to_owned()).or_insert_with(|| Known {
-            head: head.clone(),
-            revision,
-            changed: Instant::now(),
-            role: Role::Changes,
-            pending: BTreeMap::new(),
-            told: None,
-            vacant: None,
-        });
+        let known = self.known.entry(name.to_owned());
+        let known = known.or_insert_with(|| Known::new(head.clone(), revision, Role::Changes));
         if known.head.epoch > head.epoch {
             // Somebody else was here since.
             group.depose();
@@ -148,6 +141,11 @@ impl Manager {
         let Some(known) = self.known.get(&name) else {
             if let Some(why) = self.shown.get() {
                 let _ = reply.send(Err(Refusal::new(RefusalKind::Closing, &*why)));
+                return;
+            }
+            // One that is to lead nothing does not begin to.
+            if let Some(leader) = self.is_drained().then(|| self.somebody_else(&rm)).flatten() {
+                let _ = reply.send(Err(moved(&rm, Some(leader.1))));
                 return;
             }
             tokio::spawn(async move {
@@ -218,6 +216,9 @@ impl Manager {
             }
         }
         load.retain(|id, _| **id != self.options.me.id && !self.refusing.contains_key(*id));
+        if load.keys().any(|id| !self.drains.contains_key(*id)) {
+            load.retain(|id, _| !self.drains.contains_key(*id));
+        }
         let mut handing = Vec::new();
         for known in self.known.values() {
             let Role::Leads(group) = &known.role else { continue };

@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{COMPACT, EACH, Known, LOOK, Manager, Role, STILL, Word};
+use super::{COMPACT, DATABASE, DRAINED, EACH, Known, LOOK, Manager, Role, STILL, Word};
 use crate::cluster::{etcd::PATIENCE, follow::Fault, probe};
 
 impl Manager {
@@ -12,9 +12,18 @@ impl Manager {
     pub(super) fn look(&mut self) {
         self.probe();
         self.compact();
-        let Some(connected) = self.connected.filter(|_| !self.leaving && self.is_there.load(SeqCst)) else { return };
+        self.ask_etcd();
+        if self.connected.is_some() {
+            self.known.values_mut().for_each(Known::look);
+        }
+        let is_there = self.held.load(SeqCst) != 0;
+        let Some(connected) = self.connected.filter(|_| !self.leaving && is_there) else { return };
+        self.say_load();
+        self.evacuate();
         let led = self.known.values().filter(|known| matches!(known.role, Role::Leads(_) | Role::Changes)).count();
         let modest = EACH * u32::try_from(led.min(8)).unwrap_or(8);
+        // Others go first, where there are any who can.
+        let modest = if self.is_drained() { modest + DRAINED } else { modest };
         let mut take = Vec::new();
         let mut again = Vec::new();
         for name in self.known.keys().cloned().collect::<Vec<_>>() {
@@ -114,6 +123,20 @@ impl Manager {
                 self.announce(&name);
             }
         }
+    }
+
+    /// Asks how large its database is.
+    fn ask_etcd(&mut self) {
+        if self.connected.is_none() || self.asked.is_some_and(|at| at.elapsed() < DATABASE) {
+            return;
+        }
+        self.asked = Some(Instant::now());
+        let (etcd, tell) = (self.etcd.clone(), self.tell.clone());
+        tokio::spawn(async move {
+            if let Ok((version, bytes)) = etcd.status().await {
+                let _ = tell.send(Word::Etcd(version, u64::try_from(bytes).unwrap_or(0)));
+            }
+        });
     }
 
     /// Lets go what nobody needs, in an etcd of one's own.

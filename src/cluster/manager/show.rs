@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{Known, LETTING_GO, Manager, Role, Word};
+use super::{Known, LETTING_GO, Manager, Role, Viewed, Word};
 use crate::{
     actors::{
         rm::lead::{Elsewhere, LetGo, moved},
@@ -25,38 +25,88 @@ impl Manager {
     pub(super) fn status(&self) -> ClusterStatus {
         let led = |id: &str| self.known.values().filter(|known| known.head.server == id).count();
         let state = |id: &String| if self.refusing.contains_key(id) { "refuses" } else { "there" };
-        let mut servers: Vec<ServerStatus> = Vec::new();
-        for (id, server) in &self.servers {
-            let Server { http, grpc, version, .. } = server.clone();
-            servers.push(ServerStatus {
+        let row = |id: &String, at: &Server, state: &str| {
+            let Server { http, grpc, version, .. } = at.clone();
+            ServerStatus {
                 id: id.clone(),
                 http,
                 grpc,
                 version,
-                state: state(id).to_owned(),
+                state: state.to_owned(),
                 leads: led(id),
-            });
-        }
-        for known in self.known.values() {
-            let id = &known.head.server;
-            if !id.is_empty() && !servers.iter().any(|server| server.id == *id) {
-                let (http, grpc, version) = Default::default();
-                servers.push(ServerStatus {
-                    id: id.clone(),
-                    http,
-                    grpc,
-                    version,
-                    state: "gone".to_owned(),
-                    leads: led(id),
-                });
+                drained: self.drains.get(id).cloned(),
+                follows: self.loads.get(id).cloned().unwrap_or_default(),
+            }
+        };
+        let mut servers: Vec<ServerStatus> = self.servers.iter().map(|(id, at)| row(id, at, state(id))).collect();
+        let leaders = self.known.values().map(|known| &known.head.server).filter(|id| !id.is_empty());
+        for id in leaders.chain(self.drains.keys()) {
+            if !servers.iter().any(|server| server.id == *id) {
+                servers.push(row(id, &Server::default(), "gone"));
             }
         }
+        let groups = self.known.values().map(|known| self.group(known));
         ClusterStatus {
             server: self.options.me.id.clone(),
             prefix: self.keys.prefix().to_owned(),
-            etcd: EtcdStatus { members: self.etcd.names(), trouble: self.shown.get().map(|why| why.to_string()) },
+            etcd: EtcdStatus {
+                members: self.etcd.names(),
+                trouble: self.shown.get().map(|why| why.to_string()),
+                version: self.database.as_ref().map(|(version, _)| version.clone()),
+                bytes: self.database.as_ref().map(|(_, bytes)| *bytes),
+            },
             servers,
-            resource_managers: self.known.values().map(group).collect(),
+            resource_managers: groups.collect(),
+        }
+    }
+
+    /// What is followed here.
+    pub(super) fn views(&mut self) -> Vec<Viewed> {
+        let connected = self.connected.is_some();
+        let viewed = self.known.values_mut().filter_map(|known| {
+            if connected {
+                known.look();
+            }
+            let looker = match &known.role {
+                Role::Leads(_) => return None,
+                Role::Follows(following) => Some(following.looker()),
+                Role::Broken(_) | Role::Changes => None,
+            };
+            let looker = looker.filter(|looker| looker.seen.is_loaded() && looker.seen.fault().is_none());
+            let (rm, index, current) = (known.head.rm.as_str().into(), known.head.index, known.current);
+            Some(Viewed { rm, looker, index, current })
+        });
+        viewed.collect()
+    }
+
+    fn group(&self, known: &Known) -> GroupStatus {
+        let (applied, role, fault) = match &known.role {
+            Role::Leads(_) => (None, "leads", None),
+            Role::Changes => (None, "changes", None),
+            Role::Broken(why) => (None, "cannot follow", Some(why.clone())),
+            Role::Follows(following) => match following.seen.fault() {
+                Some(Fault::Broken(why)) => (None, "cannot follow", Some(why)),
+                _ if following.seen.is_loaded() => (Some(following.seen.last()), "follows", None),
+                _ => (None, "reads", None),
+            },
+        };
+        let is_current = self.connected.is_some() && applied.is_some_and(|applied| applied >= known.head.index);
+        let missed = if is_current { Duration::ZERO } else { known.current.elapsed() };
+        let leader = &known.head.server;
+        let there =
+            *leader == self.options.me.id || (self.servers.contains_key(leader) && !self.refusing.contains_key(leader));
+        GroupStatus {
+            rm: known.head.rm.clone(),
+            leader: leader.clone(),
+            led: there && !leader.is_empty(),
+            epoch: known.head.epoch,
+            index: known.head.index,
+            applied,
+            lag: (!matches!(known.role, Role::Leads(_) | Role::Changes)).then_some(missed.as_secs_f64()),
+            bytes: known.head.bytes,
+            max_bytes: self.options.max_bytes,
+            role: role.to_owned(),
+            fault,
         }
     }
 
@@ -88,12 +138,11 @@ impl Manager {
         let known = self.known.get(&name);
         let known =
             known.ok_or_else(|| refused(RefusalKind::Unknown, format!("resource manager \"{rm}\" is not known")))?;
-        let url = server.trim_end_matches('/');
-        let found = self.servers.iter().find(|(id, at)| **id == server || (!at.http.is_empty() && at.http == url));
-        let (id, at) = found.ok_or_else(|| {
-            let all: Vec<&str> = self.servers.values().map(|server| server.http.as_str()).collect();
-            refused(RefusalKind::Invalid, format!("server \"{server}\" is not there; there are: {}", all.join(", ")))
-        })?;
+        let (id, at) = self.named(server)?;
+        if self.drains.contains_key(id) && known.head.server != *id {
+            let detail = format!("server \"{server}\" is to lead nothing: undrain it first");
+            return Err(refused(RefusalKind::State, detail));
+        }
         match &known.role {
             Role::Leads(_) if *id == self.options.me.id => Ok(None),
             Role::Leads(group) => {
@@ -103,29 +152,6 @@ impl Manager {
             _ if known.head.server == *id => Ok(None),
             _ => Err(moved(rm, self.leader(known))),
         }
-    }
-}
-
-fn group(known: &Known) -> GroupStatus {
-    let (applied, role, fault) = match &known.role {
-        Role::Leads(_) => (None, "leads", None),
-        Role::Changes => (None, "changes", None),
-        Role::Broken(why) => (None, "cannot follow", Some(why.clone())),
-        Role::Follows(following) => match following.seen.fault() {
-            Some(Fault::Broken(why)) => (None, "cannot follow", Some(why)),
-            _ if following.seen.is_loaded() => (Some(following.seen.last()), "follows", None),
-            _ => (None, "reads", None),
-        },
-    };
-    GroupStatus {
-        rm: known.head.rm.clone(),
-        leader: known.head.server.clone(),
-        epoch: known.head.epoch,
-        index: known.head.index,
-        applied,
-        bytes: known.head.bytes,
-        role: role.to_owned(),
-        fault,
     }
 }
 

@@ -1,32 +1,38 @@
 //! `/api/v1/cluster`: which servers there are, who leads what, and an operator's word on it.
 
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Payload, ServiceConfig},
+    web::{self, Bytes, Data, Payload, ServiceConfig},
 };
-use serde::Deserialize;
+use jiff::Timestamp;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::board::BoardApi;
 use crate::{
-    access::Caller,
+    access::{Caller, audit::Detail},
     http::{
         problem::Problem,
-        server::resource,
+        server::{Doors, resource},
         shim::body,
+        standby,
         ws_v1::reply::{self, Reply},
     },
-    messages::leaders::Leaders,
+    messages::leaders::{Drain, Leaders},
 };
 
 /// Longest body, bytes.
 const LONGEST: usize = 4 << 10;
+/// Longest reason, bytes.
+const LONGEST_REASON: usize = 1_024;
 
 /// Adds the routes. The application's data has to hold a [`BoardApi`].
 pub fn configure(service: &mut ServiceConfig) {
     service
         .service(resource("/api/v1/cluster", "GET").route(web::get().to(get)))
-        .service(resource("/api/v1/cluster/move", "POST").route(web::post().to(post)));
+        .service(resource("/api/v1/cluster/move", "POST").route(web::post().to(post_move)))
+        .service(resource("/api/v1/cluster/drain", "POST").route(web::post().to(post_drain)))
+        .service(resource("/api/v1/cluster/undrain", "POST").route(web::post().to(post_undrain)));
 }
 
 fn leaders(api: &BoardApi) -> Result<&dyn Leaders, Problem> {
@@ -35,21 +41,66 @@ fn leaders(api: &BoardApi) -> Result<&dyn Leaders, Problem> {
     api.topology.leaders().ok_or_else(alone)
 }
 
+async fn told(request: &HttpRequest, leaders: &dyn Leaders) -> Result<HttpResponse, Problem> {
+    let status = leaders.status().await?;
+    Ok(reply::send(request, Reply::json(&status)))
+}
+
 async fn get(api: Data<BoardApi>, request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let status = leaders(&api)?.status().await?;
-    Ok(reply::send(&request, Reply::json(&status)))
+    told(&request, leaders(&api)?).await
+}
+
+fn read<T: DeserializeOwned>(bytes: &Bytes, form: &str) -> Result<T, Problem> {
+    let wrong = |error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"));
+    serde_json::from_slice(bytes).map_err(wrong)
+}
+
+fn note(request: &HttpRequest, text: String) {
+    if let Some(detail) = request.extensions().get::<Detail>() {
+        detail.tell(text);
+    }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Body {
+struct Move {
     /// The resource manager.
     rm: String,
     /// Id or URL of the server that is to lead it.
     server: String,
 }
 
-async fn post(
+async fn post_move(
+    api: Data<BoardApi>,
+    doors: Data<Doors>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Problem> {
+    let leaders = leaders(&api)?;
+    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let form = r#"{"rm": "id of a resource manager", "server": "id or URL of a server"}"#;
+    let Move { rm, server } = read(&bytes, form)?;
+    note(&request, format!("resource manager {rm} to {server}"));
+    tracing::info!(by = caller.name(), rm, server, "an operator moves a resource manager");
+    if let Err(refusal) = leaders.hand_over(&rm, &server).await {
+        // Who leads it now has to let it go.
+        return standby::elsewhere(&doors, &request, bytes, refusal.into()).await;
+    }
+    told(&request, leaders).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToDrain {
+    /// Id or URL of the server.
+    server: String,
+    /// Why.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+async fn post_drain(
     api: Data<BoardApi>,
     caller: Caller,
     request: HttpRequest,
@@ -57,12 +108,38 @@ async fn post(
 ) -> Result<HttpResponse, Problem> {
     let leaders = leaders(&api)?;
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let Body { rm, server } = serde_json::from_slice(&bytes).map_err(|error| {
-        let form = r#"{"rm": "id of a resource manager", "server": "id or URL of a server"}"#;
-        Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
-    })?;
-    tracing::info!(by = caller.name(), rm, server, "an operator moves a resource manager");
-    leaders.hand_over(&rm, &server).await?;
-    let status = leaders.status().await?;
-    Ok(reply::send(&request, Reply::json(&status)))
+    let form = r#"{"server": "id or URL of a server", "reason": "why, or left out"}"#;
+    let ToDrain { server, reason } = read(&bytes, form)?;
+    let reason = reason.unwrap_or_default();
+    if reason.len() > LONGEST_REASON {
+        let detail = format!("the reason has {} bytes, and {LONGEST_REASON} are allowed", reason.len());
+        return Err(Problem::field("reason", detail));
+    }
+    note(&request, format!("server {server}: {reason}"));
+    tracing::info!(by = caller.name(), server, reason, "an operator has a server lead nothing");
+    let since = Timestamp::now().to_string();
+    leaders.drain(&server, Some(Drain { since, by: caller.name().to_owned(), reason })).await?;
+    told(&request, leaders).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToUndrain {
+    /// Id or URL of the server.
+    server: String,
+}
+
+async fn post_undrain(
+    api: Data<BoardApi>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Problem> {
+    let leaders = leaders(&api)?;
+    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let ToUndrain { server } = read(&bytes, r#"{"server": "id or URL of a server"}"#)?;
+    note(&request, format!("server {server}"));
+    tracing::info!(by = caller.name(), server, "an operator lets a server lead again");
+    leaders.drain(&server, None).await?;
+    told(&request, leaders).await
 }

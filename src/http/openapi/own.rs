@@ -183,8 +183,16 @@ pub fn operations(schemas: &mut SchemaGenerator) -> Vec<Operation> {
             .problems(&[404, 503]),
         operator("post", "/cluster/move", "Has another server lead a resource manager")
             .body("application/json", cluster_move())
+            .json(200, cluster.clone())
+            .problems(&[307, 400, 404, 408, 409, 413, 415, 503]),
+        operator("post", "/cluster/drain", "Has a server lead nothing: others lead what it led, until it may again")
+            .body("application/json", cluster_drain(true))
+            .json(200, cluster.clone())
+            .problems(&[400, 404, 408, 413, 415, 503]),
+        operator("post", "/cluster/undrain", "Lets a server lead again")
+            .body("application/json", cluster_drain(false))
             .json(200, cluster)
-            .problems(&[307, 400, 404, 408, 413, 415, 503]),
+            .problems(&[400, 404, 408, 413, 415, 503]),
         viewer("get", "/settings", "Every setting with its present value").json(200, settings),
         viewer("get", "/overview", "All partitions: what waits, and why").json(200, overview),
         viewer("get", &of("/applications"), "Applications with the reason of each that waits")
@@ -266,6 +274,15 @@ fn cluster_move() -> Value {
             "server": {"type": "string", "description": "id or URL of the server that is to lead it"},
         },
     })
+}
+
+fn cluster_drain(reason: bool) -> Value {
+    let mut properties = json!({"server": {"type": "string", "description": "id or URL of a server"}});
+    if reason {
+        properties["reason"] =
+            json!({"type": ["string", "null"], "maxLength": 1024, "description": "shown to operators"});
+    }
+    json!({"type": "object", "required": ["server"], "additionalProperties": false, "properties": properties})
 }
 
 fn log_level() -> Value {

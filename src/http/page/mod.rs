@@ -28,7 +28,7 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 23] = [
+const ASSETS: [Asset; 24] = [
     asset!("/", "text/html; charset=utf-8", "index.html"),
     asset!("/page/page.css", "text/css; charset=utf-8", "page.css"),
     asset!("/page/main.js", "text/javascript; charset=utf-8", "main.js"),
@@ -48,6 +48,7 @@ const ASSETS: [Asset; 23] = [
     asset!("/page/events.js", "text/javascript; charset=utf-8", "events.js"),
     asset!("/page/whatif.js", "text/javascript; charset=utf-8", "whatif.js"),
     asset!("/page/search.js", "text/javascript; charset=utf-8", "search.js"),
+    asset!("/page/cluster.js", "text/javascript; charset=utf-8", "cluster.js"),
     asset!("/page/server.js", "text/javascript; charset=utf-8", "server.js"),
     // Charts: uPlot 1.6.32 (MIT), as it is published.
     asset!("/page/uplot.js", "text/javascript; charset=utf-8", "vendor/uplot.js"),

@@ -34,6 +34,9 @@ pub struct Shown {
     partitions: Vec<String>,
     predicates: &'static str,
     unread: Option<String>,
+    /// Why nothing new is placed: what is kept of it in etcd has no room. Left out where it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    full: Option<String>,
     history: Vec<Change>,
 }
 
@@ -93,6 +96,7 @@ fn show(info: RmInfo) -> Shown {
         partitions: info.partitions.iter().map(|name| name.to_string()).collect(),
         predicates: info.predicates.name(),
         unread: info.unread,
+        full: info.full.map(|why| why.to_string()),
         history: info.history.into_iter().map(change).collect(),
     }
 }

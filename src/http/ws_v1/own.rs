@@ -1,16 +1,24 @@
 //! What `/ws/v1/metrics` shows beyond the reference: mailboxes, slices, callbacks, streams, and why asks wait.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::{
     scrape,
     state::{RestState, now},
 };
 use crate::{
     messages::{
+        leaders::ClusterStatus,
         partition::Observe,
         rm::{Info, RmState},
     },
-    metrics::{LogPicture, ManagerPicture, OwnPicture, PartitionPicture, Picture},
+    metrics::{ClusterPicture, GroupPicture, LogPicture, ManagerPicture, OwnPicture, PartitionPicture, Picture},
 };
+
+/// A scrape does not wait longer for the cluster.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Asks all partitions and sessions.
 pub async fn picture(state: &RestState, picture: &mut Picture) {
@@ -38,7 +46,7 @@ pub async fn picture(state: &RestState, picture: &mut Picture) {
         }
     }
     let mut waiting = state.waiting.get(&state.topology).await;
-    for entry in &state.listing().partitions {
+    for entry in &state.listing().led().partitions {
         let Ok(talk) = entry.addr.send(Observe).await else { continue };
         scrape::unconfirmed(&talk.unconfirmed, now(), picture);
         let [applications, queues, nodes] = talk.conversations.map(|count| count as u64);
@@ -52,5 +60,30 @@ pub async fn picture(state: &RestState, picture: &mut Picture) {
         };
         own.partitions.insert(entry.shown.to_string(), row);
     }
+    own.cluster = match state.topology.leaders() {
+        Some(leaders) => timeout(PATIENCE, leaders.status()).await.ok().and_then(Result::ok).map(|status| of(&status)),
+        None => None,
+    };
     picture.own = Some(own);
+}
+
+fn of(status: &ClusterStatus) -> ClusterPicture {
+    let groups = status.resource_managers.iter().map(|group| {
+        let row = GroupPicture {
+            led: group.led,
+            leads: group.role == "leads",
+            broken: group.fault.is_some(),
+            behind: group.applied.map(|applied| group.index.saturating_sub(applied)),
+            lag: group.lag,
+            bytes: group.bytes,
+            max_bytes: group.max_bytes,
+        };
+        (group.rm.clone(), row)
+    });
+    ClusterPicture {
+        etcd_up: status.etcd.trouble.is_none(),
+        etcd_bytes: status.etcd.bytes,
+        servers: status.servers.iter().filter(|server| server.state == "there").count() as u64,
+        groups: groups.collect(),
+    }
 }

@@ -5,11 +5,11 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use futures::future::join_all;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::timeout};
 
 use super::{health::Health, history::History, reply::Failure, waiting::WaitingAsks};
 use crate::{
@@ -21,10 +21,16 @@ use crate::{
     config::extra::Settings,
     domain::{Partition, partition::Tables, types::Nanos},
     http::api::{overdue::OverdueDrains, trends::series::Trends},
-    messages::journal::GetOverdue,
-    messages::partition::{GetSnapshot, GetTables, Observe, Snapshot, UnconfirmedSums},
+    messages::{
+        journal::GetOverdue,
+        leaders::GroupStatus,
+        partition::{GetSnapshot, GetTables, Observe, Snapshot, UnconfirmedSums},
+    },
     metrics::Metrics,
 };
+
+/// The cluster is not waited for any longer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Shared by all HTTP workers.
 pub struct RestState {
@@ -129,6 +135,11 @@ impl RestState {
     pub async fn views(&self) -> Vec<View> {
         views(&self.listing()).await
     }
+
+    /// Those that this server leads: each is counted by one server.
+    pub async fn led_views(&self) -> Vec<View> {
+        views(&self.listing().led()).await
+    }
 }
 
 /// All partitions in the order of the directory; one that just stopped is left out.
@@ -140,7 +151,7 @@ impl RestState {
     /// What shims have not confirmed, by partition as shown.
     pub async fn unconfirmed(&self) -> Vec<(Arc<str>, UnconfirmedSums)> {
         let mut all = Vec::new();
-        for entry in &self.listing().partitions {
+        for entry in &self.listing().led().partitions {
             if let Ok(talk) = entry.addr.send(Observe).await {
                 all.push((entry.shown.clone(), talk.unconfirmed));
             }
@@ -148,9 +159,21 @@ impl RestState {
         all
     }
 
-    /// Queues and nodes of all partitions.
+    /// Resource managers of other servers that this one cannot follow, and would not take over.
+    pub async fn faults_of_following(&self) -> Vec<String> {
+        let Some(leaders) = self.topology.leaders() else { return Vec::new() };
+        // While it is not known who leads what, nothing is known of this either.
+        let status = timeout(PATIENCE, leaders.status()).await.ok().and_then(Result::ok);
+        let groups = status.into_iter().flat_map(|status| status.resource_managers);
+        let told = |group: GroupStatus| {
+            Some(format!("resource manager \"{}\" cannot be followed here: {}", group.rm, group.fault?))
+        };
+        groups.filter_map(told).collect()
+    }
+
+    /// Queues and nodes of all partitions that this server leads.
     pub async fn tables(&self) -> Vec<Arc<Tables>> {
-        let listing = self.listing();
+        let listing = self.listing().led();
         let asked = listing.partitions.iter().map(|entry| entry.addr.send(GetTables));
         join_all(asked).await.into_iter().flatten().collect()
     }

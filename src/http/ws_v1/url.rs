@@ -95,6 +95,19 @@ pub fn query_value<'q>(query: &'q str, name: &str) -> Option<Cow<'q, str>> {
     })
 }
 
+/// A path segment or a value of a query, percent-encoded.
+pub fn segment(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
 /// Text for HTML: the five characters that mean something there.
 pub fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

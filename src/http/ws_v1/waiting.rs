@@ -65,7 +65,7 @@ impl WaitingAsks {
             .iter()
             .map(|handle| (handle.id.clone(), handle.view.load().state == RmState::Running))
             .collect();
-        let views = views(&topology.directory.get()).await;
+        let views = views(&topology.directory.get().led()).await;
         let counted = spawn_blocking(move || {
             let began = Instant::now();
             let paused = |view: &View| !running.get(&view.rm).copied().unwrap_or(false);

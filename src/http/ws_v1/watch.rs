@@ -42,22 +42,24 @@ async fn sample(state: Arc<RestState>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
-        let views = state.views().await;
+        let views = state.led_views().await;
         state.history.push(Sample::of(&views, now()));
     }
 }
 
 /// Checks the health now.
 pub async fn check(state: &Arc<RestState>) {
-    let views = state.views().await;
+    let views = state.led_views().await;
     let events = state.topology.events.send(GetEventStatus).await;
     let events = events.ok().and_then(|events| events.store);
     let unconfirmed = state.unconfirmed().await;
     let overdue = state.overdue(&views).await;
+    let followed = state.faults_of_following().await;
     let health = state.clone();
     // It walks all rows and looks at files, which would hold up whatever shares this thread.
     let run = move || {
-        let logs = health.topology.faults_of_logs();
+        let mut logs = health.topology.faults_of_logs();
+        logs.iter_mut().for_each(|logs| logs.extend(followed.iter().cloned()));
         let kept = Kept { events, journals: health.faults_of_journals(), logs, unconfirmed, overdue };
         health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
     };

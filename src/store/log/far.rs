@@ -46,6 +46,9 @@ pub trait Far: Send + Sync + fmt::Debug {
     /// # Errors
     /// It can be tried again.
     fn remove(&self) -> Result<(), WriteError>;
+
+    /// Its bytes, and how many there may be before it is not to grow by what can wait.
+    fn room(&self) -> (u64, u64);
 }
 
 /// Where a log is.

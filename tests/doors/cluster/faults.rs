@@ -1,11 +1,14 @@
-//! Faults under load: leaders are killed, ended and stopped, etcd goes and comes back. What was acknowledged is answered, no line
+//! Faults under load: leaders are killed, ended, stopped and cut off, etcd goes and comes back. What was acknowledged is answered, no line
 //! comes twice or is missing, nothing is allocated twice, and the books of shim and server agree at the end.
 //! `CALLBOARD_TEST_FAULTS=200` for more of them; the gaps between two lines are printed by kind.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::Path,
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -15,9 +18,13 @@ use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::rig::{self, Etcd, leads, session, start},
+    cluster::{
+        proxy::Proxy,
+        rig::{self, Etcd, leads, session, start_with},
+    },
     common::LIMIT,
     shim::server::{Lines, Server},
+    wired::books::Books,
 };
 
 /// Bytes of log after which a snapshot is taken: several in a run.
@@ -27,43 +34,21 @@ const STOPPED: Duration = Duration::from_secs(5);
 /// Longer than a request to etcd may take.
 const ETCD_GONE: Duration = Duration::from_secs(4);
 
-#[derive(Default)]
+/// The shim, and where it finds servers.
 struct Shim {
-    last: u64,
-    asked: BTreeSet<String>,
-    held: BTreeSet<String>,
-    ever: BTreeSet<String>,
-    releasing: BTreeSet<String>,
-    round: u64,
+    books: Mutex<Books>,
     /// When lines came, since the last fault.
-    came: Vec<Instant>,
-    urls: Vec<String>,
+    came: Mutex<Vec<Instant>>,
+    urls: Mutex<Vec<String>>,
 }
 
 impl Shim {
-    fn read(&mut self, line: &Value) {
-        let seq = line["seq"].as_u64().expect("a number");
-        assert_eq!(seq, self.last + 1, "line by line: {line}");
-        self.last = seq;
-        self.came.push(Instant::now());
-        let key = |value: &Value| value["allocationKey"].as_str().expect("a key").to_owned();
-        for new in line["allocation"]["new"].as_array().into_iter().flatten() {
-            assert!(self.ever.insert(key(new)), "{new} was allocated twice");
-            self.held.insert(key(new));
-        }
-        for released in line["allocation"]["released"].as_array().into_iter().flatten() {
-            assert!(self.held.remove(&key(released)), "{released} is not held");
-            self.releasing.remove(&key(released));
-        }
-        assert!(line["allocation"]["rejectedAllocations"].is_null(), "{line}");
+    fn urls(&self) -> Vec<String> {
+        self.urls.lock().expect("no panic").clone()
     }
 
-    fn is_settled(&self) -> bool {
-        self.releasing.is_empty() && self.asked.iter().all(|key| self.ever.contains(key))
-    }
-
-    fn urls(shim: &Mutex<Shim>) -> Vec<String> {
-        shim.lock().expect("no panic").urls.clone()
+    fn last(&self) -> u64 {
+        self.books.lock().expect("no panic").last
     }
 }
 
@@ -78,45 +63,28 @@ async fn post(http: &Client, url: &str, body: &Value) -> bool {
 }
 
 /// Asks and releases, at whichever server takes it, for ever.
-async fn load(shim: &Mutex<Shim>) {
+async fn load(shim: &Shim) {
     let http = client();
-    let mut turn = 0;
+    let turn = AtomicUsize::new(0);
     loop {
-        let urls = Shim::urls(shim);
-        let url = &urls[turn % urls.len()];
-        let (round, gone) = {
-            let mut shim = shim.lock().expect("no panic");
-            shim.round += 1;
-            let free = shim.held.iter().filter(|key| !shim.releasing.contains(*key)).take(10).cloned();
-            (shim.round, free.collect::<Vec<_>>())
+        let urls = shim.urls();
+        let send = async |body: Value| {
+            let done = post(&http, &urls[turn.load(SeqCst) % urls.len()], &body).await;
+            if !done {
+                turn.fetch_add(1, SeqCst);
+            }
+            Some(done)
         };
-        let keys: Vec<String> = (0..20).map(|n| format!("r{round}k{n}")).collect();
-        let ask = |key: &String| {
-            json!({"allocationKey": key, "applicationID": "app", "partitionName": "default",
-                "resourcePerAlloc": {"resources": {"memory": {"value": 10}}}})
-        };
-        if post(&http, url, &json!({"allocations": keys.iter().map(ask).collect::<Vec<_>>()})).await {
-            shim.lock().expect("no panic").asked.extend(keys);
-        } else {
-            turn += 1;
-        }
-        let release = |key: &String| json!({"partitionName": "default", "applicationID": "app", "allocationKey": key, "terminationType": "STOPPED_BY_RM"});
-        let releases = gone.iter().map(release).collect::<Vec<_>>();
-        if !releases.is_empty() && post(&http, url, &json!({"releases": {"allocationsToRelease": releases}})).await {
-            let mut shim = shim.lock().expect("no panic");
-            let open: Vec<_> = gone.into_iter().filter(|key| shim.held.contains(key)).collect();
-            shim.releasing.extend(open);
-        }
+        Books::turn(&shim.books, send).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Reads lines, at whichever server has them, for ever.
-async fn follow(shim: &Mutex<Shim>) {
+async fn follow(shim: &Shim) {
     let http = client();
     for turn in 0.. {
-        let urls = Shim::urls(shim);
-        let after = shim.lock().expect("no panic").last;
+        let (urls, after) = (shim.urls(), shim.last());
         let url = format!("{}/si/v1/rm/rm-1/stream?after={after}", urls[turn % urls.len()]);
         let opened = tokio::time::timeout(Duration::from_secs(1), http.get(url).send()).await;
         if let Ok(Ok(answer)) = opened {
@@ -129,7 +97,8 @@ async fn follow(shim: &Mutex<Shim>) {
                     if line["closing"].is_object() {
                         break;
                     }
-                    shim.lock().expect("no panic").read(&line);
+                    shim.books.lock().expect("no panic").read(&line);
+                    shim.came.lock().expect("no panic").push(Instant::now());
                 }
             } else {
                 assert!([307, 503].contains(&status), "{status}: {}", answer.text().await.unwrap_or_default());
@@ -144,18 +113,22 @@ enum Fault {
     Kill,
     Term,
     Stop,
+    /// Nothing goes through between leader and etcd, for longer than a lease, and connections stay open.
+    Stall,
+    /// Connections between leader and etcd break, and no others come about for a while.
+    Cut,
     Etcd,
 }
 
-const FAULTS: [Fault; 4] = [Fault::Kill, Fault::Term, Fault::Stop, Fault::Etcd];
+const FAULTS: [Fault; 6] = [Fault::Kill, Fault::Term, Fault::Stop, Fault::Stall, Fault::Cut, Fault::Etcd];
 
 /// Waits until lines have come for a while again; gives the longest gap since then.
-async fn gap(shim: &Mutex<Shim>, since: Instant) -> Duration {
+async fn gap(shim: &Shim, since: Instant) -> Duration {
     let flowing = async {
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let shim = shim.lock().expect("no panic");
-            let late = shim.came.iter().filter(|at| {
+            let came = shim.came.lock().expect("no panic");
+            let late = came.iter().filter(|at| {
                 since.elapsed() > STOPPED.max(ETCD_GONE) || at.duration_since(since) > Duration::from_secs(1)
             });
             if late.count() >= 20 {
@@ -164,10 +137,14 @@ async fn gap(shim: &Mutex<Shim>, since: Instant) -> Duration {
         }
     };
     tokio::time::timeout(LIMIT, flowing).await.expect("lines come again");
-    let shim = shim.lock().expect("no panic");
-    let times = std::iter::once(since).chain(shim.came.iter().copied());
+    let came = shim.came.lock().expect("no panic");
+    let times = std::iter::once(since).chain(came.iter().copied());
     let next = times.clone().skip(1);
     times.zip(next).map(|(one, next)| next.saturating_duration_since(one)).max().unwrap_or_default()
+}
+
+fn start_at((dir, network): &(&Path, Proxy)) -> Server {
+    start_with(&network.url(), dir, SNAPSHOT, &[])
 }
 
 async fn leader(servers: &[Server]) -> usize {
@@ -188,16 +165,19 @@ async fn leader(servers: &[Server]) -> usize {
     }
 }
 
-async fn inject(fault: Fault, etcd: &mut Etcd, servers: &mut [Server], dirs: &[&Path], shim: &Mutex<Shim>) -> Duration {
+async fn inject(
+    fault: Fault,
+    etcd: &mut Etcd,
+    servers: &mut [Server],
+    places: &[(&Path, Proxy)],
+    shim: &Shim,
+) -> Duration {
     let at = leader(servers).await;
     let tell = |servers: &[Server]| {
-        shim.lock().expect("no panic").urls = servers.iter().map(|server| server.url("")).collect();
+        *shim.urls.lock().expect("no panic") = servers.iter().map(|server| server.url("")).collect();
     };
-    let since = {
-        let mut shim = shim.lock().expect("no panic");
-        shim.came.clear();
-        Instant::now()
-    };
+    shim.came.lock().expect("no panic").clear();
+    let since = Instant::now();
     match fault {
         Fault::Kill | Fault::Term => {
             if fault == Fault::Kill {
@@ -206,7 +186,7 @@ async fn inject(fault: Fault, etcd: &mut Etcd, servers: &mut [Server], dirs: &[&
                 servers[at].program.signal("TERM");
             }
             let gap = gap(shim, since).await;
-            let again = start(etcd, dirs[at], SNAPSHOT);
+            let again = start_at(&places[at]);
             let before = std::mem::replace(&mut servers[at], again);
             tell(servers);
             if fault == Fault::Term {
@@ -218,6 +198,17 @@ async fn inject(fault: Fault, etcd: &mut Etcd, servers: &mut [Server], dirs: &[&
             servers[at].program.signal("STOP");
             tokio::time::sleep(STOPPED).await;
             servers[at].program.signal("CONT");
+            gap(shim, since).await
+        }
+        Fault::Stall | Fault::Cut => {
+            let network = &places[at].1;
+            if fault == Fault::Stall {
+                network.stall();
+            } else {
+                network.cut();
+            }
+            tokio::time::sleep(STOPPED).await;
+            network.pass();
             gap(shim, since).await
         }
         Fault::Etcd => {
@@ -233,27 +224,27 @@ async fn inject(fault: Fault, etcd: &mut Etcd, servers: &mut [Server], dirs: &[&
 #[tokio::test(flavor = "multi_thread")]
 async fn faults_lose_nothing_that_was_acknowledged() {
     let Some(mut etcd) = rig::etcd("faults_lose_nothing_that_was_acknowledged") else { return };
-    let count: usize = std::env::var("CALLBOARD_TEST_FAULTS").map_or(5, |count| count.parse().expect("a number"));
+    let count: usize = std::env::var("CALLBOARD_TEST_FAULTS").map_or(6, |count| count.parse().expect("a number"));
     let seed: u64 = rand::random();
     println!("seed {seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let dirs = [one.path(), two.path()];
-    let mut servers: Vec<Server> = dirs.iter().map(|dir| start(&etcd, dir, SNAPSHOT)).collect();
+    let places = [(one.path(), Proxy::to(&etcd.url())), (two.path(), Proxy::to(&etcd.url()))];
+    let mut servers: Vec<Server> = places.iter().map(start_at).collect();
     session(&servers[0]).await;
     // Room for all of it.
     let node = json!({"nodes": [{"nodeID": "large", "action": "CREATE", "schedulableResource": {"resources": {"memory": {"value": 100_000_000}}}}]});
     assert_eq!(servers[0].send("POST", "/si/v1/rm/rm-1/nodes", &node).await.0, 202);
     let urls = servers.iter().map(|server| server.url("")).collect();
-    let shim = Mutex::new(Shim { urls, ..Shim::default() });
+    let shim = Shim { books: Mutex::default(), came: Mutex::default(), urls: Mutex::new(urls) };
     let mut gaps: BTreeMap<Fault, Vec<Duration>> = BTreeMap::new();
     let faults = async {
         for nth in 0..count {
             tokio::time::sleep(Duration::from_millis(random.random_range(200..800))).await;
             // Each kind once, and then by chance.
             let fault = FAULTS.get(nth).copied().unwrap_or_else(|| FAULTS[random.random_range(0..FAULTS.len())]);
-            let gap = inject(fault, &mut etcd, &mut servers, &dirs, &shim).await;
-            println!("fault {nth}: {fault:?}, {gap:?}, {} lines", shim.lock().expect("no panic").last);
+            let gap = inject(fault, &mut etcd, &mut servers, &places, &shim).await;
+            println!("fault {nth}: {fault:?}, {gap:?}, {} lines", shim.last());
             gaps.entry(fault).or_default().push(gap);
         }
     };
@@ -263,14 +254,14 @@ async fn faults_lose_nothing_that_was_acknowledged() {
         () = follow(&shim) => {}
     }
     let settled = async {
-        while !shim.lock().expect("no panic").is_settled() {
+        while !shim.books.lock().expect("no panic").is_settled() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // To the last line: what was not acknowledged may have been taken all the same.
         loop {
             let at = leader(&servers).await;
             let last = leads(&servers[at]).await["lastSequence"].as_u64().expect("a number");
-            if shim.lock().expect("no panic").last == last {
+            if shim.last() == last {
                 return at;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -281,17 +272,12 @@ async fn faults_lose_nothing_that_was_acknowledged() {
         () = follow(&shim) => unreachable!("it goes on for ever"),
     };
     let server = &servers[at];
-    let health = server.get("/ws/v1/scheduler/healthcheck").await.1;
-    assert_eq!(health["Healthy"], true, "{health}");
-    let shim = shim.into_inner().expect("no panic");
-    let app = server.get("/ws/v1/partition/default/application/app").await.1;
-    let there = app["allocations"].as_array().into_iter().flatten();
-    let there: BTreeSet<String> = there.map(|one| one["allocationKey"].as_str().expect("a key").to_owned()).collect();
-    assert_eq!(there, shim.held, "the server and the shim know of the same allocations");
+    let books = shim.books.into_inner().expect("no panic");
+    books.agree(server).await;
     for (fault, mut gaps) in gaps {
         gaps.sort();
         let at = |part: usize| gaps[(gaps.len() - 1) * part / 100];
         println!("{fault:?}: {} times, gap p50 {:?}, p99 {:?}, worst {:?}", gaps.len(), at(50), at(99), at(100));
     }
-    println!("{count} faults, {} lines, {} asks acknowledged and placed", shim.last, shim.asked.len());
+    println!("{count} faults, {} lines, {} asks acknowledged and placed", books.last, books.asked.len());
 }

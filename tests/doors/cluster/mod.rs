@@ -2,8 +2,12 @@
 //! `CI` is `true`.
 
 mod clients;
+mod drain;
 mod faults;
 mod journal;
+mod members;
+mod proxy;
 mod restart;
-mod rig;
+pub mod rig;
+mod standby;
 mod two;

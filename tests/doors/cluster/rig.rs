@@ -15,23 +15,32 @@ use crate::{
     shim::server::Server,
 };
 
-/// A running member, alone; killed when it is dropped.
+/// A running member; killed when it is dropped.
 pub struct Etcd {
     child: Child,
     dir: tempfile::TempDir,
+    scheme: &'static str,
     client: u16,
     peer: u16,
+    /// Its name, and who belongs to it.
+    name: String,
+    members: String,
+    more: Vec<String>,
+}
+
+/// Whether `etcd` is there; where it is not, that is said.
+pub fn is_installed(test: &str) -> bool {
+    let there = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let there = there.is_ok_and(|status| status.success());
+    if !there {
+        common::skip(test, "etcd (Debian: etcd-server) is not installed");
+    }
+    there
 }
 
 /// Where `etcd` is not installed, says so and gives nothing.
 pub fn etcd(test: &str) -> Option<Etcd> {
-    let there = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !there.is_ok_and(|status| status.success()) {
-        common::skip(test, "etcd (Debian: etcd-server) is not installed");
-        return None;
-    }
-    // A port that was free may be taken by then.
-    (0..10).find_map(|_| Etcd::start())
+    is_installed(test).then(|| Etcd::with("http", &[]))?
 }
 
 fn free() -> u16 {
@@ -40,12 +49,36 @@ fn free() -> u16 {
 }
 
 impl Etcd {
-    fn start() -> Option<Etcd> {
+    /// One alone, with more options.
+    pub fn with(scheme: &'static str, more: &[&str]) -> Option<Etcd> {
+        // A port that was free may be taken by then.
+        (0..10).find_map(|_| {
+            let (client, peer) = (free(), free());
+            let members = format!("default=http://127.0.0.1:{peer}");
+            let mut etcd = Etcd::start(scheme, ("default", &members), client, peer, more);
+            etcd.is_up().then_some(etcd)
+        })
+    }
+
+    /// Three that belong together.
+    pub fn three() -> Vec<Etcd> {
+        let ports: Vec<(u16, u16)> = (0..3).map(|_| (free(), free())).collect();
+        let of = |(nth, (_, peer)): (usize, &(u16, u16))| format!("m{nth}=http://127.0.0.1:{peer}");
+        let members = ports.iter().enumerate().map(of).collect::<Vec<_>>().join(",");
+        let start = |(nth, (client, peer)): (usize, &(u16, u16))| {
+            Etcd::start("http", (&format!("m{nth}"), &members), *client, *peer, &[])
+        };
+        let mut all: Vec<Etcd> = ports.iter().enumerate().map(start).collect();
+        assert!(all.iter_mut().all(Etcd::is_up), "three members of etcd start");
+        all
+    }
+
+    fn start(scheme: &'static str, (name, members): (&str, &str), client: u16, peer: u16, more: &[&str]) -> Etcd {
         let dir = tempfile::tempdir().expect("a directory");
-        let (client, peer) = (free(), free());
-        let child = run(dir.path(), client, peer);
-        let mut etcd = Etcd { child, dir, client, peer };
-        etcd.is_up().then_some(etcd)
+        let more: Vec<String> = more.iter().map(|option| (*option).to_owned()).collect();
+        let (name, members) = (name.to_owned(), members.to_owned());
+        let child = member(dir.path(), scheme, (&name, &members), client, peer, &more);
+        Etcd { child, dir, scheme, client, peer, name, members, more }
     }
 
     fn is_up(&mut self) -> bool {
@@ -65,7 +98,7 @@ impl Etcd {
 
     /// As servers are told of it.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.client)
+        format!("{}://127.0.0.1:{}", self.scheme, self.client)
     }
 
     /// It is gone at once.
@@ -76,7 +109,8 @@ impl Etcd {
 
     /// It is there again, with what it had.
     pub fn again(&mut self) {
-        self.child = run(self.dir.path(), self.client, self.peer);
+        let who = (&*self.name, &*self.members);
+        self.child = member(self.dir.path(), self.scheme, who, self.client, self.peer, &self.more);
         assert!(self.is_up(), "etcd starts again");
     }
 
@@ -103,13 +137,13 @@ impl Drop for Etcd {
     }
 }
 
-fn run(dir: &Path, client: u16, peer: u16) -> Child {
-    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+fn member(dir: &Path, scheme: &str, (name, members): (&str, &str), client: u16, peer: u16, more: &[String]) -> Child {
+    let (client, peer) = (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
     let mut etcd = Command::new("etcd");
-    etcd.arg("--data-dir").arg(dir.join("etcd"));
+    etcd.args(["--name", name, "--data-dir"]).arg(dir.join("etcd"));
     etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
     etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-    etcd.args(["--initial-cluster", &format!("default={peer}")]);
+    etcd.args(["--initial-cluster", members]).args(more);
     // Tests need what is written only as long as the machine runs.
     etcd.args(["--unsafe-no-fsync"]).env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
     etcd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -118,8 +152,13 @@ fn run(dir: &Path, client: u16, peer: u16) -> Child {
 
 /// A server on this etcd that takes a snapshot after so many bytes of log.
 pub fn start(etcd: &Etcd, data: &Path, snapshot: &str) -> Server {
+    start_with(&etcd.url(), data, snapshot, &[])
+}
+
+/// The same, at these addresses and with more options.
+pub fn start_with(etcd: &str, data: &Path, snapshot: &str, more: &[&str]) -> Server {
     let data = data.display().to_string();
-    let mut command = common::serve(&["--data", &data, "--cluster", &etcd.url()]);
+    let mut command = common::serve(&[&["--data", &data, "--cluster", etcd], more].concat());
     command.env("CALLBOARD_TEST_SNAPSHOT_BYTES", snapshot);
     let program = Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
     Server { program, http: straight() }
@@ -151,6 +190,19 @@ pub async fn session(server: &Server) {
 /// Asks for one unit each.
 pub async fn ask(server: &Server, keys: &[&str]) {
     crate::wired::rig::asks(server, "app", keys, 1).await;
+}
+
+/// Waits until this server knows that another one leads `rm-1`.
+pub async fn follows(server: &Server) {
+    let ask = async || server.get("/si/v1/rm/rm-1").await.0;
+    common::answer("/si/v1/rm/rm-1", ask, |status| *status == 307).await;
+}
+
+/// Runs a command of the program, which succeeds.
+pub fn run(args: &[&str]) -> String {
+    let told = common::command(args).output().expect("runs");
+    assert!(told.status.success(), "{told:?}");
+    String::from_utf8(told.stdout).expect("text")
 }
 
 /// The keys of new allocations in lines, in order.

@@ -8,16 +8,9 @@ use serde_json::json;
 use tonic::Code;
 
 use crate::{
-    cluster::rig::{self, NEVER, allocated, ask, leads, session, start},
+    cluster::rig::{self, NEVER, allocated, ask, follows, leads, run, session, start},
     common,
-    shim::server::Server,
 };
-
-/// Waits until this server knows that another one leads `rm-1`.
-async fn follows(server: &Server) {
-    let ask = async || server.get("/si/v1/rm/rm-1").await.0;
-    common::answer("/si/v1/rm/rm-1", ask, |status| *status == 307).await;
-}
 
 /// The address in the trailers.
 fn led_at(told: &tonic::Status) -> String {
@@ -173,11 +166,6 @@ async fn an_operator_moves_the_lead_and_sees_who_has_it() {
     // Asked at whichever server: the command goes where it is sent.
     let mut lines = leader.stream("?after=0").await;
     let servers = format!("{},{}", other.url(""), leader.url(""));
-    let run = |args: &[&str]| {
-        let told = common::command(args).output().expect("runs");
-        assert!(told.status.success(), "{told:?}");
-        String::from_utf8(told.stdout).expect("text")
-    };
     run(&["cluster", "--server", &servers, "move", "rm-1", &other.url(""), "--wait"]);
     leads(&other).await;
     let closing = loop {

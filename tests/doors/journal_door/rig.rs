@@ -92,6 +92,7 @@ impl Rig {
                 internal: INTERNAL.into(),
                 shown: "default".into(),
                 addr: partition.clone(),
+                followed: false,
             }],
         });
         let settings = Settings { batch: Nanos::ZERO, ..Settings::default() };

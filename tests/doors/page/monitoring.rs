@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{cluster::busy, server::Server};
-use crate::common::skip;
+use crate::{cluster::rig, common::skip};
 
 const DASHBOARD: &str = include_str!("../../../deploy/grafana-dashboard.json");
 const RULES: &str = include_str!("../../../deploy/prometheus-rules.yml");
@@ -27,6 +27,17 @@ async fn exposition() -> String {
     let answer = server.get("/ws/v1/metrics").await;
     assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
     answer.text().await.unwrap()
+}
+
+/// That of a server of a cluster which follows; `None` where there is no etcd.
+async fn exposition_of_cluster() -> Option<String> {
+    let etcd = rig::etcd("every_metric_that_is_named_exists")?;
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (leader, other) = (rig::start(&etcd, one.path(), rig::NEVER), rig::start(&etcd, two.path(), rig::NEVER));
+    rig::session(&leader).await;
+    let scrape = async || other.http.get(other.url("/ws/v1/metrics")).send().await.unwrap().text().await.unwrap();
+    let has = |text: &String| text.contains("callboard_cluster_lag_records{") && text.contains("_etcd_bytes ");
+    Some(crate::common::answer("the metrics", scrape, has).await)
 }
 
 /// Names of metrics in an expression.
@@ -53,8 +64,10 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 #[tokio::test]
 async fn every_metric_that_is_named_exists() {
     let text = exposition().await;
+    let Some(of_cluster) = exposition_of_cluster().await else { return };
+    let all = text.lines().chain(of_cluster.lines());
     let there: BTreeSet<&str> =
-        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split([' ', '{']).next()).collect();
+        all.filter(|line| !line.starts_with('#')).filter_map(|line| line.split([' ', '{']).next()).collect();
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let mut found = Vec::new();
     expressions(&dashboard, &mut found);

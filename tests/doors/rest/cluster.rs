@@ -68,7 +68,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         config: Arc::new(config),
         extra: Arc::new(extra),
     };
-    (rm, PartitionEntry { rm: id.into(), epoch: 1, internal, shown: shown.into(), addr })
+    (rm, PartitionEntry { rm: id.into(), epoch: 1, internal, shown: shown.into(), addr, followed: false })
 }
 
 /// A server over the captured cluster, with everything placed.

@@ -73,6 +73,7 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
         refused,
         audit: Arc::default(),
         rates: Arc::default(),
+        forward: None,
     });
     let listen =
         Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, patience: Duration::from_secs(10), tls: None };

@@ -1,12 +1,7 @@
 //! `kill -9` of the server at any moment, under load: the session goes on each time. No acknowledged request is lost, no line comes
 //! twice or is missing, nothing is allocated twice, and the books are balanced. `CALLBOARD_TEST_KILLS=300` for more kills.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Mutex,
-    time::Duration,
-};
+use std::{path::Path, sync::Mutex, time::Duration};
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -15,48 +10,8 @@ use serde_json::{Value, json};
 use crate::{
     common::{self, Program},
     shim::server::{Lines, Server},
+    wired::books::Books,
 };
-
-/// What the shim knows.
-#[derive(Default)]
-struct Shim {
-    /// Number of the last line.
-    last: u64,
-    /// Asks whose request was acknowledged.
-    asked: BTreeSet<String>,
-    /// Allocations that it holds, with their nodes.
-    held: BTreeMap<String, String>,
-    /// All that it ever held.
-    ever: BTreeSet<String>,
-    /// Releases whose request was acknowledged and that were not answered.
-    releasing: BTreeSet<String>,
-    round: u64,
-}
-
-impl Shim {
-    fn read(&mut self, line: &Value) {
-        let seq = line["seq"].as_u64().expect("a number");
-        assert_eq!(seq, self.last + 1, "line by line: {line}");
-        self.last = seq;
-        let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        for new in line["allocation"]["new"].as_array().into_iter().flatten() {
-            let (key, node) = (text(&new["allocationKey"]), text(&new["nodeID"]));
-            assert!(self.ever.insert(key.clone()), "{key} was allocated twice");
-            self.held.insert(key, node);
-        }
-        for released in line["allocation"]["released"].as_array().into_iter().flatten() {
-            let key = text(&released["allocationKey"]);
-            assert!(self.held.remove(&key).is_some(), "{key} was released and is not held");
-            self.releasing.remove(&key);
-        }
-        assert!(line["allocation"]["rejected"].is_null(), "{line}");
-    }
-
-    /// Everything that was acknowledged was answered.
-    fn is_settled(&self) -> bool {
-        self.releasing.is_empty() && self.asked.iter().all(|key| self.ever.contains(key))
-    }
-}
 
 async fn post(server: &Server, body: Value) -> Option<bool> {
     let sent = server.http.post(server.url("/si/v1/rm/rm-1/allocations")).json(&body).send().await.ok()?;
@@ -64,33 +19,13 @@ async fn post(server: &Server, body: Value) -> Option<bool> {
 }
 
 /// Asks and releases, until the server is gone.
-async fn load(server: &Server, shim: &Mutex<Shim>) -> Option<()> {
+async fn load(server: &Server, shim: &Mutex<Books>) -> Option<()> {
     loop {
-        let (round, gone) = {
-            let mut shim = shim.lock().expect("no panic");
-            shim.round += 1;
-            let free = shim.held.keys().filter(|key| !shim.releasing.contains(*key)).take(10).cloned();
-            (shim.round, free.collect::<Vec<_>>())
-        };
-        let keys: Vec<String> = (0..20).map(|n| format!("r{round}k{n}")).collect();
-        let ask = |key: &String| {
-            json!({"allocationKey": key, "applicationID": "app", "partitionName": "default",
-                "resourcePerAlloc": {"resources": {"memory": {"value": 10}}}})
-        };
-        if post(server, json!({"allocations": keys.iter().map(ask).collect::<Vec<_>>()})).await? {
-            shim.lock().expect("no panic").asked.extend(keys);
-        }
-        let release = |key: &String| json!({"partitionName": "default", "applicationID": "app", "allocationKey": key, "terminationType": "STOPPED_BY_RM"});
-        let releases = gone.iter().map(release).collect::<Vec<_>>();
-        if !releases.is_empty() && post(server, json!({"releases": {"allocationsToRelease": releases}})).await? {
-            let mut shim = shim.lock().expect("no panic");
-            let open: Vec<_> = gone.into_iter().filter(|key| shim.held.contains_key(key)).collect();
-            shim.releasing.extend(open);
-        }
+        Books::turn(shim, async |body| post(server, body).await).await?;
     }
 }
 
-async fn follow(lines: &mut Lines, shim: &Mutex<Shim>) -> Option<()> {
+async fn follow(lines: &mut Lines, shim: &Mutex<Books>) -> Option<()> {
     loop {
         let text = lines.text().await?;
         if let Ok(line) = serde_json::from_str::<Value>(&text) {
@@ -122,7 +57,7 @@ async fn survives(sync: &str, snapshot: &str) {
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &nodes).await.0, 202);
     let app = json!({"applicationID": "app", "queueName": "root.a", "partitionName": "default", "ugi": {"user": "u", "groups": ["g"]}});
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": [app]})).await.0, 202);
-    let shim = Mutex::new(Shim::default());
+    let shim = Mutex::new(Books::default());
     for kill in 0..kills {
         let after = shim.lock().expect("no panic").last;
         let mut lines = server.stream(&format!("?after={after}")).await;
@@ -154,13 +89,8 @@ async fn survives(sync: &str, snapshot: &str) {
         let line = lines.next().await;
         shim.lock().expect("no panic").read(&line);
     }
-    let health = server.get("/ws/v1/scheduler/healthcheck").await.1;
-    assert_eq!(health["Healthy"], true, "{health}");
     let shim = shim.into_inner().expect("no panic");
-    let app = server.get("/ws/v1/partition/default/application/app").await.1;
-    let there = app["allocations"].as_array().into_iter().flatten();
-    let there: BTreeSet<String> = there.map(|one| one["allocationKey"].as_str().expect("a key").to_owned()).collect();
-    assert!(there.iter().eq(shim.held.keys()), "the server and the shim know of the same allocations");
+    shim.agree(&server).await;
     println!(
         "{sync}: {kills} kills, {} lines, {} asks acknowledged and placed, {} allocations held",
         shim.last,

@@ -1,6 +1,7 @@
 //! What the running server connects: the journal, the durable events, demand, metrics. Real processes, real sockets.
 
 mod api;
+pub mod books;
 mod drain;
 mod events;
 mod flight;

@@ -30,6 +30,7 @@ async fn unconfirmed_releases_are_listed_with_their_age() {
         internal: "[rm-1]default".into(),
         shown: "default".into(),
         addr: shim.partition.clone(),
+        followed: false,
     };
     directory.set(Listing { rms: Vec::new(), partitions: vec![entry] });
     let api = Data::new(ReleasesApi { directory });

@@ -74,6 +74,20 @@ struct PartitionRow {
     waiting: WaitingView,
     /// Drained nodes that were to be empty by now.
     overdue: OverdueDrains,
+    /// Another server leads it: this is what has reached this one. Left out where this one leads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standby: Option<StandbyRow>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StandbyOfOverview")]
+struct StandbyRow {
+    /// Where it is led; empty: nowhere at present.
+    leader: String,
+    /// Index of the last record that is in it.
+    index: u64,
+    /// For how many seconds there may have been others.
+    lag: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -107,6 +121,10 @@ struct ReasonRow {
 /// Looks at all partitions.
 pub async fn overview(api: &BoardApi, caller: &Caller) -> Overview {
     let mut partitions = Vec::new();
+    let fresh = match api.topology.leaders() {
+        Some(leaders) => leaders.freshen().await,
+        None => Vec::new(),
+    };
     let asked = api.topology.known().into_iter().map(async |handle| handle.addr.send(Info).await.ok());
     let managers: Vec<RmInfo> = join_all(asked).await.into_iter().flatten().collect();
     for entry in &api.topology.directory.get().partitions {
@@ -117,7 +135,21 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Overview {
         let manager = managers.iter().find(|manager| manager.id == entry.rm);
         let passed = api.journals.of(&entry.internal).send(GetOverdue).await.unwrap_or_default();
         let overdue = OverdueDrains::of(view.partition(), passed);
-        partitions.push(PartitionRow { overdue, ..row(&view, status.as_ref(), manager) });
+        let standby = entry.followed.then(|| {
+            let found = fresh.iter().find(|fresh| fresh.rm == entry.rm);
+            let elsewhere = api.topology.find(&entry.rm).and_then(|handle| handle.is_here().err());
+            let leader = elsewhere.and_then(|refusal| refusal.leader);
+            StandbyRow {
+                leader: leader.map_or(String::new(), |leader| leader.http.clone()),
+                index: found.map_or(0, |fresh| fresh.index),
+                lag: found.map_or(0.0, |fresh| fresh.lag.as_secs_f64()),
+            }
+        });
+        let mut row = PartitionRow { overdue, standby, ..row(&view, status.as_ref(), manager) };
+        if entry.followed {
+            row.rm_state = "Followed";
+        }
+        partitions.push(row);
     }
     let events = api.topology.events.send(GetEventStatus).await.ok();
     Overview {
@@ -171,6 +203,7 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> Partit
         pending: Amounts::from(root.map(Queue::waiting).as_ref()),
         waiting: waiting(view, paused),
         overdue: OverdueDrains::default(),
+        standby: None,
     }
 }
 

@@ -38,7 +38,7 @@ async fn take(state: &Arc<RestState>) {
     let known = state.topology.known();
     let running =
         |view: &View| known.iter().any(|handle| handle.id == view.rm && handle.view.load().state == RmState::Running);
-    let views = state.views().await.into_iter();
+    let views = state.led_views().await.into_iter();
     let views: Vec<(bool, View)> = views.map(|view| (!running(&view), view)).collect();
     let trends = state.trends.clone();
     // All applications are looked at.

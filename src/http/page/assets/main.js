@@ -186,6 +186,9 @@ function banner() {
   if (lost) {
     kind = "lost";
     text = `Connection lost. ${lastGood ? `What you see is from ${clock(lastGood)}.` : ""} Trying again… (${lost})`;
+  } else if (row?.standby) {
+    const { leader, index, lag } = row.standby;
+    text = `This server follows: ${row.rm} is led by ${leader || "nobody at present"}. What you see is from record ${number(index)}, ${lag < 0.05 ? "up to date" : `${lag.toFixed(1)} s behind at most`}.`;
   } else if (row && row.rmState !== "Running" && !moment.is()) {
     const since = row.rmSince ? ` for ${age(row.rmSince, context.now())}` : "";
     text = `Resource manager ${row.rm} is ${row.rmState}${since}: nothing new is placed in this partition until it is back.`;
@@ -199,9 +202,10 @@ function banner() {
   box.className = `banner ${kind}`;
   box.hidden = !text;
   const live = $("live");
-  const word = lost ? "Connection lost" : moment.is() ? "The past" : "Live";
+  const standby = Boolean(context.row()?.standby);
+  const word = lost ? "Connection lost" : moment.is() ? "The past" : standby ? "Standby" : "Live";
   if (live.textContent !== word) live.textContent = word;
-  live.className = `pill ${lost ? "bad" : moment.is() ? "wait" : "good"}`;
+  live.className = `pill ${lost ? "bad" : moment.is() || standby ? "wait" : "good"}`;
   document.body.classList.toggle("stale", Boolean(lost));
 }
 

@@ -1,6 +1,7 @@
 // The health pill and what it opens: each check and what to do where it failed, resource managers, and the log level.
 
 import { Refused, get, post } from "./api.js";
+import { cluster } from "./cluster.js";
 import { age, el, plural } from "./format.js";
 import { fill } from "./patch.js";
 
@@ -23,6 +24,7 @@ export function server(context, pill, dialog) {
   let health = {};
   let level = null;
   let fault = "";
+  const servers = cluster(context, () => show());
 
   const check = (kind, mark) => ({ Name, DiagnosisMessage, Description }) => el("li", { class: kind }, el("b", {}, `${mark} ${Name}`), el("p", {}, DiagnosisMessage), kind !== "fine" && el("p", { class: "remedy" }, el("b", {}, "What to do: "), REMEDIES[Name] || Description));
   const manager = ({ rmID, state, since, why }) => el("li", {}, el("b", {}, rmID), ` ${state}${since ? ` for ${age(since, context.now())}` : ""}${why ? `: ${why}` : ""}`);
@@ -37,6 +39,7 @@ export function server(context, pill, dialog) {
       el("details", { "data-id": "fine" }, el("summary", {}, `${plural(fine.length, "check")} passed`), el("ul", { class: "checks" }, fine.map(check("fine", "✓")))),
       el("h3", { class: "part" }, "Resource managers"),
       managers.length ? el("ul", { class: "checks" }, managers.map(manager)) : el("p", { class: "muted" }, "None was registered."),
+      servers.part(),
       el("h3", { class: "part" }, "Log"),
       el("p", { class: "line", hidden: !level }, el("label", {}, "Level ", el("select", { id: "log-level", disabled: !context.operates() }, ["debug", "info", "warn", "error"].map((name) => el("option", { value: name }, name)))), " ", el("button", { type: "button", "data-do": "reset", hidden: !level?.operator }, "As configured"), el("span", { class: "muted" }, level?.environment ? `RUST_LOG says ${level.environment}` : "")),
       context.operates() ? el("p", { class: "muted" }, "On the command line: ", el("code", {}, `callboard log-level debug --server ${location.origin}`)) : el("p", { class: "muted" }, "Changing it takes a token with the role operator."),
@@ -82,6 +85,7 @@ export function server(context, pill, dialog) {
     pill.className = `pill ${!health.Healthy ? "bad" : warnings ? "wait" : "good"}`;
     if (!dialog.open) return;
     level = await get("/api/v1/log/level");
+    await servers.refresh();
     show();
   }
 

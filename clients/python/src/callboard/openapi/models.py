@@ -8,8 +8,17 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 Amounts: TypeAlias = dict[str, int]
 
 
+class ApiClusterDrainBody(TypedDict):
+    reason: NotRequired[str | None]
+    server: str
+
+
 class ApiClusterMoveBody(TypedDict):
     rm: str
+    server: str
+
+
+class ApiClusterUndrainBody(TypedDict):
     server: str
 
 
@@ -100,6 +109,12 @@ class Cluster2(TypedDict):
     startTime: NotRequired[int]
 
 
+class ClusterDrain(TypedDict):
+    by: str
+    reason: str
+    since: str
+
+
 class ConfigurationWarning(TypedDict):
     column: int
     line: int
@@ -136,8 +151,10 @@ class EnteredState(TypedDict):
 
 
 class EtcdStatus(TypedDict):
+    bytes: NotRequired[int | None]
     members: str
     trouble: NotRequired[str | None]
+    version: NotRequired[str | None]
 
 
 class ExceededQuota(TypedDict):
@@ -168,6 +185,12 @@ class FlightPoint(TypedDict):
     time: str
 
 
+class FollowStatus(TypedDict):
+    applied: int
+    fault: NotRequired[str | None]
+    rmID: str
+
+
 class Foreign(TypedDict):
     allocationKey: str
     allocationTags: NotRequired[dict[str, str]]
@@ -184,7 +207,10 @@ class GroupStatus(TypedDict):
     epoch: int
     fault: NotRequired[str | None]
     index: int
+    lag: NotRequired[float | None]
     leader: str
+    led: bool
+    maxBytes: int
     rmID: str
     role: str
 
@@ -377,6 +403,8 @@ class Rule(TypedDict):
 
 
 class ServerStatus(TypedDict):
+    drained: NotRequired[ClusterDrain | None]
+    follows: NotRequired[list[FollowStatus]]
     grpc: str
     http: str
     id: str
@@ -422,6 +450,12 @@ class Shortage(TypedDict):
 class Sorting(TypedDict):
     resourceWeights: NotRequired[dict[str, float]]
     type: str
+
+
+class StandbyOfOverview(TypedDict):
+    index: int
+    lag: float
+    leader: str
 
 
 class State(TypedDict):
@@ -805,6 +839,7 @@ class PartitionOfOverview(TypedDict):
     rmSince: NotRequired[str | None]
     rmState: str
     rmWhy: NotRequired[str | None]
+    standby: NotRequired[StandbyOfOverview | None]
     state: str
     used: Amounts
     waiting: WaitingOfOverview
@@ -881,6 +916,7 @@ class ResourceManager(TypedDict):
     buffered: int
     deliveredSequence: int
     epoch: int
+    full: NotRequired[str | None]
     history: list[StateChange]
     lastSequence: int
     partitions: list[str]

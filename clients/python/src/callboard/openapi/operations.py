@@ -23,9 +23,17 @@ class Api(Door):
         """GET `/api/v1/cluster`."""
         return cast("models.Cluster", await self._call("GET", f"/api/v1/cluster"))
 
+    async def cluster_drain(self, body: models.ApiClusterDrainBody) -> models.Cluster:
+        """POST `/api/v1/cluster/drain`."""
+        return cast("models.Cluster", await self._call("POST", f"/api/v1/cluster/drain", json=body))
+
     async def cluster_move(self, body: models.ApiClusterMoveBody) -> models.Cluster:
         """POST `/api/v1/cluster/move`."""
         return cast("models.Cluster", await self._call("POST", f"/api/v1/cluster/move", json=body))
+
+    async def cluster_undrain(self, body: models.ApiClusterUndrainBody) -> models.Cluster:
+        """POST `/api/v1/cluster/undrain`."""
+        return cast("models.Cluster", await self._call("POST", f"/api/v1/cluster/undrain", json=body))
 
     def events(
         self,

@@ -1,0 +1,94 @@
+//! What readers see of resource managers that other servers lead. It is brought up to date when somebody reads, and not more
+//! often than is of use.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Mutex, mpsc::UnboundedSender, oneshot},
+    time::{Instant, timeout},
+};
+
+use super::manager::{Viewed, Word};
+use crate::{
+    actors::{rm::standby::Show, topology::Topology},
+    messages::leaders::Fresh,
+};
+
+/// What is not older than this is shown as it is.
+const FRESH: Duration = Duration::from_millis(100);
+/// Readers wait no longer than this for what is newer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub struct Standby {
+    words: UnboundedSender<Word>,
+    topology: Arc<Topology>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    looked: Option<Instant>,
+    shown: Vec<Shown>,
+}
+
+/// A resource manager as readers see it.
+struct Shown {
+    rm: Arc<str>,
+    /// The last record that is in it.
+    index: u64,
+    /// Nothing was missing in it then.
+    current: Instant,
+}
+
+impl Standby {
+    /// Nothing is shown.
+    pub fn new(words: UnboundedSender<Word>, topology: Arc<Topology>) -> Standby {
+        Standby { words, topology, state: Mutex::default() }
+    }
+
+    /// Brings it up to date, and tells how fresh it is.
+    pub async fn freshen(self: Arc<Self>) -> Vec<Fresh> {
+        let mut state = self.state.lock().await;
+        if state.looked.is_none_or(|at| at.elapsed() >= FRESH) {
+            // What takes longer is of use to the next who asks.
+            let _ = timeout(PATIENCE, self.look(&mut state)).await;
+        }
+        let fresh = |shown: &Shown| Fresh { rm: shown.rm.clone(), index: shown.index, lag: shown.current.elapsed() };
+        state.shown.iter().map(fresh).collect()
+    }
+
+    async fn look(&self, state: &mut State) {
+        let (tell, told) = oneshot::channel();
+        let _ = self.words.send(Word::Views(tell));
+        let asked = Instant::now();
+        let Ok(views) = told.await else { return };
+        state.shown.retain(|shown| views.iter().any(|view| view.rm == shown.rm));
+        for view in views {
+            self.show(state, view, asked).await;
+        }
+        state.looked = Some(Instant::now());
+    }
+
+    async fn show(&self, state: &mut State, view: Viewed, asked: Instant) {
+        let Viewed { rm, looker, index, current } = view;
+        // What was shown stays until there is more to see.
+        let (Some(handle), Some(looker)) = (self.topology.find(&rm), looker) else { return };
+        // Up to date when it was asked for, or when it was for the last time.
+        let of = |last: u64| if last >= index && current >= asked { Instant::now() } else { current };
+        if let Some(shown) = state.shown.iter_mut().find(|shown| shown.rm == rm)
+            && shown.index == looker.seen.last()
+        {
+            shown.current = of(shown.index);
+            return;
+        }
+        let Some(found) = looker.view().await else { return };
+        state.shown.retain(|shown| shown.rm != rm);
+        let last = found.as_ref().map(|found| found.last);
+        if handle.addr.send(Show(found)).await.is_ok()
+            && let Some(index) = last
+        {
+            state.shown.push(Shown { rm, index, current: of(index) });
+        }
+    }
+}

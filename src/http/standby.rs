@@ -1,0 +1,207 @@
+//! A server of a cluster, asked about what another one leads: reads are answered from what has reached it, and say how fresh that
+//! is. What only the leader can answer is sent on, or its sender is.
+
+use std::borrow::Cow;
+
+use actix_web::{
+    Error, HttpRequest, HttpResponse, ResponseError as _,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method, StatusCode,
+        header::{HeaderName, HeaderValue},
+    },
+    middleware::Next,
+    web::{Bytes, Data, Payload},
+};
+
+use super::{
+    forward,
+    guard::{PLAN, WHATIF},
+    problem::Problem,
+    server::Doors,
+    shim::body,
+    ws_v1::url,
+};
+use crate::messages::{
+    leaders::Fresh,
+    rm::{Refusal, RefusalKind},
+};
+
+/// In answers about what another server leads: the last record that is in them, by resource manager.
+pub const INDEX: &str = "callboard-index";
+/// And for how many seconds there may have been others, at most.
+pub const LAG: &str = "callboard-lag";
+
+/// What is told of a partition by its conversations, its journal and what its events led to: the leader has them.
+const LEADERS: [&str; 5] = ["queue", "resource", "releases", "usage", "trends"];
+
+/// What a request is about.
+enum About<'a> {
+    /// All that is there, for readers.
+    All,
+    /// A partition, by its name; what is wanted of it.
+    Partition(&'a str, &'a str),
+    /// A resource manager, which its shim talks to.
+    Shim(&'a str),
+    /// None of it.
+    Other,
+}
+
+fn about(path: &str) -> About<'_> {
+    let below = |base: &str| path.strip_prefix(base).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    if let Some(rest) = below("/si/v1/rm") {
+        return rest.split('/').nth(1).filter(|rm| !rm.is_empty()).map_or(About::Other, About::Shim);
+    }
+    let Some(rest) = below("/ws/v1").or_else(|| below("/api/v1")) else { return About::Other };
+    match rest.strip_prefix("/partition/") {
+        Some(rest) => {
+            let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            About::Partition(name, rest)
+        }
+        None if rest.starts_with("/cluster") || rest.starts_with("/events") => About::Other,
+        None => About::All,
+    }
+}
+
+/// Only the leader answers it.
+fn is_leaders(method: &Method, path: &str, rest: &str) -> bool {
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || [PLAN, WHATIF].contains(&path);
+    // A queue of `/ws/v1` is read from the tree.
+    let own = path.starts_with("/api/v1/");
+    !reads || (own && (LEADERS.contains(&rest.split('/').next().unwrap_or("")) || rest.ends_with("/wait")))
+}
+
+/// Middleware: see the module.
+pub async fn gate(
+    mut request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let doors = request.app_data::<Data<Doors>>().cloned();
+    let Some((doors, leaders)) = doors.as_ref().and_then(|doors| Some((doors, doors.topology.leaders()?))) else {
+        return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
+    };
+    let raw = request.uri().path().to_owned();
+    let decoded = |text: &str| url::decode_path(text).unwrap_or(Cow::Borrowed(text)).into_owned();
+    let mut only = None;
+    match about(&raw) {
+        About::Other => return next.call(request).await.map(ServiceResponse::map_into_boxed_body),
+        About::Shim(rm) => {
+            let handle = doors.topology.find(&decoded(rm));
+            let elsewhere = handle.and_then(|handle| handle.is_here().err());
+            let sent_on = doors.forward.as_ref().is_some_and(|forward| forward.takes(request.request()));
+            let Some(refusal) = elsewhere.filter(|_| sent_on) else {
+                return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
+            };
+            let answer = refer(doors, &mut request, refusal).await;
+            return Ok(request.into_response(answer));
+        }
+        About::Partition(name, rest) => {
+            let (name, directory) = (decoded(name), &doors.topology.directory);
+            let mut listing = directory.get();
+            if listing.partition(&name).is_none() {
+                // It may have come just now, or nobody asked before.
+                leaders.freshen().await;
+                listing = directory.get();
+            }
+            let Some(entry) = listing.partition(&name).filter(|entry| entry.followed) else {
+                return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
+            };
+            if is_leaders(request.method(), &raw, rest) {
+                let told = doors.topology.find(&entry.rm).and_then(|handle| handle.is_here().err());
+                // It became the leader just now.
+                let refusal =
+                    told.unwrap_or_else(|| Refusal::new(RefusalKind::Closing, "the leader changes: try again"));
+                let answer = refer(doors, &mut request, refusal).await;
+                return Ok(request.into_response(answer));
+            }
+            only = Some(entry.rm.clone());
+        }
+        About::All => {}
+    }
+    let mut fresh = leaders.freshen().await;
+    if let Some(rm) = only {
+        fresh.retain(|fresh| fresh.rm == rm);
+    }
+    let mut answer = next.call(request).await?.map_into_boxed_body();
+    mark(&mut answer, &fresh);
+    Ok(answer)
+}
+
+fn mark(answer: &mut ServiceResponse<BoxBody>, fresh: &[Fresh]) {
+    let Some(lag) = fresh.iter().map(|fresh| fresh.lag).max() else { return };
+    let indices: Vec<String> =
+        fresh.iter().map(|fresh| format!("{}={}", url::segment(&fresh.rm), fresh.index)).collect();
+    let mut put = |name: &'static str, value: String| {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            answer.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    };
+    put(INDEX, indices.join(", "));
+    put(LAG, format!("{:.3}", lag.as_secs_f64()));
+}
+
+/// Sends a request to the leader, or its sender.
+async fn refer(doors: &Doors, request: &mut ServiceRequest, refusal: Refusal) -> HttpResponse {
+    let payload = match request.extract::<Payload>().await {
+        Ok(payload) => payload,
+        Err(error) => return error.error_response(),
+    };
+    let leader = refusal.leader.clone().filter(|leader| !leader.http.is_empty());
+    let forward = doors.forward.as_ref().filter(|forward| forward.takes(request.request()));
+    let (Some(leader), Some(forward)) = (leader, forward) else {
+        body::discard(payload).await;
+        return Problem::from(refusal).error_response();
+    };
+    if forward::is_websocket(request.request()) {
+        return forward.tunnel(&leader, request.request(), payload).await;
+    }
+    match body::bytes(request.request(), payload, doors.limits().body()).await {
+        Ok(body) => forward.send(&leader, request.request(), body).await,
+        Err(unread) => Problem::from(unread).error_response(),
+    }
+}
+
+/// A call that another server takes, answered by that server where its sender would not follow a redirect.
+pub async fn elsewhere(
+    doors: &Doors,
+    request: &HttpRequest,
+    sent: Bytes,
+    problem: Problem,
+) -> Result<HttpResponse, Problem> {
+    let leader = problem.leader.clone().filter(|_| problem.status == StatusCode::TEMPORARY_REDIRECT);
+    match (leader, doors.forward.as_ref().filter(|forward| forward.takes(request))) {
+        (Some(leader), Some(forward)) => Ok(forward.send(&leader, request, sent).await),
+        _ => Err(problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_the_leader_knows_is_told_apart() {
+        let of = |method: Method, path: &str| match about(path) {
+            About::Partition(_, rest) => Some(is_leaders(&method, path, rest)),
+            _ => None,
+        };
+        for (path, leaders) in [
+            ("/ws/v1/partition/default/queue/root.a", false),
+            ("/ws/v1/partition/default/usage/users", false),
+            ("/api/v1/partition/default/queue/root.a", true),
+            ("/api/v1/partition/default/resource/status", true),
+            ("/api/v1/partition/default/application/a/wait", true),
+            ("/api/v1/partition/default/application/a/explain", false),
+            ("/api/v1/partition/default/trends", true),
+        ] {
+            assert_eq!(of(Method::GET, path), Some(leaders), "{path}");
+        }
+        assert_eq!(of(Method::POST, "/api/v1/partition/default/resource/drain"), Some(true));
+        assert!(matches!(about("/si/v1/rm/rm-1/ws"), About::Shim("rm-1")));
+        assert!(matches!(about("/api/v1/overview"), About::All));
+        for path in ["/", "/si/v1/rm", "/api/v1/cluster", "/api/v1/events", "/apix"] {
+            assert!(matches!(about(path), About::Other), "{path}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Servers that are to lead nothing.
+
+use serde_json::json;
+
+use crate::{
+    cluster::rig::{self, NEVER, ask, follows, leads, run, session, start},
+    common,
+};
+
+#[tokio::test]
+async fn what_a_drained_server_leads_is_led_by_others() {
+    let Some(etcd) = rig::etcd("what_a_drained_server_leads_is_led_by_others") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (first, mut second) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&first).await;
+    follows(&second).await;
+    ask(&first, &["k1"]).await;
+    let servers = format!("{},{}", second.url(""), first.url(""));
+    let cluster = |args: &[&str]| run(&[&["cluster", "--server", &servers], args].concat());
+    let told = cluster(&["drain", &first.url(""), "--reason", "new disk", "--wait"]);
+    assert_eq!(told, format!("{} leads nothing\n", first.url("")));
+    leads(&second).await;
+    follows(&first).await;
+    let shown = cluster(&["status"]);
+    assert!(shown.contains("there, drained (new disk)"), "{shown}");
+    // Nothing is led there: what registers, and what is moved.
+    let (status, _) = first.send("POST", "/si/v1/rm", &json!({"rmID": "rm-2"})).await;
+    assert_eq!(status, 307);
+    let refused = common::command(&["cluster", "--server", &servers, "move", "rm-1", &first.url("")]).output();
+    let refused = String::from_utf8(refused.expect("runs").stderr).expect("text");
+    assert!(refused.contains("is to lead nothing: undrain it first"), "{refused}");
+    let (status, body) = first.send("POST", "/api/v1/cluster/drain", &json!({"server": "http://nowhere"})).await;
+    assert!(status == 400 && body["detail"].as_str().is_some_and(|text| text.contains("is not there")), "{body}");
+    // Better led by one that is to lead nothing than by nobody.
+    second.program.kill();
+    leads(&first).await;
+    ask(&first, &["k2"]).await;
+    // When another is there again, it goes on.
+    let second = start(&etcd, two.path(), NEVER);
+    let status = async || second.get("/api/v1/cluster").await.1;
+    common::answer("the cluster", status, |status| status["servers"].as_array().map(Vec::len) == Some(2)).await;
+    let told = cluster(&["undrain", &first.url("")]);
+    assert_eq!(told, format!("{} may lead again\n", first.url("")));
+    let status = async || first.get("/api/v1/cluster").await.1;
+    common::answer("the cluster", status, |status| {
+        let mut servers = status["servers"].as_array().into_iter().flatten();
+        servers.all(|server| server["drained"].is_null())
+    })
+    .await;
+    // Which server follows what is told by all.
+    let follows = |status: &serde_json::Value| {
+        let servers = status["servers"].as_array().into_iter().flatten();
+        let follows = servers.flat_map(|server| server["follows"].as_array().into_iter().flatten());
+        follows.filter(|follow| follow["rmID"] == "rm-1" && follow["fault"].is_null()).count()
+    };
+    common::answer("who follows", status, |status| follows(status) == 1).await;
+    // Who changed what is known.
+    let audit = second.http.get(second.url("/api/v1/audit")).send().await.expect("an answer");
+    assert_eq!(audit.status().as_u16(), 200);
+}

@@ -3,6 +3,7 @@
 
 mod arbitrary_bytes;
 mod architecture;
+mod cluster_model;
 mod determinism;
 mod documents;
 mod guide;

@@ -154,16 +154,16 @@ mod tests {
         assert_eq!(shown(&mut turns), ["a answer 1"], "there are no others");
         turns.among(names(&["a", "b", "c"]));
         turns.answer(a.clone(), vec![fits(2)]);
-        assert_eq!(shown(&mut turns), ["b Seen(1)", "c Seen(1)"]);
+        assert_eq!(shown(&mut turns), ["b Seen(2)", "c Seen(2)"]);
         turns.hear(&b, TurnEffect::Changed);
-        turns.hear(&b, TurnEffect::Seen(1));
+        turns.hear(&b, TurnEffect::Seen(2));
         assert_eq!(shown(&mut turns), ["a Elsewhere", "c Elsewhere"]);
-        turns.hear(&c, TurnEffect::Seen(1));
+        turns.hear(&c, TurnEffect::Seen(2));
         assert_eq!(shown(&mut turns), ["a answer 2"]);
         turns.answer(a.clone(), vec![PredicateAnswer { result: Err("taint".into()), ..fits(3) }]);
         assert_eq!(shown(&mut turns), ["a answer 3"], "a refusal depends on nobody");
         turns.answer(a, vec![fits(4)]);
         turns.among(names(&["a"]));
-        assert_eq!(shown(&mut turns), ["b Seen(2)", "c Seen(2)", "a answer 4"], "those who are gone say nothing");
+        assert_eq!(shown(&mut turns), ["b Seen(3)", "c Seen(3)", "a answer 4"], "those who are gone say nothing");
     }
 }

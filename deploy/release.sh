@@ -2,15 +2,23 @@
 # Makes what is given out, in target/release-files: for each target a tarball with the program, its files and documents, and beside
 # it the debug symbols; the Debian package, a list of all components (SBOM, CycloneDX), and checksums.
 #
-#   deploy/release.sh [TARGET …]       (this machine's by default)
+#   deploy/release.sh [TARGET …]       (this machine's by default, and aarch64 where Debian's gcc-aarch64-linux-gnu is installed)
 #
-# Other targets need `rustup target add` and a linker for them (Debian: gcc-aarch64-linux-gnu), named as cargo wants it, for example
-# CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc. What is missing of cargo-deb and cargo-cyclonedx is said, and
-# left out.
+# Other targets need a linker, named as cargo wants it: CARGO_TARGET_…_LINKER. What is missing of cargo-deb and cargo-cyclonedx is said,
+# and left out.
 set -eu
 cd "$(dirname "$0")/.."
 host=$(rustc -vV | sed -n 's/^host: //p')
-[ $# -gt 0 ] || set -- "$host"
+arm=aarch64-unknown-linux-gnu
+if [ $# -eq 0 ]; then
+  set -- "$host"
+  if [ "$host" != "$arm" ] && command -v aarch64-linux-gnu-gcc >/dev/null; then
+    set -- "$host" "$arm"
+  fi
+fi
+if command -v aarch64-linux-gnu-gcc >/dev/null; then
+  export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER="${CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER:-aarch64-linux-gnu-gcc}"
+fi
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 out=target/release-files
 rm -rf "$out"
@@ -22,23 +30,28 @@ for target in "$@"; do
     aarch64-*) objcopy=aarch64-linux-gnu-objcopy ;;
     *) objcopy=llvm-objcopy ;;
   esac
+  if [ "$target" != "$host" ] && command -v rustup >/dev/null; then
+    rustup target add "$target"
+  fi
   cargo build --release --locked --target "$target"
   name=callboard-$version-$target
   folder=$out/$name
   mkdir -p "$folder"
-  built=target/$target/release/callboard
+  built=${CARGO_TARGET_DIR:-target}/$target/release/callboard
   # The program without its symbols knows where they are.
   "$objcopy" --only-keep-debug "$built" "$out/$name.debug"
   "$objcopy" --strip-all --add-gnu-debuglink="$out/$name.debug" "$built" "$folder/callboard"
   cp -r README.md CHANGELOG.md LICENSE docs deploy "$folder/"
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$out" -czf "$out/$name.tar.gz" "$name"
-  rm -rf "$folder"
-  gzip -nf "$out/$name.debug"
   if cargo deb --version >/dev/null 2>&1; then
-    cargo deb --quiet --no-build --target "$target" --output "$out/"
+    # The stripped one: the tools of this machine do not know programs of others.
+    cp "$folder/callboard" "$built"
+    cargo deb --quiet --no-build --no-strip --target "$target" --output "$out/"
   else
     echo "no Debian package: cargo install cargo-deb" >&2
   fi
+  rm -rf "$folder"
+  gzip -nf "$out/$name.debug"
 done
 if cargo cyclonedx --version >/dev/null 2>&1; then
   cargo cyclonedx --quiet --format json --all

@@ -13,3 +13,4 @@ pub mod messages;
 pub mod metrics;
 pub mod si;
 pub mod store;
+pub mod trace;

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use super::{Caller, trace::Trace};
+use super::Caller;
+use crate::trace::Trace;
 
 /// Records that are kept in memory, for those who ask.
 pub const KEPT: usize = 10_000;

@@ -8,10 +8,14 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rustls::{
-    RootCertStore, ServerConfig,
+    DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
+    server::{
+        ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
     sign::CertifiedKey,
 };
 
@@ -54,16 +58,20 @@ impl Certificate {
     pub fn server(
         self: &Arc<Self>,
         protocols: &[&[u8]],
-        clients: Option<&Arc<dyn ClientCertVerifier>>,
+        clients: Option<&Arc<Authorities>>,
     ) -> Result<ServerConfig, String> {
         let config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
         let config = match clients {
             None => config.with_no_client_auth(),
-            Some(clients) => config.with_client_cert_verifier(clients.clone()),
+            Some(clients) => config.with_client_cert_verifier(clients.clone() as Arc<dyn ClientCertVerifier>),
         };
         let mut config = config.with_cert_resolver(self.clone());
+        if clients.is_some() {
+            // A session that is taken up again would be believed whatever has become of its authority.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+        }
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(config)
     }
@@ -81,11 +89,82 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// Client certificates of these authorities are believed; a client without one is let in all the same.
-///
-/// # Errors
-/// The file cannot be read, or a certificate in it cannot be used.
-pub fn clients(authorities: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
+/// Authorities whose client certificates are believed, read from a file, and again when it changes: connections from then on are
+/// judged by the new ones. A client without a certificate is let in all the same.
+#[derive(Debug)]
+pub struct Authorities {
+    file: PathBuf,
+    current: ArcSwap<Arc<dyn ClientCertVerifier>>,
+}
+
+impl Authorities {
+    /// Reads the file, in PEM form.
+    ///
+    /// # Errors
+    /// It cannot be read, or a certificate in it cannot be used.
+    pub fn open(file: &Path) -> Result<Arc<Authorities>, String> {
+        let current = ArcSwap::from_pointee(believed(file)?);
+        Ok(Arc::new(Authorities { file: file.to_owned(), current }))
+    }
+
+    /// Reads the file again. Where that fails, what was there stays.
+    ///
+    /// # Errors
+    /// As [`Authorities::open`].
+    pub fn reload(&self) -> Result<(), String> {
+        self.current.store(Arc::new(believed(&self.file)?));
+        Ok(())
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
+impl ClientCertVerifier for Authorities {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // No names are suggested: they change. Clients send what they have.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.current.load().verify_client_cert(certificate, between, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current.load().verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current.load().verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.current.load().supported_verify_schemes()
+    }
+}
+
+fn believed(authorities: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let named = |what: String| format!("certificate file {}: {what}", authorities.display());
     let mut roots = RootCertStore::empty();
     for authority in chain(authorities)? {

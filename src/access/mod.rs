@@ -12,7 +12,6 @@ pub mod role;
 pub mod secret;
 mod signatures;
 pub mod tokens;
-pub mod trace;
 pub mod watch;
 
 pub use self::{

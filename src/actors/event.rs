@@ -186,12 +186,17 @@ impl EventActor {
     // EVT-061: for the shim, into the ring and the store, to the streams.
     fn record(&mut self, msg: Publish, ctx: &mut Context<Self>) {
         let count = msg.events.len();
+        let first = self.ring.next();
         if !self.settings.tracking || self.stopping {
             self.gaps.pass(&msg.events);
             return EventCounters::add(&self.counters.discarded, count);
         }
         self.shims.store(&msg.rm, msg.epoch, &msg.events, &self.counters);
         EventCounters::add(&self.counters.processed, count);
+        for (mut span, places) in msg.traced {
+            // As `/api/v1/events` numbers them.
+            span.numbers("callboard.event.ids", places.into_iter().map(|place| first + place).collect());
+        }
         let added = self.ring.push(msg.events);
         self.gaps.forget(&mut self.ring);
         if let Some(durable) = &mut self.durable {

@@ -10,6 +10,7 @@ mod orders;
 mod recorder;
 mod restored;
 mod teardown;
+mod traced;
 mod waits;
 
 use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Instant};
@@ -18,7 +19,14 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 pub use self::links::Links;
-use self::{conversations::Conversations, journal::Link, meter::Meter, recorder::Recorder, waits::Waits};
+use self::{
+    conversations::Conversations,
+    journal::Link,
+    meter::Meter,
+    recorder::Recorder,
+    traced::{Leaving, Traced},
+    waits::Waits,
+};
 use super::{clock::Clock, silence::Silence, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
 use crate::{
     domain::{
@@ -34,9 +42,10 @@ use crate::{
         event::Publish,
         partition::{Commands, PartitionSetup, PartitionStatus, Snapshot},
         recorded::{Entry, Recorded},
-        rm::{Deliver, Outgoing},
+        rm::{Deliver, Kind, Outgoing},
         ugm::Resolve,
     },
+    trace::Span,
 };
 
 /// Effects that wait for the slice at most.
@@ -58,6 +67,7 @@ pub struct PartitionActor {
     waits: Waits,
     link: Link,
     meter: Meter,
+    traced: Traced,
     /// Where what it does is recorded.
     recorder: Option<Recorder>,
     ugm: Addr<UgmActor>,
@@ -124,6 +134,7 @@ impl PartitionActor {
             waits: Waits::default(),
             link: Link::new(links.journal, setup.epoch),
             meter: Meter::new(links.metrics),
+            traced: Traced::default(),
             setup,
             clock,
             partition,
@@ -181,6 +192,7 @@ impl PartitionActor {
                 return;
             }
             let commands = std::mem::take(&mut batch.commands);
+            self.traced.enters(&commands, batch.permit.as_ref(), &self.setup.internal);
             // Where it is recorded, with the slice that is asked for.
             self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
             self.submit(commands, ctx);
@@ -209,8 +221,10 @@ impl PartitionActor {
         let commands = std::mem::take(&mut batch.commands);
         let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(move |commands, actor, ctx| {
             actor.resolving = false;
+            let commands = commands.unwrap_or_default();
+            actor.traced.enters(&commands, batch.permit.as_ref(), &actor.setup.internal);
             actor.give_back(batch.permit.take_if(|_| actor.recorder.is_some()));
-            actor.apply(commands.unwrap_or_default(), ctx);
+            actor.apply(commands, ctx);
             drop(batch);
             actor.drain(ctx);
         });
@@ -265,8 +279,9 @@ impl PartitionActor {
         self.status.longest_slice = self.status.longest_slice.max(began.elapsed().as_nanos() as u64);
         // Also where nothing was placed: an ask that was tried says so, and why it waits (R4.34, R4.37).
         self.snapshot = None;
+        let traced = self.traced.exemplar();
         self.route();
-        self.meter.slice(began.elapsed(), more);
+        self.meter.slice(began.elapsed(), more, traced);
         self.look_at_queues_soon(ctx);
         self.arm(ctx);
         if more {
@@ -298,6 +313,7 @@ impl PartitionActor {
     /// Effects leave grouped by receiver, each group in order; gives how many batches of events wait to be taken in.
     fn route(&mut self) -> usize {
         if self.effects.is_empty() && !self.recorder.as_ref().is_some_and(Recorder::is_urgent) {
+            self.traced.rest();
             return 0;
         }
         self.leave(false)
@@ -312,8 +328,12 @@ impl PartitionActor {
         }
         let mut items = Vec::new();
         let (mut events, mut turns) = (Vec::new(), Vec::new());
+        let is_traced = self.traced.is_busy();
         for effect in self.effects.drain(..) {
             self.meter.note(&effect, &self.partition);
+            if is_traced {
+                self.traced.note(&effect, &self.partition);
+            }
             self.waits.note(&effect);
             match effect {
                 Effect::Callback(callback) => items.push(Outgoing::Callback(callback)),
@@ -334,25 +354,32 @@ impl PartitionActor {
         for (target, status) in self.waits.changed(&self.partition) {
             self.conversations.tell(&target, status);
         }
+        let traced = if is_traced { self.traced.leave() } else { Leaving::default() };
         // Before the callbacks: whoever has read one finds its events.
         let waiting = if events.is_empty() {
             0
         } else {
-            let events = Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events };
+            let events = Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events, traced: traced.events };
             match &self.recorder {
                 Some(recorder) => recorder.publish(events),
                 None => self.setup.events.publish(events),
             }
         };
-        self.deliver(items, turns, entry);
+        self.deliver(items, turns, entry, traced.callbacks);
         waiting
     }
 
-    fn deliver(&self, items: Vec<Outgoing>, turns: Vec<TurnEffect>, entry: Option<Box<Entry>>) {
+    fn deliver(
+        &self,
+        items: Vec<Outgoing>,
+        turns: Vec<TurnEffect>,
+        entry: Option<Box<Entry>>,
+        traced: Vec<(Kind, Span)>,
+    ) {
         if !items.is_empty() || !turns.is_empty() || entry.is_some() {
             self.setup.budget.made(items.len());
             let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
-            self.setup.callbacks.do_send(Deliver { epoch, partition, items, turns, entry });
+            self.setup.callbacks.do_send(Deliver { epoch, partition, items, turns, entry, traced });
         }
     }
 
@@ -367,7 +394,7 @@ impl PartitionActor {
                 actor.route();
                 let again = std::mem::take(&mut actor.again).into_iter();
                 let again = again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release))));
-                actor.deliver(again.collect(), Vec::new(), None);
+                actor.deliver(again.collect(), Vec::new(), None, Vec::new());
             }));
         }
         self.again.extend(releases);

@@ -25,6 +25,7 @@ mod submit;
 #[cfg(test)]
 pub mod tests;
 mod timers;
+mod traced;
 mod unknown;
 
 use std::{
@@ -194,6 +195,7 @@ impl RmActor {
             credits += session.buffer.hand(session.buffer.last(), Some(Kind::Other));
         }
         session.give_back(credits);
+        session.traced.collect(&session.buffer);
     }
 
     /// Sends what streams may take, after the buffer or a stream changed. An overflow ends the session.
@@ -201,7 +203,7 @@ impl RmActor {
         loop {
             self.collect();
             let Some(session) = &self.session else { return };
-            if !self.streams.pump(&session.buffer, session.budget.pressure()) {
+            if !self.streams.pump(&session.buffer, session.budget.pressure(), &session.traced) {
                 break;
             }
         }
@@ -375,11 +377,13 @@ impl RmActor {
         let items = lines::wanted(msg.items, session.settings.all_container_states);
         let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
         session.give_back(before - items.len() + questions);
+        let mut last = [0; Kind::ALL.len()];
         for payload in lines::group(items, session.asking) {
             let questions = payload.questions();
             if questions.is_empty() {
-                let waits = lines::wants_confirmation(&payload);
+                let (waits, kind) = (lines::wants_confirmation(&payload), payload.kind());
                 let line = session.buffer.push(msg.partition.clone(), payload);
+                last[kind as usize] = line;
                 if waits {
                     session.last_release = line;
                 }
@@ -394,6 +398,7 @@ impl RmActor {
                 session.buffer.push(msg.partition.clone(), payload);
             }
         }
+        session.traced.wait(msg.traced, last);
         msg.turns.iter().for_each(|word| session.turns.hear(&msg.partition, *word));
         session.pass_turns();
         if let Some(log) = &mut self.log {

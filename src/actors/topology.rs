@@ -44,6 +44,7 @@ use crate::{
         rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
     metrics::Metrics,
+    trace::Traces,
 };
 
 /// The wiring of one server.
@@ -52,6 +53,8 @@ pub struct Topology {
     pub directory: Arc<Directory>,
     /// Numbers events.
     pub events: Addr<EventActor>,
+    /// Where traces begin.
+    pub traces: Arc<Traces>,
     /// Process-wide settings.
     pub process: ProcessSettings,
     /// What one request may bring.
@@ -207,6 +210,7 @@ impl Topology {
             directory: Arc::default(),
             intake,
             events,
+            traces: Arc::default(),
             process,
             limits,
             ready: Readiness::default(),

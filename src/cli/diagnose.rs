@@ -17,17 +17,25 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     client::{net::Client, trust::Trust},
-    out,
+    flight, out,
 };
+use crate::{actors::clock::Clock, domain::types::Nanos};
 
 /// Lines of the log that are taken.
 const LINES: usize = 2_000;
 
+/// So much of what the logs of resource managers hold is taken.
+const FLIGHT: Nanos = Nanos::from_secs(600);
+
+/// Has the options of the server.
+const SETTINGS: &str = "settings.json";
+
 /// What is asked of the server: name in the bundle and path.
-const ASKED: [(&str, &str); 8] = [
+const ASKED: [(&str, &str); 9] = [
     ("ready.json", "/readyz"),
     ("health.json", "/ws/v1/scheduler/healthcheck"),
     ("metrics.txt", "/metrics"),
+    (SETTINGS, "/api/v1/settings"),
     ("configuration.json", "/ws/v1/config"),
     ("partitions.json", "/ws/v1/partitions"),
     ("overview.json", "/api/v1/overview"),
@@ -47,6 +55,10 @@ pub struct DiagnoseArgs {
     /// The server's log; without it that of the service callboard in the system's journal is taken, where there is one
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// The server's data directory, for what its logs hold of the last ten minutes; without it the one that a server on this
+    /// machine names
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
     #[command(flatten)]
     pub trust: Trust,
 }
@@ -65,13 +77,21 @@ pub async fn run(args: DiagnoseArgs) -> ExitCode {
 
 async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
     let hider = Hider::new();
-    let mut parts = vec![("version.txt".to_owned(), Ok(format!("callboard {}\n", env!("CARGO_PKG_VERSION"))))];
+    let version = format!("callboard {}\n", env!("CARGO_PKG_VERSION"));
+    let mut parts = vec![("version.txt".to_owned(), Ok(version.into_bytes()))];
+    let mut data = args.data.clone();
     let client = Client::new(&args.server, &args.trust).map_err(|text| anyhow!(text))?;
     for (name, path) in ASKED {
         let asked = ask(&client, args.server.trim_end_matches('/'), path).await;
-        parts.push((name.to_owned(), asked.map(|text| hider.hidden(name, &text))));
+        if name == SETTINGS && data.is_none() {
+            data = asked.as_ref().ok().and_then(|text| named_directory(text));
+        }
+        parts.push((name.to_owned(), asked.map(|text| hider.hidden(name, &text).into_bytes())));
     }
-    parts.push(("log.txt".to_owned(), log(args.log.as_deref()).map(|text| hider.text(&text))));
+    parts.push(("log.txt".to_owned(), log(args.log.as_deref()).map(|text| hider.text(&text).into_bytes())));
+    if let Some(data) = data {
+        parts.extend(flights(&data));
+    }
     let named = || format!("--out {}", args.out.display());
     let file = File::create(&args.out).with_context(named)?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
@@ -82,14 +102,14 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
             Err(error) => {
                 missing += 1;
                 out::note(format_args!("callboard: {name} is missing: {error:#}"));
-                (format!("{name}.missing"), hider.text(&format!("{error:#}\n")))
+                (format!("{name}.missing"), hider.text(&format!("{error:#}\n")).into_bytes())
             }
         };
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o600);
         header.set_cksum();
-        archive.append_data(&mut header, format!("callboard-diagnose/{name}"), text.as_bytes()).with_context(named)?;
+        archive.append_data(&mut header, format!("callboard-diagnose/{name}"), &text[..]).with_context(named)?;
     }
     archive.into_inner().and_then(GzEncoder::finish).and_then(|file| file.sync_all()).with_context(named)?;
     out::print(format_args!(
@@ -98,6 +118,23 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
         parts.len() - missing
     ))?;
     Ok(missing)
+}
+
+/// The data directory of a server on this machine, as its settings name it.
+fn named_directory(settings: &str) -> Option<PathBuf> {
+    let settings: Value = serde_json::from_str(settings).ok()?;
+    let options = &settings["options"];
+    let data = Path::new(options["data"].as_str()?);
+    (options["ephemeral"] != "true" && data.is_absolute() && data.join("log").is_dir()).then(|| data.to_owned())
+}
+
+/// What happened of late, to be seen again with `callboard flight`, without names of people and applications.
+fn flights(data: &Path) -> Vec<(String, anyhow::Result<Vec<u8>>)> {
+    let from = Clock::default().now().minus(FLIGHT);
+    match flight::since(data, from) {
+        Ok(flights) => flights.into_iter().map(|(rm, flight)| (format!("{rm}.flight"), flight)).collect(),
+        Err(error) => vec![("flight".to_owned(), Err(error))],
+    }
 }
 
 async fn ask(client: &Client, server: &str, path: &str) -> anyhow::Result<String> {

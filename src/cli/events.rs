@@ -416,7 +416,7 @@ mod tests {
         };
 
         let actor = EventActor::default().start();
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(1..6) });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(1..6), traced: Vec::new() });
         let server = HttpServer::new(move || {
             let actor = actor.clone();
             App::new().route(

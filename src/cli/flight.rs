@@ -189,21 +189,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         bail!("--to {} is before --from {}", words::time(to), words::time(from));
     }
     let dir = source::directory(&args.data, args.rm.as_deref())?;
-    let mut flight = Flight::of_directory(&dir, args.from, &source::begins).map_err(anyhow::Error::msg)?;
-    if let Some(to) = args.to {
-        if to < flight.first().1 {
-            bail!(
-                "--to {} is before all that the log has, which begins at {}",
-                words::time(to),
-                words::time(flight.first().1)
-            );
-        }
-        flight.truncate(flight.up_to_time(to));
-    }
-    if let Some(snapshot) = &flight.snapshot {
-        let from = Replay::of(snapshot).map_err(anyhow::Error::msg)?.from();
-        flight.skip_to(from);
-    }
+    let mut flight = stretch(&dir, args.from, args.to)?;
     let mut redacted = "";
     if args.redact {
         let (without_names, others) = redact::redact(&flight).map_err(anyhow::Error::msg)?;
@@ -230,6 +216,41 @@ fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A stretch of a log, from the last state before `from` on.
+fn stretch(dir: &Path, from: Option<Nanos>, to: Option<Nanos>) -> anyhow::Result<Flight> {
+    let mut flight = Flight::of_directory(dir, from, &source::begins).map_err(anyhow::Error::msg)?;
+    if let Some(to) = to {
+        if to < flight.first().1 {
+            bail!(
+                "--to {} is before all that the log has, which begins at {}",
+                words::time(to),
+                words::time(flight.first().1)
+            );
+        }
+        flight.truncate(flight.up_to_time(to));
+    }
+    if let Some(snapshot) = &flight.snapshot {
+        let from = Replay::of(snapshot).map_err(anyhow::Error::msg)?.from();
+        flight.skip_to(from);
+    }
+    Ok(flight)
+}
+
+/// What the logs of a data directory hold from a time on, redacted: each by the name of its resource manager.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn since(data: &Path, from: Nanos) -> anyhow::Result<Vec<(String, anyhow::Result<Vec<u8>>)>> {
+    let read = |dir: &Path| {
+        let (flight, _) = redact::redact(&stretch(dir, Some(from), None)?).map_err(anyhow::Error::msg)?;
+        let mut bytes = Vec::new();
+        flight.write_to(&mut bytes)?;
+        Ok(bytes)
+    };
+    let named = |dir: &PathBuf| (dir.file_name().unwrap_or_default().to_string_lossy().into_owned(), read(dir));
+    Ok(source::directories(data)?.iter().map(named).collect())
 }
 
 /// Reads a flight, from its file or from a directory.

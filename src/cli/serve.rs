@@ -9,6 +9,7 @@ pub mod oidc;
 pub mod options;
 mod panics;
 mod service;
+pub mod traces;
 
 use std::{
     collections::BTreeMap,
@@ -27,6 +28,7 @@ use std::{
 use self::{
     access::{Access, AccessArgs},
     cluster::ClusterArgs,
+    traces::TraceArgs,
 };
 use actix::{Actor as _, Arbiter};
 use actix_web::{dev::ServerHandle, web::ServiceConfig};
@@ -114,13 +116,15 @@ pub struct ServeArgs {
     /// How lines of the log are written
     #[arg(long, value_name = "FORMAT", env = "CALLBOARD_LOG_FORMAT", default_value = "text")]
     pub log_format: log::Format,
-    /// A setting of the whole process (event.*, health.*, http.*, log.*, metrics.*), where no resource manager that may do so sets another
+    /// A setting of the whole process (event.*, health.*, http.*, log.*, metrics.*, traces.*), where no resource manager that may do so sets another
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
     #[command(flatten)]
     pub access: AccessArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 fn patience(text: &str) -> Result<Duration, String> {
@@ -239,6 +243,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let id = mark.as_ref().map(|(mark, ..)| mark.server.clone());
     // What keeps it from starting is a line of its own, and has been told by now.
     log::first_line(&args);
+    args.traces.start(&topology)?;
     topology.ready.waits("doors", "the doors are being opened");
     // The name that deployments of the reference set (CFG-116).
     if args.no_reservations || std::env::var_os("DISABLE_RESERVATION").is_some_and(|value| value == "true") {
@@ -324,6 +329,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         tracing::error!(code = "log-end-not-noted", %error, base = %base.display(), "the end cannot be noted: the next start takes it for a kill");
     }
     audit.close();
+    // On another thread: they are sent from this one.
+    let _ = tokio::task::spawn_blocking(move || topology.traces.end()).await;
     Ok(())
 }
 

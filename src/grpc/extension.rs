@@ -104,7 +104,8 @@ impl SchedulerExtension for Extension {
 
     async fn requests(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::RequestsStream>, Status> {
         let caller = guard::caller(request.extensions())?;
-        Ok(Response::new(requests::serve(self.topology.clone(), caller, request.into_inner())))
+        let traced = guard::traced(request.extensions());
+        Ok(Response::new(requests::serve(self.topology.clone(), caller, traced, request.into_inner())))
     }
 }
 

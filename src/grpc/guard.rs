@@ -21,15 +21,10 @@ use tower_layer::Layer;
 
 use super::{incoming::Connection, paced::Arrived};
 use crate::{
-    access::{
-        Audit, Caller, Denied, Rates, Role, Tokens, audit,
-        caller::bearer,
-        rates,
-        tokens::Lease,
-        trace::{self, Trace},
-    },
+    access::{Audit, Caller, Denied, Rates, Role, Tokens, audit, caller::bearer, rates, tokens::Lease},
     actors::topology::Topology,
     metrics::{RATE, Refused},
+    trace::{self, Span, Trace},
 };
 
 /// The services behind a door that takes tokens.
@@ -111,12 +106,23 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
         let header = request.headers().get(trace::HEADER).and_then(|header| header.to_str().ok());
-        let Some(trace) = header.and_then(Trace::read).map(Trace::here) else { return self.answer(request, None) };
+        let came = header.and_then(Trace::read);
+        let mut span = begin(&self.topology, came.as_ref(), request.uri().path());
+        let Some(trace) = span.as_ref().map(Span::trace).or(came.map(Trace::here)) else {
+            return self.answer(request, None);
+        };
+        if let Some(span) = &span {
+            request.extensions_mut().insert(span.point());
+        }
         let answer = self.answer(request, Some(trace));
         Box::pin(async move {
             let mut response = answer.await?;
+            if let Some(span) = &mut span {
+                let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
+                span.number("rpc.grpc.status_code", code as u64);
+            }
             // Hexadecimal digits: always a header.
             if let Ok(value) = http::HeaderValue::from_str(&trace.to_string()) {
                 response.headers_mut().insert(trace::HEADER, value);
@@ -124,6 +130,16 @@ where
             Ok(response)
         })
     }
+}
+
+/// The span of a call that is traced. What is for everybody, such as a sign of life, never is.
+fn begin(topology: &Topology, came: Option<&Trace>, path: &str) -> Option<Span> {
+    if !topology.traces.is_on() || need(path).is_none() {
+        return None;
+    }
+    let mut span = topology.traces.begin(came, || path.trim_start_matches('/').to_owned().into())?;
+    span.text("rpc.system", "grpc");
+    Some(span)
 }
 
 impl<S> Guarded<S> {
@@ -234,6 +250,11 @@ pub fn arrived(extensions: &Extensions) -> Arc<Arrived> {
 /// It is not known: nobody is let in without.
 pub fn caller(extensions: &Extensions) -> Result<Caller, Status> {
     extensions.get::<Caller>().cloned().ok_or_else(|| Denied::NoToken.into())
+}
+
+/// What the messages of a stream are part of.
+pub fn traced(extensions: &Extensions) -> trace::Stream {
+    trace::Stream(extensions.get::<trace::Point>().cloned())
 }
 
 /// What the audit log is told of a call.

@@ -29,6 +29,7 @@ use crate::{
         inward::{Inward, Names},
         outward, v1,
     },
+    trace,
 };
 
 /// What goes out of a gRPC stream.
@@ -88,6 +89,7 @@ pub fn serve<P: Plain>(
     topology: Arc<Topology>,
     caller: Caller,
     arrived: Arc<Arrived>,
+    traced: trace::Stream,
     incoming: Streaming<Wire>,
 ) -> Outgoing<P::Response> {
     // From here on, so that what other streams of the connection carry waits until this one is attached.
@@ -96,7 +98,7 @@ pub fn serve<P: Plain>(
     let (attached, attach) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     tokio::spawn(async move {
-        let _ = end.send(status::guarded(read::<P>(topology, caller, incoming, to, attached)).await);
+        let _ = end.send(status::guarded(read::<P>(topology, caller, traced, incoming, to, attached)).await);
     });
     let writer = Writer { words, attach: Some(attach), ended: Some(ended), open: None, lines: Vec::new().into_iter() };
     Box::pin(stream::unfold(Some(writer), async |writer| {
@@ -131,6 +133,7 @@ impl Ordered {
 async fn read<P: Plain>(
     topology: Arc<Topology>,
     caller: Caller,
+    traced: trace::Stream,
     mut incoming: Ordered,
     to: UnboundedSender<ToStream>,
     attached: oneshot::Sender<OpenStream>,
@@ -152,6 +155,7 @@ async fn read<P: Plain>(
     let _ = attached.send(open);
     let mut next = Some(first);
     while let Some(request) = next {
+        let span = traced.message(&topology.traces, name);
         let given = P::REQUEST.rm(&request.0).map_err(status::fault)?;
         if !given.is_empty() && given != rm {
             return Err(Status::invalid_argument(format!("rmID \"{given}\" on a stream of resource manager \"{rm}\"")));
@@ -162,7 +166,7 @@ async fn read<P: Plain>(
         }
         let inward =
             convert(P::REQUEST, request, Names::new(&rm, gate.shared.types.clone()), gate.shared.max_items).await?;
-        submit(&handle, &gate, inward).await?;
+        submit(&handle, &gate, inward, span).await?;
         next = incoming.message().await?;
     }
     Ok(())
@@ -183,11 +187,12 @@ pub(super) async fn convert(kind: Request, message: Wire, names: Names, limit: u
 }
 
 /// Hands a request in. While the budget is spent, nothing more is read.
-async fn submit(handle: &RmHandle, gate: &Gate, inward: Inward) -> Result<(), Status> {
+async fn submit(handle: &RmHandle, gate: &Gate, inward: Inward, span: Option<trace::Span>) -> Result<(), Status> {
     if inward.parts.is_empty() && inward.rejected.is_empty() {
         return Ok(());
     }
     let permit = gate.shared.budget.taken(inward.items).await;
+    let permit = handle.traced(gate, permit, span.as_ref().map(trace::Span::point), inward.items);
     handle.submit(gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
 }
 

@@ -33,6 +33,7 @@ use crate::{
         v1,
         wire::Fields,
     },
+    trace,
 };
 
 /// Between two acknowledgements, so that many requests share one.
@@ -42,6 +43,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 struct Open {
     topology: Arc<Topology>,
     caller: Caller,
+    traced: trace::Stream,
     handle: Arc<RmHandle>,
     /// The session as it was when the stream was opened.
     gate: Gate,
@@ -52,11 +54,16 @@ struct Open {
 }
 
 /// Serves a stream: one task reads, the stream that is given acknowledges.
-pub fn serve(topology: Arc<Topology>, caller: Caller, incoming: Streaming<Wire>) -> Outgoing<ext::Ack> {
+pub fn serve(
+    topology: Arc<Topology>,
+    caller: Caller,
+    traced: trace::Stream,
+    incoming: Streaming<Wire>,
+) -> Outgoing<ext::Ack> {
     let (opened, opening) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     tokio::spawn(async move {
-        let _ = end.send(status::guarded(read(topology, caller, incoming, opened)).await);
+        let _ = end.send(status::guarded(read(topology, caller, traced, incoming, opened)).await);
     });
     let writer = Writer { opening: Some(opening), ended: Some(ended), open: None };
     Box::pin(stream::unfold(Some(writer), async |writer| {
@@ -72,6 +79,7 @@ pub fn serve(topology: Arc<Topology>, caller: Caller, incoming: Streaming<Wire>)
 async fn read(
     topology: Arc<Topology>,
     caller: Caller,
+    traced: trace::Stream,
     mut incoming: Streaming<Wire>,
     opened: oneshot::Sender<Arc<Open>>,
 ) -> Result<(), Status> {
@@ -88,7 +96,7 @@ async fn read(
         return Err(status::refusal(another_epoch(&head.rm, head.epoch, gate.epoch)));
     }
     let stream = gate.shared.receipts.open();
-    let open = Arc::new(Open { topology, caller, handle, gate, stream, asked: Notify::new() });
+    let open = Arc::new(Open { topology, caller, traced, handle, gate, stream, asked: Notify::new() });
     if opened.send(open.clone()).is_err() {
         return Ok(());
     }
@@ -158,7 +166,9 @@ impl Open {
                 }
                 let names = Names::new(rm, gate.shared.types.clone());
                 let inward = convert(kind, Wire(bytes), names, gate.shared.max_items).await?;
+                let span = self.traced.message(&self.topology.traces, kind.name());
                 let permit = gate.shared.budget.taken(inward.items).await;
+                let permit = self.handle.traced(gate, permit, span.as_ref().map(trace::Span::point), inward.items);
                 let permit = permit.with(gate.shared.receipts.take(sequence, inward.items));
                 self.handle.submit(gate, inward.parts, inward.rejected, permit).map_err(status::refusal)
             }

@@ -63,7 +63,8 @@ impl Scheduler for SchedulerDoor {
         request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateAllocationStream>, Status> {
         let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
-        Ok(Response::new(serve::<Allocations>(self.topology.clone(), caller, arrived, request.into_inner())))
+        let traced = guard::traced(request.extensions());
+        Ok(Response::new(serve::<Allocations>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
     }
 
     type UpdateApplicationStream = Outgoing<v1::ApplicationResponse>;
@@ -73,13 +74,15 @@ impl Scheduler for SchedulerDoor {
         request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateApplicationStream>, Status> {
         let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
-        Ok(Response::new(serve::<Applications>(self.topology.clone(), caller, arrived, request.into_inner())))
+        let traced = guard::traced(request.extensions());
+        Ok(Response::new(serve::<Applications>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
     }
 
     type UpdateNodeStream = Outgoing<v1::NodeResponse>;
 
     async fn update_node(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::UpdateNodeStream>, Status> {
         let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
-        Ok(Response::new(serve::<Nodes>(self.topology.clone(), caller, arrived, request.into_inner())))
+        let traced = guard::traced(request.extensions());
+        Ok(Response::new(serve::<Nodes>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
     }
 }

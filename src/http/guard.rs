@@ -30,14 +30,9 @@ use super::{
     },
 };
 use crate::{
-    access::{
-        Audit, Caller, Denied, Role, audit,
-        caller::bearer,
-        rates,
-        tokens::Lease,
-        trace::{self, Trace},
-    },
+    access::{Audit, Caller, Denied, Role, audit, caller::bearer, rates, tokens::Lease},
     metrics::RATE,
+    trace::{self, Span, Trace},
 };
 
 /// Paths without data, for everybody, besides the files of the page: sign of life, the description of the doors.
@@ -152,13 +147,46 @@ pub async fn guard(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let header = request.headers().get(trace::HEADER).and_then(|header| header.to_str().ok());
-    let trace = header.and_then(Trace::read).map(Trace::here);
-    let mut response = guarded(request, next, trace).await?;
+    let came = header.and_then(Trace::read);
+    let mut span = begin(&request, came.as_ref());
+    let trace = span.as_ref().map(Span::trace).or(came.map(Trace::here));
+    if let Some(span) = &span {
+        request.extensions_mut().insert(span.point());
+    }
+    let mut response = guarded(request, next, trace).await.inspect_err(|error| {
+        ended(&mut span, error.as_response_error().status_code());
+    })?;
+    ended(&mut span, response.status());
     // Hexadecimal digits: always a header.
     if let Some(value) = trace.and_then(|trace| HeaderValue::from_str(&trace.to_string()).ok()) {
         response.headers_mut().insert(HeaderName::from_static(trace::HEADER), value);
     }
     Ok(response)
+}
+
+/// The span of a request that is traced. What is for everybody, such as a sign of life, never is.
+fn begin(request: &ServiceRequest, came: Option<&Trace>) -> Option<Span> {
+    let traces = &request.app_data::<Data<Doors>>()?.topology.traces;
+    if !traces.is_on() || need(request.method(), request.uri().path()) == Need::Nothing {
+        return None;
+    }
+    let name = || match request.match_pattern() {
+        Some(pattern) => format!("{} {pattern}", request.method()).into(),
+        None => request.method().to_string().into(),
+    };
+    let mut span = traces.begin(came, name)?;
+    span.text("http.request.method", request.method().as_str());
+    span.text("url.path", request.uri().path());
+    Some(span)
+}
+
+fn ended(span: &mut Option<Span>, status: StatusCode) {
+    if let Some(span) = span {
+        span.number("http.response.status_code", status.as_u16().into());
+        if status.is_server_error() {
+            span.fail(status.canonical_reason().unwrap_or_default());
+        }
+    }
 }
 
 async fn guarded(

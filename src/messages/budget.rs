@@ -8,7 +8,10 @@ use std::sync::{
 use tokio::sync::Notify;
 
 use super::receipts::Receipt;
-use crate::domain::types::Nanos;
+use crate::{
+    domain::types::Nanos,
+    trace::{Point, Span},
+};
 
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ impl Budget {
     }
 
     fn permit(self: &Arc<Budget>, items: i64) -> Permit {
-        Permit(Arc::new(Taken { budget: self.clone(), items, receipt: None, parts: AtomicU32::new(0) }))
+        Permit(Arc::new(Taken { budget: self.clone(), items, receipt: None, parts: AtomicU32::new(0), span: None }))
     }
 
     /// A permit for a request without items, for its receipt.
@@ -153,6 +156,8 @@ struct Taken {
     receipt: Option<Receipt>,
     /// So many parts of the request are on their way, 0: that is not known.
     parts: AtomicU32,
+    /// Its part of a trace, which ends with it.
+    span: Option<Span>,
 }
 
 impl Permit {
@@ -169,6 +174,20 @@ impl Permit {
 }
 
 impl Permit {
+    /// The request is traced. Before it is cloned, as well.
+    #[must_use]
+    pub fn traced(mut self, span: Option<Span>) -> Permit {
+        if let Some(taken) = Arc::get_mut(&mut self.0) {
+            taken.span = span;
+        }
+        self
+    }
+
+    /// What the request leads to is begun here, where it is traced.
+    pub fn point(&self) -> Option<Point> {
+        self.0.span.as_ref().map(Span::point)
+    }
+
     /// The request is handed in as so many parts.
     pub fn in_parts(&self, parts: usize) {
         self.0.parts.store(u32::try_from(parts).unwrap_or(u32::MAX), SeqCst);

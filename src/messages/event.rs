@@ -18,6 +18,7 @@ use crate::domain::{
     types::Nanos,
     usage::UsagePiece,
 };
+use crate::trace::Span;
 
 /// Events of one partition in order.
 #[derive(Message)]
@@ -29,6 +30,8 @@ pub struct Publish {
     pub epoch: u64,
     /// The records.
     pub events: Vec<Event>,
+    /// Of requests that are traced: the places of their events among these.
+    pub traced: Vec<(Span, Vec<u64>)>,
 }
 
 /// The shim of this session wants the events of its partitions, every 2 s (EVT-063). Replaces an earlier session.

@@ -12,6 +12,7 @@ use crate::domain::{
     event::Event,
     types::{AppState, Nanos},
 };
+use crate::trace::Span;
 
 /// Callbacks of one partition in order, and questions that come after them.
 ///
@@ -29,6 +30,8 @@ pub struct Deliver {
     pub turns: Vec<TurnEffect>,
     /// What it came of, where that is to be recorded.
     pub entry: Option<Box<Entry>>,
+    /// Of requests that are traced: each ends when what it says of was handed to a stream.
+    pub traced: Vec<(Kind, Span)>,
 }
 
 /// See [`Deliver`].

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod events;
+pub mod exemplars;
 mod log;
 pub mod openmetrics;
 mod own;
@@ -27,15 +28,18 @@ pub use self::{
     cluster::{ClusterPicture, GroupPicture},
     events::{EventStorePicture, EventsPicture},
     log::LogMetrics,
-    own::{LogPicture, ManagerPicture, OwnPicture, PartitionPicture},
+    own::{Amounts, LogPicture, ManagerPicture, OwnPicture, PartitionPicture},
     picture::{Picture, QueuePicture, USAGE_RANGES},
     refused::{RATE, REASONS, Refused},
 };
-use self::{picture::Seen, process::Process};
+use self::{exemplars::Exemplars, picture::Seen, process::Process};
+use crate::trace::Exemplar;
 
 /// Bounds of all histograms. They hold seconds, although their names say milliseconds (REST quirk K).
 const BUCKETS: [f64; 8] = [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
+/// How long slices take.
+const SLICE: &str = "callboard_slice_seconds";
 /// Bounds for slices, which are to take about 300 µs.
 const SLICE_BUCKETS: [f64; 8] = [0.000_01, 0.000_03, 0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.1];
 
@@ -150,6 +154,8 @@ pub struct Metrics {
     log: LogMetrics,
     process: Process,
     queues: Mutex<Queues>,
+    /// Measurements of traced requests.
+    pub exemplars: Exemplars,
 }
 
 /// What is remembered of queues between scrapes.
@@ -185,7 +191,7 @@ impl Metrics {
             let opts = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
             added(&registry, Histogram::with_opts(opts)?)
         };
-        let slice_opts = HistogramOpts::new("callboard_slice_seconds", "How long a scheduling slice took.");
+        let slice_opts = HistogramOpts::new(SLICE, "How long a scheduling slice took.");
         let sorting_opts = HistogramOpts::new(
             "yunikorn_scheduler_node_sorting_latency_milliseconds",
             "How long sorting took, in seconds; `level` is `app` or `queue`.",
@@ -240,6 +246,7 @@ impl Metrics {
             log: LogMetrics::new(&registry)?,
             process: Process::new(&registry)?,
             queues: Mutex::default(),
+            exemplars: Exemplars::default(),
             registry,
         };
         // Dashboards know it from the start.
@@ -339,6 +346,11 @@ impl Metrics {
             Timed::EvaluateNodes => self.evaluate_nodes.observe(seconds),
             Timed::TryPreemption => self.try_preemption.observe(seconds),
         }
+    }
+
+    /// A slice that did something for a traced request took this long.
+    pub fn traced(&self, time: Duration, of: Exemplar) {
+        self.exemplars.keep(SLICE, &SLICE_BUCKETS, time.as_secs_f64(), of);
     }
 
     /// Nodes for unknown partitions since the start.

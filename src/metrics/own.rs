@@ -1,6 +1,6 @@
 //! Callboard's own gauges of partitions and sessions, computed at a scrape.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
 
@@ -23,6 +23,9 @@ pub struct OwnPicture {
     pub cluster: Option<ClusterPicture>,
 }
 
+/// Amounts by the name of their type.
+pub type Amounts = Vec<(Cow<'static, str>, i64)>;
+
 /// A partition of an [`OwnPicture`].
 #[derive(Clone, Debug, Default)]
 pub struct PartitionPicture {
@@ -38,6 +41,10 @@ pub struct PartitionPicture {
     pub conversations: [(&'static str, u64); 3],
     /// Asks that wait, by why.
     pub waiting: BTreeMap<&'static str, u64>,
+    /// The same by queue: path, why, and how many.
+    pub waiting_of_queues: Vec<(String, &'static str, u64)>,
+    /// What users have, by the name of the type.
+    pub users: Vec<(String, Amounts)>,
 }
 
 /// A resource manager of an [`OwnPicture`].
@@ -117,7 +124,25 @@ impl OwnPicture {
             "Asks that wait, by `reason` (see docs/web.md).",
             &["partition", "reason"],
         )?;
+        let of_queues = gauge(
+            "callboard_queue_asks_waiting",
+            "Asks of a queue that wait, by `reason`; of the queues that have metrics of their own.",
+            &["partition", "queue", "reason"],
+        )?;
+        let users = gauge(
+            "callboard_user_resource",
+            "What a user has in all queues; of the users with the largest shares (metrics.topUsers).",
+            &["partition", "user", "resource"],
+        )?;
         for (name, row) in &self.partitions {
+            for (queue, reason, count) in &row.waiting_of_queues {
+                of_queues.with_label_values(&[name.as_str(), queue, reason]).set(signed(*count));
+            }
+            for (user, used) in &row.users {
+                for (resource, amount) in used {
+                    users.with_label_values(&[name.as_str(), user, resource]).set(*amount);
+                }
+            }
             let label = &[name.as_str()];
             batches.with_label_values(label).set(signed(row.waiting_batches));
             slices.with_label_values(label).inc_by(row.slices);

@@ -22,7 +22,7 @@ pub fn command(args: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.env_remove("RUST_LOG").env_remove("DISABLE_RESERVATION");
+    command.env_remove("RUST_LOG").env_remove("DISABLE_RESERVATION").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
     command
 }
 

@@ -60,7 +60,10 @@ async fn child() {
     let mut out = std::io::stdout();
     for round in 0.. {
         let count = [1, 5, 400, 3_000][round % 4];
-        actor.send(Publish { rm: "rm-1".into(), epoch: 1, events: events(next..next + count) }).await.unwrap();
+        actor
+            .send(Publish { rm: "rm-1".into(), epoch: 1, events: events(next..next + count), traced: Vec::new() })
+            .await
+            .unwrap();
         next += count;
         let written = actor.send(GetEventStatus).await.unwrap().store.unwrap().written;
         writeln!(out, "\ntold {next} {written}").unwrap();

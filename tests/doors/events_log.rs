@@ -59,7 +59,12 @@ impl Door {
     }
 
     fn publish(&self, ids: Range<u64>) {
-        self.events.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: ids.map(event).collect() });
+        self.events.do_send(Publish {
+            rm: "rm-1".into(),
+            epoch: 1,
+            events: ids.map(event).collect(),
+            traced: Vec::new(),
+        });
     }
 
     /// Until all that was published is on disk.

@@ -129,7 +129,12 @@ async fn many_streams_miss_nothing() {
     while made < total {
         let due = ((begun.elapsed().as_secs_f64() * rate as f64) as u64).min(total);
         if due > made {
-            events.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: (made..due).map(event).collect() });
+            events.do_send(Publish {
+                rm: "rm-1".into(),
+                epoch: 1,
+                events: (made..due).map(event).collect(),
+                traced: Vec::new(),
+            });
             made = due;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -189,7 +194,12 @@ async fn a_stopped_reader_is_told_where_it_stopped_and_goes_on_from_there() {
     let mut made = 0;
     while cut().await == 0 {
         assert!(made < 400_000, "it was never ended");
-        events.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: (made..made + 5_000).map(event).collect() });
+        events.do_send(Publish {
+            rm: "rm-1".into(),
+            epoch: 1,
+            events: (made..made + 5_000).map(event).collect(),
+            traced: Vec::new(),
+        });
         made += 5_000;
     }
     // It reads again: what was on the way, without a hole, and where that ends.

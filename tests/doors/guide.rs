@@ -39,6 +39,7 @@ pages! {
     tutorial_gangs: "tutorials/gangs.md",
     tutorial_preemption: "tutorials/preemption.md",
     tutorial_teams: "tutorials/teams.md",
+    tutorial_tls: "tutorials/tls.md",
 }
 
 #[test]

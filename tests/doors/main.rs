@@ -23,4 +23,5 @@ mod page;
 mod replay;
 mod rest;
 mod shim;
+mod traces;
 mod wired;

@@ -30,9 +30,17 @@ async fn probes_and_metrics_are_where_they_are_looked_for() {
 
 #[tokio::test]
 async fn what_helpers_need_is_in_one_file() {
-    let server = Program::start(&[]);
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let server = Program::start(&["--data", &path("data")]);
+    let register =
+        r#"{"rmID":"rm-1","config":"partitions: [{name: default, queues: [{name: root, submitacl: '*'}]}]"}"#;
+    let submit = r#"{"new":[{"applicationID":"app","queueName":"root","ugi":{"user":"alice"}}]}"#;
+    for (path, body) in [("", register), ("/rm-1/applications", submit)] {
+        let url = format!("{}/si/v1/rm{path}", server.address("http"));
+        let sent = reqwest::Client::new().post(url).header("content-type", "application/json").body(body).send();
+        assert!(sent.await.expect("an answer").status().is_success());
+    }
     std::fs::write(path("log"), server.log()).expect("written");
     let (address, out, log) = (server.address("http"), path("out.tar.gz"), path("log"));
     let mut diagnose = crate::common::command(&["diagnose", "--server", &address, "--out", &out, "--log", &log]);
@@ -43,9 +51,10 @@ async fn what_helpers_need_is_in_one_file() {
     let parts = archive.entries().expect("an archive").map(|entry| {
         let mut entry = entry.expect("an entry");
         let name = entry.path().expect("a name").file_name().expect("a name").to_string_lossy().into_owned();
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut entry, &mut text).expect("text");
-        (name, text)
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut bytes).expect("bytes");
+        std::fs::write(path(&name), &bytes).expect("written");
+        (name, String::from_utf8_lossy(&bytes).into_owned())
     });
     let parts: std::collections::BTreeMap<String, String> = parts.collect();
     assert!(parts["log.txt"].contains("callboard starts") && parts["ready.json"].contains("true"), "{parts:?}");
@@ -53,7 +62,12 @@ async fn what_helpers_need_is_in_one_file() {
         parts["metrics.txt"].contains("callboard_") && parts["configuration.json"].contains("deadlock"),
         "{parts:?}"
     );
-    assert_eq!(parts.len(), 10, "{:?}", parts.keys());
+    assert!(parts["settings.json"].contains("traces.oneIn") && !parts.values().any(|part| part.contains("alice")));
+    assert_eq!(parts.len(), 12, "{:?}", parts.keys());
+    // What the log of the session holds can be seen again.
+    let shown = crate::common::command(&["flight", "show", &path("rm-1.flight")]).output().expect("it runs");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("application") && !shown.contains("alice"), "{shown}");
     drop(server);
     let done = diagnose.output().expect("it runs");
     assert!(!done.status.success() && String::from_utf8_lossy(&done.stderr).contains("health.json is missing"));

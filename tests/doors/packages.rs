@@ -38,6 +38,31 @@ async fn the_service_manager_is_told_how_the_server_is() {
 }
 
 #[test]
+fn the_unit_is_understood_and_hardened() {
+    if !Command::new("systemd-analyze").arg("--version").output().is_ok_and(|done| done.status.success()) {
+        return skip("the_unit_is_understood_and_hardened", "systemd-analyze is not installed");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let unit = dir.path().join("callboard.service");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/systemd/callboard.service");
+    // Where the program is, in this test.
+    let start = format!("ExecStart={} serve", env!("CARGO_BIN_EXE_callboard"));
+    let text = fs::read_to_string(file).expect("it is there").replace("ExecStart=callboard serve", &start);
+    assert!(text.contains(&start), "{text}");
+    fs::write(&unit, text).expect("written");
+    let analyze = |args: &[&str]| {
+        let done = Command::new("systemd-analyze").args(args).arg(&unit).output().expect("it runs");
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (fine, said) = analyze(&["verify"]);
+    assert!(fine && !said.contains("callboard.service:"), "{said}");
+    // In tenths: nothing is open that need not be.
+    let (fine, said) = analyze(&["security", "--offline=true", "--threshold=15", "--no-pager"]);
+    assert!(fine, "{said}");
+}
+
+#[test]
 fn the_root_of_the_image_has_all_that_the_program_needs() {
     let test = "the_root_of_the_image_has_all_that_the_program_needs";
     for tool in ["strip", "ldd", "unshare"] {
@@ -116,6 +141,7 @@ fn the_debian_package_is_installed_and_removed() {
         "usr/lib/sysusers.d/callboard.conf",
         "etc/callboard/environment",
         "usr/share/doc/callboard/docs/settings.md",
+        "usr/share/doc/callboard/docs/tutorials/shim.py",
     ] {
         assert!(root.join(file).is_file(), "{file}");
     }

@@ -34,7 +34,7 @@ fn start(directory: &Path, ring_capacity: u64) -> Addr<EventActor> {
 
 /// Publishes events whose number is their id.
 fn publish(actor: &Addr<EventActor>, numbers: Range<u64>) {
-    actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(numbers) });
+    actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(numbers), traced: Vec::new() });
 }
 
 /// Longer than a flush interval.

@@ -13,6 +13,7 @@ use crate::{
         types::AppState,
     },
     metrics::{AppEnd, Containers, Metrics, Submissions, Timed},
+    trace::Exemplar,
 };
 
 /// See the module.
@@ -222,9 +223,12 @@ impl Meter {
     }
 
     /// A slice took so long; `more`: the cycle over all that waits goes on.
-    pub(super) fn slice(&mut self, time: Duration, more: bool) {
+    pub(super) fn slice(&mut self, time: Duration, more: bool, of: Option<Exemplar>) {
         let Some(metrics) = &self.metrics else { return };
         metrics.took(Timed::Pass, time);
+        if let Some(of) = of {
+            metrics.traced(time, of);
+        }
         self.cycle += time;
         if !more {
             metrics.took(Timed::Cycle, std::mem::take(&mut self.cycle));
@@ -405,8 +409,8 @@ mod tests {
     #[test]
     fn a_cycle_is_made_of_slices() {
         let mut rig = Rig::new();
-        rig.meter.slice(Duration::from_secs(1), true);
-        rig.meter.slice(Duration::from_secs(2), false);
+        rig.meter.slice(Duration::from_secs(1), true, None);
+        rig.meter.slice(Duration::from_secs(2), false, None);
         assert_eq!(
             rig.lines("scheduling_latency_milliseconds_count"),
             ["scheduler_scheduling_latency_milliseconds_count 2"]

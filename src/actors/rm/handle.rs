@@ -18,6 +18,7 @@ use crate::{
         receipts::{Receipt, Receipts},
         rm::{CarriedOut, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
+    trace::{Point, Side},
 };
 
 /// Between two looks whether a door still goes by an earlier view.
@@ -115,6 +116,17 @@ impl RmHandle {
                 format!("received {request}, but resource manager \"{}\" is Stopped: register it again", self.id),
             )),
         }
+    }
+
+    /// The session's part of a traced request: from here until all of it was applied, and recorded where it is. Before the
+    /// permit is cloned.
+    pub fn traced(&self, gate: &Gate, permit: Permit, at: Option<Point>, items: usize) -> Permit {
+        let Some(at) = at else { return permit };
+        let mut span = at.child("session", Side::Inside);
+        span.text("callboard.rm", &*self.id);
+        span.number("callboard.epoch", gate.epoch);
+        span.number("callboard.items", items as u64);
+        permit.traced(Some(span))
     }
 
     /// Hands in a request whose credits were taken at the gate. When this returns, what is for a partition is in its

@@ -217,6 +217,7 @@ impl RmActor {
             questions: Questions::default(),
             turns: Turns::default(),
             terms: PredicateTerms::default(),
+            traced: Default::default(),
             had_stream: false,
             last_release: 0,
             mark: None,

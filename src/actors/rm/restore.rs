@@ -174,6 +174,7 @@ impl RmActor {
             questions: Questions::default(),
             turns: Turns::default(),
             terms: PredicateTerms::default(),
+            traced: Default::default(),
             had_stream: manner.had_stream,
             last_release,
             mark: None,

@@ -9,6 +9,7 @@ use super::{
     questions::{self, Questions},
     record::{self, Manner, Registered},
     settings::RmSettings,
+    traced::Traced,
 };
 use crate::{
     actors::topology::PartitionHandle,
@@ -60,6 +61,8 @@ pub struct Session {
     pub partitions: Vec<PartitionHandle>,
     /// Lines.
     pub buffer: Buffer,
+    /// Callbacks of traced requests that no stream has yet.
+    pub traced: Traced,
     /// How the shim registered.
     pub predicates: Predicates,
     /// How it is asked now.

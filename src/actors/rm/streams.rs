@@ -4,7 +4,10 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::buffer::{Buffer, Cursor};
+use super::{
+    buffer::{Buffer, Cursor},
+    traced::Traced,
+};
 use crate::{
     domain::types::Nanos,
     messages::{
@@ -116,7 +119,7 @@ impl Stream {
     }
 
     /// Asks to be told of progress where somebody waits for it. True: there is some already.
-    fn await_progress(&self, buffer: &Buffer, kind: Option<Kind>, pressure: Pressure) -> bool {
+    fn await_progress(&self, buffer: &Buffer, kind: Option<Kind>, pressure: Pressure, traced: &Traced) -> bool {
         let full = self.flying_entries >= WINDOW && buffer.has_more(self.next, kind);
         let line = match pressure {
             Pressure::Spent => self.flying.front(),
@@ -124,7 +127,9 @@ impl Stream {
             // Half of what is under way, so that this is not asked for line by line.
             Pressure::Low | Pressure::High => self.flying.get(self.flying.len().saturating_sub(1) / 2),
         };
-        line.is_some_and(|(seq, _)| self.progress.wait_for(*seq))
+        // What is traced ends when it was handed over.
+        let first = line.map(|(seq, _)| *seq).into_iter().chain(traced.awaited(kind)).min();
+        first.is_some_and(|seq| self.progress.wait_for(seq))
     }
 }
 
@@ -142,14 +147,14 @@ impl Streams {
     }
 
     /// Sends what there is to send. True: some of it was handed over meanwhile, and somebody waits for that.
-    pub fn pump(&mut self, buffer: &Buffer, pressure: Pressure) -> bool {
+    pub fn pump(&mut self, buffer: &Buffer, pressure: Pressure, traced: &Traced) -> bool {
         let all = self.all.is_some();
         let mut progress = false;
         for (kind, stream) in self.open() {
             if kind.is_none() || !all {
                 stream.pump(buffer, kind);
             }
-            progress |= stream.await_progress(buffer, kind, pressure);
+            progress |= stream.await_progress(buffer, kind, pressure, traced);
         }
         progress
     }

@@ -267,14 +267,22 @@ impl Env {
         if let Some(budget) = &*self.budget.lock().expect("no panic") {
             budget.made(items.len());
         }
-        let deliver = Deliver { epoch, partition: "[rm-1]default".into(), items, turns: Vec::new(), entry: None };
+        let deliver = Deliver {
+            epoch,
+            partition: "[rm-1]default".into(),
+            items,
+            turns: Vec::new(),
+            entry: None,
+            traced: Vec::new(),
+        };
         self.rm().addr.send(deliver).await.expect("alive");
     }
 
     /// A partition says something about turns.
     async fn say(&self, partition: &str, turns: &[TurnEffect]) {
         let (epoch, turns) = (self.info().await.epoch, turns.to_vec());
-        let deliver = Deliver { epoch, partition: partition.into(), items: Vec::new(), turns, entry: None };
+        let deliver =
+            Deliver { epoch, partition: partition.into(), items: Vec::new(), turns, entry: None, traced: Vec::new() };
         self.rm().addr.send(deliver).await.expect("alive");
         self.settle().await;
     }

@@ -36,7 +36,7 @@ pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Ve
     ignored
 }
 
-/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`, `metrics.*`. The last writer wins,
+/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`, `metrics.*`, `traces.*`. The last writer wins,
 /// over those that the server was started with; what an operator says of a key is above both.
 #[derive(Default)]
 pub struct ProcessSettings {

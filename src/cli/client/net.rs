@@ -171,6 +171,15 @@ impl Client {
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
+    /// Sends a request as it is, without a token.
+    ///
+    /// # Errors
+    /// No answer came.
+    pub async fn pass(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failed> {
+        let (head, body) = self.pool.request(request).await.map_err(|error| Failed::of(&error))?.into_parts();
+        Ok(Answer { status: head.status, headers: head.headers, body })
+    }
+
     /// As [`Client::send`], given up after some time.
     ///
     /// # Errors

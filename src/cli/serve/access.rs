@@ -4,13 +4,13 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use rustls::{ServerConfig, server::danger::ClientCertVerifier};
+use rustls::ServerConfig;
 
 use super::oidc::{Followed, OidcArgs};
 use crate::{
     access::{
         Tokens,
-        certificate::{self, Certificate},
+        certificate::{Authorities, Certificate},
         watch::Watched,
     },
     http::origins::{Origin, Origins},
@@ -48,9 +48,9 @@ pub struct Access {
     /// Tokens, where there are any.
     pub tokens: Option<Arc<Tokens>>,
     certificate: Option<Arc<Certificate>>,
-    clients: Option<Arc<dyn ClientCertVerifier>>,
+    clients: Option<Arc<Authorities>>,
     issuer: Option<Followed>,
-    watched: [Watched; 2],
+    watched: [Watched; 3],
     allowed: Vec<Origin>,
 }
 
@@ -63,6 +63,7 @@ impl Access {
         let watched = [
             Watched::look(args.tokens.as_deref()),
             Watched::look(args.tls_cert.as_deref().into_iter().chain(args.tls_key.as_deref())),
+            Watched::look(args.tls_client_ca.as_deref()),
         ];
         let tokens = args.tokens.as_deref().map(Tokens::open).transpose().map_err(|error| anyhow!(error))?;
         let certificate = match (&args.tls_cert, &args.tls_key) {
@@ -70,7 +71,7 @@ impl Access {
             _ => None,
         };
         let clients =
-            args.tls_client_ca.as_deref().map(certificate::clients).transpose().map_err(|error| anyhow!(error))?;
+            args.tls_client_ca.as_deref().map(Authorities::open).transpose().map_err(|error| anyhow!(error))?;
         let issuer = Followed::open(&args.oidc)?;
         if let (Some(tokens), Some(issuer)) = (&tokens, &issuer) {
             tokens.believe(issuer.issuer.clone());
@@ -132,6 +133,7 @@ impl Access {
     pub fn reload(&self) {
         self.reload_tokens();
         self.reload_certificate();
+        self.reload_clients();
     }
 
     fn reload_tokens(&self) {
@@ -151,10 +153,22 @@ impl Access {
         }
     }
 
+    fn reload_clients(&self) {
+        let Some(clients) = &self.clients else { return };
+        match clients.reload() {
+            Ok(()) => tracing::info!(file = %clients.file().display(), "authorities of clients read again"),
+            Err(error) => tracing::warn!(code = "certificate-unread", "{error}; the authorities stay as they are"),
+        }
+    }
+
     /// Reads files again whenever they change, for ever.
     pub async fn follow(self) {
-        let [tokens, certificate] = self.watched.clone();
-        tokio::join!(tokens.follow(|| self.reload_tokens()), certificate.follow(|| self.reload_certificate()));
+        let [tokens, certificate, clients] = self.watched.clone();
+        tokio::join!(
+            tokens.follow(|| self.reload_tokens()),
+            certificate.follow(|| self.reload_certificate()),
+            clients.follow(|| self.reload_clients())
+        );
     }
 }
 

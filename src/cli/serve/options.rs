@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 
-use super::{AccessArgs, ClusterArgs, ServeArgs, oidc::OidcArgs};
+use super::{AccessArgs, ClusterArgs, ServeArgs, TraceArgs, oidc::OidcArgs};
 
 /// Each option by its name, as text; what was not given and has no default is empty.
 pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
@@ -42,6 +42,7 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
                 cluster_user,
                 cluster_password_file,
             },
+        traces: TraceArgs { otlp_endpoint, otlp_ca },
     } = args;
     let OidcArgs { oidc_issuer, oidc_audience, oidc_role, oidc_claim, oidc_rms_claim, oidc_ca } = oidc;
     let roles: Vec<String> = oidc_role.iter().map(|(value, role)| format!("{value}={role}")).collect();
@@ -89,6 +90,8 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         ("cluster-key", path(cluster_key)),
         ("cluster-user", cluster_user.clone()),
         ("cluster-password-file", path(cluster_password_file)),
+        ("otlp-endpoint", otlp_endpoint.clone()),
+        ("otlp-ca", path(otlp_ca)),
     ];
     options.into_iter().map(|(name, value)| (name.to_owned(), value.unwrap_or_default())).collect()
 }

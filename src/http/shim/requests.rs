@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
     web::{self, Bytes, Data, Path, Payload},
 };
@@ -23,6 +23,7 @@ use crate::{
         intake::Request,
         inward::{Inward, Names},
     },
+    trace::Point,
 };
 
 /// Texts above this are read beside the door's thread, which others wait for.
@@ -86,6 +87,7 @@ async fn post(
         Turn::Now(mut handing) => {
             let inward = read(kind, text, rm, &gate).await?;
             let permit = take(&gate, inward.items, rm)?;
+            let permit = handle.traced(&gate, permit, request.extensions().get::<Point>().cloned(), inward.items);
             let permit = handing.take(permit, inward.items);
             handle.submit(&gate, inward.parts, inward.rejected, permit)?;
             handing.applied().await?;

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
     rt,
     web::{Bytes, Data, Path, Payload},
@@ -35,6 +35,7 @@ use crate::{
     http::{problem::Problem, server::Doors},
     messages::rm::{Answers, ToStream},
     si::{decode::Malformed, intake::Request, line},
+    trace::{Point, Span, Stream},
 };
 
 /// The protocol that is chosen where a client offers some, as browsers do that send a token that way.
@@ -63,8 +64,9 @@ pub async fn ws(
     let messages = messages.max_continuation_size(doors.limits().body());
     let (reads, gone) = oneshot::channel();
     rt::spawn(write(open, words, session.clone(), gone));
+    let stream = Stream(request.extensions().get::<Point>().cloned());
     rt::spawn(async move {
-        read(messages, pace, session, doors, handle).await;
+        read(messages, pace, session, doors, handle, stream).await;
         drop(reads);
     });
     Ok(response)
@@ -128,6 +130,7 @@ async fn read(
     mut session: Session,
     doors: Data<Doors>,
     handle: Arc<RmHandle>,
+    stream: Stream,
 ) {
     let (taken, latest) = watch::channel(None);
     rt::spawn(acknowledge(handle.clone(), latest, session.clone()));
@@ -143,8 +146,8 @@ async fn read(
             }
         };
         let done = match message {
-            Ok(AggregatedMessage::Text(text)) => take(text.into_bytes(), &doors, &handle, &taken).await,
-            Ok(AggregatedMessage::Binary(bytes)) => take(bytes, &doors, &handle, &taken).await,
+            Ok(AggregatedMessage::Text(text)) => take(text.into_bytes(), &doors, &handle, &taken, &stream).await,
+            Ok(AggregatedMessage::Binary(bytes)) => take(bytes, &doors, &handle, &taken, &stream).await,
             Ok(AggregatedMessage::Ping(bytes)) => {
                 let _ = session.pong(&bytes).await;
                 Ok(())
@@ -206,6 +209,7 @@ async fn take(
     doors: &Doors,
     handle: &RmHandle,
     taken: &watch::Sender<Taken>,
+    stream: &Stream,
 ) -> Result<(), (Option<u64>, Problem)> {
     let fields: Fields = serde_json::from_slice(&text).map_err(|error| {
         let detail =
@@ -213,7 +217,7 @@ async fn take(
         (None, Malformed { field: None, detail }.cut().into())
     })?;
     let number = fields.seq;
-    carry_out(&text, fields, doors, handle, taken).await.map_err(|problem| (number, problem))
+    carry_out(&text, fields, doors, handle, taken, stream).await.map_err(|problem| (number, problem))
 }
 
 async fn carry_out(
@@ -222,6 +226,7 @@ async fn carry_out(
     doors: &Doors,
     handle: &RmHandle,
     taken: &watch::Sender<Taken>,
+    stream: &Stream,
 ) -> Result<(), Problem> {
     let Some((name, value)) = fields.one else { return Err(Problem::new(StatusCode::BAD_REQUEST, ONE)) };
     let value = text.slice_ref(value.get().as_bytes());
@@ -240,6 +245,7 @@ async fn carry_out(
             return Err(Malformed { field: Some(other.to_owned()), detail }.cut().into());
         }
     };
+    let span = stream.message(&doors.topology.traces, kind.name());
     let (handle, gate) = enter(doors, &handle.id, kind.name())?;
     if let Some(epoch) = fields.epoch
         && epoch != gate.epoch
@@ -250,6 +256,7 @@ async fn carry_out(
         None => {
             let inward = requests::read(kind, value, &handle.id, &gate).await?;
             let permit = gate.shared.budget.taken(inward.items).await;
+            let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
             handle.submit(&gate, inward.parts, inward.rejected, permit)?;
         }
         Some(0) => return Err(Problem::field("seq", "seq: 0 is not a whole number above zero")),
@@ -259,6 +266,7 @@ async fn carry_out(
                 Turn::Now(mut handing) => {
                     let inward = requests::read(kind, value, &handle.id, &gate).await?;
                     let permit = gate.shared.budget.taken(inward.items).await;
+                    let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
                     let permit = handing.take(permit, inward.items);
                     handle.submit(&gate, inward.parts, inward.rejected, permit)?;
                 }

@@ -154,7 +154,10 @@ async fn metrics(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure>
     })?;
     let accepts = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let (kind, text) = match accepts.contains(openmetrics::ACCEPTED) {
-        true => (openmetrics::CONTENT_TYPE, openmetrics::from(&String::from_utf8_lossy(&text)).into_bytes()),
+        true => (openmetrics::CONTENT_TYPE, {
+            let text = openmetrics::from(&String::from_utf8_lossy(&text), &state.metrics.exemplars);
+            text.into_bytes()
+        }),
         false => (scrape::CONTENT_TYPE, text),
     };
     Ok(Reply { cors: false, ..Reply::data(kind, text) })

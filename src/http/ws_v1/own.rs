@@ -1,11 +1,11 @@
 //! What `/ws/v1/metrics` shows beyond the reference: mailboxes, slices, callbacks, streams, and why asks wait.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::timeout;
 
 use super::{
-    scrape,
+    scrape::{self, amounts},
     state::{RestState, now},
 };
 use crate::{
@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Asks all partitions and sessions.
 pub async fn picture(state: &RestState, picture: &mut Picture) {
+    let shown: BTreeSet<String> = picture.queues.iter().map(|queue| queue.path.clone()).collect();
     let mut own = OwnPicture {
         healthy: state.health.last().map(|last| last.is_healthy()),
         journal_faults: state.counts_of_faults(),
@@ -50,13 +51,22 @@ pub async fn picture(state: &RestState, picture: &mut Picture) {
         let Ok(talk) = entry.addr.send(Observe).await else { continue };
         scrape::unconfirmed(&talk.unconfirmed, now(), picture);
         let [applications, queues, nodes] = talk.conversations.map(|count| count as u64);
+        let counted = waiting.remove(&*entry.shown).unwrap_or_default();
         let row = PartitionPicture {
             waiting_batches: talk.waiting_batches as u64,
             slices: talk.slices,
             decisions: talk.decisions,
             longest_slice: talk.longest_slice,
             conversations: [("application", applications), ("queue", queues), ("node", nodes)],
-            waiting: waiting.remove(&*entry.shown).unwrap_or_default(),
+            waiting: counted.reasons,
+            // Of queues that have metrics of their own.
+            waiting_of_queues: counted
+                .queues
+                .into_iter()
+                .filter(|((path, _), _)| shown.contains(&**path))
+                .map(|((path, reason), asks)| (path.to_string(), reason, asks))
+                .collect(),
+            users: counted.users.iter().map(|(name, used)| (name.to_string(), amounts(used))).collect(),
         };
         own.partitions.insert(entry.shown.to_string(), row);
     }

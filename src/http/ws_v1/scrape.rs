@@ -16,7 +16,7 @@ use crate::{
         partition::UnconfirmedSums,
         rm::RmState,
     },
-    metrics::{EventStorePicture, EventsPicture, Picture, QueuePicture},
+    metrics::{Amounts, EventStorePicture, EventsPicture, Picture, QueuePicture},
     si::outward,
 };
 
@@ -96,10 +96,6 @@ fn applications(queue: &Queue) -> impl Iterator<Item = (&'static str, i64)> {
 }
 
 fn queue_picture(queue: &Queue) -> QueuePicture {
-    let amounts = |resource: Option<&Resource>| {
-        let named = |(kind, amount): (&ResourceType, _)| (kind.into(), clamp(amount));
-        resource.map_or_else(Vec::new, |resource| resource.iter().map(named).collect())
-    };
     let (placed, waiting) = (queue.placed(), queue.waiting());
     let resources = [
         ("guaranteed", queue.guaranteed.as_ref()),
@@ -111,9 +107,14 @@ fn queue_picture(queue: &Queue) -> QueuePicture {
     QueuePicture {
         path: queue.path.to_string(),
         applications: applications(queue).collect(),
-        resources: resources.map(|(state, resource)| (state, amounts(resource))).into(),
+        resources: resources.map(|(state, resource)| (state, resource.map_or_else(Vec::new, amounts))).into(),
         max_running: queue.max_applications,
     }
+}
+
+/// Amounts by the name of their type.
+pub fn amounts(resource: &Resource) -> Amounts {
+    resource.iter().map(|(kind, amount): (&ResourceType, _)| (kind.into(), clamp(amount))).collect()
 }
 
 /// The state as a label.

@@ -1,7 +1,8 @@
-//! Why asks wait, counted for metrics. All applications have to be looked at for that, so a scrape shows what was counted
+//! Why asks wait, and who uses most, counted for metrics. All applications have to be looked at for that, so a scrape shows what was counted
 //! last and has it counted anew beside, at most so often that it costs a twentieth of a processor.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{
         Arc,
@@ -15,9 +16,16 @@ use tokio::task::spawn_blocking;
 
 use super::{
     View,
+    chosen::share,
     state::{now, views},
 };
-use crate::{actors::topology::Topology, domain::partition::Explainer, http::api::board::why, messages::rm::RmState};
+use crate::{
+    actors::topology::Topology,
+    config::extra::Settings,
+    domain::{partition::Explainer, resources::Resource, ugm::Who},
+    http::api::board::why,
+    messages::rm::RmState,
+};
 
 /// What was counted is not older than this when a scrape has it counted anew.
 const FRESH: Duration = Duration::from_secs(5);
@@ -31,8 +39,19 @@ pub struct WaitingAsks {
     counting: AtomicBool,
 }
 
-/// Asks by partition as shown and by reason.
-type ByPartition = BTreeMap<String, BTreeMap<&'static str, u64>>;
+/// What was counted of a partition.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Asks that wait, by reason.
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// The same by the path of their queue.
+    pub queues: BTreeMap<(Arc<str>, &'static str), u64>,
+    /// What those users have who have the largest shares, as many as `metrics.topUsers` says.
+    pub users: Vec<(Arc<str>, Resource)>,
+}
+
+/// By partition as shown.
+type ByPartition = BTreeMap<String, Counted>;
 
 #[derive(Debug)]
 struct Count {
@@ -66,10 +85,12 @@ impl WaitingAsks {
             .map(|handle| (handle.id.clone(), handle.view.load().state == RmState::Running))
             .collect();
         let views = views(&topology.directory.get().led()).await;
+        let most = Settings::read(&topology.process.get()).metrics_top_users;
         let counted = spawn_blocking(move || {
             let began = Instant::now();
             let paused = |view: &View| !running.get(&view.rm).copied().unwrap_or(false);
-            let asks = views.iter().map(|view| (view.shown.to_string(), of_partition(view, paused(view)))).collect();
+            let asks =
+                views.iter().map(|view| (view.shown.to_string(), of_partition(view, paused(view), most))).collect();
             Count { asks, at: Instant::now(), took: began.elapsed() }
         });
         match counted.await {
@@ -79,16 +100,39 @@ impl WaitingAsks {
     }
 }
 
-fn of_partition(view: &View, paused: bool) -> BTreeMap<&'static str, u64> {
+fn of_partition(view: &View, paused: bool, users: usize) -> Counted {
     let mut explainer = Explainer::new(view.partition());
     let at = now();
     // So that an alert on them has something to compare with from the start.
-    let mut counts: BTreeMap<&'static str, u64> =
+    let mut queues = BTreeMap::new();
+    let mut reasons: BTreeMap<&'static str, u64> =
         ["nodes", "queueQuota", "userQuota", "tooLarge"].into_iter().map(|code| (code, 0)).collect();
     for app in view.partition().app_by_id.values() {
+        let queue = &view.partition().apps[app.ix()].queue_path;
         for waiting in explainer.application(*app, at) {
-            *counts.entry(why::code(&waiting, paused)).or_default() += waiting.asks;
+            let code = why::code(&waiting, paused);
+            *reasons.entry(code).or_default() += waiting.asks;
+            *queues.entry((queue.clone(), code)).or_default() += waiting.asks;
         }
     }
-    counts
+    Counted { reasons, queues, users: top(view, users) }
+}
+
+/// The users with the largest shares of what all of them have, by name.
+fn top(view: &View, most: usize) -> Vec<(Arc<str>, Resource)> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let (mut used, mut whole): (BTreeMap<Arc<str>, Resource>, Resource) = Default::default();
+    for (who, name, _, usage) in view.partition().ugm.charges() {
+        if who == Who::User && !usage.is_empty() {
+            let user = used.entry(name.clone()).or_default();
+            *user = user.plus(usage);
+            whole = whole.plus(usage);
+        }
+    }
+    let mut users: Vec<_> = used.into_iter().map(|(name, used)| (Reverse(share(&used, &whole)), name, used)).collect();
+    users.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    users.truncate(most);
+    users.into_iter().map(|(_, name, used)| (name, used)).collect()
 }

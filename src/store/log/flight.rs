@@ -145,27 +145,33 @@ impl Flight {
     /// # Errors
     /// It cannot be written; what was there before is there still.
     pub fn write(&self, path: &Path) -> io::Result<u64> {
-        files::replace_with(path, |file| {
-            let mut head = Vec::new();
-            frame::seal(&mut head, TITLE, self.first().0, Nanos::ZERO, &title_bytes(&self.title));
-            let about = serde_json::to_vec(&self.about)?;
-            frame::seal(&mut head, ABOUT, 0, Nanos::ZERO, &about);
-            let mut parts = 0;
-            if let Some(snapshot) = &self.snapshot {
-                for part in &snapshot.parts {
-                    frame::seal(&mut head, part.kind, snapshot.index, snapshot.at, &part.payload);
-                }
-                parts = snapshot.parts.len();
+        files::replace_with(path, |file| self.write_to(file))
+    }
+
+    /// The same, to somewhere else.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<u64> {
+        let mut head = Vec::new();
+        frame::seal(&mut head, TITLE, self.first().0, Nanos::ZERO, &title_bytes(&self.title));
+        let about = serde_json::to_vec(&self.about)?;
+        frame::seal(&mut head, ABOUT, 0, Nanos::ZERO, &about);
+        let mut parts = 0;
+        if let Some(snapshot) = &self.snapshot {
+            for part in &snapshot.parts {
+                frame::seal(&mut head, part.kind, snapshot.index, snapshot.at, &part.payload);
             }
-            let mut end = Vec::new();
-            frame::seal(&mut end, END, (parts + self.len()) as u64, Nanos::ZERO, &[]);
-            let mut bytes = 0;
-            for piece in [&head, &self.bytes, &end] {
-                io::Write::write_all(file, piece)?;
-                bytes += piece.len() as u64;
-            }
-            Ok(bytes)
-        })
+            parts = snapshot.parts.len();
+        }
+        let mut end = Vec::new();
+        frame::seal(&mut end, END, (parts + self.len()) as u64, Nanos::ZERO, &[]);
+        let mut bytes = 0;
+        for piece in [&head, &self.bytes, &end] {
+            to.write_all(piece)?;
+            bytes += piece.len() as u64;
+        }
+        Ok(bytes)
     }
 
     /// Reads a file that [`Flight::write`] wrote.

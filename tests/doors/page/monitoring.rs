@@ -84,6 +84,12 @@ async fn every_metric_that_is_named_exists() {
     // Callboard's own figures are those of the cluster.
     assert_eq!(value("callboard_asks_waiting{partition=\"default\",reason=\"tooLarge\"}"), 2.0);
     assert_eq!(value("callboard_asks_waiting{partition=\"default\",reason=\"userQuota\"}"), 2.0);
+    let of_queues = |reason: &str| -> f64 {
+        let rows = text.lines().filter(|row| row.starts_with("callboard_queue_asks_waiting{") && row.contains(reason));
+        rows.filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    assert_eq!([of_queues("\"tooLarge\""), of_queues("\"userQuota\"")], [2.0, 2.0]);
+    assert!(text.contains("callboard_user_resource{partition=\"default\""), "{text}");
     assert_eq!(value("callboard_rm_running{rm=\"rm-1\"}"), 1.0);
     assert_eq!(value("callboard_rm_streams{rm=\"rm-1\"}"), 1.0);
     assert_eq!(value("callboard_mailbox_items{rm=\"rm-1\"}"), 0.0);

@@ -3,6 +3,7 @@
 
 mod commands;
 mod configurations;
+mod interfaces;
 mod links;
 mod reference;
 mod settings;

@@ -13,7 +13,7 @@ use crate::{
 
 type Map = BTreeMap<String, String>;
 
-/// All settings. `event.*`, `health.*`, `log.*`, `metrics.*` and `http.*` hold for the process, `rm.*`, `shim.*` and `journal.*`
+/// All settings. `event.*`, `health.*`, `log.*`, `metrics.*`, `traces.*` and `http.*` hold for the process, `rm.*`, `shim.*` and `journal.*`
 /// for the resource manager that sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -40,8 +40,12 @@ pub struct Settings {
     pub metrics_queues: String,
     /// `metrics.topQueues`: of these, so many at most; 0: all.
     pub metrics_top: usize,
+    /// `metrics.topUsers`: users that have metrics, in each partition.
+    pub metrics_top_users: usize,
     /// `http.requestsPerSecond`: of one caller; 0: no limit.
     pub requests_per_second: u64,
+    /// `traces.oneIn`: of requests that are part of no trace, one in so many begins one; 0: none.
+    pub traces_one_in: u64,
 }
 
 /// Settings of a resource manager's session.
@@ -116,6 +120,8 @@ impl Settings {
             all_container_states: read.word("shim.containerStates") == Some("all"),
             metrics_queues: read.text("metrics.queues"),
             metrics_top: size("metrics.topQueues"),
+            metrics_top_users: size("metrics.topUsers"),
+            traces_one_in: read.number("traces.oneIn"),
             requests_per_second: read.number("http.requestsPerSecond"),
             max_body_bytes: read.given_number("http.maxBodyBytes"),
         }

@@ -73,7 +73,7 @@ pub enum Value {
 }
 
 /// Keys of the whole server begin with one of these.
-pub const SERVER: [&str; 5] = ["event.", "health.", "http.", "log.", "metrics."];
+pub const SERVER: [&str; 6] = ["event.", "health.", "http.", "log.", "metrics.", "traces."];
 /// Stands for a subsystem in a key of the table.
 const SUBSYSTEM: &str = "log.SUBSYSTEM.level";
 /// Begins as those of the server do, but each resource manager has a log of its own.
@@ -170,6 +170,12 @@ pub static TABLE: &[Setting] = &[
         "0",
         "Of these, the queues that have metrics of their own at most: those with the largest share of what is allocated or asked for; 0: all",
     ),
+    strict(
+        "metrics.topUsers",
+        Form::Count(0, 10_000),
+        "20",
+        "Users that have a metric of what they have, in each partition: those with the largest shares; 0: none",
+    ),
     strict("rm.bufferedBytes", Form::Bytes(1), "256Mi", "Size of the callbacks that are kept for a shim that is away"),
     strict(
         "rm.bufferedCallbacks",
@@ -230,6 +236,12 @@ pub static TABLE: &[Setting] = &[
         ABOVE_ZERO,
         "5s",
         "Time after which an unanswered predicate question counts as refused",
+    ),
+    strict(
+        "traces.oneIn",
+        Form::Count(0, 1_000_000_000),
+        "100",
+        "Of requests that are part of no trace, one in so many begins one, where `--otlp-endpoint` names a collector; 0: none",
     ),
 ];
 

@@ -127,10 +127,10 @@ mod tests {
         let elsewhere = |event: Event| Event { partition: "[rm-1]other".into(), ..event };
         events.push(elsewhere(event(9, Change::Add, Detail::AppAlloc)));
         events.push(elsewhere(event(9, Change::Remove, Detail::AllocCancel)));
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone() });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new() });
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5);
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5, "nothing is new");
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() });
         assert_eq!(histories.of(&actor, &partition).await.ended(), 10);
     }
 }

@@ -325,7 +325,7 @@ mod tests {
         events
             .extend((0..3).map(|n| event(EventKind::App, "app-1", &format!("k{n}"), Change::Add, Detail::AppRequest)));
         events.push(event(EventKind::Node, "n1", "", Change::Set, Detail::NodeSchedulable));
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() });
         let subject = Subject { since: Nanos::from_secs(1), ..subject() };
         let timeline = timeline(&actor, &subject).await;
         let told: Vec<(&str, u64)> = timeline.rows.iter().map(|row| (&*row.text, row.count)).collect();

@@ -31,6 +31,26 @@ impl Trace {
         valid.then_some(Trace { trace, part: part as u64, sampled: flags & 1 == 1 })
     }
 
+    /// A part of a trace whose spans are kept.
+    pub fn sampled(trace: u128, part: u64) -> Trace {
+        Trace { trace, part, sampled: true }
+    }
+
+    /// Its sender keeps the spans of the trace.
+    pub fn is_sampled(&self) -> bool {
+        self.sampled
+    }
+
+    /// What all parts of the trace have in common, as a number.
+    pub fn number(&self) -> u128 {
+        self.trace
+    }
+
+    /// This part of the trace.
+    pub fn part(&self) -> u64 {
+        self.part
+    }
+
     /// A part of the same trace that is done here.
     pub fn here(self) -> Trace {
         Trace { part: rand::random::<u64>().max(1), ..self }

@@ -1,0 +1,308 @@
+//! Requests that are traced: what they lead to in the partition, and the callbacks and events that come of it. A replacement of a
+//! placeholder is a span of its own, in the trace of the real ask, from the release to the swap. Where nothing is traced, none of
+//! this costs more than a look at empty tables.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use rustc_hash::FxHashMap;
+
+use crate::{
+    domain::{
+        Partition,
+        command::Command,
+        effect::{AppEffect, Callback, Effect, Released},
+        event::{Event, EventKind},
+        types::Termination,
+    },
+    messages::{budget::Permit, rm::Kind},
+    trace::{Exemplar, Point, Side, Span},
+};
+
+/// Names that are known as part of a trace at most: the oldest are forgotten.
+const KNOWN: usize = 16_384;
+/// Names of one request that are.
+const NAMED: usize = 128;
+/// Replacements that are followed at most.
+const SWAPS: usize = 1_024;
+
+/// What a name is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    App,
+    Ask,
+    Node,
+}
+
+type Name = (What, Arc<str>);
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Traced {
+    known: FxHashMap<Name, Known>,
+    /// The same names, the oldest first; some are not known any more.
+    order: VecDeque<Name>,
+    /// What was done for requests whose effects have not left.
+    steps: Vec<Span>,
+    /// Under way, by the key of the placeholder.
+    swaps: FxHashMap<Arc<str>, Span>,
+    /// Numbers the requests.
+    requests: u64,
+    leaving: Leaving,
+}
+
+/// A name that a traced request brought.
+struct Known {
+    request: u64,
+    point: Point,
+    /// The placeholder that it replaces.
+    swap: Option<Arc<str>>,
+}
+
+/// What leaves together.
+#[derive(Default)]
+pub(super) struct Leaving {
+    /// Each ends when the stream has it.
+    pub callbacks: Vec<(Kind, Span)>,
+    /// Places of the events of each request.
+    pub events: Vec<(Span, Vec<u64>)>,
+    of_request: FxHashMap<u64, usize>,
+    /// Events so far.
+    count: u64,
+    /// What is over: forgotten when all of the batch was looked at.
+    over: Vec<Name>,
+    /// Placeholders whose release has been confirmed, or needs no confirmation any more.
+    confirmed: Vec<Arc<str>>,
+}
+
+impl Traced {
+    /// Something of it is traced.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.known.is_empty() || !self.steps.is_empty() || !self.swaps.is_empty()
+    }
+
+    /// Commands are about to be applied.
+    pub(super) fn enters(&mut self, commands: &[Command], permit: Option<&Permit>, partition: &str) {
+        let point = permit.and_then(Permit::point);
+        if !self.swaps.is_empty() {
+            self.confirm(commands, point.as_ref());
+        }
+        let Some(point) = point else { return };
+        let mut span = point.child("partition", Side::Inside);
+        span.text("callboard.partition", partition);
+        self.requests += 1;
+        let here = span.point();
+        for name in names(commands).take(NAMED) {
+            self.learn(name, Known { request: self.requests, point: here.clone(), swap: None });
+        }
+        self.steps.push(span);
+    }
+
+    fn learn(&mut self, name: Name, known: Known) {
+        if self.order.len() >= KNOWN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        self.order.push_back(name.clone());
+        self.known.insert(name, known);
+    }
+
+    /// Nothing came of what was done.
+    pub(super) fn rest(&mut self) {
+        self.steps.clear();
+    }
+
+    /// The trace of what was done last, if any of it is traced.
+    pub(super) fn exemplar(&self) -> Option<Exemplar> {
+        self.steps.last().map(|span| span.point().exemplar())
+    }
+
+    /// The shim confirms releases: a replacement has to do with the request that does it, whether that is traced or not.
+    fn confirm(&mut self, commands: &[Command], by: Option<&Point>) {
+        let releases = commands.iter().filter_map(|command| match command {
+            Command::Allocations { releases, .. } => Some(releases),
+            _ => None,
+        });
+        for release in releases.flatten().filter(|release| release.termination == Termination::PlaceholderReplaced) {
+            let Some(swap) = self.swaps.get_mut(&release.key) else { continue };
+            let mut span = swap.point().child("confirmation", Side::Inside);
+            if let Some(by) = by {
+                span.link(by);
+                swap.link(by);
+            }
+            self.steps.push(span);
+        }
+    }
+
+    /// An effect is about to leave; `partition` is as it was left by all of them.
+    pub(super) fn note(&mut self, effect: &Effect, partition: &Partition) {
+        match effect {
+            Effect::Event(event) => self.event(event),
+            Effect::Callback(Callback::New(new)) => {
+                let name = (What::Ask, new.spec.key.clone());
+                let Some(known) = self.known.get(&name) else { return };
+                let swap = known.swap.as_ref().and_then(|placeholder| self.swaps.remove(placeholder));
+                let point = swap.as_ref().map_or_else(|| known.point.clone(), Span::point);
+                let mut span = point.child("callback: new allocation", Side::Callback);
+                span.text("callboard.node", &*new.node);
+                self.says(span, Kind::Allocation, &new.app, &new.spec.key);
+                if let Some(mut swap) = swap {
+                    swap.text("callboard.outcome", "replaced");
+                }
+                // Placeholders are replaced.
+                if !new.spec.placeholder {
+                    self.leaving.over.push(name);
+                }
+            }
+            Effect::Callback(Callback::Released(release)) => self.released(release, partition),
+            Effect::Callback(Callback::RejectedAllocation { key, app, reason }) => {
+                self.refused((What::Ask, key.clone()), "callback: rejected allocation", Kind::Allocation, app, reason);
+            }
+            Effect::Callback(Callback::AcceptedApplication(app)) => {
+                if let Some(known) = self.known.get(&(What::App, app.clone())) {
+                    let span = known.point.child("callback: accepted application", Side::Callback);
+                    self.says(span, Kind::Application, app, "");
+                }
+            }
+            Effect::Callback(Callback::RejectedApplication { app, reason }) => {
+                self.refused(
+                    (What::App, app.clone()),
+                    "callback: rejected application",
+                    Kind::Application,
+                    app,
+                    reason,
+                );
+            }
+            Effect::Callback(Callback::AcceptedNode(node)) => {
+                let name = (What::Node, node.clone());
+                if let Some(known) = self.known.get(&name) {
+                    let mut span = known.point.child("callback: accepted node", Side::Callback);
+                    span.text("callboard.node", &**node);
+                    self.leaving.callbacks.push((Kind::Node, span));
+                    self.leaving.over.push(name);
+                }
+            }
+            Effect::Callback(Callback::RejectedNode { node, reason }) => {
+                self.refused((What::Node, node.clone()), "callback: rejected node", Kind::Node, "", reason);
+            }
+            Effect::App(AppEffect::Confirmed { key, termination: Termination::PlaceholderReplaced, .. }) => {
+                self.leaving.confirmed.push(key.clone());
+            }
+            Effect::App(AppEffect::Removed { app }) => self.leaving.over.push((What::App, app.clone())),
+            _ => {}
+        }
+    }
+
+    fn released(&mut self, release: &Released, partition: &Partition) {
+        let name = (What::Ask, release.key.clone());
+        if release.termination != Termination::PlaceholderReplaced {
+            if let Some(known) = self.known.get(&name) {
+                let span = known.point.child("callback: released allocation", Side::Callback);
+                self.says(span, Kind::Allocation, &release.app, &release.key);
+                self.leaving.over.push(name);
+            }
+            return;
+        }
+        let real = real_of(partition, release);
+        let named = real.as_ref().and_then(|real| self.known.get(&(What::Ask, real.clone())));
+        let Some(known) = named.or_else(|| self.known.get(&name)) else { return };
+        if self.swaps.len() >= SWAPS {
+            return;
+        }
+        let (request, point) = (known.request, known.point.clone());
+        let mut swap = point.child("gang swap", Side::Inside);
+        swap.text("callboard.application", &*release.app);
+        swap.text("callboard.placeholder", &*release.key);
+        let span = swap.point().child("callback: released placeholder", Side::Callback);
+        self.says(span, Kind::Allocation, &release.app, &release.key);
+        if let Some(real) = real {
+            swap.text("callboard.ask", &*real);
+            self.learn((What::Ask, real), Known { request, point, swap: Some(release.key.clone()) });
+        }
+        self.swaps.insert(release.key.clone(), swap);
+        self.leaving.over.push(name);
+    }
+
+    fn refused(&mut self, name: Name, what: &'static str, kind: Kind, app: &str, reason: &str) {
+        let Some(known) = self.known.get(&name) else { return };
+        let mut span = known.point.child(what, Side::Callback);
+        span.text("callboard.reason", reason);
+        self.says(span, kind, app, if name.0 == What::App { "" } else { &name.1 });
+        self.leaving.over.push(name);
+    }
+
+    fn says(&mut self, mut span: Span, kind: Kind, app: &str, key: &str) {
+        for (name, value) in [("callboard.application", app), ("callboard.allocation", key)] {
+            if !value.is_empty() {
+                span.text(name, value);
+            }
+        }
+        self.leaving.callbacks.push((kind, span));
+    }
+
+    fn event(&mut self, event: &Event) {
+        let place = self.leaving.count;
+        self.leaving.count += 1;
+        let (ask, app) = match event.kind {
+            EventKind::Request => (&event.object, &event.reference),
+            EventKind::App => (&event.reference, &event.object),
+            EventKind::Node => (&event.reference, &event.object),
+            EventKind::Queue | EventKind::UserGroup => return,
+        };
+        let of = |what, name: &Arc<str>| (!name.is_empty()).then(|| self.known.get(&(what, name.clone()))).flatten();
+        let other = if event.kind == EventKind::Node { What::Node } else { What::App };
+        let Some(known) = of(What::Ask, ask).or_else(|| of(other, app)) else { return };
+        let events = &mut self.leaving.events;
+        let at = *self.leaving.of_request.entry(known.request).or_insert_with(|| {
+            events.push((known.point.child("events", Side::Inside), Vec::new()));
+            events.len() - 1
+        });
+        if events[at].1.len() < NAMED {
+            events[at].1.push(place);
+        }
+    }
+
+    /// All effects have been looked at: gives what goes along with them.
+    pub(super) fn leave(&mut self) -> Leaving {
+        self.steps.clear();
+        let left = std::mem::take(&mut self.leaving);
+        for placeholder in &left.confirmed {
+            if let Some(mut swap) = self.swaps.remove(placeholder) {
+                swap.text("callboard.outcome", "undone");
+            }
+        }
+        for name in &left.over {
+            self.known.remove(name);
+        }
+        if self.known.is_empty() {
+            self.order.clear();
+        }
+        left
+    }
+}
+
+/// The ask that a placeholder makes room for.
+fn real_of(partition: &Partition, release: &Released) -> Option<Arc<str>> {
+    let app = partition.app_by_id.get(&release.app)?;
+    let placeholder = partition.apps[app.ix()].by_key.get(&release.key)?;
+    let real = partition.allocs[placeholder.ix()].link?;
+    Some(partition.allocs[real.ix()].spec.key.clone())
+}
+
+/// What commands name that callbacks will name.
+fn names(commands: &[Command]) -> impl Iterator<Item = Name> {
+    commands.iter().flat_map(|command| {
+        let names: Box<dyn Iterator<Item = Name>> = match command {
+            Command::Nodes(items) => Box::new(items.iter().map(|item| (What::Node, item.id.clone()))),
+            Command::Applications { new, .. } => Box::new(new.iter().map(|app| (What::App, app.id.clone()))),
+            Command::Allocations { allocations, releases } => {
+                let confirms = |termination| termination == Termination::PlaceholderReplaced;
+                let asks = allocations.iter().map(|item| item.spec.key.clone());
+                let releases = releases.iter().filter(move |release| !confirms(release.termination));
+                Box::new(asks.chain(releases.map(|release| release.key.clone())).map(|key| (What::Ask, key)))
+            }
+            _ => Box::new(std::iter::empty()),
+        };
+        names
+    })
+}

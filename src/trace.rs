@@ -1,0 +1,52 @@
+//! Traces: a request from its door through the session, the partition and the events to the callback, as spans that are sent to a
+//! collector (OpenTelemetry). `docs/traces.md` is the user's side of it.
+//!
+//! Whoever answers a request begins a [`Span`]; what it leads to elsewhere hangs on the [`Point`] of it, which goes along with
+//! messages. Without a collector there is neither, and without the feature `otlp` there cannot be: then a span has no value.
+
+pub mod header;
+#[cfg(feature = "otlp")]
+mod spans;
+#[cfg(not(feature = "otlp"))]
+#[path = "trace/without.rs"]
+mod spans;
+
+pub use self::{
+    header::{HEADER, Trace},
+    spans::{Point, Span, Traces},
+};
+
+/// Which side of a conversation a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A request is answered.
+    Door,
+    /// Something is done for it here.
+    Inside,
+    /// A line is handed to a stream.
+    Callback,
+}
+
+/// What the messages of a stream are part of: each may begin a trace, which has a link to that of the call that opened the stream.
+#[derive(Clone, Debug, Default)]
+pub struct Stream(pub Option<Point>);
+
+impl Stream {
+    /// A message came.
+    pub fn message(&self, traces: &Traces, name: &'static str) -> Option<Span> {
+        let mut span = traces.begin(None, || name.into())?;
+        if let Some(opened) = &self.0 {
+            span.link(opened);
+        }
+        Some(span)
+    }
+}
+
+/// The trace and the span that a measurement was made in, as OpenMetrics shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exemplar {
+    /// The trace in hexadecimal digits.
+    pub trace: String,
+    /// The span in hexadecimal digits.
+    pub span: String,
+}

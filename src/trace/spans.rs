@@ -1,0 +1,243 @@
+//! Spans by the library of OpenTelemetry.
+
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use opentelemetry::{
+    Array, Context, KeyValue, Value,
+    trace::{
+        Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
+        TraceState, Tracer as _, TracerProvider as _,
+    },
+};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan, SpanProcessor},
+};
+
+use super::{Exemplar, Side, Trace};
+
+/// What waits for the collector is sent by then, at the end.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Where traces begin. Until a collector is named there are none.
+#[derive(Debug, Default)]
+pub struct Traces(OnceLock<Source>);
+
+#[derive(Debug)]
+struct Source {
+    provider: SdkTracerProvider,
+    tracer: Arc<SdkTracer>,
+    /// Of requests that are part of no trace, one in so many begins one; 0: none.
+    one_in: AtomicU64,
+}
+
+/// Something that is being done for a traced request. It ends when it is dropped.
+pub struct Span {
+    tracer: Arc<SdkTracer>,
+    span: SdkSpan,
+}
+
+impl std::fmt::Debug for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Span({})", self.trace())
+    }
+}
+
+/// A place in a trace, from which more may be begun.
+#[derive(Clone, Debug)]
+pub struct Point {
+    tracer: Arc<SdkTracer>,
+    at: SpanContext,
+}
+
+impl Traces {
+    /// From now on there are traces, whose spans this takes. A second call changes nothing.
+    pub fn start(&self, processor: impl SpanProcessor + 'static) {
+        let resource = Resource::builder()
+            .with_service_name("callboard")
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .build();
+        // Who begins a trace is decided at the doors: what is not wanted is not made.
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(Sampler::AlwaysOn)
+            .with_resource(resource)
+            .with_span_processor(processor)
+            .build();
+        let tracer = Arc::new(provider.tracer("callboard"));
+        let _ = self.0.set(Source { provider, tracer, one_in: 0.into() });
+    }
+
+    /// There is a collector.
+    pub fn is_on(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Of requests that are part of no trace, one in so many begins one; 0: none.
+    pub fn sample(&self, one_in: u64) {
+        if let Some(source) = self.0.get() {
+            source.one_in.store(one_in, Relaxed);
+        }
+    }
+
+    /// A request came, as part of a trace or not. `None`: it is not traced.
+    pub fn begin(&self, came: Option<&Trace>, name: impl FnOnce() -> Cow<'static, str>) -> Option<Span> {
+        let source = self.0.get()?;
+        let wanted = match came {
+            Some(trace) => trace.is_sampled(),
+            None => match source.one_in.load(Relaxed) {
+                0 => false,
+                one_in => rand::random_range(0..one_in) == 0,
+            },
+        };
+        wanted.then(|| {
+            let parent = came.map_or_else(Context::new, |trace| Context::new().with_remote_span_context(remote(trace)));
+            begin(&source.tracer, &parent, name(), SpanKind::Server)
+        })
+    }
+
+    /// What waits is sent, as far as it can be within half a second.
+    pub fn end(&self) {
+        if let Some(source) = self.0.get() {
+            let _ = source.provider.shutdown_with_timeout(PATIENCE);
+        }
+    }
+}
+
+fn begin(tracer: &Arc<SdkTracer>, parent: &Context, name: Cow<'static, str>, kind: SpanKind) -> Span {
+    let span = tracer.build_with_context(SpanBuilder::from_name(name).with_kind(kind), parent);
+    Span { tracer: tracer.clone(), span }
+}
+
+fn remote(trace: &Trace) -> SpanContext {
+    let (id, part) = (TraceId::from(trace.number()), SpanId::from(trace.part()));
+    SpanContext::new(id, part, TraceFlags::SAMPLED, true, TraceState::default())
+}
+
+impl Span {
+    /// What is begun from here on is part of it.
+    pub fn point(&self) -> Point {
+        Point { tracer: self.tracer.clone(), at: self.span.span_context().clone() }
+    }
+
+    /// As its header says it.
+    pub fn trace(&self) -> Trace {
+        let at = self.span.span_context();
+        let (trace, part) =
+            (u128::from_be_bytes(at.trace_id().to_bytes()), u64::from_be_bytes(at.span_id().to_bytes()));
+        Trace::sampled(trace, part)
+    }
+
+    /// Says something of it.
+    pub fn text(&mut self, key: &'static str, value: impl Into<String>) {
+        self.span.set_attribute(KeyValue::new(key, value.into()));
+    }
+
+    /// Says a number of it.
+    pub fn number(&mut self, key: &'static str, value: u64) {
+        self.span.set_attribute(KeyValue::new(key, signed(value)));
+    }
+
+    /// Says several.
+    pub fn numbers(&mut self, key: &'static str, values: Vec<u64>) {
+        let values = Value::Array(Array::I64(values.into_iter().map(signed).collect()));
+        self.span.set_attribute(KeyValue::new(key, values));
+    }
+
+    /// It has to do with something in another trace.
+    pub fn link(&mut self, to: &Point) {
+        self.span.add_link(to.at.clone(), Vec::new());
+    }
+
+    /// It did not go well.
+    pub fn fail(&mut self, why: &str) {
+        self.span.set_status(Status::error(why.to_owned()));
+    }
+}
+
+impl Point {
+    /// Something is begun.
+    pub fn child(&self, name: &'static str, side: Side) -> Span {
+        let kind = match side {
+            Side::Door => SpanKind::Server,
+            Side::Inside => SpanKind::Internal,
+            Side::Callback => SpanKind::Producer,
+        };
+        let parent = Context::new().with_remote_span_context(self.at.clone());
+        begin(&self.tracer, &parent, name.into(), kind)
+    }
+
+    /// As OpenMetrics shows it beside a measurement.
+    pub fn exemplar(&self) -> Exemplar {
+        Exemplar { trace: self.at.trace_id().to_string(), span: self.at.span_id().to_string() }
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use opentelemetry_sdk::{
+        error::OTelSdkResult,
+        trace::{SpanData, SpanExporter},
+    };
+
+    use super::*;
+
+    /// Keeps what it gets.
+    #[derive(Clone, Debug, Default)]
+    struct Kept(Arc<Mutex<Vec<SpanData>>>);
+
+    impl SpanExporter for Kept {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.0.lock().unwrap().extend(batch);
+            Ok(())
+        }
+    }
+
+    fn kept() -> (Traces, Kept) {
+        let (traces, kept) = (Traces::default(), Kept::default());
+        traces.start(opentelemetry_sdk::trace::SimpleSpanProcessor::new(kept.clone()));
+        (traces, kept)
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_traced() {
+        let (traces, kept) = kept();
+        let sampled = Trace::read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+        let not = Trace::read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00").unwrap();
+        assert!(Traces::default().begin(Some(&sampled), || "x".into()).is_none(), "without a collector");
+        assert!(traces.begin(None, || "x".into()).is_none() && traces.begin(Some(&not), || "x".into()).is_none());
+        let span = traces.begin(Some(&sampled), || "x".into()).unwrap();
+        assert!(span.trace().id() == sampled.id() && span.trace() != sampled);
+        let child = span.point().child("y", Side::Inside);
+        drop((child, span));
+        traces.sample(1);
+        drop(traces.begin(None, || "z".into()).unwrap());
+        assert!(traces.begin(Some(&not), || "x".into()).is_none(), "the caller decides for its trace");
+        let spans = kept.0.lock().unwrap();
+        let names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
+        assert_eq!(names, ["y", "x", "z"]);
+        assert_eq!(spans[0].parent_span_id, spans[1].span_context.span_id());
+        assert_eq!(spans[1].parent_span_id.to_string(), "00f067aa0ba902b7");
+        assert_ne!(spans[2].span_context.trace_id(), spans[1].span_context.trace_id());
+    }
+
+    #[test]
+    fn one_in_some_is_taken() {
+        let (traces, _) = kept();
+        traces.sample(10);
+        let taken = (0..10_000).filter(|_| traces.begin(None, || "x".into()).is_some()).count();
+        assert!((800..1_200).contains(&taken), "{taken}");
+    }
+}

@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
     client::net::Answer,
     door::{Door, Error},
-    out,
+    out::{self, Output},
 };
 use crate::messages::leaders::{ClusterStatus, GroupStatus, ServerStatus};
 
@@ -35,7 +35,7 @@ enum Command {
     /// Show servers, who leads which resource manager, and how far the asked server follows
     Status {
         /// Form of the output
-        #[arg(short, long, default_value = "table")]
+        #[arg(short, long, default_value = "text")]
         output: Output,
     },
     /// Have another server lead a resource manager
@@ -64,14 +64,6 @@ enum Command {
         /// Id or URL of the server
         server: String,
     },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Tables.
-    Table,
-    /// The answer of the server as it is.
-    Json,
 }
 
 /// Runs the command.

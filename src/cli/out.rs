@@ -7,8 +7,20 @@ use std::{
     process,
 };
 
+use clap::ValueEnum;
+
 /// Exit status of a command whose output nobody reads any more.
 pub const CLOSED: i32 = 141;
+
+/// How an answer is printed: the option `--output` of commands that know no other forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    #[value(alias = "table")]
+    Text,
+    /// The answer of the server
+    Json,
+}
 
 /// The standard output; see the module.
 #[derive(Debug)]

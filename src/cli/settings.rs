@@ -2,13 +2,13 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use clap::{Args, CommandFactory as _, ValueEnum};
+use clap::{Args, CommandFactory as _};
 use serde::Deserialize;
 
 use super::{
     Cli,
     door::{Door, Error},
-    out,
+    out::{self, Output},
 };
 use crate::config::table::{self, Scope, Setting};
 
@@ -18,20 +18,11 @@ pub struct SettingsArgs {
     #[command(flatten)]
     pub door: Door,
     /// Form of the output
-    #[arg(short, long, default_value = "table")]
+    #[arg(short, long, default_value = "text")]
     pub output: Output,
     /// Only what was set, and is not as it would be without
     #[arg(long)]
     pub changed: bool,
-}
-
-/// See [`SettingsArgs::output`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// A table.
-    Table,
-    /// The answer of the server as it is.
-    Json,
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use super::{
     client::http::segment,
     door::{Door, Error},
     human::{age, amounts, plural},
-    out,
+    out::{self, Output},
 };
 use crate::http::api::board::{
     advice::{AdviceView, HolderView, HoldersView, PlaceView, RemedyView},
@@ -34,15 +34,6 @@ pub struct WhyArgs {
     output: Output,
     #[command(flatten)]
     door: Door,
-}
-
-/// See [`WhyArgs`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// The answer of the server
-    Json,
 }
 
 /// The answer, as far as it is shown.

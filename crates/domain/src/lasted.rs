@@ -1,5 +1,6 @@
-//! How long allocations lasted, as events tell it, by kind: queue, user, tags and size of what they were. What is still to come of one
-//! that runs is drawn from those of its kind that lasted longer than it has so far.
+//! How long allocations lasted, and how long asks waited, as events tell it, by kind: queue, user, tags and size of what they were. What is
+//! still to come of one that runs is drawn from those of its kind that lasted longer than it has so far; those that still run count, too, or
+//! whatever lasts long would be missing.
 //!
 //! Only allocations that the resource manager ended count: what was preempted, replaced, timed out or went with its node might have lasted
 //! longer.
@@ -15,6 +16,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{
     event::{Change, Detail, Event, EventKind},
     resources::Resource,
+    survival::{Curve, Span},
     types::Nanos,
 };
 
@@ -26,6 +28,8 @@ const ENOUGH: usize = 10;
 const KINDS: usize = 20_000;
 /// Allocations whose end is waited for; with more all begin anew.
 const OPEN: usize = 1_000_000;
+/// Asks that were placed sooner did not wait.
+const WAITED: Nanos = Nanos::from_secs(1);
 
 /// What is known of the application of an allocation.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +45,7 @@ pub struct About<'a> {
 }
 
 /// The kinds of an allocation, the closest first; 0 for one that cannot be told.
-pub type Kinds = [u64; 4];
+pub type Kinds = [u64; 5];
 
 /// See the module. Of one partition.
 #[derive(Clone, Debug, Default)]
@@ -51,28 +55,46 @@ pub struct Lasted {
     /// Leaf queues of applications that are there.
     queues: FxHashMap<Arc<str>, Arc<str>>,
     kinds: FxHashMap<u64, Samples>,
+    /// Since when asks wait, and how long others of their kinds did.
+    asked: FxHashMap<(Arc<str>, Arc<str>), Nanos>,
+    waits: FxHashMap<u64, Samples>,
+    /// Since when all is known.
+    since: Option<Nanos>,
     /// All that ended.
     ended: u64,
 }
 
-/// The last of a kind.
+/// The last of a kind: for how long each went on, when that was, and whether it ended then or was only seen no more.
 #[derive(Clone, Debug, Default)]
 struct Samples {
-    recent: VecDeque<i64>,
-    sorted: Vec<i64>,
+    recent: VecDeque<(i64, Nanos, bool)>,
+    ended: usize,
 }
 
 impl Samples {
-    fn add(&mut self, length: i64) {
+    fn add(&mut self, length: i64, at: Nanos, ended: bool) {
         if self.recent.len() == REMEMBERED
-            && let Some(oldest) = self.recent.pop_front()
+            && let Some((.., oldest)) = self.recent.pop_front()
         {
-            let at = self.sorted.partition_point(|other| *other < oldest);
-            self.sorted.remove(at);
+            self.ended -= usize::from(oldest);
         }
-        self.recent.push_back(length);
-        let at = self.sorted.partition_point(|other| *other < length);
-        self.sorted.insert(at, length);
+        self.recent.push_back((length, at, ended));
+        self.ended += usize::from(ended);
+    }
+
+    /// With those that still go on since these times. What was before the oldest that is remembered is not looked at, of any.
+    fn curve(&self, since: Nanos, going: &[Nanos], now: Nanos) -> Curve {
+        let oldest = self.recent.front().filter(|_| self.recent.len() == REMEMBERED);
+        let begin = oldest.map_or(since, |(_, at, _)| since.max(*at));
+        let seen = |start: Nanos| begin.minus(start).0.max(0);
+        let gone = self.recent.iter().map(|(length, at, ended)| Span {
+            from: seen(Nanos(at.0 - length)),
+            to: *length,
+            ended: *ended,
+        });
+        let going = going.iter().map(|start| Span { from: seen(*start), to: now.minus(*start).0.max(0), ended: false });
+        let spans: Vec<Span> = gone.chain(going).filter(|span| span.from < span.to.max(1)).collect();
+        Curve::of(&spans)
     }
 }
 
@@ -92,11 +114,11 @@ fn stem(name: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// The kinds of an allocation of this size: by application, user, size and queue; user, size and queue; size and queue; queue.
+/// The kinds of an allocation of this size: by application, user, size and queue; user, size and queue; size and queue; queue; all.
 pub fn kinds(about: &About<'_>, size: &Resource) -> Kinds {
     let About { id, queue, user, tags } = *about;
     if user.is_empty() {
-        return [0, 0, hash(2, &[queue], Some(size)), hash(3, &[queue], None)];
+        return [0, 0, hash(2, &[queue], Some(size)), hash(3, &[queue], None), hash(4, &[], None)];
     }
     let own = tags.iter().map(|(key, value)| format!("{key}={}", stem(value))).collect::<Vec<_>>().join("\n");
     [
@@ -104,13 +126,24 @@ pub fn kinds(about: &About<'_>, size: &Resource) -> Kinds {
         hash(1, &[queue, user], Some(size)),
         hash(2, &[queue], Some(size)),
         hash(3, &[queue], None),
+        hash(4, &[], None),
     ]
 }
 
 impl Lasted {
     /// Takes an event into account. `tell` says what is known of the user and tags of an application.
     pub fn apply<'a>(&mut self, event: &Event, tell: impl Fn(&str) -> Option<About<'a>>) {
+        self.since.get_or_insert(event.at);
         match (event.kind, event.change, event.detail) {
+            (EventKind::App, Change::Add, Detail::AppRequest) => {
+                if self.asked.len() >= OPEN {
+                    self.asked.clear();
+                }
+                self.asked.insert((event.object.clone(), event.reference.clone()), event.at);
+            }
+            (EventKind::App, Change::Remove, Detail::RequestCancel | Detail::RequestTimeout) => {
+                self.waited(event, false, tell);
+            }
             (EventKind::Queue, Change::Add, Detail::QueueApp) => {
                 self.queues.insert(event.reference.clone(), event.object.clone());
             }
@@ -122,35 +155,60 @@ impl Lasted {
                     self.forget_running();
                 }
                 self.open.insert((event.object.clone(), event.reference.clone()), event.at);
+                self.waited(event, true, tell);
             }
             (EventKind::App, Change::Remove, detail) if !event.reference.is_empty() => {
                 let since = self.open.remove(&(event.object.clone(), event.reference.clone()));
                 let (Some(since), Detail::AllocCancel, Some(size)) = (since, detail, &event.resource) else { return };
                 let length = event.at.minus(since);
-                if let Some(about) = tell(&event.object) {
-                    self.add(&kinds(&about, size), length);
-                } else if let Some(queue) = self.queues.get(&event.object) {
-                    let none = BTreeMap::new();
-                    let about = About { id: &event.object, queue, user: "", tags: &none };
-                    self.add(&kinds(&about, size), length);
+                if let Some(kinds) = self.kinds_of(event, size, tell) {
+                    self.add(&kinds, length, event.at);
                 }
             }
             _ => {}
         }
     }
 
-    /// Events are missing: what was thought to run may have ended.
-    pub fn forget_running(&mut self) {
-        self.open.clear();
+    /// Its application is known by what is told of it, else its queue by the events themselves.
+    fn kinds_of<'a>(&self, event: &Event, size: &Resource, tell: impl Fn(&str) -> Option<About<'a>>) -> Option<Kinds> {
+        if let Some(about) = tell(&event.object) {
+            return Some(kinds(&about, size));
+        }
+        let none = BTreeMap::new();
+        let queue = self.queues.get(&event.object)?;
+        Some(kinds(&About { id: &event.object, queue, user: "", tags: &none }, size))
     }
 
-    fn add(&mut self, kinds: &Kinds, length: Nanos) {
+    /// An ask waits no more: it was placed, or went.
+    fn waited<'a>(&mut self, event: &Event, placed: bool, tell: impl Fn(&str) -> Option<About<'a>>) {
+        let since = self.asked.remove(&(event.object.clone(), event.reference.clone()));
+        let (Some(since), Some(size)) = (since, &event.resource) else { return };
+        let length = event.at.minus(since);
+        if length < WAITED {
+            return;
+        }
+        let Some(kinds) = self.kinds_of(event, size, tell) else { return };
+        if self.waits.len() >= KINDS {
+            self.waits.clear();
+        }
+        for kind in kinds.iter().filter(|kind| **kind != 0) {
+            self.waits.entry(*kind).or_default().add(length.0, event.at, placed);
+        }
+    }
+
+    /// Events are missing: what was thought to run may have ended, and what was thought to wait may have been placed.
+    pub fn forget_running(&mut self) {
+        self.open.clear();
+        self.asked.clear();
+    }
+
+    fn add(&mut self, kinds: &Kinds, length: Nanos, at: Nanos) {
         if self.kinds.len() >= KINDS {
             self.kinds.clear();
         }
         self.ended += 1;
         for kind in kinds.iter().filter(|kind| **kind != 0) {
-            self.kinds.entry(*kind).or_default().add(length.0.max(0));
+            self.kinds.entry(*kind).or_default().add(length.0.max(0), at, true);
         }
     }
 
@@ -159,19 +217,37 @@ impl Lasted {
         self.ended
     }
 
-    /// Lengths of allocations of the closest kind of which enough have ended, the shortest first; `None` where there is none.
-    pub fn of(&self, kinds: &Kinds) -> Option<&[i64]> {
-        let known = kinds.iter().filter_map(|kind| self.kinds.get(kind));
-        known.map(|samples| &*samples.sorted).find(|sorted| sorted.len() >= ENOUGH)
+    /// The closest kind of allocations of which enough have ended, and how many; `None` where there is none.
+    pub fn of(&self, kinds: &Kinds) -> Option<(u64, usize)> {
+        closest(&self.kinds, kinds)
+    }
+
+    /// How long allocations of a kind last, where others of it run since these times.
+    pub fn lengths(&self, kind: u64, running: &[Nanos], now: Nanos) -> Curve {
+        self.kinds.get(&kind).map(|samples| samples.curve(self.since.unwrap_or(now), running, now)).unwrap_or_default()
+    }
+
+    /// The closest kind of asks of which enough were placed after they had waited, and how many.
+    pub fn waits_of(&self, kinds: &Kinds) -> Option<(u64, usize)> {
+        closest(&self.waits, kinds)
+    }
+
+    /// How long asks of a kind wait, where others of it wait since these times.
+    pub fn waits(&self, kind: u64, waiting: &[Nanos], now: Nanos) -> Curve {
+        self.waits.get(&kind).map(|samples| samples.curve(self.since.unwrap_or(now), waiting, now)).unwrap_or_default()
     }
 }
 
-/// What is to come of an allocation that has lasted so long, where others lasted as long as these: the part of those that lasted longer
-/// which `share` (from 0 to 1) names. One that has outlived all of them is taken to last as long again.
-pub fn rest(sorted: &[i64], age: Nanos, share: f64) -> Nanos {
-    let longer = &sorted[sorted.partition_point(|length| *length <= age.0)..];
-    let at = ((longer.len() as f64 * share) as usize).min(longer.len().saturating_sub(1));
-    longer.get(at).map_or(Nanos(age.0.max(0)), |length| Nanos(length - age.0))
+fn closest(all: &FxHashMap<u64, Samples>, kinds: &Kinds) -> Option<(u64, usize)> {
+    let known = kinds.iter().filter_map(|kind| Some((*kind, all.get(kind)?.ended)));
+    known.into_iter().find(|(_, ended)| *ended >= ENOUGH)
+}
+
+/// What is to come of an allocation that has lasted so long: the part of those that lasted longer which `share` (from 0 to 1) names. One
+/// that outlives all that ended is taken to last as long again, or as long as the longest of them.
+pub fn rest(curve: &Curve, age: Nanos, share: f64) -> Nanos {
+    let longest = curve.longest().max(age.0).max(0);
+    curve.quantile(age.0, share).map_or(Nanos(longest), |at| Nanos(at - age.0))
 }
 
 #[cfg(test)]
@@ -206,14 +282,17 @@ mod tests {
             let tell = |id: &str| (id == app).then(|| about("etl-1", user, &none));
             lasted.apply(&event(&app, "k", Change::Remove, Detail::AllocCancel, 60 + n), tell);
         }
-        let of =
-            |id: &str, user: &str, size: &Resource| lasted.of(&kinds(&about(id, user, &none), size)).map(<[i64]>::len);
+        let of = |id: &str, user: &str, size: &Resource| {
+            lasted.of(&kinds(&about(id, user, &none), size)).map(|known| known.1)
+        };
         assert_eq!(of("etl-2026-11-22", "alice", &size), Some(10));
         // Bob has too few of his own.
         assert_eq!(of("etl-9", "bob", &size), Some(12));
         assert_eq!(of("other", "carol", &Resource::of(&[("vcore", 9)])), Some(12));
         let elsewhere = About { queue: "root.b", ..about("etl", "alice", &none) };
-        assert_eq!((lasted.of(&kinds(&elsewhere, &size)), lasted.ended()), (None, 12));
+        // Of another queue nothing is known but how long all last.
+        let of_all = kinds(&elsewhere, &size)[4];
+        assert_eq!((lasted.of(&kinds(&elsewhere, &size)), lasted.ended()), (Some((of_all, 12)), 12));
     }
 
     #[test]
@@ -237,24 +316,55 @@ mod tests {
             lasted.apply(&event("c", &n.to_string(), Change::Add, Detail::AppAlloc, 0), |_| None);
             lasted.apply(&event("c", &n.to_string(), Change::Remove, Detail::AllocCancel, 9), |_| None);
         }
-        assert_eq!(lasted.of(&kinds(&about("x", "y", &none), &Resource::new())).map(<[i64]>::len), Some(10));
+        assert_eq!(lasted.of(&kinds(&about("x", "y", &none), &Resource::new())).map(|known| known.1), Some(10));
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut samples = Samples::default();
-        (0..1000).for_each(|length| samples.add(length % 500));
-        assert_eq!((samples.recent.len(), samples.sorted.len()), (REMEMBERED, REMEMBERED));
-        assert!(samples.sorted.is_sorted() && samples.sorted[0] == 244);
+        (0..1000).for_each(|n| samples.add(n, Nanos(n), n % 2 == 0));
+        assert_eq!((samples.recent.len(), samples.ended), (REMEMBERED, REMEMBERED / 2));
+        assert_eq!(samples.recent.front(), Some(&(744, Nanos(744), true)));
     }
 
     #[test]
     fn what_has_lasted_goes_on_as_those_that_lasted_longer() {
-        let sorted = [10, 20, 30, 40];
-        let left = |age: i64, share: f64| rest(&sorted, Nanos(age), share).0;
-        assert_eq!([left(0, 0.0), left(0, 0.5), left(0, 1.0)], [10, 30, 40]);
-        assert_eq!([left(20, 0.0), left(25, 0.99)], [10, 15]);
+        let mut samples = Samples::default();
+        [10, 20, 30, 40].into_iter().for_each(|length| samples.add(length, Nanos(1000), true));
+        let curve = samples.curve(Nanos::ZERO, &[], Nanos(1000));
+        let left = |age: i64, share: f64| rest(&curve, Nanos(age), share).0;
+        assert_eq!([left(0, 0.1), left(0, 0.4), left(0, 0.8)], [10, 20, 40]);
+        assert_eq!([left(20, 0.1), left(25, 0.6)], [10, 15]);
         assert_eq!(left(50, 0.5), 50, "it has outlived all");
+        // Four that run for longer: half of all do.
+        let curve = samples.curve(Nanos::ZERO, &[Nanos::ZERO; 4], Nanos(1000));
+        assert_eq!((rest(&curve, Nanos(0), 0.4).0, rest(&curve, Nanos(0), 0.9).0), (40, 40));
+        assert!(curve.beyond(40) > 0.4);
+    }
+
+    #[test]
+    fn waits_count_until_an_ask_is_placed_or_goes() {
+        let none = BTreeMap::new();
+        let mut lasted = Lasted::default();
+        for n in 0..40_i64 {
+            let key = n.to_string();
+            let tell = |_: &str| Some(about("app", "u", &none));
+            lasted.apply(&event("app", &key, Change::Add, Detail::AppRequest, 100), tell);
+            // Ten at once, ten after a minute, ten go, ten wait on.
+            match n / 10 {
+                0 => lasted.apply(&event("app", &key, Change::Add, Detail::AppAlloc, 100), tell),
+                1 => lasted.apply(&event("app", &key, Change::Add, Detail::AppAlloc, 160), tell),
+                2 => lasted.apply(&event("app", &key, Change::Remove, Detail::RequestCancel, 130), tell),
+                _ => {}
+            }
+        }
+        let kinds = kinds(&about("app", "u", &none), &Resource::of(&[("vcore", 1000)]));
+        let (kind, placed) = lasted.waits_of(&kinds).unwrap();
+        assert_eq!(placed, 10);
+        let curve = lasted.waits(kind, &[Nanos::from_secs(100); 10], Nanos::from_secs(200));
+        let minute = Nanos::from_secs(60).0;
+        assert_eq!((curve.quantile(0, 0.4), curve.quantile(0, 0.9)), (Some(minute), None));
+        assert!((curve.beyond(minute) - 0.5).abs() < 0.05, "{curve:?}");
     }
 
     #[test]

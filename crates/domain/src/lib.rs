@@ -36,6 +36,7 @@ mod resource_types;
 pub mod resources;
 pub mod settings;
 pub mod summary;
+pub mod survival;
 pub mod turns;
 pub mod types;
 pub mod ugm;

@@ -116,7 +116,7 @@ fn figures() {
         println!("{what}: {:?}, {} more placed", begun.elapsed(), outcome.whole.with.placed);
     }
     let begun = Instant::now();
-    let lengths = partition.lengths(&lasted);
+    let lengths = partition.lengths(&lasted, NOW);
     println!("how long what runs may last: {:?}, {} of {} known", begun.elapsed(), lengths.known, lengths.running);
     let known = |partition: &Partition, ix: AllocIx, age: Nanos| lengths.rest(partition, ix, age, 0);
     let lasts: Lasts<'_> = &known;

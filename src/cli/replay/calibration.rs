@@ -28,9 +28,9 @@ pub struct Calibration {
     pub asked: usize,
     /// Those of which nothing was known, or nothing within a day.
     pub not_known: usize,
-    /// Those that ended, or still waited at the end, before their range was over.
+    /// Those that ended, or still waited at the end, without having been placed.
     pub cut_short: usize,
-    /// The others, with a range that can be judged.
+    /// The others, which were placed at some time.
     pub judged: usize,
     /// Those of them that were placed within the first half of it.
     pub within_p50: usize,
@@ -43,7 +43,7 @@ impl fmt::Display for Calibration {
         let percent = |count: usize| if self.judged > 0 { 100.0 * count as f64 / self.judged as f64 } else { 0.0 };
         write!(
             f,
-            "{} asks were asked when they would be placed: {} not known, {} cut short; of {} judged {:.1} % were placed within p50, {:.1} % within p90",
+            "{} asks were asked when they would be placed: {} not known, {} never placed; of the {} others {:.1} % were placed within p50, {:.1} % within p90",
             self.asked,
             self.not_known,
             self.cut_short,
@@ -133,8 +133,6 @@ impl Estimates {
                     result.within_p50 += usize::from(said.p50.is_some_and(|p50| waited <= p50));
                     result.within_p90 += usize::from(waited <= said.p90);
                 }
-                // It has waited for longer than the range already: what becomes of it does not matter.
-                _ if waited > said.p90 => result.judged += 1,
                 AskState::Done => result.cut_short += 1,
                 AskState::Future | AskState::Waiting => return true,
             }

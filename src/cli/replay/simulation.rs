@@ -275,6 +275,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nine_of_ten_starts_of_the_small_trace_come_within_p90() {
+        let trace = crate::cli::replay::shipped().unwrap();
+        let mut simulation = Simulation::new(&trace, &config::of(&trace)).unwrap();
+        simulation.estimates = Some(Estimates::new(&trace, 400));
+        simulation.play().await.unwrap();
+        let found = simulation.estimates.unwrap().result;
+        let percent = 100 * found.within_p90 / found.judged.max(1);
+        assert!(found.judged >= 20 && (85..=95).contains(&percent), "{found}");
+    }
+
+    #[tokio::test]
     async fn members_of_a_gang_wait_for_the_one_without_a_place() {
         let ask = |key: &str| TraceAsk {
             key: key.into(),

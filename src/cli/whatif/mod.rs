@@ -5,13 +5,13 @@ mod told;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::Value;
 
 use super::{
     client::http::segment,
     door::{Door, Error},
-    out,
+    out::{self, Output},
 };
 use crate::{
     http::api::whatif::{
@@ -63,15 +63,6 @@ pub struct WhatIfArgs {
     output: Output,
     #[command(flatten)]
     door: Door,
-}
-
-/// See [`WhatIfArgs`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// The answer of the server
-    Json,
 }
 
 /// Applications would fare worse.

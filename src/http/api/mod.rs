@@ -45,6 +45,7 @@ pub fn services(
         topology: topology.clone(),
         journals: journals.clone(),
         trials: Semaphore::new(board::AT_ONCE),
+        looks: Semaphore::new(board::LOOKS),
         histories: board::lasted::Histories::default(),
     });
     let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });

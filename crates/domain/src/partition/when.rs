@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::{
     Partition, Waiting, Why,
     forward::{AskName, Bounds, Forward},
@@ -10,7 +12,8 @@ use super::{
 use crate::{
     alloc::Alloc,
     app::App,
-    lasted::{self, About, Lasted},
+    lasted::{self, About, Kinds, Lasted},
+    survival::Curve,
     types::{AllocIx, AppIx, Nanos},
 };
 
@@ -35,6 +38,8 @@ pub struct When {
     pub known: usize,
     /// Allocations that ended and are remembered.
     pub ended: u64,
+    /// Asks of its kind that were placed after they had waited; 0 where they were not looked at.
+    pub waited: usize,
 }
 
 /// Why there is no estimate.
@@ -49,15 +54,17 @@ pub enum Unknown {
 }
 
 /// How long others of its kind lasted, for each allocation that runs or may come to run.
-pub struct Lengths<'a> {
-    by_row: Vec<Option<&'a [i64]>>,
+pub struct Lengths {
+    /// Which of the curves is that of an allocation.
+    by_row: Vec<Option<usize>>,
+    curves: Vec<Curve>,
     /// Allocations that run.
     pub running: usize,
     /// Those of which it is known.
     pub known: usize,
 }
 
-impl Lengths<'_> {
+impl Lengths {
     /// It is known of half of what runs at least.
     pub fn suffice(&self) -> bool {
         self.known > 0 && self.known * 2 >= self.running
@@ -65,27 +72,60 @@ impl Lengths<'_> {
 
     /// For how long an allocation that has lasted so long goes on, as one run draws it; `None`: that is not known.
     pub fn rest(&self, partition: &Partition, ix: AllocIx, age: Nanos, run: u64) -> Option<Nanos> {
-        let sorted = self.by_row.get(ix.ix()).copied().flatten()?;
+        let curve = self.curves.get(self.by_row.get(ix.ix()).copied().flatten()?)?;
         let row = partition.allocs.get(ix.ix())?;
-        Some(lasted::rest(sorted, age, share(row.seq, run)))
+        Some(lasted::rest(curve, age, share(row.seq, run)))
     }
 }
 
 impl Partition {
     /// How long what runs and what waits may last.
-    pub fn lengths<'a>(&self, lasted: &'a Lasted) -> Lengths<'a> {
-        let of = |row: &Alloc| {
-            let app = self.apps.get(row.app.ix()).filter(|_| !row.free && row.spec.foreign.is_none())?;
-            lasted.of(&lasted::kinds(&About::from(app), &row.resource))
-        };
-        let mut lengths = Lengths { by_row: self.allocs.iter().map(of).collect(), running: 0, known: 0 };
-        for (row, sorted) in self.allocs.iter().zip(&lengths.by_row) {
-            if !row.free && row.is_allocated() && !row.is_placeholder() && row.spec.foreign.is_none() {
-                lengths.running += 1;
-                lengths.known += usize::from(sorted.is_some());
+    pub fn lengths(&self, lasted: &Lasted, now: Nanos) -> Lengths {
+        let kinds: Vec<Option<Kinds>> = self.allocs.iter().map(|row| self.kinds_of(row)).collect();
+        let mut places: FxHashMap<u64, usize> = FxHashMap::default();
+        let mut by_row = Vec::with_capacity(kinds.len());
+        for kinds in &kinds {
+            let known = kinds.as_ref().and_then(|kinds| lasted.of(kinds));
+            let next = places.len();
+            by_row.push(known.map(|(kind, _)| *places.entry(kind).or_insert(next)));
+        }
+        // Since when allocations of each of these kinds run.
+        let mut since: Vec<Vec<Nanos>> = vec![Vec::new(); places.len()];
+        let (mut running, mut known) = (0, 0);
+        for ((row, of), kinds) in self.allocs.iter().zip(&by_row).zip(&kinds) {
+            let Some(kinds) = kinds.as_ref().filter(|_| row.is_allocated() && !row.is_placeholder()) else { continue };
+            running += 1;
+            known += usize::from(of.is_some());
+            for place in kinds.iter().filter_map(|kind| places.get(kind)) {
+                since[*place].push(row.bound);
             }
         }
-        lengths
+        let mut curves = vec![Curve::default(); places.len()];
+        for (kind, place) in &places {
+            curves[*place] = lasted.lengths(*kind, &since[*place], now);
+        }
+        Lengths { by_row, curves, running, known }
+    }
+
+    fn kinds_of(&self, row: &Alloc) -> Option<Kinds> {
+        let app = self.apps.get(row.app.ix()).filter(|_| !row.free && row.spec.foreign.is_none())?;
+        Some(lasted::kinds(&About::from(app), &row.resource))
+    }
+
+    /// How long asks of the kind of this one waited, how long it has, and how many of them were placed.
+    fn waits(&self, ask: AllocIx, lasted: &Lasted, now: Nanos) -> Option<(Curve, Nanos, usize)> {
+        let own = self.allocs.get(ask.ix())?;
+        let own_kinds = self.kinds_of(own)?;
+        let (kind, placed) = lasted.waits_of(&own_kinds)?;
+        let level = own_kinds.iter().position(|own| *own == kind)?;
+        let waiting = self.allocs.iter().filter(|row| {
+            // Kinds that name a size are compared only where that is the same.
+            row.is_pending()
+                && (level > 2 || row.resource == own.resource)
+                && self.kinds_of(row).is_some_and(|kinds| kinds[level] == kind)
+        });
+        let waiting: Vec<Nanos> = waiting.map(|row| row.created).collect();
+        Some((lasted.waits(kind, &waiting, now), now.minus(own.created), placed))
     }
 
     /// What is known of an application, live or ended.
@@ -121,7 +161,7 @@ impl Partition {
             when.unknown = Some(Unknown::Never);
             return when;
         }
-        let lengths = self.lengths(lasted);
+        let lengths = self.lengths(lasted, now);
         (when.running, when.known) = (lengths.running, lengths.known);
         let asks = self.awaited(app, waiting);
         let mut waits: Vec<Option<Nanos>> = Vec::new();
@@ -156,7 +196,29 @@ impl Partition {
             when.p50 = quantile(&waits, 0.5);
             when.p90 = quantile(&waits, 0.9);
         }
+        if !at_once && asks.len() == 1 {
+            self.widen(&mut when, waiting.first, (lasted, now, horizon));
+        }
         when
+    }
+
+    /// Who comes later, and may be placed first, is in no run; how long others had to wait tells of them, too. The later of the two counts.
+    fn widen(&self, when: &mut When, ask: AllocIx, (lasted, now, horizon): (&Lasted, Nanos, Nanos)) {
+        let forward = match when.unknown {
+            None => true,
+            Some(Unknown::TooLittle) => false,
+            Some(Unknown::Never | Unknown::NoTime) => return,
+        };
+        let Some((curve, age, placed)) = self.waits(ask, lasted, now) else { return };
+        let at = |share| curve.quantile(age.0, share).map(|at| Nanos(at - age.0)).filter(|wait| *wait <= horizon);
+        let (p50, p90) = (at(0.5), at(0.9));
+        if !forward && p90.is_none() {
+            return;
+        }
+        let later = |one: Option<Nanos>, other: Option<Nanos>| if forward { Some(one?.max(other?)) } else { other };
+        when.waited = placed;
+        when.unknown = None;
+        (when.p50, when.p90) = (later(when.p50, p50), later(when.p90, p90));
     }
 }
 

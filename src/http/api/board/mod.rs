@@ -54,12 +54,16 @@ pub struct BoardApi {
     pub journals: Arc<Journals>,
     /// Who looks for remedies.
     pub trials: Semaphore,
+    /// Who looks at all nodes or through the events, without looking for remedies.
+    pub looks: Semaphore,
     /// How long allocations lasted.
     pub histories: Histories,
 }
 
 /// How many look for remedies at once.
 pub const AT_ONCE: usize = 2;
+/// How many explain without that, or tell what happened so far: the workers and the events are there for others, too.
+pub const LOOKS: usize = 4;
 /// How long one may look for them, and once more for when it will be.
 const TRIALS: Duration = Duration::from_secs(1);
 
@@ -138,10 +142,8 @@ async fn explain_one(
     let listing = api.topology.directory.get();
     let config = listing.rms.iter().find(|rm| rm.id == entry.rm).filter(|_| remedies).map(|rm| rm.config.clone());
     // Trials take their time: a few at once, beside the workers, and on a snapshot, so that the partition does not notice.
-    let _turn = match &config {
-        Some(_) => api.trials.acquire().await.ok(),
-        None => None,
-    };
+    let turns = if config.is_some() { &api.trials } else { &api.looks };
+    let _turn = turns.acquire().await.ok();
     let view = api.view(&partition).await?;
     let paused = api.is_paused(&view.rm).await;
     let subject = Subject::of(view.partition(), &application).filter(|_| wants_timeline);

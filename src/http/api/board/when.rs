@@ -51,7 +51,7 @@ impl WhenView {
 }
 
 fn text(when: &When) -> String {
-    let When { p50, p90, unknown, runs, running, known, ended } = when;
+    let When { p50, p90, unknown, runs, running, known, ended, waited } = when;
     match unknown {
         Some(Unknown::Never) => {
             return "Not known: nothing that ends by itself within a day makes room for it.".to_owned();
@@ -70,9 +70,13 @@ fn text(when: &When) -> String {
         (Some(p50), None) => format!("Probably within {}, but it may take more than a day", span(*p50)),
         (None, _) => "Probably not within a day".to_owned(),
     };
+    let waits = match waited {
+        0 => "who comes later is not counted".to_owned(),
+        _ => format!("{waited} asks like it had to wait before they were placed"),
+    };
     format!(
         "{range}: {runs} runs forward with the lengths of {ended} allocations that ended ({known} of the {running} that run are of a known kind; \
-         who comes later is not counted)."
+         {waits})."
     )
 }
 

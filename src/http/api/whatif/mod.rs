@@ -107,7 +107,7 @@ fn compute(
     let begun = Instant::now();
     let (first, second) = (move || begun.elapsed() >= RUN, move || begun.elapsed() >= 2 * RUN);
     let bounds = [Bounds { decisions: DECISIONS, stop: &first }, Bounds { decisions: DECISIONS, stop: &second }];
-    let lengths = partition.lengths(lasted);
+    let lengths = partition.lengths(lasted, now);
     let known = |partition: &Partition, ix: AllocIx, age: Nanos| lengths.rest(partition, ix, age, 0);
     let lasts: Option<Lasts<'_>> = if lengths.suffice() { Some(&known) } else { None };
     let outcome = partition.what_if(Scenario { change, horizon, lasts, bounds }, now);

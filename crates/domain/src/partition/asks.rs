@@ -271,6 +271,11 @@ impl Partition {
             self.resize(alloc, &delta, cx);
             self.allocation_changed(app);
             self.quota_clock_on_increase(self.apps[app.ix()].queue, cx.now);
+            let row = &self.allocs[alloc.ix()];
+            if let Some(real) = row.link.filter(|real| !row.resource.fits(&self.allocs[real.ix()].resource)) {
+                // R6.11: the place would grow with the replacement, and nobody looks at a limit then.
+                self.undo_swap_of_real(real, cx);
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ mod journal;
 mod links;
 mod meter;
 mod orders;
-mod recorder;
+pub mod recorder;
 mod restored;
 mod teardown;
 mod traced;

@@ -9,23 +9,23 @@ mod life;
 pub mod lines;
 pub mod log;
 pub mod open;
-mod questions;
+pub mod questions;
 mod reconfigure;
 pub mod record;
 mod registration;
 pub mod replay;
-mod restore;
+pub mod restore;
 mod saved_lines;
 mod session;
 mod settings;
-mod snapshot;
+pub mod snapshot;
 pub mod standby;
-mod streams;
+pub mod streams;
 mod submit;
 #[cfg(test)]
 pub mod tests;
 mod timers;
-mod traced;
+pub mod traced;
 mod unknown;
 
 use std::{

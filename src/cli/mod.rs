@@ -24,6 +24,7 @@ pub mod replay;
 pub mod resource;
 pub mod serve;
 pub mod settings;
+pub mod simulate;
 pub mod token;
 pub mod top;
 pub mod usage;
@@ -56,6 +57,7 @@ use self::{
     resource::ResourceArgs,
     serve::ServeArgs,
     settings::SettingsArgs,
+    simulate::SimulateArgs,
     token::TokenArgs,
     top::TopArgs,
     usage::UsageArgs,
@@ -87,6 +89,8 @@ enum Command {
     Generate(GenerateArgs),
     /// Measure the scheduler
     Bench(Box<BenchArgs>),
+    /// Run small worlds drawn from seeds, in simulated time and with crashes, and hold them against rules
+    Simulate(SimulateArgs),
     /// Check a configuration file
     Validate {
         /// The file; - for the standard input
@@ -166,6 +170,7 @@ impl Cli {
             Some(Command::Replay(args)) => report(replay::run(&args)),
             Some(Command::Generate(args)) => report(replay::generate(&args)),
             Some(Command::Bench(args)) => report(bench::run(&args)),
+            Some(Command::Simulate(args)) => report(simulate::run(&args)),
             Some(Command::Validate { file }) => validate::run(&file),
             Some(Command::Plan(args)) => wait_for(plan::run(args)),
             Some(Command::WhatIf(args)) => reported(whatif::run(&args)),

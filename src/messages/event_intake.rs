@@ -46,6 +46,11 @@ pub struct Rouse(pub Arc<Intake>);
 pub struct Publisher(Arc<dyn Fn(Publish) -> usize + Send + Sync>);
 
 impl Publisher {
+    /// Publishes by this, which gives how many batches wait.
+    pub fn new(publish: impl Fn(Publish) -> usize + Send + Sync + 'static) -> Publisher {
+        Publisher(Arc::new(publish))
+    }
+
     /// Publishes events, behind all that this and other threads have published before. Gives how many batches wait to be
     /// taken in, so that who makes very many can wait.
     pub fn publish(&self, events: Publish) -> usize {

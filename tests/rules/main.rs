@@ -10,4 +10,5 @@ mod guide;
 mod handshake;
 mod journal_replay;
 mod partition;
+mod simulated;
 mod vectors;

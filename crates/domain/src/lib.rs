@@ -29,6 +29,7 @@ pub mod node;
 pub mod node_index;
 pub mod partition;
 pub mod placement;
+pub mod planted;
 pub mod quantity;
 pub mod queue;
 pub mod queue_order;

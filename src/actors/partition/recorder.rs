@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// See the module.
-pub(super) struct Recorder {
+pub struct Recorder {
     instance: u32,
     /// Of the last record.
     number: u64,
@@ -35,13 +35,13 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Of a partition that begins.
-    pub(super) fn begin(instance: u32, outlet: Arc<Outlet>, beginning: &Beginning) -> Recorder {
+    pub fn begin(instance: u32, outlet: Arc<Outlet>, beginning: &Beginning) -> Recorder {
         let (at, beginning) = (beginning.at, Some(beginning.encode()));
         Recorder { beginning, urgent: true, ..Recorder::resume(instance, outlet, 0, at) }
     }
 
     /// Of a partition that goes on after its record `number`.
-    pub(super) fn resume(instance: u32, outlet: Arc<Outlet>, number: u64, at: Nanos) -> Recorder {
+    pub fn resume(instance: u32, outlet: Arc<Outlet>, number: u64, at: Nanos) -> Recorder {
         Recorder {
             instance,
             number,
@@ -56,47 +56,52 @@ impl Recorder {
     }
 
     /// The number of the last record, and whose it is.
-    pub(super) fn place(&self) -> (u32, u64) {
+    pub fn place(&self) -> (u32, u64) {
         (self.instance, self.number)
     }
 
     /// The time of a step: it never goes back, whatever the clock does.
-    pub(super) fn time(&mut self, now: Nanos) -> Nanos {
+    pub fn time(&mut self, now: Nanos) -> Nanos {
         self.at = self.at.max(now);
         self.at
     }
 
-    pub(super) fn apply(&mut self, command: &Command, now: Nanos) {
+    /// A command goes in.
+    pub fn apply(&mut self, command: &Command, now: Nanos) {
         self.steps.apply(command, now);
         self.urgent = true;
     }
 
-    pub(super) fn schedule(&mut self, max: usize, now: Nanos) {
-        self.steps.schedule(max, now);
+    /// [`Partition::schedule`](crate::domain::Partition::schedule) is called.
+    pub fn schedule(&mut self, max: usize, now: Nanos) {
+        if !crate::domain::planted!("schedule-unrecorded") {
+            self.steps.schedule(max, now);
+        }
     }
 
-    pub(super) fn dismantle(&mut self, max: usize, now: Nanos) {
+    /// [`Partition::dismantle`](crate::domain::Partition::dismantle) is called.
+    pub fn dismantle(&mut self, max: usize, now: Nanos) {
         self.steps.dismantle(max, now);
         self.urgent = true;
     }
 
     /// The request is given back when it is recorded.
-    pub(super) fn hold(&mut self, permit: Option<Permit>) {
+    pub fn hold(&mut self, permit: Option<Permit>) {
         self.permits.extend(permit);
     }
 
     /// Something has to be recorded, also where nothing came of it.
-    pub(super) fn is_urgent(&self) -> bool {
+    pub fn is_urgent(&self) -> bool {
         self.urgent || !self.permits.is_empty()
     }
 
     /// Nothing was written down.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.steps.steps() == 0 && !self.is_urgent()
     }
 
     /// The record of what was written down, and of these effects.
-    pub(super) fn entry(&mut self, effects: &[Effect]) -> Box<Entry> {
+    pub fn entry(&mut self, effects: &[Effect]) -> Box<Entry> {
         self.number += 1;
         self.urgent = false;
         self.digest.add(effects);
@@ -116,12 +121,12 @@ impl Recorder {
     }
 
     /// Publishes the events of the last record.
-    pub(super) fn publish(&self, events: Publish) -> usize {
+    pub fn publish(&self, events: Publish) -> usize {
         self.outlet.publish(self.number, events)
     }
 
     /// Nothing waits for the log any more.
-    pub(super) fn open(&self) {
+    pub fn open(&self) {
         self.outlet.open();
     }
 }

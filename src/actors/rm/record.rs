@@ -75,7 +75,11 @@ impl Numbers {
         for (number, of) in requests.iter().filter(|(number, _)| *number > self.taken) {
             self.parts.entry(*number).or_insert((0, *of)).0 += 1;
         }
-        while self.parts.get(&(self.taken + 1)).is_some_and(|(are, of)| are >= of) {
+        while self
+            .parts
+            .get(&(self.taken + 1))
+            .is_some_and(|(are, of)| are >= of && (*of == 1 || !crate::domain::planted!("numbers-lost")))
+        {
             self.taken += 1;
             self.parts.remove(&self.taken);
         }

@@ -220,10 +220,12 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
             return Ok(Some(damaged(&cut.to_string())));
         }
         tracing::warn!(code = "log-cut", "log {cut}: it is cut off, nobody was told of it");
-        cut.repair().map_err(unreadable)?;
+        if !crate::domain::planted!("torn-kept") {
+            cut.repair().map_err(unreadable)?;
+        }
     }
     let sync = replay.session.as_ref().map(|session| session.registered.sync);
-    if !whole && sync.is_some_and(|sync| sync != LogSync::Batch) {
+    if !whole && sync.is_some_and(|sync| sync != LogSync::Batch) && !crate::domain::planted!("crash-unnoticed") {
         return Ok(Some(damaged("the machine stopped, and the end of it may be missing")));
     }
     let state = match (replay.session, replay.ended) {
@@ -478,7 +480,7 @@ impl Replay {
             return if is_known { Ok(()) } else { Err(format!("partition {} is not there", steps.instance)) };
         };
         let internal = internal.clone();
-        if steps.number <= replica.number && is_known {
+        if steps.number <= replica.number && is_known && !crate::domain::planted!("snapshot-behind") {
             return Ok(());
         }
         if steps.number != replica.number + 1 {
@@ -565,7 +567,7 @@ impl Replayed {
 
     fn of(saved: SavedSession) -> Replayed {
         let mut questions: BTreeMap<u64, Open> = BTreeMap::new();
-        for saved in saved.questions {
+        for saved in saved.questions.into_iter().filter(|_| !crate::domain::planted!("questions-lost")) {
             let begin = || Open { partition: saved.partition.clone(), questions: Vec::new(), asks: saved.asks() };
             questions.entry(saved.line).or_insert_with(begin).questions.push(saved.question());
         }

@@ -65,12 +65,7 @@ impl RmActor {
     pub(super) fn begin_log(&mut self, mut session: Session) -> Session {
         let Some(log) = &mut self.log else { return session };
         session.buffer.hold_back();
-        log.begin_segment();
-        log.append(kind::REGISTERED, self.clock.now(), &record::json(&session.registration(log.sync)));
-        log.wait(session.epoch, 0, None, Vec::new());
-        log.handed = Default::default();
-        log.numbers = Default::default();
-        log.snapshots.clear();
+        log.begin_session(&session.registration(log.sync), self.clock.now());
         session
     }
 
@@ -284,7 +279,7 @@ fn used(partition: &Partition) -> Vec<(UsageKey, Resource)> {
 }
 
 /// Both configurations say the same.
-fn same(one: &Arc<PartitionConf>, other: &Arc<PartitionConf>) -> bool {
+pub fn same(one: &Arc<PartitionConf>, other: &Arc<PartitionConf>) -> bool {
     let bytes = |conf: &Arc<PartitionConf>| {
         Beginning { rm: Arc::default(), internal: Arc::default(), conf: conf.clone(), at: Nanos::ZERO }.encode()
     };
@@ -292,7 +287,7 @@ fn same(one: &Arc<PartitionConf>, other: &Arc<PartitionConf>) -> bool {
 }
 
 /// Questions that wait for an answer which was taken and is not in the log: they count as not answered.
-fn unasked(
+pub fn unasked(
     partitions: &BTreeMap<u32, (Arc<str>, Replica)>,
     asked: &BTreeMap<u64, super::replay::Open>,
 ) -> Vec<(Arc<str>, Vec<PredicateAnswer>)> {

@@ -27,7 +27,7 @@ use crate::{
         keys::Keys,
         partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
         receipts::Receipts,
-        rm::{Kind, Payload, Predicates, Refusal, RefusalKind},
+        rm::{Kind, Payload, Predicates, Refusal},
     },
 };
 
@@ -129,29 +129,7 @@ impl Session {
 
     /// Where a stream goes on that has everything up to `after`; `None` stands for all that is still there.
     pub fn resume(&self, after: Option<u64>) -> Result<u64, Refusal> {
-        let last = self.buffer.released();
-        let Some(after) = after else { return Ok(self.buffer.oldest()) };
-        if after > last && self.restored {
-            return Err(Refusal::new(
-                RefusalKind::Gone,
-                format!(
-                    "after={after} lies beyond the last line that the log tells of, which is {last}: register again"
-                ),
-            ));
-        }
-        if after > last {
-            return Err(Refusal::new(
-                RefusalKind::Invalid,
-                format!("after={after} lies beyond the last line, which is {last}"),
-            ));
-        }
-        if !self.buffer.can_resume(after) {
-            return Err(Refusal::new(
-                RefusalKind::Gone,
-                format!("the lines after {after} are no longer buffered: register again"),
-            ));
-        }
-        Ok(after)
+        self.buffer.resume(after, self.restored)
     }
 
     /// Lets the conversations of applications know how far the shim has what was sent: nobody sends again what is still

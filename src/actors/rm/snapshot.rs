@@ -171,7 +171,7 @@ impl RmActor {
 }
 
 /// The parts of a snapshot. Takes a while.
-fn parts(session: &SavedSession, partitions: Vec<Saved>, lines: &[Arc<Line>], at: Nanos) -> Vec<Part> {
+pub fn parts(session: &SavedSession, partitions: Vec<Saved>, lines: &[Arc<Line>], at: Nanos) -> Vec<Part> {
     let mut parts = vec![Part { kind: kind::SESSION, payload: record::json(session) }];
     for Saved { instance, number, partition, talks } in partitions {
         let payload = SavedPartition::of(instance, number, at, talks).with(&partition.save());

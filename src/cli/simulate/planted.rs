@@ -1,0 +1,40 @@
+//! Faults that are put in on purpose: each has to be found, and its case to become short.
+
+use std::process::ExitCode;
+
+use super::{Case, Seeds, SimulateArgs, worlds};
+use crate::{cli::out, domain::planted};
+
+/// A shortened case has so many steps at most.
+const MOST: usize = 40;
+/// Seeds that are tried where no others are given.
+const SEEDS: std::ops::Range<u64> = 0..2_000;
+
+/// Looks for one, or for each in turn: 0 where all were found, and made short.
+pub fn run(name: &str, args: &SimulateArgs, drawn: impl Fn(u64) -> Case + Sync) -> anyhow::Result<ExitCode> {
+    let all = planted::ALL.iter().map(|(name, _)| *name);
+    let wanted: Vec<&str> = if name == "all" { all.collect() } else { vec![name] };
+    let seeds = args.seeds.clone().map_or(SEEDS, |Seeds(seeds)| seeds);
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let args = SimulateArgs { first: true, ..args.clone() };
+    let mut missed = 0;
+    for name in &wanted {
+        planted::plant(name).map_err(anyhow::Error::msg)?;
+        let sum = worlds(seeds.clone(), jobs, &drawn, &args)?;
+        let least = sum.broken.iter().min_by_key(|broken| broken.least.steps.len());
+        let told = match least {
+            Some(found) => {
+                let (steps, seed) = (found.least.steps.len(), found.least.seed);
+                missed += usize::from(steps > MOST);
+                format!("seed {seed}, {steps} steps: {}: {}", found.fault.rule, found.fault.text)
+            }
+            None => {
+                missed += 1;
+                format!("not found in {} worlds", sum.worlds)
+            }
+        };
+        out::print(format!("{name}: {told}\n"))?;
+    }
+    out::print(format!("{} of {} were found, each with at most {MOST} steps\n", wanted.len() - missed, wanted.len()))?;
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

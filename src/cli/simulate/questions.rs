@@ -1,0 +1,93 @@
+//! Questions to the shim and their answers, and the messages that partitions get of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::server::Server;
+use crate::{
+    actors::rm::{record::kind, replay::Open},
+    domain::{
+        command::{Command, PredicateAnswer},
+        effect::Question,
+    },
+    messages::rm::Answer,
+};
+
+impl Server {
+    /// Questions that are not put to the shim are answered by a message to the partition.
+    pub(super) fn answer_later(&mut self, internal: &Arc<str>, questions: &[Question], result: Result<(), Arc<str>>) {
+        let answer = |question: &Question| PredicateAnswer {
+            question: question.id,
+            result: result.clone(),
+            index: crate::actors::rm::questions::start(question),
+            refused: Vec::new(),
+        };
+        let answers = questions.iter().map(|question| Command::Predicate(answer(question))).collect();
+        self.later.push_back((internal.clone(), answers));
+    }
+
+    /// What was said about turns reaches partitions as a message.
+    pub(super) fn pass_turns(&mut self) {
+        self.later.extend(self.turns.take());
+    }
+
+    /// Messages that partitions were sent meanwhile.
+    pub(super) fn read_messages(&mut self) {
+        if self.reading {
+            return;
+        }
+        self.reading = true;
+        while let Some((internal, commands)) = self.later.pop_front() {
+            if let Some(at) = self.parts.iter().position(|live| live.internal == internal) {
+                self.commands(at, commands, None);
+            }
+        }
+        self.reading = false;
+    }
+
+    /// Answers reach the partition that asked.
+    pub fn answered(&mut self, internal: &Arc<str>, answers: Vec<PredicateAnswer>) {
+        if let Some(at) = self.parts.iter().position(|live| live.internal == *internal) {
+            self.commands(at, answers.into_iter().map(Command::Predicate).collect(), None);
+        }
+    }
+
+    /// The shim answered.
+    pub fn answer(&mut self, answer: Answer) {
+        let in_turn = self.questions.is_in_turn(answer.id);
+        match self.questions.answer(answer.id, answer.body) {
+            Some((partition, answers)) if in_turn => {
+                self.turns.answer(partition, answers);
+                self.pass_turns();
+                self.read_messages();
+            }
+            Some((partition, answers)) => self.answered(&partition, answers),
+            None => {}
+        }
+    }
+
+    /// Questions that nobody answers are given up.
+    pub fn expire_questions(&mut self) {
+        let now = self.instant(self.now);
+        for (partition, answers) in self.questions.expire(now, &"the shim did not answer".into()) {
+            self.answered(&partition, answers);
+        }
+    }
+
+    /// Questions that were open when a process ended are put once more.
+    pub fn ask_again(&mut self, open: BTreeMap<u64, Open>) {
+        if open.is_empty() {
+            return;
+        }
+        self.log.append(kind::RESTARTED, self.now, &[]);
+        let (now, timeout) = (self.instant(self.now), self.settings.pause + self.settings.predicates);
+        for open in open.into_values() {
+            for payload in open.payloads() {
+                let line = self.buffer.last() + 1;
+                self.questions.ask(line, open.partition.clone(), payload.questions(), now, timeout);
+                self.push(open.partition.clone(), payload);
+            }
+        }
+        self.line_waits();
+        self.commit();
+    }
+}

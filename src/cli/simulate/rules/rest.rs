@@ -1,0 +1,119 @@
+//! No ask is forgotten: where a partition says that nothing more can be placed, nothing can.
+
+use super::{
+    Report, Shadow,
+    charges::{ancestors, charges, is_below, sum},
+    placed::{limit_of, over, queue_conf},
+};
+use crate::domain::{
+    Partition,
+    alloc::{Alloc, Phase},
+    app::App,
+    command::Command,
+    types::{AppState, Nanos},
+};
+
+/// Decisions of a second look.
+const LOOK: usize = 64;
+
+impl Shadow {
+    pub fn check_rest(&self, partition: &Partition, now: Nanos, report: &mut Report) {
+        if self.asking {
+            return;
+        }
+        let Some(conf) = &self.conf else { return };
+        for app in partition.app_by_id.values().map(|ix| &partition.apps[ix.ix()]) {
+            for row in
+                app.by_seq.values().map(|ix| &partition.allocs[ix.ix()]).filter(|row| row.phase == Phase::Pending)
+            {
+                if let Some(node) = self.node_for(partition, app, row, now) {
+                    let text = format!("{} of {} waits, and would fit on {node}", row.spec.key, app.id);
+                    return report.fault("no ask is forgotten", text);
+                }
+            }
+        }
+        // Whoever looks at everything anew finds nothing either.
+        let (mut again, effects) = (partition.clone(), &mut Vec::new());
+        again.apply(Command::Configure(conf.clone()), now, effects);
+        again.schedule(LOOK, now, effects);
+        let before = charges(partition);
+        // A new configuration ends a back-off, which is none of an ask that is forgotten.
+        let backs_off = |app: &std::sync::Arc<str>| {
+            let app = partition.app_by_id.get(app).map(|ix| &partition.apps[ix.ix()]);
+            app.is_some_and(|app| app.backoff_until.is_some_and(|until| until > now))
+        };
+        let placed =
+            charges(&again).into_iter().filter(|(seq, charge)| !before.contains_key(seq) && !backs_off(&charge.app));
+        if let Some((_, charge)) = placed.into_iter().next() {
+            let text =
+                format!("{} of {} waits, and is placed on {:?} at a second look", charge.key, charge.app, charge.node);
+            report.fault("no ask is forgotten", text);
+        }
+    }
+
+    /// A node on which an ordinary ask could be placed, by the simplest of reasons.
+    fn node_for(&self, partition: &Partition, app: &App, row: &Alloc, now: Nanos) -> Option<std::sync::Arc<str>> {
+        let conf = self.conf.as_ref()?;
+        let ordinary = app.state == AppState::Running
+            && app.placeholder_ask.is_none()
+            && app.task_groups.is_empty()
+            && app.backoff_until.is_none_or(|until| until <= now)
+            && row.spec.required_node.is_none()
+            && row.reserved.is_none();
+        if !ordinary || partition.state != crate::domain::types::ObjectState::Active {
+            return None;
+        }
+        for path in ancestors(&app.queue_path) {
+            let live = partition.queue_by_path.get(path).map(|ix| &partition.queues[ix.ix()])?;
+            // What is promised to others is theirs, and gangs that have begun come first.
+            if !live.claimed.is_zero() || !live.awaited.is_zero() {
+                return None;
+            }
+            let queue = queue_conf(conf, path)?;
+            if queue.limits.iter().any(|limit| !limit.groups.is_empty()) {
+                return None;
+            }
+            let below = || self.charges.values().filter(|other| is_below(&other.queue, path));
+            let with = |mut used: std::collections::BTreeMap<_, i128>| {
+                row.resource.iter().for_each(|(kind, amount)| *used.entry(kind.clone()).or_default() += amount);
+                used
+            };
+            if let Some(max) = queue.max.as_ref().filter(|_| path != "root")
+                && over(&with(sum(below())), max, &row.resource).is_some()
+            {
+                return None;
+            }
+            if let Some(most) = limit_of(queue, &app.user).and_then(|limit| limit.max_resources.as_ref())
+                && over(&with(sum(below().filter(|other| other.user == app.user))), most, &row.resource).is_some()
+            {
+                return None;
+            }
+        }
+        let total = |kind: &_| -> i128 {
+            partition.nodes.iter().filter(|node| !node.free).map(|node| node.capacity.amount(kind)).sum()
+        };
+        let all = sum(self.charges.values());
+        if row
+            .resource
+            .iter()
+            .any(|(kind, amount)| amount > 0 && all.get(kind).copied().unwrap_or_default() + amount > total(kind))
+        {
+            return None;
+        }
+        let fits = partition.nodes.iter().find(|node| {
+            if node.free || !node.reservations.is_empty() || !node.rm_schedulable || node.operator_drained {
+                return false;
+            }
+            let mut used = sum(self.charges.values().filter(|other| other.node.as_ref() == Some(&node.spec.id)));
+            for foreign in node.foreign.values() {
+                foreign.resource.iter().for_each(|(kind, amount)| *used.entry(kind.clone()).or_default() += amount);
+            }
+            let swaps = partition.allocs.iter().any(|row| !row.free && row.phase == Phase::Replacing);
+            !swaps
+                && row.resource.iter().all(|(kind, amount)| {
+                    amount <= 0 || used.get(kind).copied().unwrap_or_default() + amount <= node.capacity.amount(kind)
+                })
+        });
+        fits.map(|node| node.spec.id.clone())
+    }
+}

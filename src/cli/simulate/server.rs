@@ -1,0 +1,644 @@
+//! A server with one resource manager, without actors: the partitions, and the session with its log, lines, streams, credits,
+//! questions and numbered requests, put together in one thread with a clock that the simulation moves.
+//!
+//! The parts are those of the server; how they are wired is what `PartitionActor` and `RmActor` do with messages.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    case::World,
+    rules::{Fault, Rules},
+};
+use crate::{
+    actors::{
+        partition::recorder::Recorder,
+        rm::{
+            RmSettings,
+            buffer::Buffer,
+            lines,
+            log::{LogSync, Logs, RmLog},
+            questions::Questions,
+            record::{self, Manner, Registered, kind},
+            streams::Streams,
+        },
+    },
+    config,
+    domain::{
+        Partition,
+        command::{Command, PredicateTerms},
+        conf::PartitionConf,
+        effect::Effect,
+        log::{Beginning, Input, Step},
+        resources::Types,
+        turns::Turns,
+        types::Nanos,
+    },
+    messages::{
+        budget::{Budget, Permit},
+        event::Publisher,
+        partition::Saved,
+        receipts::{Place, Receipts},
+        recorded::{Outlet, Talks},
+        rm::{Closing, ClosingKind, Deliver, Kind, Line, Outgoing, Payload, Predicates},
+    },
+    store::log::{self, Home},
+};
+
+/// The resource manager.
+pub const RM: &str = "rm-1";
+/// Nodes that one question names at most.
+const BATCH_NODES: usize = 8;
+
+/// A partition with what belongs to it.
+pub struct Live {
+    /// Its number in the session.
+    pub instance: u32,
+    /// Its internal name.
+    pub internal: Arc<str>,
+    /// It.
+    pub partition: Partition,
+    /// What its conversations know.
+    pub talks: Talks,
+    pub(super) recorder: Recorder,
+    pub(super) effects: Vec<Effect>,
+    /// How it was with its last record, and which one that was in the log.
+    pub marks: Vec<Mark>,
+}
+
+/// See [`Live::marks`].
+pub struct Mark {
+    /// Index in the log.
+    pub index: u64,
+    /// Number among the records of the partition.
+    pub number: u64,
+    /// The state then.
+    pub partition: Partition,
+    /// What the conversations knew then.
+    pub talks: Talks,
+}
+
+/// See the module.
+pub struct Server {
+    /// Where the log is.
+    pub logs: Arc<Logs>,
+    /// The log.
+    pub log: RmLog,
+    /// The present time.
+    pub now: Nanos,
+    /// Session.
+    pub epoch: u64,
+    /// What it registered with.
+    pub registered: Registered,
+    /// What holds of it otherwise.
+    pub manner: Manner,
+    /// Its settings.
+    pub settings: RmSettings,
+    /// Its lines.
+    pub buffer: Buffer,
+    /// All lines that it ever had, whether they are kept or not: number n at place n − 1.
+    pub history: Vec<Arc<Line>>,
+    /// The last line, with each record that has one: how far lines follow from the log.
+    pub told: Vec<(u64, u64)>,
+    /// Its streams.
+    pub streams: Streams,
+    /// Credits.
+    pub budget: Arc<Budget>,
+    /// Resource types.
+    pub types: Arc<Types>,
+    /// Numbered requests.
+    pub receipts: Arc<Receipts>,
+    /// Open questions.
+    pub questions: Questions,
+    /// Whose turn it is to ask about constrained asks.
+    pub turns: Turns,
+    /// What partitions were told of how to ask.
+    pub terms: PredicateTerms,
+    /// Messages to partitions by internal name, which they have not read.
+    pub later: VecDeque<(Arc<str>, Vec<Command>)>,
+    pub(super) reading: bool,
+    /// How the shim is asked.
+    pub asking: Predicates,
+    /// A stream was open at some time.
+    pub had_stream: bool,
+    /// It was there before this process.
+    pub restored: bool,
+    /// Last line with releases that the shim has to confirm.
+    pub last_release: u64,
+    /// Partitions.
+    pub parts: Vec<Live>,
+    /// Number of the next partition.
+    pub instances: u32,
+    /// Snapshots that are kept: as `RmLog` has them.
+    pub snapshots: Vec<(u64, u64)>,
+    /// A snapshot whose first half was taken.
+    pub(super) halves: Option<(u64, Vec<Saved>)>,
+    /// Bytes of the newest segment that are on the disk for certain, and which one that is.
+    pub flushed: (PathBuf, u64),
+    /// Decisions of one call at most.
+    chunk: usize,
+    pub(super) next_stream: u64,
+    /// Time zero, for what counts in the process's own time.
+    pub epoch_instant: (Instant, Nanos),
+    /// What holds whatever happens.
+    pub rules: Rules,
+    /// What did not.
+    pub faults: Vec<Fault>,
+    /// Records, commands and decisions so far.
+    pub counts: Counts,
+}
+
+/// How much happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Commands that entered partitions.
+    pub commands: u64,
+    /// Calls that decided, and the decisions that they made.
+    pub decisions: u64,
+    /// Lines for the shim.
+    pub lines: u64,
+    /// Restarts.
+    pub restarts: u64,
+    /// Restarts that began with a snapshot.
+    pub snapshots: u64,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: Counts) {
+        self.commands += other.commands;
+        self.decisions += other.decisions;
+        self.lines += other.lines;
+        self.restarts += other.restarts;
+        self.snapshots += other.snapshots;
+    }
+}
+
+impl Server {
+    /// A server whose resource manager registers just now.
+    ///
+    /// # Errors
+    /// The world cannot be.
+    pub fn new(world: &World, base: PathBuf, now: Nanos) -> Result<Server, String> {
+        let logs = Arc::new(Logs {
+            base,
+            server: "simulated".to_owned(),
+            sync: world.sync,
+            snapshot: u64::MAX,
+            metrics: None,
+            shared: false,
+            unread: Default::default(),
+        });
+        let settings = RmSettings::read(&world.extra)?;
+        let home = Home::Here(logs.directory(RM));
+        let log = RmLog::new(logs.clone(), home, RM, world.sync, 1, now);
+        let registered = Registered {
+            epoch: 0,
+            at: now.0,
+            version: "simulated".to_owned(),
+            policy_group: "queues".into(),
+            build_info: BTreeMap::new(),
+            config: world.configs[0].as_str().into(),
+            default_config: false,
+            extra: Arc::new(world.extra.clone()),
+            predicates: world.shim.asked,
+            state_dump: false,
+            tenant: true,
+            sync: world.sync,
+        };
+        let budget = Budget::new(settings.inward, settings.outward);
+        let mut server = Server {
+            logs,
+            log,
+            now,
+            epoch: 0,
+            registered,
+            manner: Manner::default(),
+            settings,
+            buffer: Buffer::default(),
+            history: Vec::new(),
+            told: Vec::new(),
+            streams: Streams::default(),
+            budget,
+            types: Arc::default(),
+            receipts: Receipts::after(0),
+            questions: Questions::default(),
+            turns: Turns::default(),
+            terms: PredicateTerms::default(),
+            later: VecDeque::new(),
+            reading: false,
+            asking: Predicates::Off,
+            had_stream: false,
+            restored: false,
+            last_release: 0,
+            parts: Vec::new(),
+            instances: 0,
+            snapshots: Vec::new(),
+            halves: None,
+            flushed: (PathBuf::new(), 0),
+            chunk: world.chunk,
+            next_stream: 0,
+            epoch_instant: (Instant::now(), now),
+            rules: Rules::default(),
+            faults: Vec::new(),
+            counts: Counts::default(),
+        };
+        server.register()?;
+        Ok(server)
+    }
+
+    pub(super) fn fault(&mut self, rule: &'static str, text: String) {
+        self.faults.push(Fault { rule, text });
+    }
+
+    /// A time of the simulation as one of the process.
+    pub fn instant(&self, at: Nanos) -> Instant {
+        self.epoch_instant.0 + Duration::from_nanos(at.minus(self.epoch_instant.1).0.max(0) as u64)
+    }
+
+    /// A time of the process as one of the simulation.
+    pub fn time_of(&self, at: Instant) -> Nanos {
+        let passed = at.saturating_duration_since(self.epoch_instant.0).as_nanos();
+        self.epoch_instant.1.plus(Nanos(i64::try_from(passed).unwrap_or(i64::MAX)))
+    }
+
+    /// A session begins, in the place of the one before.
+    ///
+    /// # Errors
+    /// Its configuration is refused.
+    pub fn register(&mut self) -> Result<(), String> {
+        let config = config::load(&self.registered.config).map_err(|refused| refused.to_string())?;
+        self.streams.close(&closing(), true);
+        let mut before = std::mem::take(&mut self.parts);
+        for live in &mut before {
+            self.dismantle(live);
+        }
+        self.receipts.end();
+        self.epoch += 1;
+        self.registered.epoch = self.epoch;
+        self.registered.at = self.now.0;
+        self.budget = Budget::new(self.settings.inward, self.settings.outward);
+        self.budget.pause(true);
+        self.receipts = Receipts::after(0);
+        self.questions = Questions::default();
+        (self.turns, self.terms) = (Turns::default(), PredicateTerms::default());
+        self.later.clear();
+        (self.asking, self.had_stream, self.restored) = (Predicates::Off, false, false);
+        (self.last_release, self.instances, self.halves) = (0, 0, None);
+        (self.history, self.told) = (Vec::new(), Vec::new());
+        self.snapshots.clear();
+        self.buffer = Buffer::default();
+        self.buffer.hold_back();
+        self.manner = Manner::default();
+        self.rules.begin();
+        self.log.begin_session(&self.registered, self.now);
+        self.commit();
+        for conf in &config.partitions {
+            self.launch(conf.clone());
+        }
+        Ok(())
+    }
+
+    /// A partition of a session that is over goes: nothing of it may be left in its books.
+    fn dismantle(&mut self, live: &mut Live) {
+        let (now, effects) = (self.now, &mut Vec::new());
+        live.partition.apply(Command::Stop, now, effects);
+        while live.partition.dismantle(3, now, effects) {}
+        let left: Vec<_> =
+            live.partition.audit().into_iter().map(|found| format!("{}: {}", found.object, found.text)).collect();
+        if !left.is_empty() || live.partition.allocations > 0 || live.partition.ugm.users().count() > 0 {
+            let text = format!("{} was taken apart, and left: {left:?}, {}", live.internal, live.partition.allocations);
+            self.fault("teardown", text);
+        }
+    }
+
+    /// A partition begins.
+    pub fn launch(&mut self, conf: Arc<PartitionConf>) {
+        let internal: Arc<str> = format!("[{RM}]{}", conf.name).into();
+        let beginning = Beginning { rm: RM.into(), internal: internal.clone(), conf: conf.clone(), at: self.now };
+        let instance = self.instances;
+        self.instances += 1;
+        let recorder = Recorder::begin(instance, Outlet::new(Publisher::new(|_| 0)), &beginning);
+        let mut effects = Vec::new();
+        let partition = beginning.partition(&mut effects);
+        let mut talks = Talks::default();
+        effects.iter().for_each(|effect| talks.take(effect, self.now));
+        self.rules.launched(&internal, conf);
+        self.parts.push(Live { instance, internal, partition, talks, recorder, effects, marks: Vec::new() });
+        let at = self.parts.len() - 1;
+        self.route(at);
+        self.welcome(at);
+    }
+
+    /// One that goes on after a restart.
+    pub fn relaunch(&mut self, instance: u32, internal: Arc<str>, mark: Mark, at: Nanos) {
+        let outlet = Outlet::new(Publisher::new(|_| 0));
+        outlet.release(mark.number);
+        let recorder = Recorder::resume(instance, outlet, mark.number, at);
+        let (partition, talks) = (mark.partition.clone(), mark.talks.clone());
+        self.parts.push(Live {
+            instance,
+            internal,
+            partition,
+            talks,
+            recorder,
+            effects: Vec::new(),
+            marks: vec![mark],
+        });
+    }
+
+    /// What a partition that begins is told.
+    fn welcome(&mut self, at: usize) {
+        let mut commands = Vec::new();
+        if self.terms != PredicateTerms::default() {
+            commands.push(Command::PredicateTerms(self.terms));
+        }
+        if self.asking != Predicates::Off {
+            commands.push(Command::AskPredicates(true));
+        }
+        if self.settings.all_container_states {
+            commands.push(Command::ContainerStates(true));
+        }
+        if self.settings.reservations == Some(false) {
+            commands.push(Command::Reservations(false));
+        }
+        self.commands(at, commands, None);
+    }
+
+    /// The partitions learn how to ask, where that changed.
+    pub(super) fn tell_terms(&mut self) {
+        let nodes = if matches!(self.asking, Predicates::Batch | Predicates::Several) { BATCH_NODES } else { 1 };
+        let shared = self.asking != Predicates::Off && self.parts.len() > 1;
+        let terms = PredicateTerms { constrained: self.settings.constrained, nodes, shared };
+        if terms != self.terms {
+            self.terms = terms;
+            self.command_all(|| Command::PredicateTerms(terms));
+        }
+        let names = if shared { self.parts.iter().map(|live| live.internal.clone()).collect() } else { Vec::new() };
+        self.turns.among(names);
+        self.pass_turns();
+        self.read_messages();
+    }
+
+    /// Something enters a partition.
+    fn enter(&mut self, at: usize, input: Input) -> usize {
+        let live = &mut self.parts[at];
+        let now = live.recorder.time(self.now);
+        match &input {
+            Input::Apply(command) => {
+                self.counts.commands += 1;
+                live.recorder.apply(command, now);
+            }
+            Input::Schedule { max } => live.recorder.schedule(*max, now),
+            Input::Dismantle { max } => live.recorder.dismantle(*max, now),
+        }
+        let from = live.effects.len();
+        let step = Step { at: now, input };
+        let made = live.partition.replay(step.clone(), &mut live.effects);
+        live.effects[from..].iter().for_each(|effect| live.talks.take(effect, now));
+        self.rules.step(&live.internal, &live.partition, &step, &live.effects[from..], &mut self.faults);
+        if matches!(step.input, Input::Schedule { .. }) {
+            self.counts.decisions += made as u64;
+        }
+        made
+    }
+
+    /// Commands enter a partition, and what they make possible is placed.
+    pub fn commands(&mut self, at: usize, commands: Vec<Command>, permit: Option<Permit>) {
+        if commands.is_empty() && permit.is_none() {
+            return;
+        }
+        self.parts[at].recorder.hold(permit);
+        for command in commands {
+            self.enter(at, Input::Apply(command));
+        }
+        self.slice(at);
+    }
+
+    /// Commands enter every partition.
+    pub fn command_all(&mut self, command: impl Fn() -> Command) {
+        for at in 0..self.parts.len() {
+            self.commands(at, vec![command()], None);
+        }
+    }
+
+    /// Decides as long as there is something to decide.
+    pub fn slice(&mut self, at: usize) {
+        let mut calls = 0;
+        loop {
+            if !self.budget.may_place() {
+                break;
+            }
+            let made = self.enter(at, Input::Schedule { max: self.chunk });
+            calls += 1;
+            if made < self.chunk {
+                let live = &self.parts[at];
+                self.rules.rested(&live.internal, &live.partition, self.now, &mut self.faults);
+                break;
+            }
+            if calls > 10_000 {
+                self.fault("an end", format!("{} decides without an end", self.parts[at].internal));
+                break;
+            }
+        }
+        self.route(at);
+        self.read_messages();
+    }
+
+    pub(super) fn route(&mut self, at: usize) {
+        let live = &self.parts[at];
+        if !live.effects.is_empty() || live.recorder.is_urgent() {
+            self.leave(at);
+        }
+    }
+
+    /// What came of it leaves, as one record.
+    pub(super) fn leave(&mut self, at: usize) {
+        let live = &mut self.parts[at];
+        let entry = live.recorder.entry(&live.effects);
+        let mut turns = Vec::new();
+        let items: Vec<Outgoing> = live
+            .effects
+            .drain(..)
+            .filter_map(|effect| match effect {
+                Effect::Callback(callback) => Some(Outgoing::Callback(callback)),
+                Effect::Ask(question) => Some(Outgoing::Ask(question)),
+                Effect::Turn(word) => {
+                    turns.push(word);
+                    None
+                }
+                _ => None,
+            })
+            .collect();
+        let (number, internal) = (entry.number, live.internal.clone());
+        self.budget.made(items.len());
+        self.deliver(Deliver {
+            epoch: self.epoch,
+            partition: internal,
+            items,
+            turns,
+            entry: Some(entry),
+            traced: Vec::new(),
+        });
+        let (index, live) = (self.log.last(), &mut self.parts[at]);
+        let (partition, talks) = (live.partition.clone(), live.talks.clone());
+        live.marks.push(Mark { index, number, partition, talks });
+        // What is on the disk for certain is not lost by any crash.
+        let synced = self.log.shared.synced();
+        let unneeded = live.marks.iter().take_while(|mark| mark.index <= synced).count().saturating_sub(1);
+        live.marks.drain(..unneeded);
+    }
+
+    /// As `RmActor` takes what a partition delivers.
+    pub(super) fn deliver(&mut self, msg: Deliver) {
+        let no_reader = self.streams.all.is_none();
+        let asks = if no_reader && self.had_stream { Predicates::Off } else { self.asking };
+        let handed = Kind::ALL.map(|kind| self.buffer.handed(kind));
+        let recorded = msg.entry.is_some();
+        self.log.deliver(&msg, asks, handed, self.now);
+        let before = msg.items.len();
+        let items = lines::wanted(msg.items, self.settings.all_container_states);
+        let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
+        self.give_back(before - items.len() + questions);
+        for payload in lines::group(items, self.asking) {
+            let questions = payload.questions().to_vec();
+            if questions.is_empty() {
+                let waits = lines::wants_confirmation(&payload);
+                let line = self.push(msg.partition.clone(), payload);
+                if waits {
+                    self.last_release = line;
+                }
+            } else if self.asking == Predicates::Off {
+                self.answer_later(&msg.partition, &questions, Ok(()));
+            } else if no_reader && self.had_stream {
+                self.answer_later(&msg.partition, &questions, Err("no stream to the shim is open".into()));
+            } else {
+                let (timeout, now) = (self.settings.predicates, self.instant(self.now));
+                let id = self.buffer.last() + 1;
+                self.questions.ask(id, msg.partition.clone(), &questions, now, timeout);
+                self.push(msg.partition.clone(), payload);
+            }
+        }
+        msg.turns.iter().for_each(|word| self.turns.hear(&msg.partition, *word));
+        self.pass_turns();
+        self.told.push((self.log.last(), self.buffer.last()));
+        let (outlet, permits) = msg.entry.map_or_else(Default::default, |entry| {
+            let entry = *entry;
+            (Some((entry.outlet, entry.number)), entry.permits)
+        });
+        if recorded || before > 0 {
+            self.log.wait(self.epoch, self.buffer.last(), outlet, permits);
+        }
+        self.commit();
+    }
+
+    pub(super) fn push(&mut self, partition: Arc<str>, payload: Payload) -> u64 {
+        let line = self.buffer.push(partition, payload);
+        if let (_, Some(kept)) = (line, self.buffer.kept_after(line - 1).1.pop()) {
+            self.history.push(kept);
+        }
+        self.counts.lines += 1;
+        line
+    }
+
+    pub(super) fn give_back(&self, credits: usize) {
+        // Whoever waited is woken by the next look.
+        let _ = self.budget.delivered(credits);
+    }
+
+    /// Has what was recorded written, where that is done at once.
+    pub fn commit(&mut self) {
+        if self.log.sync == LogSync::Batch {
+            return;
+        }
+        let written = self.log.shared.commit(false);
+        self.settled(written);
+    }
+
+    /// The disk has it.
+    pub fn flush(&mut self) {
+        let written = self.log.shared.commit(true);
+        let newest = log::segments(&self.logs.directory(RM)).unwrap_or_default().pop();
+        if let Some((_, path)) = newest {
+            let length = std::fs::metadata(&path).map_or(0, |file| file.len());
+            self.flushed = (path, length);
+        }
+        self.settled(written);
+    }
+
+    fn settled(&mut self, written: Result<u64, log::WriteError>) {
+        match written {
+            Ok(upto) => {
+                for (epoch, line) in self.log.settle(upto) {
+                    if epoch == self.epoch {
+                        self.buffer.release(line);
+                    }
+                }
+            }
+            Err(error) => self.fault("the log", error.to_string()),
+        }
+    }
+
+    /// A request of the shim: commands by partition. What its number says is obeyed.
+    pub fn request(&mut self, number: Option<u64>, commands: &[(usize, Command)]) {
+        let mut permit = match self.budget.take(commands.len()) {
+            Some(permit) => permit,
+            None => return,
+        };
+        if let Some(number) = number {
+            match self.receipts.place(number) {
+                Place::Next => permit = permit.with(self.receipts.take(number, commands.len())),
+                Place::Before => return,
+                Place::Gap(missing) => {
+                    self.fault("requests in order", format!("request {number} came, and {missing} is missing"));
+                    return;
+                }
+            }
+        }
+        permit.in_parts(commands.len());
+        for (at, command) in commands {
+            self.commands(*at, vec![command.clone()], Some(permit.clone()));
+        }
+        if commands.is_empty() {
+            self.log.taken(vec![permit], self.epoch, self.buffer.last(), self.now);
+            self.commit();
+        }
+    }
+
+    /// Another configuration.
+    pub fn configure(&mut self, text: &str) {
+        let Ok(config) = config::load(text) else { return };
+        self.registered.config = text.into();
+        let changed = record::Reconfigured {
+            config: text.into(),
+            default_config: false,
+            extra: self.registered.extra.clone(),
+            tenant: true,
+        };
+        self.log.append(kind::RECONFIGURED, self.now, &record::json(&changed));
+        self.line_waits();
+        self.commit();
+        for at in 0..self.parts.len() {
+            let name = self.parts[at].partition.name.clone();
+            if let Some(conf) = config.partitions.iter().find(|conf| conf.name == name) {
+                self.commands(at, vec![Command::Configure(conf.clone())], None);
+            }
+        }
+    }
+
+    pub(super) fn line_waits(&mut self) {
+        self.told.push((self.log.last(), self.buffer.last()));
+        self.log.wait(self.epoch, self.buffer.last(), None, Vec::new());
+    }
+}
+
+/// Why a stream ends.
+pub(super) fn closing() -> Closing {
+    Closing { kind: ClosingKind::Replaced, detail: "another took its place".into(), leader: None }
+}

@@ -1,0 +1,226 @@
+//! The session of the simulated server towards its shim: streams, what is sent once more, how far lines have come, and
+//! snapshots.
+
+use std::sync::Arc;
+
+use super::server::{RM, Server, closing};
+use crate::{
+    actors::rm::{
+        record::{self, Manner, SavedQuestion, SavedSession, kind},
+        snapshot,
+        streams::Stream,
+        traced::Traced,
+    },
+    domain::{command::Command, effect::Callback},
+    messages::{
+        partition::Saved,
+        rm::{Attach, Deliver, Kind, Outgoing, Payload, Predicates, Refusal},
+    },
+    store::log::{self, Home},
+};
+
+impl Server {
+    /// A stream of the shim is opened.
+    ///
+    /// # Errors
+    /// It cannot go on there.
+    pub fn attach(&mut self, attach: Attach, after: Option<u64>) -> Result<u64, Refusal> {
+        self.collect();
+        let after = self.buffer.resume(after, self.restored)?;
+        self.next_stream += 1;
+        let id = self.next_stream;
+        let stream = Stream::new(id, attach, self.now).resume(self.buffer.cursor(after));
+        self.streams.open_all(stream, &closing());
+        let credits = self.buffer.hand(after, None);
+        self.give_back(credits);
+        if self.had_stream {
+            self.send_again(after);
+        }
+        self.had_stream = true;
+        self.ask(record::asks_of(self.registered.predicates).unwrap_or_default());
+        self.note_manner();
+        self.budget.pause(false);
+        for at in 0..self.parts.len() {
+            self.slice(at);
+        }
+        self.pump();
+        Ok(id)
+    }
+
+    /// The server learns that a stream is gone.
+    pub fn detach(&mut self, id: u64) {
+        self.collect();
+        if self.streams.remove(id).is_none() {
+            return;
+        }
+        for (partition, answers) in
+            self.questions.answer_all(Err("the stream to the shim was lost before it answered".into()))
+        {
+            self.answered(&partition, answers);
+        }
+        self.note_manner();
+        self.budget.pause(true);
+    }
+
+    /// What the shim has not confirmed is sent once more, except for what a new stream is about to get.
+    fn send_again(&mut self, after: u64) {
+        let mut under_way: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        for line in self.buffer.read(&mut self.buffer.cursor(after), None, usize::MAX) {
+            if let Payload::Released(releases) = &line.payload {
+                under_way
+                    .extend(releases.iter().filter(|one| one.confirm).map(|one| (one.app.clone(), one.key.clone())));
+            }
+        }
+        for at in 0..self.parts.len() {
+            self.route(at);
+            let live = &mut self.parts[at];
+            let again =
+                live.talks.unconfirmed.values_mut().filter(|row| {
+                    !under_way.iter().any(|(app, key)| *app == row.release.app && *key == row.release.key)
+                });
+            let again: Vec<Outgoing> = again
+                .map(|row| {
+                    row.sent += 1;
+                    Outgoing::Callback(Callback::Released(Box::new(row.release.clone())))
+                })
+                .collect();
+            if !again.is_empty() {
+                let partition = live.internal.clone();
+                self.budget.made(again.len());
+                self.deliver(Deliver {
+                    epoch: self.epoch,
+                    partition,
+                    items: again,
+                    turns: Vec::new(),
+                    entry: None,
+                    traced: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// Something waits for the shim's confirmation.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.parts.iter().any(|live| !live.talks.unconfirmed.is_empty())
+    }
+
+    /// What waits for long is sent once more.
+    pub fn remind(&mut self) {
+        self.send_again(self.buffer.delivered());
+    }
+
+    fn ask(&mut self, wanted: Predicates) {
+        let (before, after) = (self.asking != Predicates::Off, wanted != Predicates::Off);
+        self.asking = wanted;
+        self.tell_terms();
+        if before != after {
+            self.command_all(|| Command::AskPredicates(after));
+        }
+    }
+
+    fn note_manner(&mut self) {
+        let manner = Manner { asking: record::number_of(self.asking), had_stream: self.had_stream, heartbeats: false };
+        if manner != self.manner {
+            self.log.append(kind::MANNER, self.now, &record::json(&manner));
+            self.manner = manner;
+            self.line_waits();
+            self.commit();
+        }
+    }
+
+    /// Says in the log how far lines were handed to sockets.
+    pub fn note_handed(&mut self) {
+        self.log.note_delivered(self.now, self.buffer.delivered());
+        let handed = Kind::ALL.map(|kind| self.buffer.handed(kind));
+        if handed != self.log.handed {
+            self.log.handed = handed;
+            self.log.append(kind::HANDED, self.now, &record::handed(handed));
+            self.line_waits();
+            self.commit();
+        }
+    }
+
+    fn collect(&mut self) {
+        let credits = self.streams.collect(&mut self.buffer);
+        self.give_back(credits);
+    }
+
+    /// Sends what streams may take.
+    pub fn pump(&mut self) {
+        let waited = !self.budget.may_place();
+        loop {
+            self.collect();
+            if !self.streams.pump(&self.buffer, self.budget.pressure(), &Traced::default()) {
+                break;
+            }
+        }
+        if !self.buffer.trim(self.settings.bounds) {
+            self.fault("lines are kept", "more waits than the bounds of the buffer allow".to_owned());
+        }
+        if waited && self.budget.may_place() {
+            for at in 0..self.parts.len() {
+                self.slice(at);
+            }
+        }
+    }
+
+    /// The first half of a snapshot: the partitions.
+    pub fn begin_snapshot(&mut self) {
+        let from = self.log.last();
+        for at in 0..self.parts.len() {
+            let live = &self.parts[at];
+            if !live.effects.is_empty() || !live.recorder.is_empty() {
+                self.leave(at);
+            }
+        }
+        let saved = self.parts.iter().map(|live| {
+            let (instance, number) = live.recorder.place();
+            Saved { instance, number, partition: live.partition.clone(), talks: live.talks.clone() }
+        });
+        self.halves = Some((from, saved.collect()));
+    }
+
+    /// The second half of one that was begun: the session.
+    pub fn end_snapshot(&mut self) {
+        let Some((from, saved)) = self.halves.take() else { return };
+        let questions = self
+            .questions
+            .open()
+            .map(|(line, partition, question)| SavedQuestion::of(partition, line, self.asking, question));
+        let questions = questions.collect();
+        let (dropped, lines) = self.buffer.kept_after(self.log.note_delivered(self.now, self.buffer.delivered()));
+        let session = SavedSession {
+            dropped,
+            from,
+            registered: self.registered.clone(),
+            manner: self.manner.clone(),
+            last: self.buffer.last(),
+            handed: Kind::ALL.map(|kind| self.buffer.handed(kind)),
+            last_release: self.last_release,
+            questions,
+            instances: self.instances,
+            numbers: self.log.numbers.clone(),
+        };
+        let place = log::Place { index: self.log.last(), from };
+        // What it holds is on the disk before it.
+        self.flush();
+        let parts = snapshot::parts(&session, saved, &lines, self.now);
+        let (home, title) = (Home::Here(self.logs.directory(RM)), self.logs.title(RM));
+        if let Err(error) = home.snapshot(&title, place, self.now, &parts) {
+            return self.fault("the log", error.to_string());
+        }
+        self.snapshots.push((place.index, place.from));
+        let keep = self.snapshots.len().saturating_sub(2);
+        self.snapshots.drain(..keep);
+        if let [(index, from), _] = self.snapshots[..]
+            && let Err(error) = home.prune(from + 1, index)
+        {
+            self.fault("the log", error.to_string());
+        }
+    }
+
+    /// A snapshot whose first half was taken is given up.
+    pub fn drop_halves(&mut self) {
+        self.halves = None;
+    }
+}

@@ -1,0 +1,126 @@
+//! Leaves out of a case what its fault does not need: pieces of its steps, larger ones first, then what is special about its
+//! world, as long as the same rule is broken.
+
+use super::case::{Case, Step, World};
+
+/// Runs that may be made for it at most.
+const RUNS: usize = 1_500;
+
+/// The shortest case that was found. `breaks` says whether a case breaks the same rule.
+pub fn shrink(case: &Case, mut breaks: impl FnMut(&Case) -> bool) -> Case {
+    let mut runs = 0;
+    let mut best = case.clone();
+    let mut holds = |case: &Case| {
+        runs += 1;
+        runs <= RUNS && breaks(case)
+    };
+    loop {
+        let before = best.clone();
+        best = with_fewer_steps(best, &mut holds);
+        best = with_simpler_steps(best, &mut holds);
+        best = with_simpler_world(best, &mut holds);
+        if best == before {
+            return best;
+        }
+    }
+}
+
+/// Pieces go, from halves down to single steps, from the end.
+fn with_fewer_steps(mut best: Case, holds: &mut impl FnMut(&Case) -> bool) -> Case {
+    let mut piece = (best.steps.len() / 2).max(1);
+    loop {
+        let mut end = best.steps.len();
+        let mut went = false;
+        while end > 0 {
+            let start = end.saturating_sub(piece);
+            let mut shorter = best.clone();
+            shorter.steps.drain(start..end);
+            if holds(&shorter) {
+                best = shorter;
+                went = true;
+            }
+            end = start.min(best.steps.len());
+        }
+        if piece == 1 && !went {
+            return best;
+        }
+        if !went || piece > 1 {
+            piece = (piece / 2).max(1);
+        }
+    }
+}
+
+fn with_simpler_steps(mut best: Case, holds: &mut impl FnMut(&Case) -> bool) -> Case {
+    for at in 0..best.steps.len() {
+        for simpler in simpler(&best.steps[at]) {
+            let mut other = best.clone();
+            other.steps[at] = simpler;
+            if other != best && holds(&other) {
+                best = other;
+            }
+        }
+    }
+    best
+}
+
+fn simpler(step: &Step) -> Vec<Step> {
+    match step.clone() {
+        Step::Ask { app, key, size, gpus, kind, node } => vec![
+            Step::Ask { app, key, size, gpus: 0, kind, node },
+            Step::Ask { app, key, size, gpus, kind: super::case::Kind::Plain, node },
+            Step::Ask { app, key, size, gpus, kind, node: None },
+        ],
+        Step::Gang { app, queue, user, count, size, hard, .. } => {
+            vec![Step::Gang { app, queue, user, count: 1.min(count), size, hard, seconds: 0 }]
+        }
+        Step::App { app, queue, user, .. } => vec![Step::App { app, queue, user, seconds: 0, tags: false }],
+        Step::Kill(kill) => vec![Step::Kill(Default::default()), Step::Kill(super::case::Kill { torn: 0, ..kill })],
+        _ => Vec::new(),
+    }
+}
+
+fn with_simpler_world(mut best: Case, holds: &mut impl FnMut(&Case) -> bool) -> Case {
+    let plain: [fn(&mut World); 14] = [
+        |world| world.extra.clear(),
+        |world| world.shim.delay = 0,
+        |world| world.shim.late = 0,
+        |world| world.shim.twice = 0,
+        |world| world.shim.never = 0,
+        |world| world.shim.lies = 0,
+        |world| world.shim.fails = 0,
+        |world| world.shim.ends = 0,
+        |world| world.shim.asked = 0,
+        |world| world.shim.refuses = 0,
+        |world| world.shim.silent = 0,
+        |world| world.shim.doubles = 0,
+        |world| world.chunk = 64,
+        |world| world.configs.truncate(1),
+    ];
+    for change in plain {
+        let mut other = best.clone();
+        change(&mut other.world);
+        if other != best && holds(&other) {
+            best = other;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_fault_does_not_need_is_left_out() {
+        let case = super::super::draw::case(7, 60);
+        // It takes two steps of these kinds, in this order.
+        let breaks = |case: &Case| {
+            let ask = case.steps.iter().position(|step| matches!(step, Step::Ask { .. }));
+            ask.is_some_and(|at| case.steps[at..].iter().any(|step| matches!(step, Step::Pass(_))))
+        };
+        assert!(breaks(&case), "seed 7 has both");
+        let least = shrink(&case, breaks);
+        assert!(matches!(least.steps[..], [Step::Ask { .. }, Step::Pass(_)]), "{:?}", least.steps);
+        assert_eq!(least.world.shim, super::super::case::Shim::default());
+    }
+}

@@ -1,0 +1,209 @@
+//! What the steps of a case mean: commands for partitions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    case::{Action, Kind, Step, World},
+    draw::USERS,
+    run::Knows,
+    server::RM,
+};
+use crate::domain::{
+    alloc::{AskSpec, Foreign, PreemptionPolicy},
+    command::{AddApplication, AllocationItem, Command, NodeItem, ReleaseItem},
+    queue_order::QueueOrder,
+    resources::Resource,
+    types::{Nanos, Termination},
+};
+
+/// Who does it.
+pub enum What<'a> {
+    /// The shim, by a request: commands by the number of the partition.
+    Shim(Vec<(usize, Command)>),
+    /// An operator, in a partition.
+    Operator(usize, Command),
+    /// Another configuration.
+    Config(&'a str),
+    /// Nobody.
+    Nothing,
+}
+
+/// Task group of every gang.
+const GROUP: &str = "tg";
+/// Asks of one request that make a gang are named by their number.
+const PLACEHOLDERS: &str = "p";
+const REALS: &str = "r";
+
+fn node_id(node: u8) -> Arc<str> {
+    format!("n{node}").into()
+}
+
+fn app_id(app: u8) -> Arc<str> {
+    format!("app{app}").into()
+}
+
+fn amounts(size: i64, gpus: i64) -> Resource {
+    let mut amounts = vec![("memory", size), ("vcore", size)];
+    if gpus > 0 {
+        amounts.push(("nvidia.com/gpu", gpus));
+    }
+    Resource::of(&amounts)
+}
+
+fn submission(world: &World, app: u8, queue: u8, user: u8, seconds: i64) -> AddApplication {
+    let (user, groups) = USERS[usize::from(user) % USERS.len()];
+    AddApplication {
+        id: app_id(app),
+        // One number more than there are queues: none, or one that is not there.
+        queue: world.queues.get(usize::from(queue)).map_or("", String::as_str).into(),
+        user: user.into(),
+        groups: Some(groups.iter().map(|group| Arc::from(*group)).collect()),
+        timeout_millis: seconds * 1_000,
+        ..AddApplication::default()
+    }
+}
+
+fn asks(items: Vec<(Arc<str>, Option<Arc<str>>, AskSpec)>) -> Command {
+    let item = |(app, node, spec)| AllocationItem { app, node, spec: Arc::new(spec) };
+    Command::Allocations { allocations: items.into_iter().map(item).collect(), releases: Vec::new() }
+}
+
+fn releases(app: Arc<str>, key: Arc<str>, termination: Termination) -> Command {
+    Command::Allocations { allocations: Vec::new(), releases: vec![ReleaseItem { app, key, termination }] }
+}
+
+fn gang_ask(prefix: &str, number: u8, size: i64) -> AskSpec {
+    AskSpec {
+        key: format!("{prefix}{number}").into(),
+        resource: Arc::new(amounts(size, 0)),
+        task_group: GROUP.into(),
+        placeholder: prefix == PLACEHOLDERS,
+        ..AskSpec::default()
+    }
+}
+
+fn ask(key: u8, size: i64, gpus: i64, kind: Kind) -> AskSpec {
+    let mut spec =
+        AskSpec { key: format!("k{key}").into(), resource: Arc::new(amounts(size, gpus)), ..AskSpec::default() };
+    let may = |own, other| Some(PreemptionPolicy { allow_preempt_self: own, allow_preempt_other: other });
+    match kind {
+        Kind::Plain => {}
+        Kind::Grouped => spec.task_group = GROUP.into(),
+        Kind::Placeholder => (spec.task_group, spec.placeholder) = (GROUP.into(), true),
+        Kind::High => spec.priority = 5,
+        Kind::Preempts => spec.preemption = may(true, true),
+        Kind::HighPreempts => (spec.priority, spec.preemption) = (3, may(true, true)),
+        Kind::OptedOut => spec.preemption = may(false, true),
+        Kind::Originator => spec.originator = true,
+        Kind::Required(node) => spec.required_node = Some(node_id(node)),
+    }
+    spec
+}
+
+/// What a step means. Partitions are there in the order of their names.
+pub fn command<'a>(step: &Step, world: &'a World, partitions: &[Arc<str>], now: Nanos) -> What<'a> {
+    let of = |number: u8| usize::from(number) % partitions.len().max(1);
+    let one = |number: u8, command: Command| What::Shim(vec![(of(number), command)]);
+    match step {
+        Step::Node { node, action, size, gpus } => {
+            let partition = partitions.get(of(*node)).map_or("default", |name| &**name);
+            let attributes = BTreeMap::from([("si/node-partition".to_owned(), format!("[{RM}]{partition}"))]);
+            let capacity = Some(amounts(*size, *gpus));
+            one(
+                *node,
+                Command::Nodes(vec![NodeItem { id: node_id(*node), action: (*action).into(), capacity, attributes }]),
+            )
+        }
+        Step::App { app, queue, user, seconds, tags } => {
+            let mut item = submission(world, *app, *queue, *user, *seconds);
+            if *tags {
+                // Created by force, wherever it may go.
+                item.tags = Arc::new([("application.create.force".to_owned(), "true".to_owned())].into());
+            }
+            one(*app, Command::Applications { new: vec![item], remove: Vec::new() })
+        }
+        Step::Gang { app, queue, user, count, size, hard, seconds } => {
+            let mut item = submission(world, *app, *queue, *user, *seconds);
+            item.placeholder_ask = Some(amounts(size * i64::from(*count), 0));
+            item.gang_style = if *hard { "Hard" } else { "Soft" }.to_owned();
+            let placeholders = (0..*count).map(|n| (app_id(*app), None, gang_ask(PLACEHOLDERS, n, *size)));
+            let placeholders = asks(placeholders.collect());
+            What::Shim(vec![
+                (of(*app), Command::Applications { new: vec![item], remove: Vec::new() }),
+                (of(*app), placeholders),
+            ])
+        }
+        Step::Reals { app, count, size } => {
+            let reals = (0..*count).map(|n| (app_id(*app), None, gang_ask(REALS, n, *size)));
+            one(*app, asks(reals.collect()))
+        }
+        Step::Remove { app } => one(*app, Command::Applications { new: Vec::new(), remove: vec![app_id(*app)] }),
+        Step::Ask { app, key, size, gpus, kind, node } => {
+            one(*app, asks(vec![(app_id(*app), node.map(node_id), ask(*key, *size, *gpus, *kind))]))
+        }
+        Step::Release { app, key, by } => {
+            // The keys of gangs come last.
+            let key: Arc<str> = match key {
+                None => "".into(),
+                Some(6) => format!("{PLACEHOLDERS}0").into(),
+                Some(7) => format!("{REALS}0").into(),
+                Some(key) => format!("k{key}").into(),
+            };
+            one(*app, releases(app_id(*app), key, (*by).into()))
+        }
+        Step::Foreign { key, node, size } => {
+            let name: Arc<str> = format!("foreign{key}").into();
+            if *size == 0 {
+                return one(*node, releases("".into(), name, Termination::StoppedByRm));
+            }
+            let spec = AskSpec {
+                key: name,
+                resource: Arc::new(amounts(*size, 0)),
+                foreign: Some(Foreign::Default),
+                ..AskSpec::default()
+            };
+            one(*node, asks(vec![("".into(), Some(node_id(*node)), spec)]))
+        }
+        Step::Configure(number) => world
+            .configs
+            .get(usize::from(*number) % world.configs.len())
+            .map_or(What::Nothing, |text| What::Config(text)),
+        Step::Drain { node, on } => {
+            What::Operator(of(*node), Command::OperatorDrain { nodes: vec![node_id(*node)], drained: *on })
+        }
+        Step::Hold { node, on } => {
+            What::Operator(of(*node), Command::HoldHosts { hosts: vec![node_id(*node)], held: *on })
+        }
+        Step::Order { queue, order } => {
+            let Some(path) = world.queues.get(usize::from(*queue)) else { return What::Nothing };
+            let order = order.map(|order| {
+                let (by, when, reason) = ("an operator".into(), now.0.to_string().into(), "a test".into());
+                Arc::new(QueueOrder { kind: order.into(), by, at: now, when, reason })
+            });
+            What::Operator(0, Command::OrderQueues(vec![(path.as_str().into(), order)]))
+        }
+        Step::Pass(_) | Step::Cut { .. } | Step::Register | Step::Snapshot | Step::Kill(_) => What::Nothing,
+    }
+}
+
+/// What a shim that registers again reports: nodes, applications, and what runs there.
+pub fn report(world: &World, partitions: &[Arc<str>], knows: &Knows) -> Vec<Vec<(usize, Command)>> {
+    let mut requests = Vec::new();
+    for (node, (size, gpus)) in &knows.nodes {
+        let step = Step::Node { node: *node, action: Action::Create, size: *size, gpus: *gpus };
+        if let What::Shim(commands) = command(&step, world, partitions, Nanos::ZERO) {
+            requests.push(commands);
+        }
+    }
+    for (app, (queue, user)) in &knows.apps {
+        let at = usize::from(*app) % partitions.len().max(1);
+        let new = vec![submission(world, *app, *queue, *user, 0)];
+        let there = knows.runs.iter().filter(|((of, _), _)| *of == app_id(*app));
+        let there = there.map(|((app, _), ran)| {
+            let spec = AskSpec { resource: ran.size.clone(), ..(*ran.spec).clone() };
+            (app.clone(), Some(ran.node.clone()), spec)
+        });
+        requests.push(vec![(at, Command::Applications { new, remove: Vec::new() }), (at, asks(there.collect()))]);
+    }
+    requests
+}

@@ -1,7 +1,9 @@
 //! A shim that is asked about many asks at once: how many questions may be open is bounded, and nothing waits longer for that.
 
 use callboard::domain::{
-    command::{Command, NodeAction, PredicateTerms},
+    command::{Command, NodeAction, PredicateTerms, Turn},
+    effect::Effect,
+    log::Input,
     types::Nanos,
 };
 
@@ -100,4 +102,31 @@ fn refusals_are_told_once_in_fifteen_seconds_per_ask() {
         assert!(told.len() >= 2, "{key}: {told:?}");
         assert!(told.windows(2).all(|pair| pair[1].minus(pair[0]) >= Nanos::from_secs(15)), "{key}: {told:?}");
     }
+}
+
+#[test]
+fn a_turn_while_its_own_question_is_open_is_kept_until_the_answer() {
+    // R5.27: a partition that asked before there were others is no reason to pass a turn to and fro without an end.
+    let mut env = Env::new(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    let terms = |shared| Command::PredicateTerms(PredicateTerms { constrained: true, nodes: 1, shared });
+    env.apply(terms(false));
+    env.node("n1", 100);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 1), Ask::new("app-1", "k2", 1)]);
+    env.run();
+    assert_eq!(env.questions.len(), 1);
+    env.apply(terms(true));
+    let words = |env: &mut Env, command| {
+        let mut effects = Vec::new();
+        env.made(Input::Apply(command), &mut effects);
+        while env.made(Input::Schedule { max: 10 }, &mut effects) > 0 {}
+        let words = effects.iter().filter_map(|effect| match effect {
+            Effect::Turn(word) => Some(format!("{word:?}")),
+            _ => None,
+        });
+        words.collect::<Vec<_>>()
+    };
+    assert_eq!(words(&mut env, Command::Tick), ["Wanted"]);
+    assert!(words(&mut env, Command::Turn(Turn::Yours)).is_empty());
 }

@@ -91,7 +91,13 @@ impl Partition {
     pub(super) fn settle_turn(&mut self, waits: bool, cx: &mut Cx) {
         self.tell_changes(cx);
         if self.questions.turn == Place::Given {
-            self.give_up_turn(cx);
+            if self.questions.is_in_turn() {
+                // One that was asked about before there were others: its answer ends this turn. Another turn now would be as
+                // much in vain.
+                self.questions.turn = Place::Used;
+            } else {
+                self.give_up_turn(cx);
+            }
         }
         if waits && self.questions.turn == Place::Without {
             self.questions.turn = Place::Wanted;

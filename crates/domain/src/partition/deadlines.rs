@@ -127,8 +127,11 @@ impl Partition {
         if row.wake_at.is_some_and(|at| at <= now) {
             row.wake_at = None;
         }
-        if row.backoff_until.is_some_and(|until| until <= now) {
-            row.backoff_until = None;
+        match row.backoff_until {
+            Some(until) if until <= now => row.backoff_until = None,
+            // Nothing of it is tried before, so nothing else would wake it then.
+            Some(until) => self.wake_at(app, until),
+            None => {}
         }
         self.ripe.extend(self.apps[app.ix()].reservations.iter().copied());
         self.rouse_groups(app);

@@ -19,7 +19,7 @@ use callboard::{
         resources::Resource,
         types::Nanos,
     },
-    http::events::json,
+    http::ws_v1::events::records,
     messages::event::{GetEventStatus, OpenStream, Publish, StopEvents},
     store::events::{Clock, Limits, open},
 };
@@ -144,7 +144,7 @@ fn published(rounds: u64, directory: Option<&Path>, streams: usize) -> Duration 
                 futures::future::join_all(readers.into_iter().map(|mut reader| async move {
                     while let Ok(batch) = reader.next().await {
                         let form = callboard::messages::event::LineForm::Plain;
-                        black_box(batch.lines(form, |slice| json::lines(slice.events())));
+                        black_box(batch.lines(form, |slice| records::lines(slice.events())));
                     }
                 }))
                 .await;
@@ -180,7 +180,7 @@ fn events(c: &mut Criterion) {
     group.bench_function("ring and store", |b| b.iter_custom(|rounds| published(rounds, Some(directory.path()), 0)));
     let one = slice(&cast, 0);
     group.bench_function("encode JSON", |b| {
-        b.iter_custom(|rounds| timed(rounds, || drop(black_box(json::lines(black_box(&one))))));
+        b.iter_custom(|rounds| timed(rounds, || drop(black_box(records::lines(black_box(&one))))));
     });
     let directory = tempfile::tempdir().expect("a directory");
     let limits = Limits { events: 0, bytes: 256 << 20, age: Nanos::ZERO };

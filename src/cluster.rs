@@ -3,15 +3,16 @@
 //! etcd decides: whoever leads writes the head of a log, and every change of the log has the condition that nobody else has
 //! written it since ([`group`]). Leases and refused connections only say when it is worth trying to take over.
 
+pub mod carry;
 pub mod etcd;
-mod follow;
-mod group;
-mod keys;
+pub(crate) mod follow;
+pub(crate) mod group;
+pub(crate) mod keys;
 mod manager;
 mod presence;
 mod probe;
 mod standby;
-mod take;
+pub(crate) mod take;
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -31,7 +32,7 @@ use self::{
 use crate::{
     actors::topology::Topology,
     messages::{
-        leaders::{ClusterStatus, Done, Drain, Fresh, Leaders},
+        leaders::{ClusterStatus, Done, Drain, Fresh, Leaders, SharedConfig},
         rm::{Refusal, RefusalKind},
     },
 };
@@ -143,6 +144,14 @@ impl Leaders for Cluster {
         self.ask(|tell| Word::Drain(server, drain, tell), |done| done)
     }
 
+    fn config(&self) -> Done<SharedConfig> {
+        self.ask(Word::Config, Ok)
+    }
+
+    fn configure(&self, config: SharedConfig) -> Done<()> {
+        self.ask(|tell| Word::Configure(Box::new(config), tell), |done| done)
+    }
+
     fn freshen(&self) -> BoxFuture<'static, Vec<Fresh>> {
         Box::pin(self.standby.clone().freshen())
     }
@@ -150,6 +159,10 @@ impl Leaders for Cluster {
     fn hand_over(&self, rm: &str, server: &str) -> Done<()> {
         let (rm, server) = (rm.to_owned(), server.to_owned());
         self.ask(|tell| Word::Hand(rm, server, tell), |done| done)
+    }
+
+    fn hear_of_all(&self) -> Done<()> {
+        self.ask(Word::Heard, |done| done)
     }
 
     fn trouble(&self) -> Option<Arc<str>> {

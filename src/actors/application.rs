@@ -76,6 +76,12 @@ fn nanos(time: Duration) -> Nanos {
     Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
+/// How long a release that was sent so often waits before it is sent again; `first`: `rm.resendAfter`.
+pub fn wait(first: Duration, sent: u32) -> Nanos {
+    let doubled = first.saturating_mul(1 << sent.saturating_sub(1).min(16));
+    nanos(doubled.min(LONGEST_WAIT.max(first)))
+}
+
 impl ApplicationActor {
     /// An actor for a new application; `send` leads to its partition.
     pub fn new(app: Arc<str>, sums: Rc<Unconfirmed>, send: Recipient<SendAgain>) -> ApplicationActor {
@@ -141,9 +147,7 @@ impl ApplicationActor {
 
     /// How long a release that was sent so often waits before it is sent again.
     fn wait(&self, sent: u32) -> Nanos {
-        let first = self.sums.patience.get().resend_after;
-        let doubled = first.saturating_mul(1 << (sent - 1).min(16));
-        nanos(doubled.min(LONGEST_WAIT.max(first)))
+        wait(self.sums.patience.get().resend_after, sent)
     }
 
     /// Looks at what waits at this time or soon after, unless it does so earlier.

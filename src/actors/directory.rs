@@ -26,7 +26,7 @@ pub struct Listing {
 pub struct RmEntry {
     /// Its id.
     pub id: Arc<str>,
-    /// Session.
+    /// Number of the session, counted up with each registration.
     pub epoch: u64,
     /// When that session began.
     pub registered: Nanos,
@@ -36,6 +36,8 @@ pub struct RmEntry {
     pub policy_group: Arc<str>,
     /// Configuration in force.
     pub config: Arc<LoadedConfig>,
+    /// It is the server's own, and follows it.
+    pub default_config: bool,
     /// Extra configuration in force.
     pub extra: Arc<BTreeMap<String, String>>,
 }
@@ -45,7 +47,7 @@ pub struct RmEntry {
 pub struct PartitionEntry {
     /// Its resource manager.
     pub rm: Arc<str>,
-    /// Session.
+    /// Number of the session, counted up with each registration.
     pub epoch: u64,
     /// Internal name `[rm]name`.
     pub internal: Arc<str>,

@@ -37,7 +37,7 @@ use crate::{
     domain::{event_settings::EventSettings, types::Nanos},
     messages::event::{
         ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, GetEventStatus, GetEvents, GetStreams,
-        Intake, OpenStream, OpenedStream, Publish, StreamView, TooManyStreams,
+        Intake, OpenStream, OpenedStream, Publish, ShowEvents, StreamView, TooManyStreams,
     },
     store::events::{Clock, OpenError},
 };
@@ -179,6 +179,20 @@ impl Handler<Publish> for EventActor {
     fn handle(&mut self, msg: Publish, ctx: &mut Self::Context) {
         self.take_in(ctx);
         self.record(msg, ctx);
+    }
+}
+
+impl Handler<ShowEvents> for EventActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: ShowEvents, _ctx: &mut Self::Context) {
+        self.ring = Ring::new(msg.first, self.settings.ring_capacity);
+        self.ring.keep_usage();
+        self.gaps = UsageGaps::new(true, now());
+        if let Some(before) = self.ring.usage_before() {
+            before.pass(&usage::begin(msg.used, now()));
+        }
+        self.ring.push(msg.events);
     }
 }
 

@@ -4,10 +4,11 @@
 //! While a write is under way the actor takes no other message, so the order of its mailbox is the order of the file,
 //! of the journal in memory and of every stream, and a reader that attaches gets each event once.
 
-mod disk;
+pub(crate) mod disk;
 mod faults;
-mod log;
-mod orders;
+pub(crate) mod inherit;
+pub(crate) mod log;
+pub(crate) mod orders;
 mod registry;
 #[cfg(test)]
 mod tests;
@@ -109,10 +110,11 @@ struct Stream {
 }
 
 /// Events with their text, before they are published.
-struct Batch {
-    records: Vec<(Record, bool)>,
+pub(crate) struct Batch {
+    /// Each, and whether it belongs on disk.
+    pub(crate) records: Vec<(Record, bool)>,
     /// The resource set, where it was defined.
-    r: Option<Arc<str>>,
+    pub(crate) r: Option<Arc<str>>,
 }
 
 impl JournalActor {
@@ -178,19 +180,10 @@ impl JournalActor {
         }));
     }
 
-    /// What has to be written for these events to be on disk. A journal that knows of no drain is not kept: that a
-    /// resource set was defined is written with the first event that says more.
     fn to_write(&self, records: Vec<Record>, r: Option<&Arc<str>>) -> Option<Write> {
         let Storage::Disk(Kept { directory, exists }) = &self.storage else { return None };
-        let worth_it = |record: &Record| *exists || &*record.name != "resource-define";
-        if !records.iter().any(worth_it) {
-            return None;
-        }
-        let mut all = self.log.unstored();
-        all.extend(records);
-        let with_set = !exists || all.iter().any(is_of_set);
-        let r = with_set.then(|| r.unwrap_or(&self.r).clone());
-        Some(Write { directory: directory.clone(), r, records: all })
+        let (r, records) = to_store(&self.log, *exists, records, r.unwrap_or(&self.r))?;
+        Some(Write { directory: directory.clone(), r, records })
     }
 
     /// Takes note of what came of writing.
@@ -215,19 +208,7 @@ impl JournalActor {
 
     /// Tells the partition what concerns it, and gives the events.
     fn take_out(&self, out: Vec<Output>) -> Batch {
-        let mut events = Vec::new();
-        let mut commands = Vec::new();
-        for output in out {
-            match output {
-                Output::Event(event) => events.push(event),
-                Output::OperatorDrain { nodes: more, drained: same } => match commands.last_mut() {
-                    Some(Command::OperatorDrain { nodes, drained }) if *drained == same => nodes.extend(more),
-                    _ => commands.push(Command::OperatorDrain { nodes: more, drained: same }),
-                },
-                Output::Overdue(nodes) => commands.push(Command::DrainOverdue(nodes)),
-                Output::HoldHosts { hosts, held } => commands.push(Command::HoldHosts { hosts, held }),
-            }
-        }
+        let (events, commands) = parted(out);
         if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty()) {
             partition.do_send(Commands::of(*epoch, commands));
         }
@@ -320,6 +301,41 @@ impl Write {
     }
 }
 
+/// What a journal put out: events, and what the partition has to be told.
+pub(crate) fn parted(out: Vec<Output>) -> (Vec<ResourceEvent>, Vec<Command>) {
+    let mut events = Vec::new();
+    let mut commands = Vec::new();
+    for output in out {
+        match output {
+            Output::Event(event) => events.push(event),
+            Output::Tell(Command::OperatorDrain { nodes: more, drained: same }) => match commands.last_mut() {
+                Some(Command::OperatorDrain { nodes, drained }) if *drained == same => nodes.extend(more),
+                _ => commands.push(Command::OperatorDrain { nodes: more, drained: same }),
+            },
+            Output::Tell(command) => commands.push(command),
+        }
+    }
+    (events, commands)
+}
+
+/// What has to be written for these events to be on disk, with the resource set `r` where they tell of it. A journal that knows
+/// of no drain is not kept (`exists`): that a resource set was defined is written with the first event that says more.
+pub(crate) fn to_store(
+    log: &Log,
+    exists: bool,
+    records: Vec<Record>,
+    r: &Arc<str>,
+) -> Option<(Option<Arc<str>>, Vec<Record>)> {
+    let worth_it = |record: &Record| exists || &*record.name != "resource-define";
+    if !records.iter().any(worth_it) || crate::domain::planted!("drain-unwritten") {
+        return None;
+    }
+    let mut all = log.unstored();
+    all.extend(records);
+    let with_set = !exists || all.iter().any(is_of_set);
+    Some((with_set.then(|| r.clone()), all))
+}
+
 type Operation = AtomicResponse<JournalActor, Result<(), Refusal>>;
 
 impl Batch {
@@ -327,7 +343,7 @@ impl Batch {
         Batch { records: Vec::new(), r: None }
     }
 
-    fn of(events: &[ResourceEvent], journal: &Journal) -> Batch {
+    pub(crate) fn of(events: &[ResourceEvent], journal: &Journal) -> Batch {
         let mut r = None;
         for event in events {
             if let Kind::Define(_) | Kind::Update { .. } = event.kind {
@@ -344,7 +360,7 @@ impl Batch {
     }
 
     /// What belongs into the file.
-    fn durable(&self) -> Vec<Record> {
+    pub(crate) fn durable(&self) -> Vec<Record> {
         self.records.iter().filter(|(_, durable)| *durable).map(|(record, _)| record.clone()).collect()
     }
 }
@@ -393,7 +409,7 @@ impl Handler<Begin> for JournalActor {
         let mut out = Vec::new();
         self.journal.begin(self.now(), &mut out);
         self.commit(out, ctx);
-        Standing { hosts: self.journal.held_hosts(), orders: self.orders.list() }
+        Standing { hosts: self.journal.held_hosts(), notes: self.journal.drain_notes(), orders: self.orders.list() }
     }
 }
 
@@ -446,7 +462,8 @@ impl Handler<Agree> for JournalActor {
     type Result = Operation;
 
     fn handle(&mut self, msg: Agree, _ctx: &mut Self::Context) -> Operation {
-        self.operate(|journal, now| journal.plan_agreement(&msg.nodes, &msg.hosts, now))
+        self.journal.meet(&msg.hosts, self.now());
+        self.operate(|journal, now| journal.plan_agreement(&msg.nodes, &msg.hosts, &msg.notes, now))
     }
 }
 

@@ -8,7 +8,7 @@ mod links;
 mod meter;
 mod orders;
 pub mod recorder;
-mod restored;
+pub(crate) mod restored;
 mod teardown;
 mod traced;
 mod waits;
@@ -40,6 +40,7 @@ use crate::{
     messages::{
         budget::Permit,
         event::Publish,
+        journal::Standing,
         partition::{Commands, PartitionSetup, PartitionStatus, Snapshot},
         recorded::{Entry, Recorded},
         rm::{Deliver, Kind, Outgoing},
@@ -78,10 +79,10 @@ pub struct PartitionActor {
     /// Releases that are sent once more at the end of this turn.
     again: Vec<Released>,
     /// Who waits for its end, from when that begins.
-    ended: Vec<oneshot::Sender<()>>,
+    ended: Vec<oneshot::Sender<Standing>>,
     /// A slice is under way.
     slicing: bool,
-    /// The picture that readers get, until something changes.
+    /// The snapshot that readers get, until something changes.
     snapshot: Option<Arc<Snapshot>>,
     timer: Option<(Nanos, SpawnHandle)>,
     /// It shows how it was: nothing happens in it.
@@ -106,9 +107,11 @@ impl PartitionActor {
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
         let resolver = conf.resolver;
         let beginning = Beginning { rm, internal, conf, at: clock.now() };
-        let mut shared = false;
-        if let Some(Recorded { instance, outlet, replica: before, still, shared: is_shared }) = setup.recorded.take() {
-            shared = is_shared;
+        let (mut shared, mut inherited) = (false, None);
+        if let Some(Recorded { instance, outlet, replica: before, still, shared: is_shared, standing }) =
+            setup.recorded.take()
+        {
+            (shared, inherited) = (is_shared, standing);
             recorder = Some(match &before {
                 Some(before) => Recorder::resume(instance, outlet, before.number, before.at),
                 None => Recorder::begin(instance, outlet, &beginning),
@@ -132,7 +135,7 @@ impl PartitionActor {
             conversations: Conversations::new(unconfirmed, silence, ctx.address().recipient()),
             ugm: UgmActor::new(clock, resolver, links.ldap_secrets).start(),
             waits: Waits::default(),
-            link: Link::new(links.journal, setup.epoch),
+            link: Link::new(links.journal, setup.epoch, inherited),
             meter: Meter::new(links.metrics),
             traced: Traced::default(),
             setup,
@@ -162,10 +165,14 @@ impl PartitionActor {
         if self.is_still {
             return;
         }
+        let began = Instant::now();
         if let Some(recorder) = &mut self.recorder {
             recorder.apply(&command, now);
         }
         self.partition.apply(command, now, &mut self.effects);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.took(began.elapsed());
+        }
     }
 
     /// The present time.
@@ -273,6 +280,9 @@ impl PartitionActor {
             let done = self.partition.schedule(CHUNK, now, &mut self.effects);
             made += done;
             more = done == CHUNK;
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.took(began.elapsed());
         }
         self.status.slices += 1;
         self.status.decisions += made as u64;
@@ -401,11 +411,21 @@ impl PartitionActor {
     }
 }
 
-fn has_unresolved(commands: &[Command]) -> bool {
+/// A submission is among them whose groups have to be looked up.
+pub(crate) fn has_unresolved(commands: &[Command]) -> bool {
     commands.iter().any(|command| match command {
         Command::Applications { new, .. } => new.iter().any(wants_groups),
         _ => false,
     })
+}
+
+/// Only what operators told: none of it depends on a submission that waits for a directory, and they were told that it holds.
+pub(crate) fn is_of_operators(commands: &[Command]) -> bool {
+    let is = |command: &Command| {
+        use Command::{DrainOverdue, HoldHosts, NoteDrains, OperatorDrain, OrderQueues};
+        matches!(command, OperatorDrain { .. } | HoldHosts { .. } | NoteDrains(_) | DrainOverdue(_) | OrderQueues(_))
+    };
+    !commands.is_empty() && commands.iter().all(is)
 }
 
 impl Actor for PartitionActor {

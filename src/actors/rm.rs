@@ -29,6 +29,7 @@ pub mod traced;
 mod unknown;
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     sync::{Arc, Weak},
     time::Duration,
@@ -55,10 +56,13 @@ use crate::{
         clock::Clock,
         topology::{PartitionHandle, Topology},
     },
-    messages::rm::{
-        Answer, AnswerBody, Answers, Attach, Attached, Closing, ClosingKind, Deliver, DeliverEvents, Detach, Handed,
-        Info, Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind, RmInfo, RmState, Shutdown, StateDump,
-        ToStream, Want,
+    messages::{
+        journal::Standing,
+        rm::{
+            Answer, AnswerBody, Answers, Attach, Attached, Closing, ClosingKind, Deliver, DeliverEvents, Detach,
+            Handed, Info, Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind, RmInfo, RmState, Shutdown,
+            StateDump, ToStream, Want,
+        },
     },
     store::log::Far,
 };
@@ -110,6 +114,10 @@ pub struct RmActor {
     for_room: u32,
     /// What readers see while another server leads it.
     standby: Option<standby::Standby>,
+    /// A line that a shim has and this server does not know, and the record that tells whether it leads.
+    doubt: Option<(u64, u64)>,
+    /// What operators told the partitions of a session that ended while another server led it: the next one begins with that.
+    standing: RefCell<BTreeMap<Arc<str>, Standing>>,
 }
 
 impl RmActor {
@@ -139,6 +147,8 @@ impl RmActor {
             full: None,
             for_room: 0,
             standby: None,
+            doubt: None,
+            standing: RefCell::default(),
         }
     }
 
@@ -244,6 +254,9 @@ impl RmActor {
             }
             return Ok(Attached { stream: id, epoch: self.epoch, sequence: 0 });
         }
+        if let Want::All { after: Some(after), .. } = want {
+            self.knows_of(after, ctx)?;
+        }
         let Some(session) = &mut self.session else {
             if let Some(lost) = &self.lost {
                 return Err(Refusal::new(RefusalKind::Gone, &**lost));
@@ -283,6 +296,11 @@ impl RmActor {
         };
         self.next_stream = id;
         let epoch = self.epoch;
+        if let Some(log) = &mut self.log {
+            log.trail.goes_on(at, sequence);
+            // What the shim has is in no snapshot any more: the next may be due earlier than it seemed.
+            log.due = log.logs.snapshot;
+        }
         self.ask_as_wanted();
         self.vouch();
         self.note_manner(ctx);
@@ -310,6 +328,9 @@ impl RmActor {
         if lost.is_some() {
             session.answer_all(Err("the stream to the shim was lost before it answered".into()));
             self.dumps.clear();
+            if let Some(log) = &mut self.log {
+                log.trail.broke(self.clock.now());
+            }
         }
         self.ask_as_wanted();
         self.vouch();

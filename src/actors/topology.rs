@@ -3,6 +3,7 @@
 //! Event and journal actors share the control arbiter. Resource managers are spread over a pool: each lives with its first
 //! partition, so that what goes from one to the other crosses no thread; further partitions take the next arbiters.
 
+mod defaults;
 mod names;
 pub mod process;
 mod registry;
@@ -15,13 +16,14 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use actix::prelude::*;
 use arc_swap::ArcSwapOption;
 
 pub use self::process::ProcessSettings;
-use self::{names::shown, registry::Registry};
+use self::{defaults::Defaults, names::shown, registry::Registry};
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
@@ -41,11 +43,14 @@ use crate::{
             Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
         },
         ready::Readiness,
-        rm::{DeliverEvents, Predicates, Refusal, RefusalKind, RmState, Shutdown},
+        rm::{DeliverEvents, Info, Predicates, Refusal, RefusalKind, RmState, Shutdown},
     },
     metrics::Metrics,
     trace::Traces,
 };
+
+/// A caller waits so long, at most, until it is known whether another server leads what it asks for.
+const HEARD: Duration = Duration::from_secs(1);
 
 /// The wiring of one server.
 pub struct Topology {
@@ -67,7 +72,7 @@ pub struct Topology {
     intake: Arc<Intake>,
     registry: Mutex<Registry>,
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
-    default_config: Mutex<Arc<LoadedConfig>>,
+    defaults: Mutex<Defaults>,
     closing: AtomicBool,
     no_reservations: AtomicBool,
     /// Where resource managers keep their logs; unset: nowhere.
@@ -219,7 +224,7 @@ impl Topology {
             launcher,
             registry: Mutex::default(),
             listed: Mutex::default(),
-            default_config: Mutex::new(Arc::new(default_config)),
+            defaults: Mutex::new(Defaults::of(default_config)),
             closing: AtomicBool::new(false),
             no_reservations: AtomicBool::new(false),
             logs: OnceLock::new(),
@@ -264,6 +269,39 @@ impl Topology {
         lock(&self.registry).find(rm)
     }
 
+    /// As [`Topology::find`]. One that is not known here may have registered at another server just now: where there are several,
+    /// it is looked whether it has.
+    ///
+    /// # Errors
+    /// That cannot be found out at present.
+    pub async fn look_up(&self, rm: &str) -> Result<Option<Arc<RmHandle>>, Refusal> {
+        let known = self.find(rm);
+        let Some(leaders) = self.leaders().filter(|_| check_id(rm).is_ok() && !self.is_closing()) else {
+            return Ok(known);
+        };
+        if known.as_ref().is_some_and(|handle| !handle.is_unheard()) {
+            return Ok(known);
+        }
+        let heard = tokio::time::timeout(HEARD, leaders.hear_of_all()).await;
+        heard.unwrap_or_else(|_| {
+            let detail = format!("whether another server leads resource manager \"{rm}\" is not known yet: try again");
+            Err(Refusal::new(RefusalKind::Closing, detail))
+        })?;
+        let known = self.find(rm);
+        if let Some(handle) = &known {
+            // What its actor was told is seen when it answers.
+            let _ = handle.addr.send(Info).await;
+        }
+        Ok(known)
+    }
+
+    /// What is said to one that cannot be led here: another server may have begun to lead it just now.
+    async fn led_by(&self, rm: &str, refusal: Refusal) -> Refusal {
+        let is_known = refusal.kind != RefusalKind::Closing || self.find(rm).is_some_and(|handle| !handle.is_unheard());
+        let known = if is_known { None } else { self.look_up(rm).await.ok().flatten() };
+        known.and_then(|handle| handle.is_here().err()).filter(|moved| moved.leader.is_some()).unwrap_or(refusal)
+    }
+
     /// All that are known and not led by another server, in the order in which they first came.
     pub fn known(&self) -> Vec<Arc<RmHandle>> {
         let mut all = lock(&self.registry).all();
@@ -294,8 +332,10 @@ impl Topology {
         let extra = Arc::new(registration.extra);
         let policy_group: Arc<str> = registration.policy_group.into();
         for _ in 0..3 {
-            if let Some(leaders) = self.leaders.get() {
-                leaders.lead(&registration.rm).await?;
+            if let Some(leaders) = self.leaders.get()
+                && let Err(refusal) = leaders.lead(&registration.rm).await
+            {
+                return Err(self.led_by(&registration.rm, refusal).await.into());
             }
             let handle = self.find_or_create(&registration.rm)?;
             let register = Register {
@@ -338,7 +378,7 @@ impl Topology {
     ) -> Result<Arc<LoadedConfig>, Refusals> {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
-        let handle = self.find(rm).ok_or_else(unknown)?;
+        let handle = self.look_up(rm).await?.ok_or_else(unknown)?;
         let settings = self.read_settings(&extra)?;
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
@@ -362,30 +402,6 @@ impl Topology {
         // A registration runs such a partition without any rule, an update is refused (CFG-098).
         config.check_rules().map_err(|refused| prefixed(refused, "update of configuration failed"))?;
         Ok(config)
-    }
-
-    /// The server's own configuration was read again: it is in force for those that brought none.
-    pub async fn reload_default(&self, config: LoadedConfig) -> Vec<(Arc<str>, Refusal)> {
-        let config = Arc::new(config);
-        *lock(&self.default_config) = config.clone();
-        let mut refused = Vec::new();
-        for handle in self.known() {
-            let message = Reconfigure {
-                config: config.clone(),
-                default_config: true,
-                only_default: true,
-                policy_group: Arc::default(),
-                extra: None,
-                tenant: false,
-            };
-            match handle.addr.send(message).await {
-                Ok(Err(refusal)) if !matches!(refusal.kind, RefusalKind::Unknown | RefusalKind::State) => {
-                    refused.push((handle.id.clone(), refusal));
-                }
-                _ => {}
-            }
-        }
-        refused
     }
 
     /// From now on nothing new is taken, and streams get their last line.
@@ -516,7 +532,7 @@ impl Topology {
 
     async fn load(&self, text: String, what: &str) -> Result<Arc<LoadedConfig>, Refusals> {
         if text.is_empty() {
-            return Ok(lock(&self.default_config).clone());
+            return Ok(lock(&self.defaults).present());
         }
         // A large text takes a while: not on the thread of a door.
         let loaded = tokio::task::spawn_blocking(move || crate::config::load(&text)).await;

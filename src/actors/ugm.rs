@@ -28,6 +28,12 @@ pub struct UgmActor {
     resolver: Resolver,
     /// Directory of the LDAP settings.
     secrets: Arc<Path>,
+    known: Known,
+}
+
+/// What is known of the groups of users.
+#[derive(Default)]
+pub struct Known {
     cache: GroupCache,
     /// The directory could not be asked then, and is left alone for [`NEGATIVE`]: each attempt may take seconds, in which
     /// what comes after a submission waits.
@@ -35,11 +41,12 @@ pub struct UgmActor {
 }
 
 type Answer = Result<Groups, Arc<str>>;
+type Answers = BTreeMap<Arc<str>, Answer>;
 
 impl UgmActor {
     /// An actor with an empty cache.
     pub fn new(clock: Clock, resolver: Resolver, secrets: Arc<Path>) -> UgmActor {
-        UgmActor { clock, resolver, secrets, cache: GroupCache::default(), unavailable: None }
+        UgmActor { clock, resolver, secrets, known: Known::default() }
     }
 
     /// Says what is wrong with the settings of the resolver, before the first user is looked up.
@@ -60,9 +67,49 @@ impl UgmActor {
         // It only logs.
         ctx.spawn(check.into_actor(self).map(|_, _, _| ()));
     }
+}
+
+impl Known {
+    /// What is known of the users of these submissions, and whom to look up.
+    pub fn begin(&self, commands: &mut [Command], now: Nanos) -> (Answers, Vec<Arc<str>>) {
+        let (mut answers, mut unknown) = (Answers::new(), Vec::new());
+        for item in wanting(commands) {
+            match self.of(&item.user, now) {
+                Some(answer) => _ = answers.insert(item.user.clone(), answer),
+                None => unknown.push(item.user.clone()),
+            }
+        }
+        unknown.sort_unstable();
+        unknown.dedup();
+        (answers, unknown)
+    }
+
+    /// These users were looked up: that is kept for a while, and the submissions are filled in.
+    pub fn end(
+        &mut self,
+        commands: &mut [Command],
+        mut answers: Answers,
+        users: Vec<Arc<str>>,
+        found: Found,
+        now: Nanos,
+    ) {
+        if let Some(why) = found.unavailable {
+            self.unavailable = Some((now, why));
+        }
+        for (user, answer) in users.into_iter().zip(found.answers) {
+            self.cache.put(user.clone(), answer.clone().ok(), now);
+            answers.insert(user, answer);
+        }
+        fill(commands, &answers);
+    }
+
+    /// Forgets what is too old.
+    pub fn clean(&mut self, now: Nanos) {
+        self.cache.clean(now);
+    }
 
     /// What is known of a user; `None`: it has to be looked up.
-    fn known(&self, user: &str, now: Nanos) -> Option<Answer> {
+    fn of(&self, user: &str, now: Nanos) -> Option<Answer> {
         match (self.cache.get(user, now), &self.unavailable) {
             (Cached::Groups(groups), _) => Some(Ok(groups)),
             (Cached::Failed(since), _) => Some(Err(resolvers::cached_failure(since).into())),
@@ -121,7 +168,7 @@ impl Actor for UgmActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(Duration::from_nanos(CLEAN_EVERY.0 as u64), |actor, _| {
             let now = actor.clock.now();
-            actor.cache.clean(now);
+            actor.known.clean(now);
         });
         self.check_settings(ctx);
     }
@@ -133,8 +180,7 @@ impl Handler<UseResolver> for UgmActor {
     fn handle(&mut self, msg: UseResolver, ctx: &mut Self::Context) {
         if self.resolver != msg.0 {
             self.resolver = msg.0;
-            self.cache = GroupCache::default();
-            self.unavailable = None;
+            self.known = Known::default();
             self.check_settings(ctx);
         }
     }
@@ -146,18 +192,7 @@ impl Handler<Resolve> for UgmActor {
     fn handle(&mut self, msg: Resolve, _ctx: &mut Self::Context) -> Self::Result {
         let mut commands = msg.0;
         let (now, resolver, secrets) = (self.clock.now(), self.resolver, self.secrets.clone());
-        let mut answers = BTreeMap::new();
-        let mut unknown = Vec::new();
-        for item in wanting(&mut commands) {
-            match self.known(&item.user, now) {
-                Some(answer) => {
-                    answers.insert(item.user.clone(), answer);
-                }
-                None => unknown.push(item.user.clone()),
-            }
-        }
-        unknown.sort_unstable();
-        unknown.dedup();
+        let (answers, unknown) = self.known.begin(&mut commands, now);
         let looked_up = async move {
             if unknown.is_empty() {
                 return (unknown, Found { answers: Vec::new(), unavailable: None });
@@ -172,14 +207,7 @@ impl Handler<Resolve> for UgmActor {
         };
         Box::pin(looked_up.into_actor(self).map(move |(users, found), actor, _| {
             let now = actor.clock.now();
-            if let Some(why) = found.unavailable {
-                actor.unavailable = Some((now, why));
-            }
-            for (user, answer) in users.into_iter().zip(found.answers) {
-                actor.cache.put(user.clone(), answer.clone().ok(), now);
-                answers.insert(user, answer);
-            }
-            fill(&mut commands, &answers);
+            actor.known.end(&mut commands, answers, users, found, now);
             commands
         }))
     }

@@ -1,5 +1,8 @@
 //! `callboard cluster`: which servers there are, who leads what; moving the lead, and servers that are to lead nothing.
 
+mod carry;
+mod config;
+
 use std::{
     fmt::Write as _,
     process::ExitCode,
@@ -64,6 +67,15 @@ enum Command {
         /// Id or URL of the server
         server: String,
     },
+    /// Put the logs of a data directory, whose server is stopped, into etcd: a cluster goes on with its sessions
+    Import(carry::CarryArgs),
+    /// Take the logs out of etcd into a data directory, when the servers of the cluster are stopped: one server goes on alone
+    Export(carry::CarryArgs),
+    /// The configuration and the settings that hold for all servers
+    Config {
+        #[command(subcommand)]
+        command: config::Command,
+    },
 }
 
 /// Runs the command.
@@ -71,12 +83,17 @@ enum Command {
 /// # Errors
 /// The server cannot be asked, or did not do it.
 pub async fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
-    out::print(told(args).await?)?;
+    let told = match &args.command {
+        Command::Import(args) => carry::import(args).await?,
+        Command::Export(args) => carry::export(args).await?,
+        command => told(args, command).await?,
+    };
+    out::print(told)?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn told(args: &ClusterArgs) -> Result<String, Error> {
-    match &args.command {
+async fn told(args: &ClusterArgs, command: &Command) -> Result<String, Error> {
+    match command {
         Command::Status { output } => {
             let text = text(args.door.get_of_server("cluster").await?).await?;
             Ok(if *output == Output::Json { text } else { tables(&read(&text)?) })
@@ -114,6 +131,9 @@ async fn told(args: &ClusterArgs) -> Result<String, Error> {
             args.door.post_to_server("cluster/undrain", &json!({ "server": server })).await?;
             Ok(format!("{server} may lead again\n"))
         }
+        Command::Config { command } => config::run(&args.door, command).await,
+        // These ask no server.
+        Command::Import(_) | Command::Export(_) => Ok(String::new()),
     }
 }
 

@@ -1,12 +1,12 @@
 //! `callboard flight`: what a log holds, seen again. Logs are only read, also beside a running server.
 
 mod check;
-mod player;
+pub mod player;
 mod redact;
 mod serve;
 mod show;
-mod source;
-mod words;
+pub mod source;
+pub mod words;
 
 use std::{
     path::{Path, PathBuf},
@@ -269,7 +269,7 @@ impl Source {
     ///
     /// # Errors
     /// It cannot be read from any state on.
-    fn open(&self) -> anyhow::Result<Flight> {
+    pub fn open(&self) -> anyhow::Result<Flight> {
         let flight = open(self, &self.data)?;
         log::flight::check_domain(&flight.title).map_err(anyhow::Error::msg)?;
         Ok(flight)

@@ -139,7 +139,7 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
 }
 
 /// The plan for people.
-fn table(plan: &Plan) -> String {
+pub(super) fn table(plan: &Plan) -> String {
     let mut text = String::new();
     for Warning { line, column, message, .. } in &plan.warnings {
         let _ = writeln!(text, "warning: {line}:{column}: {message}");

@@ -2,8 +2,8 @@
 
 pub mod access;
 mod audit;
-mod cluster;
-mod data;
+pub(in crate::cli) mod cluster;
+pub(in crate::cli) mod data;
 pub mod log;
 pub mod oidc;
 pub mod options;
@@ -54,8 +54,9 @@ use crate::{
     domain::{duration, event_settings::EventSettings, journal},
     grpc,
     http::{
-        api, page,
-        server::{self as http, Doors, Listen},
+        api,
+        doors::Doors,
+        server::{self as http, Listen},
         ws_v1::{self, RestState},
     },
     messages::{
@@ -273,10 +274,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             forward: args.cluster.forward()?,
         });
         let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[])? };
-        let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
+        let (data, others) = (api::data(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
-            page::configure(config);
-            own(config);
+            data(config);
             others(config);
         };
         let (server, bound) = http::bind(listen, doors, services)
@@ -471,7 +471,15 @@ async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String>
         Ok(config) => {
             let checksum = config.checksum.clone();
             tracing::info!(file = %file.display(), checksum, "configuration read again");
-            for (rm, refusal) in topology.reload_default(config).await {
+            let (in_force, refused) = topology.reload_default(config).await;
+            if !in_force {
+                tracing::warn!(
+                    code = "configuration-shared",
+                    "SIGHUP: {} is read, and not in force: another configuration holds for all servers of the cluster (callboard cluster config get)",
+                    file.display()
+                );
+            }
+            for (rm, refusal) in refused {
                 tracing::error!(code = "configuration-refused", rm = &*rm, "{}", refusal.detail);
             }
             Ok(checksum)

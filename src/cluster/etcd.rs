@@ -5,16 +5,20 @@
 
 use std::{
     fmt,
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Code, Request, Status, Streaming,
@@ -24,8 +28,8 @@ use tonic::{
 
 use self::wire::{
     AuthenticateRequest, CompactionRequest, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
-    LeaseKeepAliveResponse, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp, StatusRequest, TxnRequest,
-    WatchCreateRequest, WatchRequest, WatchResponse, auth_client::AuthClient, compare, kv_client::KvClient,
+    LeaseKeepAliveResponse, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp, ResponseHeader, StatusRequest,
+    TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, auth_client::AuthClient, compare, kv_client::KvClient,
     lease_client::LeaseClient, maintenance_client::MaintenanceClient, request_op, response_op,
     watch_client::WatchClient, watch_request,
 };
@@ -43,6 +47,9 @@ pub const PATIENCE: Duration = Duration::from_secs(3);
 const CONNECT: Duration = Duration::from_secs(1);
 /// A connection on which nothing comes is asked this often whether it is alive, and has as long to answer.
 const ALIVE: Duration = Duration::from_secs(2);
+
+/// A transaction that is not answered in this time may have gone with the member that led etcd: it is looked whether another does.
+const DOUBT: Duration = Duration::from_millis(500);
 
 /// How etcd is reached.
 #[derive(Clone, Default)]
@@ -111,10 +118,29 @@ pub struct Found {
     pub more: bool,
 }
 
+/// Something that behaves as etcd does, in the same process.
+pub trait Model: Send + Sync {
+    /// See [`Etcd::range`].
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn range(&self, from: &str, to: &str, revision: i64, limit: i64) -> Result<Found, Trouble>;
+
+    /// See [`Etcd::txn`].
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn txn(&self, conditions: &[If], changes: Vec<Change>) -> Result<Done, Trouble>;
+}
+
 /// See the module.
 pub struct Etcd {
+    /// It is none.
+    model: Option<Arc<dyn Model>>,
     members: Vec<(String, Channel)>,
     present: AtomicUsize,
+    /// The latest term of etcd's own log that an answer told: it grows when another member leads.
+    term: AtomicU64,
     user: Option<(String, String)>,
     token: ArcSwapOption<MetadataValue<Ascii>>,
 }
@@ -168,7 +194,14 @@ impl Etcd {
         if members.is_empty() {
             return Err("no member of etcd is named".to_owned());
         }
-        Ok(Arc::new(Etcd { members, present: AtomicUsize::new(0), user: access.user, token: ArcSwapOption::empty() }))
+        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), ArcSwapOption::empty());
+        Ok(Arc::new(Etcd { model: None, members, present, term, user: access.user, token }))
+    }
+
+    /// Reads and transactions are those of a model.
+    pub fn modelled(model: Arc<dyn Model>) -> Arc<Etcd> {
+        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), ArcSwapOption::empty());
+        Arc::new(Etcd { model: Some(model), members: Vec::new(), present, term, user: None, token })
     }
 
     /// Its members, for texts.
@@ -249,19 +282,40 @@ impl Etcd {
     /// # Errors
     /// See [`Trouble`].
     pub async fn range(&self, from: &str, to: &str, revision: i64, limit: i64) -> Result<Found, Trouble> {
+        if let Some(model) = &self.model {
+            return model.range(from, to, revision, limit);
+        }
         let wanted = RangeRequest {
             key: Bytes::copy_from_slice(from.as_bytes()),
             range_end: Bytes::copy_from_slice(to.as_bytes()),
             limit,
             revision,
-            keys_only: false,
+            ..RangeRequest::default()
         };
+        self.found(wanted).await
+    }
+
+    /// Keys from one up to another that were made after a revision.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    pub async fn made_since(&self, from: &str, to: &str, revision: i64) -> Result<Found, Trouble> {
+        let wanted = RangeRequest {
+            key: Bytes::copy_from_slice(from.as_bytes()),
+            range_end: Bytes::copy_from_slice(to.as_bytes()),
+            min_create_revision: revision + 1,
+            ..RangeRequest::default()
+        };
+        self.found(wanted).await
+    }
+
+    async fn found(&self, wanted: RangeRequest) -> Result<Found, Trouble> {
         let call = |channel| {
             let request = self.request(wanted.clone());
             async move { KvClient::new(channel).max_decoding_message_size(usize::MAX).range(request).await }
         };
         let answer = self.read(call).await?.into_inner();
-        let revision = answer.header.map_or(0, |header| header.revision);
+        let revision = self.heard(answer.header);
         Ok(Found { revision, keys: answer.kvs, more: answer.more })
     }
 
@@ -270,6 +324,9 @@ impl Etcd {
     /// # Errors
     /// See [`Trouble`].
     pub async fn txn(&self, conditions: &[If], changes: Vec<Change>) -> Result<Done, Trouble> {
+        if let Some(model) = &self.model {
+            return model.txn(conditions, changes);
+        }
         let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         let compare = conditions.iter().map(|condition| Compare {
             result: compare::CompareResult::Equal.into(),
@@ -303,13 +360,48 @@ impl Etcd {
             let request = self.request(wanted.clone());
             async move { KvClient::new(channel).txn(request).await }
         };
-        let answer = self.once(call).await?.into_inner();
-        let revision = answer.header.map_or(0, |header| header.revision);
+        let answer = self.unless_lost(conditions.first(), self.once(call)).await?.into_inner();
+        let revision = self.heard(answer.header);
         let found = answer.responses.into_iter().filter_map(|response| match response.response {
             Some(response_op::Response::ResponseRange(range)) => Some(range.kvs),
             _ => None,
         });
         Ok(Done { held: answer.succeeded, revision, found: found.flatten().collect() })
+    }
+
+    /// Takes note of the head of an answer; gives its revision.
+    fn heard(&self, header: Option<ResponseHeader>) -> i64 {
+        let header = header.unwrap_or_default();
+        self.term.fetch_max(header.raft_term, Relaxed);
+        header.revision
+    }
+
+    /// Waits for a transaction with a condition, unless another member leads etcd meanwhile: what was on its way to the one before is
+    /// not answered any more, whether it came through or not.
+    async fn unless_lost<T>(
+        &self,
+        condition: Option<&If>,
+        txn: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        // With one member there is nobody else; what may be read is known of keys of conditions.
+        let Some(condition) = condition.filter(|_| self.members.len() > 1) else { return txn.await };
+        let mut txn = pin!(txn);
+        let before = self.term.load(Relaxed);
+        loop {
+            let asked = async {
+                sleep(DOUBT).await;
+                let answered = timeout(DOUBT, self.range(&condition.key, "", 0, 0)).await;
+                matches!(answered, Ok(Ok(_))) && self.term.load(Relaxed) > before
+            };
+            let led_by_another = tokio::select! {
+                biased;
+                done = &mut txn => return done,
+                other = asked => other,
+            };
+            if led_by_another {
+                return Err(Trouble::Silent(format!("{}: another member leads since", self.member().1)));
+            }
+        }
     }
 
     /// Makes a lease of so many seconds.

@@ -23,7 +23,7 @@ use tokio::{
 use super::{
     etcd::{Etcd, Trouble},
     group::Chunk,
-    keys::{Head, Keys},
+    keys::{Head, Keys, Snap},
 };
 use crate::{
     actors::rm::follow::{Follower, View},
@@ -119,7 +119,7 @@ impl Looker {
 pub struct Source {
     /// How etcd is reached.
     pub etcd: Arc<Etcd>,
-    /// Names.
+    /// Names of the keys in etcd.
     pub keys: Keys,
     /// The log, as it was at this revision.
     pub head: Head,
@@ -161,6 +161,11 @@ impl Following {
 }
 
 async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>) {
+    // Tests cannot write as much as takes a while to be read.
+    let slow = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_READ_MILLIS").ok()).flatten();
+    if let Some(millis) = slow.and_then(|millis| millis.parse().ok()) {
+        sleep(Duration::from_millis(millis)).await;
+    }
     let mut followed = loop {
         match load(&source).await {
             Ok(Ok(followed)) => break Box::new(followed),
@@ -237,7 +242,7 @@ impl Followed {
 }
 
 /// Reads the newest snapshot that can be read, and the log behind it. The inner error is for good.
-async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> {
+pub async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> {
     let Source { etcd, keys, head, revision, title } = source;
     let name = Keys::name(&head.rm);
     if head.domain > title.domain {
@@ -248,11 +253,13 @@ async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> {
     }
     let mut follower = None;
     for snap in head.snapshots.iter().rev() {
-        let (from, to) = (keys.snap(&name, snap.place.index, 0), keys.snap(&name, snap.place.index, snap.parts));
-        let bytes = read(etcd, from, &to, *revision).await?;
-        let whole: Vec<u8> = bytes.iter().flat_map(|(_, bytes)| bytes).copied().collect();
-        let (title, place) = (title.clone(), snap.place);
-        let read = spawn_blocking(move || Follower::from_snapshot(&whole, &title, place)).await;
+        let whole = snapshot(source, snap).await?;
+        let (title, place, bytes) = (title.clone(), snap.place, snap.bytes);
+        let read = spawn_blocking(move || match whole.len() as u64 {
+            length if length == bytes => Follower::from_snapshot(&whole, &title, place),
+            length => Err(format!("it has {length} bytes, and the head tells of {bytes}")),
+        })
+        .await;
         match read.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(read) => {
                 follower = Some(read);
@@ -297,6 +304,22 @@ async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> {
             head.index
         ))
     }))
+}
+
+/// The bytes of a snapshot.
+pub async fn snapshot(source: &Source, snap: &Snap) -> Result<Vec<u8>, Trouble> {
+    let Source { etcd, keys, head, revision, .. } = source;
+    let (name, index) = (Keys::name(&head.rm), snap.place.index);
+    let bytes = read(etcd, keys.snap(&name, index, 0), &keys.snap(&name, index, snap.parts), *revision).await?;
+    Ok(bytes.iter().flat_map(|(_, bytes)| bytes).copied().collect())
+}
+
+/// All frames of the log that count.
+pub async fn frames(source: &Source) -> Result<Vec<u8>, Trouble> {
+    let Source { etcd, keys, head, revision, .. } = source;
+    let name = Keys::name(&head.rm);
+    let values = read(etcd, keys.log(&name, head.first), &keys.log(&name, head.last + 1), *revision).await?;
+    Ok(values.iter().flat_map(|(_, bytes)| bytes).copied().collect())
 }
 
 /// All keys from one up to another, as they were at a revision.

@@ -5,6 +5,7 @@
 //! | `servers/<id>`, with a lease | [`Server`] |
 //! | `loads/<id>`, with the same lease | how that server follows what others lead: a list of `FollowStatus` |
 //! | `drains/<id>` | that server is to lead nothing: `Drain` |
+//! | `config` | what holds for all servers: `SharedConfig` |
 //! | `heads/<rm>` | [`Head`] |
 //! | `log/<rm>/<number>` | frames of the log, at most [`PART`] bytes; a longer frame is cut into several |
 //! | `snap/<rm>/<index>/<number>` | a snapshot in parts of at most [`PART`] bytes |
@@ -94,6 +95,8 @@ pub enum Key<'a> {
     Load(&'a str),
     /// A server that is to lead nothing, by its id.
     Drain(&'a str),
+    /// What holds for all servers.
+    Config,
     /// The head of a log, by the name of the resource manager.
     Head(&'a str),
     /// A value of a log.
@@ -146,6 +149,11 @@ impl Keys {
         format!("{}drains/{id}", self.prefix)
     }
 
+    /// What holds for all servers.
+    pub fn config(&self) -> String {
+        format!("{}config", self.prefix)
+    }
+
     /// All heads, from and up to.
     pub fn heads(&self) -> (String, String) {
         all(format!("{}heads/", self.prefix))
@@ -179,6 +187,9 @@ impl Keys {
     /// Reads a key; `None` for those that concern nobody who watches.
     pub fn read<'a>(&self, key: &'a [u8]) -> Option<Key<'a>> {
         let mut parts = str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?.split('/');
+        if parts.clone().eq(["config"]) {
+            return Some(Key::Config);
+        }
         let (kind, name, number) = (parts.next()?, parts.next()?, parts.next());
         match (kind, number) {
             ("servers", None) => Some(Key::Server(name)),
@@ -232,6 +243,7 @@ mod tests {
         assert_eq!(keys.read(keys.server("a-b").as_bytes()), Some(Key::Server("a-b")));
         assert_eq!(keys.read(keys.load("a-b").as_bytes()), Some(Key::Load("a-b")));
         assert_eq!(keys.read(keys.drain("a-b").as_bytes()), Some(Key::Drain("a-b")));
+        assert_eq!(keys.read(keys.config().as_bytes()), Some(Key::Config));
         assert_eq!(keys.read(keys.snap(&name, 3, 4).as_bytes()), None);
         assert_eq!(keys.read(b"/other/heads/x"), None);
         // By number, as etcd orders them.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::SeqCst},
     time::Duration,
 };
 
@@ -11,15 +11,20 @@ use bytes::Bytes;
 use tokio::{
     runtime::Handle,
     sync::{
+        Notify,
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
         oneshot,
     },
     time::{Instant, interval, sleep, timeout},
 };
 
+use self::{
+    config::Apply,
+    unheard::{Heard, Unheard},
+};
 use super::{
     Options, Trouble as Shown,
-    etcd::{Etcd, Event, EventType, PATIENCE, Trouble, Watch},
+    etcd::{Etcd, Event, EventType, Found, PATIENCE, Trouble, Watch},
     follow::{Fault, Followed, Following, Looker, Source},
     group::{Group, Setup},
     keys::{Head, Key, Keys, Server},
@@ -33,17 +38,19 @@ use crate::{
     },
     domain::DOMAIN_VERSION,
     messages::{
-        leaders::{ClusterStatus, Drain, FollowStatus, Leader},
+        leaders::{ClusterStatus, Drain, FollowStatus, Leader, SharedConfig},
         rm::Refusal,
     },
     store::log::{Title, VERSION},
 };
 
+mod config;
 mod drain;
 mod lead;
 mod look;
 mod read;
 mod show;
+mod unheard;
 
 /// How often it is looked whether something is to be done.
 const LOOK: Duration = Duration::from_millis(100);
@@ -57,6 +64,10 @@ const AGAIN: Duration = Duration::from_millis(300);
 const LETTING_GO: Duration = Duration::from_secs(2);
 /// A server that is to lead nothing waits so much longer than others before it takes over what nobody leads.
 const DRAINED: Duration = Duration::from_secs(3);
+/// A server that ends waits so long for another one that follows what it leads.
+const FOLLOWED: Duration = Duration::from_secs(10);
+/// Word that this server is gone takes no longer, or its lease ends by itself.
+const GOING: Duration = Duration::from_millis(500);
 /// Between two looks at the size of etcd's database.
 const DATABASE: Duration = Duration::from_secs(10);
 /// Between two compactions.
@@ -84,10 +95,20 @@ pub enum Word {
     Handed(String),
     /// A server is to lead nothing, or may again.
     Drain(String, Option<Drain>, oneshot::Sender<Result<(), Refusal>>),
+    /// What holds for all servers.
+    Config(oneshot::Sender<SharedConfig>),
+    /// This is to hold for all servers.
+    Configure(Box<SharedConfig>, oneshot::Sender<Result<(), Refusal>>),
     /// What is followed here, for readers.
     Views(oneshot::Sender<Vec<Viewed>>),
     /// Version of etcd, and bytes of its database.
     Etcd(String, u64),
+    /// This server is to have heard of all resource managers that there are.
+    Heard(Heard),
+    /// It is time to ask etcd for them.
+    AskForHeads,
+    /// What came of that, and who waits for it.
+    Heads(Result<Found, Trouble>, Vec<Heard>),
 }
 
 /// A resource manager that is followed here.
@@ -132,13 +153,25 @@ struct Known {
     current: Instant,
     /// When this server, which is to lead nothing, last tried to have another lead it.
     evacuated: Option<Instant>,
+    /// The server to which this one hands it over.
+    heir: Option<String>,
 }
 
 impl Known {
     fn new(head: Head, revision: i64, role: Role) -> Known {
         let now = Instant::now();
-        let (pending, told) = (BTreeMap::new(), None);
-        Known { head, revision, changed: now, role, pending, told, vacant: None, current: now, evacuated: None }
+        Known {
+            head,
+            revision,
+            changed: now,
+            role,
+            pending: BTreeMap::new(),
+            told: None,
+            vacant: None,
+            current: now,
+            evacuated: None,
+            heir: None,
+        }
     }
 
     /// Takes note that nothing is missing here, where that is so.
@@ -182,7 +215,8 @@ pub struct Manager {
     seen: i64,
     /// Since when changes are seen.
     connected: Option<Instant>,
-    leaving: bool,
+    /// Since when the server ends, and whom to tell that it has left.
+    leaving: Option<(Instant, oneshot::Sender<()>)>,
     /// While others see that this server is alive.
     held: Held,
     /// Servers that are to lead nothing.
@@ -198,6 +232,11 @@ pub struct Manager {
     past: (i64, Instant),
     /// Told the names of groups that were deposed.
     deposed: UnboundedSender<String>,
+    /// What holds for all servers.
+    config: SharedConfig,
+    /// Takes what is to be carried out of that.
+    apply: UnboundedSender<Apply>,
+    unheard: Unheard,
 }
 
 impl Manager {
@@ -210,6 +249,8 @@ impl Manager {
         let keys = Keys::new(&options.prefix);
         let (tell, words) = unbounded_channel();
         let (deposed, mut names) = unbounded_channel();
+        let (apply, to_apply) = unbounded_channel();
+        tokio::spawn(config::carry_out(topology.clone(), to_apply));
         let of_names = tell.clone();
         tokio::spawn(async move {
             while let Some(name) = names.recv().await {
@@ -232,7 +273,7 @@ impl Manager {
             probing: HashMap::new(),
             seen: 0,
             connected: None,
-            leaving: false,
+            leaving: None,
             held: Held::default(),
             drains: BTreeMap::new(),
             loads: BTreeMap::new(),
@@ -241,6 +282,9 @@ impl Manager {
             asked: None,
             past: (0, Instant::now()),
             deposed,
+            config: SharedConfig::default(),
+            apply,
+            unheard: Unheard::default(),
         })
     }
 
@@ -252,16 +296,18 @@ impl Manager {
     /// Until the server has left.
     pub async fn run(mut self, opened: oneshot::Sender<()>) {
         let (me, lease) = (self.options.me.clone(), self.options.lease);
-        let presence = presence::keep(self.etcd.clone(), self.keys.clone(), me, lease, self.held.clone());
+        let said = Arc::new(Notify::new());
+        let presence = presence::keep(self.etcd.clone(), self.keys.clone(), me, lease, self.held.clone(), said.clone());
         let presence = tokio::spawn(presence);
         let mut opened = Some(opened);
-        let mut left = None;
+        // It leads and follows only when others can see that it is there: one that ends looks for who goes on.
+        let mut left = self.hearing(timeout(PATIENCE, said.notified())).await.err();
         while left.is_none() {
             match self.hearing(read::present(self.etcd.clone(), self.keys.clone())).await {
                 Ok(Ok(present)) => {
                     self.take_in(present);
                     if let Some(opened) = opened.take() {
-                        let _ = opened.send(());
+                        let _ = self.apply.send(Apply::Opened(opened));
                     }
                     left = self.follow().await;
                 }
@@ -273,6 +319,11 @@ impl Manager {
             }
         }
         presence.abort();
+        let lease = self.held.swap(0, SeqCst);
+        if lease != 0 && self.shown.get().is_none() {
+            // Others need not wait until it ends.
+            let _ = timeout(GOING, self.etcd.revoke(lease)).await;
+        }
         if let Some(left) = left {
             let _ = left.send(());
         }
@@ -316,8 +367,12 @@ impl Manager {
         loop {
             let Some(changes) = &mut watch else {
                 let (etcd, prefix, from) = (self.etcd.clone(), self.keys.prefix().to_owned(), self.seen + 1);
-                let opening = async move { timeout(PATIENCE, etcd.watch(&prefix, from)).await };
+                let opening = async move {
+                    late_watch().await;
+                    timeout(PATIENCE, etcd.watch(&prefix, from)).await
+                };
                 match self.hearing(opening).await {
+                    Ok(Ok(Ok(_))) if self.connected.is_none() && self.is_rewound().await => return None,
                     Ok(Ok(Ok(opened))) => watch = Some(opened),
                     Ok(Ok(Err(Trouble::Compacted))) => return None,
                     Ok(Ok(Err(trouble))) => {
@@ -326,7 +381,12 @@ impl Manager {
                             return Some(left);
                         }
                     }
-                    Ok(Err(_)) => self.lost(&Trouble::Silent(format!("{}: no watch", self.etcd.names()))),
+                    Ok(Err(_)) => {
+                        self.lost(&Trouble::Silent(format!("{}: no watch", self.etcd.names())));
+                        if let Some(left) = self.leave() {
+                            return Some(left);
+                        }
+                    }
                     Err(left) => return Some(left),
                 }
                 continue;
@@ -334,13 +394,16 @@ impl Manager {
             tokio::select! {
                 biased;
                 word = self.words.recv() => {
-                    if let Some(left) = self.hear(word?).await {
+                    if let Some(left) = self.on_message(word?) {
                         return Some(left);
                     }
                 }
                 changed = changes.next() => match changed {
-                    Ok((_, events)) => {
+                    Ok((revision, events)) => {
                         self.found();
+                        if revision < self.seen && self.is_rewound().await {
+                            return None;
+                        }
                         events.iter().for_each(|event| self.event(event));
                         // Who was named goes on at once.
                         if self.known.values().any(|known| known.head.server.is_empty() && known.vacant.is_none()) {
@@ -353,14 +416,22 @@ impl Manager {
                         self.lost(&trouble);
                     }
                 },
-                _ = ticks.tick() => self.look(),
+                _ = ticks.tick() => {
+                    self.look();
+                    if let Some(left) = self.leave() {
+                        return Some(left);
+                    }
+                }
             }
         }
     }
 
     /// Waits, and hears.
     async fn pause(&mut self, time: Duration) -> Option<oneshot::Sender<()>> {
-        self.hearing(sleep(time)).await.err()
+        match self.hearing(sleep(time)).await {
+            Ok(()) => self.leave(),
+            Err(left) => Some(left),
+        }
     }
 
     /// Hears until something is done. The error is whom to tell that this server has left.
@@ -370,7 +441,7 @@ impl Manager {
             tokio::select! {
                 done = &mut work => return Ok(done),
                 Some(word) = self.words.recv() => {
-                    if let Some(left) = self.hear(word).await {
+                    if let Some(left) = self.on_message(word) {
                         return Err(left);
                     }
                 }
@@ -387,6 +458,7 @@ impl Manager {
             Some(Key::Server(id)) => self.server(id.to_owned(), is_there.then_some(&kv.value)),
             Some(Key::Load(id)) => self.load(id, is_there.then_some(&kv.value)),
             Some(Key::Drain(id)) => self.drained(id, is_there.then_some(&kv.value)),
+            Some(Key::Config) => self.take_config(is_there.then_some(&kv.value), kv.mod_revision),
             Some(Key::Head(name)) if is_there => {
                 self.head(name.to_owned(), &kv.value, kv.mod_revision, kv.mod_revision)
             }
@@ -444,6 +516,9 @@ impl Manager {
         let led = known.head.server != head.server || known.head.epoch != head.epoch;
         let last = head.last;
         known.look();
+        if led && !head.server.is_empty() {
+            known.heir = None;
+        }
         (known.head, known.revision, known.changed) = (head, revision, Instant::now());
         match &known.role {
             Role::Follows(following) => following.add(counting(&mut known.pending, last)),
@@ -531,7 +606,7 @@ impl Manager {
     }
 
     /// Gives whom to tell that this server has left.
-    async fn hear(&mut self, word: Word) -> Option<oneshot::Sender<()>> {
+    fn on_message(&mut self, word: Word) -> Option<oneshot::Sender<()>> {
         match word {
             Word::Lead(rm, reply) => self.wanted(rm, reply),
             Word::Took(name, took) => self.took(&name, *took),
@@ -545,9 +620,11 @@ impl Manager {
                 let at = self.seen;
                 if let Some(known) = self.known.get(&name)
                     && matches!(known.role, Role::Changes)
-                    && !self.leaving
                 {
-                    let role = self.role_of(&known.head, at);
+                    let role = match &self.leaving {
+                        Some(_) => Role::Broken("the server is shutting down".to_owned()),
+                        None => self.role_of(&known.head, at),
+                    };
                     self.become_role(&name, role);
                 }
                 self.announce(&name);
@@ -559,16 +636,28 @@ impl Manager {
                 }
             }
             Word::Drain(server, drain, reply) => self.drain(&server, drain, reply),
+            Word::Config(reply) => {
+                let _ = reply.send(self.config.clone());
+            }
+            Word::Configure(config, reply) => self.configure(&config, reply),
             Word::Views(reply) => {
                 let _ = reply.send(self.views());
             }
             Word::Etcd(version, bytes) => self.database = Some((version, bytes)),
-            Word::Leave(reply) => {
-                self.leave().await;
-                return Some(reply);
-            }
+            Word::Heard(reply) => self.hear_of_all(reply),
+            Word::AskForHeads => self.ask_for_heads(),
+            Word::Heads(found, waiting) => self.heads(found, waiting),
+            Word::Leave(reply) => self.leaving = Some((Instant::now(), reply)),
         }
-        None
+        self.leave()
+    }
+}
+
+/// Tests want a server that hears of changes later than others do.
+async fn late_watch() {
+    let late = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_WATCH_MILLIS").ok()).flatten();
+    if let Some(millis) = late.and_then(|millis| millis.parse().ok()) {
+        sleep(Duration::from_millis(millis)).await;
     }
 }
 

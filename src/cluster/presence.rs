@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use super::{
     etcd::{Change, Etcd, Trouble},
@@ -21,21 +24,25 @@ const AGAIN: Duration = Duration::from_millis(300);
 /// The lease of a server; 0 while it has none.
 pub type Held = Arc<AtomicI64>;
 
-/// Keeps it there, for ever. `held` is set while it is, as far as this server knows.
-pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Held) {
+/// Keeps it there, for ever. `held` is set while it is, as far as this server knows; `said` is told when it is for the first time,
+/// or that it may not be.
+pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Held, said: Arc<Notify>) {
     loop {
         match alone(&etcd, &keys, &me).await {
             Ok(true) => {
-                if let Err(trouble) = once(&etcd, &keys, &me, lease, &held).await {
+                if let Err(trouble) = once(&etcd, &keys, &me, lease, &held, &said).await {
                     tracing::debug!(%trouble, "the lease of this server is not renewed");
                 }
                 held.store(0, SeqCst);
             }
-            Ok(false) => tracing::warn!(
-                code = "cluster-same-id",
-                id = me.id,
-                "a server with the same id is there at another address: this one waits until it is gone; was a data directory copied?"
-            ),
+            Ok(false) => {
+                said.notify_one();
+                tracing::warn!(
+                    code = "cluster-same-id",
+                    id = me.id,
+                    "a server with the same id is there at another address: this one waits until it is gone; was a data directory copied?"
+                );
+            }
             Err(trouble) => tracing::debug!(%trouble, "this server cannot say that it is there"),
         }
         sleep(AGAIN).await;
@@ -50,13 +57,21 @@ async fn alone(etcd: &Etcd, keys: &Keys, me: &Server) -> Result<bool, Trouble> {
 }
 
 /// Keeps it there until that fails.
-async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, held: &Held) -> Result<(), Trouble> {
+async fn once(
+    etcd: &Etcd,
+    keys: &Keys,
+    me: &Server,
+    time: Duration,
+    held: &Held,
+    said: &Notify,
+) -> Result<(), Trouble> {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX).max(1);
     let lease = etcd.grant(seconds).await?;
     // A structure of texts has a JSON text.
     let value = serde_json::to_vec(me).unwrap_or_default();
     etcd.txn(&[], vec![Change::Put(keys.server(&me.id), value.into(), lease)]).await?;
     held.store(lease, SeqCst);
+    said.notify_one();
     let mut alive = etcd.keep_alive(lease).await?;
     let mut heard = Instant::now();
     loop {

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     codec::Wire,
-    guard,
+    guard, keyed,
     order::{Order, wants_done},
     plain::Outgoing,
     requests,
@@ -50,17 +50,26 @@ impl SchedulerExtension for Extension {
     ) -> Result<Response<ext::UpdateConfigurationResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
         let detail = guard::detail(request.extensions());
-        let request =
-            request.into_inner().message("UpdateConfigurationRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
-        let mut request: v1::UpdateConfigurationRequest = request;
+        let metadata = request.metadata().clone();
+        let message = request.into_inner();
+        let bytes = message.0.clone();
+        let mut request: v1::UpdateConfigurationRequest =
+            message.message("UpdateConfigurationRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
         let tenant = caller.is_tenant();
         let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
         let (rm, group) = (request.rm_id, request.policy_group);
+        let turn = keyed::turn(&self.topology, &rm, &metadata, "UpdateConfigurationRequest", &bytes).await?;
+        if let Some(None) = turn {
+            return Ok(Response::new(ext::UpdateConfigurationResponse {}));
+        }
         let done = self.topology.configure(&rm, &group, request.config, request.extra_config, tenant);
         let config = status::guarded(async { done.await.map_err(status::refusals) }).await?;
+        if let Some(now) = turn.flatten() {
+            now.done();
+        }
         Ok(status::with_ignored(status::noted(ext::UpdateConfigurationResponse {}, &config), &ignored))
     }
 
@@ -72,7 +81,7 @@ impl SchedulerExtension for Extension {
         detail.tell(format!("resource manager {rm}"));
         caller.acts_for(&rm)?;
         let unknown = || status::refusal(not_registered("UnregisterRequest", &rm));
-        let handle = self.topology.find(&rm).ok_or_else(unknown)?;
+        let handle = self.topology.look_up(&rm).await.map_err(status::refusal)?.ok_or_else(unknown)?;
         handle.addr.send(Unregister).await.map_err(|_| unknown())?.map_err(status::refusal)?;
         Ok(Response::new(ext::UnregisterResponse {}))
     }
@@ -145,7 +154,7 @@ async fn read(
     let (handle, want) = if hello.resume {
         let unknown = || status::refusal(not_registered("Hello", &hello.rm_id));
         let want = Want::All { after: Some(hello.resume_after), predicates: Some(predicates) };
-        (topology.find(&hello.rm_id).ok_or_else(unknown)?, want)
+        (topology.look_up(&hello.rm_id).await.map_err(status::refusal)?.ok_or_else(unknown)?, want)
     } else {
         (topology.find_or_create(&hello.rm_id).map_err(status::refusal)?, Want::Next { predicates })
     };
@@ -161,7 +170,7 @@ async fn read(
         let reply = reply(message, limit)?;
         // The writer holds the stream; when it is dropped, the peer has gone.
         let Some(open) = reader.upgrade() else { return Ok(()) };
-        hear(&open, reply)?;
+        on_reply(&open, reply)?;
     }
     Ok(())
 }
@@ -173,7 +182,7 @@ fn reply(message: Wire, limit: usize) -> Result<ext::Reply, Status> {
     message.message("Reply", &[BATCH, SEVERAL], limit).map_err(status::fault)
 }
 
-fn hear(open: &Open, reply: ext::Reply) -> Result<(), Status> {
+fn on_reply(open: &Open, reply: ext::Reply) -> Result<(), Status> {
     let id = reply.id;
     let answer = |body| open.stream.answer(Answer { id, body });
     let verdict = |error: String| if error.is_empty() { Ok(()) } else { Err(Arc::from(error)) };

@@ -5,6 +5,7 @@ pub mod codec;
 mod extension;
 mod guard;
 mod incoming;
+mod keyed;
 mod order;
 mod paced;
 mod plain;

@@ -90,7 +90,11 @@ async fn read(
         return Err(nameless());
     }
     caller.acts_for(&head.rm)?;
-    let handle = topology.find(&head.rm).ok_or_else(|| status::refusal(not_registered("Request", &head.rm)))?;
+    let handle = topology
+        .look_up(&head.rm)
+        .await
+        .map_err(status::refusal)?
+        .ok_or_else(|| status::refusal(not_registered("Request", &head.rm)))?;
     let gate = handle.gate("Request").map_err(status::refusal)?;
     if head.epoch != 0 && head.epoch != gate.epoch {
         return Err(status::refusal(another_epoch(&head.rm, head.epoch, gate.epoch)));

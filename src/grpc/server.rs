@@ -46,7 +46,7 @@ pub struct Listen {
     pub tokens: Option<Arc<Tokens>>,
     /// Counts who is not.
     pub refused: Refused,
-    /// Encryption.
+    /// How connections are encrypted; without it they are not.
     pub tls: Option<ServerConfig>,
     /// Who changed what.
     pub audit: Arc<Audit>,

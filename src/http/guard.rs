@@ -20,9 +20,10 @@ use actix_web::{
 };
 
 use super::{
-    page,
+    doors::Doors,
     problem::Problem,
-    server::{Doors, Shown},
+    route::Access,
+    routes,
     shim::body::discard,
     ws_v1::{
         reply::{self, Failure},
@@ -35,16 +36,8 @@ use crate::{
     trace::{self, Span, Trace},
 };
 
-/// Paths without data, for everybody, besides the files of the page: sign of life, the description of the doors.
-const OPEN: [&str; 7] = ["/", "/healthz", "/livez", "/readyz", "/favicon.ico", "/api/docs", "/api/v1/openapi.json"];
-
-/// A trial: it is sent something, and changes nothing.
-pub const PLAN: &str = "/api/v1/plan";
-/// Another one, which takes JSON only.
-pub const WHATIF: &str = "/api/v1/whatif";
-
-/// Who did what is for operators.
-const AUDIT: &str = "/api/v1/audit";
+/// Names of the certificate that a client has shown on its connection.
+pub struct Shown(pub Vec<Box<str>>);
 
 /// How a browser, which cannot set headers there, sends its token with a WebSocket: as one of the protocols it offers.
 pub const PROTOCOL: &str = "callboard.bearer.";
@@ -63,21 +56,16 @@ enum Need {
 
 /// What a request to this path, as it came, takes. What is not known here takes a role all the same.
 fn need(method: &Method, raw: &str) -> Need {
-    if *method == Method::OPTIONS || OPEN.contains(&raw) || page::is_asset(raw) {
-        return Need::Nothing;
+    match routes::access(method, raw) {
+        Access::Open => Need::Nothing,
+        Access::Viewer => Need::Role(Role::Viewer),
+        Access::Operator => Need::Role(Role::Operator),
+        access @ (Access::Shim | Access::Configure) => {
+            let rm = raw.split('/').nth(4).filter(|rm| !rm.is_empty());
+            let rm = rm.map(|rm| url::decode_path(rm).unwrap_or(Cow::Borrowed(rm)).into_owned());
+            Need::Shim { rm, configure: access == Access::Configure }
+        }
     }
-    // As the routers see it; where it cannot be decoded, no route matches.
-    let path = url::decode_path(raw).unwrap_or(Cow::Borrowed(raw));
-    let below = |base: &str| path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if below("/si") {
-        let rm = raw.split('/').nth(4).filter(|rm| !rm.is_empty());
-        let rm = rm.map(|rm| url::decode_path(rm).unwrap_or(Cow::Borrowed(rm)).into_owned());
-        return Need::Shim { rm, configure: *method == Method::PUT };
-    }
-    let reads = matches!(*method, Method::GET | Method::HEAD);
-    let changes = below("/api") && !reads && ![PLAN, WHATIF].contains(&&*path);
-    let private = below("/debug") || path == AUDIT;
-    Need::Role(if private || changes { Role::Operator } else { Role::Viewer })
 }
 
 /// What has no data: everybody may have it.
@@ -405,7 +393,10 @@ mod tests {
             (&get, "/nowhere", Need::Role(Role::Viewer)),
             (&get, "/debug/fullstatedump", Need::Role(Role::Operator)),
             (&get, "/%64ebug/fullstatedump", Need::Role(Role::Operator)),
-            (&get, "/debug", Need::Role(Role::Operator)),
+            (&get, "/debug", Need::Role(Role::Viewer)),
+            (&post, "/api/v1/nowhere", Need::Role(Role::Viewer)),
+            (&Method::DELETE, "/debug/stack", Need::Role(Role::Operator)),
+            (&get, "/api/v1/partition/a%2Fb/resource/drain", Need::Role(Role::Operator)),
             (&get, "/api/v1/events", Need::Role(Role::Viewer)),
             (&get, "/api/v1/audit", Need::Role(Role::Operator)),
             (&post, "/api/v1/partition/p/resource/drain", Need::Role(Role::Operator)),

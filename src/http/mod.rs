@@ -1,14 +1,17 @@
 //! The HTTP doors: they only translate.
 
 pub mod api;
-pub mod events;
+pub mod doors;
 pub mod forward;
 pub mod guard;
 pub mod openapi;
+mod operation;
 pub mod origins;
 pub mod page;
 pub mod past;
 pub mod problem;
+pub mod route;
+mod routes;
 pub mod server;
 pub mod shim;
 mod standby;

@@ -15,11 +15,7 @@ use actix_web::{
     web::Data,
 };
 
-use super::{
-    guard::{self, PLAN},
-    server::Doors,
-    ws_v1::url,
-};
+use super::{api::plan::PATH as PLAN, doors::Doors, guard, ws_v1::url};
 
 /// A trial, as [`PLAN`] is.
 const VALIDATE: &str = "/ws/v1/validate-conf";

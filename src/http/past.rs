@@ -12,15 +12,15 @@ use actix_web::{
         header::{HeaderName, HeaderValue},
     },
     middleware::Next,
-    web::{self, Data, Payload, ServiceConfig},
+    web::{Data, Payload},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    guard::{PLAN, WHATIF},
     problem::Problem,
-    server::resource,
+    route::{Access, Route},
+    routes,
     shim::body,
     ws_v1::reply::{self, Reply},
 };
@@ -90,9 +90,21 @@ pub trait Past: Send + Sync {
     fn go_to(&self, wanted: Wanted) -> Moved<'_>;
 }
 
-/// Adds the route.
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource(PATH, "GET, POST").route(web::get().to(get)).route(web::post().to(post)));
+/// The flight that is shown.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Access::Viewer
+            .get(PATH)
+            .to(get, "The flight that a server shows (callboard flight serve), and which moment of it")
+            .gives::<Shown>(200)
+            .problems(&[404]),
+        Access::Operator
+            .post(PATH)
+            .to(post, "Shows another moment of the flight")
+            .takes::<Wanted>()
+            .gives::<Shown>(200)
+            .problems(&[400, 404, 408, 413, 415]),
+    ]
 }
 
 fn past(request: &HttpRequest) -> Result<Data<dyn Past>, Problem> {
@@ -155,7 +167,7 @@ pub async fn gate(
 fn refusal(method: &Method, path: &str, at: &Point) -> Option<Problem> {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let of_shims = path == "/si" || path.starts_with("/si/");
-    if (reads && !of_shims) || [PATH, PLAN, WHATIF].contains(&path) {
+    if (reads && !of_shims) || path == PATH || routes::is_trial(method, path) {
         return None;
     }
     let detail = format!("this is the past, {} (after record {}): nothing can be changed in it", at.time, at.index);
@@ -171,7 +183,7 @@ mod tests {
         let at = Point { index: 7, time: "2026-11-21T02:13:00Z".to_owned() };
         let refused = |method: &Method, path: &str| refusal(method, path, &at);
         for (method, path) in
-            [(Method::GET, "/"), (Method::HEAD, "/ws/v1/queues"), (Method::POST, PATH), (Method::POST, PLAN)]
+            [(Method::GET, "/"), (Method::HEAD, "/ws/v1/queues"), (Method::POST, PATH), (Method::POST, "/api/v1/plan")]
         {
             assert!(refused(&method, path).is_none(), "{path}");
         }

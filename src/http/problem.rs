@@ -26,7 +26,7 @@ pub const LEADER: &str = "callboard-leader";
 /// An error answer.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// Status.
+    /// Status of the HTTP answer.
     pub status: StatusCode,
     /// What is wrong, with the value at fault.
     pub detail: String,
@@ -35,7 +35,7 @@ pub struct Problem {
     /// All faults of a refused configuration.
     pub faults: Vec<Fault>,
     /// Methods that the path knows (405).
-    pub allow: Option<&'static str>,
+    pub allow: Option<Arc<str>>,
     /// Why its sender was not let in, as metrics name it (401, 403).
     pub denied: Option<&'static str>,
     /// The server that takes the call (307).
@@ -120,11 +120,11 @@ impl ResponseError for Problem {
         if self.status == StatusCode::TOO_MANY_REQUESTS || self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.insert_header((header::RETRY_AFTER, "1"));
         }
-        if let Some(allow) = self.allow {
-            response.insert_header((header::ALLOW, allow));
+        if let Some(allow) = &self.allow {
+            response.insert_header((header::ALLOW, &**allow));
         }
         if let Some(leader) = self.leader.as_ref().filter(|leader| !leader.http.is_empty()) {
-            // The address with the path of the request follows where that is known (`server::located`).
+            // The address with the path of the request follows where that is known (`server::locate`).
             response.insert_header((LEADER, leader.http.as_str()));
         }
         response.body(self.json())

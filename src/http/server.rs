@@ -4,11 +4,11 @@ use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, tim
 
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
-    App, Error, HttpRequest, HttpResponse, HttpServer, Resource,
+    App, Error, HttpRequest, HttpResponse, HttpServer,
     body::{BodySize, MessageBody},
     dev::{Extensions, Server, ServiceRequest, ServiceResponse},
     http::{
-        ConnectionType, StatusCode, Version,
+        ConnectionType, Method, StatusCode, Version,
         header::{self, HeaderValue},
     },
     middleware::{Next, from_fn},
@@ -19,45 +19,15 @@ use futures::FutureExt as _;
 use rustls::ServerConfig;
 
 use super::{
-    api,
-    forward::Forward,
-    guard, openapi,
-    origins::{self, Origins},
-    past,
+    doors::Doors,
+    guard::{self, Shown},
+    operation::text,
+    origins, past,
     problem::{LEADER, Problem},
-    shim, standby,
+    route::{Access, Route, register},
+    routes, standby,
 };
-use crate::{
-    access::{Audit, Rates, Tokens, certificate},
-    actors::topology::Topology,
-    messages::limits::Limits,
-    metrics::Refused,
-};
-
-/// What the doors share.
-pub struct Doors {
-    /// The wiring.
-    pub topology: Arc<Topology>,
-    /// Who is let in; `None`: everybody.
-    pub tokens: Option<Arc<Tokens>>,
-    /// Which pages may send requests.
-    pub origins: Origins,
-    /// Counts who is not.
-    pub refused: Refused,
-    /// Who changed what.
-    pub audit: Arc<Audit>,
-    /// How many requests a caller may send.
-    pub rates: Arc<Rates>,
-    /// How requests are sent on to other servers, where there are any.
-    pub forward: Option<Arc<Forward>>,
-}
-
-impl Doors {
-    /// What a request may bring.
-    pub fn limits(&self) -> &Limits {
-        &self.topology.limits
-    }
-}
+use crate::{access::certificate, messages::ready::Ready};
 
 /// How the listener is set up.
 #[derive(Clone, Debug)]
@@ -68,7 +38,7 @@ pub struct Listen {
     pub workers: usize,
     /// A connection whose first request has not come by then is closed.
     pub patience: Duration,
-    /// Encryption.
+    /// How connections are encrypted; without it they are not.
     pub tls: Option<ServerConfig>,
 }
 
@@ -80,7 +50,7 @@ const IDLE: Duration = Duration::from_secs(100);
 
 /// Binds the listener and gives the server, which runs when it is polled, with the address that was bound.
 ///
-/// `others` registers the services for all paths beside `/si/v1`, as the default service.
+/// `others` adds the data of the handlers, and the service for paths of no route.
 pub fn bind<F>(listen: Listen, doors: Arc<Doors>, others: F) -> io::Result<(Server, SocketAddr)>
 where
     F: Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
@@ -94,12 +64,9 @@ where
             .wrap(from_fn(guard::guard))
             .wrap(from_fn(origins::gate))
             .wrap(from_fn(past::gate))
-            .service(resource("/healthz", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
-            .service(resource("/livez", "GET, HEAD").route(web::get().to(alive)).route(web::head().to(alive)))
-            .service(resource("/readyz", "GET, HEAD").route(web::get().to(ready)).route(web::head().to(ready)))
-            .configure(shim::configure)
-            .configure(api::events::configure)
-            .configure(openapi::configure)
+            .configure(|config| register(config, routes::all()))
+            .service(web::resource("/si/v1{rest:(/.*)?}").to(not_found))
+            .service(web::resource("/api/v1{rest:(/.*)?}").to(not_found))
             .configure(others.clone())
     })
     .workers(listen.workers)
@@ -129,16 +96,26 @@ pub async fn not_found(request: HttpRequest) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", request.path()))
 }
 
-/// A path that takes these methods: 405 for others. It is described in [`openapi`].
-pub fn resource(path: &str, allow: &'static str) -> Resource {
-    if cfg!(debug_assertions) && !openapi::describes(path, allow) {
-        // A test reads the log.
-        tracing::error!(code = "path-undescribed", "{allow} {path} is not described by http::openapi");
+/// Whether the server is there, and whether it is ready.
+pub(super) fn routes() -> Vec<Route> {
+    fn lives(route: Route) -> Route {
+        route.answer(200, "text/plain", text()).problems(&[503])
     }
-    web::resource(path).default_service(web::to(move || async move {
-        let detail = format!("this path takes {allow}");
-        Problem { allow: Some(allow), ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
-    }))
+    fn bare(route: Route) -> Route {
+        route.answer(200, "text/plain", text()).bare(503)
+    }
+    vec![
+        lives(Access::Open.get("/healthz").to(alive, "A sign of life: the server answers, and is not shutting down")),
+        bare(Access::Open.at(Method::HEAD, "/healthz").to(alive, "The same without a body")),
+        lives(Access::Open.get("/livez").to(alive, "The same")),
+        bare(Access::Open.at(Method::HEAD, "/livez").to(alive, "The same without a body")),
+        Access::Open
+            .get("/readyz")
+            .to(ready, "Whether requests are welcome, and what is still waited for")
+            .gives::<Ready>(200)
+            .gives::<Ready>(503),
+        Access::Open.at(Method::HEAD, "/readyz").to(ready, "The same without a body").bare(200).bare(503),
+    ]
 }
 
 /// A sign of life, for whoever restarts processes: the server answers, and is not shutting down.
@@ -166,9 +143,6 @@ fn notice_silence(io: &dyn Any, extensions: &mut Extensions) {
         watch(stream);
     }
 }
-
-/// Names of the certificate that a client has shown on its connection.
-pub struct Shown(pub Vec<Box<str>>);
 
 /// Ends a connection whose peer does not acknowledge what is sent to it.
 fn watch(stream: &tokio::net::TcpStream) {

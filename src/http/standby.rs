@@ -15,14 +15,7 @@ use actix_web::{
     web::{Bytes, Data, Payload},
 };
 
-use super::{
-    forward,
-    guard::{PLAN, WHATIF},
-    problem::Problem,
-    server::Doors,
-    shim::body,
-    ws_v1::url,
-};
+use super::{doors::Doors, forward, problem::Problem, routes, shim::body, ws_v1::url};
 use crate::messages::{
     leaders::Fresh,
     rm::{Refusal, RefusalKind},
@@ -66,7 +59,7 @@ fn about(path: &str) -> About<'_> {
 
 /// Only the leader answers it.
 fn is_leaders(method: &Method, path: &str, rest: &str) -> bool {
-    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || [PLAN, WHATIF].contains(&path);
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || routes::is_trial(method, path);
     // A queue of `/ws/v1` is read from the tree.
     let own = path.starts_with("/api/v1/");
     !reads || (own && (LEADERS.contains(&rest.split('/').next().unwrap_or("")) || rest.ends_with("/wait")))
@@ -87,8 +80,13 @@ pub async fn gate(
     match about(&raw) {
         About::Other => return next.call(request).await.map(ServiceResponse::map_into_boxed_body),
         About::Shim(rm) => {
-            let handle = doors.topology.find(&decoded(rm));
-            let elsewhere = handle.and_then(|handle| handle.is_here().err());
+            let elsewhere = match doors.topology.look_up(&decoded(rm)).await {
+                Ok(handle) => handle.and_then(|handle| handle.is_here().err()),
+                Err(refusal) => {
+                    let answer = refer(doors, &mut request, refusal).await;
+                    return Ok(request.into_response(answer));
+                }
+            };
             let sent_on = doors.forward.as_ref().is_some_and(|forward| forward.takes(request.request()));
             let Some(refusal) = elsewhere.filter(|_| sent_on) else {
                 return next.call(request).await.map(ServiceResponse::map_into_boxed_body);

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::receipts::Receipt;
+use super::{keys::Keyed, receipts::Receipt};
 use crate::{
     domain::types::Nanos,
     trace::{Point, Span},
@@ -196,9 +196,21 @@ impl Permit {
     /// The number of the request in its session, where it has one, and of how many parts it is.
     pub fn request(&self) -> Option<(u64, u32)> {
         match &self.0.receipt {
-            Some(Receipt::Numbered { number, .. }) => Some((*number, self.0.parts.load(SeqCst).max(1))),
+            Some(Receipt::Numbered { number, .. }) => Some((*number, self.parts())),
             _ => None,
         }
+    }
+
+    /// The same of its key.
+    pub fn keyed(&self) -> Option<Keyed> {
+        match &self.0.receipt {
+            Some(Receipt::Keyed(taken, _)) => Some(taken.keyed(self.parts())),
+            _ => None,
+        }
+    }
+
+    fn parts(&self) -> u32 {
+        self.0.parts.load(SeqCst).max(1)
     }
 }
 

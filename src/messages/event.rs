@@ -15,8 +15,9 @@ use crate::domain::{
     event::Event,
     event_block::{EventPiece, EventSlice},
     event_settings::EventSettings,
+    resources::Resource,
     types::Nanos,
-    usage::UsagePiece,
+    usage::{UsageKey, UsagePiece},
 };
 use crate::trace::Span;
 
@@ -57,6 +58,18 @@ pub struct ShimUnsubscribe {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ApplyEventSettings(pub EventSettings);
+
+/// A moment of the past is shown: these events came last before it, and what was there is forgotten.
+#[derive(Message, Default)]
+#[rtype(result = "()")]
+pub struct ShowEvents {
+    /// Id of the first.
+    pub first: u64,
+    /// What was used before it.
+    pub used: Vec<(UsageKey, Resource)>,
+    /// They.
+    pub events: Vec<Event>,
+}
 
 /// A page of the ring (EVT-071, EVT-073).
 #[derive(Message)]

@@ -1,7 +1,7 @@
 //! For `JournalActor`.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::partition::Commands;
 use crate::domain::{
-    journal::{DrainRequest, Fact, Overdue, Refusal, Target, UndrainRequest},
+    journal::{DrainNote, DrainRequest, Fact, Overdue, Refusal, Target, UndrainRequest},
     queue_order::{OrderRefusal, QueueOrder},
 };
 
@@ -34,6 +34,8 @@ pub struct Begin {
 pub struct Standing {
     /// Hosts where they drained something.
     pub hosts: Vec<Arc<str>>,
+    /// What they said of that.
+    pub notes: Vec<(Arc<str>, DrainNote)>,
     /// Orders to queues.
     pub orders: Vec<(Arc<str>, Option<Arc<QueueOrder>>)>,
 }
@@ -87,10 +89,12 @@ pub struct Undrain(pub UndrainRequest);
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
 pub struct Agree {
-    /// Ids.
+    /// Ids of the nodes.
     pub nodes: BTreeSet<Arc<str>>,
-    /// Names.
+    /// Names of the hosts.
     pub hosts: BTreeSet<Arc<str>>,
+    /// What they said of that, by host.
+    pub notes: BTreeMap<Arc<str>, DrainNote>,
 }
 
 /// An operator sets the end of the resource set's life: seconds since the Unix epoch, 0: none. Answered when it is on disk.

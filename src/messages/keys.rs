@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::watch, time::Instant};
 
 /// A key is remembered for so long.
 pub const KEPT: Duration = Duration::from_secs(600);
@@ -18,17 +19,33 @@ pub const LONGEST: usize = 255;
 /// What tells two requests apart: length and checksum, against mistakes of a client.
 pub type Digest = (u64, u32);
 
+/// A key as it is remembered: a checksum of its text.
+pub type Key = (u64, u64);
+
+/// A request with a key, as a log has it, with the parts that it has in all.
+pub type Keyed = (Key, Digest, u32);
+
 /// The keys of a session.
 #[derive(Debug, Default)]
 pub struct Keys {
     state: Mutex<State>,
+    news: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    keys: HashMap<Arc<str>, (Digest, bool)>,
+    keys: HashMap<Key, (Digest, Step)>,
     /// Keys of what was taken, the oldest first.
-    taken: VecDeque<(Instant, Arc<str>)>,
+    taken: VecDeque<(Instant, Key)>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Claimed,
+    Taken,
+    /// And recorded, where that is done.
+    Applied,
 }
 
 /// What a key says of a request.
@@ -36,8 +53,10 @@ struct State {
 pub enum Known {
     /// Nothing yet: the request is handed in, or the claim dropped.
     New(Claim),
-    /// It was taken.
+    /// It was taken, and all that belongs to that is done.
     Taken,
+    /// It was taken: [`Keys::applied`] tells when the rest is done.
+    Waits(Key),
     /// It is being handed in by another call.
     Busy,
     /// It stands for another request.
@@ -49,10 +68,36 @@ pub enum Known {
 pub struct Claim {
     keys: Arc<Keys>,
     /// `None` once it was taken.
-    key: Option<Arc<str>>,
+    key: Option<Key>,
+}
+
+/// A request with a key that was taken and is not applied. Dropped with the last part of it.
+#[derive(Debug)]
+pub struct Taken {
+    keys: Arc<Keys>,
+    key: Key,
+    digest: Digest,
+}
+
+/// What is remembered of a text.
+fn key_of(text: &str) -> Key {
+    let sum = Sha256::digest(text.as_bytes());
+    let part = |from: usize| sum[from..from + 8].iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    (part(0), part(8))
 }
 
 impl Keys {
+    /// Those of a session that goes on: what was taken, and how long ago.
+    pub fn after(taken: impl Iterator<Item = (Key, Digest, Duration)>) -> Arc<Keys> {
+        let (now, mut state) = (Instant::now(), State::default());
+        for (key, digest, age) in taken {
+            // A machine that was started just now knows no earlier time.
+            state.taken.push_back((now.checked_sub(age).unwrap_or(now), key));
+            state.keys.insert(key, (digest, Step::Applied));
+        }
+        Arc::new(Keys { state: Mutex::new(state), news: watch::Sender::default() })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Whole after a panic elsewhere: no change of it can panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,7 +105,7 @@ impl Keys {
 
     /// What is known of a key.
     pub fn claim(self: &Arc<Keys>, key: &str, digest: Digest) -> Known {
-        let now = Instant::now();
+        let (now, key) = (Instant::now(), key_of(key));
         let mut state = self.state();
         while let Some((at, _)) = state.taken.front()
             && (now.duration_since(*at) >= KEPT || state.taken.len() > MOST)
@@ -68,28 +113,55 @@ impl Keys {
         {
             state.keys.remove(&old);
         }
-        match state.keys.get(key) {
+        match state.keys.get(&key) {
             Some((known, _)) if *known != digest => Known::Other,
-            Some((_, true)) => Known::Taken,
-            Some((_, false)) => Known::Busy,
+            Some((_, Step::Applied)) => Known::Taken,
+            Some((_, Step::Taken)) => Known::Waits(key),
+            Some((_, Step::Claimed)) => Known::Busy,
             None => {
-                let key: Arc<str> = key.into();
-                state.keys.insert(key.clone(), (digest, false));
+                state.keys.insert(key, (digest, Step::Claimed));
                 Known::New(Claim { keys: self.clone(), key: Some(key) })
             }
+        }
+    }
+
+    /// Until a request that was taken is applied, or its session is over.
+    pub async fn applied(&self, key: Key) {
+        let mut news = self.news.subscribe();
+        while self.state().keys.get(&key).is_some_and(|(_, step)| *step == Step::Taken) {
+            // The sender is here.
+            let _ = news.changed().await;
         }
     }
 }
 
 impl Claim {
-    /// The request was handed in.
-    pub fn taken(&mut self) {
-        let Some(key) = self.key.take() else { return };
+    /// The request is handed in; `None`: it was before.
+    pub fn taken(&mut self) -> Option<Taken> {
+        let key = self.key.take()?;
         let mut state = self.keys.state();
-        if let Some((_, taken)) = state.keys.get_mut(&key) {
-            *taken = true;
-            state.taken.push_back((Instant::now(), key));
+        let (digest, step) = state.keys.get_mut(&key)?;
+        *step = Step::Taken;
+        let digest = *digest;
+        state.taken.push_back((Instant::now(), key));
+        drop(state);
+        Some(Taken { keys: self.keys.clone(), key, digest })
+    }
+}
+
+impl Taken {
+    /// As a log has it.
+    pub fn keyed(&self, parts: u32) -> Keyed {
+        (self.key, self.digest, parts)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some((_, step)) = self.keys.state().keys.get_mut(&self.key) {
+            *step = Step::Applied;
         }
+        self.keys.news.send_replace(());
     }
 }
 
@@ -112,11 +184,26 @@ mod tests {
         assert!(matches!(keys.claim("k", (1, 1)), Known::Busy));
         drop(claim);
         let Known::New(mut claim) = keys.claim("k", (2, 2)) else { panic!("free again") };
-        claim.taken();
+        let taken = claim.taken().expect("once");
+        assert!(claim.taken().is_none());
         drop(claim);
+        let Known::Waits(key) = keys.claim("k", (2, 2)) else { panic!("it is not applied") };
+        let mut waiting = std::pin::pin!(keys.applied(key));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(taken);
+        waiting.await;
         assert!(matches!(keys.claim("k", (2, 2)), Known::Taken));
         assert!(matches!(keys.claim("k", (1, 1)), Known::Other));
         tokio::time::advance(KEPT).await;
+        assert!(matches!(keys.claim("k", (1, 1)), Known::New(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_goes_on_remembers_the_rest_of_the_time() {
+        tokio::time::advance(KEPT).await;
+        let keys = Keys::after([(key_of("k"), (1, 1), KEPT / 2)].into_iter());
+        assert!(matches!(keys.claim("k", (1, 1)), Known::Taken));
+        tokio::time::advance(KEPT / 2).await;
         assert!(matches!(keys.claim("k", (1, 1)), Known::New(_)));
     }
 

@@ -1,6 +1,6 @@
 //! Which server leads a resource manager, where there are several.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -32,6 +32,9 @@ pub trait Leaders: Send + Sync {
     /// This server is to lead a resource manager, which registers here. When this is done its actor knows.
     fn lead(&self, rm: &str) -> Done<()>;
 
+    /// This server has heard of all resource managers that there were when this was asked.
+    fn hear_of_all(&self) -> Done<()>;
+
     /// Why nothing can be written at present.
     fn trouble(&self) -> Option<Arc<str>>;
 
@@ -43,6 +46,12 @@ pub trait Leaders: Send + Sync {
 
     /// A server, named in the same way, is to lead nothing, until it may again.
     fn drain(&self, server: &str, drain: Option<Drain>) -> Done<()>;
+
+    /// What holds for all servers.
+    fn config(&self) -> Done<SharedConfig>;
+
+    /// This holds for all servers from now on, unless it was changed since the one was read whose place it takes.
+    fn configure(&self, config: SharedConfig) -> Done<()>;
 
     /// Has what readers see of resource managers that others lead brought up to date, and tells how fresh that is.
     fn freshen(&self) -> BoxFuture<'static, Vec<Fresh>>;
@@ -69,6 +78,27 @@ pub struct Drain {
     pub by: String,
     /// Why; empty: not said.
     pub reason: String,
+}
+
+/// A configuration and settings that hold for all servers of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClusterConfig")]
+pub struct SharedConfig {
+    /// The configuration of resource managers that bring none; left out: that of each server (`--config`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// Settings of the whole server, above those with which each was started.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// Since when, RFC 3339 in UTC; empty: nothing holds for all.
+    #[serde(default)]
+    pub since: String,
+    /// Who said so; empty: not known.
+    #[serde(default)]
+    pub by: String,
+    /// The change of etcd with which it came, 0: none.
+    #[serde(skip)]
+    pub revision: i64,
 }
 
 /// How a cluster is, as a server of it sees that.

@@ -12,6 +12,7 @@ use super::application::UnconfirmedRelease;
 use super::{
     budget::{Budget, Permit},
     event::Publisher,
+    journal::Standing,
     queue::QueueDoor,
     recorded::{Recorded, Talks},
     rm::Deliver,
@@ -34,7 +35,7 @@ pub struct PartitionSetup {
     pub epoch: u64,
     /// Internal name, such as `[rm-1]default`.
     pub internal: Arc<str>,
-    /// Configuration.
+    /// The configuration that holds from now on.
     pub conf: Arc<PartitionConf>,
     /// Credits of the session.
     pub budget: Arc<Budget>,
@@ -109,9 +110,9 @@ pub struct GetTables;
 #[rtype(result = "()")]
 pub struct ShowInstead(pub Box<Partition>, pub Nanos);
 
-/// A consistent picture of a partition, for readers.
+/// A partition as it was at one moment, for readers.
 pub struct Snapshot {
-    /// Session.
+    /// Number of the session, counted up with each registration.
     pub epoch: u64,
     /// The state: a cheap clone that nothing changes any more.
     pub partition: Partition,
@@ -160,9 +161,15 @@ pub enum Signs {
 #[rtype(result = "()")]
 pub struct Wake;
 
-/// The partition ends: the events of its teardown are made, then it stops. Answered when nothing of it is left.
+/// Answered when all that the partition was told before is recorded, or never will be here.
 #[derive(Message)]
 #[rtype(result = "()")]
+pub struct AwaitRecord;
+
+/// The partition ends: the events of its teardown are made, then it stops. Answered when nothing of it is left, with what operators
+/// had told it.
+#[derive(Message)]
+#[rtype(result = "Standing")]
 pub struct StopPartition;
 
 /// Releases to be sent to the shim once more.

@@ -13,7 +13,7 @@ use crate::domain::{effect::QueueEffect, types::Nanos};
 pub struct QueueUpdate {
     /// The facts.
     pub effects: Vec<QueueEffect>,
-    /// When.
+    /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
     /// How it is.
     pub status: Option<QueueStatus>,
@@ -59,11 +59,11 @@ impl QueueDoor {
 /// An application that a queue did not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppRefusal {
-    /// When.
+    /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
-    /// Application.
+    /// Id of the application.
     pub app: Arc<str>,
-    /// Why.
+    /// Why, as it is shown to people.
     pub reason: Arc<str>,
 }
 

@@ -7,6 +7,8 @@ use std::{
 
 use tokio::sync::{Mutex as Turns, MutexGuard as Turn, oneshot, watch};
 
+use super::keys;
+
 /// Refusals of configurations that a session remembers, for clients that come back.
 const REFUSALS: usize = 100;
 
@@ -30,6 +32,8 @@ struct State {
     /// The latest stream.
     stream: u64,
     ended: bool,
+    /// Nothing more counts as applied.
+    lost: bool,
 }
 
 /// Where a number stands.
@@ -70,6 +74,8 @@ pub enum Receipt {
     },
     /// One whose sender waits until this is dropped.
     Awaited(oneshot::Sender<()>),
+    /// One with a key, whose sender may wait, too.
+    Keyed(keys::Taken, Option<oneshot::Sender<()>>),
 }
 
 impl Drop for Receipt {
@@ -119,6 +125,9 @@ impl Receipts {
 
     fn done(&self, number: u64) {
         let mut state = self.state();
+        if state.lost {
+            return;
+        }
         let first = state.taken + 1 - state.open.len() as u64;
         let at = usize::try_from(number - first).unwrap_or(usize::MAX);
         if let Some((_, done)) = state.open.get_mut(at) {
@@ -193,6 +202,13 @@ impl Receipts {
         stream
     }
 
+    /// The session is over here, for another server goes on with it: what is not applied by now was never recorded, and is not
+    /// acknowledged, whatever becomes of it.
+    pub fn lose(&self) {
+        self.state().lost = true;
+        self.end();
+    }
+
     /// The session is over.
     pub fn end(&self) {
         self.state().ended = true;
@@ -246,6 +262,17 @@ mod tests {
         assert!(!second.await.expect("no panic"), "the session ended");
         drop(two);
         assert!(receipts.until(2).await);
+    }
+
+    #[tokio::test]
+    async fn what_another_server_goes_on_with_is_not_acknowledged_here() {
+        let receipts = Receipts::after(0);
+        let (one, two) = (receipts.take(1, 1), receipts.take(2, 1));
+        drop(one);
+        receipts.lose();
+        drop(two);
+        assert_eq!(receipts.applied(), 1);
+        assert!(receipts.until(1).await && !receipts.until(2).await);
     }
 
     #[tokio::test]

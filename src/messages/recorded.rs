@@ -7,18 +7,22 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use super::{
     application::UnconfirmedRelease,
     budget::Permit,
     event::{Publish, Publisher},
+    journal::Standing,
     queue::QueueDoor,
 };
 use crate::domain::{
     Partition,
     effect::{AppEffect, Effect, QueueEffect},
+    resources::Resource,
     types::{Nanos, Termination},
+    usage::{Usage, UsageKey},
 };
 
 /// What a partition is told whose doings are recorded.
@@ -34,6 +38,8 @@ pub struct Recorded {
     /// Another server may have led it before: what operators told it then is in this alone. Where it stands still, another
     /// leads it now.
     pub shared: bool,
+    /// What operators told a partition of this name in an earlier session, which another server may have led.
+    pub standing: Option<Standing>,
 }
 
 /// A partition as its log left it.
@@ -64,6 +70,8 @@ pub struct Entry {
     pub steps: Vec<u8>,
     /// Of what came out.
     pub digest: u64,
+    /// How long the partition worked for it: doing it again takes about as long.
+    pub took: Duration,
     /// It has ended.
     pub last: bool,
     /// Of the requests in it: they are given back when it is recorded, and so are their receipts.
@@ -89,6 +97,8 @@ struct Waiting {
     events: VecDeque<(u64, Publish)>,
     /// Records up to this one are written.
     released: u64,
+    /// No others will be, here; what usage would have become by the events that nobody hears of.
+    unheard: Option<Usage>,
 }
 
 impl Outlet {
@@ -100,6 +110,10 @@ impl Outlet {
     /// Publishes the events of a record, once it is written. Gives how many batches the event system has to take in.
     pub fn publish(&self, number: u64, events: Publish) -> usize {
         let mut state = self.state();
+        if let Some(unheard) = &mut state.unheard {
+            events.events.iter().for_each(|event| unheard.apply(event));
+            return 0;
+        }
         if number <= state.released {
             return self.to.publish(events);
         }
@@ -122,6 +136,21 @@ impl Outlet {
     /// From now on nothing waits: the session is over, or the partition.
     pub fn open(&self) {
         self.release(u64::MAX);
+    }
+
+    /// What is not written by now never is, for another server goes on: its events, and those of the end, are not published.
+    pub fn close(&self) {
+        let mut state = self.state();
+        let mut unheard = Usage::default();
+        for (_, events) in state.events.drain(..) {
+            events.events.iter().for_each(|event| unheard.apply(event));
+        }
+        state.unheard.get_or_insert(unheard);
+    }
+
+    /// How usage would have changed by what was not published.
+    pub fn unheard(&self) -> Vec<(UsageKey, Resource)> {
+        self.state().unheard.as_ref().map(Usage::rows).unwrap_or_default()
     }
 
     fn state(&self) -> MutexGuard<'_, Waiting> {

@@ -151,7 +151,7 @@ pub struct Heartbeat {
     pub epoch: u64,
     /// Node ids.
     pub nodes: Arc<[Arc<str>]>,
-    /// Credits.
+    /// Credits that it took, given back when it is dropped.
     pub permit: Option<Permit>,
 }
 
@@ -256,7 +256,7 @@ pub struct RmInfo {
 /// One open stream.
 #[derive(Clone, Debug)]
 pub struct StreamInfo {
-    /// Door.
+    /// Name of the door that it came through.
     pub door: &'static str,
     /// What it carries.
     pub kinds: &'static [&'static str],
@@ -269,9 +269,9 @@ pub struct StreamInfo {
 pub struct StateChange {
     /// State entered.
     pub state: RmState,
-    /// When.
+    /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
-    /// Why.
+    /// Why, as it is shown to people.
     pub why: Arc<str>,
 }
 
@@ -339,13 +339,13 @@ pub enum Payload {
     },
     /// A container scheduling state.
     ContainerState {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
         /// Allocation key.
         key: Arc<str>,
-        /// State.
+        /// What the shim is to show for the container.
         state: ContainerState,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Arc<str>,
     },
     /// Events.
@@ -365,20 +365,20 @@ pub enum Payload {
 pub struct Rejected {
     /// Allocation key or node id.
     pub key: Arc<str>,
-    /// Application.
+    /// Id of the application.
     pub app: Arc<str>,
-    /// Why.
+    /// Why, as it is shown to people.
     pub reason: Arc<str>,
 }
 
 /// A change of an application's state.
 #[derive(Clone, Debug)]
 pub struct Updated {
-    /// Application.
+    /// Id of the application.
     pub app: Arc<str>,
     /// New state.
     pub state: AppState,
-    /// When.
+    /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
     /// The event, or the reason (R3.3).
     pub message: Arc<str>,

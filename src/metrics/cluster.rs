@@ -8,7 +8,7 @@ use super::added;
 
 /// A cluster.
 #[derive(Clone, Debug, Default)]
-pub struct ClusterPicture {
+pub struct ClusterGauges {
     /// etcd answers.
     pub etcd_up: bool,
     /// Bytes of its database, where they are known.
@@ -16,12 +16,12 @@ pub struct ClusterPicture {
     /// Servers that are there.
     pub servers: u64,
     /// By the id of the resource manager.
-    pub groups: BTreeMap<String, GroupPicture>,
+    pub groups: BTreeMap<String, GroupGauges>,
 }
 
-/// A resource manager of a [`ClusterPicture`].
+/// A resource manager of a [`ClusterGauges`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GroupPicture {
+pub struct GroupGauges {
     /// A server leads it that is there.
     pub led: bool,
     /// This one does.
@@ -38,7 +38,7 @@ pub struct GroupPicture {
     pub max_bytes: u64,
 }
 
-impl ClusterPicture {
+impl ClusterGauges {
     /// Registers what is in it.
     pub(super) fn register(&self, registry: &Registry) -> Result<()> {
         let gauge = |name: &str, help: &str| added(registry, IntGauge::new(name, help)?);

@@ -6,7 +6,7 @@ use super::added;
 
 /// What the event system counts since the start, and has at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventsPicture {
+pub struct EventGauges {
     /// Events that were made.
     pub created: u64,
     /// Events that were recorded; the others came while tracking was off.
@@ -22,12 +22,12 @@ pub struct EventsPicture {
     /// Streams that were ended because their client was too slow.
     pub streams_cut: u64,
     /// The durable store, where there is one.
-    pub store: Option<EventStorePicture>,
+    pub store: Option<EventStoreGauges>,
 }
 
 /// The durable store of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventStorePicture {
+pub struct EventStoreGauges {
     /// Events that were written.
     pub written: u64,
     /// Events that it misses.
@@ -44,7 +44,7 @@ pub struct EventStorePicture {
     pub clock_doubted: bool,
 }
 
-impl EventsPicture {
+impl EventGauges {
     /// Registers what is in it.
     pub(super) fn register(&self, registry: &Registry) -> Result<()> {
         let gauge = |name: &str, help: &str, value: u64| -> Result<()> {

@@ -1,15 +1,15 @@
 //! Every metric with its name, labels and buckets in one place (REST 7).
 //!
 //! Counters and histograms are fed by the actors as things happen. Gauges are not kept at all: they are computed from a
-//! [`Picture`] at each scrape, so that they cannot drift from what they describe.
+//! [`Gauges`] at each scrape, so that they cannot drift from what they describe.
 
 mod cluster;
 mod events;
 pub mod exemplars;
+mod extensions;
+mod gauges;
 mod log;
 pub mod openmetrics;
-mod own;
-mod picture;
 mod process;
 mod refused;
 
@@ -25,14 +25,14 @@ use prometheus::{
 };
 
 pub use self::{
-    cluster::{ClusterPicture, GroupPicture},
-    events::{EventStorePicture, EventsPicture},
+    cluster::{ClusterGauges, GroupGauges},
+    events::{EventGauges, EventStoreGauges},
+    extensions::{Amounts, ExtensionGauges, LogGauges, ManagerGauges, PartitionGauges},
+    gauges::{Gauges, QueueGauges, USAGE_RANGES},
     log::LogMetrics,
-    own::{Amounts, LogPicture, ManagerPicture, OwnPicture, PartitionPicture},
-    picture::{Picture, QueuePicture, USAGE_RANGES},
     refused::{RATE, REASONS, Refused},
 };
-use self::{exemplars::Exemplars, picture::Seen, process::Process};
+use self::{exemplars::Exemplars, gauges::Seen, process::Process};
 use crate::trace::Exemplar;
 
 /// Bounds of all histograms. They hold seconds, although their names say milliseconds (REST quirk K).
@@ -358,20 +358,20 @@ impl Metrics {
         self.nodes_failed.get()
     }
 
-    /// The exposition in the text format 0.0.4, with the gauges of this picture.
-    pub fn text(&self, picture: &Picture) -> Result<Vec<u8>> {
+    /// The exposition in the text format 0.0.4, with these gauges.
+    pub fn text(&self, shown: &Gauges) -> Result<Vec<u8>> {
         self.scraping.inc();
-        let text = self.encode(picture);
+        let text = self.encode(shown);
         self.scraping.dec();
         self.scrapes.with_label_values(&[if text.is_ok() { "200" } else { "500" }]).inc();
         text
     }
 
-    fn encode(&self, picture: &Picture) -> Result<Vec<u8>> {
+    fn encode(&self, shown: &Gauges) -> Result<Vec<u8>> {
         self.process.refresh();
         let mut families = self.registry.gather();
         let gauges = Registry::new();
-        self.gauges(picture, &gauges)?;
+        self.register(shown, &gauges)?;
         families.extend(gauges.gather());
         families.sort_by(|a, b| a.name().cmp(b.name()));
         let mut text = Vec::with_capacity(16 << 10);

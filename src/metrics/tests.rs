@@ -1,11 +1,11 @@
 use super::*;
 
-fn text(metrics: &Metrics, picture: &Picture) -> String {
-    String::from_utf8(metrics.text(picture).unwrap()).unwrap()
+fn text(metrics: &Metrics, gauges: &Gauges) -> String {
+    String::from_utf8(metrics.text(gauges).unwrap()).unwrap()
 }
 
-fn queue(path: &str) -> QueuePicture {
-    QueuePicture { path: path.to_owned(), ..QueuePicture::default() }
+fn queue(path: &str) -> QueueGauges {
+    QueueGauges { path: path.to_owned(), ..QueueGauges::default() }
 }
 
 #[track_caller]
@@ -16,7 +16,7 @@ fn has(text: &str, line: &str) {
 // REST 7: a vector without a label value is absent, plain histograms and `error` are always there.
 #[test]
 fn at_the_start() {
-    let text = text(&Metrics::new().unwrap(), &Picture::default());
+    let text = text(&Metrics::new().unwrap(), &Gauges::default());
     has(&text, "# TYPE yunikorn_scheduler_container_allocation_attempt_total counter");
     has(&text, "yunikorn_scheduler_container_allocation_attempt_total{state=\"error\"} 0");
     has(&text, "yunikorn_scheduler_node{state=\"failed\"} 0");
@@ -37,14 +37,14 @@ fn counts_and_times() {
     metrics.submissions(Submissions::Accepted, 6);
     metrics.took(Timed::SortApps, Duration::from_millis(5));
     metrics.node_failed();
-    let picture = Picture {
+    let gauges = Gauges {
         nodes: 3,
         draining_nodes: 1,
         applications: [("running", 3), ("new", 2)].into(),
         node_usage: [("nvidia.com/gpu".to_owned(), [2, 0, 1, 0, 0, 0, 0, 0, 0, 0])].into(),
-        ..Picture::default()
+        ..Gauges::default()
     };
-    let text = text(&metrics, &picture);
+    let text = text(&metrics, &gauges);
     has(&text, "yunikorn_scheduler_container_allocation_attempt_total{state=\"allocated\"} 9");
     has(&text, "yunikorn_scheduler_application_submission_total{result=\"accepted\"} 6");
     has(&text, "# TYPE yunikorn_scheduler_application_total gauge");
@@ -69,7 +69,7 @@ fn queues() {
     metrics.application_ended("root.a-b", AppEnd::Completed);
     metrics.application_ended("", AppEnd::Rejected);
     metrics.queue_containers("root.a-b", Containers::Released, 2);
-    let first = text(&metrics, &Picture { queues: vec![queue("root"), leaf], ..Picture::default() });
+    let first = text(&metrics, &Gauges { queues: vec![queue("root"), leaf], ..Gauges::default() });
     has(&first, "yunikorn_queue_app{queue=\"root.a-b\",state=\"accepted\"} 1");
     has(&first, "yunikorn_queue_app{queue=\"root.a-b\",state=\"completed\"} 1");
     has(&first, "yunikorn_queue_app{queue=\"\",state=\"rejected\"} 1");
@@ -79,11 +79,11 @@ fn queues() {
     has(&first, "yunikorn_root_a_b_queue_container{state=\"released\"} 2");
     has(&first, "yunikorn_scheduler_application_total{state=\"completed\"} 1");
 
-    let second = text(&metrics, &Picture { queues: vec![queue("root.a-b")], ..Picture::default() });
+    let second = text(&metrics, &Gauges { queues: vec![queue("root.a-b")], ..Gauges::default() });
     has(&second, "yunikorn_queue_app{queue=\"root.a-b\",state=\"accepted\"} 0");
     has(&second, "yunikorn_queue_resource{queue=\"root.a-b\",resource=\"vcore\",state=\"pending\"} 0");
 
-    let third = text(&metrics, &Picture { queues: vec![queue("root")], ..Picture::default() });
+    let third = text(&metrics, &Gauges { queues: vec![queue("root")], ..Gauges::default() });
     for absent in
         ["yunikorn_queue_app{queue=\"root.a-b\"", "yunikorn_queue_resource{queue=\"root.a-b\"", "queue_container"]
     {
@@ -95,11 +95,11 @@ fn queues() {
 #[test]
 fn series_of_removed_queues_go() {
     let metrics = Metrics::new().unwrap();
-    let pictured = || text(&metrics, &Picture { queues: vec![queue("root")], ..Picture::default() });
+    let shown_now = || text(&metrics, &Gauges { queues: vec![queue("root")], ..Gauges::default() });
     metrics.queue_added("root");
     // The first scrape has no scrapes to tell of.
-    pictured();
-    let before = pictured();
+    shown_now();
+    let before = shown_now();
     for round in 0..8 {
         let path = format!("root.ns-{round}");
         for _ in 0..2 {
@@ -108,14 +108,14 @@ fn series_of_removed_queues_go() {
         metrics.queue_containers(&path, Containers::Allocated, 1);
         metrics.application_ended(&path, AppEnd::Completed);
         metrics.application_ended(&path, AppEnd::Failed);
-        let shown = text(&metrics, &Picture { queues: vec![queue(&path)], ..Picture::default() });
+        let shown = text(&metrics, &Gauges { queues: vec![queue(&path)], ..Gauges::default() });
         has(&shown, &format!("yunikorn_queue_app{{queue=\"{path}\",state=\"completed\"}} 1"));
         metrics.queue_removed(&path);
-        assert!(pictured().contains(&path), "another partition has it");
+        assert!(shown_now().contains(&path), "another partition has it");
         metrics.queue_removed(&path);
-        assert!(!pictured().contains("ns-") && !pictured().contains("ns_"));
+        assert!(!shown_now().contains("ns-") && !shown_now().contains("ns_"));
     }
-    let after = pictured();
+    let after = shown_now();
     has(&after, "yunikorn_scheduler_application_total{state=\"completed\"} 8");
     has(&after, "yunikorn_scheduler_application_total{state=\"failed\"} 8");
     // What all queues together had stays.
@@ -134,7 +134,7 @@ fn clean_names() {
     let metrics = Metrics::new().unwrap();
     metrics.queue_containers("root.a-b", Containers::Allocated, 1);
     metrics.queue_containers("root.a.b", Containers::Allocated, 1);
-    let text = text(&metrics, &Picture { queues: vec![queue("root.a.b")], ..Picture::default() });
+    let text = text(&metrics, &Gauges { queues: vec![queue("root.a.b")], ..Gauges::default() });
     has(&text, "yunikorn_root_a_b_queue_container{state=\"allocated\"} 2");
 }
 
@@ -142,7 +142,7 @@ fn clean_names() {
 #[cfg(target_os = "linux")]
 #[test]
 fn process() {
-    let text = text(&Metrics::new().unwrap(), &Picture::default());
+    let text = text(&Metrics::new().unwrap(), &Gauges::default());
     for name in ["process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds", "process_max_fds"] {
         let line = text.lines().find(|l| l.starts_with(&format!("{name} "))).unwrap();
         assert!(line.split(' ').next_back().unwrap().parse::<f64>().unwrap() > 0.0, "{line}");
@@ -153,11 +153,11 @@ fn process() {
 #[test]
 fn unconfirmed_releases() {
     let metrics = Metrics::new().unwrap();
-    let none = text(&metrics, &Picture::default());
+    let none = text(&metrics, &Gauges::default());
     has(&none, "callboard_unconfirmed_releases{type=\"TIMEOUT\"} 0");
     has(&none, "callboard_unconfirmed_release_oldest_seconds 0");
     let unconfirmed = [("TIMEOUT", 2), ("PREEMPTED_BY_SCHEDULER", 1)].into();
-    let some = text(&metrics, &Picture { unconfirmed, oldest_unconfirmed: 1.5, ..Picture::default() });
+    let some = text(&metrics, &Gauges { unconfirmed, oldest_unconfirmed: 1.5, ..Gauges::default() });
     has(&some, "callboard_unconfirmed_releases{type=\"TIMEOUT\"} 2");
     has(&some, "callboard_unconfirmed_releases{type=\"PREEMPTED_BY_SCHEDULER\"} 1");
     has(&some, "callboard_unconfirmed_releases{type=\"PLACEHOLDER_REPLACED\"} 0");
@@ -168,16 +168,16 @@ fn unconfirmed_releases() {
 #[test]
 fn the_event_system() {
     let metrics = Metrics::new().unwrap();
-    let events = EventsPicture { created: 9, processed: 7, streams: 2, ..EventsPicture::default() };
-    let without = text(&metrics, &Picture { events: Some(events), ..Picture::default() });
+    let events = EventGauges { created: 9, processed: 7, streams: 2, ..EventGauges::default() };
+    let without = text(&metrics, &Gauges { events: Some(events), ..Gauges::default() });
     has(&without, "# TYPE yunikorn_event_total_created gauge");
     has(&without, "yunikorn_event_total_created 9");
     has(&without, "yunikorn_event_total_processed 7");
     has(&without, "callboard_event_streams 2");
     assert!(!without.contains("event_store"));
-    let store = EventStorePicture { lost: 3, failing: true, ..EventStorePicture::default() };
+    let store = EventStoreGauges { lost: 3, failing: true, ..EventStoreGauges::default() };
     let with =
-        text(&metrics, &Picture { events: Some(EventsPicture { store: Some(store), ..events }), ..Picture::default() });
+        text(&metrics, &Gauges { events: Some(EventGauges { store: Some(store), ..events }), ..Gauges::default() });
     has(&with, "callboard_event_store_lost_total 3");
     has(&with, "callboard_event_store_failing 1");
 }

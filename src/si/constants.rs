@@ -1,16 +1,8 @@
 //! Constants of the scheduler interface: attribute names, tag keys and values that have a meaning.
 
-/// Node attribute: host name.
-pub const HOST_NAME: &str = "si/hostname";
-/// Node attribute: rack name.
-pub const RACK_NAME: &str = "si/rackname";
-/// Node attribute: instance type, under which resource usage is accounted.
-pub const INSTANCE_TYPE: &str = "si/instance-type";
 /// Node attribute: partition.
 pub const NODE_PARTITION: &str = "si/node-partition";
 
-/// Domain of tags that the scheduler defines.
-pub const DOMAIN_YUNIKORN: &str = "yunikorn.apache.org/";
 /// Allocation tag: the one node that the ask may be placed on (R4.3).
 pub const REQUIRED_NODE: &str = "yunikorn.apache.org/requiredNode";
 /// Allocation tag: creation time in seconds since the Unix epoch (R4.2).

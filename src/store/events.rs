@@ -40,7 +40,7 @@ pub const FRAME_EVENTS: usize = 8_192;
 /// falls below it by at most a sixteenth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Events.
+    /// Number of events.
     pub events: u64,
     /// Bytes on disk.
     pub bytes: u64,

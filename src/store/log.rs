@@ -30,9 +30,9 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     far::{Far, Home, Place, records},
     frame::{seal, total},
-    reader::{Cut, End, read},
-    snapshot::{Part, Snapshot, load, read as read_snapshot},
-    writer::{Unsynced, Writer},
+    reader::{Cut, End, flush, read},
+    snapshot::{Part, Snapshot, bytes as snapshot_bytes, load, read as read_snapshot, write as write_snapshot},
+    writer::{Refusal, Unsynced, Writer},
 };
 
 /// Version of the files that this server writes, and the newest that it reads.
@@ -283,10 +283,18 @@ fn check_title(bytes: &[u8], title: Option<&Title>) -> Result<(Title, usize), St
 /// The title of the first file of a directory that has one: it says whose log this is.
 pub fn title_of(dir: &Path) -> Option<Title> {
     let all = segments(dir).ok()?.into_iter().rev().chain(snapshots(dir).ok()?.into_iter().rev());
-    all.into_iter().find_map(|(_, path)| {
-        let mut bytes = vec![0; 64 << 10];
-        let mut file = fs::File::open(path).ok()?;
-        let length = io::Read::read(&mut file, &mut bytes).ok()?;
-        Some(check_title(&bytes[..length], None).ok()?.0)
-    })
+    all.into_iter().find_map(|(_, path)| title_in(&path).ok())
+}
+
+/// Why no file of a directory tells whose it is: what is wrong with the newest.
+pub fn why_untitled(dir: &Path) -> Option<String> {
+    let (_, path) = segments(dir).ok()?.pop().or(snapshots(dir).ok()?.pop())?;
+    Some(format!("{}: {}", path.display(), title_in(&path).err()?))
+}
+
+fn title_in(path: &Path) -> Result<Title, String> {
+    let mut bytes = vec![0; 64 << 10];
+    let read = fs::File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut bytes));
+    let length = read.map_err(|error| format!("it cannot be read: {error}"))?;
+    Ok(check_title(&bytes[..length], None)?.0)
 }

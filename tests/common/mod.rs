@@ -129,6 +129,10 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.kill();
+        // To look into what went wrong.
+        if let Some(dir) = env::var_os("CALLBOARD_TEST_LOGS") {
+            let _ = std::fs::copy(&self.log, std::path::Path::new(&dir).join(format!("{}.log", self.pid())));
+        }
     }
 }
 

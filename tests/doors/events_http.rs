@@ -12,7 +12,7 @@ use callboard::{
         resources::Resource,
         types::Nanos,
     },
-    http::events::{batch, stream},
+    http::ws_v1::events::{batch, stream},
     messages::event::{ApplyEventSettings, GetStreams, Publish},
 };
 use serde_json::{Value, json};

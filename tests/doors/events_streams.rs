@@ -18,7 +18,7 @@ use callboard::{
         resources::Resource,
         types::Nanos,
     },
-    http::{api, events::stream},
+    http::{api, ws_v1::events::stream},
     messages::event::{GetEventStatus, Publish},
 };
 use futures::StreamExt as _;

@@ -10,6 +10,7 @@ use actix::prelude::*;
 use callboard::{
     actors::journal::{DEFAULT_LIMIT, JournalActor, JournalSetup},
     domain::{
+        effect::NodeEffect,
         hostlist::HostList,
         idset::IdSet,
         journal::{DrainRequest, Fact, Settings, UndrainRequest},
@@ -54,11 +55,13 @@ impl Rig {
 
     async fn register(&self, hosts: &[String]) {
         let capacity = Arc::new(Resource::of(&[("vcore", 2_000)]));
-        let fact = |(n, host): (usize, &String)| Fact::Registered {
-            node: format!("node-{n}").into(),
-            host: host.as_str().into(),
-            capacity: capacity.clone(),
-            schedulable: true,
+        let fact = |(n, host): (usize, &String)| {
+            Fact::Node(NodeEffect::Registered {
+                node: format!("node-{n}").into(),
+                host: host.as_str().into(),
+                capacity: capacity.clone(),
+                schedulable: true,
+            })
         };
         self.facts(hosts.iter().enumerate().map(fact).collect()).await;
     }
@@ -242,7 +245,7 @@ async fn silence_and_loss_go_as_on_flux() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         rig.facts(vec![Fact::Torpid { node: "node-3".into(), torpid }]).await;
     }
-    rig.facts(vec![Fact::Removed { node: "node-3".into() }]).await;
+    rig.facts(vec![Fact::Node(NodeEffect::Removed { node: "node-3".into() })]).await;
     let found: Vec<Value> = rig.events().await.into_iter().filter(|event| event["name"] != "resource-define").collect();
     assert_eq!(told(&found), told(&expected));
     assert_eq!(

@@ -154,7 +154,7 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
     assert!(replayed.save() == saved, "the log gives the same partition again");
     let placed = text.matches("Callback(New(").count();
     assert!(placed > 100 && placed < 720, "some are placed, some wait: {placed}");
-    for node in partition.nodes.iter() {
+    for node in partition.nodes.values() {
         text += &format!("{} {:?} {}\n", node.id(), node.sort_key, *node.available);
     }
     text

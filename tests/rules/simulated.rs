@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use callboard::cli::simulate::{case::Case, check, check_seeds, draw};
+use callboard::cli::simulate::{Counts, case::Case, check, check_seeds, draw};
 
 /// Worlds that a test run draws, with so many steps each: `.ci/run` runs more of them with the program that it builds.
 const WORLDS: u64 = 60;
@@ -10,17 +10,21 @@ const STEPS: usize = 80;
 
 #[test]
 fn every_rule_holds_in_small_worlds() {
-    let (broken, digest) = check_seeds(0..WORLDS, STEPS).expect("there is room for them");
+    let (broken, digest, counts) = check_seeds(0..WORLDS, STEPS).expect("there is room for them");
     let said: Vec<String> = broken
         .iter()
         .map(|one| format!("seed {}: {}: {}\n{}", one.least.seed, one.fault.rule, one.fault.text, one.least.text()))
         .collect();
     assert!(said.is_empty(), "{}", said.join("\n"));
     // Whatever else this process has done, and on how many threads: the same again.
-    let (_, again) = check_seeds(0..20, STEPS).expect("there is room for them");
-    let (_, once_more) = check_seeds(0..20, STEPS).expect("there is room for them");
+    let (_, again, _) = check_seeds(0..20, STEPS).expect("there is room for them");
+    let (_, once_more, _) = check_seeds(0..20, STEPS).expect("there is room for them");
     assert_eq!(again, once_more);
     assert_ne!(digest, again);
+    // The worlds meet what they are for.
+    let Counts { decisions, lines, swaps, victims, lookups, stops, restarts, snapshots, .. } = counts;
+    let all = [decisions, lines, swaps, victims, lookups, stops, restarts, snapshots];
+    assert!(all.iter().all(|count| *count > 0), "{counts:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ from tests.shim import CONFIG, Shim, application, ask, nodes, register
 
 PARTITION = "default"
 # What only a server of a cluster, and one that shows the past, has to tell.
-ELSEWHERE = {"cluster", "flight"}
+ELSEWHERE = {"cluster", "cluster_config", "flight"}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ use super::names::is_user_name;
 /// Who may do something on a queue; empty: nobody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
-    /// Everybody.
+    /// Everybody may.
     pub everyone: bool,
     /// User names.
     pub users: BTreeSet<Arc<str>>,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::coded::{Once, list, map, variants};
 use super::{
     resources::Resource,
+    table::Free,
     types::{AllocIx, AppIx, Nanos, NodeIx, ShapeIx},
 };
 
@@ -72,7 +73,7 @@ pub enum Phase {
     #[default]
     Pending,
     /// Placed on a node while the shim is asked whether it fits: charged, not announced.
-    Parked,
+    AwaitingShim,
     /// A real ask that replaces a placeholder once the shim confirmed the placeholder's release (R6.13).
     Replacing,
     /// Allocated.
@@ -92,7 +93,7 @@ pub struct Alloc {
     pub resource: Arc<Resource>,
     /// Shape of the ask.
     pub shape: ShapeIx,
-    /// Phase.
+    /// Where it is on its way from ask to end.
     pub phase: Phase,
     /// Node, for every phase but [`Phase::Pending`].
     pub node: Option<NodeIx>,
@@ -138,8 +139,8 @@ pub struct Alloc {
     pub required_node_event: Nanos,
     /// Why it could not be placed (R4.34), by last occurrence.
     pub log: Vec<LogEntry>,
-    /// A tombstone: the row is free.
-    pub free: bool,
+    /// Its place is free.
+    pub free: Free,
 }
 
 /// One entry of an ask's log.
@@ -196,7 +197,7 @@ map!(AskSpec {
 });
 list!(PreemptionPolicy { allow_preempt_self, allow_preempt_other });
 variants!(Foreign { 1 Static, 2 Default });
-variants!(Phase { 1 Pending, 2 Parked, 3 Replacing, 4 Allocated, 5 Ended });
+variants!(Phase { 1 Pending, 2 AwaitingShim, 3 Replacing, 4 Allocated, 5 Ended });
 map!(Alloc {
     1 spec,
     2 app,

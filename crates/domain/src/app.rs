@@ -12,6 +12,7 @@ use super::{
     node::Asked,
     partition::Amount,
     resources::Resource,
+    table::Free,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
     ugm::Tracked,
 };
@@ -21,7 +22,7 @@ use super::{
 pub struct App {
     /// Unique among the active applications of its partition.
     pub id: Arc<str>,
-    /// Owner.
+    /// Name of the user who submitted it.
     pub user: Arc<str>,
     /// Groups of the owner, in their fixed order.
     pub groups: Arc<[Arc<str>]>,
@@ -31,7 +32,7 @@ pub struct App {
     pub queue_path: Arc<str>,
     /// Queue as submitted: what placement rules went by.
     pub submitted_queue: Arc<str>,
-    /// State.
+    /// Where it is in its life cycle.
     pub state: AppState,
     /// Tags as submitted.
     pub tags: Arc<BTreeMap<String, String>>,
@@ -69,7 +70,7 @@ pub struct App {
     pub allocs: imbl::OrdSet<AllocIx>,
     /// Pending asks grouped by what decides whether they can be placed.
     pub groups_by_key: BTreeMap<GroupKey, AskGroup>,
-    /// The groups that are not parked, by their first ask.
+    /// The groups that are not blocked, by their first ask.
     pub group_order: BTreeMap<AskOrder, GroupKey>,
     /// Priorities of the pending asks, counted.
     pub priorities: BTreeMap<i32, u32>,
@@ -84,7 +85,7 @@ pub struct App {
     /// Their sum.
     pub awaited: Resource,
     /// Number of placeholder asks about which the shim is being asked.
-    pub parked_placeholders: u32,
+    pub placeholders_awaiting_shim: u32,
     /// Of what is allocated, what the shim is still asked about: real asks, placeholders.
     pub asked: [Asked; 2],
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
@@ -93,7 +94,7 @@ pub struct App {
     pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
-    /// Groups of pending real asks by task group, in the order of their first asks; parked ones too.
+    /// Groups of pending real asks by task group, in the order of their first asks; blocked ones too.
     pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, GroupKey>>,
     /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
     pub replaced_up_to: Option<AskOrder>,
@@ -118,11 +119,11 @@ pub struct App {
     /// Not scheduled before (R5.26).
     pub backoff_until: Option<Nanos>,
     /// Nothing of it can be placed in this epoch: it is out of its queue's order until then.
-    pub parked: bool,
-    /// Groups that are parked.
-    pub parked_groups: Vec<GroupKey>,
-    /// Epoch in which they were parked.
-    pub parked_in: u64,
+    pub blocked: bool,
+    /// Groups that are blocked.
+    pub blocked_groups: Vec<GroupKey>,
+    /// Epoch in which they were blocked.
+    pub blocked_in: u64,
     /// Its key in the order of its queue, while something is pending.
     pub order: Option<AppKey>,
     /// Its place in the order is to be computed again.
@@ -151,8 +152,8 @@ pub struct App {
     pub held_by_quota: bool,
     /// Order of arrival of the last ask of which the shim was told that such a limit holds it back (SEEDS S7).
     pub skipped_to: u64,
-    /// A tombstone: the row is free.
-    pub free: bool,
+    /// Its place is free.
+    pub free: Free,
 }
 
 impl App {
@@ -180,7 +181,7 @@ impl App {
 
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
     pub fn awaits_placeholders(&self) -> bool {
-        self.pending_placeholders + self.parked_placeholders > 0
+        self.pending_placeholders + self.placeholders_awaiting_shim > 0
     }
 
     /// Asks of this group wait for the first placeholder of the gang; an originator's does not (SEEDS S10).
@@ -241,7 +242,7 @@ pub struct AskGroup {
     /// In ask order (R5.22).
     pub asks: imbl::OrdMap<AskOrder, AllocIx>,
     /// It cannot be placed in this epoch: it is out of its application's order until then.
-    pub parked: bool,
+    pub blocked: bool,
     /// Why the group waited when it was last tried.
     pub hold: Option<Hold>,
     /// Asks that were added since; none as long as it never waited, since then all of them are.
@@ -269,7 +270,7 @@ pub struct AskOrder {
     pub priority: std::cmp::Reverse<i32>,
     /// Creation time.
     pub created: Nanos,
-    /// Arrival.
+    /// Number in the order of arrival.
     pub seq: u64,
 }
 
@@ -355,7 +356,7 @@ map!(App {
     30 placeholders,
     31 pending_placeholders,
     32 awaited,
-    33 parked_placeholders,
+    33 placeholders_awaiting_shim,
     35 asking,
     36 announced,
     37 replaceable,
@@ -371,9 +372,9 @@ map!(App {
     47 rejected,
     48 history,
     49 backoff_until,
-    50 parked,
-    51 parked_groups,
-    52 parked_in,
+    50 blocked,
+    51 blocked_groups,
+    52 blocked_in,
     53 order,
     54 dirty,
     55 track,
@@ -393,7 +394,7 @@ map!(App {
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode });
-list!(AskGroup { asks, parked, hold, fresh, preempt_at, unreported, preempted_up_to });
+list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });
 list!(TaskGroup { count, min, replaced, timed_out, live, swapping });

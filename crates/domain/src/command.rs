@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::coded::{Once, list, map, variants};
-use super::{alloc::AskSpec, conf::PartitionConf, queue_order::QueueOrder, resources::Resource, types::Termination};
+use super::{
+    alloc::AskSpec, conf::PartitionConf, journal::DrainNote, queue_order::QueueOrder, resources::Resource,
+    types::Termination,
+};
 
 /// One input. Items of one request stay together, so that its answers do (R1.29–R1.31).
 #[derive(Clone, Debug)]
@@ -12,7 +15,7 @@ pub enum Command {
     Nodes(Vec<NodeItem>),
     /// An application request: all of `new`, the answer to them, then all of `remove` (R1.30).
     Applications {
-        /// Submissions.
+        /// Applications that are submitted.
         new: Vec<AddApplication>,
         /// Application ids to remove.
         remove: Vec<Arc<str>>,
@@ -30,7 +33,7 @@ pub enum Command {
     Tick,
     /// The shim answered a predicate question, or nobody will.
     Predicate(PredicateAnswer),
-    /// Whether the shim wants to be asked for predicates. On switching off, what is parked counts as fitting.
+    /// Whether the shim wants to be asked for predicates. On switching off, an ask that awaits its answer counts as fitting.
     AskPredicates(bool),
     /// How it is asked, from the next question on.
     PredicateTerms(PredicateTerms),
@@ -56,6 +59,9 @@ pub enum Command {
         /// Hold or not.
         held: bool,
     },
+    /// What operators said of drains, by host: for the journal of whoever goes on with the partition. It goes with the hold on the
+    /// host.
+    NoteDrains(Vec<(Arc<str>, DrainNote)>),
     /// Operators told these queues to become something, or (`None`) take that back. By path in lowercase; checked before
     /// ([`Partition::check_order`](crate::Partition::check_order)).
     OrderQueues(Vec<(Arc<str>, Option<Arc<QueueOrder>>)>),
@@ -68,7 +74,7 @@ pub enum Command {
 /// One entry of a node request.
 #[derive(Clone, Debug)]
 pub struct NodeItem {
-    /// Node.
+    /// Id of the node.
     pub id: Arc<str>,
     /// What to do.
     pub action: NodeAction,
@@ -110,7 +116,7 @@ pub struct AddApplication {
     pub groups: Option<Arc<[Arc<str>]>>,
     /// Why the groups could not be resolved: rejects the application, unless it is forced.
     pub unresolved: Option<Arc<str>>,
-    /// Tags.
+    /// Tags of the application, by name.
     pub tags: Arc<BTreeMap<String, String>>,
     /// `executionTimeoutMilliSeconds`.
     pub timeout_millis: i64,
@@ -138,7 +144,7 @@ pub struct ReleaseItem {
     pub app: Arc<str>,
     /// Allocation key; empty for all of the application (R4.23).
     pub key: Arc<str>,
-    /// Why.
+    /// Why it is released.
     pub termination: Termination,
 }
 
@@ -204,6 +210,7 @@ variants!(Command {
     14 OrderQueues(orders),
     15 DrainOverdue(nodes),
     16 Turn(turn),
+    17 NoteDrains(notes),
 });
 map!(NodeItem { 1 id as Once, 2 action, 3 capacity, 4 attributes });
 variants!(NodeAction { 0 Unknown, 1 Create, 2 CreateDrain, 3 Update, 4 Drain, 5 DrainToSchedulable, 6 Decommission });

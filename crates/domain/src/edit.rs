@@ -9,21 +9,21 @@ use crate::resources::Resource;
 pub enum Edit {
     /// The max of a queue takes over these types: memory in bytes, vcore in milli.
     Max {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
         /// The types that change.
         amounts: Resource,
     },
     /// The guarantee of a queue takes over these types.
     Guaranteed {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
         /// The types that change.
         amounts: Resource,
     },
     /// Applications that a queue may run at most; 0: any number.
     Applications {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
         /// At most.
         max: u64,
@@ -48,11 +48,11 @@ pub enum Edit {
     },
     /// A property of a queue.
     Property {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
         /// Name.
         name: Arc<str>,
-        /// Value.
+        /// The new value, as in the file.
         value: Arc<str>,
     },
     /// Whether there is preemption in the partition.

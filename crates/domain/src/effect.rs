@@ -54,27 +54,27 @@ pub enum Callback {
     RejectedAllocation {
         /// Allocation key.
         key: Arc<str>,
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Arc<str>,
     },
     /// Accepted submissions of one request.
     AcceptedApplication(Arc<str>),
     /// A refused submission.
     RejectedApplication {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Arc<str>,
     },
     /// An application changed its state.
     UpdatedApplication {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
         /// New state.
         state: AppState,
-        /// When.
+        /// When it happened, in ns since the Unix epoch.
         at: Nanos,
         /// The event, or the reason (R3.3).
         message: Arc<str>,
@@ -83,20 +83,20 @@ pub enum Callback {
     AcceptedNode(Arc<str>),
     /// A refused node or node update.
     RejectedNode {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Arc<str>,
     },
     /// A container scheduling state (R4.39, SEEDS S7).
     ContainerState {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
         /// Allocation key.
         key: Arc<str>,
-        /// State.
+        /// What the shim is to show for the container.
         state: ContainerState,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Arc<str>,
     },
 }
@@ -106,9 +106,9 @@ pub enum Callback {
 pub struct NewAllocation {
     /// What the shim said of it; the callback repeats all of it (SEEDS S36).
     pub spec: Arc<AskSpec>,
-    /// Application.
+    /// Id of the application.
     pub app: Arc<str>,
-    /// Node.
+    /// Id of the node.
     pub node: Arc<str>,
     /// Present resource.
     pub resource: Arc<Resource>,
@@ -119,9 +119,9 @@ pub struct NewAllocation {
 pub struct Released {
     /// Allocation key.
     pub key: Arc<str>,
-    /// Application.
+    /// Id of the application.
     pub app: Arc<str>,
-    /// Why.
+    /// Why it is released.
     pub termination: Termination,
     /// Text (R4.29).
     pub message: Arc<str>,
@@ -189,12 +189,12 @@ pub enum QuestionKind {
 pub enum AppEffect {
     /// It exists.
     Added {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
     },
     /// It is gone.
     Removed {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
     },
     /// It ended after it had run (OPS-076).
@@ -209,11 +209,11 @@ pub enum AppEffect {
     },
     /// It was confirmed, or there is nothing left to confirm.
     Confirmed {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
         /// Allocation key.
         key: Arc<str>,
-        /// Type.
+        /// Why it is released.
         termination: Termination,
     },
 }
@@ -223,28 +223,28 @@ pub enum AppEffect {
 pub enum QueueEffect {
     /// It exists.
     Added {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
     },
     /// It is gone.
     Removed {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
     },
     /// An application entered it.
     Admitted {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
     },
     /// An application was refused at its door.
     Refused {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Arc<str>,
     },
 }
@@ -254,42 +254,42 @@ pub enum QueueEffect {
 pub enum NodeEffect {
     /// It was registered.
     Registered {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
         /// Attribute `si/hostname`, or the id where there is none.
         host: Arc<str>,
-        /// Capacity.
+        /// All that the node offers.
         capacity: Arc<Resource>,
         /// It takes allocations.
         schedulable: bool,
     },
     /// It was registered just now, and is held back for what an operator drained before.
     Held {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
     },
     /// Any sign of life.
     Seen {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
     },
     /// Its capacity changed.
     Capacity {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
         /// New capacity.
         capacity: Arc<Resource>,
     },
     /// The shim drained or undrained it.
     Schedulable {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
         /// It takes allocations.
         schedulable: bool,
     },
     /// It is gone.
     Removed {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
     },
 }

@@ -78,7 +78,7 @@ pub struct EventGap {
     pub from: u64,
     /// The id after the last missing one.
     pub end: u64,
-    /// Why.
+    /// Why nothing is known of it.
     pub reason: GapReason,
 }
 

@@ -38,7 +38,7 @@ pub struct About<'a> {
     pub id: &'a str,
     /// Path of its leaf queue.
     pub queue: &'a str,
-    /// Owner.
+    /// Name of the user who submitted it.
     pub user: &'a str,
     /// Tags as submitted.
     pub tags: &'a BTreeMap<String, String>,

@@ -13,6 +13,7 @@ use super::{
     node::Asked,
     partition::Amount,
     resources::Resource,
+    table::Free,
     types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
 };
 
@@ -91,21 +92,21 @@ pub struct Queue {
     /// Applications with pending asks, in the order in which they are served (QUE-074, QUE-075).
     pub app_order: imbl::OrdMap<AppKey, AppIx>,
     /// Nothing below can be placed in this epoch: it is out of its parent's order until then.
-    pub parked: bool,
-    /// Children that are parked.
-    pub parked_children: Vec<QueueIx>,
-    /// Applications that are parked.
-    pub parked_apps: Vec<AppIx>,
-    /// Epoch in which they were parked.
-    pub parked_in: u64,
+    pub blocked: bool,
+    /// Children that are blocked.
+    pub blocked_children: Vec<QueueIx>,
+    /// Applications that are blocked.
+    pub blocked_apps: Vec<AppIx>,
+    /// Epoch in which they were blocked.
+    pub blocked_in: u64,
     /// Its place in the order is to be computed again.
     pub dirty: bool,
     /// Distance from root.
     pub depth: u32,
     /// When quota preemption starts (QPR-002).
     pub quota_start: Option<Nanos>,
-    /// A tombstone: the row is free.
-    pub free: bool,
+    /// Its place is free.
+    pub free: Free,
 }
 
 impl Queue {
@@ -237,10 +238,10 @@ map!(Queue {
     31 child_order,
     32 order,
     33 app_order,
-    34 parked,
-    35 parked_children,
-    36 parked_apps,
-    37 parked_in,
+    34 blocked,
+    35 blocked_children,
+    36 blocked_apps,
+    37 blocked_in,
     38 dirty,
     39 depth,
     40 quota_start,

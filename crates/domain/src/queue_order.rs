@@ -55,11 +55,11 @@ pub struct QueueOrder {
     pub kind: OrderKind,
     /// Who gave it.
     pub by: Arc<str>,
-    /// When.
+    /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
     /// The same as RFC 3339 has it: rejections name it, and the domain knows no calendar.
     pub when: Arc<str>,
-    /// Why.
+    /// Why, as it is shown to people.
     pub reason: Arc<str>,
 }
 

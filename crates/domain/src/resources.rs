@@ -212,27 +212,10 @@ impl Resource {
         small.iter().all(|(kind, amount)| self.get(kind).is_none_or(|limit| amount <= limit.max(0)))
     }
 
-    /// As [`Resource::fits_or_unlimited`], but negative amounts here count as they are (R0.5).
-    #[inline]
-    pub fn fits_actual(&self, small: &Resource) -> bool {
-        small.iter().all(|(kind, amount)| self.get(kind).is_none_or(|limit| amount <= limit))
-    }
-
     /// Componentwise minimum over the union of types; a type on one side only takes that side's amount (R0.8).
     pub fn min(&self, other: &Resource) -> Resource {
         let mut least = self.clone();
         least.merge(other, |present, amount| *present = amount.min(*present), |amount| amount);
-        least
-    }
-
-    /// Componentwise minimum over the types here; a type missing in `other` keeps its amount (R0.8).
-    pub fn min_left(&self, other: &Resource) -> Resource {
-        let mut least = self.clone();
-        for (kind, amount) in &mut least.amounts {
-            if let Some(limit) = other.get(kind) {
-                *amount = (*amount).min(limit);
-            }
-        }
         least
     }
 
@@ -253,18 +236,6 @@ impl Resource {
         self.iter().all(|(kind, amount)| other.get(kind).is_none_or(|o| o <= amount))
     }
 
-    /// As [`Resource::ge_known`], and at least one common type differs (R0.9).
-    pub fn gt_known(&self, other: &Resource) -> bool {
-        if other.is_empty() {
-            return !self.is_empty() && self.amounts.iter().all(|(_, a)| *a > 0);
-        }
-        if self.is_empty() {
-            return false;
-        }
-        let common: SmallVec<[(i128, i128); 4]> = self.both(other).filter_map(|(_, a, b)| a.zip(b)).collect();
-        common.is_empty() || (common.iter().all(|(a, o)| o <= a) && common.iter().any(|(a, o)| a != o))
-    }
-
     /// At least `other` in every type of either, a missing one counting as 0 (R0.10).
     pub fn ge_all(&self, other: &Resource) -> bool {
         self.both(other).all(|(_, a, b)| a.unwrap_or(0) >= b.unwrap_or(0))
@@ -278,11 +249,6 @@ impl Resource {
     /// Same types with the same amounts (RES-045), where `==` takes a missing type as 0 (RES-043).
     pub fn same_types(&self, other: &Resource) -> bool {
         self.amounts == other.amounts
-    }
-
-    /// At least one type name occurs in both (R0.12).
-    pub fn match_any(&self, other: &Resource) -> bool {
-        self.both(other).any(|(_, a, b)| a.is_some() && b.is_some())
     }
 
     /// The types of either, by name.

@@ -12,7 +12,7 @@ use super::{
 /// An application that ended after it had run; its text is the line.
 #[derive(Clone, Debug)]
 pub struct AppSummary {
-    /// Application.
+    /// Id of the application.
     pub app: Arc<str>,
     /// When it was submitted.
     pub submission: Nanos,

@@ -59,6 +59,12 @@ macro_rules! row_index {
             }
         }
 
+        impl $crate::table::Key for $name {
+            fn ix(self) -> usize {
+                self.0 as usize
+            }
+        }
+
         impl Coded for $name {
             fn write(&self, to: &mut Writer) {
                 self.0.write(to);

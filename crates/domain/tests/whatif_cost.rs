@@ -111,7 +111,8 @@ fn figures() {
         [("1,000 nodes come", nodes(NODES, 1_000), 0), ("1,000 nodes come, an hour ahead", nodes(NODES, 1_000), 3_600)]
     {
         let begun = Instant::now();
-        let scenario = Scenario { change: vec![change], horizon: Nanos::from_secs(seconds), lasts: None, bounds };
+        let horizon = Nanos::from_secs(seconds);
+        let scenario = Scenario { change: vec![change], horizon, lasts: None, recorded: None, bounds };
         let outcome = partition.what_if(scenario, NOW);
         println!("{what}: {:?}, {} more placed", begun.elapsed(), outcome.whole.with.placed);
     }
@@ -122,7 +123,8 @@ fn figures() {
     let lasts: Lasts<'_> = &known;
     let begun = Instant::now();
     let change = vec![nodes(NODES, 1_000)];
-    let scenario = Scenario { change, horizon: Nanos::from_secs(600), lasts: Some(lasts), bounds };
+    let horizon = Nanos::from_secs(600);
+    let scenario = Scenario { change, horizon, lasts: Some(lasts), recorded: None, bounds };
     let outcome = partition.what_if(scenario, NOW);
     println!(
         "1,000 nodes come, ten minutes ahead in which allocations end: {:?}, {} placed without, cut: {}",
@@ -130,11 +132,12 @@ fn figures() {
         outcome.whole.without.placed,
         outcome.cut
     );
-    let app = partition.app_by_id["spark-0999"];
-    let waiting = Explainer::new(&partition).application(app, NOW);
+    let mut explainer = Explainer::new(&partition);
+    let mut all = partition.app_by_id.values().map(|app| (*app, explainer.application(*app, NOW)));
+    let (app, waiting) = all.find(|(_, waiting)| !waiting.is_empty()).expect("some wait");
     let begun = Instant::now();
     let stop = || begun.elapsed().as_millis() >= 1_000;
     let bounds = Bounds { decisions: 200_000, stop: &stop };
-    let when = partition.when(app, waiting.first().expect("it waits"), &lasted, NOW, Nanos::from_secs(86_400), bounds);
+    let when = partition.when(app, &waiting[0], &lasted, NOW, Nanos::from_secs(86_400), bounds);
     println!("when: {:?}, {when:?}", begun.elapsed());
 }

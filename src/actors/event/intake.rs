@@ -25,11 +25,11 @@ impl EventActor {
     /// Takes in what was published by now.
     pub(super) fn take_in(&mut self, ctx: &mut Context<Self>) {
         for word in self.intake.iter().flat_map(|intake| intake.take()).collect::<Vec<_>>() {
-            self.hear(word, ctx);
+            self.on_message(word, ctx);
         }
     }
 
-    fn hear(&mut self, word: Word, ctx: &mut Context<Self>) {
+    fn on_message(&mut self, word: Word, ctx: &mut Context<Self>) {
         match word {
             Word::Publish(events) => self.record(events, ctx),
             Word::Subscribe(shim) => self.shims.subscribe(shim, self.settings.request_capacity),
@@ -45,7 +45,7 @@ impl EventActor {
             return;
         }
         for word in waiting {
-            self.hear(word, ctx);
+            self.on_message(word, ctx);
         }
         ctx.run_later(PAUSE, EventActor::look);
     }

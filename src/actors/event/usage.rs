@@ -108,11 +108,15 @@ impl UsageGaps {
     }
 }
 
+/// What is used when something begins that was there before.
+pub fn begin(rows: Vec<(UsageKey, Resource)>, at: Nanos) -> UsagePoint {
+    UsagePoint { id: 0, reason: PointReason::Begin, from: at, to: at, rows, relative: true }
+}
+
 impl EventActor {
     /// A partition goes on that was there before this process: what it uses is used from now on.
     pub(super) fn used(&mut self, rows: Vec<(UsageKey, Resource)>) {
-        let at = now();
-        let point = UsagePoint { id: 0, reason: PointReason::Begin, from: at, to: at, rows, relative: true };
+        let point = begin(rows, now());
         match &mut self.durable {
             Some(durable) => durable.point(point),
             None => self.gaps.keep(point, self.ring.next()),

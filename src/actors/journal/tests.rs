@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     domain::{
+        effect::NodeEffect,
         journal::{DrainRequest, Fact, UndrainRequest},
         resources::Resource,
     },
@@ -32,6 +33,8 @@ impl Handler<Commands> for Partition {
                 Command::OperatorDrain { nodes, drained } => format!("{} {drained} {}", msg.epoch, nodes.join(",")),
                 Command::HoldHosts { hosts, held } => format!("{} {held} hosts {}", msg.epoch, hosts.join(",")),
                 Command::DrainOverdue(nodes) => format!("{} overdue {}", msg.epoch, nodes.join(",")),
+                // What is said goes with the hold.
+                Command::NoteDrains(_) => continue,
                 other => panic!("{other:?}"),
             };
             self.seen.lock().unwrap().push(text);
@@ -69,11 +72,13 @@ impl Rig {
 
     async fn register(&self, epoch: u64, hosts: &[&str]) {
         let capacity = Arc::new(Resource::of(&[("vcore", 2000)]));
-        let fact = |host: &&str| Fact::Registered {
-            node: format!("node-{host}").into(),
-            host: (*host).into(),
-            capacity: capacity.clone(),
-            schedulable: true,
+        let fact = |host: &&str| {
+            Fact::Node(NodeEffect::Registered {
+                node: format!("node-{host}").into(),
+                host: (*host).into(),
+                capacity: capacity.clone(),
+                schedulable: true,
+            })
         };
         self.journal.send(Post { epoch, facts: hosts.iter().map(fact).collect() }).await.unwrap();
     }
@@ -465,7 +470,7 @@ async fn a_journal_that_knows_of_no_drain_is_not_kept() {
             "operator drains" => rig.drain("1").await.unwrap(),
             "expires" => rig.expires(1_900_000_000).await,
             _ => {
-                let fact = Fact::Schedulable { node: "node-n1".into(), schedulable: false };
+                let fact = Fact::Node(NodeEffect::Schedulable { node: "node-n1".into(), schedulable: false });
                 rig.journal.send(Post { epoch: 4, facts: vec![fact] }).await.unwrap();
                 pass(150).await;
             }

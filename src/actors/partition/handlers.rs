@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use actix::prelude::*;
+use tokio::sync::oneshot;
 
-use super::{PartitionActor, recorder::Recorder};
+use super::{PartitionActor, is_of_operators, recorder::Recorder};
 use crate::{
     actors::clock::Clock,
     domain::{command::Command, partition::Tables},
     messages::{
         application::UnconfirmedRelease,
         partition::{
-            Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionStatus, Patience,
-            ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot, Wake,
+            AwaitRecord, Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionStatus,
+            Patience, ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot, Wake,
         },
         queue::{GetQueueDoor, QueueDoor},
+        receipts::Receipt,
         ugm::UseResolver,
     },
 };
@@ -23,10 +25,14 @@ impl Handler<Commands> for PartitionActor {
     type Result = ();
 
     fn handle(&mut self, batch: Commands, ctx: &mut Self::Context) {
-        if batch.epoch == self.setup.epoch {
-            self.inbox.push_back(batch);
-            self.drain(ctx);
+        if batch.epoch != self.setup.epoch {
+            return;
         }
+        if self.resolving && !self.is_ending() && is_of_operators(&batch.commands) {
+            return self.apply(batch.commands, ctx);
+        }
+        self.inbox.push_back(batch);
+        self.drain(ctx);
     }
 }
 
@@ -125,6 +131,21 @@ impl Handler<Save> for PartitionActor {
         let (instance, number) = self.recorder.as_ref().map(Recorder::place).unwrap_or_default();
         let (partition, talks) = (self.partition.clone(), self.conversations.talks());
         Box::pin(async move { Saved { instance, number, partition, talks: talks.await } })
+    }
+}
+
+impl Handler<AwaitRecord> for PartitionActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _msg: AwaitRecord, _ctx: &mut Self::Context) -> Self::Result {
+        let Some(recorder) = &mut self.recorder else { return Box::pin(async {}) };
+        let (tell, told) = oneshot::channel();
+        recorder.hold(Some(self.setup.budget.nothing().with(Receipt::Awaited(tell))));
+        self.route();
+        Box::pin(async move {
+            // Dropped with the record that it waits for.
+            let _ = told.await;
+        })
     }
 }
 

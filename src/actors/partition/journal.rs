@@ -1,11 +1,11 @@
 //! A partition and its journal: the session begins with what operators drained before, nodes are told of batch by batch,
 //! the session ends.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use actix::prelude::*;
 
-use super::PartitionActor;
+use super::{PartitionActor, restored::other_orders};
 use crate::{
     actors::journal::JournalActor,
     domain::{command::Command, effect::NodeEffect, journal::Fact},
@@ -27,11 +27,13 @@ pub(super) struct Link {
     restored: bool,
     /// Another server may have led it before.
     shared: bool,
+    /// What operators told it in an earlier session, which another server led.
+    inherited: Option<Standing>,
 }
 
 impl Link {
-    pub(super) fn new(journal: Option<Addr<JournalActor>>, epoch: u64) -> Link {
-        Link { journal, epoch, facts: Vec::new(), restored: false, shared: false }
+    pub(super) fn new(journal: Option<Addr<JournalActor>>, epoch: u64, inherited: Option<Standing>) -> Link {
+        Link { journal, epoch, facts: Vec::new(), restored: false, shared: false, inherited }
     }
 
     /// The partition was there before this process, with nodes.
@@ -48,8 +50,9 @@ impl Link {
 
     /// Takes note of what happened to a node.
     pub(super) fn note(&mut self, effect: &NodeEffect) {
-        if self.journal.is_some() {
-            self.facts.extend(Fact::of(effect));
+        // That a node lives is heard by its conversation.
+        if self.journal.is_some() && !matches!(effect, NodeEffect::Seen { .. }) {
+            self.facts.push(Fact::Node(effect.clone()));
         }
     }
 
@@ -80,16 +83,32 @@ impl PartitionActor {
     pub(super) fn begin_journal(&mut self, ctx: &mut Context<Self>) {
         let Some(journal) = &self.link.journal else { return };
         let begin = Begin { epoch: self.setup.epoch, partition: ctx.address().recipient() };
+        let inherited = self.link.inherited.take();
+        if let Some(Standing { hosts, notes, .. }) = &inherited {
+            let (hosts, notes) = (hosts.iter().cloned().collect(), notes.iter().cloned().collect());
+            self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
+        }
         let asked = journal.send(begin).timeout(PATIENCE).into_actor(self);
         ctx.wait(asked.map(|answer, actor, ctx| match answer {
             Ok(Standing { orders, .. }) if actor.link.restored && actor.link.shared => actor.hand_down(orders),
-            Ok(Standing { hosts, orders }) => {
+            Ok(known) if inherited.is_some() => {
+                let Standing { hosts, notes, orders } = inherited.unwrap_or_default();
+                let commands = [
+                    Command::HoldHosts { hosts, held: true },
+                    Command::NoteDrains(notes),
+                    Command::OrderQueues(orders),
+                ];
+                actor.apply(commands.into(), ctx);
+                actor.keep_orders(known.orders);
+            }
+            Ok(Standing { hosts, notes, orders }) => {
                 let (mut commands, mut orders) = (Vec::new(), orders);
                 if actor.link.restored {
                     commands = actor.agree(&hosts);
-                    orders = actor.other_orders(orders);
+                    orders = other_orders(&actor.partition, orders);
                 }
                 commands.extend((!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true }));
+                commands.extend((!notes.is_empty()).then_some(Command::NoteDrains(notes)));
                 commands.extend((!orders.is_empty()).then_some(Command::OrderQueues(orders)));
                 if !commands.is_empty() {
                     actor.apply(commands, ctx);

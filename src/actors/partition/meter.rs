@@ -105,8 +105,7 @@ impl Meter {
     /// Goes on with a partition that was there before this process: what it counts begins anew.
     pub(super) fn restore(&mut self, partition: &Partition) {
         self.errors = partition.bad_updates;
-        let apps =
-            partition.app_by_id.iter().map(|(id, app)| (id.clone(), partition.apps[app.ix()].queue_path.clone()));
+        let apps = partition.app_by_id.iter().map(|(id, app)| (id.clone(), partition.apps[*app].queue_path.clone()));
         self.queues.extend(apps);
         let Some(metrics) = &self.metrics else { return };
         for queue in partition.queue_by_path.keys() {
@@ -279,7 +278,7 @@ mod tests {
             resources::Resource,
             types::{Nanos, ObjectState, Termination},
         },
-        metrics::Picture,
+        metrics::Gauges,
     };
 
     const CONFIG: &str = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]";
@@ -339,13 +338,13 @@ mod tests {
 
         /// Lines of the exposition with this in them, without the common prefix.
         fn lines(&self, with: &str) -> Vec<String> {
-            let picture = Picture {
+            let gauges = Gauges {
                 queues: ["root", "root.a"]
-                    .map(|path| crate::metrics::QueuePicture { path: path.to_owned(), ..Default::default() })
+                    .map(|path| crate::metrics::QueueGauges { path: path.to_owned(), ..Default::default() })
                     .into(),
-                ..Picture::default()
+                ..Gauges::default()
             };
-            let text = String::from_utf8(self.metrics.text(&picture).unwrap()).unwrap();
+            let text = String::from_utf8(self.metrics.text(&gauges).unwrap()).unwrap();
             let lines = text.lines().filter(|line| line.contains(with) && !line.starts_with('#'));
             lines.map(|line| line.strip_prefix("yunikorn_").unwrap_or(line).to_owned()).collect()
         }

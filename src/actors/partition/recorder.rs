@@ -1,7 +1,7 @@
 //! What goes into a partition, written down as it happens, and the digest of what comes out: one record for all that left
 //! since the one before.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     domain::{
@@ -27,6 +27,7 @@ pub struct Recorder {
     beginning: Option<Vec<u8>>,
     steps: Writer,
     digest: Digest,
+    took: Duration,
     permits: Vec<Permit>,
     /// Commands were written down, which nobody can derive.
     urgent: bool,
@@ -49,6 +50,7 @@ impl Recorder {
             beginning: None,
             steps: Writer::new(),
             digest: Digest::default(),
+            took: Duration::ZERO,
             permits: Vec::new(),
             urgent: false,
             outlet,
@@ -85,6 +87,11 @@ impl Recorder {
         self.urgent = true;
     }
 
+    /// The partition worked for so long at what was written down.
+    pub fn took(&mut self, time: Duration) {
+        self.took += time;
+    }
+
     /// The request is given back when it is recorded.
     pub fn hold(&mut self, permit: Option<Permit>) {
         self.permits.extend(permit);
@@ -112,6 +119,7 @@ impl Recorder {
             beginning: self.beginning.take(),
             steps: self.steps.bytes().to_vec(),
             digest: self.digest.finish(),
+            took: std::mem::take(&mut self.took),
             last: false,
             permits: std::mem::take(&mut self.permits),
             outlet: self.outlet.clone(),

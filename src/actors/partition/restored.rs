@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::PartitionActor;
 use crate::{
-    domain::{command::Command, journal::Fact, node::Node, queue_order::QueueOrder},
+    domain::{Partition, command::Command, effect::NodeEffect, journal::Fact, node::Node, queue_order::QueueOrder},
     messages::{
-        journal::{Agree, KeepOrder},
+        journal::{Agree, KeepOrder, Standing},
         recorded::Talks,
     },
 };
@@ -21,12 +21,18 @@ impl PartitionActor {
 
     /// Another server may have led the partition before: the journal of this one hears what holds.
     pub(super) fn hand_down(&mut self, standing: Orders) {
-        let nodes = || self.partition.nodes.iter().filter(|node| !node.free);
+        let nodes = || self.partition.nodes.values();
         self.link.facts.extend(nodes().map(registered));
         let nodes = nodes().filter(|node| node.operator_drained).map(|node| node.id().clone()).collect();
         let hosts = self.partition.held_hosts().cloned().collect();
+        let notes = self.partition.drain_notes().map(|(host, note)| (host.clone(), note.clone())).collect();
         self.link.flush();
-        self.link.agree(Agree { nodes, hosts });
+        self.link.agree(Agree { nodes, hosts, notes });
+        self.keep_orders(standing);
+    }
+
+    /// The journal keeps the orders to queues that the partition has, where it knows others.
+    pub(super) fn keep_orders(&self, standing: Orders) {
         let known: BTreeMap<_, _> = self.partition.queue_orders().collect();
         let gone = standing.iter().filter(|(path, _)| !known.contains_key(path)).map(|(path, _)| (path.clone(), None));
         let held = |path: &Arc<str>, order: &Arc<QueueOrder>| {
@@ -45,27 +51,48 @@ impl PartitionActor {
     /// The journal begins a session with the hosts that operators drained, and hears of the nodes that are here already.
     /// What operators said while the partition did not hear it, or said before and it was not recorded, holds.
     pub(super) fn agree(&mut self, hosts: &[Arc<str>]) -> Vec<Command> {
-        let stale: Vec<_> = self.partition.held_hosts().filter(|host| !hosts.contains(host)).cloned().collect();
-        for node in self.partition.nodes.iter().filter(|node| !node.free) {
-            self.link.facts.push(registered(node));
-            if node.operator_drained {
-                // The journal corrects that where no operator drained it.
-                self.link.facts.push(Fact::Held { node: node.id().clone() });
-            }
-        }
+        self.link.facts.extend(facts_of(&self.partition));
         self.link.flush();
-        if stale.is_empty() { Vec::new() } else { vec![Command::HoldHosts { hosts: stale, held: false }] }
+        held_no_more(&self.partition, hosts).into_iter().collect()
     }
+}
 
-    /// The orders to queues that stand, where the partition knows others: those that came last were not recorded.
-    pub(super) fn other_orders(&self, standing: Orders) -> Orders {
-        let known: BTreeMap<_, _> = self.partition.queue_orders().collect();
-        let gone = known.keys().filter(|path| !standing.iter().any(|(queue, _)| queue == **path));
-        let gone: Vec<_> = gone.map(|path| (Arc::clone(path), None)).collect();
-        let is_new = |path: &Arc<str>, order: &Option<Arc<QueueOrder>>| known.get(path).copied() != order.as_ref();
-        let new = standing.into_iter().filter(|(path, order)| is_new(path, order));
-        gone.into_iter().chain(new).collect()
+/// What operators told a partition.
+pub(crate) fn standing_of(partition: &Partition) -> Standing {
+    Standing {
+        hosts: partition.held_hosts().cloned().collect(),
+        notes: partition.drain_notes().map(|(host, note)| (host.clone(), note.clone())).collect(),
+        orders: partition.queue_orders().map(|(path, order)| (path.clone(), Some(order.clone()))).collect(),
     }
+}
+
+/// What the journal hears of a partition that was there before this process.
+pub(crate) fn facts_of(partition: &Partition) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for node in partition.nodes.values() {
+        facts.push(registered(node));
+        if node.operator_drained {
+            // The journal corrects that where no operator drained it.
+            facts.push(Fact::Node(NodeEffect::Held { node: node.id().clone() }));
+        }
+    }
+    facts
+}
+
+/// Hosts that the partition holds back, and no operator has drained.
+pub(crate) fn held_no_more(partition: &Partition, hosts: &[Arc<str>]) -> Option<Command> {
+    let stale: Vec<_> = partition.held_hosts().filter(|host| !hosts.contains(host)).cloned().collect();
+    (!stale.is_empty()).then_some(Command::HoldHosts { hosts: stale, held: false })
+}
+
+/// The orders to queues that stand, where the partition knows others: those that came last were not recorded.
+pub(crate) fn other_orders(partition: &Partition, standing: Orders) -> Orders {
+    let known: BTreeMap<_, _> = partition.queue_orders().collect();
+    let gone = known.keys().filter(|path| !standing.iter().any(|(queue, _)| queue == **path));
+    let gone: Vec<_> = gone.map(|path| (Arc::clone(path), None)).collect();
+    let is_new = |path: &Arc<str>, order: &Option<Arc<QueueOrder>>| known.get(path).copied() != order.as_ref();
+    let new = standing.into_iter().filter(|(path, order)| is_new(path, order));
+    gone.into_iter().chain(new).collect()
 }
 
 /// Orders by the path of their queue; `None` takes one back.
@@ -76,10 +103,10 @@ fn registered(node: &Node) -> Fact {
         "" => node.id().clone(),
         host => host.into(),
     };
-    Fact::Registered {
+    Fact::Node(NodeEffect::Registered {
         node: node.id().clone(),
         host,
         capacity: node.capacity.clone().into(),
         schedulable: node.rm_schedulable,
-    }
+    })
 }

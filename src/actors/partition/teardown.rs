@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
-use super::{PartitionActor, recorder::Recorder};
-use crate::{domain::command::Command, messages::partition::StopPartition};
+use super::{PartitionActor, recorder::Recorder, restored::standing_of};
+use crate::{
+    domain::command::Command,
+    messages::{journal::Standing, partition::StopPartition},
+};
 
 /// Time of one slice.
 const SLICE: Duration = Duration::from_millis(1);
@@ -55,19 +58,20 @@ impl PartitionActor {
         self.leave(true);
         self.link.end();
         self.conversations.stop();
+        let standing = standing_of(&self.partition);
         // Freeing the tables of a large one takes a while, which nobody has to wait for.
         let tables = (self.partition.hollow(), self.snapshot.take());
         tokio::task::spawn_blocking(move || drop(tables));
         ctx.stop();
         for ended in self.ended.drain(..) {
             // Who asked may be gone.
-            let _ = ended.send(());
+            let _ = ended.send(standing.clone());
         }
     }
 }
 
 impl Handler<StopPartition> for PartitionActor {
-    type Result = ResponseFuture<()>;
+    type Result = ResponseFuture<Standing>;
 
     fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) -> Self::Result {
         if self.is_still {
@@ -75,7 +79,7 @@ impl Handler<StopPartition> for PartitionActor {
             let tables = (self.partition.hollow(), self.snapshot.take());
             tokio::task::spawn_blocking(move || drop(tables));
             ctx.stop();
-            return Box::pin(async {});
+            return Box::pin(async { Standing::default() });
         }
         let (ended, wait) = oneshot::channel();
         let first = self.ended.is_empty();
@@ -93,8 +97,6 @@ impl Handler<StopPartition> for PartitionActor {
             }
             self.tear_down(ctx);
         }
-        Box::pin(async move {
-            let _ = wait.await;
-        })
+        Box::pin(async move { wait.await.unwrap_or_default() })
     }
 }

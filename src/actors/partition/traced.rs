@@ -284,9 +284,9 @@ impl Traced {
 /// The ask that a placeholder makes room for.
 fn real_of(partition: &Partition, release: &Released) -> Option<Arc<str>> {
     let app = partition.app_by_id.get(&release.app)?;
-    let placeholder = partition.apps[app.ix()].by_key.get(&release.key)?;
-    let real = partition.allocs[placeholder.ix()].link?;
-    Some(partition.allocs[real.ix()].spec.key.clone())
+    let placeholder = partition.apps[*app].by_key.get(&release.key)?;
+    let real = partition.allocs[*placeholder].link?;
+    Some(partition.allocs[real].spec.key.clone())
 }
 
 /// What commands name that callbacks will name.

@@ -171,11 +171,11 @@ fn status(partition: &Partition, Target { kind, name }: &Target) -> Option<Statu
     Some(match kind {
         Kind::Application => {
             let ix = partition.app_by_id.get(&**name)?;
-            Status::App(of_app(&partition.apps[ix.ix()]))
+            Status::App(of_app(&partition.apps[*ix]))
         }
         Kind::Queue => Status::Queue(of_queue(partition, *partition.queue_by_path.get(&**name)?)),
         Kind::Node => {
-            let node = &partition.nodes[partition.node_by_id.get(&**name)?.ix()];
+            let node = &partition.nodes[*partition.node_by_id.get(&**name)?];
             Status::Node(NodeStatus { schedulable: node.schedulable(), allocations: node.allocs.len() })
         }
     })
@@ -186,7 +186,7 @@ fn of_app(app: &App) -> AppStatus {
         state: app.state,
         began: app.started.is_some(),
         allocated: !app.allocs.is_empty(),
-        waits: !app.pending.is_zero() || app.asking > 0 || app.parked_placeholders > 0,
+        waits: !app.pending.is_zero() || app.asking > 0 || app.placeholders_awaiting_shim > 0,
         refused: app.rejected.clone(),
     }
 }

@@ -44,7 +44,8 @@ impl Follower {
     pub fn from_snapshot(bytes: &[u8], title: &Title, place: Place) -> Result<Follower, String> {
         let snapshot = log::read_snapshot(bytes, title)?;
         let replay = Replay::of(&snapshot)?;
-        Ok(Follower { last: place.from, at: snapshot.at, replay, snapshot: Some(place), bytes: 0 })
+        let last = place.from + u64::from(crate::domain::planted!("snapshot-ahead"));
+        Ok(Follower { last, at: snapshot.at, replay, snapshot: Some(place), bytes: 0 })
     }
 
     /// From the record after this one on: with it a session began.

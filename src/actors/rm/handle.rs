@@ -38,7 +38,7 @@ pub struct RmHandle {
 /// The session as doors see it.
 #[derive(Clone, Debug, Default)]
 pub struct RmView {
-    /// State.
+    /// Where the session is in its life cycle.
     pub state: RmState,
     /// Session, 0 before the first registration.
     pub epoch: u64,
@@ -78,7 +78,7 @@ pub struct Shared {
 /// The way into a session that takes requests.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// Session.
+    /// Number of the session, counted up with each registration.
     pub epoch: u64,
     /// What it shares.
     pub shared: Shared,
@@ -174,6 +174,12 @@ impl RmHandle {
         if gate.shared.recorded {
             self.addr.do_send(CarriedOut { epoch: gate.epoch, permit });
         }
+    }
+
+    /// Nothing is known of it here: no session, no end of one, and no server that leads it.
+    pub fn is_unheard(&self) -> bool {
+        let view = self.view.load();
+        view.elsewhere.is_none() && view.shared.is_none() && view.state == RmState::Init
     }
 
     /// This server leads it, or nobody does.

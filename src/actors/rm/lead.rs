@@ -7,6 +7,7 @@ use actix::prelude::*;
 
 use super::{
     RmActor,
+    record::{self, kind},
     replay::{Found, State},
 };
 use crate::{
@@ -62,6 +63,29 @@ impl RmActor {
         self.elsewhere.clone().or_else(|| (shared && self.far.is_none()).then(|| moved(&self.id, None)))
     }
 
+    /// A shim that has lines of which nothing is known here may have them of another server, which leads by now without this one
+    /// having heard of it. Whether that is so tells a record that is written after the shim came.
+    pub(super) fn knows_of(&mut self, line: u64, ctx: &mut Context<Self>) -> Result<(), Refusal> {
+        let beyond = self.session.as_ref().is_some_and(|session| line > session.buffer.released());
+        let Some(log) = self.log.as_mut().filter(|_| beyond && self.far.is_some()) else { return Ok(()) };
+        match self.doubt {
+            Some((of, record)) if of == line && log.shared.synced() >= record => return Ok(()),
+            Some((of, record)) if of == line && record <= log.last() => {}
+            _ => {
+                let handed = log.handed;
+                let record = log.append(kind::HANDED, self.clock.now(), &record::handed(handed));
+                self.doubt = Some((line, record));
+                self.line_waits();
+                self.commit(ctx);
+            }
+        }
+        let detail = format!(
+            "line {line} is not known here: this server looks whether it still leads resource manager \"{}\": try again",
+            self.id
+        );
+        Err(Refusal::new(RefusalKind::Closing, detail))
+    }
+
     /// Nothing of the session counts here any more, and nothing of it is recorded or leaves.
     fn give_up(&mut self, leader: Option<&Arc<Leader>>, ctx: &mut Context<Self>) {
         self.timers.clear(ctx);
@@ -78,9 +102,16 @@ impl RmActor {
         }
         // Doors that wait for a receipt look here when they are let go.
         self.show();
-        let mut stops = Vec::new();
+        if let Some(log) = &mut self.log {
+            // What is recorded counts, whoever goes on.
+            let upto = log.shared.synced();
+            log.settle(upto);
+        }
+        let (mut stops, mut outlets) = (Vec::new(), Vec::new());
         if let Some(session) = session {
-            session.receipts.end();
+            outlets = session.outlets.take();
+            outlets.iter().for_each(|outlet| outlet.close());
+            session.receipts.lose();
             self.topology.unsubscribe_events(&self.id, session.epoch);
             self.topology.list(&self.id, false, None);
             stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
@@ -88,7 +119,13 @@ impl RmActor {
         }
         self.log = None;
         self.lost = None;
-        let gone = async move { drop(futures::future::join_all(stops).await) };
+        self.doubt = None;
+        let topology = self.topology.clone();
+        let gone = async move {
+            futures::future::join_all(stops).await;
+            // What the partitions used, as far as it was told, is not used here any more.
+            outlets.iter().for_each(|outlet| topology.used(outlet.unheard()));
+        };
         ctx.wait(gone.into_actor(self));
     }
 }

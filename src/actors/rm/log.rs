@@ -5,6 +5,9 @@
 //! the case that the machine stops. With batch it counts when it is on the disk: what has gathered is written and flushed
 //! together on a thread of its own, while more gathers, and scheduling waits for neither.
 
+mod sync;
+mod trail;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     path::PathBuf,
@@ -16,12 +19,13 @@ use std::{
 };
 
 use actix::prelude::*;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+pub use self::sync::LogSync;
+use self::trail::Trail;
 use super::{
     RmActor,
-    record::{self, HandedTo, Numbers, Registered, kind},
+    record::{self, HandedTo, KeysTaken, Numbers, Registered, Taken, kind},
 };
 use crate::{
     domain::{DOMAIN_VERSION, types::Nanos},
@@ -40,35 +44,6 @@ const FLUSH: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Bytes of log after which a snapshot is taken.
 pub const SNAPSHOT: u64 = 64 << 20;
-/// What a socket took so long ago has reached the peer, or the connection is broken: doors end one that stays silent for
-/// 20 s.
-pub const ARRIVED: Nanos = Nanos::from_secs(30);
-
-/// `log.sync`: when a record counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogSync {
-    /// When the kernel has it; it is flushed within a tenth of a second.
-    #[default]
-    Interval,
-    /// When it is on the disk.
-    Batch,
-    /// Nothing is recorded.
-    Off,
-}
-
-impl std::str::FromStr for LogSync {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<LogSync, ()> {
-        match text {
-            "interval" => Ok(LogSync::Interval),
-            "batch" => Ok(LogSync::Batch),
-            "off" => Ok(LogSync::Off),
-            _ => Err(()),
-        }
-    }
-}
 
 /// Where logs are, for all resource managers of a server.
 #[derive(Debug)]
@@ -153,17 +128,21 @@ pub struct RmLog {
     failing: Option<Arc<str>>,
     /// How far lines were handed to sockets, as it was last recorded.
     pub handed: HandedTo,
-    /// How far all lines were handed over, at times past.
-    trail: VecDeque<(Nanos, u64)>,
+    /// How far lines have arrived.
+    pub trail: Trail,
     /// Bytes since the last snapshot.
     pub(super) since: u64,
+    /// Work of the partitions since then.
+    pub(super) work: Duration,
     pub(super) snapshotting: bool,
     /// Snapshots that are kept: the record after which each holds, and the one from which it is read on.
-    pub(super) snapshots: Vec<(u64, u64)>,
+    pub snapshots: Vec<(u64, u64)>,
     /// Bytes since the last snapshot with which the next is thought of.
     pub(super) due: u64,
     /// Numbered requests of the session that are recorded.
     pub numbers: Numbers,
+    /// Requests with keys of the session that are recorded.
+    pub keys: KeysTaken,
     /// Room for a payload.
     pub(super) scratch: Vec<u8>,
 }
@@ -208,26 +187,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Frames on their way into a file. Unless they are in it they go back to the queue, whatever happens.
-struct Taken<'a> {
+struct Batch<'a> {
     queue: &'a Mutex<Queue>,
     frames: Vec<u8>,
     first: u64,
     last: u64,
 }
 
-impl<'a> Taken<'a> {
-    fn of(queue: &'a Mutex<Queue>, sync: bool) -> Taken<'a> {
+impl<'a> Batch<'a> {
+    fn of(queue: &'a Mutex<Queue>, sync: bool) -> Batch<'a> {
         let mut waiting = lock(queue);
         if sync {
             waiting.flushing = waiting.behind.take();
         }
         let (frames, first, last) = (std::mem::take(&mut waiting.frames), waiting.first, waiting.last);
         drop(waiting);
-        Taken { queue, frames, first, last }
+        Batch { queue, frames, first, last }
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if self.frames.is_empty() {
             return;
@@ -277,7 +256,7 @@ impl Shared {
     /// Sends what waits to where it counts.
     fn send(&self, far: &dyn Far) -> Result<u64, WriteError> {
         let _one_at_a_time = lock(&self.syncing);
-        let mut taken = Taken::of(&self.queue, true);
+        let mut taken = Batch::of(&self.queue, true);
         let mut flushing = Flushing { shared: self, files: None, done: false };
         if !taken.frames.is_empty() {
             far.append(&taken.frames)?;
@@ -291,7 +270,7 @@ impl Shared {
     fn write(&self, sync: bool) -> Result<u64, WriteError> {
         let syncing = sync.then(|| lock(&self.syncing));
         let mut writer = lock(&self.writer);
-        let mut taken = Taken::of(&self.queue, sync);
+        let mut taken = Batch::of(&self.queue, sync);
         let mut flushing = sync.then(|| Flushing { shared: self, files: None, done: false });
         #[cfg(test)]
         assert!(!sync || !writer.dir().with_extension("breaks").exists(), "a test says so");
@@ -307,7 +286,13 @@ impl Shared {
         let written = self.written.load(SeqCst);
         if let Some(flushing) = &mut flushing {
             flushing.files = writer.unsynced();
+            #[cfg(test)]
+            let slow = writer.dir().with_extension("slow");
             drop(writer);
+            #[cfg(test)]
+            while slow.exists() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             if let Some(files) = &flushing.files {
                 files.sync()?;
             }
@@ -316,6 +301,16 @@ impl Shared {
         }
         drop(syncing);
         Ok(written)
+    }
+
+    /// From now on the disk refuses this: for simulated worlds.
+    pub fn refuse(&self, what: Option<log::Refusal>) {
+        lock(&self.writer).refuse(what);
+    }
+
+    /// The last record that the kernel has.
+    pub fn written(&self) -> u64 {
+        self.written.load(SeqCst)
     }
 
     /// The last record that is on the disk for certain.
@@ -362,11 +357,13 @@ impl RmLog {
             retrying: false,
             failing: None,
             handed: HandedTo::default(),
-            trail: VecDeque::new(),
+            trail: Trail::taken_up(),
             since: 0,
+            work: Duration::ZERO,
             snapshotting: false,
             snapshots: Vec::new(),
             numbers: Numbers::default(),
+            keys: KeysTaken::default(),
             scratch: Vec::new(),
         }
     }
@@ -419,9 +416,11 @@ impl RmLog {
                 let handed = (handed != self.handed).then_some(handed);
                 self.handed = handed.unwrap_or(self.handed);
                 let mut payload = std::mem::take(&mut self.scratch);
-                let requests: Vec<_> = entry.permits.iter().filter_map(Permit::request).collect();
-                self.numbers.note(&requests);
-                record::steps(entry, asks, handed, &requests, &mut payload);
+                let taken = Taken::of(&entry.permits);
+                self.numbers.note(&taken.requests);
+                self.keys.note(&taken.keyed, entry.at);
+                self.work += entry.took;
+                record::steps(entry, asks, handed, &taken, &mut payload);
                 self.append(kind::PARTITION, entry.at, &payload);
                 self.scratch = payload;
             }
@@ -438,10 +437,14 @@ impl RmLog {
 
     /// Records that requests were carried out that go by no partition, or in a part that does not.
     pub fn taken(&mut self, permits: Vec<Permit>, epoch: u64, line: u64, now: Nanos) {
-        let requests: Vec<_> = permits.iter().filter_map(Permit::request).collect();
+        let Taken { requests, keyed } = Taken::of(&permits);
         if !requests.is_empty() {
             self.numbers.note(&requests);
             self.append(kind::TAKEN, now, &record::json(&requests));
+        }
+        if !keyed.is_empty() {
+            self.keys.note(&keyed, now);
+            self.append(kind::KEYED, now, &record::json(&keyed));
         }
         self.wait(epoch, line, None, permits);
     }
@@ -463,8 +466,9 @@ impl RmLog {
         self.wait(registered.epoch, 0, None, Vec::new());
         // What is known of lines and requests is of the session before: numbers begin anew.
         self.handed = HandedTo::default();
-        self.trail.clear();
+        self.trail = Trail::default();
         self.numbers = Numbers::default();
+        self.keys = KeysTaken::default();
         self.snapshots.clear();
     }
 
@@ -504,15 +508,6 @@ impl RmLog {
         if let Some(metrics) = &self.logs.metrics {
             metrics.lost();
         }
-    }
-
-    /// All lines up to this one were handed over. Gives the last that has reached the shim for certain, or never will.
-    pub fn note_delivered(&mut self, now: Nanos, delivered: u64) -> u64 {
-        self.trail.push_back((now, delivered));
-        while self.trail.get(1).is_some_and(|(at, _)| now.minus(*at) >= ARRIVED) {
-            self.trail.pop_front();
-        }
-        self.trail.front().filter(|(at, _)| now.minus(*at) >= ARRIVED).map_or(0, |(_, line)| *line)
     }
 }
 
@@ -634,7 +629,7 @@ impl RmActor {
     pub(super) fn note_delivered(&mut self, ctx: &mut Context<Self>) {
         let now = self.clock.now();
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
-        log.note_delivered(now, session.buffer.delivered());
+        log.trail.note(now, session.buffer.delivered());
         let handed = Kind::ALL.map(|kind| session.buffer.handed(kind));
         if handed != log.handed {
             log.handed = handed;

@@ -14,11 +14,20 @@ use crate::{
     },
     messages::{
         application::UnconfirmedRelease,
+        keys::Keyed,
         queue::{AppRefusal, QueueDoor},
         recorded::{Entry, Talks},
         rm::{Kind, Predicates},
     },
     store::events::codec::{self, Encoder, Input, Malformed, unsigned},
+};
+
+mod keyed;
+mod standing;
+
+pub use self::{
+    keyed::{KeysTaken, Taken},
+    standing::{SavedStanding, SavedStandings},
 };
 
 /// Kinds of records, and of the parts of a snapshot. The numbers are the format.
@@ -45,6 +54,10 @@ pub mod kind {
     pub const RESTARTED: u32 = 10;
     /// Numbered requests that go by no partition were carried out: [`super::Requests`].
     pub const TAKEN: u32 = 11;
+    /// The same of requests with keys.
+    pub const KEYED: u32 = 12;
+    /// What operators had told the partitions of the session that ended: [`super::SavedStandings`].
+    pub const STANDING: u32 = 13;
     /// Of a snapshot: the session, [`super::SavedSession`].
     pub const SESSION: u32 = 100;
     /// Of a snapshot: a partition, [`super::SavedPartition`] before its bytes.
@@ -103,6 +116,8 @@ pub struct Steps<'a> {
     pub handed: Option<HandedTo>,
     /// Numbered requests of which a part is in it.
     pub requests: Requests,
+    /// Requests with keys of which a part is in it.
+    pub keyed: Vec<Keyed>,
     /// What the partition was made from, in its first record.
     pub beginning: Option<&'a [u8]>,
     /// What went in.
@@ -113,9 +128,10 @@ const LAST: u64 = 1;
 const HANDED: u64 = 2;
 const BEGINNING: u64 = 4;
 const REQUESTS: u64 = 8;
+const KEYED: u64 = 16;
 
 /// Writes the record of a partition.
-pub fn steps(entry: &Entry, asks: Predicates, handed: Option<HandedTo>, requests: &[(u64, u32)], out: &mut Vec<u8>) {
+pub fn steps(entry: &Entry, asks: Predicates, handed: Option<HandedTo>, taken: &Taken, out: &mut Vec<u8>) {
     let steps = Steps {
         instance: entry.instance,
         number: entry.number,
@@ -123,7 +139,8 @@ pub fn steps(entry: &Entry, asks: Predicates, handed: Option<HandedTo>, requests
         asks,
         digest: entry.digest,
         handed,
-        requests: requests.to_vec(),
+        requests: taken.requests.clone(),
+        keyed: taken.keyed.clone(),
         beginning: entry.beginning.as_deref(),
         steps: &entry.steps,
     };
@@ -137,6 +154,7 @@ pub fn write_steps(steps: &Steps<'_>, out: &mut Vec<u8>) {
     flags |= if steps.handed.is_some() { HANDED } else { 0 };
     flags |= if steps.beginning.is_some() { BEGINNING } else { 0 };
     flags |= if steps.requests.is_empty() { 0 } else { REQUESTS };
+    flags |= if steps.keyed.is_empty() { 0 } else { KEYED };
     unsigned(out, u64::from(steps.instance));
     unsigned(out, steps.number);
     unsigned(out, flags);
@@ -150,6 +168,14 @@ pub fn write_steps(steps: &Steps<'_>, out: &mut Vec<u8>) {
         for (number, parts) in &steps.requests {
             unsigned(out, *number);
             unsigned(out, u64::from(*parts));
+        }
+    }
+    if !steps.keyed.is_empty() {
+        unsigned(out, steps.keyed.len() as u64);
+        for ((one, two), (length, sum), parts) in &steps.keyed {
+            for number in [*one, *two, *length, u64::from(*sum), u64::from(*parts)] {
+                unsigned(out, number);
+            }
         }
     }
     if let Some(beginning) = steps.beginning {
@@ -172,7 +198,7 @@ pub fn read_steps(payload: &[u8]) -> Result<Steps<'_>, String> {
         let instance = u32::try_from(input.unsigned()?).map_err(|_| Malformed("a partition's number is too large"))?;
         let number = input.unsigned()?;
         let flags = input.unsigned()?;
-        if flags >= 2 * REQUESTS {
+        if flags >= 2 * KEYED {
             return Err(Malformed("it was written by a later release"));
         }
         let asks = u8::try_from(input.unsigned()?).ok().and_then(asks_of).ok_or(Malformed("an unknown way to ask"))?;
@@ -186,6 +212,14 @@ pub fn read_steps(payload: &[u8]) -> Result<Steps<'_>, String> {
                 requests.push((number, u32::try_from(parts).unwrap_or(u32::MAX)));
             }
         }
+        let mut keyed = Vec::new();
+        if flags & KEYED != 0 {
+            for _ in 0..input.count()? {
+                let key = (input.unsigned()?, input.unsigned()?);
+                let digest = (input.unsigned()?, u32::try_from(input.unsigned()?).unwrap_or(u32::MAX));
+                keyed.push((key, digest, u32::try_from(input.unsigned()?).unwrap_or(u32::MAX)));
+            }
+        }
         let beginning = if flags & BEGINNING != 0 {
             let length = input.count()?;
             Some(bytes(&mut input, length)?)
@@ -193,7 +227,7 @@ pub fn read_steps(payload: &[u8]) -> Result<Steps<'_>, String> {
             None
         };
         let (last, digest) = (flags & LAST != 0, u64::from_le_bytes(digest));
-        Ok(Steps { instance, number, last, asks, digest, handed, requests, beginning, steps: input.rest })
+        Ok(Steps { instance, number, last, asks, digest, handed, requests, keyed, beginning, steps: input.rest })
     };
     read().map_err(|error| error.0.to_owned())
 }
@@ -319,7 +353,7 @@ pub struct Reconfigured {
 pub struct Ended {
     /// Its number.
     pub epoch: u64,
-    /// Why.
+    /// Why, as it is shown to people.
     pub why: Arc<str>,
     /// The log does not tell all of it: streams are told so.
     pub lost: bool,
@@ -509,6 +543,9 @@ pub struct SavedSession {
     pub instances: u32,
     /// Its numbered requests.
     pub numbers: Numbers,
+    /// Its requests with keys.
+    #[serde(default, skip_serializing_if = "KeysTaken::is_empty")]
+    pub keys: KeysTaken,
 }
 
 /// A partition in a snapshot, but for its own bytes.

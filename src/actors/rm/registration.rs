@@ -1,6 +1,10 @@
 //! How a session begins, changes its configuration, and ends.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    sync::Arc,
+};
 
 use actix::prelude::*;
 use futures::future::join_all;
@@ -10,7 +14,7 @@ use super::{
     buffer::Buffer,
     handle,
     questions::Questions,
-    record::{self, Ended, Manner, kind},
+    record::{self, Ended, Manner, SavedStanding, SavedStandings, kind},
     session::Session,
     settings::RmSettings,
 };
@@ -20,12 +24,16 @@ use crate::{
     domain::{command::PredicateTerms, conf::PartitionConf, turns::Turns},
     messages::{
         budget::Budget,
+        journal::Standing,
         partition::{PartitionSetup, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded},
         rm::{ClosingKind, Predicates, Refusal, RefusalKind, RmState, ToStream, Unregister},
     },
 };
+
+/// What operators told partitions, by their internal names.
+pub type Standings = Vec<(Arc<str>, Standing)>;
 
 /// A validated registration. Answered with the epoch of the new session, when its partitions exist (R1.1).
 #[derive(Message)]
@@ -72,7 +80,7 @@ impl Handler<Register> for RmActor {
         AtomicResponse::new(Box::pin(
             ended
                 .into_actor(self)
-                .map(move |(), actor, ctx| {
+                .map(move |_, actor, ctx| {
                     actor.begin(msg, ctx);
                     (actor.epoch, actor.flushed(true))
                 })
@@ -104,9 +112,10 @@ impl Handler<Unregister> for RmActor {
         AtomicResponse::new(Box::pin(
             ended
                 .into_actor(self)
-                .map(move |(), actor, _ctx| {
+                .map(move |standings, actor, _ctx| {
                     if known.is_ok() && actor.life.state() != RmState::Stopped {
                         actor.stopped("voluntary shutdown");
+                        actor.record_standing(&standings);
                     }
                     (known, actor.flushed(true))
                 })
@@ -130,22 +139,24 @@ impl Handler<Unregister> for RmActor {
 }
 
 impl RmActor {
-    /// Ends the session: streams are told, and the future is done when nothing of the partitions is left.
+    /// Ends the session: streams are told, and the future is done when nothing of the partitions is left, with what operators had told
+    /// them.
     fn end_session(
         &mut self,
         kind: ClosingKind,
         why: &str,
         ctx: &mut Context<Self>,
-    ) -> impl Future<Output = ()> + use<> {
+    ) -> impl Future<Output = Standings> + use<> {
         self.timers.clear(ctx);
         let closing = self.closing_of(kind, why);
         self.streams.close(&closing, false);
         self.dumps.clear();
-        let (mut stops, mut receipts) = (Vec::new(), None);
+        let (mut stops, mut names, mut receipts) = (Vec::new(), Vec::new(), None);
         if let Some(session) = self.session.take() {
             receipts = Some(session.receipts.clone());
             self.topology.unsubscribe_events(&self.id, session.epoch);
             self.topology.list(&self.id, false, None);
+            names = session.partition_names();
             stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
             // Its lines may be many.
             tokio::task::spawn_blocking(move || drop(session));
@@ -156,7 +167,19 @@ impl RmActor {
             receipts.end();
         }
         async move {
-            join_all(stops).await;
+            let stood = join_all(stops).await.into_iter().map(Result::unwrap_or_default);
+            names.into_iter().zip(stood).collect()
+        }
+    }
+
+    /// The next session begins with this, whichever server leads then. The journal of this one knows it anyway.
+    fn record_standing(&mut self, standings: &Standings) {
+        let Some(log) = self.log.as_mut().filter(|_| self.far.is_some() && self.session.is_none()) else { return };
+        let said = standings.iter().filter(|(_, standing)| !standing.hosts.is_empty() || !standing.orders.is_empty());
+        let said: SavedStandings =
+            said.map(|(internal, standing)| (internal.clone(), SavedStanding::of(standing))).collect();
+        if !said.is_empty() {
+            log.append(kind::STANDING, self.clock.now(), &record::json(&said));
         }
     }
 
@@ -169,13 +192,17 @@ impl RmActor {
         self.stopped(why);
         let flushed = self.flushed(true);
         let ended = async move {
-            ended.await;
+            let standings = ended.await;
             if let Err(why) = flushed.await {
                 tracing::error!(code = "log-not-written", "{why}");
             }
+            standings
         };
         // A registration that comes now waits until the old partitions are gone.
-        ctx.wait(ended.into_actor(self).map(|(), actor, ctx| actor.commit(ctx)));
+        ctx.wait(ended.into_actor(self).map(|standings, actor, ctx| {
+            actor.record_standing(&standings);
+            actor.commit(ctx);
+        }));
     }
 
     fn stopped(&mut self, why: impl Into<Arc<str>>) {
@@ -226,6 +253,7 @@ impl RmActor {
             version: msg.version,
             tenant: msg.tenant,
             instances: Cell::new(0),
+            outlets: RefCell::default(),
             received: BTreeMap::new(),
             restored: false,
             manner: Manner::default(),
@@ -272,7 +300,8 @@ impl RmActor {
         let recorded = self.log.is_some().then(|| {
             let instance = session.instances.replace(session.instances.get() + 1);
             let outlet = Outlet::new(self.topology.publisher());
-            Recorded { instance, outlet, replica: None, still: None, shared: false }
+            let standing = self.standing.borrow_mut().remove(&self.internal(&conf.name));
+            Recorded { instance, outlet, replica: None, still: None, shared: false, standing }
         });
         self.launch_as(session, place, conf, recorded, ctx)
     }
@@ -285,6 +314,12 @@ impl RmActor {
         recorded: Option<Recorded>,
         ctx: &Context<Self>,
     ) -> PartitionHandle {
+        if let Some(recorded) = &recorded {
+            let mut outlets = session.outlets.borrow_mut();
+            // Those of partitions that ended are held by nobody else.
+            outlets.retain(|outlet| Arc::strong_count(outlet) > 1);
+            outlets.push(recorded.outlet.clone());
+        }
         let setup = PartitionSetup {
             rm: self.id.clone(),
             epoch: self.epoch,
@@ -309,6 +344,7 @@ impl RmActor {
             build_info: session.build_info.clone(),
             policy_group: session.policy_group.clone(),
             config: session.config.clone(),
+            default_config: session.default_config,
             extra: session.extra.clone(),
         };
         self.topology.list(&self.id, false, Some((entry, &session.partitions)));

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -14,12 +15,14 @@ use super::{
     lines,
     log::{LogSync, Logs},
     record::{
-        self, Ended, HandedTo, Manner, Numbers, Reconfigured, Registered, Said, SavedPartition, SavedSession, kind,
+        self, Ended, HandedTo, KeysTaken, Manner, Numbers, Reconfigured, Registered, Said, SavedPartition,
+        SavedSession, SavedStandings, kind,
     },
     saved_lines,
     settings::RmSettings,
 };
 use crate::{
+    actors::partition::restored::standing_of,
     domain::{
         Partition,
         command::Command,
@@ -30,6 +33,8 @@ use crate::{
         types::Nanos,
     },
     messages::{
+        journal::Standing,
+        keys::Keyed,
         recorded::{Replica, Talks},
         rm::{Kind, Outgoing, Payload, Predicates},
     },
@@ -48,10 +53,14 @@ pub struct Found {
     pub epoch: u64,
     /// How it is.
     pub state: State,
+    /// What operators had told the partitions of the last session, where that ended.
+    pub standing: SavedStandings,
     /// The snapshot that was read: see `RmLog::snapshots`.
     pub snapshot: Option<(u64, u64)>,
     /// Bytes of records that were applied.
     pub bytes: u64,
+    /// How long that took.
+    pub took: Duration,
     /// The files are not enough to go on: they are put aside.
     damaged: bool,
 }
@@ -103,6 +112,8 @@ pub struct Replayed {
     pub types: Arc<Types>,
     /// Its numbered requests.
     pub numbers: Numbers,
+    /// Its requests with keys.
+    pub keys: KeysTaken,
     /// What its extra configuration says.
     settings: Option<RmSettings>,
 }
@@ -156,11 +167,11 @@ impl Progress {
 /// ended. Where it cannot be read, or is not enough to go on, its files are put aside, so that nothing is written over them.
 ///
 /// # Errors
-/// It can neither be read nor put aside: it has to be left alone.
+/// It can neither be read nor put aside, or not be flushed: it has to be left alone.
 pub fn read(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<Option<Found>, String> {
     match examine(logs, dir, whole, progress) {
         Ok(Some(found)) if found.damaged => put_aside(logs, dir, found).map(Some),
-        Ok(found) => Ok(found),
+        Ok(found) => log::flush(dir).map(|()| found),
         Err(why) => unreadable(logs, dir, &why).map(Some),
     }
 }
@@ -189,7 +200,8 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
         if segments.is_empty() && log::snapshots(dir).map_err(unreadable)?.is_empty() {
             return Ok(None);
         }
-        return Err(format!("log {}: no file of it says whose it is", dir.display()));
+        let why = log::why_untitled(dir).map(|why| format!(" ({why})")).unwrap_or_default();
+        return Err(format!("log {}: no file of it says whose it is{why}", dir.display()));
     };
     let title = logs.title(&rm);
     let first = segments.first().map_or(1, |(first, _)| *first);
@@ -198,7 +210,7 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
     progress.skip(dir, after);
     let mut at = replay.at;
     // Each record is read and applied once.
-    let mut bytes = 0;
+    let (mut bytes, began) = (0, Instant::now());
     let read = log::read(dir, &title, after, |record| {
         let length = log::total(record.payload) as u64;
         progress.read.fetch_add(length, Relaxed);
@@ -208,8 +220,23 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
     });
     let read = read.map_err(unreadable)?;
     let epoch = replay.epoch();
-    let found = Found { rm, last: read.last, at, epoch, state: State::Nothing, snapshot, bytes, damaged: false };
+    let found = Found {
+        rm,
+        last: read.last,
+        at,
+        epoch,
+        state: State::Nothing,
+        standing: SavedStandings::new(),
+        snapshot,
+        bytes,
+        took: began.elapsed(),
+        damaged: false,
+    };
     let damaged = |why: &str| Found { damaged: true, ..Found::lost(found.rm.clone(), why) }.of(epoch, at);
+    if segments.is_empty() {
+        let why = format!("log {}: there are snapshots, and the records behind them are missing", dir.display());
+        return Ok(Some(damaged(&why)));
+    }
     if read.last < replay.index {
         let why = format!("log {}: it ends with record {}, before its snapshot", dir.display(), read.last);
         return Ok(Some(damaged(&why)));
@@ -273,11 +300,35 @@ impl Found {
     /// Of a resource manager whose session is lost.
     fn lost(rm: String, why: &str) -> Found {
         let state = State::Lost(lost(why));
-        Found { rm, last: 0, at: Nanos::ZERO, epoch: 0, state, snapshot: None, bytes: 0, damaged: true }
+        Found {
+            rm,
+            last: 0,
+            at: Nanos::ZERO,
+            epoch: 0,
+            state,
+            standing: SavedStandings::new(),
+            snapshot: None,
+            bytes: 0,
+            took: Duration::ZERO,
+            damaged: true,
+        }
     }
 
     fn of(self, epoch: u64, at: Nanos) -> Found {
         Found { epoch, at, ..self }
+    }
+
+    /// What operators told its partitions, by their internal names.
+    ///
+    /// # Errors
+    /// Something of it is not understood.
+    pub fn standings(&self) -> Result<Vec<(Arc<str>, Standing)>, String> {
+        if let State::Session(session) = &self.state {
+            let of = |(internal, replica): &(Arc<str>, Replica)| (internal.clone(), standing_of(&replica.partition));
+            return Ok(session.partitions.values().map(of).collect());
+        }
+        let saved = self.standing.clone().into_iter();
+        saved.map(|(internal, saved)| Ok((internal, saved.standing()?))).collect()
     }
 
     /// Of a resource manager whose log, up to this record, cannot be read by any server.
@@ -294,6 +345,7 @@ impl Found {
         bytes: u64,
     ) -> Found {
         let (epoch, at) = (replay.epoch(), at.max(replay.at));
+        let standing = replay.standing;
         let snapshot = snapshot.map(|place| (place.index, place.from));
         let state = match (replay.session, replay.ended) {
             (Some(session), _) => State::Session(session),
@@ -301,7 +353,8 @@ impl Found {
             (None, Some(Ended { why, lost: true, .. })) => State::Lost(why),
             (None, None) => State::Nothing,
         };
-        Found { rm: rm.to_owned(), last, at, epoch, state, snapshot, bytes, damaged: false }
+        let (rm, took) = (rm.to_owned(), Duration::ZERO);
+        Found { rm, last, at, epoch, state, standing, snapshot, bytes, took, damaged: false }
     }
 }
 
@@ -337,6 +390,8 @@ pub struct Replay {
     pub session: Option<Box<Replayed>>,
     /// The last one ended.
     pub ended: Option<Ended>,
+    /// What operators had told its partitions.
+    standing: SavedStandings,
     /// See [`Seen`].
     pub seen: Seen,
     mode: Mode,
@@ -422,6 +477,7 @@ impl Replay {
                 let registered: Registered = record::read_json(record.payload)?;
                 self.session = Some(Box::new(Replayed::begin(registered)));
                 self.ended = None;
+                self.standing.clear();
                 return Ok(());
             }
             kind::ENDED => {
@@ -429,12 +485,22 @@ impl Replay {
                 self.session = None;
                 return Ok(());
             }
+            kind::STANDING => {
+                self.standing = record::read_json(record.payload)?;
+                return Ok(());
+            }
             _ => {}
         }
         let Some(session) = &mut self.session else { return Err("it is of no session".to_owned()) };
         match record.kind {
             kind::RECONFIGURED => session.reconfigured(record::read_json(record.payload)?),
-            kind::SAID | kind::EVENTS | kind::STATE_DUMP | kind::HANDED | kind::RESTARTED | kind::TAKEN
+            kind::SAID
+            | kind::EVENTS
+            | kind::STATE_DUMP
+            | kind::HANDED
+            | kind::RESTARTED
+            | kind::TAKEN
+            | kind::KEYED
                 if self.mode != Mode::Restore => {}
             kind::SAID => {
                 let said: Said = record::read_json(record.payload)?;
@@ -451,6 +517,7 @@ impl Replay {
             kind::MANNER => session.manner = record::read_json(record.payload)?,
             kind::HANDED => session.hand(record::read_handed(record.payload)?),
             kind::RESTARTED => session.ask_again(),
+            kind::KEYED => session.keys.note(&record::read_json::<Vec<Keyed>>(record.payload)?, record.at),
             kind::TAKEN => session.numbers.note(&record::read_json::<record::Requests>(record.payload)?),
             other => return Err(format!("it is of kind {other}, which this release does not know")),
         }
@@ -527,6 +594,7 @@ impl Replay {
             return Ok(());
         }
         session.numbers.note(&steps.requests);
+        session.keys.note(&steps.keyed, record.at);
         if let Some(handed) = steps.handed {
             session.hand(handed);
         }
@@ -554,6 +622,7 @@ impl Replayed {
             instances: 0,
             types: Arc::default(),
             numbers: Numbers::default(),
+            keys: KeysTaken::default(),
             settings: None,
         }
         .with_settings()
@@ -578,6 +647,7 @@ impl Replayed {
             questions,
             instances: saved.instances,
             numbers: saved.numbers,
+            keys: saved.keys,
             ..Replayed::begin(saved.registered)
         }
     }

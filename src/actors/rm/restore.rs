@@ -1,7 +1,7 @@
 //! A resource manager goes on after a restart of the server, as its log left it.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -12,7 +12,7 @@ use super::{
     RmActor,
     log::{LogSync, Logs, RmLog},
     questions::Questions,
-    record::{self, Ended, kind},
+    record::{self, Ended, SavedStandings, kind},
     replay::{Found, Replayed, State},
     session::Session,
     settings::RmSettings,
@@ -31,6 +31,7 @@ use crate::{
     },
     messages::{
         budget::Budget,
+        keys::Keys,
         partition::{Configure, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded, Replica},
@@ -88,12 +89,15 @@ impl RmActor {
         let Some(logs) = self.topology.logs() else { return };
         self.clock = self.clock.not_before(found.at);
         self.epoch = found.epoch;
-        let Found { last, at, state, snapshot, .. } = found;
+        let Found { last, at, state, standing, snapshot, bytes, took, .. } = found;
         let (home, is_far) = (self.home(&logs), self.far.is_some());
         let log = RmLog::new(logs.clone(), home, &self.id, logs.sync, last + 1, at);
         match state {
             State::Nothing => {}
             State::Ended(why) => {
+                if is_far {
+                    self.inherit(standing);
+                }
                 self.log = Some(log);
                 self.enter(RmState::Stopped, why);
                 self.topology.stopped(&self.id);
@@ -108,7 +112,9 @@ impl RmActor {
                         if let Some(log) = &mut self.log {
                             log.sync = settings.log_sync.filter(|_| !is_far).unwrap_or(logs.sync);
                             log.snapshots = snapshot.into_iter().collect();
+                            log.done_again(bytes, took);
                             log.numbers = replayed.numbers.clone();
+                            log.keys = replayed.keys.clone();
                         }
                         self.go_on(*replayed, config, settings, ctx);
                     }
@@ -117,6 +123,22 @@ impl RmActor {
                 }
             }
         }
+    }
+
+    /// Another server may have led it before: what operators told that one holds for the next session.
+    fn inherit(&mut self, standing: SavedStandings) {
+        let mut inherited = BTreeMap::new();
+        for (internal, saved) in standing {
+            match saved.standing() {
+                Ok(standing) => _ = inherited.insert(internal, standing),
+                Err(why) => tracing::error!(
+                    code = "journal-fault",
+                    partition = &*internal,
+                    "what operators told another server is not known: {why}"
+                ),
+            }
+        }
+        self.standing = inherited.into();
     }
 
     /// What is known is not enough: its shim is told to register again, whatever it has.
@@ -141,7 +163,17 @@ impl RmActor {
         ctx: &mut Context<Self>,
     ) {
         let Replayed {
-            registered, manner, buffer, last_release, questions, partitions, instances, types, numbers, ..
+            registered,
+            manner,
+            buffer,
+            last_release,
+            questions,
+            partitions,
+            instances,
+            types,
+            numbers,
+            keys,
+            ..
         } = replayed;
         let asked = |number| record::asks_of(number).unwrap_or_default();
         let budget = Budget::new(settings.inward, settings.outward);
@@ -160,7 +192,7 @@ impl RmActor {
             budget,
             types,
             receipts: Receipts::after(numbers.taken),
-            keys: Arc::default(),
+            keys: Keys::after(keys.at(self.clock.now())),
             partitions: Vec::new(),
             buffer,
             predicates: asked(registered.predicates),
@@ -178,6 +210,7 @@ impl RmActor {
             version: registered.version,
             tenant: registered.tenant,
             instances: Cell::new(instances),
+            outlets: RefCell::default(),
             received: BTreeMap::new(),
             restored: true,
             manner,
@@ -246,7 +279,8 @@ impl RmActor {
         self.session = Some(session);
         self.line_waits();
         self.publish();
-        self.enter(RmState::Paused, "the server was started again");
+        let why = if self.far.is_some() { "this server leads it now" } else { "the server was started again" };
+        self.enter(RmState::Paused, why);
         self.timers.pause(Some(timeout), ctx);
         self.arm_questions(ctx);
         self.commit(ctx);
@@ -263,13 +297,14 @@ impl RmActor {
         let outlet = Outlet::new(self.topology.publisher());
         outlet.release(replica.number);
         let shared = self.far.is_some();
-        let recorded = Recorded { instance, outlet, replica: Some(Box::new(replica)), still: None, shared };
+        let recorded =
+            Recorded { instance, outlet, replica: Some(Box::new(replica)), still: None, shared, standing: None };
         self.launch_as(session, place, conf, Some(recorded), ctx)
     }
 }
 
 /// What a partition uses, as the events of its charges would tell.
-fn used(partition: &Partition) -> Vec<(UsageKey, Resource)> {
+pub fn used(partition: &Partition) -> Vec<(UsageKey, Resource)> {
     let mut rows: BTreeMap<UsageKey, Resource> = BTreeMap::new();
     for (who, name, queue, usage) in partition.ugm.charges().filter(|(.., usage)| !usage.is_empty()) {
         let key = UsageKey { partition: partition.internal.clone(), who, name: name.clone(), queue };

@@ -1,6 +1,10 @@
 //! One session of a resource manager: its partitions, credits and lines. Everything of it goes with it.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    sync::Arc,
+};
 
 use super::{
     buffer::Buffer,
@@ -27,6 +31,7 @@ use crate::{
         keys::Keys,
         partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
         receipts::Receipts,
+        recorded::Outlet,
         rm::{Kind, Payload, Predicates, Refusal},
     },
 };
@@ -49,7 +54,7 @@ pub struct Session {
     pub extra: Arc<BTreeMap<String, String>>,
     /// What the extra configuration says about the resource manager.
     pub settings: RmSettings,
-    /// Credits.
+    /// Credits of the session: how much of what it sends may be under way.
     pub budget: Arc<Budget>,
     /// The resource types that it names.
     pub types: Arc<Types>,
@@ -59,7 +64,7 @@ pub struct Session {
     pub keys: Arc<Keys>,
     /// Partitions in the order of the configuration.
     pub partitions: Vec<PartitionHandle>,
-    /// Lines.
+    /// Lines that the shim may still ask for.
     pub buffer: Buffer,
     /// Callbacks of traced requests that no stream has yet.
     pub traced: Traced,
@@ -91,6 +96,8 @@ pub struct Session {
     pub tenant: bool,
     /// Number of the next partition, counted over all of the session.
     pub instances: Cell<u32>,
+    /// Where events of its partitions wait for the log.
+    pub outlets: RefCell<Vec<Arc<Outlet>>>,
     /// Number of the last record that came from each partition.
     pub received: BTreeMap<u32, u64>,
     /// It was there before this process: the log tells no more of it than this does.

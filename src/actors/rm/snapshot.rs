@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::{
     RmActor,
     buffer::weight,
+    log::{RmLog, SNAPSHOT},
     record::{self, SavedPartition, SavedQuestion, SavedSession, kind},
     saved_lines,
 };
@@ -27,6 +28,8 @@ use crate::{
 /// Lines of a snapshot are at most this part of the log behind the one before, so that writing them costs little, however
 /// many there are.
 const LINES: u64 = 2;
+/// Work of the partitions that counts as much as [`SNAPSHOT`]: a restart has to do it again, however few bytes say so.
+const WORK: Duration = Duration::from_secs(10);
 /// The server ends, and does not wait longer for a snapshot: a restart reads more of the log then.
 const AT_THE_END: Duration = Duration::from_secs(3);
 
@@ -51,18 +54,31 @@ struct SnapshotDone {
     written: Option<(u64, u64)>,
 }
 
+impl RmLog {
+    /// What a restart would have to do again, in bytes of log.
+    pub(super) fn behind(&self) -> u64 {
+        let work = self.work.as_secs_f64() / WORK.as_secs_f64() * SNAPSHOT as f64;
+        self.since.max(work as u64)
+    }
+
+    /// So much was done again, in so long, for what is not in a snapshot.
+    pub(super) fn done_again(&mut self, bytes: u64, work: Duration) {
+        (self.since, self.work) = (bytes, work);
+    }
+}
+
 impl RmActor {
     /// Begins a snapshot, where enough was recorded since the last.
     pub(super) fn snapshot_if_due(&mut self, ctx: &mut Context<Self>) {
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
-        if log.snapshotting || log.since < log.due || log.failing().is_some() {
+        if log.snapshotting || log.behind() < log.due || log.failing().is_some() {
             return;
         }
-        let reached = log.note_delivered(self.clock.now(), session.buffer.delivered());
+        let reached = log.trail.note(self.clock.now(), session.buffer.delivered());
         let lines = session.buffer.kept_after(reached).1;
         let bytes: u64 = lines.iter().map(|line| weight(&line.payload) as u64).sum();
         log.due = log.logs.snapshot.max(bytes * LINES);
-        if log.since >= log.due {
+        if log.behind() >= log.due {
             self.take_snapshot(None, ctx);
         }
     }
@@ -70,8 +86,8 @@ impl RmActor {
     /// What can go of the log goes with the second snapshot from now; then as often as what came since is worth it.
     pub(super) fn make_room(&mut self, bytes: u64, ctx: &mut Context<Self>) {
         let Some(log) = &self.log else { return };
-        let due = self.for_room < 2 || log.since >= bytes / 16;
-        if due && !log.snapshotting && log.failing().is_none() && log.since > 0 {
+        let due = self.for_room < 2 || log.behind() >= bytes / 16;
+        if due && !log.snapshotting && log.failing().is_none() && log.behind() > 0 {
             self.for_room += 1;
             self.take_snapshot(None, ctx);
         }
@@ -81,7 +97,7 @@ impl RmActor {
     fn take_snapshot(&mut self, done: Option<oneshot::Sender<()>>, ctx: &mut Context<Self>) {
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
         log.snapshotting = true;
-        log.since = 0;
+        log.done_again(0, Duration::ZERO);
         let (epoch, from, actor) = (session.epoch, log.last(), ctx.address());
         let asked: Vec<_> = session.partitions.iter().map(|partition| partition.addr.send(Save)).collect();
         actix::spawn(async move {
@@ -105,7 +121,7 @@ impl RmActor {
             .questions
             .open()
             .map(|(line, partition, question)| SavedQuestion::of(partition, line, session.asking, question));
-        let (dropped, lines) = session.buffer.kept_after(log.note_delivered(now, session.buffer.delivered()));
+        let (dropped, lines) = session.buffer.kept_after(log.trail.note(now, session.buffer.delivered()));
         let saved = SavedSession {
             dropped,
             from: msg.from,
@@ -117,6 +133,7 @@ impl RmActor {
             questions: questions.collect(),
             instances: session.instances.get(),
             numbers: log.numbers.clone(),
+            keys: log.keys.clone(),
         };
         let place = (log.last(), msg.from);
         let (shared, title, home) = (log.shared.clone(), log.title.clone(), log.home.clone());
@@ -209,7 +226,7 @@ impl Handler<CloseLog> for RmActor {
     fn handle(&mut self, _msg: CloseLog, ctx: &mut Self::Context) -> Self::Result {
         let (flushed, rm) = (self.flushed(false), self.id.clone());
         let is_wanted =
-            self.log.as_ref().is_some_and(|log| log.since > 0 && !log.snapshotting && log.failing().is_none());
+            self.log.as_ref().is_some_and(|log| log.behind() > 0 && !log.snapshotting && log.failing().is_none());
         let written = (is_wanted && self.session.is_some()).then(|| {
             let (done, written) = oneshot::channel();
             self.take_snapshot(Some(done), ctx);

@@ -75,6 +75,7 @@ impl RmActor {
             build_info: registered.build_info,
             policy_group: registered.policy_group,
             config,
+            default_config: registered.default_config,
             extra: registered.extra,
         };
         let handles: Vec<_> = standby.partitions.values().cloned().collect();
@@ -98,6 +99,7 @@ impl RmActor {
             replica: Some(Box::new(replica)),
             still: Some(at),
             shared: true,
+            standing: None,
         };
         let setup = PartitionSetup {
             rm: self.id.clone(),

@@ -33,6 +33,7 @@ use crate::{
     messages::{
         budget::Budget,
         event::Publish,
+        journal::Standing,
         partition::{
             Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, Signs, Snapshot,
             StopPartition, Wake,
@@ -102,11 +103,12 @@ impl Handler<Wake> for Fake {
 }
 
 impl Handler<StopPartition> for Fake {
-    type Result = ();
+    type Result = Standing;
 
-    fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) {
+    fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) -> Standing {
         self.tell("stop");
         ctx.stop();
+        Standing::default()
     }
 }
 
@@ -119,7 +121,7 @@ impl Handler<GetSnapshot> for Fake {
         let mut partition = Partition::new("rm".into(), name, conf, Nanos::ZERO, &mut Vec::new());
         if *self.broken.lock().expect("no panic") == *self.name {
             // A queue whose row is not there: who walks the tree breaks down.
-            partition.queues[0].children.insert("ghost".into(), QueueIx(99));
+            partition.queues[QueueIx(0)].children.insert("ghost".into(), QueueIx(99));
         }
         Arc::new(Snapshot { epoch: self.epoch, partition })
     }

@@ -37,12 +37,15 @@ pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Ve
 }
 
 /// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`, `metrics.*`, `traces.*`. The last writer wins,
-/// over those that the server was started with; what an operator says of a key is above both.
+/// over those that hold for all servers of a cluster, and over those that the server was started with; what an operator says of a key is
+/// above all of them.
 #[derive(Default)]
 pub struct ProcessSettings {
     /// Options that the server was started with, by name.
     pub options: OnceLock<BTreeMap<String, String>>,
     own: Mutex<BTreeMap<String, String>>,
+    /// They hold for all servers of a cluster.
+    shared: Mutex<BTreeMap<String, String>>,
     /// What resource managers sent last.
     sent: Mutex<BTreeMap<String, String>>,
     said: Mutex<BTreeMap<String, String>>,
@@ -70,6 +73,12 @@ impl ProcessSettings {
         }
     }
 
+    /// Those that hold for all servers of a cluster: above those that this one was started with.
+    pub fn share(&self, settings: BTreeMap<String, String>) {
+        *lock(&self.shared) = settings;
+        self.renew("");
+    }
+
     /// Takes over what of the extra configuration of a resource manager concerns the whole process.
     pub(in crate::actors) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
         let given = extra.iter().filter(|(key, _)| is_of_server(key));
@@ -93,7 +102,7 @@ impl ProcessSettings {
 
     fn renew(&self, rm: &str) {
         let mut wanted = lock(&self.own).clone();
-        for more in [&self.sent, &self.said] {
+        for more in [&self.shared, &self.sent, &self.said] {
             wanted.extend(lock(more).iter().map(|(key, value)| (key.clone(), value.clone())));
         }
         let mut present = lock(&self.present);
@@ -128,6 +137,19 @@ mod tests {
         settings.apply("rm-1", &map(&[("log.level", "DEBUG"), ("rm.pauseTimeout", "1s")]));
         assert_eq!(*settings.get(), map(&[("log.level", "DEBUG"), ("health.checkInterval", "9s")]));
         settings.apply("rm-2", &map(&[]));
+        assert_eq!(*settings.get(), map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
+    }
+
+    #[test]
+    fn what_holds_for_all_servers_is_above_what_one_was_started_with() {
+        let settings = ProcessSettings::default();
+        settings.start(map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
+        settings.share(map(&[("log.level", "ERROR")]));
+        assert_eq!(*settings.get(), map(&[("log.level", "ERROR"), ("health.checkInterval", "9s")]));
+        settings.apply("rm-1", &map(&[("log.level", "DEBUG")]));
+        assert_eq!(*settings.get(), map(&[("log.level", "DEBUG"), ("health.checkInterval", "9s")]));
+        settings.apply("rm-1", &map(&[]));
+        settings.share(map(&[]));
         assert_eq!(*settings.get(), map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
     }
 

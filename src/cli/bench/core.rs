@@ -104,7 +104,7 @@ impl Target for Core {
         let item = |(number, capacity): (usize, &Amount)| NodeItem {
             id: node_id(number).into(),
             action: NodeAction::Create,
-            capacity: Some(resource(*capacity)),
+            capacity: Some(resource(work, *capacity)),
             attributes: BTreeMap::from([("si/node-partition".to_owned(), format!("[{RM}]{PARTITION}"))]),
         };
         let items: Vec<NodeItem> = work.nodes.iter().enumerate().map(item).collect();
@@ -118,7 +118,7 @@ impl Target for Core {
             queue: app.queue.as_str().into(),
             user: app.user.as_str().into(),
             groups: Some(Arc::from([Arc::from(app.group.as_str())])),
-            placeholder_ask: app.placeholders.map(resource),
+            placeholder_ask: app.placeholders.map(|sum| resource(work, sum)),
             ..Default::default()
         };
         self.send(Command::Applications { new: work.apps.iter().map(add).collect(), remove: Vec::new() });
@@ -133,7 +133,7 @@ impl Target for Core {
             node: None,
             spec: Arc::new(AskSpec {
                 key: ask.key_text().into(),
-                resource: Arc::new(resource(ask.needs)),
+                resource: Arc::new(resource(work, ask.needs)),
                 priority: ask.priority,
                 task_group: if ask.gang { TASK_GROUP.into() } else { "".into() },
                 placeholder: ask.placeholder,
@@ -162,8 +162,11 @@ fn predicate(answer: Answered) -> Command {
     Command::Predicate(PredicateAnswer { question: answer.id, result, index: 0, refused: Vec::new() })
 }
 
-fn resource(amount: Amount) -> Resource {
-    Resource::of(&[("memory", amount.memory), ("vcore", amount.vcore)])
+fn resource(work: &Workload, amount: Amount) -> Resource {
+    let types: Vec<String> = work.types().collect();
+    let more = types.iter().map(|name| (name.as_str(), amount.vcore));
+    let all: Vec<_> = [("memory", amount.memory), ("vcore", amount.vcore)].into_iter().chain(more).collect();
+    Resource::of(&all)
 }
 
 /// Receives what a resource manager and the event system would.
@@ -217,7 +220,10 @@ impl Handler<Deliver> for Sink {
                 Outgoing::Ask(_) => continue,
             };
             match callback {
-                Callback::New(new) => batch.placed.extend(number_of(&new.spec.key)),
+                Callback::New(new) => match number_of(&new.spec.key) {
+                    Some(number) => batch.placed.push(number),
+                    None => batch.others += 1,
+                },
                 Callback::Released(released) if released.confirm => batch.confirm.push(Release {
                     key: released.key.to_string(),
                     app: released.app.to_string(),

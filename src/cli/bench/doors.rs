@@ -9,8 +9,9 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     answers::{self, Answered, Asked},
+    beside,
     drive::{Batch, Release, Rig, Target},
-    shapes::Kind,
+    shapes::{Beside, Kind},
     workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
 };
 use crate::{
@@ -32,16 +33,21 @@ pub struct Door {
     rm: String,
 }
 
-/// Registers a resource manager for a workload. `pid` is the server's process, where it is ours.
-pub async fn start(work: &Workload, door: DoorKind, url: &str, trust: &Trust, pid: Option<u32>) -> Result<Rig<Door>> {
-    let rm = format!("callboard-bench-{}", std::process::id());
+/// Registers a resource manager of this id for a workload. `pid` is the server's process, where it is ours.
+pub async fn start(
+    work: &Workload,
+    door: DoorKind,
+    url: &str,
+    trust: &Trust,
+    pid: Option<u32>,
+    rm: String,
+) -> Result<Rig<Door>> {
     let request = RegisterResourceManagerRequest {
         rm_id: rm.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         policy_group: "queues".to_owned(),
         config: work.config.clone(),
-        // Its asks have nothing to do with each other.
-        extra_config: [("shim.predicates.constrained".to_owned(), "false".to_owned())].into(),
+        extra_config: settings(work),
         ..Default::default()
     };
     let (out, back) = unbounded_channel();
@@ -55,6 +61,16 @@ pub async fn start(work: &Workload, door: DoorKind, url: &str, trust: &Trust, pi
         }
     };
     Ok(Rig { target: Door { shim, rm }, back, depth: door.name(), pid })
+}
+
+fn settings(work: &Workload) -> BTreeMap<String, String> {
+    // Its asks have nothing to do with each other.
+    let mut settings = BTreeMap::from([("shim.predicates.constrained".to_owned(), "false".to_owned())]);
+    if work.shape.beside.contains(&Beside::Streams) {
+        let streams = ["event.maxStreams", "event.maxStreamsPerHost"];
+        settings.extend(streams.map(|key| (key.to_owned(), (2 * beside::STREAMS).to_string())));
+    }
+    settings
 }
 
 async fn asked_over_http(
@@ -147,6 +163,7 @@ fn batch(at: Instant, message: Message) -> Batch {
     match message {
         Message::Allocation(response) => {
             batch.placed = response.new.iter().filter_map(|new| number_of(&new.allocation_key)).collect();
+            batch.others = response.new.len() - batch.placed.len();
             batch.confirm = response.released.into_iter().filter_map(confirmation).collect();
             let refused = response.rejected_allocations.iter();
             batch.refused = refused.map(|ask| format!("ask {}: {}", ask.allocation_key, ask.reason)).collect();
@@ -182,7 +199,7 @@ impl Target for Door {
             node_id: node_id(number),
             action: ActionFromRm::Create.into(),
             attributes: BTreeMap::from([("si/node-partition".to_owned(), PARTITION.to_owned())]),
-            schedulable_resource: Some(resource(*capacity)),
+            schedulable_resource: Some(resource(work, *capacity)),
         };
         let infos: Vec<NodeInfo> = work.nodes.iter().enumerate().map(info).collect();
         for chunk in infos.chunks(CHUNK) {
@@ -197,7 +214,7 @@ impl Target for Door {
             queue_name: app.queue.clone(),
             partition_name: PARTITION.to_owned(),
             ugi: Some(UserGroupInformation { user: app.user.clone(), groups: vec![app.group.clone()] }),
-            placeholder_ask: app.placeholders.map(resource),
+            placeholder_ask: app.placeholders.map(|sum| resource(work, sum)),
             ..Default::default()
         };
         for chunk in work.apps.chunks(CHUNK) {
@@ -214,7 +231,7 @@ impl Target for Door {
             allocation_key: ask.key_text(),
             application_id: work.apps[ask.app].id.clone(),
             partition_name: PARTITION.to_owned(),
-            resource_per_alloc: Some(resource(ask.needs)),
+            resource_per_alloc: Some(resource(work, ask.needs)),
             priority: ask.priority,
             task_group_name: if ask.gang { TASK_GROUP.to_owned() } else { String::new() },
             placeholder: ask.placeholder,
@@ -247,8 +264,9 @@ fn termination(termination: Termination) -> TerminationType {
     }
 }
 
-fn resource(amount: Amount) -> Resource {
+pub(super) fn resource(work: &Workload, amount: Amount) -> Resource {
     let quantity = |value| Quantity { value };
     let resources = [("memory".to_owned(), quantity(amount.memory)), ("vcore".to_owned(), quantity(amount.vcore))];
-    Resource { resources: resources.into_iter().filter(|(_, quantity)| quantity.value != 0).collect() }
+    let more = work.types().map(|name| (name, quantity(amount.vcore)));
+    Resource { resources: resources.into_iter().chain(more).filter(|(_, quantity)| quantity.value != 0).collect() }
 }

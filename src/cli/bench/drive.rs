@@ -26,6 +26,10 @@ pub const CHUNK: usize = 500;
 const STALL: Duration = Duration::from_secs(60);
 /// How long an allocation lives in the churn shape.
 const LIFE: Duration = Duration::from_secs(1);
+/// Asks that first came, if any, have settled when nothing was heard for so long.
+const QUIET: Duration = Duration::from_millis(300);
+/// Asks that are on their way at once while a session grows old.
+const YOUNG: usize = 32;
 /// How often the churn shape releases and asks.
 const BEAT: Duration = Duration::from_millis(5);
 
@@ -36,7 +40,7 @@ pub struct Release {
     pub key: String,
     /// Application id.
     pub app: String,
-    /// Why.
+    /// Why it is released.
     pub termination: Termination,
 }
 
@@ -47,6 +51,8 @@ pub struct Batch {
     pub at: Instant,
     /// Records of the asks that were placed, with the generation of their keys.
     pub placed: Vec<usize>,
+    /// Number of asks placed that are not measured.
+    pub others: usize,
     /// Releases to confirm.
     pub confirm: Vec<Release>,
     /// Accepted nodes and applications.
@@ -63,12 +69,12 @@ fn stalls_at(progress: Instant) -> tokio::time::Instant {
 impl Batch {
     /// Nothing yet.
     pub fn new(at: Instant) -> Batch {
-        Batch { at, placed: Vec::new(), confirm: Vec::new(), accepted: 0, refused: Vec::new() }
+        Batch { at, placed: Vec::new(), others: 0, confirm: Vec::new(), accepted: 0, refused: Vec::new() }
     }
 
     /// Something was placed, or makes room.
     fn is_progress(&self) -> bool {
-        !self.placed.is_empty() || !self.confirm.is_empty()
+        !self.placed.is_empty() || self.others > 0 || !self.confirm.is_empty()
     }
 }
 
@@ -104,9 +110,12 @@ pub async fn run<T: Target>(work: &Workload, rig: &mut Rig<T>, churn: Duration) 
         rig.target.allocations(work, asks, Vec::new()).await?;
     }
     if !work.ahead.is_empty() {
-        settled(&mut rig.back).await?;
+        settled(&mut rig.back, work.placed_ahead()).await?;
     }
     let mut record = Record::new(work.records());
+    if work.shape.lines > 0 {
+        aged(work, rig, &mut record).await?;
+    }
     match work.shape.kind {
         Kind::Wave | Kind::Behind(_) | Kind::Preempting(_) | Kind::Asking { .. } => {
             Ok(vec![wave(work, rig, &mut record, &work.asks, &work.shape.name).await?])
@@ -118,6 +127,7 @@ pub async fn run<T: Target>(work: &Workload, rig: &mut Rig<T>, churn: Duration) 
             Ok(vec![first, second])
         }
         Kind::OneByOne => Ok(vec![one_by_one(work, rig, &mut record).await?]),
+        Kind::Bare => bail!("{}: nothing is scheduled in it", work.shape.name),
         Kind::Churn => {
             wave(work, rig, &mut record, &work.asks, &work.shape.name).await?;
             Ok(vec![churned(work, rig, &mut record, churn).await?])
@@ -322,13 +332,53 @@ async fn accepted(back: &mut UnboundedReceiver<Batch>, wanted: usize, what: &str
     Ok(())
 }
 
-/// Nothing comes any more.
-async fn settled(back: &mut UnboundedReceiver<Batch>) -> Result<()> {
-    while let Ok(batch) = timeout(Duration::from_millis(300), back.recv()).await {
-        match batch {
-            None => bail!("the session ended"),
-            Some(batch) if !batch.refused.is_empty() => bail!("the server refused {}", batch.refused[0]),
-            Some(_) => {}
+/// So many were placed, and then nothing comes any more.
+async fn settled(back: &mut UnboundedReceiver<Batch>, wanted: usize) -> Result<()> {
+    let mut placed = 0;
+    loop {
+        let patience = if placed < wanted { STALL } else { QUIET };
+        match timeout(patience, back.recv()).await {
+            Ok(None) => bail!("the session ended"),
+            Ok(Some(batch)) if !batch.refused.is_empty() => bail!("the server refused {}", batch.refused[0]),
+            Ok(Some(batch)) => placed += batch.others,
+            Err(_) if placed < wanted => {
+                bail!("{placed} of {wanted} asks that come first were placed, and no other for {} s", STALL.as_secs())
+            }
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// A session grows old: asks are placed, end and are made again, few at a time, until so many messages have told of placements.
+async fn aged<T: Target>(work: &Workload, rig: &mut Rig<T>, record: &mut Record) -> Result<()> {
+    let mut asks: Vec<Ask> = work.asks.iter().copied().take(YOUNG).collect();
+    for ask in &asks {
+        record.sent(std::slice::from_ref(ask));
+        rig.target.allocations(work, std::slice::from_ref(ask), Vec::new()).await?;
+    }
+    let mut seen = 0;
+    let mut waiting = asks.len();
+    while waiting > 0 {
+        let Ok(Some(batch)) = timeout(STALL, rig.back.recv()).await else {
+            bail!("{seen} messages came, and no other for {} s", STALL.as_secs());
+        };
+        record.take(&batch)?;
+        record.latencies.clear();
+        seen += usize::from(!batch.placed.is_empty());
+        for number in batch.placed {
+            let ended = Release {
+                key: asks[number].key_text(),
+                app: work.apps[asks[number].app].id.clone(),
+                termination: Termination::StoppedByRm,
+            };
+            asks[number].key += 1;
+            if seen < work.shape.lines {
+                record.sent(&asks[number..=number]);
+                rig.target.allocations(work, &asks[number..=number], vec![ended]).await?;
+            } else {
+                waiting -= 1;
+                rig.target.allocations(work, &[], vec![ended]).await?;
+            }
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::shapes::Shape;
+use super::{beside::Read, shapes::Shape};
 use crate::cli::client::process;
 
 /// Latencies in milliseconds.
@@ -50,17 +50,17 @@ impl Look {
 /// What a run measured.
 #[derive(Clone, Debug, Serialize, serde::Deserialize)]
 pub struct Outcome {
-    /// Shape.
+    /// Name of the shape.
     pub shape: String,
     /// What it is.
     pub about: String,
     /// `core`, `http` or `grpc`.
     pub depth: String,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
     /// Leaf queues.
     pub queues: usize,
-    /// Applications.
+    /// Number of applications.
     pub applications: usize,
     /// Asks made, those of other asks in their way left out.
     pub asks: usize,
@@ -86,6 +86,9 @@ pub struct Outcome {
     pub generator_cpu_share: Option<f64>,
     /// The load generator, not the server, set the pace.
     pub generator_was_the_bottleneck: bool,
+    /// What was read beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Read>,
     /// Processor, cores, memory.
     pub machine: String,
     /// Version of this program.
@@ -102,7 +105,7 @@ pub struct Span {
     pub after: Look,
     /// Wall time.
     pub seconds: f64,
-    /// Asks.
+    /// Number of asks.
     pub asks: usize,
     /// Latency of each allocation, ns.
     pub latencies: Vec<u64>,
@@ -138,9 +141,42 @@ impl Outcome {
             bytes_per_allocation: grown.map(|grown| grown / allocations.max(1) as f64),
             generator_cpu_share: own.filter(|_| !in_process).map(|own| own / seconds.max(1e-9)),
             generator_was_the_bottleneck: !in_process && was_the_bottleneck(own, cpu, seconds, process::cores()),
+            beside: Vec::new(),
             machine: process::machine(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
+    }
+
+    /// What several resource managers came to that ran the same shape at the same time: rates from the longest of them and the
+    /// processor time of the server meanwhile, the latencies of the slowest. `None` of none.
+    pub fn together(all: Vec<Outcome>) -> Option<Outcome> {
+        let cpu = |outcome: &Outcome| Some(outcome.allocations as f64 / outcome.allocations_per_cpu_second?);
+        let cpu = all.iter().filter_map(cpu).reduce(f64::max);
+        let seconds = all.iter().map(|outcome| outcome.seconds).reduce(f64::max)?;
+        let sum = |of: fn(&Outcome) -> usize| all.iter().map(of).sum::<usize>();
+        let (nodes, asks, allocations) = (sum(|o| o.nodes), sum(|o| o.asks), sum(|o| o.allocations));
+        let (queues, applications) = (sum(|o| o.queues), sum(|o| o.applications));
+        let rate = allocations as f64 / seconds.max(1e-9);
+        let largest = |of: fn(&Latency) -> f64| all.iter().map(|o| of(&o.latency_ms)).fold(0.0, f64::max);
+        let latency_ms = Latency { p50: largest(|l| l.p50), p99: largest(|l| l.p99), p999: largest(|l| l.p999) };
+        let grown = all.iter().filter_map(|o| Some(o.bytes_per_allocation? * o.allocations as f64)).reduce(f64::max);
+        let number = all.len();
+        let last = all.into_iter().next_back()?;
+        Some(Outcome {
+            about: if number == 1 { last.about.clone() } else { format!("{}, {number} resource managers", last.about) },
+            nodes,
+            queues,
+            applications,
+            asks,
+            allocations,
+            seconds,
+            allocations_per_second: rate,
+            allocations_per_second_range: [rate; 2],
+            allocations_per_cpu_second: cpu.filter(|cpu| *cpu > 0.0).map(|cpu| allocations as f64 / cpu),
+            latency_ms,
+            bytes_per_allocation: grown.map(|grown| grown / allocations.max(1) as f64),
+            ..last
+        })
     }
 }
 
@@ -186,6 +222,20 @@ mod tests {
         assert_eq!((median.allocations_per_second, median.runs), (2.0, 3));
         assert_eq!(median.allocations_per_second_range, [1.0, 4.0]);
         assert!(super::median(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn what_runs_at_the_same_time_is_told_together() {
+        let shape = crate::cli::bench::shapes::ShapeId::S1.shape().unwrap();
+        let run = |seconds, nanos: &[u64]| {
+            let (before, after) = (Look::default(), Look::default());
+            let latencies = nanos.to_vec();
+            Outcome::of(&shape, "grpc", Span { pid: None, before, after, seconds, asks: nanos.len(), latencies })
+        };
+        let both = Outcome::together(vec![run(2.0, &[1_000_000; 6]), run(1.0, &[3_000_000; 2])]).unwrap();
+        assert_eq!((both.allocations, both.allocations_per_second, both.latency_ms.p50), (8, 4.0, 3.0));
+        assert_eq!((both.nodes, both.about.as_str()), (10_000, "homogeneous, 2 resource managers"));
+        assert!(Outcome::together(Vec::new()).is_none());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `callboard bench`: drives shapes at core, HTTP or gRPC depth and reports what they cost.
 
 pub mod answers;
+pub mod bare;
+pub mod beside;
 pub mod compare;
 pub mod core;
 pub mod doors;
@@ -45,11 +47,17 @@ pub enum Depth {
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
     /// Shape to run; may be given several times
-    #[arg(long, value_enum, required_unless_present_any = ["all", "core_child"])]
+    #[arg(long, value_enum, required_unless_present_any = ["all", "growth", "core_child"])]
     pub shape: Vec<ShapeId>,
-    /// Run every shape, and write tables and plot into --docs
+    /// Run every shape of this depth, and write their table into --docs; at core depth the curves, too
     #[arg(long, conflicts_with = "shape")]
     pub all: bool,
+    /// Measure how the cost of an allocation grows, and write curves and figures into --docs
+    #[arg(long, conflicts_with_all = ["shape", "endpoint", "compare"])]
+    pub growth: bool,
+    /// A curve of --growth by a part of its name; only such are measured, and printed
+    #[arg(long, value_name = "NAME", requires = "growth")]
+    pub curve: Vec<String>,
     /// Where to drive them
     #[arg(long, value_enum, default_value_t)]
     pub depth: Depth,
@@ -65,7 +73,17 @@ pub struct BenchArgs {
     /// Applications per queue, instead of the shape's own number
     #[arg(long, value_parser = positive)]
     pub apps: Option<usize>,
-    /// How many seconds the churn shape goes on
+    /// Allocations that run already, instead of the shape's own number
+    #[arg(long, value_parser = positive)]
+    pub running: Option<usize>,
+    /// How many messages the session has had before, instead of the shape's own number; with
+    /// --growth, the most of its curve
+    #[arg(long, value_parser = positive)]
+    pub lines: Option<usize>,
+    /// Resource managers that do the same at the same time, each with nodes of its own; needs a door
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub managers: u32,
+    /// How many seconds the churn shapes go on
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
     /// Runs of each shape; the median is told, with the range of all [default: 1, 3 with --all, 5 with --compare]
@@ -137,7 +155,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     let mut outcomes = Vec::new();
     for id in chosen {
-        if let Some(shape) = shapes_of(args, id)? {
+        for shape in shapes_of(args, id)? {
             out::note(format_args!("{}: {} …", shape.name, shape.about));
             outcomes.extend(medians(args, &shape).with_context(|| shape.name.clone())?);
         }
@@ -146,7 +164,16 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         }
     }
     if args.all {
-        document(args, &outcomes)?;
+        // Curves take long: what is measured so far is not lost with them.
+        document(args, &outcomes, &[])?;
+    }
+    let points = if args.growth || args.all && args.depth == Depth::Core { grown(args)? } else { Vec::new() };
+    if args.curve.is_empty() && !points.is_empty() {
+        document(args, &outcomes, &points)?;
+    }
+    if args.growth && !args.all {
+        out::print(sweep::markdown(&points))?;
+        return Ok(ExitCode::SUCCESS);
     }
     if args.json {
         out::print(format_args!("{}\n", serde_json::to_string_pretty(&outcomes)?))?;
@@ -157,27 +184,54 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
 }
 
 fn chosen(args: &BenchArgs) -> Result<Vec<ShapeId>> {
-    let mut chosen = if args.all { ShapeId::value_variants().to_vec() } else { args.shape.clone() };
     let traces = args.traces.is_some() && args.depth != Depth::Core && args.endpoint.is_none();
-    if args.all && !traces {
-        chosen.retain(|id| *id != ShapeId::S13);
+    if args.all {
+        // The traces have to be named, and what goes on beside S16 needs the HTTP door of an own server.
+        let fits = |id: &ShapeId| {
+            id.is_for(args.depth)
+                && match id {
+                    ShapeId::S13 => traces,
+                    ShapeId::S16 => args.endpoint.is_none(),
+                    _ => true,
+                }
+        };
+        return Ok(ShapeId::value_variants().iter().copied().filter(fits).collect());
     }
-    if chosen.contains(&ShapeId::S13) && !traces {
+    if args.shape.contains(&ShapeId::S13) && !traces {
         bail!("S13 plays traces through a door of its own server: add --traces DIR and --depth http or grpc");
     }
-    Ok(chosen)
+    if args.shape.contains(&ShapeId::S16) && args.endpoint.is_some() {
+        bail!("S16 reads the HTTP door of its own server: leave --endpoint out");
+    }
+    if let Some(id) = args.shape.iter().find(|id| !id.is_for(args.depth)) {
+        match id {
+            ShapeId::Limit => bail!("limit is work without a door: leave --depth out"),
+            id => bail!("{} needs a session: add --depth http or --depth grpc", id.name()),
+        }
+    }
+    if args.managers > 1 && args.depth == Depth::Core {
+        bail!("--managers needs a door: add --depth http or --depth grpc");
+    }
+    Ok(args.shape.clone())
 }
 
-fn shapes_of(args: &BenchArgs, id: ShapeId) -> Result<Option<Shape>> {
-    let Some(mut shape) = id.shape() else { return Ok(None) };
-    shape.nodes = args.nodes.unwrap_or(shape.nodes);
-    shape.asks = args.asks.unwrap_or(shape.asks);
-    shape.queues = args.queues.unwrap_or(shape.queues);
-    shape.apps = args.apps.unwrap_or(shape.apps);
-    if shape.queues > 10_000 {
-        bail!("--queues {}: 10000 at most, since queue names have four digits", shape.queues);
+fn shapes_of(args: &BenchArgs, id: ShapeId) -> Result<Vec<Shape>> {
+    let mut shapes = id.shapes();
+    for shape in &mut shapes {
+        shape.nodes = args.nodes.unwrap_or(shape.nodes);
+        shape.asks = args.asks.unwrap_or(shape.asks);
+        shape.queues = args.queues.unwrap_or(shape.queues);
+        shape.apps = args.apps.unwrap_or(shape.apps);
+        shape.running = args.running.unwrap_or(shape.running);
+        // With all of them, those that are about the age of a session.
+        if shape.lines > 0 || !args.all {
+            shape.lines = args.lines.unwrap_or(shape.lines);
+        }
+        if shape.queues > 10_000 {
+            bail!("--queues {}: 10000 at most, since queue names have four digits", shape.queues);
+        }
     }
-    Ok(Some(shape))
+    Ok(shapes)
 }
 
 /// Runs a shape as often as wanted; a shape of several parts gives the median of each.
@@ -206,6 +260,9 @@ fn outcome(args: &BenchArgs, shape: &Shape) -> Result<Vec<Outcome>> {
 /// At core depth, in this process.
 pub fn in_process(shape: &Shape, churn: Duration) -> Result<Vec<Outcome>> {
     let work = Workload::of(shape);
+    if shape.kind == Kind::Bare {
+        return Ok(vec![bare::run(&work)?]);
+    }
     actix::System::new().block_on(async {
         let mut rig = core::start(&work)?;
         let outcomes = drive::run(&work, &mut rig, churn).await;
@@ -237,7 +294,7 @@ fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcom
         Kind::OneByOne => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
         _ => tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
     };
-    runtime.block_on(async {
+    tokio::task::LocalSet::new().block_on(&runtime, async {
         let server = match &args.endpoint {
             Some(_) => None,
             None => Some(Server::start(&[]).await?),
@@ -248,12 +305,26 @@ fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcom
             (None, endpoint) => endpoint.clone().unwrap_or_default(),
         };
         let pid = server.as_ref().map(Server::pid).or(args.pid);
-        let outcomes = async {
-            let mut rig = doors::start(&work, door, &url, &args.trust, pid).await?;
+        let one = async |number: u32| {
+            let rm = format!("callboard-bench-{}-{number}", std::process::id());
+            let mut rig = doors::start(&work, door, &url, &args.trust, pid, rm).await?;
             let outcomes = drive::run(&work, &mut rig, Duration::from_secs(args.seconds)).await;
             let stopped = rig.target.stop().await;
             let outcomes = outcomes?;
             stopped.map(|()| outcomes)
+        };
+        let outcomes = async {
+            let Some(http) = server.as_ref().map(|server| &server.http).filter(|_| !shape.beside.is_empty()) else {
+                return futures::future::try_join_all((1..=args.managers).map(one)).await.map(together);
+            };
+            let load = beside::start(shape, http, &args.trust)?;
+            let outcomes = futures::future::try_join_all((1..=args.managers).map(one)).await;
+            let read = load.stop().await;
+            let mut outcomes = together(outcomes?);
+            if let Some(outcome) = outcomes.last_mut() {
+                outcome.beside = read?;
+            }
+            Ok(outcomes)
         };
         let outcomes = outcomes.await;
         let Some(server) = server else { return outcomes };
@@ -265,8 +336,20 @@ fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcom
     })
 }
 
-/// Writes the table into `performance.md`, and at core depth the plot of how the cost grows.
-fn document(args: &BenchArgs, outcomes: &[Outcome]) -> Result<()> {
+/// The parts of a shape, each of all resource managers together.
+fn together(managers: Vec<Vec<Outcome>>) -> Vec<Outcome> {
+    let mut parts: Vec<Vec<Outcome>> = Vec::new();
+    for (at, part) in managers.into_iter().flat_map(|parts| parts.into_iter().enumerate()) {
+        match parts.get_mut(at) {
+            Some(part_of_all) => part_of_all.push(part),
+            None => parts.push(vec![part]),
+        }
+    }
+    parts.into_iter().filter_map(Outcome::together).collect()
+}
+
+/// Writes the table into `performance.md`, and the plot of how the cost grows where that was measured.
+fn document(args: &BenchArgs, outcomes: &[Outcome], points: &[Point]) -> Result<()> {
     let depth = args.depth.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
     let file = args.docs.join("performance.md");
     fs::create_dir_all(&args.docs).with_context(|| args.docs.display().to_string())?;
@@ -275,26 +358,45 @@ fn document(args: &BenchArgs, outcomes: &[Outcome]) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => "# Performance\n".to_owned(),
         Err(e) => return Err(e).with_context(|| file.display().to_string()),
     };
-    text = table::replace_section(&text, &depth, &table::markdown(outcomes));
-    if args.depth == Depth::Core {
-        let points = grown(args)?;
+    if args.all {
+        text = table::replace_section(&text, &depth, &table::markdown(outcomes));
+    }
+    if !points.is_empty() {
         let plot = args.docs.join("performance.svg");
-        fs::write(&plot, sweep::svg(&points)?).with_context(|| plot.display().to_string())?;
-        let title = "![Cost of an allocation against nodes, queues and waiting asks](performance.svg)";
-        text = table::replace_section(&text, "growth", &format!("{title}\n\n{}", sweep::markdown(&points)));
+        fs::write(&plot, sweep::svg(points)?).with_context(|| plot.display().to_string())?;
+        let title =
+            "![Cost of an allocation against what grows: nodes, queues, applications and more](performance.svg)";
+        text = table::replace_section(&text, "growth", &format!("{title}\n\n{}", sweep::markdown(points)));
     }
     fs::write(&file, text).with_context(|| file.display().to_string())?;
     out::note(format_args!("{} was written", file.display()));
     Ok(())
 }
 
+/// A session of at least so many messages is made once.
+const ONCE: usize = 1_000_000;
+
 fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
+    let wanted = |axis: &Axis| args.curve.is_empty() || args.curve.iter().any(|part| axis.name().contains(part));
+    let axes: Vec<Axis> = Axis::ALL.into_iter().filter(wanted).collect();
+    if axes.is_empty() {
+        let names = Axis::ALL.map(Axis::name).join(", ");
+        bail!("--curve {}: there is none; the curves are: {names}", args.curve.join(" "));
+    }
     let mut points = Vec::new();
-    for axis in Axis::ALL {
+    for axis in axes {
+        // A session is what a door has.
+        let args = BenchArgs { depth: axis.depth(), ..args.clone() };
         for value in axis.points() {
-            let Some(shape) = axis.shape(value) else { continue };
+            // A session of 10,000,000 messages takes half an hour to make.
+            let is_asked_for = axis != Axis::Age || args.lines.is_none_or(|most| value <= most);
+            let Some(shape) = axis.shape(value).filter(|_| is_asked_for) else { continue };
+            let args = match axis {
+                Axis::Age if value >= ONCE => BenchArgs { runs: Some(1), ..args.clone() },
+                _ => args.clone(),
+            };
             out::note(format_args!("{value} {} …", axis.name()));
-            let outcomes = medians(args, &shape)?;
+            let outcomes = medians(&args, &shape)?;
             points.extend(outcomes.first().map(|outcome| Point::of(axis, value, outcome)));
         }
     }
@@ -320,7 +422,7 @@ mod tests {
     #[test]
     fn sizes_can_be_overridden() {
         let args = BenchArgs::small();
-        let shape = shapes_of(&args, ShapeId::S1).unwrap().unwrap();
+        let shape = shapes_of(&args, ShapeId::S1).unwrap().remove(0);
         assert_eq!((shape.nodes, shape.asks, shape.queues), (7, 70, 2));
     }
 
@@ -331,6 +433,12 @@ mod tests {
         assert!(args(&["--shape", "S1", "--nodes", "0"]).is_err());
         let refused = |more: &[&str]| run(&args(more).unwrap()).unwrap_err().to_string();
         assert!(refused(&["--shape", "S13"]).contains("--traces DIR"));
+        assert!(refused(&["--shape", "S15"]).contains("--depth grpc"));
+        assert!(refused(&["--shape", "limit", "--depth", "http"]).contains("leave --depth out"));
+        assert!(refused(&["--shape", "S1", "--managers", "2"]).contains("--managers needs a door"));
+        assert!(refused(&["--growth", "--curve", "moons"]).contains("possible victims"));
+        let elsewhere = ["--shape", "S16", "--depth", "http", "--endpoint", "http://127.0.0.1:1"];
+        assert!(refused(&elsewhere).contains("leave --endpoint out"));
         assert!(refused(&["--shape", "S1", "--endpoint", "http://127.0.0.1:1"]).contains("--depth http"));
         let door = ["--shape", "S1", "--depth", "grpc", "--endpoint", "http://127.0.0.1:1", "--pid", "4294967294"];
         assert!(refused(&door).contains("--pid 4294967294"));
@@ -340,14 +448,15 @@ mod tests {
     /// Every kind of shape, small, through the real actor.
     #[test]
     fn small_shapes_run_at_core_depth() {
-        for id in ShapeId::value_variants() {
+        for id in ShapeId::value_variants().iter().filter(|id| id.is_for(Depth::Core)) {
             let Some(shape) = id.shape() else { continue };
             let kind = match shape.kind {
                 Kind::Preempting(_) => Kind::Preempting(200),
                 kind => kind,
             };
             let (queues, apps) = (shape.queues.min(5), shape.apps.min(2));
-            let shape = Shape { nodes: 20, asks: 200, queues, apps, kind, ..shape };
+            let running = shape.running.min(300);
+            let shape = Shape { nodes: 20, asks: 200, queues, apps, kind, running, ..shape };
             let outcomes = in_process(&shape, Duration::from_secs(2)).unwrap_or_else(|e| panic!("{id:?}: {e:#}"));
             let churns = *id == ShapeId::S10;
             for outcome in &outcomes {

@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::Depth;
+
 /// A shape by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub enum ShapeId {
@@ -54,6 +56,18 @@ pub enum ShapeId {
     /// The traces of --traces, at full speed
     #[value(name = "S13")]
     S13,
+    /// As S8, on a cluster that holds 1,000,000 allocations already
+    #[value(name = "S14")]
+    S14,
+    /// S0 and S10 in a session that has had many lines (--lines)
+    #[value(name = "S15")]
+    S15,
+    /// As S10, while others read what a server tells, or end: each alone, and all together
+    #[value(name = "S16")]
+    S16,
+    /// The bare work of S1, without a scheduler: decode, a row, a key, a B-tree, four sums, encode
+    #[value(name = "limit")]
+    Limit,
 }
 
 /// What happens in a shape.
@@ -76,6 +90,39 @@ pub enum Kind {
         /// Answers that are due together go in one message.
         batched: bool,
     },
+    /// The bare work of a wave, in this process: nothing is scheduled.
+    Bare,
+}
+
+/// What goes on beside a shape, at the same server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Beside {
+    /// The nodes are read every 50 ms.
+    Nodes,
+    /// A hundred streams of events are read.
+    Streams,
+    /// Metrics are scraped each second.
+    Scrapes,
+    /// State dumps are read, one after another.
+    Dumps,
+    /// Another resource manager registers, has 10,000 applications with an ask each, and ends, again and again.
+    Ends,
+}
+
+impl Beside {
+    /// All of them.
+    pub const ALL: [Beside; 5] = [Beside::Nodes, Beside::Streams, Beside::Scrapes, Beside::Dumps, Beside::Ends];
+
+    /// In a word or two.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Beside::Nodes => "nodes read every 50 ms",
+            Beside::Streams => "100 event streams",
+            Beside::Scrapes => "a scrape each second",
+            Beside::Dumps => "state dumps",
+            Beside::Ends => "another resource manager ends",
+        }
+    }
 }
 
 /// A workload. Sizes may be overridden from the command line.
@@ -87,7 +134,7 @@ pub struct Shape {
     pub about: String,
     /// What happens.
     pub kind: Kind,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
     /// Asks that are measured.
     pub asks: usize,
@@ -103,6 +150,16 @@ pub struct Shape {
     pub fair_apps: bool,
     /// Wildcard user and group limits on root, which hold nothing back.
     pub limits: bool,
+    /// The same limits on every leaf queue.
+    pub queue_limits: bool,
+    /// Resource types beside memory and vcore.
+    pub types: usize,
+    /// Allocations that run already.
+    pub running: usize,
+    /// Messages with placements that the session has seen before, each of one allocation that went again.
+    pub lines: usize,
+    /// What else goes on.
+    pub beside: Vec<Beside>,
     /// Asks of 1 to 19 memory instead of 10.
     pub sizes: bool,
     /// Part of the nodes' capacity that the asks need in all, in percent.
@@ -115,7 +172,38 @@ impl ShapeId {
         self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }
 
-    /// The workload; `None` for the traces, which are files.
+    /// Where it can be driven; the traces as well need their files.
+    pub fn is_for(self, depth: Depth) -> bool {
+        match self {
+            ShapeId::S13 | ShapeId::S15 | ShapeId::S16 => depth != Depth::Core,
+            ShapeId::Limit => depth == Depth::Core,
+            _ => true,
+        }
+    }
+
+    /// The workloads, one after the other; none for the traces, which are files.
+    pub fn shapes(self) -> Vec<Shape> {
+        let Some(shape) = self.shape() else { return Vec::new() };
+        match self {
+            ShapeId::S15 => {
+                let churn = Shape { nodes: 5_000, lines: shape.lines, ..ShapeId::S10.shape().unwrap_or(shape.clone()) };
+                vec![shape, Shape { name: self.name(), about: "old session, churn".into(), ..churn }]
+            }
+            ShapeId::S16 => {
+                let with = |beside: Beside| Shape {
+                    about: format!("churn, {}", beside.name()),
+                    beside: vec![beside],
+                    ..shape.clone()
+                };
+                let together =
+                    Shape { about: "everything at once".into(), beside: Beside::ALL.into(), ..shape.clone() };
+                [shape.clone()].into_iter().chain(Beside::ALL.map(with)).chain([together]).collect()
+            }
+            _ => vec![shape],
+        }
+    }
+
+    /// The workload, of several the first; `None` for the traces.
     pub fn shape(self) -> Option<Shape> {
         let base = Shape {
             name: self.name(),
@@ -129,6 +217,11 @@ impl ShapeId {
             binpacking: false,
             fair_apps: false,
             limits: false,
+            queue_limits: false,
+            types: 0,
+            running: 0,
+            lines: 0,
+            beside: Vec::new(),
             sizes: false,
             fill: 100,
         };
@@ -181,6 +274,19 @@ impl ShapeId {
                 Shape { about: about.into(), kind, asks: 20_000, sizes: true, fill: 80, ..many }
             }
             ShapeId::S13 => return None,
+            ShapeId::S14 => {
+                let about = "on top of what runs".into();
+                Shape { about, asks: 20_000, sizes: true, fill: 80, running: 1_000_000, ..many }
+            }
+            ShapeId::S15 => {
+                let (about, kind) = ("old session, one at a time".into(), Kind::OneByOne);
+                Shape { about, kind, asks: 5_000, lines: 10_000_000, ..base }
+            }
+            ShapeId::S16 => {
+                let (about, kind) = ("churn, nothing beside".into(), Kind::Churn);
+                Shape { about, kind, nodes: 10_000, asks: 20_000, sizes: true, fill: 80, ..many }
+            }
+            ShapeId::Limit => Shape { about: "bare work".into(), kind: Kind::Bare, asks: 500_000, ..base },
         })
     }
 }
@@ -195,6 +301,15 @@ mod tests {
         assert_eq!(names[..4], ["S0", "S1", "S1s", "S2"]);
         let shape = ShapeId::S9.shape().unwrap();
         assert_eq!((shape.name.as_str(), shape.queues * shape.apps), ("S9", 10_000));
-        assert!(ShapeId::S13.shape().is_none());
+        assert!(ShapeId::S13.shapes().is_empty());
+    }
+
+    #[test]
+    fn shapes_of_several_parts() {
+        let old = ShapeId::S15.shapes();
+        assert_eq!(old.iter().map(|shape| shape.kind).collect::<Vec<_>>(), [Kind::OneByOne, Kind::Churn]);
+        assert!(old.iter().all(|shape| shape.lines == 10_000_000 && shape.name == "S15"));
+        let busy = ShapeId::S16.shapes();
+        assert_eq!(busy.iter().map(|shape| shape.beside.len()).collect::<Vec<_>>(), [0, 1, 1, 1, 1, 1, 5]);
     }
 }

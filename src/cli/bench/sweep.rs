@@ -1,16 +1,24 @@
-//! How the cost of one allocation grows with nodes, queues and unschedulable asks: a plot and its figures.
+//! How the cost of one allocation grows with what a server holds: a plot and its figures.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
 use super::{
+    Depth,
     measure::Outcome,
     shapes::{Kind, Shape, ShapeId},
 };
 
-/// Asks that are measured at each point.
+/// Asks that are measured at each point, where the axis does not need others.
 const ASKS: usize = 20_000;
-const SIZE: (u32, u32) = (1200, 380);
+/// Applications where users grow, so that each of the most has one.
+const APPS: usize = 100_000;
+/// Asks that preempt.
+const PREEMPTING: usize = 1_000;
+/// Width of the plot, and height of a row of curves.
+const SIZE: (u32, u32) = (1200, 320);
+/// Curves in a row.
+const COLUMNS: usize = 3;
 
 /// What grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +27,52 @@ pub enum Axis {
     Nodes,
     /// Leaf queues.
     Queues,
+    /// Applications.
+    Apps,
+    /// Users.
+    Users,
+    /// Queues with limits of their own.
+    Limits,
+    /// Resource types of each node and ask.
+    Types,
+    /// Allocations that run already.
+    Running,
     /// Asks of higher priority that fit no node.
     Waiting,
+    /// Allocations that preemption may choose from.
+    Victims,
+    /// Messages that the session has had.
+    Age,
 }
 
 impl Axis {
     /// All of them.
-    pub const ALL: [Axis; 3] = [Axis::Nodes, Axis::Queues, Axis::Waiting];
+    pub const ALL: [Axis; 10] = [
+        Axis::Nodes,
+        Axis::Queues,
+        Axis::Apps,
+        Axis::Users,
+        Axis::Limits,
+        Axis::Types,
+        Axis::Running,
+        Axis::Waiting,
+        Axis::Victims,
+        Axis::Age,
+    ];
 
     /// Its title.
     pub const fn name(self) -> &'static str {
         match self {
             Axis::Nodes => "nodes",
             Axis::Queues => "queues",
+            Axis::Apps => "applications",
+            Axis::Users => "users",
+            Axis::Limits => "queues with limits",
+            Axis::Types => "resource types",
+            Axis::Running => "allocations running",
             Axis::Waiting => "unschedulable asks waiting",
+            Axis::Victims => "possible victims",
+            Axis::Age => "messages of the session",
         }
     }
 
@@ -41,25 +81,49 @@ impl Axis {
         match self {
             Axis::Nodes => [500, 2_000, 10_000, 40_000, 100_000],
             Axis::Queues => [2, 20, 200, 2_000, 10_000],
+            Axis::Apps => [10, 100, 1_000, 10_000, 100_000],
+            Axis::Users => [1, 10, 100, 10_000, 100_000],
+            Axis::Limits => [1, 10, 100, 300, 1_000],
+            Axis::Types => [2, 5, 10, 20, 30],
+            Axis::Running => [0, 10_000, 100_000, 300_000, 1_000_000],
             Axis::Waiting => [0, 100, 1_000, 10_000, 100_000],
+            Axis::Victims => [1_000, 5_000, 20_000, 50_000, 100_000],
+            Axis::Age => [0, 10_000, 100_000, 1_000_000, 10_000_000],
         }
     }
 
-    /// The workload at a point: S1 with fewer asks, grown in one direction.
+    /// Where it is measured: a session is what only a door has.
+    pub const fn depth(self) -> Depth {
+        match self {
+            Axis::Age => Depth::Grpc,
+            _ => Depth::Core,
+        }
+    }
+
+    /// The workload at a point: S1 with fewer asks, grown in one direction, preemption for its victims, and one ask at a time for
+    /// the age of the session.
     pub fn shape(self, point: usize) -> Option<Shape> {
         let base = Shape { asks: ASKS, ..ShapeId::S1.shape()? };
         Some(match self {
             // The asks fill a part of a large cluster only, so that their number is the same everywhere.
-            Axis::Nodes => Shape { nodes: point, asks: ASKS, ..base },
+            Axis::Nodes => Shape { nodes: point, ..base },
             Axis::Queues => Shape { queues: point, ..base },
+            Axis::Apps => Shape { queues: 10, apps: point / 10, users: 10, asks: APPS, ..base },
+            Axis::Users => Shape { queues: 100, apps: APPS / 100, users: point, asks: APPS, limits: true, ..base },
+            Axis::Limits => Shape { queues: point, users: 50, queue_limits: true, ..base },
+            // Memory and vcore are two of them.
+            Axis::Types => Shape { types: point - 2, ..base },
+            Axis::Running => Shape { running: point, ..base },
             Axis::Waiting => Shape { kind: Kind::Behind(point), queues: 1, ..base },
+            Axis::Victims => Shape { kind: Kind::Preempting(point), nodes: 1_000, asks: PREEMPTING, ..base },
+            Axis::Age => Shape { kind: Kind::OneByOne, lines: point, ..base },
         })
     }
 }
 
 /// One measured point.
 pub struct Point {
-    /// Axis.
+    /// What grows.
     pub axis: Axis,
     /// Value on it.
     pub value: usize,
@@ -75,7 +139,7 @@ impl Point {
     }
 }
 
-/// The three curves side by side as SVG, readable on light and dark pages.
+/// The curves as SVG, readable on light and dark pages.
 pub fn svg(points: &[Point]) -> Result<String> {
     let mut svg = String::new();
     draw(points, &mut svg).map_err(|e| anyhow!("the plot cannot be drawn: {e}"))?;
@@ -86,10 +150,14 @@ fn draw(points: &[Point], svg: &mut String) -> std::result::Result<(), Box<dyn s
     // Grey of middle brightness, since an image in a page does not know the page's colours.
     let ink = RGBColor(0x7d, 0x85, 0x90);
     let blue = RGBColor(0x3b, 0x82, 0xf6);
-    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    let top = points.iter().map(|point| point.micros).fold(1.0, f64::max) * 1.15;
+    let measured: Vec<Axis> = Axis::ALL.into_iter().filter(|axis| points.iter().any(|p| p.axis == *axis)).collect();
+    let rows = measured.len().div_ceil(COLUMNS).max(1);
+    let root = SVGBackend::with_string(svg, (SIZE.0, SIZE.1 * rows as u32)).into_drawing_area();
     let text = ("sans-serif", 15).into_font().color(&ink);
-    for (area, axis) in root.split_evenly((1, Axis::ALL.len())).iter().zip(Axis::ALL) {
+    for (area, axis) in root.split_evenly((rows, COLUMNS)).iter().zip(measured) {
+        // Each has its own height: what one allocation costs by preemption is another thing.
+        let of_axis = points.iter().filter(|point| point.axis == axis);
+        let top = of_axis.map(|point| point.micros).fold(1.0, f64::max) * 1.15;
         // A logarithmic axis has no zero.
         let line: Vec<(f64, f64)> =
             points.iter().filter(|p| p.axis == axis).map(|p| (p.value.max(1) as f64, p.micros)).collect();
@@ -119,14 +187,18 @@ fn draw(points: &[Point], svg: &mut String) -> std::result::Result<(), Box<dyn s
     Ok(())
 }
 
-/// The figures of the plot as Markdown.
+/// The figures of the plot as Markdown, with how much dearer the dearest point is than the cheapest.
 pub fn markdown(points: &[Point]) -> String {
-    let mut text = String::from("| grown | from | to | µs of CPU per allocation |\n| --- | ---: | ---: | --- |\n");
+    let mut text =
+        String::from("| grown | from | to | µs of CPU per allocation | apart |\n| --- | ---: | ---: | --- | ---: |\n");
     for axis in Axis::ALL {
         let of: Vec<&Point> = points.iter().filter(|point| point.axis == axis).collect();
         let (Some(first), Some(last)) = (of.first(), of.last()) else { continue };
         let micros: Vec<String> = of.iter().map(|point| format!("{:.1}", point.micros)).collect();
-        text.push_str(&format!("| {} | {} | {} | {} |\n", axis.name(), first.value, last.value, micros.join(" → ")));
+        let dearest = of.iter().map(|point| point.micros).fold(0.0, f64::max);
+        let cheapest = of.iter().map(|point| point.micros).fold(f64::INFINITY, f64::min);
+        let (name, from, to, micros) = (axis.name(), first.value, last.value, micros.join(" → "));
+        text.push_str(&format!("| {name} | {from} | {to} | {micros} | {:.1} |\n", dearest / cheapest.max(1e-9)));
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::measure::Outcome;
+use super::{beside::Read, measure::Outcome, shapes::ShapeId};
 
 const TITLES: [&str; 9] =
     ["shape", "nodes", "asks", "allocations/s", "per CPU-s", "p50 ms", "p99 ms", "p99.9 ms", "peak memory"];
@@ -72,10 +72,40 @@ pub fn text(outcomes: &[Outcome]) -> String {
             outcome.shape
         );
     }
+    for line in besides(outcomes).into_iter().chain(against_limit(outcomes)) {
+        let _ = writeln!(text, "{line}");
+    }
     if let Some(outcome) = outcomes.first() {
         let _ = writeln!(text, "\n{}", circumstances(outcome));
     }
     text
+}
+
+/// What was read beside shapes, a line each.
+fn besides(outcomes: &[Outcome]) -> Vec<String> {
+    let line = |outcome: &Outcome, read: &Read| {
+        let mut line = format!("{} {}: {}, {} answers", outcome.shape, outcome.about, read.what, read.answers);
+        if read.latency_ms.p99 > 0.0 {
+            let _ = write!(line, ", p50 {} ms, p99 {} ms", millis(read.latency_ms.p50), millis(read.latency_ms.p99));
+        }
+        if read.begun_anew > 0 {
+            let _ = write!(line, ", {} streams had fallen behind and began anew", read.begun_anew);
+        }
+        line
+    };
+    outcomes.iter().flat_map(|outcome| outcome.beside.iter().map(move |read| line(outcome, read))).collect()
+}
+
+/// Processor time of an allocation as a multiple of the bare work, where that was measured in the same run.
+fn against_limit(outcomes: &[Outcome]) -> Option<String> {
+    let bare = outcomes.iter().find(|outcome| outcome.shape == ShapeId::Limit.name())?.allocations_per_cpu_second?;
+    let others = outcomes.iter().filter(|outcome| outcome.shape != ShapeId::Limit.name() && outcome.allocations > 0);
+    let ratio = |outcome: &Outcome| {
+        Some(format!("{} {:.1}", outcome.shape, bare / outcome.allocations_per_cpu_second.filter(|rate| *rate > 0.0)?))
+    };
+    let ratios: Vec<String> = others.filter_map(ratio).collect();
+    (!ratios.is_empty())
+        .then(|| format!("Processor time of an allocation by that of the bare work: {}.", ratios.join(", ")))
 }
 
 /// The same as Markdown.
@@ -91,8 +121,14 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
         cells[3].push_str(mark);
         let _ = writeln!(text, "| {} | {bytes} |", cells.join(" | "));
     }
+    for line in besides(outcomes) {
+        let _ = write!(text, "\n- {line}");
+    }
+    if let Some(line) = against_limit(outcomes) {
+        let _ = write!(text, "\n\n{line}");
+    }
     if let Some(outcome) = outcomes.first() {
-        let _ = writeln!(text, "\n{}.", circumstances(outcome));
+        let _ = writeln!(text, "\n\n{}.", circumstances(outcome));
     }
     text
 }

@@ -81,6 +81,7 @@ fn one(name: &str, line: &[&str], door: &str) -> Result<Outcome> {
         generator_cpu_share: spent.map(|spent| spent / pace.seconds.max(1e-9)),
         // The replay waits for the server to be quiet between moments: neither of them sets the pace alone.
         generator_was_the_bottleneck: false,
+        beside: Vec::new(),
         machine: process::machine(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })

@@ -15,9 +15,9 @@ pub const PARTITION: &str = "default";
 /// An amount of memory and vcore, raw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Memory.
+    /// Memory of one ask.
     pub memory: i64,
-    /// Vcore.
+    /// Vcore of one ask, in thousandths.
     pub vcore: i64,
 }
 
@@ -43,11 +43,11 @@ pub struct Ask {
     pub number: Option<usize>,
     /// Number in its key: unique among the asks that are there at the same time.
     pub key: u64,
-    /// Application.
+    /// Index of the application.
     pub app: usize,
     /// What it needs.
     pub needs: Amount,
-    /// Priority.
+    /// Priority of its asks; larger goes first.
     pub priority: i32,
     /// Part of the gang.
     pub gang: bool,
@@ -116,7 +116,10 @@ impl Workload {
         let ahead = match shape.kind {
             Kind::Behind(ahead) => before(ahead, 1_000_000, 10),
             Kind::Preempting(ahead) => before(ahead, MEMORY, 0),
-            _ => Vec::new(),
+            _ => {
+                let running = before(shape.running, MEMORY, 0);
+                running.into_iter().enumerate().map(|(nth, ask)| Ask { app: nth % count, ..ask }).collect()
+            }
         };
         let mut apps: Vec<App> = (0..count)
             .map(|app| App {
@@ -134,8 +137,24 @@ impl Workload {
                 sum.vcore += ask.needs.vcore;
             }
         }
-        let filling = if preempting { &ahead } else { &asks };
-        Workload { config: config(&shape, &asks), nodes: nodes(&shape, filling), apps, ahead, asks, shape }
+        let mut nodes = nodes(&shape, if preempting { &ahead } else { &asks });
+        // What runs already has its own places, equally many on each node.
+        let places = shape.running.div_ceil(shape.nodes) as i64;
+        for node in &mut nodes {
+            node.memory += places * MEMORY;
+            node.vcore += places * VCORE;
+        }
+        Workload { config: config(&shape, asks.iter().chain(&ahead)), nodes, apps, ahead, asks, shape }
+    }
+
+    /// How many of those that come first find a place.
+    pub fn placed_ahead(&self) -> usize {
+        if matches!(self.shape.kind, Kind::Behind(_)) { 0 } else { self.ahead.len() }
+    }
+
+    /// Names of the resource types beside memory and vcore; of each an ask needs, and a node offers, as much as of vcore.
+    pub fn types(&self) -> impl Iterator<Item = String> {
+        (0..self.shape.types).map(|number| format!("type-{number:02}"))
     }
 
     /// The real asks that replace the placeholders.
@@ -190,22 +209,25 @@ fn queue_name(number: usize) -> String {
     format!("queue-{number:04}")
 }
 
-fn config(shape: &Shape, asks: &[Ask]) -> String {
+fn config<'a>(shape: &Shape, asks: impl Iterator<Item = &'a Ask>) -> String {
+    let (memory, vcore) = asks
+        .filter(|ask| ask.number.is_some() || shape.running > 0)
+        .fold((0, 0), |(memory, vcore), ask| (memory + ask.needs.memory, vcore + ask.needs.vcore));
+    // Twice what anybody uses: checked for every ask, and never in the way.
+    let limits = |depth: usize| {
+        let to = " ".repeat(depth);
+        let resources =
+            format!("{to}    maxresources:\n{to}      memory: {}\n{to}      vcore: {}m\n", memory * 2, vcore * 2);
+        format!(
+            "{to}limits:\n{to}  - limit: every user\n{to}    users: [\"*\"]\n{resources}{to}  - limit: one group\n{to}    groups: [group-00]\n{resources}{to}  - limit: every other group\n{to}    groups: [\"*\"]\n{resources}"
+        )
+    };
     let sort = if shape.binpacking { "binpacking" } else { "fair" };
     let mut text = format!(
         "partitions:\n  - name: {PARTITION}\n    nodesortpolicy:\n      type: {sort}\n    placementrules:\n      - name: provided\n        create: false\n    queues:\n      - name: root\n        submitacl: \"*\"\n"
     );
     if shape.limits {
-        // Twice what anybody uses: checked for every ask, and never in the way.
-        let memory: i64 = asks.iter().map(|ask| ask.needs.memory).sum::<i64>() * 2;
-        let vcore = asks.len() as i64 * VCORE * 2;
-        let resources =
-            format!("            maxresources:\n              memory: {memory}\n              vcore: {vcore}m\n");
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "        limits:\n          - limit: every user\n            users: [\"*\"]\n{resources}          - limit: one group\n            groups: [group-00]\n{resources}          - limit: every other group\n            groups: [\"*\"]\n{resources}"
-        );
+        text.push_str(&limits(8));
     }
     let sort = if shape.fair_apps { "fair" } else { "fifo" };
     text.push_str("        queues:\n");
@@ -215,12 +237,13 @@ fn config(shape: &Shape, asks: &[Ask]) -> String {
             text,
             "          - name: {name}\n            properties:\n              application.sort.policy: {sort}\n"
         );
+        if shape.queue_limits {
+            text.push_str(&limits(12));
+        }
         if matches!(shape.kind, Kind::Preempting(_)) && queue == shape.queues - 1 {
-            let memory: i64 = asks.iter().map(|ask| ask.needs.memory).sum();
             let _ = write!(
                 text,
-                "              preemption.delay: 100ms\n            resources:\n              guaranteed:\n                memory: {memory}\n                vcore: {}m\n",
-                asks.len() as i64 * VCORE
+                "              preemption.delay: 100ms\n            resources:\n              guaranteed:\n                memory: {memory}\n                vcore: {vcore}m\n"
             );
         }
     }
@@ -285,5 +308,18 @@ mod tests {
             let work = Workload::of(&id.shape().unwrap());
             assert!(crate::config::load(&work.config).is_ok(), "{}", work.config);
         }
+        let limited = Shape { queue_limits: true, limits: true, ..ShapeId::S7.shape().unwrap() };
+        let work = Workload::of(&limited);
+        assert!(crate::config::load(&work.config).is_ok(), "{}", work.config);
+    }
+
+    #[test]
+    fn what_runs_already_has_places_of_its_own() {
+        let shape = ShapeId::S14.shape().unwrap();
+        let work = Workload::of(&Shape { running: 10_001, ..shape.clone() });
+        let alone = Workload::of(&Shape { running: 0, ..shape });
+        let offered = |work: &Workload| work.nodes.iter().map(|node| node.memory).sum::<i64>();
+        assert_eq!((work.ahead.len(), work.placed_ahead(), alone.placed_ahead()), (10_001, 10_001, 0));
+        assert_eq!(offered(&work) - offered(&alone), 3 * 5_000 * MEMORY);
     }
 }

@@ -29,7 +29,7 @@ pub enum Error {
         request: String,
         /// Where it went.
         url: String,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: String,
     },
     /// The scheduler refused the request.
@@ -114,7 +114,7 @@ pub enum Message {
 pub enum Incoming {
     /// A callback; `seq` is its number in the session, 0 where the door has none.
     Message {
-        /// Number.
+        /// Number of the line.
         seq: u64,
         /// When it was read.
         at: Instant,

@@ -245,9 +245,9 @@ impl Body {
 /// An answer whose body has not been read.
 #[derive(Debug)]
 pub struct Answer {
-    /// Status.
+    /// Status of the HTTP answer.
     pub status: StatusCode,
-    /// Headers.
+    /// Headers of the HTTP answer.
     pub headers: HeaderMap,
     body: Incoming,
 }

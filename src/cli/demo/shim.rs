@@ -23,7 +23,7 @@ const GROUP: &str = "workers";
 /// Requests to be sent, in this order.
 #[derive(Default)]
 pub struct Outbox {
-    /// Submissions.
+    /// Applications to submit.
     pub applications: Option<ApplicationRequest>,
     /// Asks and releases.
     pub allocations: Option<AllocationRequest>,

@@ -237,7 +237,7 @@ fn of_tags<'a>(tags: impl IntoIterator<Item = (&'a String, &'a String)>, found: 
 
 fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
     of_queue(&partition.conf.root, found);
-    for app in partition.apps.iter() {
+    for app in partition.apps.places() {
         found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
         of_tags(&*app.tags, found);
     }
@@ -245,7 +245,7 @@ fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
         found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
         of_tags(&*app.tags, found);
     }
-    for row in partition.allocs.iter() {
+    for row in partition.allocs.places() {
         of_tags(&row.spec.tags, found);
     }
     found.extend(partition.ugm.charges().map(|(_, name, ..)| name.to_string()));

@@ -21,7 +21,11 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{ServeArgs, player::Player, source, words};
+use super::{
+    ServeArgs,
+    player::{Moment, Player},
+    source, words,
+};
 use crate::{
     actors::{
         directory::{Listing, PartitionEntry, RmEntry},
@@ -38,9 +42,10 @@ use crate::{
     config::{self, LoadedConfig},
     domain::{journal, types::Nanos},
     http::{
-        api, page,
+        api,
+        doors::Doors,
         past::{Moved, Past, Point, Shown, Wanted},
-        server::{self as http, Doors, Listen},
+        server::{self as http, Listen},
         ws_v1::{self, RestState, watch},
     },
     messages::{
@@ -108,7 +113,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     };
     let stage = Arc::new(stage);
     stage.show(place).await.map_err(anyhow::Error::msg)?;
-    let _watch = watch::start(rest.clone()).await;
+    // No samples are taken: they would be of one moment at another.
+    watch::check(&rest).await;
 
     let doors = Arc::new(Doors {
         topology: topology.clone(),
@@ -119,12 +125,11 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         rates: Arc::default(),
         forward: None,
     });
-    let (own, others) = (api::services(&topology, journals), ws_v1::services(rest));
+    let (data, others) = (api::data(&topology, journals), ws_v1::services(rest));
     let shown: Data<dyn Past> = Data::from(stage.clone() as Arc<dyn Past>);
     let services = move |config: &mut ServiceConfig| {
         config.app_data(shown.clone());
-        page::configure(config);
-        own(config);
+        data(config);
         others(config);
     };
     let listen = Listen { addr: args.http, workers: cores(), patience: PATIENCE, tls: access.tls(&[])? };
@@ -213,13 +218,14 @@ impl Stage {
         *epoch += 1;
         let player = self.player.clone();
         let after = spawn_blocking(move || player.after(place)).await;
-        let (place, replay) = after.map_err(|error| error.to_string())?;
+        let Moment { place, replay, events } = after.map_err(|error| error.to_string())?;
         let at = self.player.flight.moment(place).1;
         let (listing, partitions) = match replay.session {
             Some(session) => self.start(*session, at, *epoch).await?,
             None => (Listing::default(), Vec::new()),
         };
         ws_v1::state::stand_still(at);
+        self.topology.events.send(events).await.map_err(|error| error.to_string())?;
         self.topology.directory.set(listing);
         let before = {
             let mut state = self.state();
@@ -262,6 +268,7 @@ impl Stage {
             build_info: registered.build_info,
             policy_group: registered.policy_group,
             config,
+            default_config: registered.default_config,
             extra: registered.extra,
         });
         let mut started = Vec::new();
@@ -291,7 +298,7 @@ impl Stage {
 
 fn recorded(instance: u32, replica: Replica, at: Nanos, sink: &Addr<Sink>) -> Recorded {
     let outlet = Outlet::new(sink.clone().recipient().into());
-    Recorded { instance, outlet, replica: Some(Box::new(replica)), still: Some(at), shared: false }
+    Recorded { instance, outlet, replica: Some(Box::new(replica)), still: Some(at), shared: false, standing: None }
 }
 
 impl Past for Stage {

@@ -7,6 +7,7 @@ use crate::{
     domain::{
         command::{AllocationItem, Command, NodeItem, ReleaseItem},
         effect::{AppEffect, Callback, Effect, NodeEffect, QueueEffect},
+        journal::DrainNote,
         log::{Input, Step},
         resources::Resource,
         types::Nanos,
@@ -78,6 +79,10 @@ fn of_command(command: &Command) -> Vec<String> {
         }
         Command::HoldHosts { hosts, held } => {
             vec![format!("hosts {} are {}", hosts.join(", "), if *held { "held back" } else { "not held back" })]
+        }
+        Command::NoteDrains(notes) => {
+            let why = |note: &DrainNote| note.reason.clone().unwrap_or_else(|| "no reason".into());
+            notes.iter().map(|(host, note)| format!("host {host} is drained: {}", why(note))).collect()
         }
         Command::OrderQueues(orders) => {
             let order = |order: &Option<_>| if order.is_some() { "gets an order" } else { "has no order any more" };
@@ -185,6 +190,8 @@ pub fn session(of: u32, payload: &[u8]) -> String {
         kind::MANNER => "how the shim is asked changes".to_owned(),
         kind::HANDED => "lines were handed to the shim".to_owned(),
         kind::RESTARTED => "the server was started again".to_owned(),
+        kind::KEYED => "requests with keys were carried out".to_owned(),
+        kind::STANDING => "what operators told its partitions holds for the next session".to_owned(),
         kind::TAKEN => "numbered requests were carried out".to_owned(),
         other => format!("a record of kind {other}"),
     }

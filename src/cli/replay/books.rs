@@ -45,7 +45,7 @@ pub struct Counts {
     pub applications: usize,
     /// Asks that were made.
     pub asked: usize,
-    /// Placements.
+    /// Number of allocations that were made.
     pub placed: usize,
     /// Asks that ended before they were placed.
     pub withdrawn: usize,

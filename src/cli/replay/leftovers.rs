@@ -101,14 +101,14 @@ pub async fn find(api: &Api, partition: &str) -> Result<Vec<String>> {
 /// The same of a partition in this very process. What is wrong in its own books is told, too.
 pub fn in_partition(partition: &Partition) -> Vec<String> {
     let mut found: Vec<String> = partition.app_by_id.keys().map(|app| format!("application {app}")).collect();
-    for queue in partition.queue_by_path.values().map(|ix| &partition.queues[ix.ix()]) {
+    for queue in partition.queue_by_path.values().map(|ix| &partition.queues[*ix]) {
         let amounts =
             [("allocated", &*queue.allocated), ("pending", &*queue.pending), ("preempting", &queue.preempting)];
         for (what, amount) in amounts.into_iter().filter(|(_, amount)| !amount.is_zero()) {
             found.push(format!("queue {}: {what} {amount}", queue.path));
         }
     }
-    for node in partition.node_by_id.values().map(|ix| &partition.nodes[ix.ix()]) {
+    for node in partition.node_by_id.values().map(|ix| &partition.nodes[*ix]) {
         if !node.allocs.is_empty() || !node.reservations.is_empty() {
             let (allocations, reservations) = (node.allocs.len(), node.reservations.len());
             found.push(format!("node {}: {allocations} allocations, {reservations} reservations", node.id()));

@@ -9,8 +9,8 @@ pub mod dlrm;
 pub mod gangs;
 pub mod generate;
 pub mod leftovers;
+pub mod native;
 pub mod openb;
-pub mod own;
 pub mod player;
 pub mod plot;
 pub mod reasons;
@@ -158,7 +158,7 @@ pub fn generated_text(seed: u64, size: u32) -> String {
     let comment = format!(
         "Made by: callboard generate --seed {seed}{size_given}\nA day of three teams on a small cluster; times in seconds."
     );
-    own::write(&generate::generate(seed, size), &comment)
+    native::write(&generate::generate(seed, size), &comment)
 }
 
 /// `callboard replay`.
@@ -207,7 +207,7 @@ pub fn load(args: &ReplayArgs) -> Result<Trace> {
         _ => match (&args.file, args.generate) {
             (Some(file), _) => {
                 let reader = fs::File::open(file).with_context(|| file.display().to_string())?;
-                own::read(&file.display().to_string(), file, Box::new(reader))?
+                native::read(&file.display().to_string(), file, Box::new(reader))?
             }
             (None, Some(seed)) => generate::generate(seed, 1),
             (None, None) => shipped()?,
@@ -224,7 +224,7 @@ pub fn load(args: &ReplayArgs) -> Result<Trace> {
 
 /// The trace that comes with the program.
 pub fn shipped() -> Result<Trace> {
-    Ok(own::read("the small trace", Path::new("small.csv"), Box::new(SHIPPED.as_bytes()))?)
+    Ok(native::read("the small trace", Path::new("small.csv"), Box::new(SHIPPED.as_bytes()))?)
 }
 
 /// What came of a replay.

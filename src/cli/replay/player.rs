@@ -173,7 +173,7 @@ impl<'t> Player<'t> {
                     break 'steps;
                 }
                 self.send(&mut ahead).await?;
-                if !self.hear().await? {
+                if !self.receive().await? {
                     break 'steps;
                 }
             }
@@ -192,7 +192,7 @@ impl<'t> Player<'t> {
         }
         while !ahead.is_empty() || self.something_may_come() {
             self.send(&mut ahead).await?;
-            if !self.hear().await? {
+            if !self.receive().await? {
                 // Somebody else took a node away.
                 break;
             }
@@ -217,7 +217,7 @@ impl<'t> Player<'t> {
     }
 
     /// Reads a callback of those that must come; false where none does, which a probe explains.
-    async fn hear(&mut self) -> Result<bool> {
+    async fn receive(&mut self) -> Result<bool> {
         if !self.something_may_come() {
             return Ok(true);
         }

@@ -18,19 +18,19 @@ const REASONS: usize = 6;
 /// What a replay came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// Trace.
+    /// Name of the trace.
     pub trace: String,
     /// Door that it went through; "none" where it was played in process.
     pub door: &'static str,
     /// The trace was played to its end.
     pub complete: bool,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
     /// Applications accepted.
     pub applications: usize,
     /// Asks made.
     pub asks: usize,
-    /// Placements.
+    /// Number of allocations that were made.
     pub placed: usize,
     /// Asks that ended before they were placed.
     pub withdrawn: usize,

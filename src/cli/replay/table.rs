@@ -17,15 +17,15 @@ pub enum Error {
     /// The file cannot be read.
     #[error("{file}: {reason}")]
     File {
-        /// File.
+        /// Name of the trace file.
         file: String,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: String,
     },
     /// A line cannot be read.
     #[error("{file}:{line}: {reason}")]
     Line {
-        /// File.
+        /// Name of the trace file.
         file: String,
         /// Line from 1.
         line: u64,
@@ -35,7 +35,7 @@ pub enum Error {
     /// A value cannot be read.
     #[error("{file}:{line}: column {column}: {reason}")]
     Value {
-        /// File.
+        /// Name of the trace file.
         file: String,
         /// Line from 1.
         line: u64,

@@ -75,7 +75,7 @@ impl ResourceKind {
 pub struct TraceNode {
     /// Id, which is its host name too.
     pub id: String,
-    /// Capacity.
+    /// All that the node offers.
     pub capacity: Amounts,
 }
 
@@ -86,7 +86,7 @@ pub struct TraceApp {
     pub id: String,
     /// Leaf queue below root, in lower case.
     pub queue: String,
-    /// User.
+    /// Name of the user who submitted it.
     pub user: String,
 }
 
@@ -114,7 +114,7 @@ pub struct Trace {
     pub name: String,
     /// Resource types that occur.
     pub types: Vec<ResourceKind>,
-    /// Nodes.
+    /// The nodes of the cluster.
     pub nodes: Vec<TraceNode>,
     /// Applications in order of first appearance.
     pub apps: Vec<TraceApp>,
@@ -138,7 +138,7 @@ pub struct GangPlan {
 /// What happens at one moment: all ends, then all starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// When.
+    /// Time in the trace, in milliseconds.
     pub at: Millis,
     /// Asks that end.
     pub ends: Vec<usize>,

@@ -73,7 +73,7 @@ pub type Release = (String, String, i32);
 pub struct Ask {
     /// Position in the trace.
     pub at: usize,
-    /// Key.
+    /// Allocation key.
     pub key: String,
     /// It is a placeholder.
     pub placeholder: bool,

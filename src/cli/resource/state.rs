@@ -51,9 +51,9 @@ pub struct Target {
     pub allocated: bool,
     /// Drained: since when (seconds since 1970), and why.
     pub drained: Option<(i64, String)>,
-    /// Cores.
+    /// Number of cores.
     pub cores: u64,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u64,
 }
 

@@ -24,9 +24,9 @@ const SNAPSHOT: u64 = 32 << 20;
 /// etcd grants no lease that is shorter.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// How the server takes part in a cluster.
+/// How etcd is reached.
 #[derive(Args, Clone, Debug, Default)]
-pub struct ClusterArgs {
+pub struct EtcdArgs {
     /// Share the logs of resource managers with other servers: URLs of the members of an etcd, separated by commas. One server
     /// leads a resource manager, another goes on with it
     #[arg(long, value_name = "URL", env = "CALLBOARD_CLUSTER", value_delimiter = ',')]
@@ -40,6 +40,28 @@ pub struct ClusterArgs {
         requires = "cluster"
     )]
     pub cluster_prefix: String,
+    /// Certificates to believe of etcd instead of those of the system (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_CA", requires = "cluster")]
+    pub cluster_ca: Option<PathBuf>,
+    /// Certificate to show to etcd (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_CERT", requires = "cluster_key")]
+    pub cluster_cert: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_KEY", requires = "cluster_cert")]
+    pub cluster_key: Option<PathBuf>,
+    /// User of etcd
+    #[arg(long, value_name = "NAME", env = "CALLBOARD_CLUSTER_USER", requires = "cluster_password_file")]
+    pub cluster_user: Option<String>,
+    /// File with the password of that user
+    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_PASSWORD_FILE", requires = "cluster_user")]
+    pub cluster_password_file: Option<PathBuf>,
+}
+
+/// How the server takes part in a cluster.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ClusterArgs {
+    #[command(flatten)]
+    pub etcd: EtcdArgs,
     /// URL at which clients and other servers reach the HTTP door [default: where it listens]
     #[arg(long, value_name = "URL", env = "CALLBOARD_ADVERTISE", requires = "cluster")]
     pub advertise: Option<String>,
@@ -61,21 +83,6 @@ pub struct ClusterArgs {
     /// Certificates to believe of other servers, to which requests are sent on, instead of those of the system (PEM)
     #[arg(long, value_name = "FILE", env = "CALLBOARD_FORWARD_CA", requires = "cluster")]
     pub forward_ca: Option<PathBuf>,
-    /// Certificates to believe of etcd instead of those of the system (PEM)
-    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_CA", requires = "cluster")]
-    pub cluster_ca: Option<PathBuf>,
-    /// Certificate to show to etcd (PEM)
-    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_CERT", requires = "cluster_key")]
-    pub cluster_cert: Option<PathBuf>,
-    /// Private key of that certificate (PEM)
-    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_KEY", requires = "cluster_cert")]
-    pub cluster_key: Option<PathBuf>,
-    /// User of etcd
-    #[arg(long, value_name = "NAME", env = "CALLBOARD_CLUSTER_USER", requires = "cluster_password_file")]
-    pub cluster_user: Option<String>,
-    /// File with the password of that user
-    #[arg(long, value_name = "FILE", env = "CALLBOARD_CLUSTER_PASSWORD_FILE", requires = "cluster_user")]
-    pub cluster_password_file: Option<PathBuf>,
 }
 
 fn lease(text: &str) -> Result<Duration, String> {
@@ -87,10 +94,37 @@ fn lease(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
+impl EtcdArgs {
+    /// With what its files say.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn access(&self) -> anyhow::Result<etcd::Access> {
+        let read = |option: &str, file: &Path| {
+            fs::read(file).with_context(|| format!("{option} {}: cannot be read", file.display()))
+        };
+        let identity = match (&self.cluster_cert, &self.cluster_key) {
+            (Some(cert), Some(key)) => Some((read("--cluster-cert", cert)?, read("--cluster-key", key)?)),
+            _ => None,
+        };
+        let user = match (&self.cluster_user, &self.cluster_password_file) {
+            (Some(name), Some(file)) => {
+                let password = String::from_utf8(read("--cluster-password-file", file)?);
+                let password =
+                    password.map_err(|_| anyhow!("--cluster-password-file {}: is no text", file.display()))?;
+                Some((name.clone(), password.trim_end().to_owned()))
+            }
+            _ => None,
+        };
+        let ca = self.cluster_ca.as_deref().map(|file| read("--cluster-ca", file)).transpose()?;
+        Ok(etcd::Access { members: self.cluster.clone(), ca, identity, user })
+    }
+}
+
 impl ClusterArgs {
     /// There are other servers.
     pub fn is_on(&self) -> bool {
-        !self.cluster.is_empty()
+        !self.etcd.cluster.is_empty()
     }
 
     /// Takes part, where there is a cluster: returns when it is known who leads what. `id`: that of this server, where it has
@@ -106,8 +140,8 @@ impl ClusterArgs {
             return Ok(None);
         }
         let options = Options {
-            access: self.access()?,
-            prefix: self.cluster_prefix.clone(),
+            access: self.etcd.access()?,
+            prefix: self.etcd.cluster_prefix.clone(),
             me: Server {
                 id: id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
                 http: self.http(doors.0, encrypted)?,
@@ -154,27 +188,6 @@ impl ClusterArgs {
         Ok(Some(Arc::new(Forward::new(tls, self.forward))))
     }
 
-    fn access(&self) -> anyhow::Result<etcd::Access> {
-        let read = |option: &str, file: &Path| {
-            fs::read(file).with_context(|| format!("{option} {}: cannot be read", file.display()))
-        };
-        let identity = match (&self.cluster_cert, &self.cluster_key) {
-            (Some(cert), Some(key)) => Some((read("--cluster-cert", cert)?, read("--cluster-key", key)?)),
-            _ => None,
-        };
-        let user = match (&self.cluster_user, &self.cluster_password_file) {
-            (Some(name), Some(file)) => {
-                let password = String::from_utf8(read("--cluster-password-file", file)?);
-                let password =
-                    password.map_err(|_| anyhow!("--cluster-password-file {}: is no text", file.display()))?;
-                Some((name.clone(), password.trim_end().to_owned()))
-            }
-            _ => None,
-        };
-        let ca = self.cluster_ca.as_deref().map(|file| read("--cluster-ca", file)).transpose()?;
-        Ok(etcd::Access { members: self.cluster.clone(), ca, identity, user })
-    }
-
     fn http(&self, door: Option<SocketAddr>, encrypted: bool) -> anyhow::Result<String> {
         if let Some(given) = &self.advertise {
             let sound = given.starts_with("http://") || given.starts_with("https://");
@@ -214,7 +227,7 @@ fn logs(base: PathBuf, metrics: &Metrics, args: &ClusterArgs) -> Logs {
     let wanted = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_SNAPSHOT_BYTES").ok()).flatten();
     Logs {
         base,
-        server: title_server(&args.cluster_prefix),
+        server: title_server(&args.etcd.cluster_prefix),
         sync: LogSync::Batch,
         // Two of them are kept, and the log behind the older one.
         snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT.min(args.max_bytes() / 8)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 
-use super::{AccessArgs, ClusterArgs, ServeArgs, TraceArgs, oidc::OidcArgs};
+use super::{AccessArgs, ClusterArgs, ServeArgs, TraceArgs, cluster::EtcdArgs, oidc::OidcArgs};
 
 /// Each option by its name, as text; what was not given and has no default is empty.
 pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
@@ -27,8 +27,16 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         access: AccessArgs { tokens, tls_cert, tls_key, tls_client_ca, insecure, allow_origin, oidc },
         cluster:
             ClusterArgs {
-                cluster,
-                cluster_prefix,
+                etcd:
+                    EtcdArgs {
+                        cluster,
+                        cluster_prefix,
+                        cluster_ca,
+                        cluster_cert,
+                        cluster_key,
+                        cluster_user,
+                        cluster_password_file,
+                    },
                 advertise,
                 advertise_grpc,
                 cluster_lease,
@@ -36,11 +44,6 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
                 cluster_max_bytes,
                 forward,
                 forward_ca,
-                cluster_ca,
-                cluster_cert,
-                cluster_key,
-                cluster_user,
-                cluster_password_file,
             },
         traces: TraceArgs { otlp_endpoint, otlp_ca },
     } = args;

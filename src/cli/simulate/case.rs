@@ -54,6 +54,38 @@ pub struct World {
     pub numbered: bool,
     /// How the shim behaves.
     pub shim: Shim,
+    /// How the directory behaves that knows groups of users, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<Directory>,
+    /// How the etcd answers that has the log, where it is one of several servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Doubts>,
+}
+
+/// How an etcd answers; chances are in hundredths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Doubts {
+    /// Not at all, and nothing is done.
+    pub lost: u8,
+    /// Not at all, and it is done.
+    pub doubtful: u8,
+    /// Not at all, and it is done later.
+    pub late: u8,
+}
+
+/// How a directory behaves; chances are in hundredths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    /// Users whose groups the shim does not send, by their numbers.
+    pub users: Vec<u8>,
+    /// Milliseconds that an answer takes at most.
+    pub delay: i64,
+    /// It does not know a user.
+    pub fails: u8,
+    /// It cannot be asked.
+    pub away: u8,
 }
 
 /// How a shim behaves; chances are in hundredths.
@@ -110,7 +142,7 @@ pub enum Step {
     Configure(u8),
     /// An operator drains or undrains a node.
     Drain { node: u8, on: bool },
-    /// An operator holds a host back, or no longer.
+    /// An operator drains a node, drained or not, and wants to know of what still runs after a while, or undrains it.
     Hold { node: u8, on: bool },
     /// An operator stops or drains a queue, or takes that back.
     Order { queue: u8, order: Option<Order> },
@@ -120,6 +152,8 @@ pub enum Step {
     Register,
     /// A snapshot is taken; its second half after the next step.
     Snapshot,
+    /// For so many milliseconds the disk is full, or does not flush.
+    Disk { flushes: bool, millis: i64 },
     /// The process is killed and started again.
     Kill(Kill),
 }
@@ -131,12 +165,19 @@ pub struct Kill {
     /// The machine stops too: what was not flushed is gone.
     #[serde(default)]
     pub machine: bool,
+    /// The next process begins so many milliseconds later.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub down: i64,
     /// So many hundredths of a further record are there.
     #[serde(default)]
     pub torn: u8,
     /// Of the newest snapshot so many hundredths are there.
     #[serde(default)]
     pub snapshot: Option<u8>,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// Mirrors [`NodeAction`].

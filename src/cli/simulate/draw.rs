@@ -9,7 +9,7 @@ use std::{
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::case::{Action, By, Case, FORMAT, Kill, Kind, Order, Shim, Step, World};
+use super::case::{Action, By, Case, Directory, Doubts, FORMAT, Kill, Kind, Order, Shim, Step, World, chance};
 use crate::{actors::rm::log::LogSync, config};
 
 /// Users, each with its groups.
@@ -26,6 +26,12 @@ struct Draw {
     /// Sizes of asks.
     largest: i64,
     gpus: bool,
+    /// Groups come from a directory, in most configurations.
+    resolver: bool,
+    /// How often there are limits.
+    limits: f64,
+    /// Guarantees are more than there is room for, and most asks preempt: who takes from whom decides everything.
+    crowded: bool,
     /// Applications that were submitted, and not removed.
     apps: BTreeSet<u8>,
     /// Weight of each kind of step.
@@ -35,6 +41,7 @@ struct Draw {
 /// The case of a seed, with so many steps.
 pub fn case(seed: u64, steps: usize) -> Case {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let crowded = chance(seed, &["crowded"]).is_multiple_of(6);
     let usual = [6, 6, 5, 6, 2, 44, 10, 2, 14, 2, 2, 1, 2, 2, 1, 2, 3];
     let weights = usual.map(|usual: u32| match rng.random_range(0..8) {
         0 | 1 => 0,
@@ -42,11 +49,16 @@ pub fn case(seed: u64, steps: usize) -> Case {
         _ => usual,
     });
     let largest = *[4, 10, 25].get(rng.random_range(0..3_usize)).unwrap_or(&10);
+    let largest = if crowded { 10.min(largest) } else { largest };
     let gpus = rng.random_bool(0.3);
-    let mut draw = Draw { rng, largest, gpus, apps: BTreeSet::new(), weights };
+    let mut draw = Draw { rng, largest, gpus, resolver: false, limits: 0.3, crowded, apps: BTreeSet::new(), weights };
     // Without nodes, applications and asks nothing happens.
     for at in [0, 1, 5] {
         draw.weights[at] = draw.weights[at].max(usual[at]);
+    }
+    if crowded {
+        // Preemption waits for a while first.
+        draw.weights[8] = draw.weights[8].max(usual[8]);
     }
     let world = draw.world();
     let mut all = Vec::new();
@@ -67,8 +79,37 @@ pub fn case(seed: u64, steps: usize) -> Case {
         all.push(step);
     }
     all.truncate(steps);
+    full_disks(seed, &mut all);
+    long_gone(seed, &mut all);
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Case { format: FORMAT, about: String::new(), version, seed, world, steps: all }
+}
+
+/// In some worlds the disk refuses now and then.
+fn full_disks(seed: u64, all: &mut [Step]) {
+    if !chance(seed, &["disk"]).is_multiple_of(7) {
+        return;
+    }
+    for number in 0..1 + chance(seed, &["disks"]) % 3 {
+        let by = |what: &str, of: u64| chance(seed, &["disk", what, &number.to_string()]) % of;
+        let flushes = by("flushes", 3) == 0;
+        let millis = [50, 900, 4_000, 20_000][by("millis", 4) as usize];
+        if let Some(step) = all.get_mut(by("at", all.len().max(1) as u64) as usize) {
+            *step = Step::Disk { flushes, millis };
+        }
+    }
+}
+
+/// In some worlds it takes a while until the next process begins.
+fn long_gone(seed: u64, all: &mut [Step]) {
+    if !chance(seed, &["gone"]).is_multiple_of(4) {
+        return;
+    }
+    for (number, step) in all.iter_mut().enumerate() {
+        if let Step::Kill(kill) = step {
+            kill.down = [0, 2_000, 25_000, 100_000][(chance(seed, &["gone", &number.to_string()]) % 4) as usize];
+        }
+    }
 }
 
 impl Draw {
@@ -91,6 +132,14 @@ impl Draw {
     fn world(&mut self) -> World {
         let two = self.one_in(6) == 0;
         let partitions: Vec<&str> = if two { vec!["default", "gpu"] } else { vec!["default"] };
+        self.resolver = self.is(0.25);
+        self.limits = *[0.1, 0.3, 0.9].get(self.rng.random_range(0..3_usize)).unwrap_or(&0.3);
+        let directory = self.resolver.then(|| Directory {
+            users: (0..USERS.len() as u8).filter(|_| self.is(0.5)).collect(),
+            delay: *[0, 50, 3_000, 8_000].get(self.rng.random_range(0..4_usize)).unwrap_or(&0),
+            fails: if self.is(0.5) { 0 } else { self.below(50) },
+            away: if self.is(0.5) { 0 } else { self.below(30) },
+        });
         let configs = (0..3).map(|_| self.valid_config(&partitions)).collect();
         let mut extra = BTreeMap::new();
         if self.is(0.3) {
@@ -101,6 +150,12 @@ impl Draw {
         }
         if self.is(0.2) {
             extra.insert("shim.predicates.constrained".to_owned(), "false".to_owned());
+        }
+        if self.is(0.25) {
+            extra.insert("rm.pauseTimeout".to_owned(), "30s".to_owned());
+        }
+        if self.is(0.25) {
+            extra.insert("rm.resendAfter".to_owned(), "5s".to_owned());
         }
         let chance = |draw: &mut Draw, most: u8| if draw.is(0.5) { 0 } else { draw.below(most) };
         let shim = Shim {
@@ -116,22 +171,28 @@ impl Draw {
             silent: chance(self, 10),
             doubles: chance(self, 20),
         };
+        let etcd =
+            self.is(0.2).then(|| Doubts { lost: self.below(30), doubtful: self.below(30), late: self.below(30) });
+        let sync = if self.is(0.6) && etcd.is_none() { LogSync::Interval } else { LogSync::Batch };
         World {
             configs,
             queues: QUEUES.map(str::to_owned).to_vec(),
             partitions: partitions.into_iter().map(str::to_owned).collect(),
             extra,
-            sync: if self.is(0.6) { LogSync::Interval } else { LogSync::Batch },
+            sync,
             chunk: *[1, 3, 64].get(self.rng.random_range(0..3_usize)).unwrap_or(&64),
             numbered: self.is(0.7),
             shim,
+            directory,
+            etcd,
         }
     }
 
     /// Resources of a queue.
     fn resources(&mut self, least: i64) -> (String, i64) {
-        let guaranteed = if self.is(0.5) { self.within(1, 30) } else { 0 };
-        let max = if self.is(0.5) { self.within(guaranteed.max(least), 90) } else { 0 };
+        let guaranteed = if self.crowded || self.is(0.5) { self.within(1, 30) } else { 0 };
+        let max =
+            if self.is(if self.crowded { 0.1 } else { 0.5 }) { self.within(guaranteed.max(least), 90) } else { 0 };
         let mut parts = Vec::new();
         if guaranteed > 0 {
             parts.push(format!("guaranteed: {{memory: {guaranteed}}}"));
@@ -143,11 +204,11 @@ impl Draw {
     }
 
     fn limits(&mut self, most: i64) -> String {
-        if !self.is(0.3) {
+        if !self.is(self.limits) {
             return "limits: []".to_owned();
         }
         let users = ["alice", "'*'", "bob, carol", ""][self.rng.random_range(0..4_usize)];
-        let groups = ["staff", "dev", "ops", ""][self.rng.random_range(0..4_usize)];
+        let groups = ["staff", "dev", "ops", "", "ops, staff, '*'"][self.rng.random_range(0..5_usize)];
         let (users, groups) = if users.is_empty() && groups.is_empty() { ("'*'", "") } else { (users, groups) };
         let max = self.within(5.min(most), most);
         let apps = if self.is(0.3) { self.within(1, 3) } else { 0 };
@@ -168,7 +229,7 @@ impl Draw {
         if self.is(0.2) {
             all.push(format!("priority.policy: fence, priority.offset: '{}'", self.within(-3, 3)));
         }
-        if self.is(0.2) {
+        if !self.crowded && self.is(0.2) {
             all.push("preemption.policy: disabled".to_owned());
         } else if self.is(0.1) {
             all.push("preemption.policy: fence".to_owned());
@@ -195,13 +256,16 @@ impl Draw {
     fn config(&mut self, partitions: &[&str]) -> String {
         let mut text = "partitions:\n".to_owned();
         for name in partitions {
-            let (preempts, quota) = (self.is(0.8), self.is(0.4));
+            let (preempts, quota) = (self.crowded || self.is(0.8), self.is(0.4));
             let _ = writeln!(
                 text,
                 "  - name: {name}\n    preemption: {{enabled: {preempts}, quotapreemptionenabled: {quota}}}"
             );
             if self.is(0.3) {
                 text += "    nodesortpolicy: {type: binpacking}\n";
+            }
+            if self.resolver && self.is(0.9) {
+                text += "    usergroupresolver: {type: ldap}\n";
             }
             if self.is(0.2) {
                 text += "    placementrules:\n      - name: provided\n        create: false\n      - name: user\n        create: true\n        \
@@ -247,7 +311,8 @@ impl Draw {
     }
 
     fn node(&mut self, node: u8) -> Step {
-        let (size, gpus) = (self.within(20, 60), if self.gpus { self.within(0, 4) } else { 0 });
+        let (least, most) = if self.crowded { (10, 30) } else { (20, 60) };
+        let (size, gpus) = (self.within(least, most), if self.gpus { self.within(0, 4) } else { 0 });
         Step::Node { node, action: Action::Create, size, gpus }
     }
 
@@ -324,6 +389,7 @@ impl Draw {
                     Kind::Required(node),
                 ];
                 let kind = kinds[self.rng.random_range(0..kinds.len())];
+                let kind = if self.crowded && self.is(0.6) { Kind::Preempts } else { kind };
                 let placed = self.is(0.06).then(|| self.below(NODES));
                 Step::Ask { app: self.app(), key, size, gpus, kind, node: placed }
             }
@@ -357,7 +423,7 @@ impl Draw {
                 let machine = self.is(0.2);
                 let torn = if self.is(0.5) { self.below(100) } else { 0 };
                 let snapshot = if self.is(0.2) { Some(self.below(100)) } else { None };
-                Step::Kill(Kill { machine, torn, snapshot })
+                Step::Kill(Kill { machine, down: 0, torn, snapshot })
             }
         }
     }

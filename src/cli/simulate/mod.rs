@@ -2,15 +2,22 @@
 //! session, with crashes, and held against rules after every step.
 
 pub mod case;
+mod cluster;
+mod disk;
 pub mod draw;
+mod groups;
+mod journal;
+mod parts;
 #[cfg(feature = "planted")]
 mod planted;
 mod questions;
 mod restart;
 mod rules;
 mod run;
+mod scratch;
 mod server;
 mod session;
+mod shim;
 mod shrink;
 mod steps;
 
@@ -29,12 +36,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use self::{
-    case::Case,
-    rules::Fault,
-    run::Outcome,
-    server::{Counts, RM},
-};
+pub use self::server::Counts;
+use self::{case::Case, rules::Fault, run::Outcome, scratch::Scratch, server::RM};
 use super::out;
 use crate::{
     actors::rm::record::kind,
@@ -111,36 +114,6 @@ pub struct Broken {
     pub after: usize,
     /// The case, shortened.
     pub least: Case,
-}
-
-/// A directory that goes when it is not needed any more.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    /// In memory where there is a file system for that: worlds write and flush a great deal.
-    fn new() -> anyhow::Result<Scratch> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let shared = Path::new("/dev/shm");
-        let base = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
-        let name = format!("callboard-simulate-{}-{}", std::process::id(), NUMBER.fetch_add(1, SeqCst));
-        let path = base.join(name);
-        crate::store::files::make_dir(&path).with_context(|| format!("{} cannot be made", path.display()))?;
-        Ok(Scratch(path))
-    }
-
-    /// Nothing is in it any more.
-    fn clear(&self) {
-        let log = self.0.join("log");
-        // What is not there need not go; what could not be read was put beside it.
-        let _ = std::fs::remove_dir_all(log.with_extension("damaged"));
-        let _ = std::fs::remove_dir_all(log);
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Runs it: 0 where every rule held.
@@ -245,7 +218,7 @@ fn keep_case(dir: &Path, case: &Case, scratch: &Scratch) -> anyhow::Result<()> {
     let file = dir.join(format!("seed-{}.json", case.seed));
     crate::store::files::replace(&file, case.text().as_bytes()).with_context(|| file.display().to_string())?;
     let begins = |of: u32| matches!(of, kind::REGISTERED | kind::ENDED);
-    let log = log::directory(&scratch.0.join("log"), RM);
+    let log = log::directory(&scratch.path.join("log"), RM);
     // Where the fault is that the log is gone there is no flight.
     if let Ok(flight) = Flight::of_directory(&log, None, &begins) {
         flight.write(&file.with_extension("flight"))?;
@@ -256,7 +229,7 @@ fn keep_case(dir: &Path, case: &Case, scratch: &Scratch) -> anyhow::Result<()> {
 /// Runs a case in an empty directory. A panic is a broken rule.
 fn once(case: &Case, scratch: &Scratch) -> Outcome {
     scratch.clear();
-    let ran = std::panic::catch_unwind(|| run::run(case, &scratch.0));
+    let ran = std::panic::catch_unwind(|| run::run(case, &scratch.path));
     let nothing = |rule, text: String| {
         let fault = Some((Fault { rule, text }, case.steps.len()));
         Outcome { fault, digest: 0, counts: Counts::default() }
@@ -281,11 +254,11 @@ pub fn check(case: &Case) -> anyhow::Result<Option<String>> {
     Ok(outcome.fault.map(|(fault, after)| format!("after {after} steps: {}: {}", fault.rule, fault.text)))
 }
 
-/// Runs the worlds of seeds; gives the broken rules, and the digest over all.
+/// Runs the worlds of seeds; gives the broken rules, the digest over all, and how much happened.
 ///
 /// # Errors
 /// There is nowhere to run them.
-pub fn check_seeds(seeds: std::ops::Range<u64>, commands: usize) -> anyhow::Result<(Vec<Broken>, u64)> {
+pub fn check_seeds(seeds: std::ops::Range<u64>, commands: usize) -> anyhow::Result<(Vec<Broken>, u64, Counts)> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let args = SimulateArgs {
         seed: None,
@@ -300,7 +273,7 @@ pub fn check_seeds(seeds: std::ops::Range<u64>, commands: usize) -> anyhow::Resu
         output: Format::Text,
     };
     let sum = worlds(seeds, jobs, |seed| draw::case(seed, commands), &args)?;
-    Ok((sum.broken, sum.digest))
+    Ok((sum.broken, sum.digest, sum.counts))
 }
 
 fn text(sum: &Sum, took: Duration, args: &SimulateArgs) -> String {
@@ -317,11 +290,12 @@ fn text(sum: &Sum, took: Duration, args: &SimulateArgs) -> String {
         };
         text += &format!("  again: callboard simulate {again} (version {})\n", env!("CARGO_PKG_VERSION"));
     }
-    let Counts { commands, decisions, lines, restarts, snapshots } = sum.counts;
+    let Counts { commands, decisions, lines, swaps, victims, lookups, stops, restarts, snapshots } = sum.counts;
     let rate = sum.worlds as f64 / took.as_secs_f64().max(1e-9);
     text += &format!(
-        "{} worlds in {:.1} s ({rate:.0}/s): {commands} commands, {decisions} decisions, {lines} lines, {restarts} restarts, {snapshots} \
-         of them from a snapshot; digest {:016x}\n",
+        "{} worlds in {:.1} s ({rate:.0}/s): {commands} commands, {decisions} decisions, {swaps} replacements, {victims} \
+         victims, {lines} lines, {lookups} look-ups, {stops} sessions given up, {restarts} restarts, {snapshots} of them from a \
+         snapshot; digest {:016x}\n",
         sum.worlds,
         took.as_secs_f64(),
         sum.digest
@@ -337,7 +311,7 @@ fn of_json(sum: &Sum, took: Duration) -> serde_json::Value {
     let broken = sum.broken.iter().map(|Broken { fault, after, least }| {
         json!({ "seed": least.seed, "rule": fault.rule, "text": fault.text, "after": after, "case": least })
     });
-    let Counts { commands, decisions, lines, restarts, snapshots } = sum.counts;
+    let Counts { commands, decisions, lines, swaps, victims, lookups, stops, restarts, snapshots } = sum.counts;
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "worlds": sum.worlds,
@@ -346,6 +320,10 @@ fn of_json(sum: &Sum, took: Duration) -> serde_json::Value {
         "commands": commands,
         "decisions": decisions,
         "lines": lines,
+        "replacements": swaps,
+        "victims": victims,
+        "lookups": lookups,
+        "sessionsGivenUp": stops,
         "restarts": restarts,
         "fromSnapshots": snapshots,
         "broken": broken.collect::<Vec<_>>(),

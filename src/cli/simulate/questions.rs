@@ -38,7 +38,7 @@ impl Server {
         self.reading = true;
         while let Some((internal, commands)) = self.later.pop_front() {
             if let Some(at) = self.parts.iter().position(|live| live.internal == internal) {
-                self.commands(at, commands, None);
+                self.arrive(at, commands, None);
             }
         }
         self.reading = false;
@@ -47,7 +47,7 @@ impl Server {
     /// Answers reach the partition that asked.
     pub fn answered(&mut self, internal: &Arc<str>, answers: Vec<PredicateAnswer>) {
         if let Some(at) = self.parts.iter().position(|live| live.internal == *internal) {
-            self.commands(at, answers.into_iter().map(Command::Predicate).collect(), None);
+            self.arrive(at, answers.into_iter().map(Command::Predicate).collect(), None);
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     case::Kill,
+    disk::Disk,
     rules::Fault,
     server::{Mark, RM, Server},
 };
@@ -26,6 +27,7 @@ use crate::{
     domain::{
         command::{Command, PredicateTerms, Turn},
         turns::Turns,
+        types::Nanos,
     },
     messages::{
         budget::Budget,
@@ -33,34 +35,47 @@ use crate::{
         recorded::Talks,
         rm::{Line, Predicates},
     },
-    store::log::{self, Home},
+    store::log,
 };
 
 impl Server {
     /// See the module. What the shim knows for certain: `lines` that it has, and the last `request` that was acknowledged.
     /// False: the session is lost, and the shim has to be told.
     pub fn kill(&mut self, kill: Kill, lines: u64, request: u64) -> bool {
-        let dir = self.logs.directory(RM);
         let interval = self.log.sync != LogSync::Batch;
-        let synced = self.log.shared.synced();
-        let last = if kill.machine || !interval { synced } else { self.log.last() };
-        if let Err(error) = self.damage(kill) {
-            self.faults.push(Fault { rule: "the simulation", text: format!("{}: {error}", dir.display()) });
-            return true;
-        }
+        // What was half written may be there, or not; what the kernel dropped is damage.
+        let (refused, dropped) = (self.is_disk_refusing() || self.disk.failing, self.disk.dropped);
+        let written = self.log.shared.written();
+        self.disk = Disk::default();
+        // It is half a record that is there already.
+        let kill = if refused { Kill { torn: 0, ..kill } } else { kill };
         self.counts.restarts += 1;
-        let whole = last == self.log.last();
-        let found = match replay::read(&self.logs, &dir, !kill.machine, &Progress::default()) {
-            Ok(Some(found)) => found,
-            other => {
-                let text = format!("nothing was found: {:?}", other.map(|found| found.is_some()));
-                self.wrong(text);
+        self.now = self.now.plus(Nanos::from_millis(kill.down.clamp(0, 1 << 40)));
+        self.drop_journals();
+        self.wanted.clear();
+        let found = match self.next_process(kill) {
+            Ok(found) => found,
+            Err(why) => {
+                self.wrong(why);
                 return false;
             }
         };
         let Found { last: found_last, at, state, snapshot, .. } = found;
-        let home = Home::Here(dir);
-        self.log = RmLog::new(self.logs.clone(), home, RM, self.log.sync, found_last + 1, at);
+        if self.cluster.is_none() {
+            // Whoever reads a log flushes it.
+            self.is_flushed();
+        }
+        let (synced, before) = (self.log.shared.synced(), self.log.last());
+        let last = match &self.cluster {
+            // What etcd did not answer to may be there, too.
+            Some(_) => found_last.clamp(synced, before),
+            None if kill.machine => synced,
+            None if refused => found_last.clamp(if interval { written } else { synced }, before),
+            None if interval => before,
+            None => synced,
+        };
+        let whole = last == before;
+        self.log = RmLog::new(self.logs.clone(), self.home(), RM, self.log.sync, found_last + 1, at);
         match state {
             State::Session(_) if kill.machine && interval => {
                 self.wrong("the machine stopped, and the session goes on as if nothing could be missing".to_owned());
@@ -77,7 +92,8 @@ impl Server {
                 self.go_on(*replayed, last);
                 true
             }
-            State::Lost(_) if kill.machine && interval => false,
+            State::Ended(_) if self.stopped => false,
+            State::Lost(_) if kill.machine && interval || dropped => false,
             State::Lost(why) => {
                 self.wrong(format!("the session is lost: {why}"));
                 false
@@ -86,6 +102,22 @@ impl Server {
                 self.wrong(format!("what was found is {}", other.name()));
                 false
             }
+        }
+    }
+
+    /// The process is gone, and the next reads what there is; or another server takes over.
+    fn next_process(&mut self, kill: Kill) -> Result<Found, String> {
+        let title = self.logs.title(RM);
+        if let Some(mut cluster) = self.cluster.take() {
+            let found = cluster.take_over(&title, || self.flush());
+            self.cluster = Some(cluster);
+            return found;
+        }
+        let dir = self.logs.directory(RM);
+        self.damage(kill).map_err(|error| format!("{}: {error}", dir.display()))?;
+        match replay::read(&self.logs, &dir, !kill.machine, &Progress::default()) {
+            Ok(Some(found)) => Ok(found),
+            other => Err(format!("nothing was found: {:?}", other.map(|found| found.is_some()))),
         }
     }
 
@@ -176,7 +208,8 @@ impl Server {
             wrong
                 .push(format!("request {request} was acknowledged, and those up to {} are there", found.numbers.taken));
         }
-        if whole {
+        // An answer that waited behind a directory is gone with the process, and its question is put once more.
+        if whole && self.parts.iter().all(|live| live.lookup.is_none()) {
             let open: BTreeSet<u64> = self.questions.open().map(|(line, ..)| line).collect();
             let there: BTreeSet<u64> = found.questions.keys().copied().collect();
             if open != there {
@@ -213,6 +246,10 @@ impl Server {
             self.rules.restarted(&internal, &replica.partition);
             let mark = Mark { index: last, number: replica.number, partition: replica.partition, talks: replica.talks };
             self.relaunch(instance, internal, mark, replica.at);
+        }
+        self.paused = Some(self.now);
+        for at in 0..self.parts.len() {
+            self.begin_journal(at, true);
         }
         let confs = config::load(&self.registered.config).map(|config| config.partitions).unwrap_or_default();
         for conf in &confs {

@@ -6,6 +6,7 @@
 mod charges;
 mod placed;
 mod rest;
+mod users;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,6 +41,8 @@ const COMPLETING: Nanos = Nanos::from_secs(30);
 #[derive(Default)]
 pub struct Rules {
     shadows: BTreeMap<Arc<str>, Shadow>,
+    /// Nodes that operators were told are drained, by internal name: over all sessions.
+    told: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
 /// What is known of a partition.
@@ -54,13 +57,20 @@ struct Shadow {
     open: BTreeMap<(Arc<str>, Arc<str>), Termination>,
     /// Nodes that operators drained, and hosts that they hold back.
     drained: BTreeSet<Arc<str>>,
+    told_drained: BTreeSet<Arc<str>>,
     held: BTreeSet<Arc<str>>,
     /// Nodes that are drained by the shim.
     off: BTreeSet<Arc<str>>,
     /// States of applications, and since when.
     states: BTreeMap<Arc<str>, (AppState, Nanos)>,
+    /// The same, before the present step.
+    before: BTreeMap<Arc<str>, (AppState, Nanos)>,
     /// The shim is asked for predicates.
     asking: bool,
+    /// Nodes that asks had reserved before the present step, by their order of arrival.
+    reserved: BTreeSet<(u64, Arc<str>)>,
+    /// What applications are charged to.
+    links: users::Links,
     /// The same look at what waits need not be taken twice.
     looked: Option<(Nanos, u64)>,
     steps: u64,
@@ -80,13 +90,22 @@ impl Report<'_> {
 impl Rules {
     /// A session begins.
     pub fn begin(&mut self) {
-        // What operators said holds over sessions; partitions begin without it here, as the journal is not simulated.
+        // What operators said holds over sessions: partitions hear of it from their journals.
         self.shadows.clear();
     }
 
     /// A partition begins.
     pub fn launched(&mut self, internal: &Arc<str>, conf: Arc<PartitionConf>) {
-        self.shadows.insert(internal.clone(), Shadow { conf: Some(conf), ..Shadow::default() });
+        let told_drained = self.told.get(internal).cloned().unwrap_or_default();
+        self.shadows.insert(internal.clone(), Shadow { conf: Some(conf), told_drained, ..Shadow::default() });
+    }
+
+    /// Operators were told that these nodes of a partition are drained, and no others.
+    pub fn operators(&mut self, internal: &Arc<str>, drained: &BTreeSet<Arc<str>>) {
+        self.told.insert(internal.clone(), drained.clone());
+        if let Some(shadow) = self.shadows.get_mut(internal) {
+            shadow.told_drained.clone_from(drained);
+        }
     }
 
     /// A partition goes on after a restart: what was lost with it is forgotten here too, but not what operators were told.
@@ -94,19 +113,24 @@ impl Rules {
         let shadow = self.shadows.entry(internal.clone()).or_default();
         shadow.conf = Some(partition.conf.clone());
         shadow.charges = charges(partition);
+        shadow.reserved = reserved(partition);
         shadow.told = rows_told(partition);
-        let released = partition.allocs.iter().filter(|row| !row.free && (row.released || row.preempted));
+        let released = partition.allocs.values().filter(|row| row.released || row.preempted);
         let released = released.filter(|row| row.phase == Phase::Allocated);
         shadow.open = released
-            .map(|row| ((partition.apps[row.app.ix()].id.clone(), row.spec.key.clone()), Termination::Unknown))
+            .map(|row| ((partition.apps[row.app].id.clone(), row.spec.key.clone()), Termination::Unknown))
             .collect();
-        let nodes = partition.nodes.iter().filter(|node| !node.free && !node.rm_schedulable);
+        let nodes = partition.nodes.values().filter(|node| !node.rm_schedulable);
         shadow.off = nodes.map(|node| node.spec.id.clone()).collect();
-        let apps = partition.app_by_id.values().map(|ix| &partition.apps[ix.ix()]);
+        // With batch it may not know yet what operators said last: they are told so, and it hears of it from its journal.
+        let nodes = partition.nodes.values().filter(|node| node.operator_drained);
+        shadow.drained = nodes.map(|node| node.spec.id.clone()).collect();
+        shadow.held = partition.held_hosts().cloned().collect();
+        let apps = partition.app_by_id.values().map(|ix| &partition.apps[*ix]);
         shadow.states = apps
             .map(|app| (app.id.clone(), (app.state, app.state_log.last().map_or(Nanos::ZERO, |(at, _)| *at))))
             .collect();
-        shadow.looked = None;
+        (shadow.looked, shadow.links) = (None, users::Links::new());
     }
 
     /// A partition made a step, with these effects, and is so now.
@@ -121,16 +145,15 @@ impl Rules {
         let Some(shadow) = self.shadows.get_mut(internal) else { return };
         let report = &mut Report { at: internal, faults };
         shadow.steps += 1;
+        shadow.before.clone_from(&shadow.states);
         let placed = shadow.take_input(&step.input);
         shadow.take_effects(effects, &placed, report);
         for (app, key) in &placed {
             // Reported by the shim: it is there if it was not refused.
-            let row = partition.app_by_id.get(app).and_then(|ix| partition.apps[ix.ix()].by_key.get(key));
-            let row = row.map(|row| &partition.allocs[row.ix()]).filter(|row| row.phase == Phase::Allocated);
+            let row = partition.app_by_id.get(app).and_then(|ix| partition.apps[*ix].by_key.get(key));
+            let row = row.map(|row| &partition.allocs[*row]).filter(|row| row.phase == Phase::Allocated);
             match row.and_then(|row| row.node) {
-                Some(node) => {
-                    shadow.told.insert((app.clone(), key.clone()), partition.nodes[node.ix()].spec.id.clone())
-                }
+                Some(node) => shadow.told.insert((app.clone(), key.clone()), partition.nodes[node].spec.id.clone()),
                 None => shadow.told.remove(&(app.clone(), key.clone())),
             };
         }
@@ -150,7 +173,9 @@ impl Rules {
             shadow.check_placed(partition, &now, report);
         }
         shadow.check_victims(partition, &now, report);
+        shadow.check_users(partition, &now, matches!(step.input, Input::Apply(Command::Configure(_))), report);
         shadow.charges = now;
+        shadow.reserved = reserved(partition);
         if matches!(step.input, Input::Apply(Command::Tick)) {
             shadow.check_deadlines(partition, step.at, report);
         }
@@ -170,14 +195,20 @@ impl Rules {
 /// What the shim should know of.
 fn rows_told(partition: &Partition) -> BTreeMap<(Arc<str>, Arc<str>), Arc<str>> {
     let mut told = BTreeMap::new();
-    for app in partition.app_by_id.values().map(|ix| &partition.apps[ix.ix()]) {
-        for row in app.by_seq.values().map(|ix| &partition.allocs[ix.ix()]) {
+    for app in partition.app_by_id.values().map(|ix| &partition.apps[*ix]) {
+        for row in app.by_seq.values().map(|ix| &partition.allocs[*ix]) {
             if let (Phase::Allocated, Some(node)) = (row.phase, row.node) {
-                told.insert((app.id.clone(), row.spec.key.clone()), partition.nodes[node.ix()].spec.id.clone());
+                told.insert((app.id.clone(), row.spec.key.clone()), partition.nodes[node].spec.id.clone());
             }
         }
     }
     told
+}
+
+/// Asks, by their order of arrival, with the nodes that they have reserved.
+fn reserved(partition: &Partition) -> BTreeSet<(u64, Arc<str>)> {
+    let rows = partition.allocs.values();
+    rows.filter_map(|row| Some((row.seq, partition.nodes[row.reserved?].spec.id.clone()))).collect()
 }
 
 fn difference(

@@ -12,20 +12,22 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{
     case::{Action, Case, Shim, Step, chance, happens},
+    draw::USERS,
     rules::Fault,
     server::{Counts, Server},
     steps,
 };
 use crate::{
+    actors::resolvers::ldap::Found,
     domain::{
-        command::{Command, ReleaseItem},
-        effect::{Question, QuestionKind, Released},
+        command::Command,
         types::{Nanos, Termination},
     },
     messages::{
         progress::Progress,
-        rm::{Answer, AnswerBody, Attach, Line, Payload, ToStream, Want},
+        rm::{Answer, Attach, Line, ToStream, Want},
     },
+    store::log::Refusal,
 };
 
 /// When simulated time begins.
@@ -33,10 +35,14 @@ const BEGINS: Nanos = Nanos::from_secs(1_800_000_000);
 /// With interval, and with batch.
 const FLUSH: Nanos = Nanos::from_millis(100);
 const COMMIT: Nanos = Nanos::from_millis(3);
-/// What is not confirmed is sent once more.
-const REMIND: Nanos = Nanos::from_secs(60);
-/// At the end there is so much time for all to come to rest.
-const SETTLING: Nanos = Nanos::from_secs(400);
+/// A stream that is not read ends after this time.
+const SILENT: Nanos = Nanos::from_secs(20);
+/// A request that was refused is sent again after this time.
+const REFUSED: Nanos = Nanos::from_secs(1);
+/// The disk refuses for so many milliseconds at most: no session ends meanwhile.
+const MOST_REFUSED: i64 = 20_000;
+/// Releases are sent once more this much later at the earliest, where they were on their way before.
+const LOOK: Nanos = Nanos::from_secs(1);
 
 /// What came of a case.
 pub struct Outcome {
@@ -50,7 +56,7 @@ pub struct Outcome {
 
 /// What is to happen at a time.
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     /// A line reaches the shim.
     Line(u64, Arc<Line>),
     /// A request reaches the server.
@@ -65,16 +71,20 @@ enum Event {
     Connect,
     /// The disk has what was written.
     Flushed,
-    /// It is time to look at what is not confirmed.
-    Remind,
+    /// The server notices that a connection is broken.
+    Silent(u64),
+    /// The shim sends once more what was refused.
+    Again,
+    /// A directory answers about users.
+    Found(u64, Vec<Arc<str>>),
 }
 
 /// A request under way, with its number where it has one.
-type Sent = (Option<u64>, Arc<Vec<(usize, Command)>>);
+pub(super) type Sent = (Option<u64>, Arc<Vec<(usize, Command)>>);
 
 /// A connection.
-struct Connection {
-    id: u64,
+pub(super) struct Connection {
+    pub(super) id: u64,
     stream: u64,
     lines: UnboundedReceiver<ToStream>,
     progress: Arc<Progress>,
@@ -85,23 +95,30 @@ struct Connection {
 
 /// See the module.
 pub struct Run<'a> {
-    case: &'a Case,
+    pub(super) case: &'a Case,
     pub(super) server: Server,
     events: BinaryHeap<Reverse<(Nanos, u64)>>,
     what: BTreeMap<u64, Event>,
     count: u64,
-    connection: Option<Connection>,
+    pub(super) connection: Option<Connection>,
     connections: u64,
     /// A connection is on its way.
     connecting: bool,
     /// What the shim knows.
     pub(super) knows: Knows,
     /// The shim behaves, and nothing is lost any more.
-    calm: bool,
+    pub(super) calm: bool,
     flushing: bool,
-    reminding: bool,
-    digest: Sha256,
-    lines: u64,
+    /// A request was refused: it is sent again, and others wait.
+    refused: bool,
+    /// That happened on this connection: others may be on their way that are refused for it.
+    refuses: bool,
+    /// Whoever waits for the disk does nothing else.
+    waits: bool,
+    /// When releases were last sent once more.
+    reminded: Nanos,
+    pub(super) digest: Sha256,
+    pub(super) lines: u64,
 }
 
 /// What the shim knows.
@@ -123,13 +140,13 @@ pub struct Knows {
     /// The last number that was acknowledged.
     pub acknowledged: u64,
     /// How often it was asked to confirm what.
-    asked: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    pub(super) asked: BTreeMap<(Arc<str>, Arc<str>), u32>,
 }
 
 /// Something that runs.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Where.
+    /// Id of the node it runs on.
     pub node: Arc<str>,
     /// As it was told.
     pub spec: Arc<crate::domain::alloc::AskSpec>,
@@ -159,7 +176,7 @@ impl Knows {
 /// # Errors
 /// The case cannot be run at all.
 pub fn run(case: &Case, dir: &Path) -> Result<Outcome, String> {
-    let server = Server::new(&case.world, dir.join("log"), BEGINS)?;
+    let server = Server::new(&case.world, case.seed, dir, BEGINS)?;
     let mut run = Run {
         case,
         server,
@@ -172,11 +189,14 @@ pub fn run(case: &Case, dir: &Path) -> Result<Outcome, String> {
         knows: Knows::default(),
         calm: false,
         flushing: false,
-        reminding: false,
+        refused: false,
+        refuses: false,
+        waits: false,
+        reminded: BEGINS,
         digest: Sha256::new(),
         lines: 0,
     };
-    run.server.flush();
+    run.server.flush_surely();
     run.connect();
     for (at, step) in case.steps.iter().enumerate() {
         run.step(step);
@@ -198,21 +218,21 @@ impl Run<'_> {
         Outcome { fault, digest, counts: self.server.counts }
     }
 
-    fn shim(&self) -> &Shim {
+    pub(super) fn shim(&self) -> &Shim {
         &self.case.world.shim
     }
 
     /// By chance, but the same whatever else is left out.
-    fn happens(&self, hundredths: u8, about: &[&str]) -> bool {
+    pub(super) fn happens(&self, hundredths: u8, about: &[&str]) -> bool {
         !self.calm && happens(hundredths, self.case.seed, about)
     }
 
-    fn delay(&self, about: &[&str]) -> Nanos {
+    pub(super) fn delay(&self, about: &[&str]) -> Nanos {
         let most = self.shim().delay.max(0) as u64;
         Nanos::from_millis((chance(self.case.seed, about) % (most + 1)) as i64)
     }
 
-    fn at(&mut self, at: Nanos, event: Event) {
+    pub(super) fn at(&mut self, at: Nanos, event: Event) {
         self.count += 1;
         self.events.push(Reverse((at, self.count)));
         self.what.insert(self.count, event);
@@ -236,6 +256,7 @@ impl Run<'_> {
             }
             Step::Kill(kill) => {
                 self.cut(false);
+                self.server.forget_awaited();
                 let (line, acknowledged) = (self.knows.line, self.knows.acknowledged);
                 let goes_on = self.server.kill(*kill, line, acknowledged);
                 if !self.server.faults.is_empty() {
@@ -247,29 +268,28 @@ impl Run<'_> {
                     self.register();
                 }
             }
+            Step::Disk { flushes, millis } => {
+                let what = if *flushes { Refusal::Flushes } else { Refusal::Writes };
+                self.server.disk_refuses(what, Nanos::from_millis((*millis).clamp(0, MOST_REFUSED)));
+            }
             step => {
                 self.knows.take(step);
                 let names: Vec<Arc<str>> = self.server.parts.iter().map(|live| live.partition.name.clone()).collect();
                 match steps::command(step, &self.case.world, &names, self.server.now) {
                     steps::What::Shim(commands) => self.send(commands),
-                    steps::What::Operator(at, command) => {
+                    steps::What::Drain(at, node, drained, deadline) if !self.server.parts.is_empty() => {
                         let at = at.min(self.server.parts.len() - 1);
-                        if let Command::OrderQueues(orders) = &command {
-                            let known = &self.server.parts[at].partition.queue_by_path;
-                            if orders.iter().any(|(path, _)| !known.contains_key(path)) {
-                                return;
-                            }
-                        }
-                        self.server.commands(at, vec![command], None);
-                        // An operator is told when it is on the disk.
-                        self.server.flush();
+                        self.server.operator_drains(at, &node, drained, deadline);
+                    }
+                    steps::What::Order(queue, order) if !self.server.parts.is_empty() => {
+                        self.server.operator_orders(0, &queue, order);
                     }
                     steps::What::Config(text) => {
                         let text = text.to_owned();
                         self.server.configure(&text);
-                        self.server.flush();
+                        self.flush_in_time();
                     }
-                    steps::What::Nothing => {}
+                    steps::What::Nothing | steps::What::Drain(..) | steps::What::Order(..) => {}
                 }
             }
         }
@@ -277,25 +297,38 @@ impl Run<'_> {
         self.pump();
         // What takes no time arrives within the step.
         self.pass(self.server.now);
+        self.server.check_operators();
     }
 
     /// Time passes, and what is due happens.
-    fn pass(&mut self, until: Nanos) {
+    pub(super) fn pass(&mut self, until: Nanos) {
         let mut turns = 0;
         loop {
             let deadline = self.server.parts.iter().filter_map(|live| live.partition.next_deadline()).min();
             let question = self.server.questions.deadline().map(|at| self.server.time_of(at));
             let event = self.events.peek().map(|Reverse((at, _))| *at);
-            let Some(next) = [deadline, question, event].into_iter().flatten().min().filter(|next| *next <= until)
-            else {
-                break;
-            };
+            let (journal, patience) = (self.server.journal_deadline(), self.server.patience_ends());
+            // What was sent and has not reached the shim yet is looked at again when it may have.
+            let resend = self.server.resend_at().map(|at| at.max(self.reminded.plus(LOOK)));
+            let disk = self.server.disk_deadline();
+            let all = [deadline, question, event, journal, patience, resend, disk];
+            let Some(next) = all.into_iter().flatten().min().filter(|next| *next <= until) else { break };
             self.server.now = self.server.now.max(next);
             let now = self.server.now;
-            if event.is_some_and(|at| at <= now) {
+            if disk.is_some_and(|at| at <= now) {
+                self.server.tick_disk();
+            } else if event.is_some_and(|at| at <= now) {
                 self.happen();
             } else if question.is_some_and(|at| at <= now) {
                 self.server.expire_questions();
+            } else if journal.is_some_and(|at| at <= now) {
+                self.server.tick_journals();
+            } else if patience.is_some_and(|at| at <= now) {
+                self.cut(false);
+                self.server.stop();
+            } else if resend.is_some_and(|at| at <= now) {
+                self.reminded = now;
+                self.server.remind();
             } else {
                 for at in 0..self.server.parts.len() {
                     if self.server.parts[at].partition.next_deadline().is_some_and(|at| at <= now) {
@@ -322,21 +355,30 @@ impl Run<'_> {
         match event {
             Event::Line(connection, line) if is_open(self, connection) => self.heard(&line),
             Event::Request(connection, (number, commands)) if is_open(self, connection) => {
-                self.server.request(number, &commands);
-                if number.is_none() {
-                    // Answered when it was taken.
-                    self.knows.sent.retain(|(_, sent)| !Arc::ptr_eq(sent, &commands));
+                if !self.server.request(number, &commands, self.refuses) && !self.refused {
+                    (self.refused, self.refuses) = (true, true);
+                    self.at(self.server.now.plus(REFUSED), Event::Again);
                 }
             }
             Event::Acknowledged(connection, number) if is_open(self, connection) => {
                 self.knows.acknowledged = self.knows.acknowledged.max(number);
                 self.knows.sent.retain(|(sent, _)| sent.is_none_or(|sent| sent > number));
             }
-            Event::Answer(connection, answer) if is_open(self, connection) => self.server.answer(answer),
+            Event::Answer(connection, answer) if is_open(self, connection) => {
+                // Refused like any request; the question is given up when nobody answers.
+                if !self.server.disk.failing {
+                    self.server.answer(answer);
+                }
+            }
+            Event::Silent(stream) => self.server.detach(stream),
+            Event::Again if self.refused => {
+                self.refused = false;
+                self.send_unanswered();
+            }
             Event::Send(commands) => self.send(commands),
             Event::Connect => {
                 self.connecting = false;
-                if self.connection.is_none() {
+                if self.connection.is_none() && !self.waits {
                     self.connect();
                 }
             }
@@ -344,17 +386,14 @@ impl Run<'_> {
                 self.flushing = false;
                 self.server.flush();
             }
-            Event::Remind => {
-                self.reminding = false;
-                self.server.remind();
-            }
+            Event::Found(id, users) => self.found(id, &users),
             // It was on its way on a connection that broke.
-            Event::Line(..) | Event::Request(..) | Event::Acknowledged(..) | Event::Answer(..) => {}
+            Event::Line(..) | Event::Request(..) | Event::Acknowledged(..) | Event::Answer(..) | Event::Again => {}
         }
     }
 
     /// What the server has for the shim gets on its way.
-    fn pump(&mut self) {
+    pub(super) fn pump(&mut self) {
         self.server.pump();
         let now = self.server.now;
         if let Some(open) = &mut self.connection {
@@ -390,15 +429,37 @@ impl Run<'_> {
             }
         }
         self.server.note_handed();
-        if !self.flushing && self.server.log.shared.synced() < self.server.log.last() {
+        for answered in self.server.answered_requests() {
+            self.knows.sent.retain(|(_, sent)| !Arc::ptr_eq(sent, &answered));
+        }
+        if !self.flushing && !self.server.tries_again() && self.server.log.shared.synced() < self.server.log.last() {
             self.flushing = true;
             let batch = self.server.log.sync == crate::actors::rm::log::LogSync::Batch;
             self.at(now.plus(if batch { COMMIT } else { FLUSH }), Event::Flushed);
         }
-        if !self.reminding && self.server.is_unconfirmed() {
-            self.reminding = true;
-            self.at(now.plus(REMIND), Event::Remind);
+        for (id, users) in std::mem::take(&mut self.server.wanted) {
+            let most = self.case.world.directory.as_ref().map_or(0, |directory| directory.delay.max(0) as u64);
+            let delay = chance(self.case.seed, &["directory", &id.to_string()]) % (most + 1);
+            self.at(now.plus(Nanos::from_millis(delay as i64)), Event::Found(id, users));
         }
+    }
+
+    /// A directory answers, late, or says that it cannot.
+    fn found(&mut self, id: u64, users: &[Arc<str>]) {
+        let directory = self.case.world.directory.clone().unwrap_or_default();
+        let number = id.to_string();
+        let away = self.happens(directory.away, &["away", &number]);
+        let why = || Arc::<str>::from("the directory cannot be asked");
+        let answer = |user: &Arc<str>| {
+            if away || self.happens(directory.fails, &["knows", user, &number]) {
+                return Err(why());
+            }
+            let known = USERS.iter().find(|(name, _)| **name == **user);
+            Ok(known
+                .map_or_else(Default::default, |(_, groups)| groups.iter().map(|group| Arc::from(*group)).collect()))
+        };
+        let answers = users.iter().map(answer).collect();
+        self.server.found(id, Found { answers, unavailable: away.then(why) });
     }
 
     fn connect_in(&mut self, delay: Nanos) {
@@ -408,7 +469,11 @@ impl Run<'_> {
         }
     }
 
-    fn connect(&mut self) {
+    pub(super) fn connect(&mut self) {
+        if self.server.stopped {
+            // It is refused, and told to register.
+            return self.register();
+        }
         let (to, lines) = mpsc::unbounded_channel();
         let progress = Arc::new(Progress::default());
         let after = Some(self.knows.line);
@@ -419,21 +484,41 @@ impl Run<'_> {
                 self.connections += 1;
                 let (id, now) = (self.connections, self.server.now);
                 self.connection = Some(Connection { id, stream, lines, progress, inward: now, outward: now });
-                // What was not acknowledged is sent once more.
-                for sent in self.knows.sent.clone() {
-                    self.put(sent);
-                }
+                (self.refused, self.refuses) = (false, false);
+                self.send_unanswered();
             }
             Err(refusal) => self.fault("a shim can go on where it was", refusal.detail),
         }
     }
 
+    /// What was not acknowledged is sent once more.
+    fn send_unanswered(&mut self) {
+        for sent in self.knows.sent.clone() {
+            self.put(sent);
+        }
+    }
+
+    /// Whoever wants it on the disk waits until it is there, and time passes.
+    fn flush_in_time(&mut self) {
+        self.server.flush_surely();
+        self.waits = true;
+        while self.server.log.shared.synced() < self.server.log.last()
+            && self.server.is_disk_refusing()
+            && self.server.faults.is_empty()
+        {
+            self.pass(self.server.now.plus(REFUSED));
+            self.server.flush_surely();
+        }
+        self.waits = false;
+    }
+
     /// The connection breaks, with all that is on its way; the server learns of it or not.
     fn cut(&mut self, noticed: bool) {
-        if let Some(open) = self.connection.take()
-            && noticed
-        {
+        let Some(open) = self.connection.take() else { return };
+        if noticed {
             self.server.detach(open.stream);
+        } else {
+            self.at(self.server.now.plus(SILENT), Event::Silent(open.stream));
         }
     }
 
@@ -444,11 +529,12 @@ impl Run<'_> {
             return self.fault("a session can begin", why);
         }
         // It is told when it is on the disk.
-        self.server.flush();
+        self.server.forget_awaited();
+        self.flush_in_time();
         let before = std::mem::take(&mut self.knows);
         self.connect();
         let known: Vec<_> = self.server.parts.iter().map(|live| live.partition.name.clone()).collect();
-        let requests = steps::report(&self.case.world, &known, &before);
+        let requests = steps::report(&self.case.world, &known, &before, self.server.epoch);
         (self.knows.nodes, self.knows.apps) = (before.nodes, before.apps);
         for (number, commands) in requests.into_iter().enumerate() {
             if !happens(10, self.case.seed, &["forgets", &number.to_string()]) {
@@ -458,7 +544,7 @@ impl Run<'_> {
     }
 
     /// The shim sends a request.
-    fn send(&mut self, commands: Vec<(usize, Command)>) {
+    pub(super) fn send(&mut self, commands: Vec<(usize, Command)>) {
         if commands.is_empty() {
             return;
         }
@@ -471,7 +557,7 @@ impl Run<'_> {
         });
         let sent = (number, Arc::new(commands));
         self.knows.sent.push_back(sent.clone());
-        if self.connection.is_some() {
+        if self.connection.is_some() && !self.refused {
             self.put(sent.clone());
             let about = ["doubles", &self.count.to_string()];
             if self.happens(self.shim().doubles, &about) {
@@ -513,158 +599,6 @@ impl Run<'_> {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// A line reaches the shim: the next one, once.
-    fn heard(&mut self, line: &Arc<Line>) {
-        if line.seq != self.knows.line + 1 {
-            let text = format!("line {} follows line {}", line.seq, self.knows.line);
-            return self.fault("every line comes once and in order", text);
-        }
-        self.knows.line = line.seq;
-        self.lines += 1;
-        self.digest.update(format!("{} {} {:?}", line.seq, line.partition, line.payload));
-        let Some(at) = self.server.parts.iter().position(|live| live.internal == line.partition) else { return };
-        match &line.payload {
-            Payload::New(list) => {
-                for new in list {
-                    let id = (new.app.clone(), new.spec.key.clone());
-                    let ran = Ran { node: new.node.clone(), spec: new.spec.clone(), size: new.resource.clone() };
-                    self.knows.runs.insert(id.clone(), ran);
-                    let (app, key, seq) = (&*id.0, &*id.1, line.seq.to_string());
-                    if self.happens(self.shim().fails, &["fails", app, key, &seq]) {
-                        self.later(at, 5, &id, Termination::FailedOnRm);
-                    } else if !new.spec.placeholder && self.happens(self.shim().ends, &["ends", app, key, &seq]) {
-                        let after = 500 + (chance(self.case.seed, &["lasts", key, &seq]) % 40_000) as i64;
-                        self.later(at, after, &id, Termination::StoppedByRm);
-                    }
-                }
-            }
-            Payload::Released(list) => list.iter().for_each(|released| self.told_to_go(at, released)),
-            payload => self.asked(line.seq, payload),
-        }
-    }
-
-    fn later(&mut self, at: usize, millis: i64, (app, key): &(Arc<str>, Arc<str>), termination: Termination) {
-        let releases = vec![ReleaseItem { app: app.clone(), key: key.clone(), termination }];
-        let commands = vec![(at, Command::Allocations { allocations: Vec::new(), releases })];
-        self.at(self.server.now.plus(Nanos::from_millis(millis)), Event::Send(commands));
-    }
-
-    /// A release of the server: the shim confirms it in time, late, twice, never or wrongly.
-    fn told_to_go(&mut self, at: usize, released: &Released) {
-        let id = (released.app.clone(), released.key.clone());
-        if !released.confirm {
-            self.knows.runs.remove(&id);
-            return;
-        }
-        let asked = self.knows.asked.entry(id.clone()).or_default();
-        *asked += 1;
-        let (times, termination) = (asked.to_string(), released.termination);
-        let (app, key, shim) = (&*id.0, &*id.1, self.shim().clone());
-        let about = |what: &'static str| [what, app, key, &*times].map(str::to_owned);
-        let is = |run: &Run, hundredths: u8, what: &'static str| {
-            let about = about(what);
-            run.happens(hundredths, &about.each_ref().map(String::as_str))
-        };
-        if is(self, shim.never, "never") {
-            return;
-        }
-        let lie =
-            [Termination::StoppedByRm, Termination::Timeout, Termination::PlaceholderReplaced, Termination::Preempted];
-        let said = if is(self, shim.lies, "lies") { lie[(times.len() + key.len()) % 4] } else { termination };
-        let delay = if is(self, shim.late, "late") {
-            (chance(self.case.seed, &["how late", app, key]) % 45_000) as i64
-        } else {
-            0
-        };
-        self.later(at, delay, &id, said);
-        if is(self, shim.twice, "twice") {
-            self.later(at, delay + 20, &id, said);
-        }
-    }
-
-    fn asked(&mut self, line: u64, payload: &Payload) {
-        let seq = line.to_string();
-        let Some(id) = self.connection.as_ref().map(|open| open.id) else { return };
-        let one = |question: &Question, node: &Arc<str>| -> Result<(), Arc<str>> {
-            let about = ["refuses", &question.key, node, &(line / 20).to_string()];
-            if self.happens(self.shim().refuses, &about) { Err("it does not like the node".into()) } else { Ok(()) }
-        };
-        let all = |question: &Question| -> Vec<Result<(), Arc<str>>> {
-            [&question.node].into_iter().chain(&question.more).map(|node| one(question, node)).collect()
-        };
-        let body = match payload {
-            Payload::Ask(question) => {
-                let index = match &question.kind {
-                    QuestionKind::Fits { .. } => 0,
-                    QuestionKind::FitsWithout { victims, start } => {
-                        let left = (victims.len() as i32 - start).max(1) as u64;
-                        start + (chance(self.case.seed, &["index", &seq]) % left) as i32
-                    }
-                };
-                AnswerBody::Single { result: one(question, &question.node), index }
-            }
-            Payload::AskBatch(question) => AnswerBody::Batch(all(question)),
-            Payload::AskSeveral(questions) => AnswerBody::Several(questions.iter().map(all).collect()),
-            _ => return,
-        };
-        if self.happens(self.shim().silent, &["silent", &seq]) {
-            return;
-        }
-        let delay = self.delay(&["answer", &seq]);
-        self.at(self.server.now.plus(delay), Event::Answer(id, Answer { id: line, body }));
-    }
-
-    /// From here on all goes well: everything arrives, is confirmed and comes to rest. Then both sides know the same.
-    fn settle(&mut self) {
-        self.calm = true;
-        self.server.end_snapshot();
-        if self.connection.is_none() {
-            self.connect();
-        }
-        self.pump();
-        self.pass(self.server.now.plus(SETTLING));
-        if !self.server.faults.is_empty() {
-            return;
-        }
-        if !self.knows.sent.is_empty() {
-            let text = format!("{} requests were sent and are not acknowledged", self.knows.sent.len());
-            self.fault("what is sent is acknowledged", text);
-        }
-        if self.knows.line != self.server.buffer.last() {
-            let text = format!("the shim has line {}, of {}", self.knows.line, self.server.buffer.last());
-            self.fault("every line comes once and in order", text);
-        }
-        if let Some(row) = self.server.parts.iter().flat_map(|live| live.talks.unconfirmed.values()).next() {
-            let text = format!("{} of {} waits for a confirmation for ever", row.release.key, row.release.app);
-            self.fault("what is confirmed is settled", text);
-        }
-        let mut there: BTreeMap<(Arc<str>, Arc<str>), Arc<str>> = BTreeMap::new();
-        for live in &self.server.parts {
-            let partition = &live.partition;
-            for app in partition.app_by_id.values().map(|ix| &partition.apps[ix.ix()]) {
-                for row in app.allocs.iter().map(|ix| &partition.allocs[ix.ix()]).filter(|row| row.is_allocated()) {
-                    let node = row.node.map(|node| partition.nodes[node.ix()].spec.id.clone());
-                    there.insert((app.id.clone(), row.spec.key.clone()), node.unwrap_or_default());
-                }
-            }
-        }
-        let unsure = |id: &(Arc<str>, Arc<str>)| {
-            self.knows.unsure.contains(id) || self.knows.unsure.contains(&(id.0.clone(), "".into()))
-        };
-        let mut text = String::new();
-        for (id, node) in there.iter().filter(|(id, _)| !unsure(id)) {
-            if self.knows.runs.get(id).map(|ran| &ran.node) != Some(node) {
-                text = format!("{} of {} is on {node}, and the shim does not know", id.1, id.0);
-            }
-        }
-        for id in self.knows.runs.keys().filter(|id| !unsure(id) && !there.contains_key(*id)) {
-            text = format!("the shim runs {} of {}, and the server does not know", id.1, id.0);
-        }
-        if !text.is_empty() {
-            self.fault("both sides know the same at the end", text);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -14,6 +14,10 @@ use tokio::time::Instant;
 
 use super::{
     case::World,
+    cluster::Cluster,
+    disk::Disk,
+    groups::Lookup,
+    journal::{self, Kept, Told},
     rules::{Fault, Rules},
 };
 use crate::{
@@ -28,24 +32,23 @@ use crate::{
             record::{self, Manner, Registered, kind},
             streams::Streams,
         },
+        ugm::Known,
     },
     config,
     domain::{
         Partition,
         command::{Command, PredicateTerms},
-        conf::PartitionConf,
-        effect::Effect,
-        log::{Beginning, Input, Step},
+        effect::{Callback, Effect},
+        log::{Input, Step},
         resources::Types,
         turns::Turns,
-        types::Nanos,
+        types::{Nanos, Termination},
     },
     messages::{
         budget::{Budget, Permit},
-        event::Publisher,
         partition::Saved,
         receipts::{Place, Receipts},
-        recorded::{Outlet, Talks},
+        recorded::Talks,
         rm::{Closing, ClosingKind, Deliver, Kind, Line, Outgoing, Payload, Predicates},
     },
     store::log::{self, Home},
@@ -53,8 +56,6 @@ use crate::{
 
 /// The resource manager.
 pub const RM: &str = "rm-1";
-/// Nodes that one question names at most.
-const BATCH_NODES: usize = 8;
 
 /// A partition with what belongs to it.
 pub struct Live {
@@ -70,6 +71,36 @@ pub struct Live {
     pub(super) effects: Vec<Effect>,
     /// How it was with its last record, and which one that was in the log.
     pub marks: Vec<Mark>,
+    /// What it has not read yet.
+    pub(super) inbox: VecDeque<(Vec<Command>, Option<Permit>)>,
+    /// What waits for a directory, and holds up the others.
+    pub(super) lookup: Option<Lookup>,
+    /// What is known of users, and since when what is too old was not dropped.
+    pub(super) known: (Known, Nanos),
+}
+
+impl Live {
+    /// One that nothing has come to yet.
+    pub(super) fn new(
+        instance: u32,
+        internal: Arc<str>,
+        partition: Partition,
+        talks: Talks,
+        recorder: Recorder,
+    ) -> Live {
+        Live {
+            instance,
+            internal,
+            partition,
+            talks,
+            recorder,
+            effects: Vec::new(),
+            marks: Vec::new(),
+            inbox: VecDeque::new(),
+            lookup: None,
+            known: Default::default(),
+        }
+    }
 }
 
 /// See [`Live::marks`].
@@ -90,9 +121,14 @@ pub struct Server {
     pub logs: Arc<Logs>,
     /// The log.
     pub log: RmLog,
+    /// Where several servers take turns with it.
+    pub cluster: Option<Cluster>,
+    is_led: bool,
+    /// Its disk.
+    pub(super) disk: Disk,
     /// The present time.
     pub now: Nanos,
-    /// Session.
+    /// Number of the session, counted up with each registration.
     pub epoch: u64,
     /// What it registered with.
     pub registered: Registered,
@@ -108,7 +144,7 @@ pub struct Server {
     pub told: Vec<(u64, u64)>,
     /// Its streams.
     pub streams: Streams,
-    /// Credits.
+    /// Credits of the session: how much of what it sends may be under way.
     pub budget: Arc<Budget>,
     /// Resource types.
     pub types: Arc<Types>,
@@ -137,6 +173,20 @@ pub struct Server {
     pub instances: u32,
     /// Snapshots that are kept: as `RmLog` has them.
     pub snapshots: Vec<(u64, u64)>,
+    /// When the process began.
+    pub(super) started: Nanos,
+    /// The journals of partitions by internal name, as far as this process has read them, and where they are.
+    pub(super) journals: BTreeMap<Arc<str>, Kept>,
+    pub(super) journal_base: PathBuf,
+    /// What operators were told, by internal name: it outlives every process.
+    pub(super) told_operators: BTreeMap<Arc<str>, Told>,
+    /// Users that a directory is to be asked about, with the number of the look-up.
+    pub wanted: Vec<(u64, Vec<Arc<str>>)>,
+    pub(super) lookups: u64,
+    /// Since when no stream is open.
+    pub(super) paused: Option<Nanos>,
+    /// The session ended, as no stream came back in time.
+    pub stopped: bool,
     /// A snapshot whose first half was taken.
     pub(super) halves: Option<(u64, Vec<Saved>)>,
     /// Bytes of the newest segment that are on the disk for certain, and which one that is.
@@ -163,7 +213,15 @@ pub struct Counts {
     pub decisions: u64,
     /// Lines for the shim.
     pub lines: u64,
-    /// Restarts.
+    /// Placeholders that were told to go for a real ask.
+    pub swaps: u64,
+    /// Allocations that were told to go for another ask.
+    pub victims: u64,
+    /// Questions to directories.
+    pub lookups: u64,
+    /// Sessions that ended as no stream came back.
+    pub stops: u64,
+    /// Number of restarts.
     pub restarts: u64,
     /// Restarts that began with a snapshot.
     pub snapshots: u64,
@@ -175,6 +233,10 @@ impl Counts {
         self.commands += other.commands;
         self.decisions += other.decisions;
         self.lines += other.lines;
+        self.swaps += other.swaps;
+        self.victims += other.victims;
+        self.lookups += other.lookups;
+        self.stops += other.stops;
         self.restarts += other.restarts;
         self.snapshots += other.snapshots;
     }
@@ -185,9 +247,9 @@ impl Server {
     ///
     /// # Errors
     /// The world cannot be.
-    pub fn new(world: &World, base: PathBuf, now: Nanos) -> Result<Server, String> {
+    pub fn new(world: &World, seed: u64, dir: &Path, now: Nanos) -> Result<Server, String> {
         let logs = Arc::new(Logs {
-            base,
+            base: dir.join("log"),
             server: "simulated".to_owned(),
             sync: world.sync,
             snapshot: u64::MAX,
@@ -196,7 +258,8 @@ impl Server {
             unread: Default::default(),
         });
         let settings = RmSettings::read(&world.extra)?;
-        let home = Home::Here(logs.directory(RM));
+        let cluster = world.etcd.map(|doubts| Cluster::new(seed, doubts, RM)).transpose()?;
+        let home = cluster.as_ref().map_or_else(|| Home::Here(logs.directory(RM)), |led| Home::Far(led.group.clone()));
         let log = RmLog::new(logs.clone(), home, RM, world.sync, 1, now);
         let registered = Registered {
             epoch: 0,
@@ -216,6 +279,9 @@ impl Server {
         let mut server = Server {
             logs,
             log,
+            disk: Disk::default(),
+            is_led: cluster.is_some(),
+            cluster,
             now,
             epoch: 0,
             registered,
@@ -240,6 +306,14 @@ impl Server {
             parts: Vec::new(),
             instances: 0,
             snapshots: Vec::new(),
+            started: now,
+            journals: BTreeMap::new(),
+            journal_base: dir.join("journal"),
+            told_operators: BTreeMap::new(),
+            wanted: Vec::new(),
+            lookups: 0,
+            paused: None,
+            stopped: false,
             halves: None,
             flushed: (PathBuf::new(), 0),
             chunk: world.chunk,
@@ -274,12 +348,8 @@ impl Server {
     /// Its configuration is refused.
     pub fn register(&mut self) -> Result<(), String> {
         let config = config::load(&self.registered.config).map_err(|refused| refused.to_string())?;
-        self.streams.close(&closing(), true);
-        let mut before = std::mem::take(&mut self.parts);
-        for live in &mut before {
-            self.dismantle(live);
-        }
-        self.receipts.end();
+        self.end_session();
+        (self.stopped, self.paused) = (false, Some(self.now));
         self.epoch += 1;
         self.registered.epoch = self.epoch;
         self.registered.at = self.now.0;
@@ -303,87 +373,6 @@ impl Server {
             self.launch(conf.clone());
         }
         Ok(())
-    }
-
-    /// A partition of a session that is over goes: nothing of it may be left in its books.
-    fn dismantle(&mut self, live: &mut Live) {
-        let (now, effects) = (self.now, &mut Vec::new());
-        live.partition.apply(Command::Stop, now, effects);
-        while live.partition.dismantle(3, now, effects) {}
-        let left: Vec<_> =
-            live.partition.audit().into_iter().map(|found| format!("{}: {}", found.object, found.text)).collect();
-        if !left.is_empty() || live.partition.allocations > 0 || live.partition.ugm.users().count() > 0 {
-            let text = format!("{} was taken apart, and left: {left:?}, {}", live.internal, live.partition.allocations);
-            self.fault("teardown", text);
-        }
-    }
-
-    /// A partition begins.
-    pub fn launch(&mut self, conf: Arc<PartitionConf>) {
-        let internal: Arc<str> = format!("[{RM}]{}", conf.name).into();
-        let beginning = Beginning { rm: RM.into(), internal: internal.clone(), conf: conf.clone(), at: self.now };
-        let instance = self.instances;
-        self.instances += 1;
-        let recorder = Recorder::begin(instance, Outlet::new(Publisher::new(|_| 0)), &beginning);
-        let mut effects = Vec::new();
-        let partition = beginning.partition(&mut effects);
-        let mut talks = Talks::default();
-        effects.iter().for_each(|effect| talks.take(effect, self.now));
-        self.rules.launched(&internal, conf);
-        self.parts.push(Live { instance, internal, partition, talks, recorder, effects, marks: Vec::new() });
-        let at = self.parts.len() - 1;
-        self.route(at);
-        self.welcome(at);
-    }
-
-    /// One that goes on after a restart.
-    pub fn relaunch(&mut self, instance: u32, internal: Arc<str>, mark: Mark, at: Nanos) {
-        let outlet = Outlet::new(Publisher::new(|_| 0));
-        outlet.release(mark.number);
-        let recorder = Recorder::resume(instance, outlet, mark.number, at);
-        let (partition, talks) = (mark.partition.clone(), mark.talks.clone());
-        self.parts.push(Live {
-            instance,
-            internal,
-            partition,
-            talks,
-            recorder,
-            effects: Vec::new(),
-            marks: vec![mark],
-        });
-    }
-
-    /// What a partition that begins is told.
-    fn welcome(&mut self, at: usize) {
-        let mut commands = Vec::new();
-        if self.terms != PredicateTerms::default() {
-            commands.push(Command::PredicateTerms(self.terms));
-        }
-        if self.asking != Predicates::Off {
-            commands.push(Command::AskPredicates(true));
-        }
-        if self.settings.all_container_states {
-            commands.push(Command::ContainerStates(true));
-        }
-        if self.settings.reservations == Some(false) {
-            commands.push(Command::Reservations(false));
-        }
-        self.commands(at, commands, None);
-    }
-
-    /// The partitions learn how to ask, where that changed.
-    pub(super) fn tell_terms(&mut self) {
-        let nodes = if matches!(self.asking, Predicates::Batch | Predicates::Several) { BATCH_NODES } else { 1 };
-        let shared = self.asking != Predicates::Off && self.parts.len() > 1;
-        let terms = PredicateTerms { constrained: self.settings.constrained, nodes, shared };
-        if terms != self.terms {
-            self.terms = terms;
-            self.command_all(|| Command::PredicateTerms(terms));
-        }
-        let names = if shared { self.parts.iter().map(|live| live.internal.clone()).collect() } else { Vec::new() };
-        self.turns.among(names);
-        self.pass_turns();
-        self.read_messages();
     }
 
     /// Something enters a partition.
@@ -462,6 +451,14 @@ impl Server {
     pub(super) fn leave(&mut self, at: usize) {
         let live = &mut self.parts[at];
         let entry = live.recorder.entry(&live.effects);
+        let facts = journal::facts(&live.effects);
+        for effect in &live.effects {
+            if let Effect::Callback(Callback::Released(released)) = effect {
+                self.counts.swaps +=
+                    u64::from(released.confirm && released.termination == Termination::PlaceholderReplaced);
+                self.counts.victims += u64::from(released.confirm && released.termination == Termination::Preempted);
+            }
+        }
         let mut turns = Vec::new();
         let items: Vec<Outgoing> = live
             .effects
@@ -477,6 +474,7 @@ impl Server {
             })
             .collect();
         let (number, internal) = (entry.number, live.internal.clone());
+        self.post(&internal, facts);
         self.budget.made(items.len());
         self.deliver(Deliver {
             epoch: self.epoch,
@@ -563,57 +561,104 @@ impl Server {
 
     /// The disk has it.
     pub fn flush(&mut self) {
+        if self.is_led {
+            return self.send();
+        }
         let written = self.log.shared.commit(true);
+        self.disk.dropped = written.is_err();
+        if written.is_err() {
+            return self.settled(written);
+        }
+        self.is_flushed();
+        self.settled(written);
+    }
+
+    /// All that was written outlives the machine.
+    pub fn is_flushed(&mut self) {
         let newest = log::segments(&self.logs.directory(RM)).unwrap_or_default().pop();
         if let Some((_, path)) = newest {
             let length = std::fs::metadata(&path).map_or(0, |file| file.len());
             self.flushed = (path, length);
         }
-        self.settled(written);
+    }
+
+    /// To etcd; where it does not say that it has it, it is tried again later.
+    fn send(&mut self) {
+        if let Ok(upto) = self.log.shared.commit(true) {
+            self.settled(Ok(upto));
+        }
+    }
+
+    /// It is tried until etcd has it, or once where the disk refuses: whoever is answered then has waited.
+    pub fn flush_surely(&mut self) {
+        for _ in 0..1_000 {
+            self.flush();
+            if self.log.shared.synced() == self.log.last() || self.is_disk_refusing() {
+                return;
+            }
+        }
+        self.fault("the log", "nothing can be written any more".to_owned());
+    }
+
+    /// Where the log is.
+    pub fn home(&self) -> Home {
+        match &self.cluster {
+            Some(cluster) => Home::Far(cluster.group.clone()),
+            None => Home::Here(self.logs.directory(RM)),
+        }
     }
 
     fn settled(&mut self, written: Result<u64, log::WriteError>) {
         match written {
             Ok(upto) => {
+                self.disk.failing = false;
                 for (epoch, line) in self.log.settle(upto) {
                     if epoch == self.epoch {
                         self.buffer.release(line);
                     }
                 }
             }
-            Err(error) => self.fault("the log", error.to_string()),
+            Err(error) => self.not_written(error.to_string()),
         }
     }
 
-    /// A request of the shim: commands by partition. What its number says is obeyed.
-    pub fn request(&mut self, number: Option<u64>, commands: &[(usize, Command)]) {
+    /// A request of the shim: commands by partition. What its number says is obeyed. False: it is refused, and has to be sent
+    /// again; `refused`: one before it was.
+    pub fn request(&mut self, number: Option<u64>, commands: &Arc<Vec<(usize, Command)>>, refused: bool) -> bool {
+        if self.disk.failing {
+            return false;
+        }
         let mut permit = match self.budget.take(commands.len()) {
             Some(permit) => permit,
-            None => return,
+            None => return true,
         };
-        if let Some(number) = number {
-            match self.receipts.place(number) {
-                Place::Next => permit = permit.with(self.receipts.take(number, commands.len())),
-                Place::Before => return,
-                Place::Gap(missing) => {
-                    self.fault("requests in order", format!("request {number} came, and {missing} is missing"));
-                    return;
-                }
+        match number.map(|number| (number, self.receipts.place(number))) {
+            Some((number, Place::Next)) => permit = permit.with(self.receipts.take(number, commands.len())),
+            Some((_, Place::Before)) => return true,
+            Some((_, Place::Gap(_))) if refused => return false,
+            Some((number, Place::Gap(missing))) => {
+                self.fault("requests in order", format!("request {number} came, and {missing} is missing"));
+                return true;
             }
+            None => permit = self.await_record(permit, commands),
         }
         permit.in_parts(commands.len());
-        for (at, command) in commands {
-            self.commands(*at, vec![command.clone()], Some(permit.clone()));
+        for (at, command) in commands.iter() {
+            self.arrive(*at, vec![command.clone()], Some(permit.clone()));
         }
         if commands.is_empty() {
             self.log.taken(vec![permit], self.epoch, self.buffer.last(), self.now);
             self.commit();
         }
+        true
     }
 
     /// Another configuration.
     pub fn configure(&mut self, text: &str) {
         let Ok(config) = config::load(text) else { return };
+        if self.stopped {
+            return;
+        }
         self.registered.config = text.into();
         let changed = record::Reconfigured {
             config: text.into(),
@@ -627,6 +672,9 @@ impl Server {
         for at in 0..self.parts.len() {
             let name = self.parts[at].partition.name.clone();
             if let Some(conf) = config.partitions.iter().find(|conf| conf.name == name) {
+                if self.parts[at].partition.conf.resolver != conf.resolver {
+                    self.parts[at].known = Default::default();
+                }
                 self.commands(at, vec![Command::Configure(conf.clone())], None);
             }
         }

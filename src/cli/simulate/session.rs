@@ -1,22 +1,26 @@
 //! The session of the simulated server towards its shim: streams, what is sent once more, how far lines have come, and
 //! snapshots.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::server::{RM, Server, closing};
 use crate::{
-    actors::rm::{
-        record::{self, Manner, SavedQuestion, SavedSession, kind},
-        snapshot,
-        streams::Stream,
-        traced::Traced,
+    actors::{
+        application,
+        rm::{
+            record::{self, Ended, Manner, SavedQuestion, SavedSession, kind},
+            snapshot,
+            streams::Stream,
+            traced::Traced,
+        },
     },
-    domain::{command::Command, effect::Callback},
+    domain::{command::Command, effect::Callback, types::Nanos},
     messages::{
+        application::UnconfirmedRelease,
         partition::Saved,
         rm::{Attach, Deliver, Kind, Outgoing, Payload, Predicates, Refusal},
     },
-    store::log::{self, Home},
+    store::log,
 };
 
 impl Server {
@@ -34,11 +38,13 @@ impl Server {
         let credits = self.buffer.hand(after, None);
         self.give_back(credits);
         if self.had_stream {
-            self.send_again(after);
+            self.send_again(after, |_| true);
         }
         self.had_stream = true;
+        self.log.trail.goes_on(self.now, after);
         self.ask(record::asks_of(self.registered.predicates).unwrap_or_default());
         self.note_manner();
+        self.paused = None;
         self.budget.pause(false);
         for at in 0..self.parts.len() {
             self.slice(at);
@@ -53,6 +59,7 @@ impl Server {
         if self.streams.remove(id).is_none() {
             return;
         }
+        self.log.trail.broke(self.now);
         for (partition, answers) in
             self.questions.answer_all(Err("the stream to the shim was lost before it answered".into()))
         {
@@ -60,10 +67,33 @@ impl Server {
         }
         self.note_manner();
         self.budget.pause(true);
+        self.paused = Some(self.now);
+    }
+
+    /// When the session ends where no stream comes back: `rm.pauseTimeout`.
+    pub fn patience_ends(&self) -> Option<Nanos> {
+        let time = Nanos(i64::try_from(self.settings.pause.as_nanos()).unwrap_or(i64::MAX));
+        self.paused.filter(|_| !self.stopped).map(|since| since.plus(time))
+    }
+
+    /// No stream came back in time: the session ends, and the shim has to register again.
+    pub fn stop(&mut self) {
+        self.end_session();
+        self.counts.stops += 1;
+        (self.stopped, self.paused) = (true, None);
+        let ended = Ended { epoch: self.epoch, why: "it was Paused for too long".into(), lost: false };
+        self.log.begin_segment();
+        self.log.append(kind::ENDED, self.now, &record::json(&ended));
+        self.log.snapshots.clear();
+        self.snapshots.clear();
+        self.drop_halves();
+        // Whether a session ends that nothing can be written of is not what is looked at here.
+        self.mend_disk();
+        self.flush_surely();
     }
 
     /// What the shim has not confirmed is sent once more, except for what a new stream is about to get.
-    fn send_again(&mut self, after: u64) {
+    fn send_again(&mut self, after: u64, is_due: impl Fn(&UnconfirmedRelease) -> bool) {
         let mut under_way: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         for line in self.buffer.read(&mut self.buffer.cursor(after), None, usize::MAX) {
             if let Payload::Released(releases) = &line.payload {
@@ -74,10 +104,9 @@ impl Server {
         for at in 0..self.parts.len() {
             self.route(at);
             let live = &mut self.parts[at];
-            let again =
-                live.talks.unconfirmed.values_mut().filter(|row| {
-                    !under_way.iter().any(|(app, key)| *app == row.release.app && *key == row.release.key)
-                });
+            let again = live.talks.unconfirmed.values_mut().filter(|row| {
+                is_due(row) && !under_way.iter().any(|(app, key)| *app == row.release.app && *key == row.release.key)
+            });
             let again: Vec<Outgoing> = again
                 .map(|row| {
                     row.sent += 1;
@@ -99,14 +128,16 @@ impl Server {
         }
     }
 
-    /// Something waits for the shim's confirmation.
-    pub fn is_unconfirmed(&self) -> bool {
-        self.parts.iter().any(|live| !live.talks.unconfirmed.is_empty())
+    /// When a release is to be sent once more that the shim has not confirmed.
+    pub fn resend_at(&self) -> Option<Nanos> {
+        let first = self.settings.patience.resend_after;
+        self.parts.iter().flat_map(|live| live.talks.unconfirmed.values().map(|row| due(row, first))).min()
     }
 
-    /// What waits for long is sent once more.
+    /// What has waited for long enough is sent once more, unless it is still on its way.
     pub fn remind(&mut self) {
-        self.send_again(self.buffer.delivered());
+        let (now, first) = (self.now, self.settings.patience.resend_after);
+        self.send_again(self.buffer.delivered(), |row| due(row, first) <= now);
     }
 
     fn ask(&mut self, wanted: Predicates) {
@@ -130,7 +161,10 @@ impl Server {
 
     /// Says in the log how far lines were handed to sockets.
     pub fn note_handed(&mut self) {
-        self.log.note_delivered(self.now, self.buffer.delivered());
+        if self.stopped {
+            return;
+        }
+        self.log.trail.note(self.now, self.buffer.delivered());
         let handed = Kind::ALL.map(|kind| self.buffer.handed(kind));
         if handed != self.log.handed {
             self.log.handed = handed;
@@ -166,6 +200,9 @@ impl Server {
 
     /// The first half of a snapshot: the partitions.
     pub fn begin_snapshot(&mut self) {
+        if self.stopped {
+            return;
+        }
         let from = self.log.last();
         for at in 0..self.parts.len() {
             let live = &self.parts[at];
@@ -188,7 +225,7 @@ impl Server {
             .open()
             .map(|(line, partition, question)| SavedQuestion::of(partition, line, self.asking, question));
         let questions = questions.collect();
-        let (dropped, lines) = self.buffer.kept_after(self.log.note_delivered(self.now, self.buffer.delivered()));
+        let (dropped, lines) = self.buffer.kept_after(self.log.trail.note(self.now, self.buffer.delivered()));
         let session = SavedSession {
             dropped,
             from,
@@ -200,20 +237,27 @@ impl Server {
             questions,
             instances: self.instances,
             numbers: self.log.numbers.clone(),
+            keys: self.log.keys.clone(),
         };
         let place = log::Place { index: self.log.last(), from };
         // What it holds is on the disk before it.
         self.flush();
+        if self.log.shared.synced() < place.index {
+            return;
+        }
         let parts = snapshot::parts(&session, saved, &lines, self.now);
-        let (home, title) = (Home::Here(self.logs.directory(RM)), self.logs.title(RM));
+        let (home, title) = (self.home(), self.logs.title(RM));
+        // The next one is whole, where etcd did not say that it has this.
+        let may_fail = self.cluster.is_some();
         if let Err(error) = home.snapshot(&title, place, self.now, &parts) {
-            return self.fault("the log", error.to_string());
+            return if may_fail { self.drop_halves() } else { self.fault("the log", error.to_string()) };
         }
         self.snapshots.push((place.index, place.from));
         let keep = self.snapshots.len().saturating_sub(2);
         self.snapshots.drain(..keep);
         if let [(index, from), _] = self.snapshots[..]
             && let Err(error) = home.prune(from + 1, index)
+            && !may_fail
         {
             self.fault("the log", error.to_string());
         }
@@ -223,4 +267,9 @@ impl Server {
     pub fn drop_halves(&mut self) {
         self.halves = None;
     }
+}
+
+/// When a release is sent once more: `rm.resendAfter` after it was sent first, then after twice that time each.
+fn due(row: &UnconfirmedRelease, first: Duration) -> Nanos {
+    (1..=row.sent.min(100)).fold(row.since, |at, sent| at.plus(application::wait(first, sent)))
 }

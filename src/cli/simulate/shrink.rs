@@ -1,7 +1,7 @@
 //! Leaves out of a case what its fault does not need: pieces of its steps, larger ones first, then what is special about its
 //! world, as long as the same rule is broken.
 
-use super::case::{Case, Step, World};
+use super::case::{Case, Doubts, Step, World};
 
 /// Runs that may be made for it at most.
 const RUNS: usize = 1_500;
@@ -74,13 +74,14 @@ fn simpler(step: &Step) -> Vec<Step> {
             vec![Step::Gang { app, queue, user, count: 1.min(count), size, hard, seconds: 0 }]
         }
         Step::App { app, queue, user, .. } => vec![Step::App { app, queue, user, seconds: 0, tags: false }],
+        Step::Disk { flushes, .. } => vec![Step::Disk { flushes, millis: 50 }],
         Step::Kill(kill) => vec![Step::Kill(Default::default()), Step::Kill(super::case::Kill { torn: 0, ..kill })],
         _ => Vec::new(),
     }
 }
 
 fn with_simpler_world(mut best: Case, holds: &mut impl FnMut(&Case) -> bool) -> Case {
-    let plain: [fn(&mut World); 14] = [
+    let plain: [fn(&mut World); 18] = [
         |world| world.extra.clear(),
         |world| world.shim.delay = 0,
         |world| world.shim.late = 0,
@@ -94,6 +95,10 @@ fn with_simpler_world(mut best: Case, holds: &mut impl FnMut(&Case) -> bool) -> 
         |world| world.shim.silent = 0,
         |world| world.shim.doubles = 0,
         |world| world.chunk = 64,
+        |world| world.directory = None,
+        |world| world.etcd = None,
+        |world| world.etcd = world.etcd.map(|doubts| Doubts { late: 0, ..doubts }),
+        |world| world.etcd = world.etcd.map(|doubts| Doubts { lost: 0, ..doubts }),
         |world| world.configs.truncate(1),
     ];
     for change in plain {

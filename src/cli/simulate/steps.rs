@@ -20,14 +20,18 @@ use crate::domain::{
 pub enum What<'a> {
     /// The shim, by a request: commands by the number of the partition.
     Shim(Vec<(usize, Command)>),
-    /// An operator, in a partition.
-    Operator(usize, Command),
+    /// An operator drains a node of a partition or takes that back; with the time after which what still runs is told.
+    Drain(usize, Arc<str>, bool, Option<Nanos>),
+    /// An operator tells a queue of the first partition to become something, or takes that back.
+    Order(Arc<str>, Option<Arc<QueueOrder>>),
     /// Another configuration.
     Config(&'a str),
     /// Nobody.
     Nothing,
 }
 
+/// A drain with a deadline has this one.
+const OVERDUE: Nanos = Nanos::from_secs(20);
 /// Task group of every gang.
 const GROUP: &str = "tg";
 /// Asks of one request that make a gang are named by their number.
@@ -51,13 +55,14 @@ fn amounts(size: i64, gpus: i64) -> Resource {
 }
 
 fn submission(world: &World, app: u8, queue: u8, user: u8, seconds: i64) -> AddApplication {
+    let asked = world.directory.as_ref().is_some_and(|directory| directory.users.contains(&user));
     let (user, groups) = USERS[usize::from(user) % USERS.len()];
     AddApplication {
         id: app_id(app),
         // One number more than there are queues: none, or one that is not there.
         queue: world.queues.get(usize::from(queue)).map_or("", String::as_str).into(),
         user: user.into(),
-        groups: Some(groups.iter().map(|group| Arc::from(*group)).collect()),
+        groups: (!asked).then(|| groups.iter().map(|group| Arc::from(*group)).collect()),
         timeout_millis: seconds * 1_000,
         ..AddApplication::default()
     }
@@ -168,26 +173,25 @@ pub fn command<'a>(step: &Step, world: &'a World, partitions: &[Arc<str>], now: 
             .configs
             .get(usize::from(*number) % world.configs.len())
             .map_or(What::Nothing, |text| What::Config(text)),
-        Step::Drain { node, on } => {
-            What::Operator(of(*node), Command::OperatorDrain { nodes: vec![node_id(*node)], drained: *on })
-        }
-        Step::Hold { node, on } => {
-            What::Operator(of(*node), Command::HoldHosts { hosts: vec![node_id(*node)], held: *on })
-        }
+        Step::Drain { node, on } => What::Drain(of(*node), node_id(*node), *on, None),
+        Step::Hold { node, on } => What::Drain(of(*node), node_id(*node), *on, on.then(|| now.plus(OVERDUE))),
         Step::Order { queue, order } => {
             let Some(path) = world.queues.get(usize::from(*queue)) else { return What::Nothing };
             let order = order.map(|order| {
                 let (by, when, reason) = ("an operator".into(), now.0.to_string().into(), "a test".into());
                 Arc::new(QueueOrder { kind: order.into(), by, at: now, when, reason })
             });
-            What::Operator(0, Command::OrderQueues(vec![(path.as_str().into(), order)]))
+            What::Order(path.as_str().into(), order)
         }
-        Step::Pass(_) | Step::Cut { .. } | Step::Register | Step::Snapshot | Step::Kill(_) => What::Nothing,
+        Step::Pass(_) | Step::Cut { .. } | Step::Register | Step::Snapshot | Step::Disk { .. } | Step::Kill(_) => {
+            What::Nothing
+        }
     }
 }
 
-/// What a shim that registers again reports: nodes, applications, and what runs there.
-pub fn report(world: &World, partitions: &[Arc<str>], knows: &Knows) -> Vec<Vec<(usize, Command)>> {
+/// What a shim that registers again reports: nodes, applications, and what runs there. In every second session users are in
+/// other groups.
+pub fn report(world: &World, partitions: &[Arc<str>], knows: &Knows, epoch: u64) -> Vec<Vec<(usize, Command)>> {
     let mut requests = Vec::new();
     for (node, (size, gpus)) in &knows.nodes {
         let step = Step::Node { node: *node, action: Action::Create, size: *size, gpus: *gpus };
@@ -197,7 +201,11 @@ pub fn report(world: &World, partitions: &[Arc<str>], knows: &Knows) -> Vec<Vec<
     }
     for (app, (queue, user)) in &knows.apps {
         let at = usize::from(*app) % partitions.len().max(1);
-        let new = vec![submission(world, *app, *queue, *user, 0)];
+        let mut new = submission(world, *app, *queue, *user, 0);
+        if epoch.is_multiple_of(2) && new.groups.is_some() {
+            new.groups = submission(world, *app, *queue, *user + 1, 0).groups;
+        }
+        let new = vec![new];
         let there = knows.runs.iter().filter(|((of, _), _)| *of == app_id(*app));
         let there = there.map(|((app, _), ran)| {
             let spec = AskSpec { resource: ran.size.clone(), ..(*ran.spec).clone() };

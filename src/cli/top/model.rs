@@ -86,9 +86,9 @@ pub enum Wish {
 /// A text over the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Panel {
-    /// Title.
+    /// What stands above it.
     pub title: String,
-    /// Lines.
+    /// The text, line by line.
     pub text: String,
     /// Lines that are above the first one that is shown.
     pub scroll: u16,

@@ -1,6 +1,7 @@
 //! `callboard whatif`: what a change would do, before it is made.
 
 mod document;
+mod recorded;
 mod told;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::{
     client::http::segment,
     door::{Door, Error},
+    flight::source::Moment,
     out::{self, Output},
 };
 use crate::{
@@ -55,9 +57,15 @@ pub struct WhatIfArgs {
     /// A configuration instead of the one in force
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How far ahead is looked, such as 2h [default: 5m]
+    /// How far ahead is looked, such as 2h [default: 5m, or the whole flight]
     #[arg(long = "for", value_name = "TIME")]
     horizon: Option<String>,
+    /// Ask no server, but run what `callboard flight export` wrote into this file once more, without the change and with it
+    #[arg(long, value_name = "FLIGHT")]
+    flight: Option<PathBuf>,
+    /// The moment of the flight from which on the change holds: the number of a record, or a time; its beginning where it is left out
+    #[arg(long, value_name = "INDEX|TIME", requires = "flight")]
+    at: Option<Moment>,
     /// How it is printed
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -107,6 +115,15 @@ async fn ask(args: &WhatIfArgs) -> Result<(WhatIf, String), Error> {
     if request == Request::default() {
         let text = "no change is named: give a FILE, or options such as --node-add 10:like=n1 (--help lists them)";
         return Err(Error { text: text.to_owned(), status: None });
+    }
+    if let Some(file) = &args.flight {
+        let file = file.clone();
+        let (at, partition) = (args.at, args.door.partition.clone());
+        let run = tokio::task::spawn_blocking(move || recorded::run(&file, at, &partition, &request));
+        let answer = run.await.map_err(|error| error.to_string()).flatten();
+        let answer = answer.map_err(|text| Error { text, status: None })?;
+        let json = serde_json::to_string(&answer).map_err(|error| Error { text: error.to_string(), status: None })?;
+        return Ok((answer, json));
     }
     let path = format!("whatif?partition={}", segment(&args.door.partition));
     let broken = |what: String| Error { text: format!("the server sent what is no answer: {what}"), status: None };

@@ -6,7 +6,7 @@ use crate::{
     cli::lists::table::{Cell, Column, List, Row},
     http::api::{
         board::why::{noun, shown},
-        whatif::view::{Amounts, ApplicationView, Both, WhatIf},
+        whatif::view::{Amounts, ApplicationView, Both, WaitsView, WhatIf, WholeView},
     },
 };
 
@@ -26,6 +26,10 @@ pub fn told(answer: &WhatIf) -> String {
             "There was not enough time for all of {}: figures are those until then.",
             span(answer.for_seconds)
         );
+    }
+    if let Some(recorded) = &answer.recorded {
+        let _ = writeln!(text, "Recorded from {} to {}.", recorded.from, recorded.to);
+        let _ = writeln!(text, "As it was: {} asks placed; waits: {}.", recorded.placed, waits(&recorded.waits));
     }
     text.push('\n');
     text.push_str(&whole(answer));
@@ -86,11 +90,29 @@ fn whole(answer: &WhatIf) -> String {
             format!("{} of {}", of(used), of(all))
         };
         let name = format!("{} used", noun(kind, 0));
-        rows.push([name, of(&without.used, &without.capacity), of(&with.used, &with.capacity)]);
+        rows.push([name.clone(), of(&without.used, &without.capacity), of(&with.used, &with.capacity)]);
+        if answer.seen_seconds > 0.0 {
+            let average = |whole: &WholeView| {
+                let of = |amounts: &Amounts| amounts.get(kind).copied().unwrap_or_default();
+                let (used, all) = (of(&whole.average_used), of(&whole.average_capacity));
+                let percent = 100.0 * used as f64 / all.max(1) as f64;
+                format!("{} ({percent:.1} %)", shown(kind, used))
+            };
+            rows.push([format!("{name} on average"), average(without), average(with)]);
+        }
+    }
+    if answer.seen_seconds > 0.0 {
+        rows.push(["waits of those placed".to_owned(), waits(&without.waits), waits(&with.waits)]);
     }
     let columns = ["", "WITHOUT", "WITH"].map(Column::new).to_vec();
     let rows = rows.into_iter().map(|cells| row(cells.map(Cell::text).to_vec())).collect();
     List { columns, rows, note: String::new() }.table(true, true)
+}
+
+/// Waits in a line.
+fn waits(waits: &WaitsView) -> String {
+    let [half, most, all] = [waits.p50_seconds, waits.p90_seconds, waits.longest_seconds].map(span);
+    format!("half {half}, nine of ten {most}, all {all} at most")
 }
 
 /// What differs, or the one figure for both.
@@ -160,6 +182,12 @@ fn queues(answer: &WhatIf) -> List {
         };
         Cell::text(differ.map(one).collect::<Vec<_>>().join(", "))
     };
+    // A leaf only: others have no asks of their own.
+    let queue_waits = |waits: &Both<WaitsView>| match (waits.without.asks, waits.with.asks) {
+        (0, 0) => Cell::text(""),
+        _ if waits.without.p90_seconds == waits.with.p90_seconds => Cell::text(span(waits.with.p90_seconds)),
+        _ => Cell::text(format!("{} → {}", span(waits.without.p90_seconds), span(waits.with.p90_seconds))),
+    };
     let rows = answer.queues.iter().map(|queue| {
         let there = match (queue.there.without, queue.there.with) {
             (false, _) => " (new)",
@@ -171,9 +199,10 @@ fn queues(answer: &WhatIf) -> List {
             change(&queue.running),
             amounts(&queue.used),
             amounts(&queue.pending),
+            queue_waits(&queue.waits),
         ])
     });
-    let columns = ["QUEUE", "RUNNING", "USED", "PENDING"];
+    let columns = ["QUEUE", "RUNNING", "USED", "PENDING", "P90 WAIT"];
     List { columns: columns.map(Column::new).to_vec(), rows: rows.collect(), note: String::new() }
 }
 
@@ -184,6 +213,7 @@ mod tests {
 
     #[test]
     fn an_answer_for_people() {
+        let waited = |seconds| WaitsView { asks: 1, p90_seconds: seconds, ..WaitsView::default() };
         let amounts = |memory: i64| Amounts::from([("memory".to_owned(), memory << 30)]);
         let whole = |allocations, memory, of| WholeView {
             allocations,
@@ -197,6 +227,7 @@ mod tests {
             seen_seconds: 90.0,
             complete: false,
             ends: "Nothing ends by itself.".into(),
+            recorded: None,
             copy: Some("# queue root.a\nmaxapplications: 2".into()),
             refused: vec![Refused { what: "app-9".into(), reason: "no\nplace".into() }],
             whole: Both { without: whole(1, 8, 16), with: whole(2, 16, 32) },
@@ -218,6 +249,7 @@ mod tests {
                 there: Both { without: true, with: true },
                 used: Both { without: amounts(8), with: amounts(16) },
                 running: Both { without: 1, with: 2 },
+                waits: Both { without: waited(90.0), with: waited(30.0) },
                 ..QueueView::default()
             }],
             more_queues: 1,
@@ -237,6 +269,9 @@ There was not enough time for all of 2h: figures are those until then.
             "1 more placed, first: never → at once, Accepted → Running",
             "  app-1 waits: Queue root.a is at its max.\n",
             "8 GiB → 16 GiB memory",
+            "90s → 30s",
+            "memory used on average",
+            "waits of those placed",
             "(1 queue more)",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

@@ -92,21 +92,40 @@ impl Manager {
     /// Another server that may lead this resource manager, and follows it where it is followed at all: the one that leads least.
     pub(super) fn somebody_else(&self, rm: &str) -> Option<(String, Arc<Leader>)> {
         let is_known = self.known.contains_key(&Keys::name(rm));
-        let follows = |id: &String| {
-            let load = self.loads.get(id).into_iter().flatten();
-            load.into_iter().any(|follow: &FollowStatus| follow.rm == rm && follow.fault.is_none())
-        };
+        let fit = |id: &String| !self.drains.contains_key(id) && (!is_known || self.follows(id, rm));
+        self.least_of(fit)
+    }
+
+    /// Who goes on with a resource manager when this server ends: one that follows it, be it one that is to lead nothing.
+    pub(super) fn next_of(&self, rm: &str) -> Option<(String, Arc<Leader>)> {
+        self.somebody_else(rm).or_else(|| self.least_of(|id| self.follows(id, rm)))
+    }
+
+    /// Another server is there that reads it, as far as is known.
+    pub(super) fn may_be_followed(&self, rm: &str) -> bool {
+        let cannot = |id: &String| self.said_of(id, rm).is_some_and(|follow| follow.fault.is_some());
+        self.least_of(|id| !cannot(id)).is_some()
+    }
+
+    fn said_of(&self, id: &str, rm: &str) -> Option<&FollowStatus> {
+        self.loads.get(id).into_iter().flatten().find(|follow| follow.rm == rm)
+    }
+
+    fn follows(&self, id: &str, rm: &str) -> bool {
+        self.said_of(id, rm).is_some_and(|follow| follow.fault.is_none())
+    }
+
+    /// Of the other servers that are there and fit, the one that leads least.
+    fn least_of(&self, fits: impl Fn(&String) -> bool) -> Option<(String, Arc<Leader>)> {
         let mut led: BTreeMap<&String, usize> = BTreeMap::new();
         for known in self.known.values() {
-            *led.entry(&known.head.server).or_default() += 1;
+            *led.entry(known.heir.as_ref().unwrap_or(&known.head.server)).or_default() += 1;
         }
-        let fit = self.servers.iter().filter(|(id, _)| {
-            **id != self.options.me.id
-                && !self.refusing.contains_key(*id)
-                && !self.drains.contains_key(*id)
-                && (!is_known || follows(id))
-        });
-        let (id, at) = fit.min_by_key(|(id, _)| led.get(id).copied().unwrap_or(0))?;
+        let others = self
+            .servers
+            .iter()
+            .filter(|(id, _)| **id != self.options.me.id && !self.refusing.contains_key(*id) && fits(id));
+        let (id, at) = others.min_by_key(|(id, _)| led.get(id).copied().unwrap_or(0))?;
         Some((id.clone(), Arc::new(Leader { http: at.http.clone(), grpc: at.grpc.clone() })))
     }
 

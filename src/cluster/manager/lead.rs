@@ -1,12 +1,13 @@
 //! Taking the lead, and handing it over.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Known, Manager, Role, Took, Word, counting, show::hand_over};
+use super::{FOLLOWED, Known, Manager, Role, Took, Word, config::Apply, counting};
 use crate::{
     actors::rm::{
+        handle::closing,
         lead::{Lead, moved},
         replay::Found,
     },
@@ -18,10 +19,7 @@ use crate::{
         take::Taken,
     },
     domain::DOMAIN_VERSION,
-    messages::{
-        leaders::Leader,
-        rm::{Refusal, RefusalKind},
-    },
+    messages::rm::{Refusal, RefusalKind},
 };
 
 impl Manager {
@@ -129,7 +127,10 @@ impl Manager {
             (known.head, known.revision) = (head.clone(), revision);
         }
         match self.topology.find_or_create(&head.rm) {
-            Ok(handle) => handle.addr.do_send(Lead { log: group, found: found.map(Box::new) }),
+            Ok(handle) => {
+                handle.addr.do_send(Lead { log: group, found: found.map(Box::new) });
+                let _ = self.apply.send(Apply::Led(handle.id.clone()));
+            }
             Err(refusal) => tracing::error!(code = "cluster-unread", rm = head.rm, "{}", refusal.detail),
         }
     }
@@ -144,12 +145,17 @@ impl Manager {
                 return;
             }
             // One that is to lead nothing does not begin to.
-            if let Some(leader) = self.is_drained().then(|| self.somebody_else(&rm)).flatten() {
+            let leaves = self.leaving.is_some();
+            if let Some(leader) = (self.is_drained() || leaves).then(|| self.somebody_else(&rm)).flatten() {
                 let _ = reply.send(Err(moved(&rm, Some(leader.1))));
                 return;
             }
+            if leaves {
+                let _ = reply.send(Err(closing()));
+                return;
+            }
             tokio::spawn(async move {
-                let taken = way.first(&rm).await;
+                let taken = way.first(&rm, 0).await;
                 let _ = tell.send(Word::Began(rm, taken, reply));
             });
             return;
@@ -202,34 +208,25 @@ impl Manager {
         let _ = reply.send(answer);
     }
 
-    /// Hands over what this server leads.
-    pub(super) async fn leave(&mut self) {
-        self.leaving = true;
-        if self.shown.get().is_some() {
-            // Without etcd nothing can be handed over; the lease ends by itself.
-            return;
-        }
-        let mut load: BTreeMap<&String, usize> = self.servers.keys().map(|id| (id, 0)).collect();
-        for known in self.known.values() {
-            if let Some(load) = load.get_mut(&known.head.server) {
-                *load += 1;
+    /// Where the server ends: hands over what it leads as soon as another one follows it, and takes care of it until then.
+    /// Gives whom to tell when nothing is left to do.
+    pub(super) fn leave(&mut self) -> Option<oneshot::Sender<()>> {
+        let (since, _) = self.leaving.as_ref()?;
+        let patient = since.elapsed() < FOLLOWED;
+        // Without etcd nothing can be handed over; the lease ends by itself.
+        if self.shown.get().is_none() {
+            let led = self.known.iter().filter(|(_, known)| matches!(known.role, Role::Leads(_)));
+            let led: Vec<_> = led.map(|(name, known)| (name.clone(), known.head.rm.clone())).collect();
+            for (name, rm) in led {
+                match self.next_of(&rm) {
+                    None if patient && self.may_be_followed(&rm) => {}
+                    next => self.hand_on(&name, next, None),
+                }
+            }
+            if self.known.values().any(|known| matches!(known.role, Role::Leads(_) | Role::Changes)) {
+                return None;
             }
         }
-        load.retain(|id, _| **id != self.options.me.id && !self.refusing.contains_key(*id));
-        if load.keys().any(|id| !self.drains.contains_key(*id)) {
-            load.retain(|id, _| !self.drains.contains_key(*id));
-        }
-        let mut handing = Vec::new();
-        for known in self.known.values() {
-            let Role::Leads(group) = &known.role else { continue };
-            let next = load.iter_mut().min_by_key(|(_, load)| **load).map(|(id, load)| {
-                *load += 1;
-                (*id).clone()
-            });
-            let leader = next.as_ref().and_then(|id| self.servers.get(id));
-            let leader = leader.map(|at| Arc::new(Leader { http: at.http.clone(), grpc: at.grpc.clone() }));
-            handing.push(hand_over(self.topology.clone(), group.clone(), next, leader));
-        }
-        futures::future::join_all(handing).await;
+        self.leaving.take().map(|(_, reply)| reply)
     }
 }

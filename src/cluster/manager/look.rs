@@ -17,7 +17,7 @@ impl Manager {
             self.known.values_mut().for_each(Known::look);
         }
         let is_there = self.held.load(SeqCst) != 0;
-        let Some(connected) = self.connected.filter(|_| !self.leaving && is_there) else { return };
+        let Some(connected) = self.connected.filter(|_| self.leaving.is_none() && is_there) else { return };
         self.say_load();
         self.evacuate();
         let led = self.known.values().filter(|known| matches!(known.role, Role::Leads(_) | Role::Changes)).count();
@@ -48,6 +48,8 @@ impl Manager {
             }
             let vacant = self.is_vacant(known, connected);
             let ready = following.seen.is_loaded();
+            // Who has all of it goes before who has to catch up.
+            let late = if following.seen.last() < known.head.index { STILL } else { Duration::ZERO };
             let Some(known) = self.known.get_mut(&name) else { continue };
             if !vacant {
                 known.vacant = None;
@@ -59,8 +61,8 @@ impl Manager {
             let wait = match &known.head.next {
                 _ if own => Duration::ZERO,
                 Some(next) if *next == self.options.me.id => Duration::ZERO,
-                Some(_) => STILL + modest,
-                None => modest,
+                Some(_) => STILL + modest + late,
+                None => modest + late,
             };
             if ready && since.elapsed() >= wait {
                 take.push(name);

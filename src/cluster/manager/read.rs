@@ -1,9 +1,12 @@
 //! What is in etcd when this server begins to watch it.
 
 use super::{Manager, Role};
-use crate::cluster::{
-    etcd::{Etcd, KeyValue, Trouble},
-    keys::{Key, Keys},
+use crate::{
+    actors::rm::{lead::Elsewhere, standby::Show},
+    cluster::{
+        etcd::{Etcd, KeyValue, Trouble},
+        keys::{Key, Keys},
+    },
 };
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ pub struct Present {
     heads: Vec<KeyValue>,
     loads: Vec<KeyValue>,
     drains: Vec<KeyValue>,
+    config: Option<KeyValue>,
 }
 
 /// Reads it.
@@ -23,14 +27,54 @@ pub async fn present(etcd: Arc<Etcd>, keys: Keys) -> Result<Present, Trouble> {
     let revision = servers.revision;
     let all = async |(from, to): (String, String)| Ok::<_, Trouble>(etcd.range(&from, &to, revision, 0).await?.keys);
     let (heads, loads, drains) = (all(keys.heads()).await?, all(keys.loads()).await?, all(keys.drains()).await?);
-    Ok(Present { revision, servers: servers.keys, heads, loads, drains })
+    let config = etcd.range(&keys.config(), "", revision, 0).await?.keys.pop();
+    Ok(Present { revision, servers: servers.keys, heads, loads, drains, config })
 }
 
 impl Manager {
+    /// etcd knows less than it told before. A member that lags knows less than others; a read knows what all of them do.
+    pub(super) async fn is_rewound(&self) -> bool {
+        let (from, to) = self.keys.heads();
+        let found = self.etcd.range(&from, &to, 0, 0).await;
+        found.is_ok_and(|found| found.revision < self.seen || found.keys.iter().any(|head| self.is_older(head)))
+    }
+
+    /// It was written before the one that is known: revisions may have caught up since etcd was restored.
+    fn is_older(&self, head: &KeyValue) -> bool {
+        let Some(Key::Head(name)) = self.keys.read(&head.key) else { return false };
+        self.known.get(name).is_some_and(|known| head.mod_revision < known.revision)
+    }
+
+    /// etcd was restored to a state of before. What this server knew does not hold.
+    fn rewound(&mut self, revision: i64) {
+        tracing::error!(
+            code = "etcd-restored",
+            revision,
+            seen = self.seen,
+            "etcd was restored to an earlier state: sessions go on from there, and shims that have seen more register again"
+        );
+        for known in std::mem::take(&mut self.known).into_values() {
+            if let Role::Leads(group) = &known.role {
+                group.depose();
+            }
+            if let Some(handle) = self.topology.find(&known.head.rm) {
+                handle.addr.do_send(Elsewhere { leader: None });
+                handle.addr.do_send(Show(None));
+            }
+        }
+    }
+
     /// Who is there and who leads what.
     pub(super) fn take_in(&mut self, present: Present) {
-        let Present { revision, servers, heads, loads, drains } = present;
+        let Present { revision, servers, heads, loads, drains, config } = present;
+        if revision < self.seen || heads.iter().any(|head| self.is_older(head)) {
+            self.rewound(revision);
+        }
         self.seen = revision;
+        self.take_config(
+            config.as_ref().map(|found| &found.value),
+            config.as_ref().map_or(0, |found| found.mod_revision),
+        );
         self.loads.clear();
         self.drains.clear();
         for found in loads.iter().chain(&drains) {

@@ -21,6 +21,9 @@ use crate::{
     },
 };
 
+/// Who is to lead next, and where that server is reached.
+type Heir = (String, Arc<Leader>);
+
 impl Manager {
     pub(super) fn status(&self) -> ClusterStatus {
         let led = |id: &str| self.known.values().filter(|known| known.head.server == id).count();
@@ -116,23 +119,39 @@ impl Manager {
             Ok(None) => {
                 let _ = reply.send(Ok(()));
             }
-            Ok(Some((name, group, next, leader))) => {
-                self.become_role(&name, Role::Changes);
-                let (topology, tell) = (self.topology.clone(), self.tell.clone());
-                tokio::spawn(async move {
-                    let done = hand_over(topology, group, Some(next), Some(leader)).await;
-                    let _ = tell.send(Word::Handed(name));
-                    let _ = reply.send(done);
-                });
-            }
+            Ok(Some((name, next))) => self.hand_on(&name, Some(next), Some(reply)),
             Err(refusal) => {
                 let _ = reply.send(Err(refusal));
             }
         }
     }
 
-    #[allow(clippy::type_complexity)] // one place, and the alias would say no more
-    fn handing(&self, rm: &str, server: &str) -> Result<Option<(String, Arc<Group>, String, Arc<Leader>)>, Refusal> {
+    /// Has another server go on with it: this one, or whoever is the first.
+    pub(super) fn hand_on(
+        &mut self,
+        name: &str,
+        next: Option<Heir>,
+        reply: Option<oneshot::Sender<Result<(), Refusal>>>,
+    ) {
+        let Some(Known { role: Role::Leads(group), .. }) = self.known.get(name) else { return };
+        let (group, name) = (group.clone(), name.to_owned());
+        self.become_role(&name, Role::Changes);
+        let (topology, tell) = (self.topology.clone(), self.tell.clone());
+        let (next, leader) = next.unzip();
+        if let Some(known) = self.known.get_mut(&name) {
+            known.heir.clone_from(&next);
+        }
+        tokio::spawn(async move {
+            let done = hand_over(topology, group, next, leader).await;
+            let _ = tell.send(Word::Handed(name));
+            if let Some(reply) = reply {
+                let _ = reply.send(done);
+            }
+        });
+    }
+
+    /// What is to be handed over, and to whom; `None`: nothing, it is led there.
+    fn handing(&self, rm: &str, server: &str) -> Result<Option<(String, Heir)>, Refusal> {
         let name = Keys::name(rm);
         let refused = |kind, detail: String| Refusal::new(kind, detail);
         let known = self.known.get(&name);
@@ -145,9 +164,9 @@ impl Manager {
         }
         match &known.role {
             Role::Leads(_) if *id == self.options.me.id => Ok(None),
-            Role::Leads(group) => {
+            Role::Leads(_) => {
                 let leader = Leader { http: at.http.clone(), grpc: at.grpc.clone() };
-                Ok(Some((name, group.clone(), id.clone(), Arc::new(leader))))
+                Ok(Some((name, (id.clone(), Arc::new(leader)))))
             }
             _ if known.head.server == *id => Ok(None),
             _ => Err(moved(rm, self.leader(known))),
@@ -156,7 +175,7 @@ impl Manager {
 }
 
 /// What was taken is recorded, another server may lead it, and its streams are told so.
-pub(super) async fn hand_over(
+async fn hand_over(
     topology: Arc<Topology>,
     group: Arc<Group>,
     next: Option<String>,

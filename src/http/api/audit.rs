@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Bytes, Data, ServiceConfig},
+    web::{Bytes, Data},
 };
 use futures::stream;
 use serde_json::json;
@@ -14,8 +14,10 @@ use tokio::sync::watch;
 use crate::{
     access::{Audit, audit::Record},
     http::{
+        doors::Doors,
+        operation::{count, yes_or_no},
         problem::Problem,
-        server::{Doors, resource},
+        route::{Access, Route},
         shim::query,
     },
 };
@@ -23,9 +25,18 @@ use crate::{
 /// Records that are looked up at a time.
 const BATCH: usize = 256;
 
-/// Adds the route. The application's data has to hold the [`Doors`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/audit", "GET").route(web::get().to(audit)));
+/// The application's data has to hold the [`Doors`].
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Access::Operator
+            .get("/api/v1/audit")
+            .to(audit, "Who did what, oldest first")
+            .query("from", count(), "first id; left out: the oldest that is kept in memory")
+            .query("follow", yes_or_no(), "go on with new records, for ever")
+            .query("redact", yes_or_no(), "without names, addresses and details")
+            .lines("A record in a line with its id, a gap, or as the last one where to go on")
+            .problems(&[400]),
+    ]
 }
 
 async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse, Problem> {

@@ -3,36 +3,68 @@
 use actix_web::{
     HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Bytes, Data, Payload, ServiceConfig},
+    web::{Bytes, Data, Payload},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 
 use super::board::BoardApi;
 use crate::{
     access::{Caller, audit::Detail},
     http::{
+        doors::Doors,
         problem::Problem,
-        server::{Doors, resource},
+        route::{Access, Route},
         shim::body,
         standby,
         ws_v1::reply::{self, Reply},
     },
-    messages::leaders::{Drain, Leaders},
+    messages::leaders::{ClusterStatus, Drain, Leaders},
 };
+
+pub mod config;
 
 /// Longest body, bytes.
 const LONGEST: usize = 4 << 10;
 /// Longest reason, bytes.
 const LONGEST_REASON: usize = 1_024;
 
-/// Adds the routes. The application's data has to hold a [`BoardApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    service
-        .service(resource("/api/v1/cluster", "GET").route(web::get().to(get)))
-        .service(resource("/api/v1/cluster/move", "POST").route(web::post().to(post_move)))
-        .service(resource("/api/v1/cluster/drain", "POST").route(web::post().to(post_drain)))
-        .service(resource("/api/v1/cluster/undrain", "POST").route(web::post().to(post_undrain)));
+/// The application's data has to hold a [`BoardApi`].
+pub(super) fn routes() -> Vec<Route> {
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let object = |properties: Value, required: &[&str]| json!({"type": "object", "required": required, "additionalProperties": false, "properties": properties});
+    let moved =
+        json!({"rm": text("id of a resource manager"), "server": text("id or URL of the server that is to lead it")});
+    let reason = json!({"type": ["string", "null"], "maxLength": LONGEST_REASON, "description": "shown to operators"});
+    let server = text("id or URL of a server");
+    let mut routes = vec![
+        Access::Viewer
+            .get("/api/v1/cluster")
+            .to(get, "Servers of the cluster, and who leads which resource manager")
+            .gives::<ClusterStatus>(200)
+            .problems(&[404, 503]),
+        Access::Operator
+            .post("/api/v1/cluster/move")
+            .to(post_move, "Has another server lead a resource manager")
+            .body("application/json", object(moved, &["rm", "server"]))
+            .gives::<ClusterStatus>(200)
+            .problems(&[307, 400, 404, 408, 409, 413, 415, 503]),
+        Access::Operator
+            .post("/api/v1/cluster/drain")
+            .to(post_drain, "Has a server lead nothing: others lead what it led, until it may again")
+            .body("application/json", object(json!({"server": server, "reason": reason}), &["server"]))
+            .gives::<ClusterStatus>(200)
+            .problems(&[400, 404, 408, 413, 415, 503]),
+        Access::Operator
+            .post("/api/v1/cluster/undrain")
+            .to(post_undrain, "Lets a server lead again")
+            .body("application/json", object(json!({"server": server}), &["server"]))
+            .gives::<ClusterStatus>(200)
+            .problems(&[400, 404, 408, 413, 415, 503]),
+    ];
+    routes.extend(config::routes());
+    routes
 }
 
 fn leaders(api: &BoardApi) -> Result<&dyn Leaders, Problem> {
@@ -95,7 +127,7 @@ async fn post_move(
 struct ToDrain {
     /// Id or URL of the server.
     server: String,
-    /// Why.
+    /// Why, as it is shown to people.
     #[serde(default)]
     reason: Option<String>,
 }

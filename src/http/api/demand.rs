@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use actix_web::{
     HttpResponse,
-    web::{self, Data, Path, ServiceConfig},
+    web::{Data, Path},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,10 @@ use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
     domain::{partition::Demand, resources::clamp, types::Nanos},
-    http::{problem::Problem, server::resource},
+    http::{
+        problem::Problem,
+        route::{Access, Route},
+    },
     messages::partition::GetSnapshot,
 };
 
@@ -41,9 +44,15 @@ struct Row {
     waiting_since: String,
 }
 
-/// Adds the route. The application's data has to hold the [`Directory`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/partition/{partition}/demand", "GET").route(web::get().to(demand)));
+/// The application's data has to hold the [`Directory`].
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/demand")
+            .to(demand, "What waits only for lack of nodes")
+            .gives::<Shown>(200)
+            .problems(&[404, 503]),
+    ]
 }
 
 /// The demand of one partition, by queue and size; an unknown partition is answered with 404. The application's data has to

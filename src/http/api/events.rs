@@ -21,19 +21,22 @@ use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::{StatusCode, header},
-    web::{self, Data, ServiceConfig},
+    web::Data,
 };
 use bytes::Bytes;
 use futures::Stream;
+use serde_json::json;
 
 use self::parameters::{Filter, Wanted};
 use crate::{
     actors::event::EventActor,
     domain::event_block::{EventGap, EventPiece, EventSlice, GapReason},
     http::{
-        events::{PIECE, host_header, json::Encoder},
+        doors::Doors,
+        operation::{count, text, yes_or_no},
         problem::Problem,
-        server::{Doors, resource},
+        route::{Access, Route},
+        ws_v1::events::{PIECE, host_header, records::Encoder},
     },
     messages::event::{
         CheckStreams, Ended, FindInLog, FollowError, FollowLog, GetEventStatus, LineForm, LogPage, ReadError, ReadLog,
@@ -48,10 +51,26 @@ const STEP: usize = 256;
 /// After so long without an event an empty line is written.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Registers the path. Needs `actix_web::web::Data<Doors>` as application data.
-pub fn configure(config: &mut ServiceConfig) {
-    let get = web::get().to(async |req: HttpRequest, doors: Data<Doors>| events(&req, &doors.topology.events).await);
-    config.service(resource("/api/v1/events", "GET").route(get));
+/// The application's data has to hold the [`Doors`].
+pub(super) fn routes() -> Vec<Route> {
+    let handler = async |req: HttpRequest, doors: Data<Doors>| events(&req, &doors.topology.events).await;
+    vec![
+        Access::Viewer
+            .get("/api/v1/events")
+            .to(handler, "The log of events, to its end or for ever")
+            .query("from", count(), "first id; left out: the oldest that is kept, or the next with follow")
+            .query("count", json!({"type": "integer", "format": "uint64", "minimum": 1}), "how many at most")
+            .query("last", json!({"type": "integer", "minimum": 1, "maximum": 10_000}), "the last so many instead")
+            .query("before", count(), "with last: those before this id; the last line names the one for the next page")
+            .query("follow", yes_or_no(), "go on with new events, for ever")
+            .query("object", text(), "of this object only, or with it as second object")
+            .query("children", yes_or_no(), "of an object that is a queue: of those below it too")
+            .query("type", text(), "of these types only, separated by commas: request, app, node, queue, usergroup")
+            .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago")
+            .query("until", text(), "up to this time")
+            .lines("An event in a line with its id, a gap, or as the last one where to go on")
+            .problems(&[400, 503]),
+    ]
 }
 
 /// Answers `GET /api/v1/events?from=&count=&last=&before=&follow=&object=&type=&since=&until=`.

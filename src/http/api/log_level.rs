@@ -3,10 +3,11 @@
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Payload, ServiceConfig},
+    web::{Data, Payload},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::board::BoardApi;
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     config::extra::{LogLevel, Settings},
     http::{
         problem::Problem,
-        server::resource,
+        route::{Access, Route},
         shim::body,
         ws_v1::reply::{self, Reply},
     },
@@ -26,9 +27,24 @@ const LONGEST: usize = 1 << 10;
 /// Levels that may be chosen, the most first.
 pub const LEVELS: [&str; 4] = ["debug", "info", "warn", "error"];
 
-/// Adds the route. The application's data has to hold a [`BoardApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/log/level", "GET, POST").route(web::get().to(get)).route(web::post().to(post)));
+/// The application's data has to hold a [`BoardApi`].
+pub(super) fn routes() -> Vec<Route> {
+    let levels: Vec<Value> = LEVELS.map(Value::from).into_iter().chain([Value::Null]).collect();
+    let body = json!({
+        "type": "object",
+        "required": ["level"],
+        "additionalProperties": false,
+        "properties": {"level": {"enum": levels, "description": "null: what the environment or the settings say"}},
+    });
+    vec![
+        Access::Viewer.get("/api/v1/log/level").to(get, "What the log tells").gives::<Shown>(200),
+        Access::Operator
+            .post("/api/v1/log/level")
+            .to(post, "Changes what the log tells, until the server ends")
+            .body("application/json", body)
+            .gives::<Shown>(200)
+            .problems(&[400, 408, 413, 415]),
+    ]
 }
 
 /// What the log tells.

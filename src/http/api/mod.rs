@@ -2,7 +2,8 @@
 
 pub mod audit;
 pub mod board;
-mod cluster;
+pub mod cluster;
+mod counts;
 pub mod demand;
 pub mod events;
 pub mod log_level;
@@ -23,24 +24,45 @@ use std::sync::Arc;
 use actix::MailboxError;
 use actix_web::{
     http::StatusCode,
-    web::{self, Data, ServiceConfig},
+    web::{Data, ServiceConfig},
 };
 
 use tokio::sync::Semaphore;
 
 use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
-use super::{past, problem::Problem, server};
+use super::{problem::Problem, route::Route};
 use crate::actors::{
     directory::{Listing, PartitionEntry},
     journal::Journals,
     topology::Topology,
 };
 
-/// The API with its data, for `http::server::bind`, which has [`events`] already.
-pub fn services(
-    topology: &Arc<Topology>,
-    journals: Arc<Journals>,
-) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
+/// The routes below `/api/v1`.
+pub(super) fn routes() -> Vec<Route> {
+    [
+        audit::routes(),
+        board::routes(),
+        cluster::routes(),
+        demand::routes(),
+        events::routes(),
+        log_level::routes(),
+        plan::routes(),
+        queue::routes(),
+        releases::routes(),
+        resource::routes(),
+        settings::routes(),
+        trends::routes(),
+        usage::routes(),
+        wait::routes(),
+        whatif::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The data of their handlers, for `http::server::bind`.
+pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
     let board = Data::new(BoardApi {
         topology: topology.clone(),
         journals: journals.clone(),
@@ -48,7 +70,8 @@ pub fn services(
         looks: Semaphore::new(board::LOOKS),
         histories: board::lasted::Histories::default(),
     });
-    let resources = Data::new(ResourceApi { directory: topology.directory.clone(), journals });
+    let resources =
+        Data::new(ResourceApi { directory: topology.directory.clone(), topology: Some(topology.clone()), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
     let usage = Data::new(UsageApi { directory: topology.directory.clone(), events: topology.events.clone() });
     let waiting = Data::new(wait::Waiting::default());
@@ -61,22 +84,6 @@ pub fn services(
             .app_data(usage.clone())
             .app_data(waiting.clone())
             .app_data(directory.clone());
-        audit::configure(config);
-        past::configure(config);
-        board::configure(config);
-        cluster::configure(config);
-        resource::configure(config);
-        releases::configure(config);
-        demand::configure(config);
-        log_level::configure(config);
-        trends::configure(config);
-        plan::configure(config);
-        whatif::configure(config);
-        usage::configure(config);
-        wait::configure(config);
-        settings::configure(config);
-        queue::configure(config);
-        config.service(web::resource("/api/v1{rest:(/.*)?}").to(server::not_found));
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Path, Payload, ServiceConfig},
+    web::{Data, Path, Payload},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::{board::BoardApi, gone};
+use super::{board::BoardApi, counts::counts, gone};
 use crate::{
     access::Caller,
     domain::{
@@ -19,8 +20,9 @@ use crate::{
         types::Nanos,
     },
     http::{
+        operation::nothing,
         problem::Problem,
-        server::resource,
+        route::{Access, Route},
         shim::body,
         ws_v1::{
             reply::{self, Reply},
@@ -84,15 +86,43 @@ struct Refused {
     reason: Arc<str>,
 }
 
-/// Adds the routes. The application's data has to hold a [`BoardApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    const BASE: &str = "/api/v1/partition/{partition}/queue/{queue}";
-    let at = |path: &str, allow| resource(&format!("{BASE}{path}"), allow);
-    service
-        .service(at("", "GET").route(web::get().to(show)))
-        .service(at("/stop", "POST").route(web::post().to(stop)))
-        .service(at("/drain", "POST").route(web::post().to(drain)))
-        .service(at("/resume", "POST").route(web::post().to(resume)));
+/// The application's data has to hold a [`BoardApi`].
+pub(super) fn routes() -> Vec<Route> {
+    let reason = json!({
+        "type": ["string", "null"],
+        "maxLength": LONGEST_REASON,
+        "description": "each refused application is told",
+    });
+    let overwrite =
+        json!({"type": "boolean", "description": "replaces reason and time of an order that holds already"});
+    let order = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {"reason": reason, "overwrite": overwrite},
+    });
+    let ordered = |route: Route| {
+        let route = route.body("application/json", order.clone()).json(200, nothing());
+        route.problems(&[400, 404, 408, 409, 413, 415, 503])
+    };
+    let told = |path| Access::Operator.post(path);
+    vec![
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/queue/{queue}")
+            .to(show, "A queue's state, what operators told it, and whom it refused")
+            .gives::<Shown>(200)
+            .problems(&[404, 503]),
+        ordered(
+            told("/api/v1/partition/{partition}/queue/{queue}/stop").to(stop, "Lets a queue take no new application"),
+        ),
+        ordered(
+            told("/api/v1/partition/{partition}/queue/{queue}/drain")
+                .to(drain, "Lets a queue take no new application, and tells when it is empty"),
+        ),
+        ordered(
+            told("/api/v1/partition/{partition}/queue/{queue}/resume")
+                .to(resume, "Lets a queue take applications again"),
+        ),
+    ]
 }
 
 type Parts = Path<(String, String)>;
@@ -127,7 +157,7 @@ async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answere
         state: ix.map_or("absent", |ix| rows.shown_state(ix).name()),
         order,
         empty: ix.is_none_or(|ix| rows.is_queue_empty(ix)),
-        managed: ix.is_some_and(|ix| rows.queues[ix.ix()].managed),
+        managed: ix.is_some_and(|ix| rows.queues[ix].managed),
         admitted: door.admitted,
         refused: door.refused,
         refusals: refusals.collect(),
@@ -195,6 +225,7 @@ async fn order(
     let queue: Arc<str> = queue.to_lowercase().into();
     let message = OrderQueue { queue: queue.clone(), order, overwrite: body.overwrite };
     entry.addr.send(message).await.map_err(gone)?.map_err(refused)?;
+    counts(&api.topology, &entry).await?;
     let what = kind.map_or("resume", OrderKind::name);
     tracing::info!(partition = &*entry.internal, queue = &*queue, by = &*by, reason, "queue: {what}");
     Ok(HttpResponse::Ok().content_type("application/json").body("{}"))

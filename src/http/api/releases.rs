@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_web::{
     HttpResponse,
-    web::{self, Data, Path, ServiceConfig},
+    web::{Data, Path},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,10 @@ use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
     domain::types::Nanos,
-    http::{problem::Problem, server::resource},
+    http::{
+        problem::Problem,
+        route::{Access, Route},
+    },
     messages::{application::UnconfirmedRelease, partition::ListUnconfirmed},
     si::outward,
 };
@@ -48,9 +51,15 @@ struct Row {
     sent: u32,
 }
 
-/// Adds the route. The application's data has to hold a [`ReleasesApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/partition/{partition}/releases", "GET").route(web::get().to(unconfirmed)));
+/// The application's data has to hold a [`ReleasesApi`].
+pub fn routes() -> Vec<Route> {
+    vec![
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/releases")
+            .to(unconfirmed, "Releases that the shim has not confirmed")
+            .gives::<Shown>(200)
+            .problems(&[404, 503]),
+    ]
 }
 
 async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>) -> Result<HttpResponse, Problem> {

@@ -6,28 +6,31 @@ mod stream;
 
 use std::sync::Arc;
 
-use actix::{Addr, Recipient};
+use actix::Addr;
 use actix_web::{
     HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Bytes, Data, Path, Payload, ServiceConfig},
+    web::{self, Bytes, Data, Path, Payload},
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 
 use crate::{
     access::audit::Detail,
     actors::{
-        directory::Directory,
+        directory::{Directory, PartitionEntry},
         journal::{JournalActor, Journals},
+        topology::Topology,
     },
     domain::{
         journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
         types::Nanos,
     },
     http::{
-        api::{find_partition, gone, overdue::OverdueDrains, time::length},
+        api::{counts::counts, find_partition, gone, overdue::OverdueDrains, time::length},
+        operation::{nothing, yes_or_no},
         problem::Problem,
-        server::resource,
+        route::{Access, Route},
         shim::body,
         ws_v1::state::now,
     },
@@ -44,31 +47,80 @@ const LONGEST: usize = 1 << 20;
 pub struct ResourceApi {
     /// Partitions by the name that REST shows.
     pub directory: Arc<Directory>,
+    /// The wiring, where other servers may lead partitions.
+    pub topology: Option<Arc<Topology>>,
     /// Their journals.
     pub journals: Arc<Journals>,
 }
 
-/// Adds the routes. The application's data has to hold a [`ResourceApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    const BASE: &str = "/api/v1/partition/{partition}/resource";
-    let at = |path: &str, allow| resource(&format!("{BASE}{path}"), allow);
-    service
-        .service(at("/journal", "GET").route(web::get().to(journal)))
-        .service(at("/journal/{stream}/cancel", "POST").route(web::post().to(cancel)))
-        .service(at("/status", "GET").route(web::get().to(get_status)))
-        .service(at("/expiration", "POST").route(web::post().to(expiration)))
-        .service(at("/drain", "POST").route(web::post().to(drain)))
-        .service(at("/undrain", "POST").route(web::post().to(undrain)));
+/// The application's data has to hold a [`ResourceApi`].
+pub fn routes() -> Vec<Route> {
+    let object = |properties: &Value, required: &str| json!({"type": "object", "required": [required], "additionalProperties": false, "properties": properties});
+    let mut targets = json!({
+        "targets": {"type": "string", "description": "idset of ranks, or hostlist"},
+        "reason": {"type": ["string", "null"]},
+        "overwrite": {"type": ["integer", "null"], "minimum": 0, "maximum": 2},
+    });
+    let undrained = object(&targets, "targets");
+    let what = "when operators are told of what still runs there: a duration from now, or a time to come";
+    targets["deadline"] = json!({"type": ["string", "null"], "description": what, "example": "30m"});
+    let drained = object(&targets, "targets");
+    let what = "seconds since 1970-01-01 UTC; 0: never";
+    let seconds = json!({"type": "number", "minimum": 0, "maximum": 253_402_300_799_i64, "description": what});
+    let expires = object(&json!({"expiration": seconds}), "expiration");
+    vec![
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/resource/journal")
+            .to(journal, "The resource journal (RFC 44): history, sentinel, new events")
+            .query("historical", yes_or_no(), "the events so far")
+            .query("follow", yes_or_no(), "those to come, for ever")
+            .lines("Responses with events and resources, one in a line")
+            .problems(&[400, 404, 503]),
+        Access::Operator
+            .post("/api/v1/partition/{partition}/resource/journal/{stream}/cancel")
+            .to(cancel, "Ends a reader of the journal")
+            .json(200, nothing())
+            .problems(&[404, 415, 503]),
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/resource/status")
+            .to(get_status, "Targets by state")
+            .gives::<status::Body>(200)
+            .problems(&[404, 503]),
+        Access::Operator
+            .post("/api/v1/partition/{partition}/resource/drain")
+            .to(drain, "Takes targets out of service")
+            .body("application/json", drained)
+            .json(200, nothing())
+            .problems(&[400, 404, 408, 409, 413, 415, 503]),
+        Access::Operator
+            .post("/api/v1/partition/{partition}/resource/undrain")
+            .to(undrain, "Puts targets back into service")
+            .body("application/json", undrained)
+            .json(200, nothing())
+            .problems(&[400, 404, 408, 409, 413, 415, 503]),
+        Access::Operator
+            .post("/api/v1/partition/{partition}/resource/expiration")
+            .to(expiration, "Sets when the resource set expires")
+            .body("application/json", expires)
+            .json(200, nothing())
+            .problems(&[400, 404, 408, 413, 415, 503]),
+    ]
 }
 
 impl ResourceApi {
-    fn find(&self, partition: &str) -> Result<(Addr<JournalActor>, Recipient<GetSnapshot>), Problem> {
+    fn find(&self, partition: &str) -> Result<(Addr<JournalActor>, PartitionEntry), Problem> {
         let entry = find_partition(&self.directory.get(), partition)?;
-        Ok((self.journals.of(&entry.internal), entry.addr.recipient()))
+        Ok((self.journals.of(&entry.internal), entry))
     }
-}
 
-impl ResourceApi {
+    /// Waits until what an operator said holds for whichever server leads.
+    async fn counts(&self, partition: &PartitionEntry) -> Result<(), Problem> {
+        match &self.topology {
+            Some(topology) => counts(topology, partition).await,
+            None => Ok(()),
+        }
+    }
+
     /// Finds out whether an operator has settled what was damaged.
     async fn look(&self, partition: &str) -> Result<(), Problem> {
         let entry = find_partition(&self.directory.get(), partition)?;
@@ -104,11 +156,11 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
 async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let (journal, partition) = api.find(&path)?;
     api.look(&path).await?;
-    let snapshot = partition.send(GetSnapshot).await.map_err(gone)?;
+    let snapshot = partition.addr.send(GetSnapshot).await.map_err(gone)?;
     let state = journal.send(GetStatus).await.map_err(gone)?;
     let allocated = |node: &str| {
         let rows = &snapshot.partition;
-        rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[ix.ix()].allocs.is_empty())
+        rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[*ix].allocs.is_empty())
     };
     let passed = journal.send(GetOverdue).await.map_err(gone)?;
     let overdue = OverdueDrains::of(&snapshot.partition, passed);
@@ -181,12 +233,13 @@ async fn drain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let (journal, _) = api.find(&path)?;
+    let (journal, partition) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
     let deadline = body.deadline.as_deref().map(deadline).transpose()?;
     let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite, deadline };
     journal.send(Drain(request)).await.map_err(gone)?.map_err(refused)?;
+    api.counts(&partition).await?;
     Ok(empty())
 }
 
@@ -197,7 +250,7 @@ async fn undrain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let (journal, _) = api.find(&path)?;
+    let (journal, partition) = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
     if body.deadline.is_some() {
@@ -206,6 +259,7 @@ async fn undrain(
     let lenient = overwrite.is_some();
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
     journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;
+    api.counts(&partition).await?;
     Ok(empty())
 }
 

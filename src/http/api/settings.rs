@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{self, Data, ServiceConfig},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,7 +10,7 @@ use super::board::BoardApi;
 use crate::{
     config::table::{self, Scope, Setting},
     http::{
-        server::resource,
+        route::{Access, Route},
         ws_v1::reply::{self, Reply},
     },
 };
@@ -62,9 +59,11 @@ struct Row {
     description: &'static str,
 }
 
-/// Adds the route. The application's data has to hold a [`BoardApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/settings", "GET").route(web::get().to(settings)));
+/// The application's data has to hold a [`BoardApi`].
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Access::Viewer.get("/api/v1/settings").to(settings, "Every setting with its present value").gives::<Shown>(200),
+    ]
 }
 
 async fn settings(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {

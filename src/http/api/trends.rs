@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Path, ServiceConfig},
+    web::{Data, Path},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,8 +26,9 @@ use super::{find_partition, gone};
 use crate::{
     domain::types::Nanos,
     http::{
+        operation::{one_of, text},
         problem::Problem,
-        server::resource,
+        route::{Access, Route},
         ws_v1::{
             RestState,
             reply::{self, Reply},
@@ -37,9 +38,21 @@ use crate::{
     messages::partition::GetSnapshot,
 };
 
-/// Adds the route. The application's data has to hold a [`RestState`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/partition/{partition}/trends", "GET").route(web::get().to(trends)));
+/// The application's data has to hold a [`RestState`].
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/trends")
+            .to(trends, "What a partition, queue, user, group or node had and waited for over a while")
+            .query("of", one_of(&Of::ALL.map(|(name, _)| name)), "whose")
+            .query("name", text(), "its name; not for a partition")
+            .query("queue", text(), "for a user or group: in this queue and those below; left out: in all")
+            .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago; left out: for an hour")
+            .query("until", text(), "up to this time, now at the latest")
+            .query("step", text(), "in steps of this length, such as 1m; there are 2,000 at most")
+            .gives::<Shown>(200)
+            .problems(&[400, 404, 503]),
+    ]
 }
 
 type Values = BTreeMap<String, Vec<Option<i64>>>;
@@ -81,7 +94,7 @@ async fn trends(
         Of::Node => {
             let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
             let rows = &snapshot.partition;
-            let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[ix.ix()]).ok_or_else(|| {
+            let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[*ix]).ok_or_else(|| {
                 let detail = format!("node '{}' not found in partition '{}'", wanted.name, entry.shown);
                 Problem::new(StatusCode::NOT_FOUND, detail)
             })?;

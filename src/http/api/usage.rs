@@ -13,7 +13,7 @@ use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::header,
-    web::{self, Data, Path, ServiceConfig},
+    web::{Data, Path},
 };
 use bytes::Bytes;
 use futures::Stream;
@@ -24,9 +24,13 @@ use crate::{
     actors::{directory::Directory, event::EventActor},
     domain::{
         types::Nanos,
-        usage::{History, Question, UsagePiece},
+        usage::{By, History, Question, UsagePiece},
     },
-    http::{problem::Problem, server::resource},
+    http::{
+        operation::{one_of, text},
+        problem::Problem,
+        route::{Access, Route},
+    },
     messages::event::{ReadUsage, UsagePage},
 };
 
@@ -41,10 +45,22 @@ pub struct UsageApi {
     pub events: Addr<EventActor>,
 }
 
-/// Adds the route. The application's data has to hold a [`UsageApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    let path = "/api/v1/partition/{partition}/usage/history";
-    service.service(resource(path, "GET").route(web::get().to(history)));
+/// The application's data has to hold a [`UsageApi`].
+pub(super) fn routes() -> Vec<Route> {
+    let since = "from this time on: RFC 3339, or 10m for ten minutes ago; left out: as far back as is known";
+    let step = "in steps of this length, such as 1h; needs since, and there are 10,000 at most";
+    vec![
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/usage/history")
+            .to(history, "What users, groups or queues used over a while")
+            .required_query("by", one_of(&By::ALL.map(By::name)), "whose usage is told apart")
+            .query("queue", text(), "of this queue and those below")
+            .query("since", text(), since)
+            .query("until", text(), "up to this time, now at the latest; left out: until now")
+            .query("step", text(), step)
+            .lines("A share, a gap, or as the last one how complete it is, in a line")
+            .problems(&[400, 404, 503]),
+    ]
 }
 
 async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {

@@ -17,10 +17,11 @@ use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Path, ServiceConfig},
+    web::{self, Data, Path},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{board::BoardApi, time};
@@ -29,8 +30,9 @@ use crate::{
     actors::{directory::PartitionEntry, partition::PartitionActor},
     domain::types::Nanos,
     http::{
+        operation::one_of,
         problem::Problem,
-        server::resource,
+        route::{Access, Route},
         ws_v1::{
             View,
             reply::{self, Reply},
@@ -87,13 +89,37 @@ pub struct Shown<'a> {
     waited_milliseconds: u64,
 }
 
-/// Adds the routes. The application's data has to hold a [`BoardApi`] and a [`Waiting`].
-pub fn configure(service: &mut ServiceConfig) {
-    const BASE: &str = "/api/v1/partition/{partition}";
-    service
-        .service(resource(&format!("{BASE}/application/{{application}}/wait"), "GET").route(web::get().to(application)))
-        .service(resource(&format!("{BASE}/queue/{{queue}}/wait"), "GET").route(web::get().to(queue)))
-        .service(resource(&format!("{BASE}/node/{{node}}/wait"), "GET").route(web::get().to(node)));
+/// The application's data has to hold a [`BoardApi`] and a [`Waiting`].
+pub(super) fn routes() -> Vec<Route> {
+    let place = |path| Access::Viewer.get(path);
+    [
+        (
+            place("/api/v1/partition/{partition}/application/{application}/wait")
+                .to(application, "Waits until something holds of an application"),
+            Kind::Application,
+        ),
+        (
+            place("/api/v1/partition/{partition}/queue/{queue}/wait")
+                .to(queue, "Waits until something holds of a queue"),
+            Kind::Queue,
+        ),
+        (
+            place("/api/v1/partition/{partition}/node/{node}/wait").to(node, "Waits until something holds of a node"),
+            Kind::Node,
+        ),
+    ]
+    .into_iter()
+    .map(|(route, kind)| {
+        let conditions: Vec<&str> = kind.conditions().iter().map(|condition| condition.name()).collect();
+        // Who tries the door from this document is answered soon.
+        let brief = json!({"type": "string", "example": "100ms"});
+        route
+            .required_query("for", one_of(&conditions), "what is to hold")
+            .query("timeout", brief, "how long at most, from 0 to 1h; left out: 30s")
+            .gives::<Shown>(200)
+            .problems(&[400, 404, 429, 503])
+    })
+    .collect()
 }
 
 type Answered = Result<HttpResponse, Problem>;
@@ -283,8 +309,8 @@ fn what_is_there(view: &View, target: &Target) -> Option<String> {
         let mut below = vec![*partition.queue_by_path.get(&*target.name)?];
         let mut apps = Vec::new();
         while let Some(ix) = below.pop() {
-            let row = &partition.queues[ix.ix()];
-            apps.extend(row.apps.iter().map(|ix| partition.apps[ix.ix()].id.clone()));
+            let row = &partition.queues[ix];
+            apps.extend(row.apps.iter().map(|ix| partition.apps[*ix].id.clone()));
             below.extend(row.children.values());
         }
         let count = apps.len();
@@ -292,10 +318,10 @@ fn what_is_there(view: &View, target: &Target) -> Option<String> {
         return (count > 0)
             .then(|| format!("{count} {noun} in it: {}", named(apps.into_iter().map(|app| app.to_string()))));
     }
-    let node = &partition.nodes[partition.node_by_id.get(&*target.name)?.ix()];
+    let node = &partition.nodes[*partition.node_by_id.get(&*target.name)?];
     let mut by_app: std::collections::BTreeMap<Arc<str>, usize> = std::collections::BTreeMap::new();
     for alloc in &node.allocs {
-        let app = partition.apps[partition.allocs[alloc.ix()].app.ix()].id.clone();
+        let app = partition.apps[partition.allocs[*alloc].app].id.clone();
         *by_app.entry(app).or_default() += 1;
     }
     let count = node.allocs.len();

@@ -1,35 +1,29 @@
 //! The description of all HTTP doors as OpenAPI 3.1, and a page to read and try it.
 //!
-//! Paths of `/ws/v1` come from the table of its router, schemas from the types that are written, those of `si.v1` from the
-//! protocol files. The other doors register their paths with [`super::server::resource`], which tells, in debug builds,
-//! what is not described here; `tests/doors/openapi` listens, and tries that everything described is there.
+//! What each route takes and answers is said beside its handler (`super::routes`), with schemas from the types that are written,
+//! and those of `si.v1` from the protocol files. `tests/doors/openapi` tries that everything described is there.
 
-mod operation;
-mod own;
 mod proto;
-mod rest;
-mod shim;
 
 use std::sync::OnceLock;
 
-use actix_web::{
-    HttpResponse,
-    http::header,
-    web::{self, ServiceConfig},
-};
-use schemars::{SchemaGenerator, generate::SchemaSettings};
+use actix_web::{HttpResponse, http::header};
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use self::operation::Operation;
-use super::server::resource;
+use super::{
+    operation, problem,
+    route::{Access, Route},
+    routes,
+};
 
 /// Where the page is.
 const PAGE: &str = include_str!("page.html");
 
-/// Adds the description and the page.
-pub fn configure(service: &mut ServiceConfig) {
+/// The description and its page.
+pub(super) fn routes() -> Vec<Route> {
     let get = |kind: &'static str, text: fn() -> &'static str| {
-        web::get().to(move || async move {
+        move || async move {
             HttpResponse::Ok()
                 .insert_header((header::CONTENT_TYPE, kind))
                 // Nothing from elsewhere, and nobody frames it.
@@ -40,11 +34,16 @@ pub fn configure(service: &mut ServiceConfig) {
                 ))
                 .insert_header((header::CACHE_CONTROL, "no-cache"))
                 .body(text())
-        })
+        }
     };
-    service
-        .service(resource("/api/v1/openapi.json", "GET").route(get("application/json", text)))
-        .service(resource("/api/docs", "GET").route(get("text/html; charset=utf-8", || PAGE)));
+    let page = get("text/html; charset=utf-8", || PAGE);
+    vec![
+        Access::Open
+            .get("/api/v1/openapi.json")
+            .to(get("application/json", text), "This document")
+            .json(200, json!({"type": "object"})),
+        Access::Open.get("/api/docs").to(page, "This document as a page").answer(200, "text/html", operation::text()),
+    ]
 }
 
 /// The document as text.
@@ -53,32 +52,18 @@ pub fn text() -> &'static str {
     TEXT.get_or_init(|| document().to_string())
 }
 
-/// A path takes these methods, which are separated by commas, and no others, as far as the document says.
-pub fn describes(path: &str, allow: &str) -> bool {
-    static PATHS: OnceLock<Map<String, Value>> = OnceLock::new();
-    let paths = PATHS.get_or_init(|| match document().get_mut("paths").map(Value::take) {
-        Some(Value::Object(paths)) => paths,
-        _ => Map::new(),
-    });
-    let Some(Value::Object(known)) = paths.get(path) else { return false };
-    let methods: Vec<String> = allow.split(", ").map(str::to_lowercase).collect();
-    known.len() == methods.len() && methods.iter().all(|method| known.contains_key(method))
-}
-
 /// The document.
 pub fn document() -> Value {
     let mut settings = SchemaSettings::draft2020_12().for_serialize();
     settings.definitions_path = "/components/schemas".into();
     settings.meta_schema = None;
     let mut schemas = settings.into_generator();
-    let mut operations = shim::operations(&mut schemas);
-    operations.extend(own::operations(&mut schemas));
-    operations.extend(rest::operations(&mut schemas));
+    // Named by all.
+    schemas.subschema_for::<problem::Body<'_>>();
     let mut paths = Map::new();
-    for operation in operations {
-        let Operation { path, method, .. } = operation;
-        let methods = paths.entry(path).or_insert_with(|| json!({}));
-        methods[method] = operation.document;
+    for route in routes::all() {
+        let methods = paths.entry(route.place.path).or_insert_with(|| json!({}));
+        methods[route.place.method.as_str().to_lowercase()] = route.describe(&mut schemas);
     }
     let mut components: Map<String, Value> = schemas.take_definitions(true);
     components.extend(proto::schemas());
@@ -110,41 +95,11 @@ pub fn document() -> Value {
     })
 }
 
-/// The schema of a type.
-fn schema<T: schemars::JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
-    schemas.subschema_for::<T>().to_value()
-}
-
-/// A list of something.
-fn list(items: Value) -> Value {
-    json!({"type": "array", "items": items})
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::http::ws_v1::router;
-
-    #[test]
-    fn every_route_of_the_router_is_described_and_nothing_else() {
-        let document = document();
-        let mut described = BTreeSet::new();
-        for (path, methods) in document["paths"].as_object().unwrap() {
-            if path.starts_with("/ws/") || path.starts_with("/debug/") || path == "/metrics" {
-                described.extend(methods.as_object().unwrap().keys().map(|method| (method.clone(), path.clone())));
-            }
-        }
-        let routed = router::routes().map(|(method, pattern, _)| {
-            let path: Vec<String> = pattern
-                .split('/')
-                .map(|part| part.strip_prefix(':').map_or(part.to_owned(), |name| format!("{{{name}}}")))
-                .collect();
-            (method.as_str().to_lowercase(), path.join("/"))
-        });
-        assert_eq!(described, routed.collect());
-    }
 
     #[test]
     fn every_reference_leads_somewhere() {
@@ -169,12 +124,6 @@ mod tests {
                 assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{operation}");
             }
         }
-    }
-
-    #[test]
-    fn paths_know_their_methods() {
-        assert!(describes("/si/v1/rm", "GET, POST") && describes("/api/docs", "GET"));
-        assert!(!describes("/si/v1/rm", "GET") && !describes("/si/v1/rm", "GET, PUT") && !describes("/x", "GET"));
     }
 
     #[test]

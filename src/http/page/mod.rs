@@ -3,17 +3,27 @@
 //! The page holds no data and needs no token: all that it shows it reads from `/api/v1` and `/ws/v1`, with the token that
 //! the reader gives.
 
+use std::time::Duration;
+
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::header,
-    web::{self, ServiceConfig},
+    http::{Uri, header},
+    web::Data,
+};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{
+    api::board::BoardApi,
+    route::{Access, Route},
 };
 
-use super::server::resource;
-
 /// Scripts, styles, images and connections from this server only; nothing inline, no frames, no forms to elsewhere.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'";
+
+/// How long the page waits for the names of the other servers of a cluster.
+const OTHERS: Duration = Duration::from_secs(1);
 
 /// A file of the page.
 struct Asset {
@@ -56,24 +66,39 @@ const ASSETS: [Asset; 24] = [
     asset!("/page/uplot.license", "text/plain; charset=utf-8", "vendor/uplot.LICENSE"),
 ];
 
-/// Whether a path is a file of the page: these hold no data, and are given to everybody.
-pub fn is_asset(path: &str) -> bool {
-    ASSETS.iter().any(|asset| asset.path == path)
+/// The files: these hold no data, and are given to everybody.
+pub(super) fn routes() -> Vec<Route> {
+    let file = |asset: &'static Asset| {
+        let send = move |request| send(request, asset);
+        let kind = asset.kind.split(';').next().unwrap_or(asset.kind);
+        Access::Open.get(asset.path).to(send, "A file of the web page").bare(304).answer(200, kind, json!({}))
+    };
+    ASSETS.iter().map(file).collect()
 }
 
-/// Paths and types of all files.
-pub fn assets() -> impl Iterator<Item = (&'static str, &'static str)> {
-    ASSETS.iter().map(|asset| (asset.path, asset.kind))
-}
-
-/// Adds the files.
-pub fn configure(config: &mut ServiceConfig) {
-    for asset in &ASSETS {
-        config.service(resource(asset.path, "GET").route(web::get().to(move |request| send(request, asset))));
+/// [`POLICY`], and where this server is gone the page may look which of the others of its cluster is there.
+async fn policy(request: &HttpRequest, asset: &Asset) -> String {
+    let mut policy = POLICY.to_owned();
+    // What scripts of a page may do is what the page itself says.
+    let board = request.app_data::<Data<BoardApi>>().filter(|_| asset.path == "/");
+    let topology = board.map(|api| api.topology.clone());
+    let Some(status) = topology.as_ref().and_then(|topology| topology.leaders()).map(|leaders| leaders.status()) else {
+        return policy;
+    };
+    if let Ok(Ok(status)) = timeout(OTHERS, status).await {
+        for other in status.servers.iter().filter(|other| other.id != status.server) {
+            let uri: Option<Uri> = other.http.parse().ok();
+            let of = uri.as_ref().and_then(|uri| uri.scheme_str().zip(uri.authority()));
+            if let Some((scheme, authority)) = of.filter(|(_, at)| !at.as_str().contains([';', ',', '\'', '@'])) {
+                policy.push_str(&format!(" {scheme}://{authority}"));
+            }
+        }
     }
+    policy
 }
 
 async fn send(request: HttpRequest, asset: &'static Asset) -> HttpResponse {
+    let policy = policy(&request, asset).await;
     let tag = format!("\"{:08x}\"", crc32fast::hash(asset.text.as_bytes()));
     let known = request.headers().get(header::IF_NONE_MATCH).is_some_and(|given| given.as_bytes() == tag.as_bytes());
     let mut response = if known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
@@ -81,7 +106,7 @@ async fn send(request: HttpRequest, asset: &'static Asset) -> HttpResponse {
         .insert_header((header::CONTENT_TYPE, asset.kind))
         .insert_header((header::CACHE_CONTROL, "no-cache"))
         .insert_header((header::ETAG, tag))
-        .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
+        .insert_header((header::CONTENT_SECURITY_POLICY, policy))
         .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .insert_header((header::REFERRER_POLICY, "no-referrer"))
         .insert_header((header::X_FRAME_OPTIONS, "DENY"));
@@ -110,11 +135,5 @@ mod tests {
         let page = ASSETS[0].text;
         let scripts: Vec<&str> = page.match_indices("<script").map(|(at, _)| &page[at..at + 60]).collect();
         assert!(scripts.iter().all(|script| script.contains("src=\"/page/")), "{scripts:?}");
-    }
-
-    #[test]
-    fn only_files_of_the_page_are_free() {
-        assert!(is_asset("/") && is_asset("/page/main.js"));
-        assert!(!is_asset("/page/") && !is_asset("/page/nope.js") && !is_asset("/ws/v1/partitions"));
     }
 }

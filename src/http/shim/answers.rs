@@ -11,7 +11,7 @@ use super::{
     requests::{accepted, enter},
 };
 use crate::{
-    http::{problem::Problem, server::Doors},
+    http::{doors::Doors, problem::Problem},
     messages::rm::{Answer, AnswerBody, Answers},
     si::{
         decode,

@@ -16,8 +16,8 @@ use crate::http::problem::Problem;
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// A body that has not come whole by then is given up.
 pub(super) const WHOLE: Duration = Duration::from_secs(60);
-/// How long a body that nobody wants is read.
-const UNWANTED: Duration = Duration::from_secs(2);
+/// Drain time-out for rejected bodies.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// Why there is no body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +109,7 @@ pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpi
         }
     };
     // What is left then goes with the connection.
-    let _ = timeout(UNWANTED, read).await;
+    let _ = timeout(DRAIN, read).await;
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
     async fn what_nobody_wants_is_not_waited_for() {
         let begun = Instant::now();
         discard(pieces(30, &[1])).await;
-        assert_eq!(begun.elapsed(), UNWANTED);
+        assert_eq!(begun.elapsed(), DRAIN);
         discard(pieces(0, &[1 << 19; 9])).await;
     }
 }

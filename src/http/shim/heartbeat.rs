@@ -15,7 +15,7 @@ use super::{
     requests::{accepted, enter, take},
 };
 use crate::{
-    http::{problem::Problem, server::Doors},
+    http::{doors::Doors, problem::Problem},
     si::intake,
 };
 

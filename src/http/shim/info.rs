@@ -11,7 +11,7 @@ use crate::{
     access::Caller,
     actors::rm::handle::not_registered,
     domain::types::Nanos,
-    http::{problem::Problem, server::Doors},
+    http::{doors::Doors, problem::Problem},
     messages::rm::{Info, RmInfo, RmState, StateChange, StreamInfo},
 };
 

@@ -138,6 +138,12 @@ impl Once {
                 match gate.shared.keys.claim(&key, (body.len() as u64, sum.finalize())) {
                     Known::New(claim) => How::Keyed(claim, None),
                     Known::Taken => return Ok(Turn::Before(Ok(()))),
+                    Known::Waits(key) => {
+                        // It is acknowledged when the first one is.
+                        recorded(handle, gate.shared.keys.applied(key)).await?;
+                        handle.is_here()?;
+                        return Ok(Turn::Before(Ok(())));
+                    }
                     Known::Busy => {
                         let detail = format!("{KEY}: a request with this key is being handed in: wait for its answer");
                         return Err(Problem { status: StatusCode::CONFLICT, ..Problem::field(KEY, detail) });
@@ -157,7 +163,7 @@ impl Once {
 }
 
 /// Waits for a request that was handed in, unless it cannot be recorded at present.
-async fn recorded<T>(handle: &RmHandle, waiting: impl Future<Output = T>) -> Result<T, Problem> {
+pub async fn recorded<T>(handle: &RmHandle, waiting: impl Future<Output = T>) -> Result<T, Problem> {
     let mut waiting = pin!(waiting);
     loop {
         if let Ok(done) = tokio::time::timeout(LOOK, &mut waiting).await {
@@ -198,10 +204,12 @@ impl Handing<'_> {
             How::Plain(_) => permit,
             How::Numbered(number, _) => permit.with(self.gate.shared.receipts.take(*number, items)),
             How::Keyed(claim, waiting) => {
-                claim.taken();
                 let (tell, told) = oneshot::channel();
                 *waiting = Some(told);
-                permit.with(Receipt::Awaited(tell))
+                permit.with(match claim.taken() {
+                    Some(taken) => Receipt::Keyed(taken, Some(tell)),
+                    None => Receipt::Awaited(tell),
+                })
             }
         }
     }
@@ -217,7 +225,11 @@ impl Handing<'_> {
                 self.handle.carried_out(self.gate, self.gate.shared.receipts.take(*number, 0));
             }
             // One that was refused may come again.
-            How::Keyed(claim, _) if refused.is_none() => claim.taken(),
+            How::Keyed(claim, _) if refused.is_none() => {
+                if let Some(taken) = claim.taken() {
+                    self.handle.carried_out(self.gate, Receipt::Keyed(taken, None));
+                }
+            }
             How::Keyed(..) => {}
         }
     }

@@ -20,7 +20,7 @@ use crate::{
         topology::{Refusals, Registration, process::ignore_process_wide},
     },
     config::LoadedConfig,
-    http::{api::plan::view::Warning, problem::Problem, server::Doors},
+    http::{api::plan::view::Warning, doors::Doors, problem::Problem, standby},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
     si::{decode, intake, v1},
 };
@@ -53,6 +53,8 @@ pub async fn register(
     };
     intake::bounded_maps(&text)?;
     let mut message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
+    // Where another server may take it.
+    let sent = doors.topology.leaders().map(|_| text.clone());
     drop(text);
     caller.acts_for(&message.rm_id)?;
     if let Some(detail) = request.extensions().get::<Detail>() {
@@ -71,7 +73,10 @@ pub async fn register(
         state_dump,
         tenant,
     };
-    let registered = doors.topology.register(registration).await?;
+    let registered = match (doors.topology.register(registration).await, sent) {
+        (Err(refused), Some(sent)) => return standby::elsewhere(&doors, &request, sent, refused.into()).await,
+        (registered, _) => registered?,
+    };
     Ok(taken(&registered.config, ignored))
 }
 

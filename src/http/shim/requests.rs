@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     actors::rm::handle::{Gate, RmHandle, not_registered},
-    http::{problem::Problem, server::Doors},
+    http::{doors::Doors, problem::Problem},
     messages::{
         budget::Permit,
         rm::{Refusal, RefusalKind},

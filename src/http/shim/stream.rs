@@ -19,7 +19,7 @@ use crate::{
         handle::{RmHandle, not_registered},
         open::OpenStream,
     },
-    http::{problem::Problem, server::Doors},
+    http::{doors::Doors, problem::Problem},
     messages::rm::{Closing, Line, ToStream, Want},
     si::line,
 };
@@ -116,7 +116,7 @@ impl Pieces {
             tokio::select! {
                 biased;
                 word = self.words.recv() => match word {
-                    Some(word) => self.hear(word),
+                    Some(word) => self.on_message(word),
                     None => return None,
                 },
                 _ = self.beat.tick() => return Some(Bytes::from_static(b"\n")),
@@ -133,7 +133,7 @@ impl Pieces {
                 self.end = true;
                 break;
             } else if let Ok(word) = self.words.try_recv() {
-                self.hear(word);
+                self.on_message(word);
             } else {
                 break;
             }
@@ -141,7 +141,7 @@ impl Pieces {
         Some(piece.into())
     }
 
-    fn hear(&mut self, word: ToStream) {
+    fn on_message(&mut self, word: ToStream) {
         match word {
             ToStream::Lines(lines) => self.lines.extend(lines),
             ToStream::Close(closing) => self.closing = Some(closing),

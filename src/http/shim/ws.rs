@@ -32,7 +32,7 @@ use crate::{
         handle::{Gate, RmHandle, another_epoch},
         open::OpenStream,
     },
-    http::{problem::Problem, server::Doors},
+    http::{doors::Doors, problem::Problem},
     messages::rm::{Answers, ToStream},
     si::{decode::Malformed, intake::Request, line},
     trace::{Point, Span, Stream},

@@ -124,7 +124,7 @@ pub struct AllocationView<'a> {
 impl<'a> AllocationView<'a> {
     /// The view of an allocation of this partition.
     pub fn new(partition: &'a Partition, alloc: &'a Alloc) -> AllocationView<'a> {
-        let node = alloc.node.and_then(|node| partition.nodes.get(node.ix()));
+        let node = alloc.node.and_then(|node| partition.nodes.get(node));
         AllocationView {
             allocation_key: &alloc.spec.key,
             allocation_tags: &alloc.spec.tags,
@@ -134,7 +134,7 @@ impl<'a> AllocationView<'a> {
             resource: Amounts::from(&*alloc.resource),
             priority: alloc.spec.priority,
             node_id: node.map_or("", |node| node.id()),
-            application_id: partition.apps.get(alloc.app.ix()).map_or("", |app| &app.id),
+            application_id: partition.apps.get(alloc.app).map_or("", |app| &app.id),
             placeholder: alloc.spec.placeholder,
             placeholder_used: alloc.placeholder_used,
             task_group_name: &alloc.spec.task_group,
@@ -180,7 +180,7 @@ impl<'a> Allocations<'a> {
     /// Of these allocations.
     pub fn new(partition: &'a Partition, allocations: impl Iterator<Item = &'a Alloc>) -> Allocations<'a> {
         let mut rows: Vec<&Alloc> = allocations.collect();
-        let app = |row: &Alloc| partition.apps.get(row.app.ix()).map(|app| &app.id);
+        let app = |row: &Alloc| partition.apps.get(row.app).map(|app| &app.id);
         rows.sort_by(|a, b| a.spec.key.cmp(&b.spec.key).then_with(|| app(a).cmp(&app(b))));
         Allocations { partition, rows }
     }

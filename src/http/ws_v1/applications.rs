@@ -108,12 +108,12 @@ struct HistoryView<'a> {
 pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> ApplicationView<'a> {
     let partition = view.partition();
     let live = list == AppList::Active;
-    let rows = |live: bool| app.by_seq.values().filter(move |_| live).filter_map(|ix| partition.allocs.get(ix.ix()));
-    let waits = |row: &&Alloc| matches!(row.phase, Phase::Pending | Phase::Parked);
+    let rows = |live: bool| app.by_seq.values().filter(move |_| live).filter_map(|ix| partition.allocs.get(*ix));
+    let waits = |row: &&Alloc| matches!(row.phase, Phase::Pending | Phase::AwaitingShim);
     let requests = Requests::new(&app.id, rows(live).filter(waits));
     let allocations = Allocations::new(partition, rows(live).filter(|row| row.is_allocated()));
     let mut reservations: Vec<&str> =
-        app.reservations.iter().filter_map(|ix| Some(&*partition.allocs.get(ix.ix())?.spec.key)).collect();
+        app.reservations.iter().filter_map(|ix| Some(&*partition.allocs.get(*ix)?.spec.key)).collect();
     reservations.sort_unstable();
     // Ended applications have handed their history to the log, so that lists of them stay small (REST 5.4).
     let resource_history = if live {
@@ -168,16 +168,16 @@ pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> Applicati
 /// A live application by id; in a given queue, or anywhere.
 pub fn find<'a>(view: &'a View, queue: Option<QueueIx>, id: &str) -> Option<ApplicationView<'a>> {
     let partition = view.partition();
-    let app = partition.apps.get(partition.app_by_id.get(id)?.ix())?;
+    let app = partition.apps.get(*partition.app_by_id.get(id)?)?;
     queue.is_none_or(|queue| app.queue == queue).then(|| application(view, app, AppList::Active))
 }
 
 /// The live applications of a queue, of a status where one is given, by id.
 pub fn of_queue(view: &View, queue: QueueIx, status: Option<AppState>) -> Vec<ApplicationView<'_>> {
     let partition = view.partition();
-    let rows = partition.queues.get(queue.ix()).map(|queue| &queue.apps);
+    let rows = partition.queues.get(queue).map(|queue| &queue.apps);
     let mut apps: Vec<&App> =
-        rows.into_iter().flatten().filter_map(|ix| partition.apps.get(ix.ix())).filter(|app| !app.free).collect();
+        rows.into_iter().flatten().filter_map(|ix| partition.apps.get(*ix)).filter(|app| !app.is_free()).collect();
     apps.retain(|app| status.is_none_or(|status| app.state == status));
     apps.sort_by(|a, b| a.id.cmp(&b.id));
     apps.into_iter().map(|app| application(view, app, AppList::Active)).collect()
@@ -192,7 +192,7 @@ pub fn list(view: &View, list: AppList, status: Option<AppState>) -> Vec<Applica
 pub fn each(view: &View, list: AppList, status: Option<AppState>) -> impl Iterator<Item = ApplicationView<'_>> {
     let partition = view.partition();
     let live = (list == AppList::Active).then(|| partition.app_by_id.values());
-    let live = live.into_iter().flatten().filter_map(|ix| partition.apps.get(ix.ix()));
+    let live = live.into_iter().flatten().filter_map(|ix| partition.apps.get(*ix));
     let live = live.filter(move |app| status.is_none_or(|status| app.state == status));
     let rejected = (list == AppList::Rejected).then(|| partition.rejected.values()).into_iter().flatten();
     let ended = (list == AppList::Completed).then(|| partition.terminated.values()).into_iter().flatten();

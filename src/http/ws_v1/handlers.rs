@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::{
     View, applications, checks,
     chosen::Chosen,
-    config, debug, dump, nodes, own, partitions, queues,
+    config, debug, dump, extensions, nodes, partitions, queues,
     reply::{self, Failure, Reply},
-    router::{self, Decision, Route},
+    router::{self, Decision, Endpoint},
     rules, scrape,
     state::RestState,
     usage,
@@ -22,9 +22,9 @@ use crate::{domain::types::QueueIx, messages::event::GetEventStatus, metrics::op
 /// Answers every request to `/ws/v1` and `/debug`, and what no service knows.
 pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
     match router::decide(req.method(), req.uri().path()) {
-        Decision::Handle(Route::EventsStream, _) => crate::http::events::stream(&req, &state.topology.events).await,
-        Decision::Handle(Route::StateDump, _) => dump::dump(&req, &state).await,
-        Decision::Handle(Route::Moved, _) => reply::redirect(&req, &req.path().replacen("/ws/v1", "/debug", 1)),
+        Decision::Handle(Endpoint::EventsStream, _) => super::events::stream(&req, &state.topology.events).await,
+        Decision::Handle(Endpoint::StateDump, _) => dump::dump(&req, &state).await,
+        Decision::Handle(Endpoint::Moved, _) => reply::redirect(&req, &req.path().replacen("/ws/v1", "/debug", 1)),
         Decision::Handle(route, params) => {
             let params: Vec<&str> = params.iter().map(String::as_str).collect();
             let answer = answer(route, &params, &req, payload, &state).await;
@@ -46,7 +46,7 @@ pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) 
 }
 
 async fn answer(
-    route: Route,
+    route: Endpoint,
     params: &[&str],
     req: &HttpRequest,
     payload: Payload,
@@ -57,79 +57,79 @@ async fn answer(
     let query = req.query_string();
     let view = || state.view(param(0));
     match route {
-        Route::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
-        Route::Metrics => metrics(req, state).await,
-        Route::Config => config::config(req, state),
-        Route::ValidateConf => config::validate(req, payload, state).await,
-        Route::HistoryApps => Ok(Reply::json(&state.history.apps())),
-        Route::HistoryContainers => Ok(Reply::json(&state.history.containers())),
-        Route::Partitions => {
+        Endpoint::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
+        Endpoint::Metrics => metrics(req, state).await,
+        Endpoint::Config => config::config(req, state),
+        Endpoint::ValidateConf => config::validate(req, payload, state).await,
+        Endpoint::HistoryApps => Ok(Reply::json(&state.history.apps())),
+        Endpoint::HistoryContainers => Ok(Reply::json(&state.history.containers())),
+        Endpoint::Partitions => {
             let views = state.views().await;
             Ok(Reply::json(&views.iter().map(partitions::partition).collect::<Vec<_>>()))
         }
-        Route::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
-        Route::Queues => found(queues::tree(&view().await?), "Queue not found"),
-        Route::Queue => {
+        Endpoint::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
+        Endpoint::Queues => found(queues::tree(&view().await?), "Queue not found"),
+        Endpoint::Queue => {
             let view = view().await?;
             let queue = queue(&view, &checks::unescape(param(1))?)?;
             let subtree = super::url::query_value(query, "subtree").is_some();
             found(queues::one(&view, queue, subtree), "Queue not found")
         }
-        Route::Nodes => Ok(Reply::json(&nodes::nodes(&view().await?))),
-        Route::Node => found(nodes::node(&view().await?, param(1)), "Node not found"),
-        Route::QueueApplications => {
+        Endpoint::Nodes => Ok(Reply::json(&nodes::nodes(&view().await?))),
+        Endpoint::Node => found(nodes::node(&view().await?, param(1)), "Node not found"),
+        Endpoint::QueueApplications => {
             let name = checks::unescape(param(1))?;
             checks::queue_name(&name)?;
             let view = view().await?;
             let queue = queue(&view, &name)?;
             Ok(Reply::json(&applications::of_queue(&view, queue, None)))
         }
-        Route::QueueApplicationsByState => {
+        Endpoint::QueueApplicationsByState => {
             let view = view().await?;
             let queue = queue(&view, &checks::unescape(param(1))?)?;
             checks::queue_app_list(param(2))?;
             let status = checks::active_status(query)?;
             Ok(Reply::json(&applications::of_queue(&view, queue, status)))
         }
-        Route::QueueApplication => {
+        Endpoint::QueueApplication => {
             let name = checks::unescape(param(1))?;
             let view = view().await?;
             let queue = if name.is_empty() { None } else { Some(queue(&view, &name)?) };
             found(applications::find(&view, queue, param(2)), "Application not found")
         }
-        Route::Application => found(applications::find(&view().await?, None, param(1)), "Application not found"),
-        Route::ApplicationsByState => {
+        Endpoint::Application => found(applications::find(&view().await?, None, param(1)), "Application not found"),
+        Endpoint::ApplicationsByState => {
             let view = view().await?;
             let list = checks::app_list(param(1))?;
             let status = if list == checks::AppList::Active { checks::active_status(query)? } else { None };
             Ok(Reply::json(&applications::list(&view, list, status)))
         }
-        Route::Users => Ok(Reply::json(&usage::users(&view().await?))),
-        Route::User => {
+        Endpoint::Users => Ok(Reply::json(&usage::users(&view().await?))),
+        Endpoint::User => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
             checks::user_name(&name)?;
             found(usage::user(&view, &name), "User not found")
         }
-        Route::Groups => Ok(Reply::json(&usage::groups(&view().await?))),
-        Route::Group => {
+        Endpoint::Groups => Ok(Reply::json(&usage::groups(&view().await?))),
+        Endpoint::Group => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
             checks::group_name(&name)?;
             found(usage::group(&view, &name), "Group not found")
         }
-        Route::EventsBatch => buffered(crate::http::events::batch(req, &state.topology.events).await).await,
-        Route::HealthCheck => found(state.health.last().as_deref(), "Health check is not available"),
-        Route::NodeUtilizations => {
+        Endpoint::EventsBatch => buffered(super::events::batch(req, &state.topology.events).await).await,
+        Endpoint::HealthCheck => found(state.health.last().as_deref(), "Health check is not available"),
+        Endpoint::NodeUtilizations => {
             let views = state.views().await;
             let all: Vec<_> = views.iter().map(nodes::utilization).collect();
             // Without partitions this list alone is null (REST quirk 1).
             Ok(Reply::json(&Some(all).filter(|all| !all.is_empty())))
         }
-        Route::Stack => Ok(debug::stack()),
-        Route::Profiles => Ok(debug::profiles()),
-        Route::Profile => Ok(debug::profile(req.uri().path())),
-        Route::EventsStream | Route::StateDump | Route::Moved => Err(Failure::not_found("404 page not found")),
+        Endpoint::Stack => Ok(debug::stack()),
+        Endpoint::Profiles => Ok(debug::profiles()),
+        Endpoint::Profile => Ok(debug::profile(req.uri().path())),
+        Endpoint::EventsStream | Endpoint::StateDump | Endpoint::Moved => Err(Failure::not_found("404 page not found")),
     }
 }
 
@@ -144,11 +144,11 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 }
 
 async fn metrics(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure> {
-    let mut picture = scrape::picture(&state.tables().await, &Chosen::of(&state.settings()));
-    own::picture(state, &mut picture).await;
-    picture.sessions = scrape::sessions(&state.topology);
-    picture.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);
-    let text = state.metrics.text(&picture).map_err(|error| Failure {
+    let mut gauges = scrape::gauges(&state.tables().await, &Chosen::of(&state.settings()));
+    extensions::add(state, &mut gauges).await;
+    gauges.sessions = scrape::sessions(&state.topology);
+    gauges.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);
+    let text = state.metrics.text(&gauges).map_err(|error| Failure {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         message: format!("the metrics could not be written: {error}"),
     })?;

@@ -1,4 +1,4 @@
-//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a picture of each partition, and those of what is on disk.
+//! The nine health checks (OPS-010–OPS-015, REST 5.13), run over a snapshot of each partition, and those of what is on disk.
 
 use std::{
     collections::VecDeque,
@@ -332,7 +332,7 @@ fn node_names(views: &[View], fault: impl Fn(&crate::domain::node::Node) -> bool
 
 fn negative_partition(view: &View) -> bool {
     let partition = view.partition();
-    let used = partition.queues.get(partition.root.ix()).is_some_and(|root| root.allocated.has_negative());
+    let used = partition.queues.get(partition.root).is_some_and(|root| root.allocated.has_negative());
     used || partition.total.has_negative()
 }
 
@@ -346,11 +346,11 @@ fn reservation_ratio(view: &View) -> String {
 fn orphans_on_nodes(view: &View) -> Vec<&str> {
     let partition = view.partition();
     let known = |ix: &AllocIx| {
-        let Some(row) = partition.allocs.get(ix.ix()).filter(|row| !row.free) else { return false };
-        let app = partition.apps.get(row.app.ix()).filter(|app| !app.free);
+        let Some(row) = partition.allocs.get(*ix) else { return false };
+        let app = partition.apps.get(row.app);
         app.is_some_and(|app| app.by_key.get(&row.spec.key) == Some(ix))
     };
-    let key = |ix: &AllocIx| partition.allocs.get(ix.ix()).map_or("", |row| &*row.spec.key);
+    let key = |ix: &AllocIx| partition.allocs.get(*ix).map_or("", |row| &*row.spec.key);
     nodes::rows(view).flat_map(|node| node.allocs.iter()).filter(|ix| !known(ix)).map(key).collect()
 }
 
@@ -359,15 +359,15 @@ fn orphans_on_apps(view: &View) -> Vec<&str> {
     let partition = view.partition();
     let mut held: Vec<Option<NodeIx>> = vec![None; partition.allocs.len()];
     for node in partition.node_by_id.values() {
-        for ix in partition.nodes.get(node.ix()).into_iter().flat_map(|row| &row.allocs) {
+        for ix in partition.nodes.get(*node).into_iter().flat_map(|row| &row.allocs) {
             if let Some(slot) = held.get_mut(ix.ix()) {
                 *slot = Some(*node);
             }
         }
     }
-    let apps = partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix()));
+    let apps = partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix));
     apps.flat_map(|app| app.allocs.iter())
-        .filter_map(|ix| Some((ix, partition.allocs.get(ix.ix())?)))
+        .filter_map(|ix| Some((ix, partition.allocs.get(*ix)?)))
         .filter(|(ix, row)| row.node.is_none() || held.get(ix.ix()).copied().flatten() != row.node)
         .map(|(_, row)| &*row.spec.key)
         .collect()

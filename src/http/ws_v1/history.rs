@@ -34,7 +34,7 @@ impl Sample {
     pub fn of(views: &[View], at: Nanos) -> Sample {
         let running = |view: &View| {
             let partition = view.partition();
-            let apps = partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix()));
+            let apps = partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix));
             apps.filter(|app| app.state == AppState::Running).count() as u64
         };
         Sample {

@@ -35,6 +35,12 @@ fn write<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     text
 }
 
+/// Adds a text in quotes.
+pub fn string(to: &mut Vec<u8>, text: &str) {
+    // Writing to a vector cannot fail.
+    let _ = write_to(to, text);
+}
+
 /// Writes a compact document.
 ///
 /// # Errors

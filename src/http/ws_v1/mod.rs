@@ -1,6 +1,6 @@
 //! `/ws/v1` and `/debug`: the REST API that dashboards and scripts of YuniKorn know, to the last field.
 //!
-//! Everything is computed on the HTTP workers from pictures of the partitions (`GetSnapshot`); nothing here is kept but
+//! Everything is computed on the HTTP workers from snapshots of the partitions (`GetSnapshot`); nothing here is kept but
 //! the history, the last health check and the metrics. Rule numbers `REST n` are those of the REST contract.
 
 pub mod allocations;
@@ -9,13 +9,15 @@ pub mod checks;
 pub mod chosen;
 pub mod config;
 pub mod debug;
+mod described;
 pub mod dump;
+pub mod events;
+mod extensions;
 pub mod handlers;
 pub mod health;
 pub mod history;
 pub mod json;
 pub mod nodes;
-mod own;
 pub mod partitions;
 pub mod queues;
 pub mod reply;
@@ -37,18 +39,11 @@ use actix_web::web::{self, Data, ServiceConfig};
 
 use crate::domain::types::Nanos;
 
-/// Registers the API as what answers every request that no other service does. Needs
-/// `actix_web::web::Data<RestState>` as application data.
-pub fn configure(config: &mut ServiceConfig) {
-    config.default_service(web::to(handlers::handle));
-}
-
-/// [`configure`] with its data, for `http::server::bind`.
+/// The API with its data, for `http::server::bind`: it answers every request that no other service does.
 pub fn services(state: Arc<RestState>) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
     let state = Data::from(state);
     move |config| {
-        config.app_data(state.clone());
-        configure(config);
+        config.app_data(state.clone()).default_service(web::to(handlers::handle));
     }
 }
 

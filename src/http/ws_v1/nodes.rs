@@ -48,9 +48,9 @@ pub struct NodeView<'a> {
 
 fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
     let partition = view.partition();
-    let rows = |ixs: &'a [_]| ixs.iter().filter_map(|ix: &crate::domain::types::AllocIx| partition.allocs.get(ix.ix()));
+    let rows = |ixs: &'a [_]| ixs.iter().filter_map(|ix: &crate::domain::types::AllocIx| partition.allocs.get(*ix));
     // What waits for a predicate answer is charged but not known to anybody yet.
-    let shown = rows(&node.allocs).filter(|row| row.phase != Phase::Parked);
+    let shown = rows(&node.allocs).filter(|row| row.phase != Phase::AwaitingShim);
     let allocations = Allocations::new(partition, shown);
     let (allocated, available) = (node.placed(), node.available.plus(&node.asked.amount).pruned());
     let mut reservations: Vec<&str> = rows(&node.reservations).map(|row| &*row.spec.key).collect();
@@ -91,14 +91,14 @@ pub fn each(view: &View) -> impl Iterator<Item = NodeView<'_>> {
 /// One node.
 pub fn node<'a>(view: &'a View, id: &str) -> Option<NodeView<'a>> {
     let partition = view.partition();
-    let node = partition.nodes.get(partition.node_by_id.get(id)?.ix())?;
+    let node = partition.nodes.get(*partition.node_by_id.get(id)?)?;
     Some(node_view(view, node))
 }
 
 /// The rows of a partition's nodes, by id.
 pub fn rows(view: &View) -> impl Iterator<Item = &Node> {
     let partition = view.partition();
-    partition.node_by_id.values().filter_map(|ix| partition.nodes.get(ix.ix()))
+    partition.node_by_id.values().filter_map(|ix| partition.nodes.get(*ix))
 }
 
 /// How full the nodes of a partition are, by resource type (REST 5.9).

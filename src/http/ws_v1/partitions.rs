@@ -89,7 +89,7 @@ struct SortingView<'a> {
 /// The view of a partition.
 pub fn partition(view: &View) -> PartitionView<'_> {
     let partition = view.partition();
-    let root = partition.queues.get(partition.root.ix());
+    let root = partition.queues.get(partition.root);
     let used = root.map(Queue::placed).unwrap_or_default();
     let sort = &partition.conf.node_sort;
     PartitionView {
@@ -114,7 +114,7 @@ pub fn partition(view: &View) -> PartitionView<'_> {
 /// How many applications are in each state, live, ended and rejected ones together, and the `total`.
 fn applications_by_state(view: &View) -> BTreeMap<&'static str, usize> {
     let partition = view.partition();
-    let live = partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix())).map(|app| app.state);
+    let live = partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix)).map(|app| app.state);
     let kept = partition.terminated.values().chain(partition.rejected.values()).map(|app| app.state);
     let mut counts: BTreeMap<&'static str, usize> = [("total", 0)].into();
     for state in live.chain(kept) {

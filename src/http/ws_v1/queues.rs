@@ -110,11 +110,11 @@ pub fn find(view: &View, path: &str) -> Option<QueueIx> {
 /// The view of one queue, with all below it where `subtree` asks for it.
 pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
     let partition = view.partition();
-    let queue = partition.queues.get(at.ix())?;
+    let queue = partition.queues.get(at)?;
     let children = || queue.children.values().copied();
     let settings = &queue.settings;
     let mut allocating: Vec<&str> =
-        queue.allocating.iter().filter_map(|ix| Some(&*partition.apps.get(ix.ix())?.id)).collect();
+        queue.allocating.iter().filter_map(|ix| Some(&*partition.apps.get(*ix)?.id)).collect();
     allocating.sort_unstable();
     let placed = queue.placed();
     Some(QueueView {
@@ -130,10 +130,10 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
         is_leaf: queue.leaf,
         is_managed: queue.managed,
         properties: &queue.properties,
-        parent: queue.parent.and_then(|parent| partition.queues.get(parent.ix())).map_or("", |parent| &parent.path),
+        parent: queue.parent.and_then(|parent| partition.queues.get(parent)).map_or("", |parent| &parent.path),
         template: queue.template.as_deref().filter(|_| !queue.leaf).map(TemplateView::new),
         children: if subtree { children().filter_map(|child| one(view, child, true)).collect() } else { Vec::new() },
-        child_names: children().filter_map(|child| Some(&*partition.queues.get(child.ix())?.path)).collect(),
+        child_names: children().filter_map(|child| Some(&*partition.queues.get(child)?.path)).collect(),
         abs_used_capacity: Amounts::percent(&placed, queue.max.as_ref()),
         max_running_apps: queue.max_applications,
         running_apps: queue.running,

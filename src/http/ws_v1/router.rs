@@ -7,12 +7,13 @@ use std::borrow::Cow;
 
 use actix_web::http::Method;
 
-use super::url;
+use super::{described, url};
+use crate::http::route::{Access, Route};
 
 /// The handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Route {
+pub enum Endpoint {
     Clusters,
     Metrics,
     Config,
@@ -48,68 +49,80 @@ pub enum Route {
 
 /// A segment of a pattern that takes any text.
 fn is_param(segment: &str) -> bool {
-    segment.starts_with(':')
+    segment.starts_with('{')
 }
 
-/// Method, pattern and handler of every route.
-pub fn routes() -> impl Iterator<Item = (Method, &'static str, Route)> {
-    let of = |method: Method, routes: &'static [(&'static str, Route)]| {
-        routes.iter().map(move |(pattern, route)| (method.clone(), *pattern, *route))
+/// The routes, which this router finds itself.
+pub(in crate::http) fn routes() -> Vec<Route> {
+    let of = |method: Method, endpoints: &'static [(&'static str, Endpoint)]| {
+        endpoints.iter().map(move |(path, endpoint)| {
+            let place = endpoint.access().at(method.clone(), path);
+            described::describe(place.routed(described::summary(*endpoint)), *endpoint)
+        })
     };
-    of(Method::GET, GET).chain(of(Method::POST, POST))
+    of(Method::GET, GET).chain(of(Method::POST, POST)).collect()
 }
 
-/// Pattern and handler of every GET route; a segment that begins with `:` is a parameter.
-const GET: &[(&str, Route)] = &[
-    ("/ws/v1/clusters", Route::Clusters),
-    ("/ws/v1/metrics", Route::Metrics),
-    ("/metrics", Route::Metrics),
-    ("/ws/v1/config", Route::Config),
-    ("/ws/v1/history/apps", Route::HistoryApps),
-    ("/ws/v1/history/containers", Route::HistoryContainers),
-    ("/ws/v1/partitions", Route::Partitions),
-    ("/ws/v1/partition/:partition/placementrules", Route::PlacementRules),
-    ("/ws/v1/partition/:partition/queues", Route::Queues),
-    ("/ws/v1/partition/:partition/queue/:queue", Route::Queue),
-    ("/ws/v1/partition/:partition/nodes", Route::Nodes),
-    ("/ws/v1/partition/:partition/node/:node", Route::Node),
-    ("/ws/v1/partition/:partition/queue/:queue/applications", Route::QueueApplications),
-    ("/ws/v1/partition/:partition/queue/:queue/applications/:state", Route::QueueApplicationsByState),
-    ("/ws/v1/partition/:partition/queue/:queue/application/:application", Route::QueueApplication),
-    ("/ws/v1/partition/:partition/application/:application", Route::Application),
-    ("/ws/v1/partition/:partition/applications/:state", Route::ApplicationsByState),
-    ("/ws/v1/partition/:partition/usage/users", Route::Users),
-    ("/ws/v1/partition/:partition/usage/user/:user", Route::User),
-    ("/ws/v1/partition/:partition/usage/groups", Route::Groups),
-    ("/ws/v1/partition/:partition/usage/group/:group", Route::Group),
-    ("/ws/v1/events/batch", Route::EventsBatch),
-    ("/ws/v1/events/stream", Route::EventsStream),
-    ("/ws/v1/scheduler/healthcheck", Route::HealthCheck),
-    ("/ws/v1/scheduler/node-utilizations", Route::NodeUtilizations),
-    ("/ws/v1/stack", Route::Moved),
-    ("/ws/v1/fullstatedump", Route::Moved),
-    ("/debug/stack", Route::Stack),
-    ("/debug/fullstatedump", Route::StateDump),
-    ("/debug/pprof/", Route::Profiles),
-    ("/debug/pprof/heap", Route::Profile),
-    ("/debug/pprof/threadcreate", Route::Profile),
-    ("/debug/pprof/goroutine", Route::Profile),
-    ("/debug/pprof/allocs", Route::Profile),
-    ("/debug/pprof/block", Route::Profile),
-    ("/debug/pprof/mutex", Route::Profile),
-    ("/debug/pprof/cmdline", Route::Profile),
-    ("/debug/pprof/profile", Route::Profile),
-    ("/debug/pprof/symbol", Route::Profile),
-    ("/debug/pprof/trace", Route::Profile),
+impl Endpoint {
+    fn access(self) -> Access {
+        match self {
+            Endpoint::Stack | Endpoint::StateDump | Endpoint::Profiles | Endpoint::Profile => Access::Operator,
+            _ => Access::Viewer,
+        }
+    }
+}
+
+/// Pattern and handler of every GET route; a segment in braces is a parameter.
+const GET: &[(&str, Endpoint)] = &[
+    ("/ws/v1/clusters", Endpoint::Clusters),
+    ("/ws/v1/metrics", Endpoint::Metrics),
+    ("/metrics", Endpoint::Metrics),
+    ("/ws/v1/config", Endpoint::Config),
+    ("/ws/v1/history/apps", Endpoint::HistoryApps),
+    ("/ws/v1/history/containers", Endpoint::HistoryContainers),
+    ("/ws/v1/partitions", Endpoint::Partitions),
+    ("/ws/v1/partition/{partition}/placementrules", Endpoint::PlacementRules),
+    ("/ws/v1/partition/{partition}/queues", Endpoint::Queues),
+    ("/ws/v1/partition/{partition}/queue/{queue}", Endpoint::Queue),
+    ("/ws/v1/partition/{partition}/nodes", Endpoint::Nodes),
+    ("/ws/v1/partition/{partition}/node/{node}", Endpoint::Node),
+    ("/ws/v1/partition/{partition}/queue/{queue}/applications", Endpoint::QueueApplications),
+    ("/ws/v1/partition/{partition}/queue/{queue}/applications/{state}", Endpoint::QueueApplicationsByState),
+    ("/ws/v1/partition/{partition}/queue/{queue}/application/{application}", Endpoint::QueueApplication),
+    ("/ws/v1/partition/{partition}/application/{application}", Endpoint::Application),
+    ("/ws/v1/partition/{partition}/applications/{state}", Endpoint::ApplicationsByState),
+    ("/ws/v1/partition/{partition}/usage/users", Endpoint::Users),
+    ("/ws/v1/partition/{partition}/usage/user/{user}", Endpoint::User),
+    ("/ws/v1/partition/{partition}/usage/groups", Endpoint::Groups),
+    ("/ws/v1/partition/{partition}/usage/group/{group}", Endpoint::Group),
+    ("/ws/v1/events/batch", Endpoint::EventsBatch),
+    ("/ws/v1/events/stream", Endpoint::EventsStream),
+    ("/ws/v1/scheduler/healthcheck", Endpoint::HealthCheck),
+    ("/ws/v1/scheduler/node-utilizations", Endpoint::NodeUtilizations),
+    ("/ws/v1/stack", Endpoint::Moved),
+    ("/ws/v1/fullstatedump", Endpoint::Moved),
+    ("/debug/stack", Endpoint::Stack),
+    ("/debug/fullstatedump", Endpoint::StateDump),
+    ("/debug/pprof/", Endpoint::Profiles),
+    ("/debug/pprof/heap", Endpoint::Profile),
+    ("/debug/pprof/threadcreate", Endpoint::Profile),
+    ("/debug/pprof/goroutine", Endpoint::Profile),
+    ("/debug/pprof/allocs", Endpoint::Profile),
+    ("/debug/pprof/block", Endpoint::Profile),
+    ("/debug/pprof/mutex", Endpoint::Profile),
+    ("/debug/pprof/cmdline", Endpoint::Profile),
+    ("/debug/pprof/profile", Endpoint::Profile),
+    ("/debug/pprof/symbol", Endpoint::Profile),
+    ("/debug/pprof/trace", Endpoint::Profile),
 ];
 
-const POST: &[(&str, Route)] = &[("/ws/v1/validate-conf", Route::ValidateConf)];
+const POST: &[(&str, Endpoint)] = &[("/ws/v1/validate-conf", Endpoint::ValidateConf)];
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A handler, with the decoded parameters of the path in order.
-    Handle(Route, Vec<String>),
+    Handle(Endpoint, Vec<String>),
     /// 301 for GET, 307 for POST, to this encoded path (the query is kept).
     Redirect(String),
     /// OPTIONS of an existing path: the value of `Allow`.
@@ -146,12 +159,12 @@ pub fn decide(method: &Method, raw_path: &str) -> Decision {
     if method == Method::OPTIONS { Decision::Options(allow) } else { Decision::NotAllowed(allow) }
 }
 
-fn find(routes: &[(&str, Route)], path: &str) -> Option<(Route, Vec<String>)> {
+fn find(routes: &[(&str, Endpoint)], path: &str) -> Option<(Endpoint, Vec<String>)> {
     routes.iter().find_map(|(pattern, route)| Some((*route, matched(pattern, path)?)))
 }
 
 /// The parameters, where the path is one of this pattern.
-fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
+pub(in crate::http) fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
     let mut params = Vec::new();
     let (mut wanted, mut given) = (pattern.split('/'), path.split('/').peekable());
     loop {
@@ -167,7 +180,7 @@ fn matched(pattern: &str, path: &str) -> Option<Vec<String>> {
 }
 
 /// Where a path that no route matches is sent: without or with its trailing slash, cleaned, in the right letter case.
-fn redirect(routes: &[(&str, Route)], path: &str) -> Option<String> {
+fn redirect(routes: &[(&str, Endpoint)], path: &str) -> Option<String> {
     if let Some(shorter) = path.strip_suffix('/')
         && (find(routes, shorter).is_some() || is_bare(routes, shorter))
     {
@@ -205,7 +218,7 @@ fn in_right_case(pattern: &str, path: &str) -> Option<String> {
 
 /// A route is this path and one parameter more, and the plural of its last segment (`queue`, `queues`) is a route
 /// beside it. Clients see a redirect to this path, which then is not found (REST 1.2, errors 13 and 60).
-fn is_bare(routes: &[(&str, Route)], path: &str) -> bool {
+fn is_bare(routes: &[(&str, Endpoint)], path: &str) -> bool {
     // The pattern has these segments at its beginning; `more` says what has to come after them.
     let begins = |wanted: &str, more: fn(Option<&str>) -> bool| {
         routes.iter().any(|(pattern, _)| {
@@ -224,7 +237,7 @@ mod tests {
         decide(&Method::GET, path)
     }
 
-    fn handled(route: Route, params: &[&str]) -> Decision {
+    fn handled(route: Endpoint, params: &[&str]) -> Decision {
         Decision::Handle(route, params.iter().map(|p| (*p).to_owned()).collect())
     }
 
@@ -235,16 +248,19 @@ mod tests {
     // REST 1.2: parameters are decoded segments, empty only in the middle; an escaped slash splits them.
     #[test]
     fn matches_decoded_segments() {
-        assert_eq!(get("/ws/v1/clusters"), handled(Route::Clusters, &[]));
-        assert_eq!(get("/ws/v1/partition//queues"), handled(Route::Queues, &[""]));
-        assert_eq!(get("/ws/v1/partition/p/queue//application/x"), handled(Route::QueueApplication, &["p", "", "x"]));
-        assert_eq!(get("/ws/v1/partition/p/queue/root%2Ea"), handled(Route::Queue, &["p", "root.a"]));
-        assert_eq!(get("/ws/v1/partition/p/queue/root.a%252Fb"), handled(Route::Queue, &["p", "root.a%2Fb"]));
+        assert_eq!(get("/ws/v1/clusters"), handled(Endpoint::Clusters, &[]));
+        assert_eq!(get("/ws/v1/partition//queues"), handled(Endpoint::Queues, &[""]));
+        assert_eq!(
+            get("/ws/v1/partition/p/queue//application/x"),
+            handled(Endpoint::QueueApplication, &["p", "", "x"])
+        );
+        assert_eq!(get("/ws/v1/partition/p/queue/root%2Ea"), handled(Endpoint::Queue, &["p", "root.a"]));
+        assert_eq!(get("/ws/v1/partition/p/queue/root.a%252Fb"), handled(Endpoint::Queue, &["p", "root.a%2Fb"]));
         assert_eq!(get("/ws/v1/partition/p/queue/root.a%2Fb"), Decision::NotFound);
-        assert_eq!(get("/ws/v1/partition/../queues"), handled(Route::Queues, &[".."]));
-        assert_eq!(get("/debug/pprof/"), handled(Route::Profiles, &[]));
+        assert_eq!(get("/ws/v1/partition/../queues"), handled(Endpoint::Queues, &[".."]));
+        assert_eq!(get("/debug/pprof/"), handled(Endpoint::Profiles, &[]));
         assert_eq!(get("/ws/v1/partition/p/queue/root%zz"), Decision::BadPath);
-        assert_eq!(decide(&Method::POST, "/ws/v1/validate-conf"), handled(Route::ValidateConf, &[]));
+        assert_eq!(decide(&Method::POST, "/ws/v1/validate-conf"), handled(Endpoint::ValidateConf, &[]));
     }
 
     // REST 1.2: slashes, letter case, doubled slashes and dots.

@@ -16,7 +16,7 @@ use crate::{
         partition::UnconfirmedSums,
         rm::RmState,
     },
-    metrics::{Amounts, EventStorePicture, EventsPicture, Picture, QueuePicture},
+    metrics::{Amounts, EventGauges, EventStoreGauges, Gauges, QueueGauges},
     si::outward,
 };
 
@@ -24,35 +24,35 @@ use crate::{
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// What the gauges show.
-pub fn picture(tables: &[Arc<Tables>], chosen: &Chosen) -> Picture {
-    let mut picture = Picture::default();
+pub fn gauges(tables: &[Arc<Tables>], chosen: &Chosen) -> Gauges {
+    let mut gauges = Gauges::default();
     for tables in tables {
         for node in tables.nodes() {
-            picture.nodes += 1;
-            picture.draining_nodes += i64::from(!node.schedulable());
+            gauges.nodes += 1;
+            gauges.draining_nodes += i64::from(!node.schedulable());
             for (kind, bucket) in nodes::buckets(node) {
-                picture.node_usage.entry(kind.to_owned()).or_default()[bucket] += 1;
+                gauges.node_usage.entry(kind.to_owned()).or_default()[bucket] += 1;
             }
         }
         for queue in tables.queues() {
             for (state, count) in applications(queue) {
-                *picture.applications.entry(state).or_default() += count;
+                *gauges.applications.entry(state).or_default() += count;
             }
         }
-        picture.queues.extend(chosen.queues(tables).into_iter().map(queue_picture));
+        gauges.queues.extend(chosen.queues(tables).into_iter().map(queue));
     }
-    picture
+    gauges
 }
 
 /// Adds what shims have not confirmed.
-pub fn unconfirmed(sums: &UnconfirmedSums, now: Nanos, picture: &mut Picture) {
+pub fn unconfirmed(sums: &UnconfirmedSums, now: Nanos, gauges: &mut Gauges) {
     for (termination, count) in &sums.by_type {
         let kind = outward::termination(*termination).as_str_name();
-        *picture.unconfirmed.entry(kind).or_default() += i64::try_from(*count).unwrap_or(i64::MAX);
+        *gauges.unconfirmed.entry(kind).or_default() += i64::try_from(*count).unwrap_or(i64::MAX);
     }
     let age = sums.oldest.map_or(0.0, |oldest| now.minus(oldest).0.max(0) as f64 / 1e9);
-    picture.oldest_unconfirmed = picture.oldest_unconfirmed.max(age);
-    picture.overdue += i64::try_from(sums.overdue).unwrap_or(i64::MAX);
+    gauges.oldest_unconfirmed = gauges.oldest_unconfirmed.max(age);
+    gauges.overdue += i64::try_from(sums.overdue).unwrap_or(i64::MAX);
 }
 
 /// How often sessions have entered each state.
@@ -67,10 +67,10 @@ pub fn sessions(topology: &Topology) -> Vec<(&'static str, u64)> {
 }
 
 /// What the event system counts.
-pub fn events(status: &EventStatus) -> EventsPicture {
+pub fn events(status: &EventStatus) -> EventGauges {
     let counters = &status.counters;
     let get = EventCounters::get;
-    EventsPicture {
+    EventGauges {
         created: get(&counters.processed) + get(&counters.discarded),
         processed: get(&counters.processed),
         stored: get(&counters.stored),
@@ -78,7 +78,7 @@ pub fn events(status: &EventStatus) -> EventsPicture {
         collected: get(&counters.collected),
         streams: status.streams as u64,
         streams_cut: get(&counters.streams_cut),
-        store: status.store.as_ref().map(|store| EventStorePicture {
+        store: status.store.as_ref().map(|store| EventStoreGauges {
             written: get(&counters.store_written),
             lost: get(&counters.store_lost),
             failures: get(&counters.store_failures),
@@ -95,7 +95,7 @@ fn applications(queue: &Queue) -> impl Iterator<Item = (&'static str, i64)> {
     counts.map(|(state, count)| (label(state), i64::from(count)))
 }
 
-fn queue_picture(queue: &Queue) -> QueuePicture {
+fn queue(queue: &Queue) -> QueueGauges {
     let (placed, waiting) = (queue.placed(), queue.waiting());
     let resources = [
         ("guaranteed", queue.guaranteed.as_ref()),
@@ -104,7 +104,7 @@ fn queue_picture(queue: &Queue) -> QueuePicture {
         ("pending", Some(&waiting)),
         ("preempting", Some(&queue.preempting)),
     ];
-    QueuePicture {
+    QueueGauges {
         path: queue.path.to_string(),
         applications: applications(queue).collect(),
         resources: resources.map(|(state, resource)| (state, resource.map_or_else(Vec::new, amounts))).into(),

@@ -38,7 +38,7 @@ pub struct RestState {
     pub topology: Arc<Topology>,
     /// When the server started.
     pub started: Nanos,
-    /// Metrics.
+    /// Counters and gauges of this process.
     pub metrics: Arc<Metrics>,
     /// Samples.
     pub history: History,
@@ -189,14 +189,14 @@ async fn take(entry: &PartitionEntry) -> Option<View> {
     Some(View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot })
 }
 
-/// A picture of a partition.
+/// A partition as it was at one moment.
 #[derive(Clone)]
 pub struct View {
     /// Its resource manager.
     pub rm: Arc<str>,
     /// The name that is shown.
     pub shown: Arc<str>,
-    /// The picture.
+    /// As it was.
     pub snapshot: Arc<Snapshot>,
 }
 

@@ -108,7 +108,7 @@ fn of_partition(view: &View, paused: bool, users: usize) -> Counted {
     let mut reasons: BTreeMap<&'static str, u64> =
         ["nodes", "queueQuota", "userQuota", "tooLarge"].into_iter().map(|code| (code, 0)).collect();
     for app in view.partition().app_by_id.values() {
-        let queue = &view.partition().apps[app.ix()].queue_path;
+        let queue = &view.partition().apps[*app].queue_path;
         for waiting in explainer.application(*app, at) {
             let code = why::code(&waiting, paused);
             *reasons.entry(code).or_default() += waiting.asks;

@@ -1,7 +1,7 @@
 //! Reading: records in order, up to the end or the first damage.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
 };
@@ -57,6 +57,16 @@ impl std::fmt::Display for Cut {
         let Cut { path, offset, bytes, why, .. } = self;
         write!(f, "{} at byte {offset} ({bytes} bytes follow): {why}", path.display())
     }
+}
+
+/// Flushes what there is of a log: what a killed process wrote and did not flush has to outlive the machine, too, for whoever goes
+/// on from it.
+///
+/// # Errors
+/// The disk refuses.
+pub fn flush(dir: &Path) -> Result<(), String> {
+    let flush = || segments(dir)?.iter().try_for_each(|(_, path)| File::open(path)?.sync_data());
+    flush().map_err(|error| format!("log {}: cannot be flushed: {error}", dir.display()))
 }
 
 /// Reads the records after `after` in order. `take` may refuse one, which ends it there.

@@ -219,26 +219,40 @@ fn what_a_flush_did_not_take_is_written_again_before_the_next() {
         seal(&mut frame, 5, index, Nanos(index as i64), format!("record {index}").as_bytes());
         writer.write(index, &frame).unwrap();
     }
+    writer.refuse(Some(Refusal::Flushes));
     let unsynced = writer.unsynced().unwrap();
-    fs::write(dir.path().join("flush-fails"), "").unwrap();
     assert!(unsynced.sync().unwrap_err().to_string().contains("cannot flush"));
     writer.keep(unsynced);
     let mut frame = Vec::new();
     seal(&mut frame, 5, 13, Nanos(13), b"record 13");
     writer.write(13, &frame).unwrap();
-    // As if the pages that were to be flushed had gone with it.
-    let (_, first) = segments(dir.path()).unwrap().into_iter().rev().find(|(index, _)| *index <= 7).unwrap();
-    let mut bytes = fs::read(&first).unwrap();
-    let kept = bytes.len() - total(b"record 7");
-    bytes[kept..].fill(0);
-    fs::write(&first, &bytes).unwrap();
+    // The pages that were to be flushed have gone with it.
     assert!(read_all(dir.path(), 0).1.cut.is_some());
-    fs::remove_file(dir.path().join("flush-fails")).unwrap();
+    writer.refuse(None);
     let unsynced = writer.unsynced().unwrap();
     unsynced.sync().unwrap();
     assert!(writer.unsynced().is_none());
     let (seen, end) = read_all(dir.path(), 0);
     assert_eq!((seen, end.cut), ((1..=13).collect::<Vec<_>>(), None));
+}
+
+// The half of a record in the middle of the log would be damage, and the session lost.
+#[test]
+fn what_a_full_disk_left_of_a_write_goes_before_another_segment_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = written(dir.path(), 3, 1 << 20);
+    let mut frame = Vec::new();
+    seal(&mut frame, 5, 4, Nanos(4), b"record 4");
+    writer.refuse(Some(Refusal::Writes));
+    writer.write(4, &frame).unwrap_err();
+    assert!(read_all(dir.path(), 0).1.cut.unwrap().torn);
+    writer.begin_segment();
+    writer.write(4, &frame).unwrap_err();
+    writer.refuse(None);
+    writer.write(4, &frame).unwrap();
+    assert_eq!(segments(dir.path()).unwrap().len(), 2);
+    let (seen, end) = read_all(dir.path(), 0);
+    assert_eq!((seen, end.cut), ((1..=4).collect::<Vec<_>>(), None));
 }
 
 #[test]

@@ -18,12 +18,25 @@ pub struct Writer {
     title: Title,
     segment: u64,
     open: Option<Open>,
+    /// The segment before, where something of a write that failed is behind its records.
+    torn: Option<Open>,
     /// What was written and is not flushed.
     unsynced: Unsynced,
     /// Bytes that were written by this writer.
     written: u64,
     /// The segment that it made last: what is in it may be of a write that failed.
     made: Option<u64>,
+    /// See [`Refusal`].
+    refuses: Option<Refusal>,
+}
+
+/// What a disk refuses that is full, or breaks down: simulated worlds and tests say so, and nobody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Half of what is written gets there, and stays.
+    Writes,
+    /// What was written is gone when it is flushed, as the kernel may drop it.
+    Flushes,
 }
 
 #[derive(Debug)]
@@ -42,6 +55,8 @@ pub struct Unsynced {
     /// A flush of some of it failed. The kernel may have dropped those pages and says so once only: what is flushed after
     /// that without being written again would be nothing.
     again: bool,
+    /// See [`Refusal::Flushes`].
+    refused: bool,
 }
 
 #[derive(Debug)]
@@ -64,25 +79,34 @@ impl Unsynced {
             }
         }
         let mut flushed: Option<&Arc<File>> = None;
-        for Piece { file, path, .. } in &self.pieces {
-            if flushed.is_some_and(|flushed| Arc::ptr_eq(flushed, file)) {
+        for Piece { file, path, offset, bytes } in &self.pieces {
+            if self.refused {
+                file.write_all_at(&vec![0; bytes.len()], *offset).map_err(failed("write", path))?;
                 continue;
             }
-            #[cfg(test)]
-            if path.with_file_name("flush-fails").exists() {
-                return Err(failed("flush", path)(io::Error::other("a test says so")));
+            if flushed.is_some_and(|flushed| Arc::ptr_eq(flushed, file)) {
+                continue;
             }
             file.sync_data().map_err(failed("flush", path))?;
             flushed = Some(file);
         }
-        Ok(())
+        match self.pieces.last().filter(|_| self.refused) {
+            Some(piece) => Err(failed("flush", &piece.path)(io::ErrorKind::Other.into())),
+            None => Ok(()),
+        }
     }
 }
 
 impl Writer {
     /// A writer that begins a new segment with its first write.
     pub fn new(dir: PathBuf, title: Title) -> Writer {
-        Writer { dir, title, segment: SEGMENT, open: None, unsynced: Unsynced::default(), written: 0, made: None }
+        let unsynced = Unsynced::default();
+        Writer { dir, title, segment: SEGMENT, open: None, torn: None, unsynced, written: 0, made: None, refuses: None }
+    }
+
+    /// From now on its disk refuses this.
+    pub fn refuse(&mut self, what: Option<Refusal>) {
+        self.refuses = what;
     }
 
     /// Segments of another size.
@@ -103,7 +127,7 @@ impl Writer {
 
     /// What is written next begins a segment.
     pub fn begin_segment(&mut self) {
-        self.open = None;
+        self.torn = self.open.take().filter(|open| open.torn).or(self.torn.take());
     }
 
     /// Writes whole frames, the first of which has this index.
@@ -125,7 +149,7 @@ impl Writer {
     fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let offset = open.length;
-        open.append(bytes)?;
+        open.append(bytes, self.refuses == Some(Refusal::Writes))?;
         let (file, path, bytes) = (open.file.clone(), open.path.clone(), bytes.to_vec());
         self.unsynced.pieces.push(Piece { file, path, offset, bytes });
         Ok(())
@@ -133,7 +157,9 @@ impl Writer {
 
     /// What is to be flushed, for someone else to wait for it.
     pub fn unsynced(&mut self) -> Option<Unsynced> {
-        (!self.unsynced.pieces.is_empty()).then(|| std::mem::take(&mut self.unsynced))
+        let refused = self.refuses == Some(Refusal::Flushes);
+        let taken = (!self.unsynced.pieces.is_empty()).then(|| std::mem::take(&mut self.unsynced));
+        taken.map(|unsynced| Unsynced { refused, ..unsynced })
     }
 
     /// The disk refused to flush these: they are to be written once more, and flushed.
@@ -153,6 +179,11 @@ impl Writer {
     }
 
     fn roll(&mut self, first: u64) -> Result<(), WriteError> {
+        if let Some(torn) = &self.torn {
+            // With another segment behind it, it would be damage.
+            torn.file.set_len(torn.length).map_err(failed("cut", &torn.path))?;
+            self.torn = None;
+        }
         files::make_dir(&self.dir).map_err(failed("make", &self.dir))?;
         let path = path_of(&self.dir, first, SEGMENT_END);
         if self.made != Some(first) {
@@ -193,13 +224,17 @@ fn refuse_to_replace(dir: &Path, path: &Path, first: u64) -> io::Result<()> {
 }
 
 impl Open {
-    /// Appends all of it or nothing.
-    fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+    /// Appends all of it or nothing; `refused`: the disk does not take it.
+    fn append(&mut self, bytes: &[u8], refused: bool) -> Result<(), WriteError> {
         let mut file = &*self.file;
         let mut write = || {
             if self.torn {
                 file.set_len(self.length)?;
                 file.seek(SeekFrom::Start(self.length))?;
+            }
+            if refused {
+                file.write_all(&bytes[..bytes.len() / 2])?;
+                return Err(io::ErrorKind::StorageFull.into());
             }
             file.write_all(bytes)
         };
@@ -207,7 +242,7 @@ impl Open {
         self.torn = written.is_err();
         if written.is_ok() {
             self.length += bytes.len() as u64;
-        } else if file.set_len(self.length).and_then(|()| file.seek(SeekFrom::Start(self.length))).is_ok() {
+        } else if !refused && file.set_len(self.length).and_then(|()| file.seek(SeekFrom::Start(self.length))).is_ok() {
             self.torn = false;
         }
         written.map_err(failed("write", &self.path))

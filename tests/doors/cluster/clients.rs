@@ -9,7 +9,7 @@ use callboard::{
 };
 
 use crate::{
-    cluster::rig::{self, NEVER, start},
+    cluster::rig::{self, NEVER, sees, start},
     common::LIMIT,
     shim::server::CONFIG,
 };
@@ -83,6 +83,7 @@ async fn a_shim_with_several_addresses_goes_on_at_the_next_server() {
     let at = urls.split(',').next().expect("an address").trim_start_matches("http://");
     let args = ["--data", &data, "--cluster", &etcd.url(), "--http", at];
     let _first = crate::shim::server::Server::start(&args);
+    sees(&second, 2).await;
     second.program.signal("TERM");
     assert_eq!(second.program.ended().await, Some(0));
     shim.allocations(asks(&["k3"])).await.expect("taken by the first");

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    cluster::rig::{self, NEVER, ask, follows, leads, run, session, start},
+    cluster::rig::{self, NEVER, ask, follows, leads, run, sees, session, start},
     common,
 };
 
@@ -14,6 +14,7 @@ async fn what_a_drained_server_leads_is_led_by_others() {
     let (first, mut second) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
     session(&first).await;
     follows(&second).await;
+    sees(&first, 2).await;
     ask(&first, &["k1"]).await;
     let servers = format!("{},{}", second.url(""), first.url(""));
     let cluster = |args: &[&str]| run(&[&["cluster", "--server", &servers], args].concat());
@@ -37,8 +38,7 @@ async fn what_a_drained_server_leads_is_led_by_others() {
     ask(&first, &["k2"]).await;
     // When another is there again, it goes on.
     let second = start(&etcd, two.path(), NEVER);
-    let status = async || second.get("/api/v1/cluster").await.1;
-    common::answer("the cluster", status, |status| status["servers"].as_array().map(Vec::len) == Some(2)).await;
+    sees(&second, 2).await;
     let told = cluster(&["undrain", &first.url("")]);
     assert_eq!(told, format!("{} may lead again\n", first.url("")));
     let status = async || first.get("/api/v1/cluster").await.1;

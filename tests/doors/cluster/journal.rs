@@ -1,9 +1,12 @@
 //! What operators told one server holds at the next, whatever its own journal remembers.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    cluster::rig::{self, NEVER, leads, session, start},
+    cluster::{
+        proxy::Proxy,
+        rig::{self, NEVER, follows, leads, sees, session, start, start_with},
+    },
     shim::server::Server,
     wired::rig::until,
 };
@@ -32,6 +35,7 @@ async fn drains_and_orders_to_queues_go_with_the_lead() {
     tell(&first, "drain", "n1").await;
     stop(&first, "stop").await;
     let second = start(&etcd, two.path(), NEVER);
+    sees(&first, 2).await;
     first.program.signal("TERM");
     assert_eq!(first.program.ended().await, Some(0));
     leads(&second).await;
@@ -43,6 +47,7 @@ async fn drains_and_orders_to_queues_go_with_the_lead() {
     tell(&second, "undrain", "n1").await;
     stop(&second, "resume").await;
     let first = start(&etcd, one.path(), NEVER);
+    sees(&second, 2).await;
     second.program.signal("TERM");
     assert_eq!(second.program.ended().await, Some(0));
     leads(&first).await;
@@ -51,4 +56,144 @@ async fn drains_and_orders_to_queues_go_with_the_lead() {
     assert!(nodes.as_array().expect("nodes").iter().all(|node| node["schedulable"] == true), "{nodes}");
     let ask = async || first.get("/api/v1/partition/default/queue/root.a").await.1.to_string();
     crate::common::answer("the queue", ask, |queue| !queue.contains("stop")).await;
+}
+
+const QUEUE: &str = "/api/v1/partition/default/queue/root.a";
+
+/// Says something, and gives how it was answered.
+async fn say(server: &Server, path: &str, body: Value) -> (u16, Value) {
+    server.send("POST", path, &body).await
+}
+
+async fn drain(server: &Server, targets: &str, reason: &str) {
+    let body = json!({"targets": targets, "reason": reason, "deadline": "90m"});
+    let (status, body) = say(server, "/api/v1/partition/default/resource/drain", body).await;
+    assert_eq!(status, 200, "{body}");
+}
+
+/// With nodes that its journal knows.
+async fn begun(server: &Server) {
+    session(server).await;
+    until(server, STATUS, |status| status["online"]["nodelist"] == "n[1-2]").await;
+}
+
+/// The only drain, whenever that is seen.
+async fn drained(server: &Server, node: &str) -> Value {
+    let status = until(server, STATUS, |status| status["drained"][0]["nodelist"] == node).await;
+    assert_eq!(status["drained"].as_array().map(Vec::len), Some(1), "{status}");
+    status["drained"][0].clone()
+}
+
+#[tokio::test]
+async fn a_leader_that_is_killed_after_its_answer_loses_nothing_of_what_operators_said() {
+    let Some(etcd) = rig::etcd("a_leader_that_is_killed_after_its_answer_loses_nothing_of_what_operators_said") else {
+        return;
+    };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (mut first, mut second) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    begun(&first).await;
+    follows(&second).await;
+    drain(&first, "n1", "disk").await;
+    let told = first.get(STATUS).await.1["drained"][0].clone();
+    let (status, body) = say(&first, &format!("{QUEUE}/stop"), json!({"reason": "rack"})).await;
+    first.program.kill();
+    assert_eq!(status, 200, "{body}");
+    leads(&second).await;
+    // With reason, time and deadline.
+    let row = drained(&second, "n1").await;
+    assert_eq!((&row, &row["reason"]), (&told, &json!("disk")));
+    assert!(row["deadline"].is_string() || row["deadline"].is_number(), "{row}");
+    let order = second.get(QUEUE).await.1["order"].clone();
+    assert_eq!(order["reason"], "rack", "{order}");
+    // What is taken back is, and what is new comes.
+    let first = start(&etcd, one.path(), NEVER);
+    follows(&first).await;
+    tell(&second, "undrain", "n1").await;
+    stop(&second, "resume").await;
+    drain(&second, "n2", "fan").await;
+    second.program.kill();
+    leads(&first).await;
+    assert_eq!(drained(&first, "n2").await["reason"], "fan");
+    let queue = async || first.get(QUEUE).await.1["order"].clone();
+    crate::common::answer("the queue", queue, Value::is_null).await;
+}
+
+#[tokio::test]
+async fn what_etcd_has_not_heard_of_is_not_answered_as_done() {
+    let Some(etcd) = rig::etcd("what_etcd_has_not_heard_of_is_not_answered_as_done") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let proxy = Proxy::to(&etcd.url());
+    let first = start_with(&proxy.url(), one.path(), NEVER, &[]);
+    let mut second = start(&etcd, two.path(), NEVER);
+    begun(&first).await;
+    follows(&second).await;
+    proxy.stall();
+    let body = json!({"targets": "n1", "reason": "lost"});
+    let order = json!({"reason": "lost"});
+    let answers = tokio::join!(
+        say(&first, "/api/v1/partition/default/resource/drain", body),
+        say(&first, "/api/v1/partition/default/queue/root.a/stop", order),
+    );
+    assert_eq!((answers.0.0, answers.1.0), (503, 503), "{answers:?}");
+    leads(&second).await;
+    assert_eq!(second.get(STATUS).await.1["drained"], json!([]));
+    assert_eq!(second.get(QUEUE).await.1["order"], Value::Null);
+    // Said to the leader it holds, also at the one before, which was told something else.
+    drain(&second, "n2", "fan").await;
+    proxy.pass();
+    follows(&first).await;
+    second.program.kill();
+    leads(&first).await;
+    assert_eq!(drained(&first, "n2").await["reason"], "fan");
+    let queue = async || first.get(QUEUE).await.1["order"].clone();
+    crate::common::answer("the queue", queue, Value::is_null).await;
+}
+
+#[tokio::test]
+async fn a_host_that_is_away_stays_drained_wherever_it_comes_back() {
+    let Some(etcd) = rig::etcd("a_host_that_is_away_stays_drained_wherever_it_comes_back") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let first = start(&etcd, one.path(), NEVER);
+    begun(&first).await;
+    drain(&first, "n2", "fan").await;
+    let gone = json!({"nodes": [{"nodeID": "n2", "action": "DECOMISSION"}]});
+    assert_eq!(say(&first, "/si/v1/rm/rm-1/nodes", gone).await.0, 202);
+    until(&first, STATUS, |status| status["offline"]["nodelist"] == "n2").await;
+    let second = start(&etcd, two.path(), NEVER);
+    follows(&second).await;
+    first.program.signal("TERM");
+    assert_eq!(first.program.ended().await, Some(0));
+    leads(&second).await;
+    assert_eq!(drained(&second, "n2").await["reason"], "fan");
+    second.nodes(&["n2"]).await;
+    until(&second, STATUS, |status| status["online"]["nodelist"] == "n[1-2]").await;
+    assert_eq!(drained(&second, "n2").await["reason"], "fan");
+    let nodes = second.get("/ws/v1/partition/default/nodes").await.1;
+    let open = nodes.as_array().expect("nodes").iter().filter(|node| node["schedulable"] == true);
+    assert_eq!(open.map(|node| &node["nodeID"]).collect::<Vec<_>>(), ["n1"], "{nodes}");
+}
+
+#[tokio::test]
+async fn what_operators_said_holds_for_the_next_session_at_another_server() {
+    let Some(etcd) = rig::etcd("what_operators_said_holds_for_the_next_session_at_another_server") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (mut first, second) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    begun(&first).await;
+    follows(&second).await;
+    drain(&first, "n1", "disk").await;
+    let told = first.get(STATUS).await.1["drained"][0].clone();
+    assert_eq!(say(&first, &format!("{QUEUE}/stop"), json!({"reason": "rack"})).await.0, 200);
+    assert_eq!(first.delete("/si/v1/rm/rm-1").await.0, 200);
+    first.program.kill();
+    leads(&second).await;
+    begun(&second).await;
+    let row = drained(&second, "n1").await;
+    assert_eq!(
+        (&row["reason"], &row["timestamp"], &row["deadline"]),
+        (&told["reason"], &told["timestamp"], &told["deadline"])
+    );
+    assert_eq!(second.get(QUEUE).await.1["order"]["reason"], "rack");
+    let nodes = second.get("/ws/v1/partition/default/nodes").await.1;
+    let open = nodes.as_array().expect("nodes").iter().filter(|node| node["schedulable"] == true);
+    assert_eq!(open.map(|node| &node["nodeID"]).collect::<Vec<_>>(), ["n2"], "{nodes}");
 }

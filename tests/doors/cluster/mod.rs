@@ -1,7 +1,10 @@
 //! Several servers on a real etcd. Without Debian's package `etcd-server` these tests say that they are skipped, and fail where
 //! `CI` is `true`.
 
+mod backup;
+mod carry;
 mod clients;
+mod config;
 mod drain;
 mod faults;
 mod journal;
@@ -9,5 +12,8 @@ mod members;
 mod proxy;
 mod restart;
 pub mod rig;
+mod shims;
 mod standby;
 mod two;
+mod unheard;
+mod upgrade;

@@ -114,6 +114,30 @@ impl Etcd {
         assert!(self.is_up(), "etcd starts again");
     }
 
+    fn ctl(&self, args: &[&str]) {
+        let mut asked = Command::new("etcdctl");
+        let told = asked.env("ETCDCTL_API", "3").args(["--endpoints", &self.url()]).args(args).output();
+        let told = told.expect("etcdctl comes with etcd");
+        assert!(told.status.success(), "{args:?}: {told:?}");
+    }
+
+    /// Saves a backup, as the manual says.
+    pub fn back_up(&self, file: &Path) {
+        self.ctl(&["snapshot", "save", &file.display().to_string()]);
+    }
+
+    /// What was there before a backup was saved is there again, and nothing else.
+    pub fn restore(&mut self, file: &Path) {
+        self.kill();
+        std::fs::remove_dir_all(self.dir.path().join("etcd")).expect("removed");
+        let (data, peer) = (self.dir.path().join("etcd"), format!("http://127.0.0.1:{}", self.peer));
+        let data = data.display().to_string();
+        let of = ["--name", &self.name, "--initial-cluster", &self.members, "--initial-advertise-peer-urls", &peer];
+        let file = file.display().to_string();
+        self.ctl(&[&["snapshot", "restore", &file, "--data-dir", &data][..], &of[..]].concat());
+        self.again();
+    }
+
     /// Its keys, by `etcdctl`.
     pub fn keys(&self) -> Vec<String> {
         let mut asked = Command::new("etcdctl");
@@ -157,9 +181,19 @@ pub fn start(etcd: &Etcd, data: &Path, snapshot: &str) -> Server {
 
 /// The same, at these addresses and with more options.
 pub fn start_with(etcd: &str, data: &Path, snapshot: &str, more: &[&str]) -> Server {
+    started(serve(etcd, data, snapshot, more))
+}
+
+/// The command that starts it.
+pub fn serve(etcd: &str, data: &Path, snapshot: &str, more: &[&str]) -> Command {
     let data = data.display().to_string();
     let mut command = common::serve(&[&["--data", &data, "--cluster", etcd], more].concat());
-    command.env("CALLBOARD_TEST_SNAPSHOT_BYTES", snapshot);
+    command.env("CALLBOARD_TEST_SNAPSHOT_BYTES", snapshot).env("RUST_LOG", "info,callboard::cluster=debug");
+    command
+}
+
+/// A server that is started by this command.
+pub fn started(command: Command) -> Server {
     let program = Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
     Server { program, http: straight() }
 }
@@ -196,6 +230,12 @@ pub async fn ask(server: &Server, keys: &[&str]) {
 pub async fn follows(server: &Server) {
     let ask = async || server.get("/si/v1/rm/rm-1").await.0;
     common::answer("/si/v1/rm/rm-1", ask, |status| *status == 307).await;
+}
+
+/// Waits until this server sees so many servers.
+pub async fn sees(server: &Server, many: usize) {
+    let there = async || server.get("/api/v1/cluster").await.1;
+    common::answer("the cluster", there, |status| status["servers"].as_array().map(Vec::len) == Some(many)).await;
 }
 
 /// Runs a command of the program, which succeeds.

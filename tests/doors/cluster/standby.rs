@@ -130,6 +130,12 @@ async fn a_session_that_ends_is_not_shown_any_more_and_names_belong_to_who_leads
     common::answer("the partitions", names, |names| *names == ["default"]).await;
 }
 
+/// Nodes and an application, of a session that has begun.
+async fn session_again(server: &Server) {
+    server.nodes(&["n1", "n2"]).await;
+    crate::wired::rig::application(server, "app").await;
+}
+
 #[tokio::test]
 async fn requests_are_sent_on_to_the_leader_where_that_is_wanted() {
     let Some(etcd) = rig::etcd("requests_are_sent_on_to_the_leader_where_that_is_wanted") else { return };
@@ -139,6 +145,14 @@ async fn requests_are_sent_on_to_the_leader_where_that_is_wanted() {
     session(&leader).await;
     let sent_on = async || other.get("/si/v1/rm/rm-1").await.0;
     common::answer("/si/v1/rm/rm-1", sent_on, |status| *status == 200).await;
+    // A registration: the session goes on at the leader, and so does that of one of which the other has not heard.
+    let (status, body) =
+        other.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": crate::shim::server::CONFIG})).await;
+    assert_eq!((status, &leader.get("/si/v1/rm/rm-1").await.1["epoch"]), (200, &json!(2)), "{body}");
+    session_again(&leader).await;
+    leader.register("rm-2", &[]).await;
+    assert_eq!(other.send("POST", "/si/v1/rm", &json!({"rmID": "rm-2"})).await.0, 200);
+    assert_eq!(leader.get("/si/v1/rm/rm-2").await.1["epoch"], 2);
     // A stream, and requests.
     let mut lines = other.stream("?after=0").await;
     ask(&other, &["k1"]).await;
@@ -217,4 +231,40 @@ async fn at_the_bound_of_bytes_nothing_new_is_placed_and_confirmations_go_on() {
     assert_eq!(released["allocation"]["released"][0]["allocationKey"], "k1");
     let quiet = tokio::time::timeout(Duration::from_millis(300), lines.next()).await;
     assert!(quiet.is_err(), "{quiet:?}");
+}
+
+#[tokio::test]
+async fn the_page_of_a_server_that_follows_says_so_and_goes_on_when_it_leads() {
+    let test = "the_page_of_a_server_that_follows_says_so_and_goes_on_when_it_leads";
+    let Some(etcd) = rig::etcd(test) else { return };
+    let Some(browser) = crate::page::chromium::Browser::start(test).await else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (mut leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&leader).await;
+    follows(&other).await;
+    browser.open(&other.url("/")).await;
+    browser.shows("This server follows: rm-1 is led by").await;
+    browser.until("document.getElementById('live').textContent === 'Standby'").await;
+    // Without being loaded anew it shows the next leader, here.
+    browser.run("window.same = true").await;
+    leader.program.kill();
+    browser.shows("Resource manager rm-1 is Paused").await;
+    let _lines = other.stream("?after=0").await;
+    browser.until("window.same && document.getElementById('live').textContent === 'Live'").await;
+    browser.hides("This server follows").await;
+    assert_eq!(browser.faults().await, Vec::<String>::new());
+    // Where the server of the page is gone, it goes on at another one, at the same place.
+    let third = tempfile::tempdir().expect("a directory");
+    let third = start(&etcd, third.path(), NEVER);
+    let there = async || other.get("/api/v1/cluster").await.1["servers"].clone();
+    let it = json!(third.url(""));
+    common::answer("the servers", there, |all| all.as_array().is_some_and(|all| all.iter().any(|at| at["http"] == it)))
+        .await;
+    browser.open(&other.url("/?again#/default/nodes")).await;
+    browser.until("document.getElementById('live').textContent === 'Live'").await;
+    let (mut other, to) = (other, third.url("/#/default/nodes"));
+    other.program.kill();
+    browser.until(&format!("location.href === '{to}'")).await;
+    browser.until("['Live', 'Standby'].includes(document.getElementById('live').textContent)").await;
+    browser.close().await;
 }

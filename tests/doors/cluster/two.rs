@@ -1,5 +1,7 @@
 //! Two servers: one leads, the other says where, and goes on when the first is gone.
 
+use std::time::{Duration, Instant};
+
 use callboard::si::{
     ext::{Hello, Reply, reply, scheduler_extension_client::SchedulerExtensionClient},
     v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient},
@@ -8,12 +10,12 @@ use serde_json::json;
 use tonic::Code;
 
 use crate::{
-    cluster::rig::{self, NEVER, allocated, ask, follows, leads, run, session, start},
+    cluster::rig::{self, NEVER, allocated, ask, follows, leads, run, sees, session, start},
     common,
 };
 
 /// The address in the trailers.
-fn led_at(told: &tonic::Status) -> String {
+pub fn led_at(told: &tonic::Status) -> String {
     let at = told.metadata().get("callboard-leader").and_then(|at| at.to_str().ok());
     at.unwrap_or_default().to_owned()
 }
@@ -72,6 +74,7 @@ async fn sigterm_hands_over_and_streams_are_told_where_it_goes_on() {
     let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
     session(&leader).await;
     follows(&other).await;
+    sees(&leader, 2).await;
     ask(&leader, &["k1"]).await;
     let mut lines = leader.stream("?after=0").await;
     let mut seen = Vec::new();
@@ -102,6 +105,39 @@ async fn sigterm_hands_over_and_streams_are_told_where_it_goes_on() {
         more.push(lines.next().await);
         assert_eq!(more.last().expect("a line")["seq"].as_u64(), Some(last + more.len() as u64));
     }
+}
+
+#[tokio::test]
+async fn sigterm_waits_for_a_server_that_follows() {
+    let Some(etcd) = rig::etcd("sigterm_waits_for_a_server_that_follows") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let leader = start(&etcd, one.path(), NEVER);
+    session(&leader).await;
+    // It is there, and reads the log for a while.
+    let slow = Duration::from_millis(1_500);
+    let mut command = rig::serve(&etcd.url(), two.path(), NEVER, &[]);
+    command.env("CALLBOARD_TEST_READ_MILLIS", slow.as_millis().to_string());
+    let other = rig::started(command);
+    sees(&leader, 2).await;
+    let told = Instant::now();
+    leader.program.signal("TERM");
+    // One of them takes requests at almost any time.
+    let (mut taken, mut refused) = (0, 0);
+    while other.get("/si/v1/rm/rm-1").await.0 != 200 {
+        let body = json!({"nodes": []});
+        let sent = leader.http.post(leader.url("/si/v1/rm/rm-1/nodes")).json(&body).send().await;
+        match sent.map_or(0, |answer| answer.status().as_u16()) {
+            202 => taken += 1,
+            _ => refused += 1,
+        }
+        assert!(told.elapsed() < common::LIMIT, "nobody goes on: {}", other.program.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(told.elapsed() > Duration::from_secs(1), "it was not slow enough");
+    assert!(taken > refused, "it went on until the other followed: {taken} taken, {refused} refused");
+    assert_eq!(leader.program.ended().await, Some(0));
+    // It is gone for others at once, before its lease ends.
+    sees(&other, 1).await;
 }
 
 #[tokio::test]
@@ -136,6 +172,12 @@ async fn a_leader_that_was_stopped_gives_up_when_it_goes_on() {
     follows(&leader).await;
     let (_, app) = other.get("/ws/v1/partition/default/application/app").await;
     assert!(!app.to_string().contains("late"), "{app}");
+    // Of what its record never became there are no events, nor of an end that nothing came to.
+    let events = leader.http.get(leader.url("/api/v1/events")).send().await.expect("an answer");
+    let events = events.text().await.expect("text");
+    assert!(events.contains("\"n1\"") && !events.contains("late"), "{events}");
+    let ended = |line: &str| line.contains("\"app\"") && line.contains("REMOVE");
+    assert!(!events.lines().any(ended), "{events}");
 }
 
 #[tokio::test]
@@ -149,12 +191,11 @@ async fn an_operator_moves_the_lead_and_sees_who_has_it() {
     let behind = async || other.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
     let group = common::answer("the resource manager", behind, |group| group["applied"] == group["index"]).await;
     assert_eq!((&group["rmID"], &group["role"]), (&json!("rm-1"), &json!("follows")), "{group}");
+    sees(&leader, 2).await;
+    // Of those who are asked, too.
+    sees(&other, 2).await;
     let status = leader.get("/api/v1/cluster").await.1;
-    assert_eq!(
-        (status["servers"].as_array().map(Vec::len), &status["etcd"]["members"]),
-        (Some(2), &json!(etcd.url())),
-        "{status}"
-    );
+    assert_eq!(status["etcd"]["members"], json!(etcd.url()), "{status}");
     assert_eq!(status["resourceManagers"][0]["leader"], status["server"]);
     let (code, refused) =
         leader.send("POST", "/api/v1/cluster/move", &json!({"rm": "rm-1", "server": "http://nowhere"})).await;

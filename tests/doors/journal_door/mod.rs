@@ -3,7 +3,7 @@
 mod golden;
 mod rig;
 
-use callboard::domain::journal::Fact;
+use callboard::domain::{effect::NodeEffect, journal::Fact};
 use rig::Rig;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ async fn the_status_tells_how_targets_are() {
     let rig = Rig::start("node[1-4]").await;
     rig.allocate("node2").await;
     rig.post("resource/drain", &json!({"targets": "node[2-3]", "reason": "disk"})).await;
-    rig.facts(vec![Fact::Removed { node: "node4".into() }]).await;
+    rig.facts(vec![Fact::Node(NodeEffect::Removed { node: "node4".into() })]).await;
     let status = rig.status().await;
     let set =
         |name: &str| [&status[name]["idset"], &status[name]["nodelist"]].map(|text| text.as_str().unwrap().to_owned());
@@ -144,6 +144,12 @@ async fn an_operator_sets_when_the_resource_set_expires() {
         assert_eq!(rig.post("resource/expiration", &json!({"expiration": sent})).await, (200, json!({})));
         assert_eq!(next().await, (json!("resource-update"), json!({"expiration": expiration}), false));
         assert_eq!(rig.status().await["R"]["execution"]["expiration"], expiration);
+    }
+    // For programs: what the door says, as it is.
+    for what in ["status", "list", "drain"] {
+        let (status, out, err) = rig.run(&["resource", what, "-o", "json"]).await;
+        assert_eq!((status, err), (0, String::new()), "{what}");
+        assert_eq!(serde_json::from_str::<Value>(&out).expect("JSON"), rig.status().await, "{what}");
     }
     let (status, out, err) = rig.run(&["resource", "expiration", "2030-01-01T00:00:00Z"]).await;
     assert_eq!((status, out, err), (0, String::new(), String::new()));

@@ -15,12 +15,16 @@ use callboard::{
     domain::{
         alloc::AskSpec,
         command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
+        effect::NodeEffect,
         hostlist::HostList,
         journal::{Fact, Settings},
         resources::Resource,
         types::Nanos,
     },
-    http::api::resource::{ResourceApi, configure},
+    http::{
+        api::resource::{self, ResourceApi},
+        route::register,
+    },
     messages::{
         budget::Budget,
         event::Publish,
@@ -97,13 +101,15 @@ impl Rig {
         });
         let settings = Settings { batch: Nanos::ZERO, ..Settings::default() };
         let journals = Arc::new(Journals::new(Arbiter::current(), None, settings, DEFAULT_LIMIT));
-        let api = Data::new(ResourceApi { directory, journals: journals.clone() });
-        let server = HttpServer::new(move || App::new().app_data(api.clone()).configure(configure))
-            .workers(1)
-            .h1_allow_half_closed(false)
-            .disable_signals()
-            .bind("127.0.0.1:0")
-            .unwrap();
+        let api = Data::new(ResourceApi { directory, topology: None, journals: journals.clone() });
+        let server = HttpServer::new(move || {
+            App::new().app_data(api.clone()).configure(|config| register(config, &resource::routes()))
+        })
+        .workers(1)
+        .h1_allow_half_closed(false)
+        .disable_signals()
+        .bind("127.0.0.1:0")
+        .unwrap();
         let address = server.addrs()[0];
         actix::spawn(server.run());
         let rig = Rig { server: format!("http://{address}"), journals, partition };
@@ -123,11 +129,13 @@ impl Rig {
             attributes: [("si/node-partition".to_owned(), INTERNAL.to_owned())].into(),
         });
         self.command(Command::Nodes(items.collect())).await;
-        let facts = hosts.iter().map(|host| Fact::Registered {
-            node: host.clone(),
-            host: host.clone(),
-            capacity: Arc::new(capacity.clone()),
-            schedulable: true,
+        let facts = hosts.iter().map(|host| {
+            Fact::Node(NodeEffect::Registered {
+                node: host.clone(),
+                host: host.clone(),
+                capacity: Arc::new(capacity.clone()),
+                schedulable: true,
+            })
         });
         self.facts(facts.collect()).await;
         self.settle().await;
@@ -167,7 +175,7 @@ impl Rig {
     /// Nodes that the partition holds back for an operator.
     pub async fn held(&self) -> Vec<String> {
         let snapshot = self.partition.send(GetSnapshot).await.unwrap();
-        let nodes = snapshot.partition.nodes.iter().filter(|node| !node.free && node.operator_drained);
+        let nodes = snapshot.partition.nodes.values().filter(|node| node.operator_drained);
         let mut held: Vec<String> = nodes.map(|node| node.id().to_string()).collect();
         held.sort();
         held

@@ -154,11 +154,23 @@ async fn a_silent_directory_holds_up_nothing_else() {
     let mut stream = server.stream("?after=0").await;
     submit(&server, &[("known", json!({"user": "u", "groups": ["dev"]}))]).await;
     assert_eq!(answer(&mut stream).await["application"]["accepted"], json!([{"applicationID": "known"}]));
+    server.nodes(&["n1"]).await;
+    let drain = json!({"targets": "n1", "reason": "disk", "overwrite": 1});
+    // Its journal has to hear of it first.
+    let drains = async || server.send("POST", "/api/v1/partition/default/resource/drain", &drain).await.0 < 300;
+    common::until(drains).await;
+    let undrain = json!({"targets": "n1"});
+    let (status, body) = server.send("POST", "/api/v1/partition/default/resource/undrain", &undrain).await;
+    assert!(status < 300, "{status} {body}");
     submit(&server, &[("waits", json!({"user": "alice"}))]).await;
     // Reads, plans and another resource manager are answered meanwhile: before the directory's time is over.
     let meanwhile = async {
         assert_eq!(server.get("/ws/v1/partition/default/queues").await.0, 200);
         assert_eq!(server.get("/api/v1/partition/default/demand").await.0, 200);
+        // What operators say holds at once.
+        assert!(server.send("POST", "/api/v1/partition/default/resource/drain", &drain).await.0 < 300);
+        let (_, nodes) = server.get("/ws/v1/partition/default/nodes").await;
+        assert_eq!(nodes[0]["schedulable"], false, "{nodes}");
         server.register("rm-2", &[]).await;
     };
     let line = match futures::future::select(Box::pin(meanwhile), Box::pin(answer(&mut stream))).await {

@@ -93,16 +93,20 @@ async fn works_by_keyboard() {
     let found = |kind: &str| {
         format!("[...document.querySelectorAll('[role=option]')].some((one) => one.innerText.includes('{kind}'))")
     };
+    let is_open = "document.querySelector('#search').open && document.activeElement.role === 'combobox'";
     for (text, kind) in [("node-3", "Node"), ("batch", "Queue"), ("eve", "User"), ("charts", "View")] {
         browser.press(&["/"]).await;
-        browser.until("document.querySelector('#search').open && document.activeElement.role === 'combobox'").await;
+        browser.until(is_open).await;
         browser.press(&text.split("").filter(|key| !key.is_empty()).collect::<Vec<_>>()).await;
         browser.until(&found(kind)).await;
         browser.press(&["Escape"]).await;
         browser.until("!document.querySelector('#search').open").await;
     }
-    browser.press(&["/", "h", "u", "g", "e"]).await;
+    browser.press(&["/"]).await;
+    browser.until(is_open).await;
+    browser.press(&["h", "u", "g", "e"]).await;
     browser.until(&found("Application, accepted")).await;
+    browser.until("document.activeElement.value === 'huge'").await;
     browser.press(&["Enter"]).await;
     browser
         .until("document.activeElement.id === 'detail' && document.querySelector('#detail h2').innerText === 'huge'")

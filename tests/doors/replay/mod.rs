@@ -7,12 +7,12 @@ use std::{path::Path, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use callboard::cli::{
     bench::{
-        doors, drive,
-        shapes::{Shape, ShapeId},
+        beside, doors, drive,
+        shapes::{Beside, Shape, ShapeId},
         workload::Workload,
     },
     client::{DoorKind, server::Server, trust::Trust},
-    replay::{ReplayArgs, Replayed, load, own::COLUMNS, replay, shipped},
+    replay::{ReplayArgs, Replayed, load, native::COLUMNS, replay, shipped},
 };
 use clap::Parser;
 use fake::{Fake, Faults};
@@ -231,18 +231,52 @@ async fn reservations_of_a_replay_in_process_take_their_time_from_the_trace() {
 async fn shapes_run_through_both_doors() {
     let server = real().await;
     for (door, address) in [(DoorKind::Http, &server.http), (DoorKind::Grpc, &server.grpc)] {
-        for id in [ShapeId::S0, ShapeId::S1, ShapeId::S5, ShapeId::S6, ShapeId::S8, ShapeId::S10] {
-            let shape = id.shape().unwrap();
-            let shape = Shape { nodes: 20, asks: 200, queues: shape.queues.min(5), apps: shape.apps.min(2), ..shape };
+        let some =
+            [ShapeId::S0, ShapeId::S1, ShapeId::S5, ShapeId::S6, ShapeId::S8, ShapeId::S10, ShapeId::S14, ShapeId::S15];
+        for shape in some.into_iter().flat_map(ShapeId::shapes) {
+            let (queues, apps) = (shape.queues.min(5), shape.apps.min(2));
+            let (running, lines) = (shape.running.min(300), shape.lines.min(500));
+            let shape =
+                Shape { nodes: 20, asks: 200, queues, apps, running, lines, types: 3, queue_limits: true, ..shape };
+            let name = format!("{} {}", shape.name, shape.about);
             let work = Workload::of(&shape);
-            let mut rig = doors::start(&work, door, address, &Trust::default(), Some(server.pid())).await.unwrap();
+            let pid = Some(server.pid());
+            let mut rig = doors::start(&work, door, address, &Trust::default(), pid, "bench".into()).await.unwrap();
             let outcomes = drive::run(&work, &mut rig, Duration::from_secs(1)).await;
             rig.target.stop().await.unwrap();
-            for outcome in outcomes.unwrap_or_else(|e| panic!("{id:?} through {door:?}: {e:#}")) {
-                assert_eq!(outcome.allocations, outcome.asks, "{id:?}");
+            for outcome in outcomes.unwrap_or_else(|e| panic!("{name} through {door:?}: {e:#}")) {
+                assert_eq!(outcome.allocations, outcome.asks, "{name}");
                 assert!(outcome.peak_rss_bytes.is_some_and(|bytes| bytes > 1 << 20));
             }
         }
+    }
+    server.stop().await.unwrap();
+}
+
+/// What goes on beside a shape reads the same server; its figures come with those of the shape.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shape_runs_while_others_read() {
+    let server = real().await;
+    let shape = Shape { nodes: 20, asks: 200, ..ShapeId::S16.shapes().pop().unwrap() };
+    let work = Workload::of(&shape);
+    let here = tokio::task::LocalSet::new();
+    let (outcome, read) = here
+        .run_until(async {
+            let trust = Trust::default();
+            let mut rig =
+                doors::start(&work, DoorKind::Grpc, &server.grpc, &trust, None, "bench".into()).await.unwrap();
+            let load = beside::start(&shape, &server.http, &trust).unwrap();
+            let outcomes = drive::run(&work, &mut rig, Duration::from_secs(8)).await.unwrap();
+            let read = load.stop().await.unwrap();
+            rig.target.stop().await.unwrap();
+            (outcomes.into_iter().next().unwrap(), read)
+        })
+        .await;
+    assert!(outcome.allocations > 0 && outcome.allocations == outcome.asks, "{outcome:?}");
+    assert_eq!(read.iter().map(|read| read.what.as_str()).collect::<Vec<_>>(), Beside::ALL.map(Beside::name));
+    // Another resource manager may not have come to its first end.
+    for read in &read[..4] {
+        assert!(read.answers > 0, "{read:?}");
     }
     server.stop().await.unwrap();
 }

@@ -117,7 +117,7 @@ fn users_and_groups() {
 fn the_log_of_a_request() {
     // REST 5.5: one entry per text, the latest last; a priority is text, a flag that is not set is left out.
     let mut world = World::captured();
-    for ix in 0..world.partition.allocs.len() {
+    for ix in world.partition.allocs.keys() {
         let row = &mut world.partition.allocs[ix];
         let entry = |message: &str, last, count| LogEntry { message: message.into(), last: Nanos(last), count };
         row.log = vec![entry("Not enough queue quota", 9, 2), entry("Not enough user quota", 5, 1)];
@@ -137,7 +137,7 @@ fn back_off() {
     // REST 1.5: RFC 3339 text.
     let mut world = World::captured();
     let app = world.partition.app_by_id["app-new"];
-    world.partition.apps[app.ix()].backoff_until = Some(START);
+    world.partition.apps[app].backoff_until = Some(START);
     let text = String::from_utf8(json::line(&applications::find(&world.view(), None, "app-new").unwrap())).unwrap();
     assert!(text.ends_with(",\"resourceHistory\":{},\"backoffDeadline\":\"2026-11-20T17:03:46Z\"}\n"), "{text}");
 }

@@ -66,6 +66,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         build_info,
         policy_group: "queues".into(),
         config: Arc::new(config),
+        default_config: false,
         extra: Arc::new(extra),
     };
     (rm, PartitionEntry { rm: id.into(), epoch: 1, internal, shown: shown.into(), addr, followed: false })

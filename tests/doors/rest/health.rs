@@ -91,18 +91,18 @@ fn broken_books() {
 
     let mut world = World::captured();
     let node = world.partition.node_by_id["node-2"];
-    world.partition.nodes[node.ix()].occupied.add(&Resource::of(&[("vcore", 1)]));
+    world.partition.nodes[node].occupied.add(&Resource::of(&[("vcore", 1)]));
     assert_eq!(failed(&world)[2], "Nodes with inconsistent data: [\"node-2\"]");
 
     let mut world = World::captured();
     let node = world.partition.node_by_id["node-1"];
-    world.partition.nodes[node.ix()].allocs.remove(0);
+    world.partition.nodes[node].allocs.remove(0);
     let gone = &failed(&world)[2];
     assert!(gone.starts_with("OrphanAllocations: [\"") && gone.ends_with("\"]"), "{gone}");
 
     let mut world = World::captured();
     let app = world.partition.app_by_id["app-dynamic"];
-    world.partition.apps[app.ix()].by_key.clear();
+    world.partition.apps[app].by_key.clear();
     assert_eq!(failed(&world), ["Orphan allocations: [\"dyn-1\"]"]);
 }
 

@@ -95,24 +95,24 @@ impl World {
     /// and the application of the ask counts as allocating.
     fn mark_victims(&mut self) {
         let app = self.partition.app_by_id["app-resv"];
-        let mut level = Some(self.partition.apps[app.ix()].queue);
+        let mut level = Some(self.partition.apps[app].queue);
         while let Some(queue) = level {
-            self.partition.queues[queue.ix()].allocating.insert(app);
-            level = self.partition.queues[queue.ix()].parent;
+            self.partition.queues[queue].allocating.insert(app);
+            level = self.partition.queues[queue].parent;
         }
-        for ix in 0..self.partition.allocs.len() {
+        for ix in self.partition.allocs.keys() {
             let row = &mut self.partition.allocs[ix];
             row.triggered_preemption = &*row.spec.key == "resv-1";
             let victim = row.is_allocated() && &*row.spec.key != "run-driver" && !row.preempted;
-            if row.free || !victim {
+            if !victim {
                 continue;
             }
             row.preempted = true;
             let (resource, app) = (row.resource.clone(), row.app);
-            let mut level = Some(self.partition.apps[app.ix()].queue);
+            let mut level = Some(self.partition.apps[app].queue);
             while let Some(queue) = level {
-                self.partition.queues[queue.ix()].preempting.add(&resource);
-                level = self.partition.queues[queue.ix()].parent;
+                self.partition.queues[queue].preempting.add(&resource);
+                level = self.partition.queues[queue].parent;
             }
         }
     }

@@ -57,7 +57,7 @@ fn empty_dynamic_queues_go() {
     // OPS-061: looked at every 10 s.
     let mut world = World::captured();
     let app = world.partition.app_by_id["app-dynamic"];
-    let path = world.partition.apps[app.ix()].queue_path.to_string();
+    let path = world.partition.apps[app].queue_path.to_string();
     let is_there = |world: &World| queues::find(&world.view(), &path).is_some();
     assert!(is_there(&world));
     world.apply(Command::Applications { new: vec![], remove: vec!["app-dynamic".into()] });

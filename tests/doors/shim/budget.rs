@@ -15,8 +15,9 @@ use callboard::{
     },
     config,
     http::{
+        doors::Doors,
         origins::Origins,
-        server::{Doors, Listen, bind, nothing_else},
+        server::{Listen, bind, nothing_else},
     },
     messages::partition::{Commands, PartitionSetup},
 };

@@ -306,6 +306,25 @@ async fn the_extension_resumes_and_is_refused() {
     assert!(refused.message().starts_with("update of configuration failed: "), "{refused}");
     let good = v1::UpdateConfigurationRequest { rm_id: "rm-1".into(), config: CONFIG.into(), ..Default::default() };
     client.update_configuration(good).await.expect("accepted");
+    // With a key it is carried out once.
+    let change = |config: &str, key: Option<&'static str>| {
+        let (rm_id, config) = ("rm-1".to_owned(), config.to_owned());
+        let mut request = tonic::Request::new(v1::UpdateConfigurationRequest { rm_id, config, ..Default::default() });
+        if let Some(key) = key {
+            request.metadata_mut().insert("idempotency-key", key.parse().expect("a key"));
+        }
+        request
+    };
+    let with_b = format!("{CONFIG}          - name: b\n");
+    client.update_configuration(change(CONFIG, Some("one"))).await.expect("accepted");
+    client.update_configuration(change(&with_b, None)).await.expect("accepted");
+    client.update_configuration(change(CONFIG, Some("one"))).await.expect("accepted before");
+    assert_eq!(server.get("/ws/v1/partition/default/queue/root.b").await.0, 200);
+    for (config, key) in [(&*with_b, "one"), (CONFIG, " ")] {
+        let refused = client.update_configuration(change(config, Some(key))).await.expect_err("refused");
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    }
+    client.update_configuration(change(CONFIG, Some("two"))).await.expect("accepted");
     client.unregister(ext::UnregisterRequest { rm_id: "rm-1".into() }).await.expect("stopped");
     assert_eq!(code(resume(0)).await, Code::FailedPrecondition);
 }

@@ -3,7 +3,11 @@
 use reqwest::Response;
 use serde_json::{Value, json};
 
-use crate::shim::server::{CONFIG, LIMIT, Server};
+use crate::{
+    cluster::rig::{self as cluster, NEVER, follows, leads},
+    shim::server::{CONFIG, LIMIT, Server},
+    wired::rig,
+};
 
 async fn send(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
     let url = server.url(&format!("/si/v1/rm/rm-1/{path}"));
@@ -106,4 +110,54 @@ async fn a_key_stands_for_one_request() {
         let line = lines.next().await;
         assert_eq!(line["node"]["accepted"][0]["nodeID"], id, "{line}");
     }
+}
+
+/// The key was taken for this node before, and is still.
+async fn taken(server: &Server, key: &str, id: &str) {
+    let post = async |id: &str| told(send(server, "POST", "nodes", &[("Idempotency-Key", key)], &node(id)).await).await;
+    assert_eq!(post(id).await, (202, None, "{}".to_owned()));
+    assert_eq!(post("other").await.0, 422, "it stands for another request");
+    let mut lines = server.stream("?after=0").await;
+    let last = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].as_u64().expect("a number");
+    let lines = lines.up_to(last).await;
+    assert!(lines.iter().all(|line| line["node"]["rejected"].is_null()), "nothing came twice: {lines:?}");
+}
+
+#[tokio::test]
+async fn a_key_outlives_the_process() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = rig::with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    let sent = send(&server, "POST", "nodes", &[("Idempotency-Key", "a")], &node("n1")).await;
+    assert_eq!(told(sent).await.0, 202);
+    // By the log alone, and by a snapshot.
+    server.program.kill();
+    let server = rig::with_data(dir.path());
+    taken(&server, "a", "n1").await;
+    let sent = send(&server, "PUT", "configuration", &[("Idempotency-Key", "c")], &json!({"config": CONFIG})).await;
+    assert_eq!(told(sent).await.0, 200);
+    assert_eq!(rig::end(server).await, Some(0));
+    let server = rig::with_data(dir.path());
+    taken(&server, "a", "n1").await;
+    let other = json!({"config": format!("{CONFIG}          - name: b\n")});
+    let sent = send(&server, "PUT", "configuration", &[("Idempotency-Key", "c")], &other).await;
+    assert_eq!(told(sent).await.0, 422);
+    // A registration begins anew.
+    server.register("rm-1", &[]).await;
+    let sent = send(&server, "POST", "nodes", &[("Idempotency-Key", "a")], &node("n2")).await;
+    assert_eq!(told(sent).await.0, 202);
+}
+
+#[tokio::test]
+async fn a_key_goes_with_the_lead() {
+    let Some(etcd) = cluster::etcd("a_key_goes_with_the_lead") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (mut first, second) = (cluster::start(&etcd, one.path(), NEVER), cluster::start(&etcd, two.path(), NEVER));
+    first.register("rm-1", &[]).await;
+    follows(&second).await;
+    let sent = send(&first, "POST", "nodes", &[("Idempotency-Key", "a")], &node("n1")).await;
+    assert_eq!(told(sent).await.0, 202);
+    first.program.kill();
+    leads(&second).await;
+    taken(&second, "a", "n1").await;
 }

@@ -39,9 +39,21 @@ async fn sighup_reads_the_configuration_again() {
     let (status, body) = server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await;
     assert_eq!(status, 200, "{body}");
     assert_eq!(server.get("/si/v1/rm/rm-1").await.1["partitions"], json!(["[rm-1]one"]));
-    // A bad one changes nothing.
-    fs::write(file.path(), "partitions: 7").expect("written");
+    // A bad one changes nothing, and the log says of each fault what `validate` says, with its place.
+    let bad =
+        text("one").replace("name: root", "name: root\n        maxapplications: many\n        queues: [{name: 'a b'}]");
+    fs::write(file.path(), &bad).expect("written");
     server.program.signal("HUP");
+    let stays = "the configuration stays as it is";
+    crate::common::until(async || server.program.log().contains(stays)).await;
+    let output = crate::common::command(&["validate", &file.path().display().to_string()]).output().expect("runs");
+    let told = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let (path, log) = (file.path().display().to_string(), server.program.log());
+    let faults: Vec<&str> = told.lines().filter(|line| line.starts_with(&path)).collect();
+    assert_eq!(faults.len(), 2, "{told}");
+    for fault in faults {
+        assert!(log.contains(fault), "{fault}\n{log}");
+    }
     fs::write(file.path(), text("two")).expect("written");
     server.program.signal("HUP");
     server.until(|info| info["partitions"] == json!(["[rm-1]two"])).await;

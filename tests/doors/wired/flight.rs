@@ -61,6 +61,13 @@ async fn day(server: &Server) {
     while stream.next().await["allocation"]["released"].is_null() {}
 }
 
+/// Runs `callboard whatif` over a flight; its exit status, and what it printed.
+fn whatif(args: &[&str]) -> (Option<i32>, String) {
+    let output = common::command(&[&["whatif"], args].concat()).output().expect("runs");
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (output.status.code(), text)
+}
+
 /// A server that shows a flight.
 fn serve(args: &[&str]) -> Server {
     let mut command = common::command(&["flight", "serve", "--http", "127.0.0.1:0"]);
@@ -87,6 +94,8 @@ async fn read(server: &Server, path: &str) -> (u16, Value) {
     assert!(moment.to_str().expect("a text").starts_with("index="), "{path}: {moment:?}");
     (answer.status().as_u16(), answer.json().await.unwrap_or_default())
 }
+
+const BATCH: &str = "/ws/v1/events/batch?count=10000";
 
 async fn go(server: &Server, wanted: Value) -> Value {
     let (status, shown) = server.send("POST", "/api/v1/flight", &wanted).await;
@@ -141,6 +150,22 @@ async fn a_small_day_is_recorded_exported_checked_and_served_at_its_moments() {
     assert_eq!(why["groups"][0]["reason"], now["groups"][0]["reason"], "{why} and {now}");
     assert!(read(&past, "/api/v1/overview").await.1["partitions"][0]["name"] == "default");
     assert_eq!(past.http.get(past.url("/")).send().await.expect("answers").status(), 200, "the page");
+    // Events up to there are those that were published, and so are timelines and what was used.
+    let published = server.get(BATCH).await.1["EventRecords"].clone();
+    assert_eq!(read(&past, BATCH).await.1["EventRecords"], published);
+    let timeline = "/api/v1/partition/default/application/spell-2/explain?timeline=true";
+    let so_far = read(&past, timeline).await.1["timeline"].clone();
+    let rows = so_far["rows"].as_array().map_or(0, Vec::len);
+    assert!(rows > 2 && so_far == server.get(timeline).await.1["timeline"], "{so_far}");
+    let used = "/api/v1/partition/default/usage/history?by=user";
+    let [then, live_used] = [&past, &server].map(|server| server.http.get(server.url(used)).send());
+    let then = then.await.expect("answers").text().await.expect("a text");
+    let live_used = live_used.await.expect("answers").text().await.expect("a text");
+    let who = |text: &str| {
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        lines.filter_map(|line| line["user"].as_str().map(str::to_owned)).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(!who(&then).is_empty() && who(&then) == who(&live_used), "{then} and {live_used}");
     // Nothing can be changed.
     for (method, path) in [
         ("POST", "/si/v1/rm"),
@@ -158,6 +183,10 @@ async fn a_small_day_is_recorded_exported_checked_and_served_at_its_moments() {
     assert_eq!(shown["moment"]["index"], first, "{shown}");
     assert_eq!(keys(&past, "spell-1").await.expect("there"), ["a", "b", "c"]);
     assert_eq!(keys(&past, "spell-2").await, None, "not submitted yet");
+    let earlier = read(&past, BATCH).await.1;
+    let (some, all) = (earlier["EventRecords"].as_array().expect("events"), published.as_array().expect("events"));
+    assert!(!some.is_empty() && some.len() < all.len() && all.starts_with(some), "{earlier}");
+    assert!(!earlier.to_string().contains("spell-2"), "{earlier}");
     go(&past, json!({"index": second})).await;
     assert_eq!(keys(&past, "spell-2").await.expect("there"), [""; 0]);
     let began = go(&past, json!({"time": shown["first"]["time"]})).await;
@@ -179,6 +208,65 @@ async fn a_small_day_is_recorded_exported_checked_and_served_at_its_moments() {
     assert_eq!(server.get("/api/v1/flight").await.0, 404);
     let at = serve(&["--data", data, "--at", &first.to_string()]);
     assert_eq!(keys(&at, "spell-2").await, None);
+}
+
+#[tokio::test]
+async fn a_recorded_day_runs_again_without_a_change_and_with_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = with_data(dir.path());
+    day(&server).await;
+    let file = dir.path().join("day.flight");
+    let (content, exported) = flight(&["export", "--data", text(dir.path()), "-o", text(&file)]);
+    assert!(content, "{exported}");
+    let file = text(&file);
+    let (_, shown) = flight(&["show", file, "--object", "n1", "--json"]);
+    let row: Value = serde_json::from_str(shown.lines().next().expect("a record")).expect("JSON");
+    let at = row["index"].to_string();
+
+    // `e` waits for room; another node has it.
+    let (status, told) = whatif(&["--flight", file, "--at", &at, "--node-add", "1:like=n1", "-o", "json"]);
+    assert_eq!(status, Some(0), "{told}");
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let (without, with) = (&told["whole"]["without"], &told["whole"]["with"]);
+    assert_eq!(
+        (&without["placed"], &with["placed"], &told["recorded"]["placed"]),
+        (&json!(4), &json!(5), &json!(4)),
+        "{told}"
+    );
+    assert_eq!(
+        (&without["waiting"], &with["waiting"], &with["waits"]["asks"]),
+        (&json!(1), &json!(0), &json!(5)),
+        "{told}"
+    );
+    assert_eq!(
+        (&without["averageCapacity"], &with["averageCapacity"]),
+        (&json!({"memory": 100}), &json!({"memory": 200}))
+    );
+    let app = &told["applications"][0];
+    assert_eq!(
+        (&app["applicationID"], &app["placedOnly"]["with"], &app["new"]),
+        (&json!("spell-2"), &json!(1), &json!(false))
+    );
+    // For people; settings of queues are those of that day.
+    let (status, told) = whatif(&["--flight", file, "--at", &at, "--queue", "root.a:max.memory=20"]);
+    assert_eq!(status, Some(3), "{told}");
+    for line in
+        ["As it was: 4 asks placed; waits: half ", "known of 1 of the 4", "no longer placed", "max: {memory: 20}"]
+    {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    // What cannot be is told with the way out.
+    for (args, why) in [
+        (&["--flight", file, "--node-add", "1:like=n1"][..], "--at names a later moment"),
+        (&["--flight", file, "--at", "1", "--node-drain", "n9"], "--partition default: it is not in the flight"),
+        (&["--flight", file, "--at", &at, "--node-drain", "n9"], "node 'n9' is not registered"),
+        (&["--flight", file], "no change is named"),
+        (&["--flight", "/no/such.flight", "--node-drain", "n1"], "/no/such.flight: it cannot be read"),
+        (&["--at", "1", "--node-drain", "n1"], "--flight"),
+    ] {
+        let (status, told) = whatif(args);
+        assert!(status.is_some_and(|status| status != 0) && told.contains(why), "{args:?}: {told}");
+    }
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ async fn survives(sync: &str, snapshot: &str) {
         shim.lock().expect("no panic").read(&line);
     }
     let shim = shim.into_inner().expect("no panic");
-    shim.agree(&server).await;
+    shim.agree(&server, "default").await;
     println!(
         "{sync}: {kills} kills, {} lines, {} asks acknowledged and placed, {} allocations held",
         shim.last,

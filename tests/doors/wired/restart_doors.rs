@@ -121,11 +121,13 @@ impl Door {
                 if call.id > 0 {
                     replies.send(Reply { id: call.id, reply: Some(answer) }).await.expect("open");
                 }
-                let allocation = match call.call {
-                    Some(ext::call::Call::Allocation(response)) => serde_json::to_value(response).expect("JSON"),
-                    _ => Value::Null,
-                };
-                json!({"seq": call.id, "allocation": allocation})
+                match call.call {
+                    Some(ext::call::Call::Allocation(response)) => {
+                        json!({"seq": call.id, "allocation": serde_json::to_value(response).expect("JSON")})
+                    }
+                    // A question is held until what came before it is done, and what is behind it does not wait.
+                    _ => json!({"seq": 0}),
+                }
             }
             Door::Plain { answers, .. } => {
                 let answer = tokio::time::timeout(LIMIT, answers.message()).await.expect("in time").expect("no fault");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     common::{self, Program},
-    shim::server::{Lines, Server},
+    shim::server::{CONFIG, Lines, Server},
     wired::rig::{application, asks, end, until},
 };
 
@@ -48,7 +48,7 @@ fn released(listed: &Value) -> Vec<String> {
 }
 
 /// What readers see of it, and that the books are right.
-async fn picture(server: &Server, names: &[&str]) -> Value {
+async fn shown(server: &Server, names: &[&str]) -> Value {
     let mut apps = Vec::new();
     for app in names {
         let mut app = server.get(&format!("/ws/v1/partition/default/application/{app}")).await.1;
@@ -129,13 +129,13 @@ async fn an_orderly_end_leaves_a_snapshot_and_the_next_start_reads_little_more()
     let server = start(dir.path(), RARELY);
     let mut stream = begin(&server).await;
     let heard = stream.up_to(last_line(&server).await).await;
-    let before = picture(&server, &["app", "gang-1"]).await;
+    let before = shown(&server, &["app", "gang-1"]).await;
     assert_eq!(snapshots(dir.path()).len(), 0);
     assert_eq!(end(server).await, Some(0));
     assert_eq!(snapshots(dir.path()).len(), 1);
 
     let server = start(dir.path(), RARELY);
-    assert_eq!(picture(&server, &["app", "gang-1"]).await, before);
+    assert_eq!(shown(&server, &["app", "gang-1"]).await, before);
     let (read, all) = (records_read(&server), log_bytes(dir.path()));
     assert!(read * 4 < all, "the log before the snapshot is not read: {read} of {all} bytes");
     // Every line is there that the shim may not have got, in the same words.
@@ -145,13 +145,13 @@ async fn an_orderly_end_leaves_a_snapshot_and_the_next_start_reads_little_more()
     }
     // And after the snapshot: another gang, killed this time.
     gang(&server, "gang-2").await;
-    let before = picture(&server, &["app", "gang-1", "gang-2"]).await;
+    let before = shown(&server, &["app", "gang-1", "gang-2"]).await;
     let heard = again.up_to(last_line(&server).await).await;
     let mut server = server;
     server.program.kill();
 
     let server = start(dir.path(), RARELY);
-    assert_eq!(picture(&server, &["app", "gang-1", "gang-2"]).await, before);
+    assert_eq!(shown(&server, &["app", "gang-1", "gang-2"]).await, before);
     let mut again = server.stream(&format!("?after={}", heard[0]["seq"])).await;
     for line in &heard[1..] {
         assert_eq!(again.next().await, *line);
@@ -178,7 +178,7 @@ async fn a_damaged_snapshot_costs_a_longer_start_and_nothing_else() {
     let mut stream = server.stream("?after=0").await;
     gang(&server, "gang-3").await;
     let heard = stream.up_to(last_line(&server).await).await;
-    let before = picture(&server, &["app", "gang-1", "gang-2", "gang-3"]).await;
+    let before = shown(&server, &["app", "gang-1", "gang-2", "gang-3"]).await;
     server.program.kill();
     let all = snapshots(dir.path());
     assert_eq!(all.len(), 2, "{all:?}");
@@ -195,7 +195,7 @@ async fn a_damaged_snapshot_costs_a_longer_start_and_nothing_else() {
     let log = server.program.log();
     assert!(log.contains("log-snapshot-damaged") && log.contains(&newest.display().to_string()), "{log}");
     assert!(records_read(&server) > short, "{} bytes, and {short} with it", records_read(&server));
-    assert_eq!(picture(&server, &["app", "gang-1", "gang-2", "gang-3"]).await, before);
+    assert_eq!(shown(&server, &["app", "gang-1", "gang-2", "gang-3"]).await, before);
     let mut again = server.stream("?after=0").await;
     for line in &heard {
         assert_eq!(again.next().await, *line);
@@ -213,4 +213,57 @@ async fn a_damaged_snapshot_costs_a_longer_start_and_nothing_else() {
         Some("Paused") => assert_eq!(server.get(LISTED).await.1["releases"], json!([])),
         _ => assert_eq!(server.get("/si/v1/rm/rm-1/stream?after=1").await.0, 410, "{info}"),
     }
+}
+
+#[tokio::test]
+async fn work_that_a_start_would_have_to_do_again_counts_as_bytes_of_the_log_do() {
+    // 1 MiB of the log, or a sixth of a second of work. A configuration takes few bytes and makes no lines, and every ask is
+    // tried again.
+    const BYTES: u64 = 1 << 20;
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(dir.path(), &BYTES.to_string());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    application(&server, "app").await;
+    for n in 0..500 {
+        // Each of another size, and none fits.
+        asks(&server, "app", &[&format!("k{n}")], 1_000_000 + n).await;
+    }
+    let mut rounds = 0;
+    while snapshots(dir.path()).is_empty() {
+        rounds += 1;
+        let text = CONFIG.replace("- name: a", &format!("- name: a\n          - name: b{}", rounds % 2));
+        let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": text})).await;
+        assert_eq!(status, 200, "{body}");
+        assert!(rounds < 2_000, "there is no snapshot");
+        let bytes = log_bytes(dir.path());
+        assert!(bytes < BYTES / 2, "{bytes} bytes in {rounds} rounds");
+    }
+}
+
+#[tokio::test]
+async fn lines_that_the_shim_says_it_has_put_off_no_snapshot() {
+    const BYTES: u64 = 4_000_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(dir.path(), &BYTES.to_string());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1", "n2"]).await;
+    application(&server, "app").await;
+    // As long as the shim has none of them, lines would make the snapshot as large as the log.
+    let (tag, mut rounds) = ("x".repeat(60_000), 0);
+    while log_bytes(dir.path()) < BYTES * 5 / 4 {
+        let ask = json!({"allocationKey": format!("k{rounds}"), "applicationID": "app", "partitionName": "default",
+            "allocationTags": {"tag": tag}, "resourcePerAlloc": {"resources": {"memory": {"value": 1}}}});
+        send(&server, "allocations", json!({"allocations": [ask]})).await;
+        rounds += 1;
+    }
+    let placed = |app: &Value| app["allocations"].as_array().map(Vec::len) == Some(rounds);
+    until(&server, "/ws/v1/partition/default/application/app", placed).await;
+    assert!(snapshots(dir.path()).is_empty(), "it was worth it already");
+    let last = last_line(&server).await;
+    server.stream("?after=0").await.up_to(last).await;
+    let _stream = server.stream(&format!("?after={last}")).await;
+    asks(&server, "app", &["one-more"], 1).await;
+    common::answer("a snapshot", async || snapshots(dir.path()), |all| !all.is_empty()).await;
+    assert!(log_bytes(dir.path()) < BYTES * 3 / 2, "it came when the log had doubled");
 }

@@ -195,7 +195,7 @@ async fn a_reader_sees_that_an_ask_was_tried_in_vain() {
     shim.partition.do_send(Commands::of(shim.epoch, commands));
     let attempted = |snapshot: &callboard::messages::partition::Snapshot| {
         let p = &snapshot.partition;
-        p.allocs.iter().any(|row| &*row.spec.key == "ds" && row.attempted)
+        p.allocs.values().any(|row| &*row.spec.key == "ds" && row.attempted)
     };
     assert!(!attempted(&*shim.snapshot().await), "it was not tried yet");
     shim.settle().await;

@@ -6,7 +6,10 @@ use actix_web::{App, HttpServer, web::Data};
 use callboard::{
     actors::directory::{Directory, Listing, PartitionEntry},
     domain::types::{Nanos, Termination},
-    http::api::releases::{ReleasesApi, configure},
+    http::{
+        api::releases::{self, ReleasesApi},
+        route::register,
+    },
     messages::partition::{Observe, Patience, UnconfirmedSums},
 };
 use serde_json::Value;
@@ -34,11 +37,13 @@ async fn unconfirmed_releases_are_listed_with_their_age() {
     };
     directory.set(Listing { rms: Vec::new(), partitions: vec![entry] });
     let api = Data::new(ReleasesApi { directory });
-    let server = HttpServer::new(move || App::new().app_data(api.clone()).configure(configure))
-        .workers(1)
-        .disable_signals()
-        .bind("127.0.0.1:0")
-        .unwrap();
+    let server = HttpServer::new(move || {
+        App::new().app_data(api.clone()).configure(|config| register(config, &releases::routes()))
+    })
+    .workers(1)
+    .disable_signals()
+    .bind("127.0.0.1:0")
+    .unwrap();
     let address = server.addrs()[0];
     let server = server.run();
     let handle = server.handle();

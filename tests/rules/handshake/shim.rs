@@ -231,7 +231,7 @@ impl Shim {
         assert_eq!(shim.heard().last().map(String::as_str), Some("released ph1 PlaceholderReplaced"));
         let snapshot = shim.snapshot().await;
         let p = &snapshot.partition;
-        assert_eq!(p.nodes[p.node_by_id["n2"].ix()].allocs.len(), 1, "r1 occupies n2 at once (R6.10)");
+        assert_eq!(p.nodes[p.node_by_id["n2"]].allocs.len(), 1, "r1 occupies n2 at once (R6.10)");
         shim
     }
 
@@ -301,7 +301,7 @@ impl Shim {
         let p = &snapshot.partition;
         assert!(p.audit().is_empty(), "{:#?}", p.audit());
         assert_eq!((p.allocations, p.placeholders, p.reservations), (0, 0, 0));
-        assert!(p.nodes.iter().filter(|node| !node.free).all(|node| node.allocated.is_zero()));
+        assert!(p.nodes.values().all(|node| node.allocated.is_zero()));
         assert_eq!(p.ugm.users().count(), 0);
         assert!(self.waiting().await.is_empty());
     }

@@ -130,7 +130,7 @@ async fn others_have_their_turn_and_nothing_is_left_out() {
     loop {
         tokio::select! {
             biased;
-            done = &mut stop => break done.unwrap(),
+            done = &mut stop => break drop(done.unwrap()),
             answer = other.send(GetSnapshot) => {
                 answer.unwrap();
                 turns += 1;

@@ -48,6 +48,32 @@ fn a_gang_that_does_not_fit_at_once_holds_nothing() {
 }
 
 #[test]
+fn a_gang_whose_queue_becomes_atomic_lets_go_of_what_is_reserved_for_a_part_of_it() {
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 15);
+    env.app("other", "root.b");
+    env.ask(vec![Ask::new("other", "k1", 10)]);
+    env.node("small", 9);
+    env.gang("g1", "root.a", 20, "Soft");
+    env.ask(placeholders("g1", &[10, 10]));
+    env.pass(10);
+    assert_eq!((env.partition.placeholders, env.partition.reservations), (0, 1));
+    env.apply(Command::Configure(callboard::config::load(&atomic()).expect("valid").partitions[0].clone()));
+    env.run();
+    assert_eq!(env.partition.reservations, 0);
+    // The other one wanted a node, too, and wants none any more.
+    env.pass(30);
+    assert_eq!(env.partition.reservations, 0);
+    env.release("other", "k1", Termination::StoppedByRm);
+    assert_eq!(env.partition.placeholders, 0, "there is room for one of them");
+    env.node("n2", 10);
+    assert_eq!(env.partition.placeholders, 2);
+    env.remove_app("g1");
+    env.remove_app("other");
+    env.assert_empty();
+}
+
+#[test]
 fn it_waits_until_all_that_was_announced_has_come() {
     let mut env = Env::new(&atomic());
     env.node("n1", 100);
@@ -131,7 +157,7 @@ fn a_shim_that_is_asked_decides_for_all() {
     assert!(env.heard().is_empty());
     env.refuse("g1-p1", "n1");
     env.answer_all();
-    let root = &env.partition.queues[env.partition.root.ix()];
+    let root = &env.partition.queues[env.partition.root];
     assert!(root.allocated.is_zero() && env.partition.allocations == 0);
     assert!(env.heard().is_empty());
     // Agreed to by all, with a node that goes in between.
@@ -253,8 +279,8 @@ impl World {
     fn allocated(&self, app: usize, placeholder: bool) -> Vec<String> {
         let id = format!("g{app}");
         let Some(ix) = self.partition.app_by_id.get(&*id) else { return Vec::new() };
-        let row = &self.partition.apps[ix.ix()];
-        let rows = row.by_seq.values().map(|alloc| &self.partition.allocs[alloc.ix()]);
+        let row = &self.partition.apps[*ix];
+        let rows = row.by_seq.values().map(|alloc| &self.partition.allocs[*alloc]);
         rows.filter(|row| row.phase == Phase::Allocated && row.is_placeholder() == placeholder)
             .map(|row| row.spec.key.to_string())
             .collect()
@@ -307,10 +333,10 @@ impl World {
         for app in 0..APPS {
             let id = format!("g{app}");
             let Some(ix) = self.partition.app_by_id.get(&*id) else { continue };
-            let row = &self.partition.apps[ix.ix()];
+            let row = &self.partition.apps[*ix];
             let _ = write!(text, "|{:?}", row.state);
             for alloc in row.by_seq.values() {
-                let row = &self.partition.allocs[alloc.ix()];
+                let row = &self.partition.allocs[*alloc];
                 let node = row.node.map(|node| node.0);
                 let _ = write!(text, ";{} {:?} {node:?} {}", row.spec.key, row.phase, row.released);
             }
@@ -323,7 +349,7 @@ impl World {
     fn is_halved(&self, app: usize) -> bool {
         let id = format!("g{app}");
         self.partition.app_by_id.get(&*id).is_some_and(|ix| {
-            let row = &self.partition.apps[ix.ix()];
+            let row = &self.partition.apps[*ix];
             row.placeholders > 0 && row.pending_placeholders > 0
         })
     }

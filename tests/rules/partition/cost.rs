@@ -167,8 +167,41 @@ fn the_peak_leaves_out_what_the_shim_is_asked_about() {
         refused: Vec::new(),
     }));
     let app = world.p.app_by_id["app-1"];
-    assert_eq!((&*world.p.apps[app.ix()].allocated, &world.p.apps[app.ix()].max_used), (&res(10, 10), &res(1, 1)));
+    assert_eq!((&*world.p.apps[app].allocated, &world.p.apps[app].max_used), (&res(10, 10), &res(1, 1)));
     assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());
+}
+
+/// Rows that are looked at while so many asks are refused on as many nodes, one after the other, four nodes in a question.
+fn refused_everywhere(n: usize) -> u64 {
+    let mut world = World::new(QUEUES);
+    (0..n).for_each(|i| world.node(&format!("n{i}"), 1_000));
+    world.apply(Command::PredicateTerms(PredicateTerms { constrained: true, nodes: 4, shared: false }));
+    world.apply(Command::AskPredicates(true));
+    world.app("app-1", "alice", None);
+    (0..n).for_each(|i| world.ask(Ask::new("app-1", &format!("k{i}"), 1)));
+    let mut asked = 0;
+    let looks = looked(|| {
+        loop {
+            let mut effects = Vec::new();
+            while world.p.schedule(64, world.now, &mut effects) > 0 {}
+            world.take(effects);
+            let Some(question) = world.questions.pop() else { break };
+            asked += question.nodes();
+            let (question, refused) = (question.id, vec!["tainted".into(); question.more.len()]);
+            let result = Err("tainted".into());
+            world.apply(Command::Predicate(PredicateAnswer { question, result, index: 0, refused }));
+        }
+    });
+    assert_eq!(asked, n * n, "each ask was refused once on each node");
+    looks
+}
+
+#[test]
+fn asks_that_are_refused_on_every_node() {
+    // What comes back from a question is no room for those that were refused there: three times as many of both make nine times as
+    // many questions, each of which looks at three times as many asks and nodes, and not at every node for every ask.
+    let (few, many) = (refused_everywhere(30), refused_everywhere(90));
+    assert!(many < 35 * few, "{few} rows with 30 asks and nodes, {many} with 90");
 }
 
 #[test]
@@ -284,8 +317,7 @@ fn a_scrape_of_many_applications() {
         }
         world.run();
         let mut shown = Default::default();
-        let looks =
-            looked(|| shown = scrape::picture(&[Arc::new(world.p.tables())], &Chosen::of(&Settings::default())));
+        let looks = looked(|| shown = scrape::gauges(&[Arc::new(world.p.tables())], &Chosen::of(&Settings::default())));
         assert_eq!(shown.applications, [("running", n as i64)].into());
         let leaf = shown.queues.iter().find(|queue| queue.path == "root.a").expect("shown");
         assert_eq!(leaf.applications, [("running", n as i64)].into());

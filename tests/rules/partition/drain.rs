@@ -87,7 +87,7 @@ fn a_host_is_held_for_whatever_node_registers_there() {
     assert!(env.heard().is_empty());
     drain(&mut env, "n2", false);
     assert_eq!(env.heard(), ["new k2 on n2"]);
-    let row = |id: &str| &env.partition.nodes[env.partition.node_by_id[&Arc::from(id)].ix()];
+    let row = |id: &str| &env.partition.nodes[env.partition.node_by_id[&Arc::from(id)]];
     assert!(row("any").operator_drained && !row("n2").operator_drained);
 }
 

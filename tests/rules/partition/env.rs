@@ -11,6 +11,7 @@ use callboard::{
         effect::{Callback, Effect, Question, Released},
         event::Event,
         log::{Input, Step},
+        partition::recorded::Recorded,
         resources::Resource,
         types::{AppState, Nanos, Termination},
     },
@@ -42,6 +43,8 @@ pub struct Env {
     pub lives: Option<Lives>,
     /// Does the same from a log and its snapshots.
     pub twin: Option<Twin>,
+    /// What comes in, where it is recorded.
+    pub recorded: Option<Recorded>,
 }
 
 pub fn res(memory: i64, vcore: i64) -> Resource {
@@ -127,6 +130,7 @@ impl Env {
             calm: false,
             refusals: Vec::new(),
             lives: None,
+            recorded: None,
         };
         env.take(effects);
         env
@@ -160,7 +164,11 @@ impl Env {
     /// Makes a step whose effects the caller looks at.
     pub fn made(&mut self, input: Input, effects: &mut Vec<Effect>) -> usize {
         let step = Step { at: self.now, input };
+        let before = effects.len();
         let made = self.partition.replay(step.clone(), effects);
+        if let Some(recorded) = &mut self.recorded {
+            recorded.note(vec![step.clone()], &effects[before..], &self.partition);
+        }
         if let Some(twin) = &mut self.twin {
             twin.follow(&self.partition, &step, effects);
         }
@@ -294,8 +302,8 @@ impl Env {
 
     /// Messages in the log of an ask (R4.34).
     pub fn log(&self, app: &str, key: &str) -> Vec<String> {
-        let app = &self.partition.apps[self.partition.app_by_id[app].ix()];
-        let row = &self.partition.allocs[app.by_key[key].ix()];
+        let app = &self.partition.apps[self.partition.app_by_id[app]];
+        let row = &self.partition.allocs[app.by_key[key]];
         row.log.iter().map(|entry| entry.message.to_string()).collect()
     }
 
@@ -344,15 +352,15 @@ impl Env {
     }
 
     pub fn state(&self, app: &str) -> Option<AppState> {
-        self.partition.app_by_id.get(app).map(|ix| self.partition.apps[ix.ix()].state)
+        self.partition.app_by_id.get(app).map(|ix| self.partition.apps[*ix].state)
     }
 
     /// Nothing is charged to anybody.
     pub fn assert_empty(&self) {
-        let root = &self.partition.queues[self.partition.root.ix()];
+        let root = &self.partition.queues[self.partition.root];
         assert!(root.allocated.is_zero() && root.pending.is_zero() && root.preempting.is_zero(), "{root:#?}");
         assert_eq!((self.partition.allocations, self.partition.placeholders, self.partition.reservations), (0, 0, 0));
         assert_eq!(self.partition.ugm.users().count(), 0);
-        assert!(self.partition.nodes.iter().filter(|n| !n.free).all(|n| n.allocated.is_zero() && n.allocs.is_empty()));
+        assert!(self.partition.nodes.values().all(|n| n.allocated.is_zero() && n.allocs.is_empty()));
     }
 }

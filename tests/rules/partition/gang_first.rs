@@ -11,7 +11,7 @@ use super::env::{Ask, Env, QUEUES, res};
 fn why(env: &Env, app: &str) -> Vec<(String, Why)> {
     let mut explainer = Explainer::new(&env.partition);
     let waiting = explainer.application(env.partition.app_by_id[app], env.now);
-    waiting.into_iter().map(|w| (env.partition.allocs[w.first.ix()].spec.key.to_string(), w.why)).collect()
+    waiting.into_iter().map(|w| (env.partition.allocs[w.first].spec.key.to_string(), w.why)).collect()
 }
 
 fn begun() -> Env {

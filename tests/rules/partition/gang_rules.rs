@@ -166,14 +166,14 @@ fn recovered_placeholders_go_on_where_they_were() {
     assert_eq!(env.heard(), ["app-1 Running", "new ph3 on n1"]);
     env.ask((1..=3).map(|n| Ask::new("app-1", &format!("r{n}"), 10).group("tg")).collect());
     env.confirm_all();
-    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
     let group = &app.task_groups["tg"];
     assert_eq!((group.count, group.replaced, group.timed_out, group.live), (3, 3, 0, 0));
     end(env);
     // Ten seconds were left of the time-out.
     let mut effects = Vec::new();
     late.apply(Command::Tick, Nanos::from_secs(1_000_009), &mut effects);
-    let state = |p: &callboard::domain::Partition| p.apps[p.app_by_id["app-1"].ix()].state;
+    let state = |p: &callboard::domain::Partition| p.apps[p.app_by_id["app-1"]].state;
     assert_eq!(state(&late), AppState::Accepted);
     late.apply(Command::Tick, Nanos::from_secs(1_000_010), &mut effects);
     assert_eq!(state(&late), AppState::Resuming);
@@ -225,11 +225,11 @@ fn what_was_never_released_cannot_be_confirmed() {
     env.release("app-1", "big", Termination::PlaceholderReplaced);
     env.release("app-1", "r9", Termination::Timeout);
     assert!(env.heard().is_empty());
-    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
     assert!(!app.by_key.contains_key("big") && app.by_key.contains_key("r9"));
     // A placeholder that nothing replaces goes as timed out.
     env.release("app-1", "ph1", Termination::PlaceholderReplaced);
-    let group = &env.partition.apps[env.partition.app_by_id["app-1"].ix()].task_groups["tg"];
+    let group = &env.partition.apps[env.partition.app_by_id["app-1"]].task_groups["tg"];
     assert_eq!((group.replaced, group.timed_out), (0, 1));
     end(env);
 }
@@ -252,7 +252,7 @@ fn keys_used_twice_change_the_ask_that_is_there() {
     gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
     env.ask(placeholders("app-1", 2));
     env.ask(vec![Ask::new("app-1", "ph1", 10), Ask::new("app-1", "ph2", 5).group("tg").priority(9)]);
-    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
     assert_eq!((app.by_seq.len(), app.pending_placeholders), (2, 2));
     assert_eq!(app.pending, res(15, 15));
     env.node("n1", 100);
@@ -355,7 +355,7 @@ fn a_node_that_shrank_takes_no_replacement() {
             // The first placeholder went for nothing, and the second makes room for one.
             assert_eq!(heard[0], "released ph2 PlaceholderReplaced");
             assert_eq!(heard.last().map(String::as_str), Some("new r1 on n1"));
-            let group = &env.partition.apps[env.partition.app_by_id["app-1"].ix()].task_groups["tg"];
+            let group = &env.partition.apps[env.partition.app_by_id["app-1"]].task_groups["tg"];
             assert_eq!((group.replaced, group.timed_out), (1, 1));
             assert_eq!(env.partition.allocations, 1);
         }
@@ -438,7 +438,7 @@ fn an_application_runs_whose_replacement_is_complete_because_the_placeholders_no
     env.heard();
     env.node_action("n1", NodeAction::Decommission, None);
     assert_eq!(env.heard(), ["app-1 Running", "released ph1 StoppedByRm", "new r1 on n2"]);
-    let root = &env.partition.queues[env.partition.root.ix()];
+    let root = &env.partition.queues[env.partition.root];
     assert_eq!((root.running, root.allocating.len()), (1, 0));
     end(env);
 }
@@ -492,7 +492,7 @@ fn a_resized_placeholder_keeps_its_book() {
     gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
     env.ask(placeholders("app-1", 2));
     env.ask(vec![Ask::new("app-1", "ph1", 15).placeholder("tg")]);
-    let app = &env.partition.apps[env.partition.app_by_id["app-1"].ix()];
+    let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
     assert_eq!((&*app.allocated_placeholders, app.allocated.is_zero()), (&res(25, 25), true));
     end(env);
 }

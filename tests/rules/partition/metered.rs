@@ -31,9 +31,9 @@ fn queues_are_chosen_by_path_and_by_share() {
     let tables = std::sync::Arc::new(env.partition.tables());
     let chosen = |settings: &[(&str, &str)]| -> Vec<String> {
         let map = settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let picture = scrape::picture(std::slice::from_ref(&tables), &Chosen::of(&Settings::read(&map)));
-        assert_eq!(picture.applications.values().sum::<i64>(), 2, "sums are over all queues");
-        picture.queues.into_iter().map(|queue| queue.path).collect()
+        let gauges = scrape::gauges(std::slice::from_ref(&tables), &Chosen::of(&Settings::read(&map)));
+        assert_eq!(gauges.applications.values().sum::<i64>(), 2, "sums are over all queues");
+        gauges.queues.into_iter().map(|queue| queue.path).collect()
     };
     let all = chosen(&[]);
     assert!(all.len() >= 6, "{all:?}");

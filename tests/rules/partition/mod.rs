@@ -1,5 +1,6 @@
 //! `domain::Partition` from outside: commands in, effects out, and an audit of every book after every step.
 
+mod again;
 mod atomic;
 #[cfg(debug_assertions)]
 mod constrained;
@@ -12,7 +13,6 @@ mod gang_first;
 mod gang_reserved;
 mod gang_rules;
 mod gang_speed;
-mod gang_states;
 mod gang_stress;
 mod life;
 mod metered;
@@ -32,7 +32,6 @@ mod speed;
 mod squeeze;
 mod twin;
 mod usage;
-mod usage_books;
 mod whatif;
 mod when;
 mod withdrawn;

@@ -4,7 +4,7 @@ use callboard::domain::{
     command::{Command, NodeAction, PredicateTerms, Turn},
     effect::Effect,
     log::Input,
-    types::Nanos,
+    types::{AppState, Nanos, Termination},
 };
 
 use super::env::{Ask, Env, QUEUES, res};
@@ -129,4 +129,68 @@ fn a_turn_while_its_own_question_is_open_is_kept_until_the_answer() {
     };
     assert_eq!(words(&mut env, Command::Tick), ["Wanted"]);
     assert!(words(&mut env, Command::Turn(Turn::Yours)).is_empty());
+}
+
+#[test]
+fn an_application_does_not_complete_while_its_placeholders_are_asked_about() {
+    // R3.15: they wait, as far as anybody knows, though they are charged.
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    for (yaml, agreed) in [(QUEUES, true), (QUEUES, false), (&atomic, true), (&atomic, false)] {
+        let mut env = Env::new(yaml);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 100);
+        env.app("app-1", "root.a");
+        env.ask(vec![Ask::new("app-1", "k1", 1)]);
+        env.answer_all();
+        env.ask(["p1", "p2"].map(|key| Ask::new("app-1", key, 1).placeholder("tg")).into());
+        assert!(!env.questions.is_empty());
+        env.release("app-1", "k1", Termination::StoppedByRm);
+        assert_eq!(env.state("app-1"), Some(AppState::Running));
+        if !agreed {
+            env.refuse("p1", "n1");
+            env.refuse("p2", "n1");
+        }
+        env.answer_all();
+        env.pass(60);
+        assert_eq!(env.state("app-1"), Some(AppState::Running));
+        // What was refused is asked about again after a while.
+        env.answer_all();
+        assert_eq!(env.partition.placeholders, if agreed { 2 } else { 0 });
+        for key in ["p1", "p2"] {
+            env.release("app-1", key, Termination::StoppedByRm);
+        }
+        assert_eq!(env.state("app-1"), Some(AppState::Completing));
+        env.pass(31);
+        assert_eq!(env.state("app-1"), None);
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn who_takes_the_place_of_a_placeholder_that_fails_is_asked_about_anew() {
+    // R4.28, R6.6: one real ask at a time is asked about with a placeholder.
+    let mut env = Env::new(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 10);
+    env.gang("gang", "root.a", 8, "Soft");
+    env.ask(vec![Ask::new("gang", "p1", 8).placeholder("tg")]);
+    env.answer_all();
+    env.ask(["r1", "r2"].map(|key| Ask::new("gang", key, 3).group("tg")).into());
+    let keys = |env: &Env| env.questions.iter().map(|question| question.key.to_string()).collect::<Vec<_>>();
+    assert_eq!(keys(&env), ["r1"]);
+    env.release("gang", "p1", Termination::FailedOnRm);
+    let void = env.questions.remove(0);
+    assert_eq!(keys(&env), ["p1"]);
+    env.answer_one();
+    assert_eq!(keys(&env), ["r1"]);
+    // The answer to what was asked before comes late, and says nothing.
+    env.questions.insert(0, void);
+    env.answer_one();
+    assert_eq!((keys(&env), env.unconfirmed.len()), (vec!["r1".to_owned()], 0));
+    env.answer_all();
+    env.confirm_all();
+    env.answer_all();
+    assert_eq!((env.partition.placeholders, env.partition.allocations), (0, 2));
+    env.remove_app("gang");
+    env.assert_empty();
 }

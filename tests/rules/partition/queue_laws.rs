@@ -203,7 +203,7 @@ fn run(env: &mut Env, work: &Work) {
 
 fn is_known(env: &Env, app: u8, key: u8) -> bool {
     let app = env.partition.app_by_id.get(format!("app{app}").as_str());
-    app.is_some_and(|ix| env.partition.apps[ix.ix()].by_key.contains_key(format!("k{key}").as_str()))
+    app.is_some_and(|ix| env.partition.apps[*ix].by_key.contains_key(format!("k{key}").as_str()))
 }
 
 fn reload(env: &mut Env, text: &str) {
@@ -212,7 +212,7 @@ fn reload(env: &mut Env, text: &str) {
 }
 
 fn queues(env: &Env) -> impl Iterator<Item = (QueueIx, &Queue)> {
-    env.partition.queues.iter().enumerate().filter(|(_, row)| !row.free).map(|(at, row)| (QueueIx::from(at), row))
+    env.partition.queues.iter()
 }
 
 /// Usage above a quota, by queue and type.
@@ -405,7 +405,7 @@ fn the_generator_makes_what_it_should() {
     }
     let depth = |text: &String| {
         let partition = Env::calm(text).partition;
-        partition.queues.iter().map(|row| row.depth).max()
+        partition.queues.values().map(|row| row.depth).max()
     };
     assert!(texts.iter().filter_map(depth).any(|depth| depth == 3));
 }

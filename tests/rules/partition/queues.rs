@@ -23,7 +23,7 @@ fn text(queues: &str, more: &str) -> String {
 const CREATE: &str = "  placementrules: [{name: provided, create: true}]\n";
 
 fn queue<'a>(env: &'a Env, path: &str) -> &'a Queue {
-    &env.partition.queues[env.partition.queue_by_path[path].ix()]
+    &env.partition.queues[env.partition.queue_by_path[path]]
 }
 
 fn is_there(env: &Env, path: &str) -> bool {

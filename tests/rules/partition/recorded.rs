@@ -12,6 +12,7 @@ use callboard::{
             ReleaseItem, Turn,
         },
         conf::PartitionConf,
+        journal::DrainNote,
         log::{Beginning, Input, Reader, Step, Writer},
         partition::Unreadable,
         resources::{Resource, ResourceType, Types},
@@ -192,6 +193,12 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (texts(), any::<bool>()).prop_map(|(nodes, drained)| Command::OperatorDrain { nodes, drained }),
         1 => (texts(), any::<bool>()).prop_map(|(hosts, held)| Command::HoldHosts { hosts, held }),
         1 => texts().prop_map(Command::DrainOverdue),
+        1 => (texts(), any::<i64>(), any::<Option<i64>>()).prop_map(|(hosts, since, deadline)| {
+            let note = |host: &Arc<str>| {
+                (host.clone(), DrainNote { since: Nanos(since), reason: Some(host.clone()), deadline: deadline.map(Nanos) })
+            };
+            Command::NoteDrains(hosts.iter().map(note).collect())
+        }),
         1 => Just(Command::Stop),
     ]
 }

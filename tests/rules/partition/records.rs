@@ -379,7 +379,7 @@ fn history_goes_by_what_happened() {
         env.pass(8);
         env.release("app-b", "victim", victim);
         env.release("app-b", "other", other);
-        let history = &env.partition.apps[env.partition.app_by_id["app-b"].ix()].history;
+        let history = &env.partition.apps[env.partition.app_by_id["app-b"]].history;
         let total = |book: &std::collections::BTreeMap<std::sync::Arc<str>, callboard::domain::resources::Resource>| {
             book.values().map(|sum| sum.amount(&callboard::domain::resources::MEMORY)).sum::<i128>()
         };

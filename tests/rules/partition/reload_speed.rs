@@ -102,10 +102,10 @@ fn reload_speed() {
         println!("{name}, {} queues, {} allocations", PARENTS * (LEAVES + 1) + 1, partition.allocations);
         let (config, reading) = timed("read and check", || config::load(&text).expect("valid"));
         let conf = config.partitions[0].clone();
-        let (outlook, _) = timed("plan (not part of a reload)", || partition.outlook(conf.clone(), NOW));
+        let (dry_run, _) = timed("plan (not part of a reload)", || partition.dry_run(conf.clone(), NOW));
         let (_, change) = timed("change", || partition.apply(Command::Configure(conf.clone()), NOW, &mut Vec::new()));
         println!("  {:<34} {:>8.1} ms", "in all", (reading + change).as_secs_f64() * 1000.0);
-        println!("  {} queues differ", outlook.queues.len());
+        println!("  {} queues differ", dry_run.queues.len());
     }
     assert!(partition.audit().is_empty());
 }

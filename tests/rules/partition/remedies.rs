@@ -52,6 +52,7 @@ fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> b
         calm: true,
         refusals: Vec::new(),
         lives: None,
+        recorded: None,
         twin: None,
     };
     for command in commands {
@@ -78,18 +79,18 @@ fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> b
 
 /// The keys of what has to be placed.
 fn wanted(partition: &Partition, app: AppIx, waiting: &Waiting) -> Vec<String> {
-    let row = &partition.apps[app.ix()];
+    let row = &partition.apps[app];
     let placeholders: Vec<String> = row
         .by_seq
         .values()
-        .map(|ix| &partition.allocs[ix.ix()])
+        .map(|ix| &partition.allocs[*ix])
         .filter(|alloc| alloc.is_placeholder() && alloc.is_pending())
         .map(|alloc| alloc.spec.key.to_string())
         .collect();
     if (waiting.placeholder || matches!(waiting.why, Why::Gang { .. })) && !placeholders.is_empty() {
         return placeholders;
     }
-    vec![partition.allocs[waiting.first.ix()].spec.key.to_string()]
+    vec![partition.allocs[waiting.first].spec.key.to_string()]
 }
 
 fn check(config: &LoadedConfig, env: &Env, seen: &mut BTreeMap<&'static str, usize>) {
@@ -156,13 +157,13 @@ fn nothing_helps(config: &LoadedConfig, env: &Env, app: AppIx, waiting: &Waiting
             assert!(!helps, "{keys:?} is placed by {edit:?}\n{waiting:#?}");
         }
     }
-    for node in env.partition.node_by_id.values().map(|ix| &env.partition.nodes[ix.ix()]) {
+    for node in env.partition.node_by_id.values().map(|ix| &env.partition.nodes[*ix]) {
         if node.operator_drained && node.rm_schedulable {
             let command = Command::OperatorDrain { nodes: vec![node.id().clone()], drained: false };
             assert!(!places(env, vec![command], keys, 0), "{keys:?} is placed when {} is undrained", node.id());
         }
     }
-    let row = &env.partition.apps[app.ix()];
+    let row = &env.partition.apps[app];
     if row.allocs.is_empty() && row.swaps == 0 {
         for queue in ["root.a.x", "root.a.y", "root.b"].into_iter().filter(|queue| **queue != *row.queue_path) {
             let change = Change::Queue { app: row.id.clone(), queue: queue.into() };

@@ -46,7 +46,7 @@ fn a_reservation_that_ends_makes_room_for_another() {
     env.release("app-2", "k1", Termination::StoppedByRm);
     env.pass(3);
     assert_eq!(env.partition.reservations, 1);
-    assert!(env.partition.nodes.iter().any(|node| !node.reservations.is_empty()));
+    assert!(env.partition.nodes.values().any(|node| !node.reservations.is_empty()));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_has_run_for_long_is_not_waited_for() {
     env.ask(vec![Ask::new("app-2", "k2", 12)]);
     env.pass(3);
     let reserved: Vec<String> =
-        env.partition.nodes.iter().filter(|n| !n.reservations.is_empty()).map(|n| n.id().to_string()).collect();
+        env.partition.nodes.values().filter(|n| !n.reservations.is_empty()).map(|n| n.id().to_string()).collect();
     assert_eq!(reserved, ["n02"]);
     // R5.38: after half an hour that node is no better than the others, and is open again.
     env.pass(3600);

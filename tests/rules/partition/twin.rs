@@ -55,14 +55,14 @@ fn reloaded(partition: &Partition, saved: &[u8], types: &Types) -> Partition {
     let again = Partition::load(saved, types).expect("what was saved is read");
     assert!(again.save() == saved, "saved again it is the same");
     assert_eq!(again.audit(), []);
-    for (one, other) in partition.apps.iter().zip(again.apps.iter()).filter(|(app, _)| !app.free) {
+    for (one, other) in partition.apps.values().zip(again.apps.values()) {
         assert!(one.by_key == other.by_key && one.by_seq == other.by_seq, "asks of {}", one.id);
     }
-    let rows = |partition: &Partition| -> Vec<(usize, Alloc)> {
-        partition.allocs.iter().cloned().enumerate().filter(|(_, row)| !row.free).collect()
+    let rows = |partition: &Partition| -> Vec<(AllocIx, Alloc)> {
+        partition.allocs.iter().map(|(at, row)| (at, row.clone())).collect()
     };
     assert_eq!(format!("{:?}", rows(partition)), format!("{:?}", rows(&again)));
-    assert!(rows(&again).iter().all(|(at, row)| again.apps[row.app.ix()].by_seq[&row.seq] == AllocIx::from(*at)));
+    assert!(rows(&again).iter().all(|(at, row)| again.apps[row.app].by_seq[&row.seq] == *at));
     assert_eq!(format!("{:?}", partition.ugm), format!("{:?}", again.ugm));
     again
 }

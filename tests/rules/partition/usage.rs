@@ -40,10 +40,10 @@ impl Lives {
     pub fn observe(&mut self, partition: &Partition, now: Nanos) {
         let mut seen = BTreeMap::new();
         for ix in partition.app_by_id.values() {
-            let app = &partition.apps[ix.ix()];
-            for alloc in app.allocs.iter().map(|ix| &partition.allocs[ix.ix()]) {
+            let app = &partition.apps[*ix];
+            for alloc in app.allocs.iter().map(|ix| &partition.allocs[*ix]) {
                 // While the shim is asked there is no allocation yet.
-                if alloc.phase == Phase::Parked {
+                if alloc.phase == Phase::AwaitingShim {
                     continue;
                 }
                 let who = Who {
@@ -52,7 +52,7 @@ impl Lives {
                     seq: alloc.seq,
                     user: app.user.clone(),
                     group: app.track.and_then(|track| partition.ugm.group(track)).cloned(),
-                    queue: partition.queues[app.queue.ix()].path.clone(),
+                    queue: partition.queues[app.queue].path.clone(),
                 };
                 seen.insert(who, alloc.resource.clone());
             }

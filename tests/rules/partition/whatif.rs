@@ -36,7 +36,8 @@ fn never() -> bool {
 const BOUNDS: Bounds<'static> = Bounds { decisions: 100_000, stop: &never };
 
 fn asked(env: &Env, change: Vec<Command>, seconds: i64, lasts: Option<Lasts<'_>>) -> Outcome {
-    let scenario = Scenario { change, horizon: Nanos::from_secs(seconds), lasts, bounds: [BOUNDS; 2] };
+    let horizon = Nanos::from_secs(seconds);
+    let scenario = Scenario { change, horizon, lasts, recorded: None, bounds: [BOUNDS; 2] };
     env.partition.what_if(scenario, env.now)
 }
 
@@ -97,7 +98,7 @@ fn what_was_told_is_what_happens() {
     env.apply(nodes(2, 10));
     env.run();
     assert_eq!(outcome.whole.with.allocations, env.partition.allocations);
-    assert_eq!(outcome.whole.with.used, env.partition.queues[env.partition.root.ix()].placed());
+    assert_eq!(outcome.whole.with.used, env.partition.queues[env.partition.root].placed());
     // The clone has the same state to the byte.
     assert_eq!(outcome.then.save(), env.partition.save());
 }
@@ -154,7 +155,7 @@ fn a_guarantee_that_is_raised_preempts_within_the_time_that_is_looked_at() {
 fn allocations_end_where_it_is_known_how_long_they_last() {
     let env = crowded();
     let minute = |partition: &Partition, ix: AllocIx, age: Nanos| {
-        let known = *partition.allocs[ix.ix()].spec.key != *"b0";
+        let known = *partition.allocs[ix].spec.key != *"b0";
         known.then(|| Nanos::from_secs(60).minus(age))
     };
     // One after the other on the only node; the last goes on for ever.
@@ -181,7 +182,7 @@ fn a_run_that_takes_too_long_is_cut_and_says_so() {
         releases: Vec::new(),
     }];
     let few = Bounds { decisions: 100, stop: &never };
-    let scenario = |change, bounds| Scenario { change, horizon: Nanos::ZERO, lasts: None, bounds };
+    let scenario = |change, bounds| Scenario { change, horizon: Nanos::ZERO, lasts: None, recorded: None, bounds };
     let outcome = env.partition.what_if(scenario(full.clone(), [BOUNDS, few]), env.now);
     assert!(outcome.cut && outcome.whole.with.placed <= 116, "{}", outcome.whole.with.placed);
     // Both are cut at the same number of decisions, so that they can be compared.

@@ -58,7 +58,7 @@ pub const OBJECTS: [(&str, &[&str]); 11] = [
 /// A value that is not what its key wants.
 #[derive(Clone, Debug)]
 pub struct Misfit {
-    /// Where.
+    /// Where in the file it stands.
     pub at: At,
     /// What is wrong.
     pub message: String,

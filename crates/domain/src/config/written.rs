@@ -78,7 +78,7 @@ pub struct Queue {
     pub resources: Resources,
     /// Running applications at most; 0: any number.
     pub max_applications: Spanned<u64>,
-    /// Properties.
+    /// Properties of the queue, by name.
     pub properties: BTreeMap<String, Text>,
     /// Who may administer.
     pub admin_acl: Text,
@@ -86,7 +86,7 @@ pub struct Queue {
     pub submit_acl: Text,
     /// What dynamic leaves below start with.
     pub template: Template,
-    /// Children.
+    /// Child queues.
     pub queues: Vec<Queue>,
     /// Limits of users and groups.
     pub limits: Vec<Limit>,
@@ -106,7 +106,7 @@ pub struct Resources {
 pub struct Template {
     /// Running applications at most; 0: any number.
     pub max_applications: u64,
-    /// Properties.
+    /// Properties of the queue, by name.
     pub properties: BTreeMap<String, Text>,
     /// Guarantee and max.
     pub resources: Resources,
@@ -117,7 +117,7 @@ pub struct Template {
 pub struct Rule {
     /// Where it begins.
     pub at: At,
-    /// Kind.
+    /// Name of the kind of rule.
     pub name: Text,
     /// Make the queue where it does not exist.
     pub create: bool,

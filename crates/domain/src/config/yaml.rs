@@ -19,7 +19,7 @@ const MAX_ALIASED_BYTES: usize = 1 << 20;
 /// Where something stands in the text; lines and columns count from 1, 0 means nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
-    /// Line.
+    /// Line in the file, from 1 on.
     pub line: usize,
     /// Column, in characters.
     pub column: usize,
@@ -94,7 +94,7 @@ impl Value {
 /// Why a text is not YAML: the message and where.
 #[derive(Clone, Debug)]
 pub struct SyntaxError {
-    /// Where.
+    /// Where in the file it stands.
     pub at: At,
     /// What is wrong.
     pub message: String,

@@ -3,12 +3,12 @@
 use std::{ops::Bound, sync::Arc};
 
 use super::{Journal, Moment, Output};
-use crate::types::Nanos;
+use crate::{command::Command, types::Nanos};
 
 /// A registered node whose drain has passed its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdue {
-    /// Node.
+    /// Id of the node.
     pub node: Arc<str>,
     /// Its host.
     pub host: Arc<str>,
@@ -25,7 +25,7 @@ impl Journal {
         let due = self.after(before).take_while(|(deadline, _)| *deadline <= now.wall);
         let nodes: Vec<Arc<str>> = due.filter_map(|(_, rank)| self.registered_at(*rank)).collect();
         if !nodes.is_empty() {
-            out.push(Output::Overdue(nodes));
+            out.push(Output::Tell(Command::DrainOverdue(nodes)));
         }
     }
 

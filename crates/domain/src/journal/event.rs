@@ -34,7 +34,7 @@ pub enum Kind {
     },
     /// Targets take nothing new.
     Drain {
-        /// Which.
+        /// The ranks that it is about.
         targets: Targets,
         /// Why; an empty text is not the same as none.
         reason: Option<Arc<str>>,
@@ -47,9 +47,9 @@ pub enum Kind {
     },
     /// Targets take work again. It never carries `overwrite` (SEEDS S27).
     Undrain {
-        /// Which.
+        /// The ranks that it is about.
         targets: Targets,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Option<Arc<str>>,
         /// Who asked for it.
         origin: Origin,
@@ -67,7 +67,7 @@ pub enum Kind {
 /// Ranks with their hosts at the time of the event, so that it can be applied after ranks changed.
 #[derive(Clone, Debug, Default)]
 pub struct Targets {
-    /// Ranks.
+    /// Ranks in the journal (RFC 44).
     pub idset: IdSet,
     /// Host of each rank, in rank order.
     pub nodelist: HostList,

@@ -26,9 +26,9 @@ pub use drain::{DrainRequest, Refusal, UndrainRequest};
 pub use event::{Kind, Method, Origin, Overwrite, ResourceEvent, Targets};
 pub use replay::Past;
 use slot::Slot;
-pub use slot::{Capacity, DrainState, Known, ResourceSet, Target};
+pub use slot::{Capacity, DrainNote, DrainState, Known, ResourceSet, Target};
 
-use super::{effect::NodeEffect, hostlist, idset::IdSet, resources::Resource, types::Nanos};
+use super::{command::Command, effect::NodeEffect, hostlist, idset::IdSet, types::Nanos};
 
 /// What may be set. Durations.
 #[derive(Clone, Copy, Debug)]
@@ -60,64 +60,15 @@ pub struct Moment {
 /// Something about a node.
 #[derive(Clone, Debug)]
 pub enum Fact {
-    /// It was registered.
-    Registered {
-        /// Node.
-        node: Arc<str>,
-        /// Its host name.
-        host: Arc<str>,
-        /// Capacity.
-        capacity: Arc<Resource>,
-        /// The resource manager lets it take allocations.
-        schedulable: bool,
-    },
-    /// It is gone.
-    Removed {
-        /// Node.
-        node: Arc<str>,
-    },
-    /// Its capacity changed.
-    Capacity {
-        /// Node.
-        node: Arc<str>,
-        /// New capacity.
-        capacity: Arc<Resource>,
-    },
-    /// The resource manager drained or undrained it.
-    Schedulable {
-        /// Node.
-        node: Arc<str>,
-        /// It takes allocations.
-        schedulable: bool,
-    },
-    /// The partition drained it when it was registered; the journal corrects that where no operator drained it.
-    Held {
-        /// Node.
-        node: Arc<str>,
-    },
+    /// What its partition says of it.
+    Node(NodeEffect),
     /// It has been silent for too long, or is heard of again: its conversation says so.
     Torpid {
-        /// Node.
+        /// Id of the node.
         node: Arc<str>,
         /// Silent, or lively.
         torpid: bool,
     },
-}
-
-impl Fact {
-    /// What an effect for a node's conversation means for the journal, if anything.
-    pub fn of(effect: &NodeEffect) -> Option<Fact> {
-        match effect.clone() {
-            NodeEffect::Registered { node, host, capacity, schedulable } => {
-                Some(Fact::Registered { node, host, capacity, schedulable })
-            }
-            NodeEffect::Held { node } => Some(Fact::Held { node }),
-            NodeEffect::Seen { .. } => None,
-            NodeEffect::Capacity { node, capacity } => Some(Fact::Capacity { node, capacity }),
-            NodeEffect::Schedulable { node, schedulable } => Some(Fact::Schedulable { node, schedulable }),
-            NodeEffect::Removed { node } => Some(Fact::Removed { node }),
-        }
-    }
 }
 
 /// What comes out.
@@ -125,22 +76,8 @@ impl Fact {
 pub enum Output {
     /// An event for the journal.
     Event(ResourceEvent),
-    /// The partition has to hold these nodes back, or not any longer.
-    OperatorDrain {
-        /// Node ids.
-        nodes: Vec<Arc<str>>,
-        /// Drain or undrain.
-        drained: bool,
-    },
-    /// The deadline of the drain of these nodes has passed; what still runs on them is the partition's to say.
-    Overdue(Vec<Arc<str>>),
-    /// The partition has to drain nodes of these hosts when they are registered, or not any longer.
-    HoldHosts {
-        /// Host names.
-        hosts: Vec<Arc<str>>,
-        /// Hold or not.
-        held: bool,
-    },
+    /// What the partition has to carry out.
+    Tell(Command),
 }
 
 /// See the module.
@@ -223,32 +160,33 @@ impl Journal {
     /// Takes note of a fact. The events that tell of it come with [`Journal::tick`].
     pub fn apply(&mut self, fact: Fact, now: Moment, out: &mut Vec<Output>) {
         match fact {
-            Fact::Registered { node, host, capacity, schedulable } => {
+            Fact::Node(NodeEffect::Registered { node, host, capacity, schedulable }) => {
                 self.registered(&node, &host, Capacity::of(&capacity), schedulable, now, out);
             }
-            Fact::Removed { node } => {
+            Fact::Node(NodeEffect::Removed { node }) => {
                 if let Some(rank) = self.by_node.remove(&node) {
                     self.leave(rank, now);
                     self.changed(now);
                 }
             }
-            Fact::Capacity { node, capacity } => {
+            Fact::Node(NodeEffect::Capacity { node, capacity }) => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
                     self.offers(rank, Capacity::of(&capacity), now);
                 }
             }
-            Fact::Schedulable { node, schedulable } => {
+            Fact::Node(NodeEffect::Schedulable { node, schedulable }) => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
                     self.slots[rank as usize].schedulable = schedulable;
                     self.changed(now);
                 }
             }
-            Fact::Held { node } => {
+            Fact::Node(NodeEffect::Held { node }) => {
                 let drained = |rank: &u32| self.slots[*rank as usize].drained_by_operator();
                 if self.by_node.get(&node).is_some_and(|rank| !drained(rank)) {
-                    out.push(Output::OperatorDrain { nodes: vec![node], drained: false });
+                    out.push(Output::Tell(Command::OperatorDrain { nodes: vec![node], drained: false }));
                 }
             }
+            Fact::Node(NodeEffect::Seen { .. }) => {}
             Fact::Torpid { node, torpid } => {
                 if let Some(rank) = self.by_node.get(&node).copied() {
                     self.set_torpid(rank, torpid, now);
@@ -281,9 +219,9 @@ impl Journal {
         }
         slot.schedulable = schedulable;
         if slot.drained_by_operator() {
-            out.push(Output::OperatorDrain { nodes: vec![node.clone()], drained: true });
+            out.push(Output::Tell(Command::OperatorDrain { nodes: vec![node.clone()], drained: true }));
             if slot.deadline().is_some_and(|deadline| deadline <= self.told) {
-                out.push(Output::Overdue(vec![node.clone()]));
+                out.push(Output::Tell(Command::DrainOverdue(vec![node.clone()])));
             }
         }
         self.set_torpid(rank, false, now);

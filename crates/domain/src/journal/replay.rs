@@ -17,11 +17,11 @@ const MAX_HOSTS: usize = 1 << 20;
 pub enum Past {
     /// `drain`.
     Drain {
-        /// When.
+        /// When it happened, in ns since the Unix epoch.
         at: Nanos,
         /// Ranks and hosts of that time.
         targets: Targets,
-        /// Why.
+        /// Why, as it is shown to people.
         reason: Option<Arc<str>>,
         /// What it changes.
         overwrite: Overwrite,
@@ -32,7 +32,7 @@ pub enum Past {
     },
     /// `undrain`.
     Undrain {
-        /// When.
+        /// When it happened, in ns since the Unix epoch.
         at: Nanos,
         /// Ranks and hosts of that time.
         targets: Targets,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Journal, event::Targets};
 use crate::{
+    coded::list,
     hostlist::HostList,
     idset::{IdSet, MAX_ID},
     resources::{Resource, VCORE},
@@ -15,7 +16,7 @@ use crate::{
 pub struct Capacity {
     /// Whole cores.
     pub cores: u32,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
 }
 
@@ -57,7 +58,7 @@ pub struct ResourceSet {
 /// Why and since when a target is drained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainState {
-    /// Since.
+    /// Since when, in ns since the Unix epoch.
     pub since: Nanos,
     /// The reason that holds, where one was given.
     pub reason: Option<Arc<str>>,
@@ -69,10 +70,23 @@ pub struct DrainState {
     pub deadline: Option<Nanos>,
 }
 
+/// What an operator said of the drain of a host: for a journal that did not hear it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DrainNote {
+    /// Since when.
+    pub since: Nanos,
+    /// Why, as it is shown to people.
+    pub reason: Option<Arc<str>>,
+    /// When operators are told of what still runs there, by the wall clock.
+    pub deadline: Option<Nanos>,
+}
+
+list!(DrainNote { since, reason, deadline });
+
 /// What readers see of a rank.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Rank.
+    /// Rank in the journal (RFC 44).
     pub rank: u32,
     /// Host name.
     pub host: Arc<str>,
@@ -84,7 +98,7 @@ pub struct Target {
     pub torpid: bool,
     /// What it offers.
     pub capacity: Capacity,
-    /// Drained.
+    /// Who drained it, and why; none: it is not drained.
     pub drain: Option<DrainState>,
 }
 
@@ -132,6 +146,14 @@ impl Slot {
 
     pub fn drained_by_operator(&self) -> bool {
         self.drain.as_ref().is_some_and(|drain| drain.operator.is_some())
+    }
+
+    /// What an operator said of its drain.
+    pub fn note(&self) -> Option<DrainNote> {
+        let DrainState { since, operator, deadline, .. } = self.drain.as_ref()?;
+        // As exact as the log of the journal has times.
+        let micros = |at: &Nanos| Nanos(at.0.div_euclid(1000) * 1000);
+        Some(DrainNote { since: micros(since), reason: operator.clone()?, deadline: deadline.as_ref().map(micros) })
     }
 
     pub fn deadline(&self) -> Option<Nanos> {

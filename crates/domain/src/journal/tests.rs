@@ -1,7 +1,7 @@
 //! The rules of RFC 44 on the state machine, without actors.
 
 use super::*;
-use crate::hostlist::HostList;
+use crate::{hostlist::HostList, resources::Resource};
 
 /// A journal on a clock of its own. Events read like a script: `online 0-3`, `drain 1 n1 reason overwrite`.
 struct Script {
@@ -12,13 +12,19 @@ struct Script {
 fn show(output: &Output) -> String {
     let event = match output {
         Output::Event(event) => event,
-        Output::OperatorDrain { nodes, drained } => {
+        Output::Tell(Command::OperatorDrain { nodes, drained }) => {
             return format!("{} {}", if *drained { "hold" } else { "release" }, nodes.join(","));
         }
-        Output::Overdue(nodes) => return format!("overdue {}", nodes.join(",")),
-        Output::HoldHosts { hosts, held } => {
+        Output::Tell(Command::DrainOverdue(nodes)) => return format!("overdue {}", nodes.join(",")),
+        Output::Tell(Command::HoldHosts { hosts, held }) => {
             return format!("{} hosts {}", if *held { "hold" } else { "release" }, hosts.join(","));
         }
+        Output::Tell(Command::NoteDrains(notes)) => {
+            let note =
+                |(host, note): &(Arc<str>, DrainNote)| format!("{host} <{}>", note.reason.as_deref().unwrap_or("-"));
+            return format!("note {}", notes.iter().map(note).collect::<Vec<_>>().join(","));
+        }
+        Output::Tell(other) => return format!("{other:?}"),
     };
     let name = event.kind.name();
     let by = |origin: &Origin| if *origin == Origin::ResourceManager { " (rm)" } else { "" };
@@ -39,7 +45,9 @@ fn show(output: &Output) -> String {
 
 /// All but what is said of hosts, which has a test of its own.
 fn shown(out: &[Output]) -> Vec<String> {
-    out.iter().filter(|output| !matches!(output, Output::HoldHosts { .. })).map(show).collect()
+    let of_hosts =
+        |output: &&Output| matches!(output, Output::Tell(Command::HoldHosts { .. } | Command::NoteDrains(_)));
+    out.iter().filter(|output| !of_hosts(output)).map(show).collect()
 }
 
 impl Script {
@@ -76,15 +84,15 @@ impl Script {
 
     fn register_as(&mut self, node: &str, host: &str, schedulable: bool) -> Vec<String> {
         let capacity = Arc::new(Resource::of(&[("vcore", 4000)]));
-        self.fact(Fact::Registered { node: node.into(), host: host.into(), capacity, schedulable })
+        self.fact(Fact::Node(NodeEffect::Registered { node: node.into(), host: host.into(), capacity, schedulable }))
     }
 
     fn remove(&mut self, node: &str) -> Vec<String> {
-        self.fact(Fact::Removed { node: node.into() })
+        self.fact(Fact::Node(NodeEffect::Removed { node: node.into() }))
     }
 
     fn schedulable(&mut self, node: &str, schedulable: bool) -> Vec<String> {
-        self.fact(Fact::Schedulable { node: node.into(), schedulable })
+        self.fact(Fact::Node(NodeEffect::Schedulable { node: node.into(), schedulable }))
     }
 
     /// Lets time pass, stopping at every deadline.
@@ -240,7 +248,7 @@ fn changed_offers_define_the_set_anew() {
     // RFC 44 resource-define: reload
     let mut script = four();
     let capacity = Arc::new(Resource::of(&[("vcore", 8500), ("nvidia.com/gpu", 2), ("memory", 5)]));
-    script.fact(Fact::Capacity { node: "n1".into(), capacity });
+    script.fact(Fact::Node(NodeEffect::Capacity { node: "n1".into(), capacity }));
     assert_eq!(script.wait(100), ["resource-define reload"]);
     let set = script.journal.resource_set();
     let groups: Vec<_> = set.groups.iter().map(|(ranks, c)| (ranks.to_string(), c.cores, c.gpus)).collect();
@@ -475,7 +483,7 @@ fn the_partition_knows_the_hosts_to_hold_before_their_nodes_come() {
         };
         let mut out = Vec::new();
         script.journal.carry_out(&events, &mut out);
-        out.iter().map(show).collect()
+        out.iter().filter(|output| !matches!(output, Output::Tell(Command::NoteDrains(_)))).map(show).collect()
     };
     // Two nodes of one host, rank 1 and rank 4.
     script.register_as("twin", "n1", true);
@@ -489,10 +497,10 @@ fn the_partition_knows_the_hosts_to_hold_before_their_nodes_come() {
     assert_eq!(operate(&mut script, "2", false), ["release hosts n2", "release n2"]);
     assert_eq!(operate(&mut script, "2", true), ["hold hosts n2"]);
     // A node that the partition held back for its host is let go where that was wrong.
-    assert_eq!(script.fact(Fact::Held { node: "n3".into() }), ["release n3"]);
+    assert_eq!(script.fact(Fact::Node(NodeEffect::Held { node: "n3".into() })), ["release n3"]);
     assert_eq!(script.register("n2"), ["hold n2"]);
-    assert!(script.fact(Fact::Held { node: "n2".into() }).is_empty());
-    assert!(script.fact(Fact::Held { node: "nobody".into() }).is_empty());
+    assert!(script.fact(Fact::Node(NodeEffect::Held { node: "n2".into() })).is_empty());
+    assert!(script.fact(Fact::Node(NodeEffect::Held { node: "nobody".into() })).is_empty());
 }
 
 #[test]
@@ -531,4 +539,48 @@ fn a_deadline_that_passed_is_told_once_and_to_whoever_comes_back() {
     assert!(overdue(&script).is_empty());
     assert!(script.wait(29_999).iter().all(|told| !told.starts_with("overdue")));
     assert_eq!(script.wait(1), ["overdue n0"]);
+}
+
+/// What another server was told, of a host that this journal has never heard of, too.
+#[test]
+fn a_journal_agrees_with_what_another_server_was_told() {
+    let mut script = Script::new("n[0-2]");
+    script.collect(|journal, now, out| journal.begin(now, out));
+    let note = |seconds: i64, reason: &str, deadline: Option<i64>| DrainNote {
+        since: Nanos::from_secs(seconds),
+        reason: Some(reason.into()),
+        deadline: deadline.map(Nanos::from_secs),
+    };
+    // It drained n0 and n1 itself, n0 for another reason.
+    let now = script.moment();
+    for (targets, reason) in [("0", "old"), ("1", "own")] {
+        let (targets, reason) = (targets.to_owned(), Some(reason.into()));
+        let request = DrainRequest { targets, reason, ..DrainRequest::default() };
+        let events = script.journal.plan_drain(&request, now).unwrap();
+        script.journal.carry_out(&events, &mut Vec::new());
+    }
+    let hosts: BTreeSet<Arc<str>> = ["n0".into(), "away".into()].into();
+    let notes: BTreeMap<Arc<str>, DrainNote> =
+        [("n0".into(), note(7, "new", Some(9))), ("away".into(), note(8, "fan", None))].into();
+    let agree = |journal: &mut Journal, now| {
+        journal.meet(&hosts, now);
+        let mut out = Vec::new();
+        journal.flush(now, &mut out);
+        let events = journal.plan_agreement(&BTreeSet::new(), &hosts, &notes, now).unwrap();
+        journal.carry_out(&events, &mut out);
+        out.iter().map(show).collect::<Vec<_>>()
+    };
+    let out = agree(&mut script.journal, now);
+    assert!(out.contains(&"note n0 <new>".to_owned()) && out.contains(&"note away <fan>".to_owned()), "{out:?}");
+    let all = script.journal.status();
+    let drains = all.iter().filter_map(|target| Some((&*target.host, target.drain.clone()?)));
+    let drains: Vec<_> = drains.map(|(host, drain)| (host, drain.since, drain.reason, drain.deadline)).collect();
+    let secs = Nanos::from_secs;
+    assert_eq!(
+        drains,
+        [("n0", secs(7), Some("new".into()), Some(secs(9))), ("away", secs(8), Some("fan".into()), None)]
+    );
+    assert_eq!(script.journal.drain_notes().into_iter().collect::<BTreeMap<_, _>>(), notes);
+    // Nothing more is to be said.
+    assert_eq!(agree(&mut script.journal, now), Vec::<String>::new());
 }

@@ -72,14 +72,14 @@ pub struct Beginning {
     pub internal: Arc<str>,
     /// Its configuration.
     pub conf: Arc<PartitionConf>,
-    /// When.
+    /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
 }
 
 /// One thing that happened to a partition.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// When.
+    /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
     /// What.
     pub input: Input,

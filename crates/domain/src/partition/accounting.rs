@@ -19,14 +19,14 @@ fn publish(events: Vec<UgmEvent>, cx: &mut Cx) {
 impl Partition {
     /// Full paths from root to a queue.
     pub(super) fn chain(&self, queue: QueueIx) -> Arc<[Arc<str>]> {
-        let mut paths: Vec<Arc<str>> = self.path(queue).map(|ix| self.queues[ix.ix()].path.clone()).collect();
+        let mut paths: Vec<Arc<str>> = self.path(queue).map(|ix| self.queues[ix].path.clone()).collect();
         paths.reverse();
         paths.into()
     }
 
     /// Chooses the group of an application where that is not done yet (UGM-020).
     pub(super) fn user_resolve(&mut self, app: AppIx, cx: &mut Cx) {
-        if let Some(track) = self.apps[app.ix()].track {
+        if let Some(track) = self.apps[app].track {
             let mut events = Vec::new();
             self.ugm.resolve(track, &mut events);
             publish(events, cx);
@@ -34,26 +34,26 @@ impl Partition {
     }
 
     pub(super) fn user_fits(&self, app: AppIx, request: &Resource) -> bool {
-        self.apps[app.ix()].track.is_none_or(|track| self.ugm.fits(track, request))
+        crate::planted!("limit-ignored") || self.apps[app].track.is_none_or(|track| self.ugm.fits(track, request))
     }
 
     /// As `user_fits`, beside what is promised to asks of the application that have preempted.
     pub(super) fn user_fits_beside(&self, app: AppIx, request: &Resource) -> bool {
-        let claimed = &self.apps[app.ix()].claimed;
+        let claimed = &self.apps[app].claimed;
         if claimed.is_empty() { self.user_fits(app, request) } else { self.user_fits(app, &request.plus(claimed)) }
     }
 
     /// What user and group may still use; `None`: nothing limits (UGM-030).
     pub fn user_headroom(&self, app: AppIx) -> Option<Resource> {
-        self.apps[app.ix()].track.and_then(|track| self.ugm.headroom(track))
+        self.apps[app].track.and_then(|track| self.ugm.headroom(track))
     }
 
     pub(super) fn user_can_run(&self, app: AppIx) -> bool {
-        self.apps[app.ix()].track.is_none_or(|track| self.ugm.can_run(track))
+        self.apps[app].track.is_none_or(|track| self.ugm.can_run(track))
     }
 
     pub(super) fn user_increase(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
-        if let Some(track) = self.apps[app.ix()].track {
+        if let Some(track) = self.apps[app].track {
             let mut events = Vec::new();
             self.ugm.resolve(track, &mut events);
             self.ugm.increase(track, amount, &mut events);
@@ -63,7 +63,10 @@ impl Partition {
 
     /// Usage of the user shrinks; with the last of it the application counts no more (UGM-041).
     pub(super) fn user_decrease(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
-        let row = &self.apps[app.ix()];
+        if crate::planted!("user-refund") {
+            return;
+        }
+        let row = &self.apps[app];
         // EVT-050: what a removal by the shim takes goes as one sum at its end.
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all) {
             // A resuming application goes on, and counts (R6.21).
@@ -76,7 +79,7 @@ impl Partition {
 
     /// The last ask may be gone, and with it the last of an application that counts among its user's (SEEDS S35).
     pub(super) fn user_leave(&mut self, app: AppIx, cx: &mut Cx) {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all)
             && self.is_idle(app)
             && row.placeholders == 0
@@ -89,7 +92,7 @@ impl Partition {
     }
 
     pub(super) fn user_resize(&mut self, app: AppIx, delta: &Resource, cx: &mut Cx) {
-        if let Some(track) = self.apps[app.ix()].track {
+        if let Some(track) = self.apps[app].track {
             let mut events = Vec::new();
             self.ugm.resize(track, delta, &mut events);
             publish(events, cx);
@@ -98,7 +101,7 @@ impl Partition {
 
     /// The application ended, or the shim removed it: the user's trackers let go of it.
     pub(super) fn user_close(&mut self, app: AppIx, removed: bool, cx: &mut Cx) {
-        if let Some(track) = self.apps[app.ix()].track.take() {
+        if let Some(track) = self.apps[app].track.take() {
             let mut events = Vec::new();
             if removed {
                 self.ugm.remove(track, &mut events);

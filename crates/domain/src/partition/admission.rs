@@ -20,7 +20,7 @@ const TAG_MAX_APPS: &str = "namespace.resourcemaxapps";
 
 impl QueueLookup for Partition {
     fn queue(&self, path: &str) -> Option<QueueStatus> {
-        let row = &self.queues[self.queue_by_path.get(path)?.ix()];
+        let row = &self.queues[*self.queue_by_path.get(path)?];
         Some(QueueStatus { leaf: row.leaf, draining: row.state == ObjectState::Draining })
     }
 
@@ -30,7 +30,7 @@ impl QueueLookup for Partition {
         }
         self.queue_by_path.get(path).is_some_and(|queue| {
             self.path(*queue).any(|ix| {
-                let row = &self.queues[ix.ix()];
+                let row = &self.queues[ix];
                 row.submit_acl.allows(user, groups) || row.admin_acl.allows(user, groups)
             })
         })
@@ -70,19 +70,19 @@ impl Partition {
             Some(ix) => Some(ix),
             None => self.add_dynamic(&path, cx),
         };
-        ix.filter(|ix| self.queues[ix.ix()].leaf).ok_or_else(|| reason::not_found(&item.id, &path).into())
+        ix.filter(|ix| self.queues[*ix].leaf).ok_or_else(|| reason::not_found(&item.id, &path).into())
     }
 
     /// Limits that the tags of a submission set on its dynamic queue; each tag sets only what it carries (R3.35, QUE-045,
     /// section 12 item 8).
     pub(super) fn apply_tags(&mut self, ix: QueueIx, tags: &BTreeMap<String, String>, cx: &mut Cx) {
-        let row = &self.queues[ix.ix()];
+        let row = &self.queues[ix];
         if row.managed || *row.path == *RECOVERY_QUEUE {
             return;
         }
         let path = row.path.clone();
         if let Some(max) = tag(tags, TAG_MAX_APPS).and_then(|text| text.parse::<u64>().ok()).filter(|max| *max > 0) {
-            self.queues[ix.ix()].max_applications = max;
+            self.queues[ix].max_applications = max;
             self.unblock_limits();
         }
         let quota = |key| tag(tags, key).and_then(quota_of_json).filter(Resource::is_positive);
@@ -96,7 +96,7 @@ impl Partition {
 
     /// A new max, with its event where it differs (EVT-043, EVT-048).
     pub(super) fn set_max(&mut self, ix: QueueIx, max: Option<Resource>, path: &Arc<str>, cx: &mut Cx) {
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         if row.max.clone().unwrap_or_default() != max.clone().unwrap_or_default() {
             let shown = Arc::new(max.clone().unwrap_or_default());
             cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
@@ -109,7 +109,7 @@ impl Partition {
 
     /// A new guarantee, with its event where it differs (EVT-044).
     pub(super) fn set_guaranteed(&mut self, ix: QueueIx, guaranteed: Option<Resource>, path: &Arc<str>, cx: &mut Cx) {
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         if row.guaranteed.clone().unwrap_or_default() != guaranteed.clone().unwrap_or_default() {
             let shown = Arc::new(guaranteed.clone().unwrap_or_default());
             cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueGuaranteed), "", Some(shown));
@@ -121,7 +121,7 @@ impl Partition {
     /// A gang needs a fifo leaf and a total that its queues can hold (R3.37, QUE-047).
     pub(super) fn check_gang(&self, ix: QueueIx, app: &App) -> Result<(), Arc<str>> {
         let Some(ask) = &app.placeholder_ask else { return Ok(()) };
-        let row = &self.queues[ix.ix()];
+        let row = &self.queues[ix];
         if row.settings.sort_fair {
             return Err(format!(
                 "queue {} cannot run application {} with task group request: unsupported sort type",
@@ -146,7 +146,7 @@ impl Partition {
     pub(super) fn configured_max(&self, queue: QueueIx) -> Option<Resource> {
         let mut max = None;
         for ix in self.path(queue).filter(|ix| *ix != self.root) {
-            max = min_limit(self.queues[ix.ix()].max.as_ref(), max.as_ref());
+            max = min_limit(self.queues[ix].max.as_ref(), max.as_ref());
         }
         max
     }

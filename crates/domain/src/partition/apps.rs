@@ -71,19 +71,13 @@ impl Partition {
             }
         };
         row.queue = queue;
-        row.queue_path = self.queues[queue.ix()].path.clone();
+        row.queue_path = self.queues[queue].path.clone();
         let chain = self.chain(queue);
         row.track = Some(self.ugm.open(row.id.clone(), row.user.clone(), row.groups.clone(), chain));
         let id = row.id.clone();
-        let ix = match self.free_apps.pop() {
-            Some(ix) => {
-                self.apps[ix.ix()] = row;
-                ix
-            }
-            None => AppIx::from(self.apps.push(row)),
-        };
+        let ix = self.apps.add(row);
         self.app_by_id.insert(id.clone(), ix);
-        let row = &mut self.queues[queue.ix()];
+        let row = &mut self.queues[queue];
         row.apps.insert(ix);
         row.states[AppState::New as usize] += 1;
         let path = row.path.clone();
@@ -120,7 +114,7 @@ impl Partition {
         let queue = self.place_application(item, row, cx)?;
         self.apply_tags(queue, &item.tags, cx);
         if let Err(reason) = self.check_gang(queue, row) {
-            row.queue_path = self.queues[queue.ix()].path.clone();
+            row.queue_path = self.queues[queue].path.clone();
             return Err(reason);
         }
         Ok(queue)
@@ -167,7 +161,7 @@ impl Partition {
             placeholders: 0,
             pending_placeholders: 0,
             awaited: Resource::new(),
-            parked_placeholders: 0,
+            placeholders_awaiting_shim: 0,
             asked: Default::default(),
             asking: 0,
             announced: Resource::new(),
@@ -184,9 +178,9 @@ impl Partition {
             rejected: None,
             history: UsageHistory::default(),
             backoff_until: None,
-            parked: false,
-            parked_groups: Vec::new(),
-            parked_in: 0,
+            blocked: false,
+            blocked_groups: Vec::new(),
+            blocked_in: 0,
             order: None,
             dirty: false,
             track: None,
@@ -201,7 +195,7 @@ impl Partition {
             held_by_queue: false,
             held_by_quota: false,
             skipped_to: 0,
-            free: false,
+            free: Default::default(),
         }
     }
 
@@ -225,7 +219,7 @@ impl Partition {
 
     /// Everything of an application goes: asks, allocations, the application. Callbacks and states as R3.43 and R3.44 say.
     fn drop_application(&mut self, ix: AppIx, cx: &mut Cx) {
-        let id = self.apps[ix.ix()].id.clone();
+        let id = self.apps[ix].id.clone();
         let mut released = Vec::new();
         self.close_application(ix, Closing::Asks(0), &mut { usize::MAX }, &mut released, cx);
         let message: Arc<str> = format!("Application {id} Removed").into();
@@ -254,18 +248,18 @@ impl Partition {
         match closing {
             Closing::Asks(from) => {
                 // Nothing of it may end it on the way: it ends here.
-                self.apps[ix.ix()].placeholder_timer = None;
-                self.apps[ix.ix()].execution_timer = None;
+                self.apps[ix].placeholder_timer = None;
+                self.apps[ix].execution_timer = None;
                 let drop = |p: &mut Partition, ask| drop(p.drop_ask(ask, Detail::RequestCancel, cx));
                 if let Some(next) = self.each_item(ix, from, items, drop) {
                     return Some(Closing::Asks(next));
                 }
                 self.complete_if_clean(ix, cx);
-                if !self.apps[ix.ix()].free && self.apps[ix.ix()].state == AppState::Completing {
-                    self.apps[ix.ix()].removing = true;
+                if !self.apps[ix].is_free() && self.apps[ix].state == AppState::Completing {
+                    self.apps[ix].removing = true;
                     self.fire(ix, AppEvent::Complete, None, cx);
                 }
-                self.apps[ix.ix()].removing = true;
+                self.apps[ix].removing = true;
             }
             Closing::Allocations(from) => first = from,
         }
@@ -281,12 +275,12 @@ impl Partition {
     /// A completed, failed or expired application leaves its queue and is kept for readers (R3.7, R3.47). One that is being
     /// removed is not kept.
     pub(super) fn retire(&mut self, ix: AppIx, cx: &mut Cx) {
-        if self.apps[ix.ix()].removing {
+        if self.apps[ix].removing {
             return;
         }
-        let expired = self.apps[ix.ix()].state == AppState::Expired;
+        let expired = self.apps[ix].state == AppState::Expired;
         self.cancel_asks(ix, Detail::RequestCancel, cx);
-        let mut copy = self.apps[ix.ix()].clone();
+        let mut copy = self.apps[ix].clone();
         let history = std::mem::take(&mut copy.history);
         if let Some(started) = copy.started {
             let summary = AppSummary {
@@ -316,7 +310,7 @@ impl Partition {
 
     /// Takes an application without allocations and asks out of its queue and out of the tables.
     fn detach(&mut self, ix: AppIx, removed: bool, cx: &mut Cx) {
-        let row = &self.apps[ix.ix()];
+        let row = &self.apps[ix];
         let (id, queue, state) = (row.id.clone(), row.queue, row.state);
         if state == AppState::Running {
             self.stop_running(ix);
@@ -327,7 +321,7 @@ impl Partition {
         self.leave_gangs(ix);
         self.swappable.remove(&ix);
         self.reserved_apps.remove(&ix);
-        let row = &mut self.queues[queue.ix()];
+        let row = &mut self.queues[queue];
         row.apps.remove(&ix);
         row.states[state as usize] -= 1;
         let path = row.path.clone();
@@ -338,8 +332,7 @@ impl Partition {
         if self.app_by_id.get(&id) == Some(&ix) {
             self.app_by_id.remove(&id);
         }
-        let row = &mut self.apps[ix.ix()];
-        row.free = true;
+        let row = self.apps.free(ix);
         // The row may stay unused for long.
         row.by_key = imbl::HashMap::new();
         row.by_seq = imbl::OrdMap::new();
@@ -347,7 +340,6 @@ impl Partition {
         row.history = UsageHistory::default();
         row.task_groups = BTreeMap::new();
         row.state_log = Vec::new();
-        self.free_apps.push(ix);
         self.unblock_limits();
     }
 
@@ -382,7 +374,7 @@ impl Partition {
     /// An ordinary application runs: its execution time goes on (SEEDS S6).
     pub(super) fn start_execution_timer(&mut self, ix: AppIx, now: Nanos) {
         let timer = self.serial();
-        let row = &mut self.apps[ix.ix()];
+        let row = &mut self.apps[ix];
         if row.placeholder_ask.is_none() && row.timeout > Nanos::ZERO && !row.expiring {
             row.execution_timer = Some(timer);
             let at = now.plus(row.timeout.minus(row.ran).max(Nanos::ZERO));
@@ -392,7 +384,7 @@ impl Partition {
 
     /// It runs no longer: the time that it has run so far is kept.
     pub(super) fn stop_execution_timer(&mut self, ix: AppIx, now: Nanos) {
-        let row = &mut self.apps[ix.ix()];
+        let row = &mut self.apps[ix];
         if row.execution_timer.take().is_some() {
             row.ran = row.ran.plus(now.minus(row.started.unwrap_or(now)));
         }
@@ -401,21 +393,21 @@ impl Partition {
     /// The execution time is over: asks are dropped, allocations released, and when the shim has confirmed the application
     /// expires (SEEDS S6).
     pub(super) fn execution_timer(&mut self, ix: AppIx, timer: u64, cx: &mut Cx) {
-        let row = &mut self.apps[ix.ix()];
-        if row.free || row.execution_timer != Some(timer) {
+        let row = &mut self.apps[ix];
+        if row.is_free() || row.execution_timer != Some(timer) {
             return;
         }
         row.execution_timer = None;
         row.expiring = true;
         let lost = self.cancel_asks(ix, Detail::RequestTimeout, cx);
-        let reason = format!("application {} expires: its execution time-out is over", self.apps[ix.ix()].id);
+        let reason = format!("application {} expires: its execution time-out is over", self.apps[ix].id);
         self.tell_lost(ix, lost, "releasing pending placeholders on application execution timeout", &reason, cx);
         self.time_out(ix, "releasing allocations on application execution timeout", |_| true, cx);
         self.finish_expiring(ix, cx);
     }
 
     pub(super) fn finish_expiring(&mut self, ix: AppIx, cx: &mut Cx) {
-        let row = &self.apps[ix.ix()];
+        let row = &self.apps[ix];
         if row.expiring && row.allocs.is_empty() {
             self.fire(ix, AppEvent::Expire, None, cx);
         }

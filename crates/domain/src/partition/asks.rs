@@ -69,10 +69,10 @@ impl Partition {
             self.bad_updates += 1;
             return Err("allocation contains negative resources".into());
         }
-        match self.apps[app.ix()].by_key.get(key).copied() {
+        match self.apps[app].by_key.get(key).copied() {
             None if node.is_none() && self.is_ending(app) => {
                 // SEEDS S31: it would never be placed, and be dropped with the application.
-                let (id, state) = (&item.app, self.apps[app.ix()].state);
+                let (id, state) = (&item.app, self.apps[app].state);
                 Err(format!("application {id} is {state} and ends: it takes no more asks").into())
             }
             None => {
@@ -93,14 +93,14 @@ impl Partition {
 
     /// It fails or expires: nothing of it is placed any more (R3.21, SEEDS S6).
     pub(super) fn is_ending(&self, app: AppIx) -> bool {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         matches!(row.state, AppState::Failing | AppState::Failed) || row.expiring
     }
 
     /// The submission time of an application is that of its oldest ask (R3.49).
     fn note_creation(&mut self, app: AppIx, spec: &AskSpec, now: Nanos) {
         let created = spec.created.unwrap_or(now);
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if created < row.submission {
             row.submission = created;
             self.touch_app(app);
@@ -111,45 +111,41 @@ impl Partition {
     fn new_alloc(&mut self, app: AppIx, spec: &Arc<AskSpec>, now: Nanos) -> AllocIx {
         let created = spec.created.unwrap_or(now);
         let seq = self.serial();
-        let ix = self.free_allocs.pop().unwrap_or_else(|| AllocIx::from(self.allocs.len()));
-        let of = self.ask_shim.then_some(ix);
-        let (shape, resource) = self.shapes.intern(&spec.resource, of);
-        let row = Alloc {
-            spec: spec.clone(),
-            app,
-            resource,
-            shape,
-            phase: Phase::Pending,
-            node: None,
-            at: 0,
-            created,
-            requested: created,
-            bound: Nanos::ZERO,
-            seq,
-            link: None,
-            reserved: None,
-            reserved_at: Nanos::ZERO,
-            released: false,
-            preempted: false,
-            placeholder_used: false,
-            attempted: false,
-            victim_of: None,
-            triggered_preemption: false,
-            preemption_tried: Nanos(i64::MIN),
-            triggered_scale_up: false,
-            over_user_quota: false,
-            over_queue_quota: false,
-            predicate_event: Nanos(i64::MIN),
-            required_node_event: Nanos(i64::MIN),
-            log: Vec::new(),
-            free: false,
-        };
-        if ix.ix() == self.allocs.len() {
-            self.allocs.push(row);
-        } else {
-            self.allocs[ix.ix()] = row;
-        }
-        let app_row = &mut self.apps[app.ix()];
+        let (ask_shim, shapes) = (self.ask_shim, &mut self.shapes);
+        let ix = self.allocs.add_with(|ix| {
+            let (shape, resource) = shapes.intern(&spec.resource, ask_shim.then_some(ix));
+            Alloc {
+                spec: spec.clone(),
+                app,
+                resource,
+                shape,
+                phase: Phase::Pending,
+                node: None,
+                at: 0,
+                created,
+                requested: created,
+                bound: Nanos::ZERO,
+                seq,
+                link: None,
+                reserved: None,
+                reserved_at: Nanos::ZERO,
+                released: false,
+                preempted: false,
+                placeholder_used: false,
+                attempted: false,
+                victim_of: None,
+                triggered_preemption: false,
+                preemption_tried: Nanos(i64::MIN),
+                triggered_scale_up: false,
+                over_user_quota: false,
+                over_queue_quota: false,
+                predicate_event: Nanos(i64::MIN),
+                required_node_event: Nanos(i64::MIN),
+                log: Vec::new(),
+                free: Default::default(),
+            }
+        });
+        let app_row = &mut self.apps[app];
         app_row.by_key.insert(spec.key.clone(), ix);
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
@@ -168,31 +164,31 @@ impl Partition {
 
     /// A new ask waits (R4.9).
     fn add_ask(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let app = self.allocs[alloc.ix()].app;
+        let app = self.allocs[alloc].app;
         self.enqueue(alloc);
         let key = self.group_key(alloc);
-        if self.apps[app.ix()].waits_for_first_placeholder(&key) {
+        if self.apps[app].waits_for_first_placeholder(&key) {
             self.start_gang_wait(app, cx.now);
         }
-        if matches!(self.apps[app.ix()].state, AppState::New | AppState::Completing) {
+        if matches!(self.apps[app].state, AppState::New | AppState::Completing) {
             self.fire(app, AppEvent::Run, None, cx);
         }
         self.request_event(alloc, Change::Add, Detail::AppRequest, cx);
     }
 
     pub(super) fn request_event(&self, alloc: AllocIx, change: Change, detail: Detail, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
-        let app = &self.apps[row.app.ix()];
+        let row = &self.allocs[alloc];
+        let app = &self.apps[row.app];
         cx.event_of(EventKind::App, &app.id, &row.spec.key, change, detail, &row.resource);
     }
 
     /// An allocation that the shim placed itself, new or pending before: in all books, past all limits (R4.10, R4.12).
     fn recover(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
-        let app = self.allocs[alloc.ix()].app;
-        if self.apps[app.ix()].state == AppState::New {
+        let app = self.allocs[alloc].app;
+        if self.apps[app].state == AppState::New {
             self.fire(app, AppEvent::Run, None, cx);
         }
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         row.phase = Phase::Allocated;
         row.node = Some(node);
         row.bound = cx.now;
@@ -204,8 +200,8 @@ impl Partition {
     /// An application that comes with an allocation ran before: the limit of its time (SEEDS S6) goes on with what is left
     /// since application and allocation were made, as far as their tags tell.
     fn note_ran(&mut self, alloc: AllocIx, now: Nanos) {
-        let row = &self.allocs[alloc.ix()];
-        let (app, made) = (&mut self.apps[row.app.ix()], row.spec.created);
+        let row = &self.allocs[alloc];
+        let (app, made) = (&mut self.apps[row.app], row.spec.created);
         if app.started.is_none()
             && !row.is_placeholder()
             && let Some(began) = made.max(creation_time(&app.tags))
@@ -222,21 +218,21 @@ impl Partition {
         spec: &Arc<AskSpec>,
         cx: &mut Cx,
     ) -> Result<(), Arc<str>> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let changed = node.is_some() || *row.resource != *spec.resource;
         match row.phase {
             // What the shim was asked about, or was to take a placeholder's place, is no longer what waits.
-            Phase::Parked if changed => self.unpark(alloc, cx),
+            Phase::AwaitingShim if changed => self.withdraw_question(alloc, cx),
             Phase::Replacing if changed => self.undo_swap_of_real(alloc, cx),
             _ => {}
         }
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         if row.is_pending() {
             if *row.resource != *spec.resource {
                 self.resize_pending(alloc, &spec.resource, cx);
             }
             if let Some(node) = node {
-                if self.allocs[alloc.ix()].reserved.is_some() {
+                if self.allocs[alloc].reserved.is_some() {
                     self.end_claim(alloc);
                     self.unreserve(alloc, cx);
                 }
@@ -247,7 +243,7 @@ impl Partition {
             return Ok(());
         }
         if let Some(on) = row.node
-            && self.nodes[on.ix()].free
+            && self.nodes[on].is_free()
         {
             return Err(self.node_gone(spec));
         }
@@ -259,20 +255,20 @@ impl Partition {
             let delta = spec.resource.minus(&row.resource);
             let app = row.app;
             let (shape, resource) = self.shapes.intern(&spec.resource, self.ask_shim.then_some(alloc));
-            let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);
+            let old = std::mem::replace(&mut self.allocs[alloc].shape, shape);
             self.shapes.release(old);
-            if self.allocs[alloc.ix()].preempted {
+            if self.allocs[alloc].preempted {
                 self.sub_preempting(alloc);
             }
-            self.allocs[alloc.ix()].resource = resource;
-            if self.allocs[alloc.ix()].preempted {
+            self.allocs[alloc].resource = resource;
+            if self.allocs[alloc].preempted {
                 self.add_preempting(alloc);
             }
             self.resize(alloc, &delta, cx);
             self.allocation_changed(app);
-            self.quota_clock_on_increase(self.apps[app.ix()].queue, cx.now);
-            let row = &self.allocs[alloc.ix()];
-            if let Some(real) = row.link.filter(|real| !row.resource.fits(&self.allocs[real.ix()].resource)) {
+            self.quota_clock_on_increase(self.apps[app].queue, cx.now);
+            let row = &self.allocs[alloc];
+            if let Some(real) = row.link.filter(|real| !row.resource.fits(&self.allocs[*real].resource)) {
                 // R6.11: the place would grow with the replacement, and nobody looks at a limit then.
                 self.undo_swap_of_real(real, cx);
             }
@@ -288,35 +284,41 @@ impl Partition {
     /// Another size is another need: what it has preempted for the old one is held no more.
     fn resize_pending(&mut self, alloc: AllocIx, resource: &Arc<Resource>, cx: &mut Cx) {
         self.end_claim(alloc);
-        if let Some(node) = self.allocs[alloc.ix()].reserved
-            && !self.nodes[node.ix()].capacity.fits(resource)
+        if let Some(node) = self.allocs[alloc].reserved
+            && !self.nodes[node].capacity.fits(resource)
         {
             self.unreserve(alloc, cx);
         }
         self.dequeue(alloc);
-        let row = &self.allocs[alloc.ix()];
-        if row.is_placeholder() {
+        let row = &self.allocs[alloc];
+        let placeholder = row.is_placeholder();
+        if placeholder {
             let delta = resource.minus(&row.resource);
-            self.apps[row.app.ix()].announced.add(&delta);
+            self.apps[row.app].announced.add(&delta);
         }
         let (shape, resource) = self.shapes.intern(resource, self.ask_shim.then_some(alloc));
-        let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);
+        let old = std::mem::replace(&mut self.allocs[alloc].shape, shape);
         self.shapes.release(old);
-        self.allocs[alloc.ix()].resource = resource;
+        self.allocs[alloc].resource = resource;
         self.enqueue(alloc);
-        if self.allocs[alloc.ix()].reserved.is_some() {
-            // It may fit its node now.
-            self.ripe.insert(alloc);
+        if let Some(node) = self.allocs[alloc].reserved {
+            // It may fit its node now, and others what it leaves of it.
+            self.reindex(node);
+            self.unblock_shapes(node);
+        }
+        if placeholder {
+            // Its gang may wait for less now, and with it other gangs (SEEDS S11).
+            self.unblock_limits();
         }
     }
 
     /// An ask became an allocation that is in all books: states, timers, events, and the callback. `charged` are the effects of
     /// its charge, which come after the change of the state.
     pub(super) fn allocated(&mut self, alloc: AllocIx, charged: &mut Vec<Effect>, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app, placeholder, Some(node)) = (row.app, row.is_placeholder(), row.node) else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
-        let node_id = self.nodes[node.ix()].spec.id.clone();
+        let node_id = self.nodes[node].spec.id.clone();
         cx.event_of(EventKind::Node, &node_id, &spec.key, Change::Add, Detail::NodeAlloc, &resource);
         if !placeholder && !spec.originator {
             self.end_gang_wait(app);
@@ -330,7 +332,7 @@ impl Partition {
         self.note_peak(app);
         self.allocated_events(alloc, cx);
         self.allocation_changed(app);
-        let app_id = self.apps[app.ix()].id.clone();
+        let app_id = self.apps[app].id.clone();
         cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource })));
     }
 
@@ -345,14 +347,14 @@ impl Partition {
     /// The peak of an application's usage; placeholders and real allocations each have theirs, and the higher shows
     /// (`maxUsedResource`). A resize does not count (R4.14), nor what the shim has not agreed to.
     pub(super) fn note_peak(&mut self, app: AppIx) {
-        let row = &mut self.apps[app.ix()];
-        for (used, Asked { amount: parked, .. }) in
+        let row = &mut self.apps[app];
+        for (used, Asked { amount: awaiting, .. }) in
             [&row.allocated, &row.allocated_placeholders].into_iter().zip(&row.asked)
         {
-            if parked.is_empty() && row.max_used.ge_all(used) {
+            if awaiting.is_empty() && row.max_used.ge_all(used) {
                 continue;
             }
-            row.max_used = row.max_used.max(&used.minus(parked));
+            row.max_used = row.max_used.max(&used.minus(awaiting));
         }
     }
 
@@ -360,16 +362,14 @@ impl Partition {
     pub(super) fn forget(&mut self, alloc: AllocIx) {
         // The next one in this row has not been refused anywhere.
         self.forget_refusals(alloc);
-        let row = &mut self.allocs[alloc.ix()];
-        row.free = true;
+        let row = self.allocs.free(alloc);
         let (app, key, seq, shape) = (row.app, row.spec.key.clone(), row.seq, row.shape);
         row.log = Vec::new();
-        let app = &mut self.apps[app.ix()];
+        let app = &mut self.apps[app];
         if app.by_key.get(&key) == Some(&alloc) {
             app.by_key.remove(&key);
         }
         app.by_seq.remove(&seq);
         self.shapes.release(shape);
-        self.free_allocs.push(alloc);
     }
 }

@@ -25,14 +25,20 @@ impl Partition {
     /// The asks of this group are placed together with all placeholders of their application, or not at all: no node is
     /// reserved, and nothing preempted, for a single one of them.
     pub(super) fn goes_all_at_once(&self, app: AppIx, key: &GroupKey) -> bool {
-        key.placeholder && self.queues[self.apps[app.ix()].queue.ix()].settings.atomic_gangs
+        key.placeholder && self.queues[self.apps[app].queue].settings.atomic_gangs && !crate::planted!("gang-in-parts")
+    }
+
+    /// Nothing is reserved for these asks: they wait for their gang (SEEDS S10, S11, R6.7), or are placed with it. That may have
+    /// begun with a new configuration, after they wanted a node or had reserved one.
+    pub(super) fn reserves_nothing(&mut self, app: AppIx, key: &GroupKey) -> bool {
+        self.goes_all_at_once(app, key) || self.waits_for_gang(app, key)
     }
 
     /// Places all pending placeholders of an application, if all that were announced have come and all fit at once.
     pub(super) fn try_gang(&mut self, app: AppIx, cx: &mut Cx) -> Result<Outcome, Hold> {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         let missing = row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask));
-        if missing || row.parked_placeholders > 0 {
+        if missing || row.placeholders_awaiting_shim > 0 {
             return Err(Hold::Gang);
         }
         let mut total = Resource::new();
@@ -56,7 +62,7 @@ impl Partition {
         let mut found = self.fit_all(&asks);
         if found.is_none() {
             // In their order they do not fit; the largest first may.
-            asks.sort_by_key(|alloc| std::cmp::Reverse(self.allocs[alloc.ix()].resource.total()));
+            asks.sort_by_key(|alloc| std::cmp::Reverse(self.allocs[*alloc].resource.total()));
             found = self.fit_all(&asks);
         }
         let Some(found) = found else {
@@ -79,11 +85,11 @@ impl Partition {
 
     /// The gang was tried as a whole and waits as a whole. Gives the number of its asks.
     pub(super) fn hold_gang(&mut self, app: AppIx, hold: Hold, cx: &mut Cx) -> u64 {
-        let groups = self.apps[app.ix()].groups_by_key.iter().filter(|(key, _)| key.placeholder);
+        let groups = self.apps[app].groups_by_key.iter().filter(|(key, _)| key.placeholder);
         let groups: Vec<(GroupKey, u64)> = groups.map(|(key, group)| (key.clone(), group.asks.len() as u64)).collect();
         for (key, _) in &groups {
             self.hold(app, key, hold, cx);
-            self.park_group(app, key);
+            self.block_group(app, key);
         }
         groups.iter().map(|(_, asks)| asks).sum()
     }
@@ -93,22 +99,22 @@ impl Partition {
         let mut found: Vec<(AllocIx, NodeIx)> = Vec::with_capacity(asks.len());
         for alloc in asks {
             let Some(node) = self.node_beside(*alloc) else { break };
-            let resource = self.allocs[alloc.ix()].resource.clone();
+            let resource = self.allocs[*alloc].resource.clone();
             self.lend(node, &resource);
             found.push((*alloc, node));
         }
         for (alloc, node) in found.iter().rev() {
-            let resource = self.allocs[alloc.ix()].resource.clone();
+            let resource = self.allocs[*alloc].resource.clone();
             self.give_back(*node, &resource);
         }
         (found.len() == asks.len()).then_some(found)
     }
 
     fn node_beside(&self, alloc: AllocIx) -> Option<NodeIx> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let Some(required) = &row.spec.required_node else { return self.find_node(alloc, &row.resource) };
         let node = *self.node_by_id.get(required)?;
-        let fits = self.nodes[node.ix()].available.fits(&row.resource);
+        let fits = self.nodes[node].available.fits(&row.resource);
         (fits && !(self.ask_shim && self.is_refused(alloc, node))).then_some(node)
     }
 
@@ -121,7 +127,7 @@ impl Partition {
         for (alloc, node) in found {
             self.note_passed(alloc, cx);
             let placement = self.past_limits(alloc, Some(node), Books::ALL);
-            trial.held.push((alloc, self.park_charged(&placement, node, cx)));
+            trial.held.push((alloc, self.charge_awaiting_shim(&placement, node, cx)));
             self.ask_about_gang(alloc, node, cx);
         }
         self.questions.gangs.insert(app, trial);
@@ -136,7 +142,7 @@ impl Partition {
             return;
         }
         for (alloc, effects) in self.questions.gangs.remove(&app).unwrap_or_default().held {
-            self.place_parked(alloc, effects, cx);
+            self.place_confirmed(alloc, effects, cx);
         }
     }
 
@@ -154,7 +160,7 @@ impl Partition {
 
     /// Gangs that the shim is asked about and that would use this node.
     pub(super) fn gangs_on(&self, node: NodeIx) -> Vec<AppIx> {
-        let uses = |trial: &Trial| trial.held.iter().any(|(alloc, _)| self.allocs[alloc.ix()].node == Some(node));
+        let uses = |trial: &Trial| trial.held.iter().any(|(alloc, _)| self.allocs[*alloc].node == Some(node));
         self.questions.gangs.iter().filter(|(_, trial)| uses(trial)).map(|(app, _)| *app).collect()
     }
 }

@@ -49,7 +49,7 @@ impl Partition {
     }
 
     fn live(&self) -> impl Iterator<Item = (AllocIx, &crate::alloc::Alloc)> {
-        self.allocs.iter().enumerate().filter(|(_, row)| !row.free).map(|(ix, row)| (AllocIx::from(ix), row))
+        self.allocs.iter()
     }
 
     fn audit_nodes(&self, report: &mut Report) {
@@ -59,13 +59,13 @@ impl Partition {
         for (ix, row) in self.live() {
             let charged = match row.phase {
                 Phase::Allocated => true,
-                Phase::Parked => row.node.is_some_and(|n| self.nodes[n.ix()].allocs.get(row.at as usize) == Some(&ix)),
+                Phase::AwaitingShim => row.node.is_some_and(|n| self.nodes[n].allocs.get(row.at as usize) == Some(&ix)),
                 // Only on another node than its placeholder's.
-                Phase::Replacing => row.link.is_some_and(|ph| self.allocs[ph.ix()].node != row.node),
+                Phase::Replacing => row.link.is_some_and(|ph| self.allocs[ph].node != row.node),
                 Phase::Pending | Phase::Ended => false,
             };
             if let Some(node) = row.node.filter(|_| charged) {
-                if row.phase == Phase::Parked {
+                if row.phase == Phase::AwaitingShim {
                     asked.entry(node).or_default().note(&row.resource, true);
                 }
                 let sum = used.entry(node).or_default();
@@ -77,12 +77,12 @@ impl Partition {
             }
         }
         let (mut total, mut reservations) = (Resource::new(), 0);
-        for (ix, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.free) {
+        for (ix, node) in self.nodes.iter() {
             let name = || format!("node {}", node.spec.id);
-            let (sum, count) = used.remove(&NodeIx::from(ix)).unwrap_or_default();
+            let (sum, count) = used.remove(&ix).unwrap_or_default();
             report.check(name, "allocated", &node.allocated, &sum);
             report.count(name, "number of allocations", node.allocs.len() as u64, count);
-            let misplaced = node.allocs.iter().enumerate().filter(|(at, a)| self.allocs[a.ix()].at as usize != *at);
+            let misplaced = node.allocs.iter().enumerate().filter(|(at, a)| self.allocs[**a].at as usize != *at);
             report.count(name, "allocations that do not know their place", misplaced.count() as u64, 0);
             let mut occupied = Resource::new();
             for foreign in node.foreign.values() {
@@ -91,19 +91,19 @@ impl Partition {
             report.check(name, "occupied", &node.occupied, &occupied);
             let available = node.capacity.minus(&node.allocated).minus(&node.occupied);
             report.check(name, "available", &node.available, &available);
-            let held = reserved.remove(&NodeIx::from(ix)).unwrap_or_default();
+            let held = reserved.remove(&ix).unwrap_or_default();
             report.count(name, "number of reservations", node.reservations.len() as u64, held);
             let mut claimed = Resource::new();
             for claim in node.reservations.iter().filter_map(|ask| self.claims.get(ask)) {
                 claimed.add(&claim.resource);
             }
             report.check(name, "claimed", &node.claimed, &claimed);
-            let asked = asked.remove(&NodeIx::from(ix)).unwrap_or_default();
+            let asked = asked.remove(&ix).unwrap_or_default();
             report.check(name, "charged while the shim is asked", &node.asked.amount, &asked.amount);
             report.count(name, "number charged while the shim is asked", node.asked.count, asked.count);
             let listed = node.sort_key.is_some();
             let open = self.state != crate::types::ObjectState::Stopped;
-            let expected = open && node.schedulable() && self.is_shared(NodeIx::from(ix));
+            let expected = open && node.schedulable() && self.is_shared(ix);
             if listed != expected {
                 report.0.push(Finding { object: name(), text: format!("in the sort order: {listed}") });
             }
@@ -120,15 +120,15 @@ impl Partition {
     fn audit_apps(&self, report: &mut Report) {
         let (mut allocations, mut placeholders) = (0, 0);
         let asked = self.placeholders_in_question();
-        for (_, app) in self.apps.iter().enumerate().filter(|(_, app)| !app.free) {
+        for (_, app) in self.apps.iter() {
             let name = || format!("application {}", app.id);
             let (mut pending, mut real, mut held) = (Resource::new(), Resource::new(), Resource::new());
             let (mut count, mut ph_count, mut ph_pending, mut reserved) = (0, 0, 0, 0);
-            let (mut awaited, mut parked) = (Resource::new(), [Resource::new(), Resource::new()]);
+            let (mut awaited, mut awaiting) = (Resource::new(), [Resource::new(), Resource::new()]);
             for alloc in app.by_seq.values() {
-                let row = &self.allocs[alloc.ix()];
+                let row = &self.allocs[*alloc];
                 let charged =
-                    row.phase == Phase::Allocated || (row.phase == Phase::Parked && app.allocs.contains(alloc));
+                    row.phase == Phase::Allocated || (row.phase == Phase::AwaitingShim && app.allocs.contains(alloc));
                 if row.phase == Phase::Pending {
                     pending.add(&row.resource);
                     ph_pending += u64::from(row.is_placeholder());
@@ -136,8 +136,8 @@ impl Partition {
                         awaited.add(&row.resource);
                     }
                 } else if charged {
-                    if row.phase == Phase::Parked {
-                        parked[usize::from(row.is_placeholder())].add(&row.resource);
+                    if row.phase == Phase::AwaitingShim {
+                        awaiting[usize::from(row.is_placeholder())].add(&row.resource);
                     }
                     count += 1;
                     ph_count += u64::from(row.is_placeholder());
@@ -152,7 +152,7 @@ impl Partition {
             report.count(name, "number of placeholders", u64::from(app.placeholders), ph_count);
             report.count(name, "number of pending placeholders", u64::from(app.pending_placeholders), ph_pending);
             report.check(name, "awaited placeholders", &app.awaited, &awaited);
-            for (sum, real) in app.asked.iter().zip(&parked) {
+            for (sum, real) in app.asked.iter().zip(&awaiting) {
                 report.check(name, "charged while the shim is asked", &sum.amount, real);
             }
             report.count(name, "number of reservations", app.reservations.len() as u64, reserved);
@@ -163,14 +163,14 @@ impl Partition {
             report.check(name, "claimed", &app.claimed, &claimed);
             self.audit_gang(app, &asked, report);
             let grouped: usize = app.groups_by_key.values().map(|group| group.asks.len()).sum();
-            let waiting = app.by_seq.values().filter(|a| self.allocs[a.ix()].is_pending()).count();
+            let waiting = app.by_seq.values().filter(|a| self.allocs[**a].is_pending()).count();
             report.count(name, "number of grouped asks", grouped as u64, waiting as u64);
             allocations += count;
             placeholders += ph_count;
         }
         report.count(|| "partition".into(), "number of allocations", self.allocations, allocations);
         report.count(|| "partition".into(), "number of placeholders", self.placeholders, placeholders);
-        let gone = |app: &&AppIx| self.apps[app.ix()].free;
+        let gone = |app: &&AppIx| self.apps[**app].is_free();
         let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
         report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
     }
@@ -179,19 +179,19 @@ impl Partition {
     fn audit_gang(&self, app: &crate::app::App, asked: &BTreeSet<AllocIx>, report: &mut Report) {
         let name = || format!("application {}", app.id);
         let mut live: BTreeMap<&str, [u64; 2]> = app.task_groups.keys().map(|group| (&**group, [0; 2])).collect();
-        let (mut swaps, mut parked, mut asking, mut replaceable) = (0, 0, 0, 0);
+        let (mut swaps, mut awaiting, mut asking, mut replaceable) = (0, 0, 0, 0);
         for alloc in app.by_seq.values() {
-            let row = &self.allocs[alloc.ix()];
+            let row = &self.allocs[*alloc];
             swaps += u64::from(row.phase == Phase::Replacing);
-            parked += u64::from(row.phase == Phase::Parked && row.is_placeholder());
-            asking += u64::from(row.phase == Phase::Parked && !app.allocs.contains(alloc));
-            let linked = row.link.map(|other| &self.allocs[other.ix()]);
+            awaiting += u64::from(row.phase == Phase::AwaitingShim && row.is_placeholder());
+            asking += u64::from(row.phase == Phase::AwaitingShim && !app.allocs.contains(alloc));
+            let linked = row.link.map(|other| &self.allocs[other]);
             let expected = match row.phase {
                 Phase::Replacing => linked.is_some_and(|ph| ph.released && ph.is_placeholder()),
                 Phase::Allocated => linked.is_none_or(|real| row.released && real.phase == Phase::Replacing),
                 _ => linked.is_none(),
             };
-            let mutual = row.link.is_none_or(|other| self.allocs[other.ix()].link == Some(*alloc));
+            let mutual = row.link.is_none_or(|other| self.allocs[other].link == Some(*alloc));
             if !expected || !mutual {
                 let text = format!("{} is {:?}, its link does not go with it", row.spec.key, row.phase);
                 report.0.push(Finding { object: name(), text });
@@ -222,7 +222,12 @@ impl Partition {
         let listed: usize = app.replaceable.values().map(std::collections::BTreeSet::len).sum();
         report.count(name, "number of replaceable placeholders", listed as u64, replaceable);
         report.count(name, "number of replacements", u64::from(app.swaps), swaps);
-        report.count(name, "number of parked placeholders", u64::from(app.parked_placeholders), parked);
+        report.count(
+            name,
+            "number of placeholders awaiting the shim",
+            u64::from(app.placeholders_awaiting_shim),
+            awaiting,
+        );
         report.count(name, "number of asks without charge", u64::from(app.asking), asking);
         for (group, counters) in &app.task_groups {
             let [live, swapping] = live.get(&**group).copied().unwrap_or_default();
@@ -239,19 +244,19 @@ impl Partition {
         let mut claimed: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut asked: BTreeMap<QueueIx, Asked> = BTreeMap::new();
         let mut states: BTreeMap<QueueIx, [u32; AppState::ALL.len()]> = BTreeMap::new();
-        for app in self.apps.iter().filter(|app| !app.free) {
+        for app in self.apps.values() {
             states.entry(app.queue).or_default()[app.state as usize] += 1;
         }
         let mut awaited: BTreeMap<QueueIx, Resource> = BTreeMap::new();
-        for app in self.gangs.iter().map(|app| &self.apps[app.ix()]) {
+        for app in self.gangs.iter().map(|app| &self.apps[*app]) {
             for queue in self.path(app.queue) {
                 awaited.entry(queue).or_default().add(&app.awaited);
             }
         }
-        for app in self.apps.iter().filter(|app| !app.free) {
+        for app in self.apps.values() {
             let mut marked = Resource::new();
-            for alloc in app.allocs.iter().filter(|a| self.allocs[a.ix()].preempted) {
-                marked.add(&self.allocs[alloc.ix()].resource);
+            for alloc in app.allocs.iter().filter(|a| self.allocs[**a].preempted) {
+                marked.add(&self.allocs[*alloc].resource);
             }
             for queue in self.path(app.queue) {
                 pending.entry(queue).or_default().add(&app.pending);
@@ -268,8 +273,7 @@ impl Partition {
                 }
             }
         }
-        for (ix, queue) in self.queues.iter().enumerate().filter(|(_, queue)| !queue.free) {
-            let ix = QueueIx::from(ix);
+        for (ix, queue) in self.queues.iter() {
             let name = || format!("queue {}", queue.path);
             report.check(name, "pending", &queue.pending, &pending.remove(&ix).unwrap_or_default());
             report.check(name, "allocated", &queue.allocated, &allocated.remove(&ix).unwrap_or_default());
@@ -284,7 +288,7 @@ impl Partition {
             }
             report.check(name, "awaited placeholders", &queue.awaited, &awaited.remove(&ix).unwrap_or_default());
             report.count(name, "running applications", queue.running, running.remove(&ix).unwrap_or_default());
-            for app in queue.allocating.iter().filter(|app| self.apps[app.ix()].free) {
+            for app in queue.allocating.iter().filter(|app| self.apps[**app].is_free()) {
                 let text = format!("row {} is gone, but counts as allocating", app.0);
                 report.0.push(Finding { object: name(), text });
             }
@@ -294,9 +298,9 @@ impl Partition {
     /// A claim belongs to a waiting ask with a reservation; victims are running allocations (R4.31).
     fn audit_claims(&self, report: &mut Report) {
         for (alloc, claim) in &self.claims {
-            let row = &self.allocs[alloc.ix()];
-            let waits = matches!(row.phase, Phase::Pending | Phase::Parked) && row.reserved.is_some();
-            if row.free || !waits || *row.resource != *claim.resource {
+            let row = &self.allocs[*alloc];
+            let waits = matches!(row.phase, Phase::Pending | Phase::AwaitingShim) && row.reserved.is_some();
+            if row.is_free() || !waits || *row.resource != *claim.resource {
                 let text = format!("claims {} and is {:?}", claim.resource, row.phase);
                 report.0.push(Finding { object: format!("ask {}", row.spec.key), text });
             }
@@ -309,9 +313,8 @@ impl Partition {
         }
         // One that is being taken apart places nothing any more.
         let placing = self.state != crate::types::ObjectState::Stopped;
-        let open =
-            |node: &&crate::node::Node| placing && !node.free && node.schedulable() && node.reservations.is_empty();
-        let listed = self.nodes.iter().filter(open).count();
+        let open = |node: &&crate::node::Node| placing && node.schedulable() && node.reservations.is_empty();
+        let listed = self.nodes.values().filter(open).count();
         report.count(|| "partition".into(), "number of open nodes", self.open_nodes.len() as u64, listed as u64);
     }
 
@@ -320,14 +323,14 @@ impl Partition {
             .app_by_id
             .values()
             .map(|ix| {
-                let app = &self.apps[ix.ix()];
+                let app = &self.apps[*ix];
                 // What a removal takes goes as one sum at its end (EVT-050).
                 let charged = app.track.filter(|_| app.removing).map(|track| self.ugm.usage(track).clone());
                 (*ix, charged.unwrap_or_else(|| app.allocated.plus(&app.allocated_placeholders)))
             })
             .collect();
         let live = self.app_by_id.values().filter_map(|ix| {
-            let app = &self.apps[ix.ix()];
+            let app = &self.apps[*ix];
             Some(Live {
                 track: app.track?,
                 id: &app.id,

@@ -33,7 +33,7 @@ pub(super) enum Deadline {
     Sweep,
     /// Queues above a lowered max are looked at (R7.42); only while one has a start time.
     Quotas,
-    /// Parked asks are looked at that have less headroom now.
+    /// Blocked asks are looked at that have less headroom now.
     Review,
 }
 
@@ -72,7 +72,8 @@ impl Partition {
 
     /// Does everything that has fallen due.
     pub(super) fn tick(&mut self, cx: &mut Cx) {
-        while let Some(deadline) = self.deadlines.pop(cx.now) {
+        let due = if crate::planted!("timer-late") { cx.now.minus(Nanos(1)) } else { cx.now };
+        while let Some(deadline) = self.deadlines.pop(due) {
             match deadline {
                 Deadline::State { app, timer } => self.state_timer(app, timer, cx),
                 Deadline::Placeholder { app, timer } => self.placeholder_timer(app, timer, cx),
@@ -84,7 +85,7 @@ impl Partition {
                 Deadline::CleanQueues => {
                     self.cleaning = false;
                     self.clean_queues(cx);
-                    if self.queues.iter().any(|queue| !queue.free && queue.is_removable()) {
+                    if self.queues.values().any(|queue| queue.is_removable()) {
                         self.plan_cleaning(cx.now);
                     }
                 }
@@ -111,7 +112,7 @@ impl Partition {
 
     /// Looks at an application again at a later moment, unless an earlier one is set.
     pub(super) fn wake_at(&mut self, app: AppIx, at: Nanos) {
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if row.wake_at.is_none_or(|set| at < set) {
             row.wake_at = Some(at);
             let serial = row.serial;
@@ -120,8 +121,8 @@ impl Partition {
     }
 
     fn wake(&mut self, app: AppIx, serial: u64, now: Nanos) {
-        let row = &mut self.apps[app.ix()];
-        if row.free || row.serial != serial {
+        let row = &mut self.apps[app];
+        if row.is_free() || row.serial != serial {
             return;
         }
         if row.wake_at.is_some_and(|at| at <= now) {
@@ -133,7 +134,7 @@ impl Partition {
             Some(until) => self.wake_at(app, until),
             None => {}
         }
-        self.ripe.extend(self.apps[app.ix()].reservations.iter().copied());
+        self.ripe.extend(self.apps[app].reservations.iter().copied());
         self.rouse_groups(app);
     }
 

@@ -27,7 +27,7 @@ pub enum Why {
     NotALeaf,
     /// This queue, or one above, runs as many applications as it may (R4.36).
     RunningApps {
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
         /// Running at most.
         max: u64,
@@ -76,7 +76,7 @@ pub enum Why {
     },
     /// Its required node.
     RequiredNode {
-        /// Id.
+        /// Id of the node.
         node: Arc<str>,
         /// What is the matter with it.
         why: Unfit,
@@ -187,9 +187,9 @@ impl<'a> Explainer<'a> {
     /// such ask. `now` is the time.
     pub fn ask(&mut self, app: AppIx, key: &str, now: Nanos) -> Option<Waiting> {
         let partition = self.partition;
-        let row = partition.apps.get(app.ix())?;
+        let row = partition.apps.get(app)?;
         let alloc = *row.by_key.get(key)?;
-        if partition.allocs.get(alloc.ix())?.phase != Phase::Pending {
+        if partition.allocs.get(alloc)?.phase != Phase::Pending {
             return None;
         }
         let key = partition.group_key(alloc);
@@ -202,7 +202,7 @@ impl<'a> Explainer<'a> {
     /// What of an application waits, and why: first what comes first in its order. `now` is the time.
     pub fn application(&mut self, app: AppIx, now: Nanos) -> Vec<Waiting> {
         let partition = self.partition;
-        let Some(row) = partition.apps.get(app.ix()) else { return Vec::new() };
+        let Some(row) = partition.apps.get(app) else { return Vec::new() };
         let whole = self.application_waits(app, now);
         let mut found: Vec<(_, Waiting)> = Vec::new();
         for (key, group) in &row.groups_by_key {
@@ -211,8 +211,8 @@ impl<'a> Explainer<'a> {
             found.push((*order, self.waiting(*first, group.asks.len() as u64, why)));
         }
         if partition.ask_shim {
-            for alloc in row.by_seq.values().filter(|alloc| partition.allocs[alloc.ix()].phase == Phase::Parked) {
-                let node = partition.allocs[alloc.ix()].node.and_then(|node| partition.nodes.get(node.ix()));
+            for alloc in row.by_seq.values().filter(|alloc| partition.allocs[**alloc].phase == Phase::AwaitingShim) {
+                let node = partition.allocs[*alloc].node.and_then(|node| partition.nodes.get(node));
                 let why = Why::Asking(node.map(|node| node.spec.id.clone()).unwrap_or_default());
                 found.push((partition.ask_order(*alloc), self.waiting(*alloc, 1, why)));
             }
@@ -222,7 +222,7 @@ impl<'a> Explainer<'a> {
     }
 
     fn waiting(&self, first: AllocIx, asks: u64, why: Why) -> Waiting {
-        let row = &self.partition.allocs[first.ix()];
+        let row = &self.partition.allocs[first];
         let key = self.partition.group_key(first);
         let whole = match &why {
             Why::GangRoom { .. } | Why::GangShort(_) | Why::GangNodes(_) => true,
@@ -248,7 +248,7 @@ impl<'a> Explainer<'a> {
     /// What holds back all of an application.
     fn application_waits(&self, app: AppIx, now: Nanos) -> Option<Why> {
         let partition = self.partition;
-        let row = &partition.apps[app.ix()];
+        let row = &partition.apps[app];
         if partition.state == ObjectState::Stopped {
             return Some(Why::Stopped);
         }
@@ -261,7 +261,7 @@ impl<'a> Explainer<'a> {
         if let Some(until) = row.backoff_until.filter(|until| *until > now) {
             return Some(Why::BackOff(until));
         }
-        if !partition.queues[row.queue.ix()].leaf {
+        if !partition.queues[row.queue].leaf {
             return Some(Why::NotALeaf);
         }
         if row.state != AppState::Accepted {
@@ -270,7 +270,7 @@ impl<'a> Explainer<'a> {
         partition
             .full_of_apps(app)
             .map(|queue| {
-                let row = &partition.queues[queue.ix()];
+                let row = &partition.queues[queue];
                 let running = row.running + row.allocating.len() as u64;
                 Why::RunningApps { queue: row.path.clone(), max: row.max_applications, running }
             })
@@ -280,26 +280,26 @@ impl<'a> Explainer<'a> {
     /// What holds back a group, in the order in which the scheduling step finds out.
     fn group_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
         let partition = self.partition;
-        let row = &partition.apps[app.ix()];
+        let row = &partition.apps[app];
         if key.placeholder {
             if row.state == AppState::Accepted
                 && let Some(level) = partition.gang_level(app)
             {
-                let queue = &partition.queues[level.ix()];
+                let queue = &partition.queues[level];
                 return self.gang_room(level, queue.allocated.plus(&queue.awaited));
             }
             if partition.goes_all_at_once(app, key) {
                 return self.whole_gang_waits(app, key, first);
             }
         } else if row.state == AppState::Accepted && row.awaits_placeholders() {
-            let missing = row.pending_placeholders + row.parked_placeholders;
+            let missing = row.pending_placeholders + row.placeholders_awaiting_shim;
             return Why::Gang { missing, placed: row.placeholders };
         } else if let Some((_, until)) = row.gang_wait.filter(|_| row.waits_for_first_placeholder(key)) {
             return Why::GangToCome(until);
         } else if let live @ 1.. = row.replaceable_later(key) {
             return Why::Placeholder { live };
         }
-        let resource = &partition.allocs[first.ix()].resource;
+        let resource = &partition.allocs[first].resource;
         let wanted = resource.plus(&row.claimed);
         if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, &wanted)) {
             return Why::UserQuota(refusal);
@@ -321,7 +321,7 @@ impl<'a> Explainer<'a> {
     /// What holds back a gang that is placed all at once, in the order of the step.
     fn whole_gang_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
         let partition = self.partition;
-        let row = &partition.apps[app.ix()];
+        let row = &partition.apps[app];
         if row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask)) {
             return Why::GangShort(row.announced.clone());
         }
@@ -332,7 +332,7 @@ impl<'a> Explainer<'a> {
         if let Err(level) = partition.queue_fits(row.queue, total)
             && level != partition.root
         {
-            return self.gang_room(level, partition.queues[level.ix()].allocated.value());
+            return self.gang_room(level, partition.queues[level].allocated.value());
         }
         if let Some(node) = &key.required_node
             && let why @ Why::RequiredNode { .. } = self.required(first, node)
@@ -344,12 +344,12 @@ impl<'a> Explainer<'a> {
     }
 
     fn gang_room(&self, level: QueueIx, used: Resource) -> Why {
-        let queue = &self.partition.queues[level.ix()];
+        let queue = &self.partition.queues[level];
         Why::GangRoom { queue: queue.path.clone(), max: queue.max.clone().unwrap_or_default(), used }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {
-        let queue = &self.partition.queues[level.ix()];
+        let queue = &self.partition.queues[level];
         let mut used = queue.allocated.value();
         if !queue.claimed.is_empty() {
             used = used.max(&used.minus(&queue.preempting).plus(&queue.claimed));
@@ -359,11 +359,11 @@ impl<'a> Explainer<'a> {
 
     fn required(&self, ask: AllocIx, id: &Arc<str>) -> Why {
         let partition = self.partition;
-        let resource = &partition.allocs[ask.ix()].resource;
+        let resource = &partition.allocs[ask].resource;
         let Some(at) = partition.node_by_id.get(id).copied() else {
             return Why::RequiredNode { node: id.clone(), why: Unfit::Unknown, free: None };
         };
-        let node = &partition.nodes[at.ix()];
+        let node = &partition.nodes[at];
         let why = if !node.capacity.fits(resource) {
             Unfit::TooSmall
         } else if !node.available.fits(resource) {
@@ -381,7 +381,7 @@ impl<'a> Explainer<'a> {
     /// What the nodes say to an ask: what they say to its size, and what the shim said of it.
     fn nodes_of(&mut self, shape: ShapeIx, ask: AllocIx) -> Arc<Nodes> {
         let partition = self.partition;
-        let resource = &partition.allocs[ask.ix()].resource;
+        let resource = &partition.allocs[ask].resource;
         let key: Vec<_> = resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect();
         let known = match self.nodes.get(&key) {
             Some(known) => known.clone(),
@@ -411,11 +411,11 @@ impl<'a> Explainer<'a> {
 
     fn look_at_nodes(&self, ask: AllocIx) -> Nodes {
         let partition = self.partition;
-        let resource = &partition.allocs[ask.ix()].resource;
+        let resource = &partition.allocs[ask].resource;
         let wanted: Vec<&ResourceType> = resource.iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind).collect();
         let mut found = Nodes::default();
         for at in partition.node_by_id.values().copied() {
-            let node = &partition.nodes[at.ix()];
+            let node = &partition.nodes[at];
             for kind in &wanted {
                 found
                     .largest
@@ -449,13 +449,13 @@ impl<'a> Explainer<'a> {
 impl Partition {
     /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
     fn gang_total(&self, app: AppIx) -> Resource {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         row.placeholder_ask.as_ref().filter(|_| !row.gang_started).unwrap_or(&row.awaited).clone()
     }
 
     /// The node has room for the ask beside what is reserved for others, and takes allocations.
     fn has_open_room(&self, node: NodeIx, resource: &Resource, ask: AllocIx) -> bool {
-        let Some(row) = self.nodes.get(node.ix()).filter(|row| row.schedulable()) else { return false };
+        let Some(row) = self.nodes.get(node).filter(|row| row.schedulable()) else { return false };
         let others = row.reservations.iter().any(|other| *other != ask);
         row.capacity.fits(resource)
             && row.available.fits(resource)
@@ -464,8 +464,8 @@ impl Partition {
 
     /// The queue, nearest to the leaf, that runs as many applications as it may (R4.36).
     fn full_of_apps(&self, app: AppIx) -> Option<QueueIx> {
-        for ix in self.path(self.apps[app.ix()].queue) {
-            let row = &self.queues[ix.ix()];
+        for ix in self.path(self.apps[app].queue) {
+            let row = &self.queues[ix];
             let taken = row.running + row.allocating.len() as u64;
             if row.max_applications > 0 && !row.allocating.contains(&app) && taken >= row.max_applications {
                 return Some(ix);

@@ -25,7 +25,7 @@ impl Partition {
             // R2.20: it moved.
             self.drop_foreign(old, key, cx);
         }
-        let created = match self.nodes[node.ix()].foreign.get(key) {
+        let created = match self.nodes[node].foreign.get(key) {
             Some(present) => present.created,
             None => {
                 let node_id = node_id.clone();
@@ -33,7 +33,7 @@ impl Partition {
                 item.spec.created.unwrap_or(cx.now)
             }
         };
-        let row = &mut self.nodes[node.ix()];
+        let row = &mut self.nodes[node];
         let new = ForeignAlloc { spec: item.spec.clone(), resource: item.spec.resource.clone(), created };
         if let Some(old) = row.foreign.insert(key.clone(), new) {
             row.occupied.sub(&old.resource);
@@ -54,11 +54,11 @@ impl Partition {
 
     fn drop_foreign(&mut self, node: NodeIx, key: &Arc<str>, cx: &mut Cx) {
         self.foreign.remove(key);
-        let row = &mut self.nodes[node.ix()];
+        let row = &mut self.nodes[node];
         let Some(old) = row.foreign.remove(key) else { return };
         row.occupied.sub(&old.resource);
         self.note_change(&old.spec, node);
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, key, Change::Remove, Detail::NodeAlloc, &old.resource);
         self.occupied_changed(node, cx);
@@ -69,7 +69,7 @@ impl Partition {
         if !self.room_follows(node) {
             return;
         }
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         let (id, occupied) = (row.spec.id.clone(), Arc::new(row.occupied.pruned()));
         cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeOccupied), "", Some(occupied));
         self.reindex(node);

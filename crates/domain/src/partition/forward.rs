@@ -1,15 +1,21 @@
-//! A partition run forward as if its resource manager answered at once: what would happen if nobody else did anything. It works
-//! on a clone; the partition that it was made of is not touched.
+//! A partition run forward as if its resource manager answered at once: what would happen if nobody else did anything, or if what
+//! was recorded came once more. It works on a clone; the partition that it was made of is not touched.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use super::Partition;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{
+    Partition,
+    recorded::{self, Came, Recorded},
+};
 use crate::{
-    command::{Command, PredicateAnswer, ReleaseItem},
-    effect::{Callback, Effect, Question, QuestionKind},
+    command::{AllocationItem, Command, PredicateAnswer, PredicateTerms, ReleaseItem},
+    effect::{Callback, Effect, NewAllocation, Question, QuestionKind},
+    resources::Resource,
     types::{AllocIx, Nanos, Termination},
 };
 
@@ -33,6 +39,40 @@ pub struct Bounds<'a> {
     pub stop: &'a dyn Fn() -> bool,
 }
 
+/// An ask that was placed.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// It.
+    pub name: AskName,
+    /// When it happened, in ns since the Unix epoch.
+    pub at: Nanos,
+    /// For how long it had waited; `None` of one that took the place of its placeholder.
+    pub waited: Option<Nanos>,
+    /// Path of its queue.
+    pub queue: Arc<str>,
+    /// Owner of its application.
+    pub user: Arc<str>,
+}
+
+/// What is to end at a time.
+enum End {
+    /// An allocation.
+    Allocation(AskName),
+    /// An application.
+    Application(Arc<str>),
+}
+
+/// What was recorded, as far as it has come.
+struct Script<'a> {
+    recorded: &'a Recorded,
+    /// Inputs that came.
+    came: usize,
+    /// Allocations that are to end, by application.
+    open: FxHashMap<Arc<str>, usize>,
+    /// Those of which that is over.
+    over: FxHashSet<AskName>,
+}
+
 /// See the module.
 pub struct Forward<'a> {
     /// The clone.
@@ -40,7 +80,7 @@ pub struct Forward<'a> {
     /// Its time.
     pub now: Nanos,
     /// Asks that were placed, in order, and when; replacements of placeholders among them.
-    pub placed: Vec<(AskName, Nanos)>,
+    pub placed: Vec<Placed>,
     /// Allocations that were preempted.
     pub preempted: Vec<AskName>,
     /// What was refused of the commands, each with the reason; a hundred at most.
@@ -53,9 +93,13 @@ pub struct Forward<'a> {
     releases: Vec<ReleaseItem>,
     questions: Vec<Question>,
     lasts: Option<Lasts<'a>>,
-    /// When allocations end, in order, with a number that tells those of one moment apart.
-    ends: BTreeMap<(Nanos, usize), AskName>,
+    /// What ends when, in order, with a number that tells those of one moment apart.
+    ends: BTreeMap<(Nanos, usize), End>,
     numbered: usize,
+    script: Option<Script<'a>>,
+    /// Used, and of all nodes, each times the nanoseconds for which it was so.
+    areas: [Resource; 2],
+    began: Nanos,
 }
 
 impl<'a> Forward<'a> {
@@ -78,7 +122,17 @@ impl<'a> Forward<'a> {
             lasts: None,
             ends: BTreeMap::new(),
             numbered: 0,
+            script: None,
+            areas: [Resource::new(), Resource::new()],
+            began: now,
         }
+    }
+
+    /// What was recorded comes once more, each thing at its time.
+    pub fn following(mut self, recorded: Option<&'a Recorded>) -> Forward<'a> {
+        self.script =
+            recorded.map(|recorded| Script { recorded, came: 0, open: recorded.open(), over: FxHashSet::default() });
+        self
     }
 
     /// Allocations end, those that run and those that are placed, as long as that is known of them.
@@ -86,9 +140,9 @@ impl<'a> Forward<'a> {
         self.lasts = lasts;
         if lasts.is_some() {
             let partition = self.partition.clone();
-            for (ix, row) in partition.allocs.iter().enumerate() {
-                if !row.free && row.is_allocated() && !row.is_placeholder() && row.spec.foreign.is_none() {
-                    self.plan_end(AllocIx::from(ix), self.now.minus(row.bound));
+            for (ix, row) in partition.allocs.iter() {
+                if row.is_allocated() && !row.is_placeholder() && row.spec.foreign.is_none() {
+                    self.plan_end(ix, self.now.minus(row.bound));
                 }
             }
         }
@@ -103,23 +157,130 @@ impl<'a> Forward<'a> {
     /// The end of an allocation that has lasted so long.
     fn plan_end(&mut self, ix: AllocIx, age: Nanos) {
         let left = self.lasts.and_then(|lasts| lasts(&self.partition, ix, age));
-        let row = self.partition.allocs.get(ix.ix()).filter(|row| !row.free);
+        let row = self.partition.allocs.get(ix);
         let (Some(left), Some(row)) = (left, row) else { return };
-        let Some(app) = self.partition.apps.get(row.app.ix()) else { return };
-        self.numbered += 1;
-        self.ends.insert((self.now.plus(left), self.numbered), (app.id.clone(), row.spec.key.clone()));
+        let Some(app) = self.partition.apps.get(row.app) else { return };
+        let name = (app.id.clone(), row.spec.key.clone());
+        self.plan(left, End::Allocation(name));
     }
 
-    /// Allocations whose time has come end.
+    fn plan(&mut self, left: Nanos, end: End) {
+        self.numbered += 1;
+        self.ends.insert((self.now.plus(left), self.numbered), end);
+    }
+
+    /// What is to end by now ends.
     fn end(&mut self) {
-        let mut releases = Vec::new();
+        let (mut releases, mut remove) = (Vec::new(), Vec::new());
         while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let (app, key) = entry.remove();
-            releases.push(ReleaseItem { app, key, termination: Termination::StoppedByRm });
+            match entry.remove() {
+                End::Allocation((app, key)) => {
+                    releases.push(ReleaseItem { app, key, termination: Termination::StoppedByRm });
+                }
+                End::Application(app) => remove.push(app),
+            }
+        }
+        self.left = self.left.saturating_sub(releases.len() + remove.len());
+        for ReleaseItem { app, key, .. } in &releases {
+            self.over((app.clone(), key.clone()));
         }
         if !releases.is_empty() {
-            self.left = self.left.saturating_sub(releases.len());
             self.apply(Command::Allocations { allocations: Vec::new(), releases });
+        }
+        if !remove.is_empty() {
+            self.apply(Command::Applications { new: Vec::new(), remove });
+        }
+    }
+
+    /// An allocation that was recorded has ended, or never will be: an application goes so long after its last one as it did.
+    fn over(&mut self, name: AskName) {
+        let Some(script) = self.script.as_mut().filter(|script| script.recorded.lasted(&name).is_some()) else {
+            return;
+        };
+        let app = name.0.clone();
+        if !script.over.insert(name) {
+            return;
+        }
+        let Some(open) = script.open.get_mut(&app) else { return };
+        *open = open.saturating_sub(1);
+        if *open == 0
+            && let Some(after) = script.recorded.removed_after(&app)
+        {
+            self.plan(after, End::Application(app));
+        }
+    }
+
+    /// When the next recorded input comes.
+    fn next_input(&self) -> Option<Nanos> {
+        let script = self.script.as_ref()?;
+        script.recorded.came.get(script.came).map(|(at, _)| *at)
+    }
+
+    /// What is recorded of this moment comes.
+    fn follow(&mut self) {
+        while let Some(script) = &mut self.script {
+            let recorded = script.recorded;
+            let Some((_, input)) = recorded.came.get(script.came).filter(|(at, _)| *at <= self.now) else { return };
+            script.came += 1;
+            self.left = self.left.saturating_sub(1);
+            match input {
+                Came::Update(item) => self.update(item),
+                // Nobody takes turns with this one.
+                Came::Command(Command::PredicateTerms(terms)) => {
+                    self.apply(Command::PredicateTerms(PredicateTerms { shared: false, ..*terms }));
+                }
+                Came::Command(command) => self.feed(command.clone()),
+            }
+        }
+    }
+
+    /// What the resource manager itself placed is not counted as placed.
+    fn feed(&mut self, command: Command) {
+        let before = self.placed.len();
+        let mut given: FxHashSet<AskName> = FxHashSet::default();
+        if let Command::Allocations { allocations, .. } = &command {
+            let placed = allocations.iter().filter(|item| item.node.is_some());
+            given.extend(placed.map(|item| (item.app.clone(), item.spec.key.clone())));
+        }
+        self.apply(command);
+        if !given.is_empty() {
+            let new = self.placed.split_off(before);
+            self.placed.extend(new.into_iter().filter(|placed| !given.contains(&placed.name)));
+        }
+    }
+
+    /// An ask or allocation gets another size, wherever it is now.
+    fn update(&mut self, item: &AllocationItem) {
+        let app = self.partition.app_by_id.get(&item.app).and_then(|app| self.partition.apps.get(*app));
+        let row = app.and_then(|app| app.by_key.get(&item.spec.key)).and_then(|ix| self.partition.allocs.get(*ix));
+        let Some(row) = row else { return };
+        let node = row.node.filter(|_| row.is_allocated()).and_then(|node| self.partition.nodes.get(node));
+        let item = AllocationItem { node: node.map(|node| node.id().clone()), ..item.clone() };
+        self.apply(Command::Allocations { allocations: vec![item], releases: Vec::new() });
+    }
+
+    /// Used, and of all nodes, on average.
+    pub fn averages(&self) -> [Resource; 2] {
+        let time = i128::from(self.now.minus(self.began).0);
+        let partition = &self.partition;
+        match time {
+            ..=0 => [partition.queues[partition.root].placed(), partition.total.clone()],
+            _ => self.areas.clone().map(|area| {
+                let mut average = Resource::new();
+                area.iter().for_each(|(kind, amount)| average.set(kind.clone(), amount / time));
+                average
+            }),
+        }
+    }
+
+    /// Time passes.
+    fn advance(&mut self, to: Nanos) {
+        let time = i128::from(to.minus(self.now).0);
+        if time > 0 {
+            let partition = &self.partition;
+            self.areas[0].add(&partition.queues[partition.root].placed().times(time));
+            self.areas[1].add(&partition.total.times(time));
+            self.now = to;
         }
     }
 
@@ -157,42 +318,35 @@ impl<'a> Forward<'a> {
             if self.run() {
                 return true;
             }
-            let due = [self.partition.next_deadline(), self.ends.keys().next().map(|(at, _)| *at)];
+            let due = [self.partition.next_deadline(), self.ends.keys().next().map(|(at, _)| *at), self.next_input()];
             let next = due.into_iter().flatten().min().filter(|next| *next <= until);
             let (Some(next), false) = (next, self.cut) else {
-                self.now = self.now.max(until);
+                self.advance(until);
                 return false;
             };
-            self.now = self.now.max(next);
+            self.advance(next);
             self.left = self.left.saturating_sub(1);
             if self.partition.next_deadline().is_some_and(|due| due <= self.now) {
                 self.apply(Command::Tick);
             }
             self.end();
+            self.follow();
         }
     }
 
     fn take(&mut self, fx: Vec<Effect>) {
         for effect in fx {
             match effect {
-                Effect::Callback(Callback::New(new)) => {
-                    if self.lasts.is_some() && !new.spec.placeholder {
-                        let app = self.partition.app_by_id.get(&new.app);
-                        let row = app.and_then(|app| self.partition.apps.get(app.ix()));
-                        if let Some(ix) = row.and_then(|row| row.by_key.get(&new.spec.key)).copied() {
-                            self.plan_end(ix, Nanos::ZERO);
-                        }
-                    }
-                    let name = (new.app, new.spec.key.clone());
-                    self.watched.remove(&name);
-                    self.placed.push((name, self.now));
+                Effect::Callback(Callback::New(new)) => self.place(*new),
+                Effect::Callback(Callback::RejectedAllocation { key, app, reason }) => {
+                    self.over((app, key.clone()));
+                    self.refuse(key, reason);
                 }
                 Effect::Callback(
-                    Callback::RejectedApplication { app: what, reason }
-                    | Callback::RejectedAllocation { key: what, reason, .. }
-                    | Callback::RejectedNode { node: what, reason },
-                ) if self.refused.len() < REFUSED => self.refused.push((what, reason)),
+                    Callback::RejectedApplication { app: what, reason } | Callback::RejectedNode { node: what, reason },
+                ) => self.refuse(what, reason),
                 Effect::Callback(Callback::Released(release)) if release.confirm => {
+                    self.over((release.app.clone(), release.key.clone()));
                     if release.termination == Termination::Preempted {
                         self.preempted.push((release.app.clone(), release.key.clone()));
                     }
@@ -205,6 +359,29 @@ impl<'a> Forward<'a> {
                 Effect::Ask(question) => self.questions.push(question),
                 _ => {}
             }
+        }
+    }
+
+    fn refuse(&mut self, what: Arc<str>, reason: Arc<str>) {
+        if self.refused.len() < REFUSED {
+            self.refused.push((what, reason));
+        }
+    }
+
+    fn place(&mut self, new: NewAllocation) {
+        let app = self.partition.app_by_id.get(&new.app).and_then(|app| self.partition.apps.get(*app));
+        let ix = app.and_then(|app| app.by_key.get(&new.spec.key)).copied();
+        let name = (new.app, new.spec.key.clone());
+        self.watched.remove(&name);
+        let row = ix.and_then(|ix| self.partition.allocs.get(ix));
+        let waited = row.and_then(|row| recorded::waited(row, self.now));
+        let (queue, user) = app.map(|app| (app.queue_path.clone(), app.user.clone())).unwrap_or_default();
+        self.placed.push(Placed { name, at: self.now, waited, queue, user });
+        if self.lasts.is_some()
+            && !new.spec.placeholder
+            && let Some(ix) = ix
+        {
+            self.plan_end(ix, Nanos::ZERO);
         }
     }
 

@@ -25,12 +25,12 @@ impl Partition {
     /// A placeholder was allocated: the time-out starts with the first, the application runs when the gang is there
     /// (R3.12, R3.39).
     pub(super) fn placeholder_allocated(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app, group) = (row.app, row.spec.task_group.clone());
         let timer = self.serial();
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         row.replaceable.entry(group).or_default().insert(alloc);
-        row.gang_started = true;
+        let begins = !std::mem::replace(&mut row.gang_started, true);
         if row.state == AppState::Accepted && row.placeholder_timer.is_none() {
             row.placeholder_timer = Some(timer);
             // An application that announced no gang has an execution time instead, if any (SEEDS S6).
@@ -40,16 +40,17 @@ impl Partition {
             };
             self.deadlines.add(cx.now.plus(timeout), Deadline::Placeholder { app, timer });
         }
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if row.state == AppState::Accepted
-            && row.parked_placeholders == 0
+            && row.placeholders_awaiting_shim == 0
             && row.placeholder_ask.as_ref().is_some_and(|ask| *ask == row.allocated_placeholders)
         {
             self.fire(app, AppEvent::Run, None, cx);
         }
         self.gang_progress(app);
         self.look_for_swaps(app);
-        if !self.apps[app.ix()].awaits_placeholders() {
+        // With the first one the gang has begun, also where the shim placed it: the others wait for room for all of it no more.
+        if begins || !self.apps[app].awaits_placeholders() {
             self.rouse_groups(app);
         }
     }
@@ -57,7 +58,7 @@ impl Partition {
     /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they
     /// would only be tried in vain.
     pub(super) fn rouse_gang(&mut self, app: AppIx, group: &str) {
-        if self.apps[app.ix()].task_groups.get(group).is_none_or(|group| group.replaceable_later() == 0) {
+        if self.apps[app].task_groups.get(group).is_none_or(|group| group.replaceable_later() == 0) {
             self.rouse_groups(app);
         }
     }
@@ -66,7 +67,7 @@ impl Partition {
     /// (SEEDS S10).
     pub(super) fn start_gang_wait(&mut self, app: AppIx, now: Nanos) {
         let timer = self.serial();
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if row.gang_wait.is_none() {
             let until = now.plus(row.timeout);
             row.gang_wait = Some((timer, until));
@@ -76,7 +77,7 @@ impl Partition {
 
     /// Real asks wait for the first placeholder no more.
     pub(super) fn end_gang_wait(&mut self, app: AppIx) {
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if std::mem::take(&mut row.gang_to_come) {
             row.gang_wait = None;
             self.rouse_groups(app);
@@ -84,16 +85,16 @@ impl Partition {
     }
 
     pub(super) fn gang_wait_timer(&mut self, app: AppIx, timer: u64) {
-        let row = &self.apps[app.ix()];
-        if !row.free && row.gang_wait.is_some_and(|(running, _)| running == timer) {
+        let row = &self.apps[app];
+        if !row.is_free() && row.gang_wait.is_some_and(|(running, _)| running == timer) {
             self.end_gang_wait(app);
         }
     }
 
     /// Keeps the set of gangs that have begun and still wait (SEEDS S11).
     pub(super) fn gang_progress(&mut self, app: AppIx) {
-        let row = &self.apps[app.ix()];
-        if !row.gang_started || row.pending_placeholders == 0 || row.free {
+        let row = &self.apps[app];
+        if !row.gang_started || row.pending_placeholders == 0 || row.is_free() {
             self.leave_gangs(app);
         } else if self.gangs.insert(app).is_none() {
             let awaited = row.awaited.clone();
@@ -104,7 +105,7 @@ impl Partition {
     /// A gang waits no more, or is gone.
     pub(super) fn leave_gangs(&mut self, app: AppIx) {
         if self.gangs.remove(&app).is_some() {
-            let awaited = self.apps[app.ix()].awaited.clone();
+            let awaited = self.apps[app].awaited.clone();
             self.count_awaited(app, &awaited, false);
             self.unblock_limits();
         }
@@ -112,8 +113,8 @@ impl Partition {
 
     /// What gangs that have begun still wait for, on the whole path of their queue.
     fn count_awaited(&mut self, app: AppIx, amount: &Resource, more: bool) {
-        for queue in self.up(self.apps[app.ix()].queue) {
-            let row = &mut self.queues[queue.ix()];
+        for queue in self.up(self.apps[app].queue) {
+            let row = &mut self.queues[queue];
             if more {
                 row.awaited.add(amount);
             } else {
@@ -125,7 +126,7 @@ impl Partition {
 
     /// A placeholder ask waits from now on, or no longer.
     pub(super) fn placeholder_waits(&mut self, app: AppIx, amount: &Resource, more: bool) {
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if more {
             row.pending_placeholders += 1;
             row.awaited.add(amount);
@@ -147,10 +148,10 @@ impl Partition {
 
     /// The level, nearest to the leaf, that has no room for a gang that has not begun.
     pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         let ask = row.placeholder_ask.as_ref().filter(|_| !row.gang_started)?;
         for queue in self.path(row.queue).filter(|queue| *queue != self.root) {
-            let queue_row = &self.queues[queue.ix()];
+            let queue_row = &self.queues[queue];
             if let Some(max) = &queue_row.max {
                 let mut used = queue_row.allocated.plus(ask);
                 used.add(&queue_row.awaited);
@@ -165,15 +166,15 @@ impl Partition {
     /// Links a placeholder and the real ask that takes its place, and asks the shim to release the placeholder (R6.13,
     /// R6.14). On another node than the placeholder's, the real ask occupies that node at once (R6.10).
     pub(super) fn begin_swap(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
-        if self.allocs[real.ix()].reserved.is_some() {
+        if self.allocs[real].reserved.is_some() {
             self.unreserve(real, cx);
         }
         self.dequeue(real);
-        let ph = &mut self.allocs[placeholder.ix()];
+        let ph = &mut self.allocs[placeholder];
         ph.released = true;
         ph.link = Some(real);
         let (app, group, home) = (ph.app, ph.spec.task_group.clone(), ph.node);
-        let row = &mut self.allocs[real.ix()];
+        let row = &mut self.allocs[real];
         row.phase = Phase::Replacing;
         row.node = Some(node);
         row.bound = cx.now;
@@ -183,7 +184,7 @@ impl Partition {
             self.charge(&placement, cx);
             self.node_event(real, node, Change::Add, cx);
         }
-        let app_row = &mut self.apps[app.ix()];
+        let app_row = &mut self.apps[app];
         app_row.swaps += 1;
         let app_id = app_row.id.clone();
         let mut counters = app_row.task_groups.get_mut(&group);
@@ -192,10 +193,12 @@ impl Partition {
             // SEEDS S32: no placeholder is left for the other real asks of the group.
             self.rouse_groups(app);
         }
-        self.not_replaceable(app, &group, placeholder);
-        let message = format!("replacing allocationKey: {}", self.allocs[real.ix()].spec.key);
+        if !crate::planted!("swap-told-twice") {
+            self.not_replaceable(app, &group, placeholder);
+        }
+        let message = format!("replacing allocationKey: {}", self.allocs[real].spec.key);
         let release = Released {
-            key: self.allocs[placeholder.ix()].spec.key.clone(),
+            key: self.allocs[placeholder].spec.key.clone(),
             app: app_id,
             termination: Termination::PlaceholderReplaced,
             message: message.into(),
@@ -212,27 +215,27 @@ impl Partition {
 
     /// Takes a replacement back: the real ask waits again, the placeholder may be replaced by another.
     pub(super) fn undo_swap_of_real(&mut self, real: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[real.ix()];
+        let row = &self.allocs[real];
         let Some(placeholder) = row.link else { return };
-        if let Some(node) = row.node.filter(|node| self.allocs[placeholder.ix()].node != Some(*node)) {
+        if let Some(node) = row.node.filter(|node| self.allocs[placeholder].node != Some(*node)) {
             self.refund(real, Some(node), Books::NODE, cx);
             self.node_event(real, node, Change::Remove, cx);
         }
         self.unlink(placeholder, real);
-        let row = &mut self.allocs[real.ix()];
+        let row = &mut self.allocs[real];
         row.phase = Phase::Pending;
         row.node = None;
         row.triggered_scale_up = false;
-        let ph = &mut self.allocs[placeholder.ix()];
+        let ph = &mut self.allocs[placeholder];
         ph.released = false;
         let (app, key, group) = (ph.app, ph.spec.key.clone(), ph.spec.task_group.clone());
         // The placeholder stays, or goes by a release of its own: there is nothing to wait for.
-        let (id, termination) = (self.apps[app.ix()].id.clone(), Termination::PlaceholderReplaced);
+        let (id, termination) = (self.apps[app].id.clone(), Termination::PlaceholderReplaced);
         cx.fx.push(Effect::App(AppEffect::Confirmed { app: id, key, termination }));
-        self.apps[app.ix()].replaceable.entry(group).or_default().insert(placeholder);
+        self.apps[app].replaceable.entry(group).or_default().insert(placeholder);
         self.look_for_swaps(app);
         self.enqueue(real);
-        if self.apps[app.ix()].state == AppState::Completing {
+        if self.apps[app].state == AppState::Completing {
             self.fire(app, AppEvent::Run, None, cx);
         }
     }
@@ -240,17 +243,17 @@ impl Partition {
     /// A replacement takes up another node, or leaves it again (EVT-033, EVT-034). One on the placeholder's own node changes
     /// nothing of what the node holds, and has no such event.
     fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
-        let id = self.nodes[node.ix()].spec.id.clone();
+        let row = &self.allocs[alloc];
+        let id = self.nodes[node].spec.id.clone();
         cx.event_of(EventKind::Node, &id, &row.spec.key, change, Detail::NodeAlloc, &row.resource);
     }
 
     fn unlink(&mut self, placeholder: AllocIx, real: AllocIx) {
-        let ph = &mut self.allocs[placeholder.ix()];
+        let ph = &mut self.allocs[placeholder];
         ph.link = None;
         let (app, group) = (ph.app, ph.spec.task_group.clone());
-        self.allocs[real.ix()].link = None;
-        let row = &mut self.apps[app.ix()];
+        self.allocs[real].link = None;
+        let row = &mut self.apps[app];
         row.swaps -= 1;
         if let Some(group) = row.task_groups.get_mut(&group) {
             group.swapping -= 1;
@@ -261,16 +264,16 @@ impl Partition {
         let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes: false, silent: false };
         self.remove_allocation(placeholder, removal, cx);
         // The application may have ended with it.
-        if !self.allocs[placeholder.ix()].free && self.allocs[placeholder.ix()].phase == Phase::Ended {
+        if !self.allocs[placeholder].is_free() && self.allocs[placeholder].phase == Phase::Ended {
             self.forget(placeholder);
         }
     }
 
     /// The node of a replacement still has room for the real allocation once the placeholder is gone.
     fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
-        let (ph, row) = (&self.allocs[placeholder.ix()], &self.allocs[real.ix()]);
+        let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
-        let mut room = self.nodes[node.ix()].available.value();
+        let mut room = self.nodes[node].available.value();
         room.add(if ph.node == row.node { &ph.resource } else { &row.resource });
         room.fits(&row.resource)
     }
@@ -279,7 +282,7 @@ impl Partition {
     /// another one is taken, or the real ask waits again (SEEDS S25).
     pub(super) fn commit_swap(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
         if !self.swap_fits(placeholder, real) {
-            let resource = self.allocs[real.ix()].resource.clone();
+            let resource = self.allocs[real].resource.clone();
             // A shim that wants to be asked first gets its question when the ask is looked at again.
             let other = if self.ask_shim { None } else { self.find_node(real, &resource) };
             let Some(other) = other else {
@@ -287,11 +290,11 @@ impl Partition {
                 self.drop_placeholder(placeholder, cx);
                 return;
             };
-            if self.allocs[real.ix()].node != self.allocs[placeholder.ix()].node {
-                self.refund(real, self.allocs[real.ix()].node, Books::NODE, cx);
+            if self.allocs[real].node != self.allocs[placeholder].node {
+                self.refund(real, self.allocs[real].node, Books::NODE, cx);
             }
-            self.allocs[real.ix()].node = Some(other);
-            if self.allocs[placeholder.ix()].node != Some(other) {
+            self.allocs[real].node = Some(other);
+            if self.allocs[placeholder].node != Some(other) {
                 let placement = self.past_limits(real, Some(other), Books::NODE);
                 self.charge(&placement, cx);
             }
@@ -299,7 +302,7 @@ impl Partition {
         self.swap(placeholder, real, false, cx);
         self.announce_swapped(real, cx);
         // The record of the placeholder goes with it.
-        if !self.allocs[placeholder.ix()].free {
+        if !self.allocs[placeholder].is_free() {
             self.request_event(placeholder, Change::Remove, Detail::RequestCancel, cx);
             self.forget(placeholder);
         }
@@ -311,10 +314,10 @@ impl Partition {
     }
 
     fn swap(&mut self, placeholder: AllocIx, real: AllocIx, node_goes: bool, cx: &mut Cx) {
-        let row = &self.allocs[placeholder.ix()];
+        let row = &self.allocs[placeholder];
         let (app, home, created) = (row.app, row.node, row.created);
         let group = row.spec.task_group.clone();
-        let elsewhere = self.allocs[real.ix()].node != home;
+        let elsewhere = self.allocs[real].node != home;
         // The replacement still counts as in flight while the placeholder goes, so that user and application stay known.
         // On its own node the real one takes the very place of the placeholder.
         let books = if elsewhere && !node_goes { Books::ALL } else { Books::REST };
@@ -324,17 +327,17 @@ impl Partition {
             self.hand_over(placeholder, real, node);
         }
         self.unlink(placeholder, real);
-        if let Some(counters) = self.apps[app.ix()].task_groups.get_mut(&group) {
+        if let Some(counters) = self.apps[app].task_groups.get_mut(&group) {
             counters.replaced += 1;
         }
         // R3.17a: a completing application does not end with its last placeholder while a real allocation takes its place,
         // and none becomes one by it where the node went (R2.27).
-        match self.apps[app.ix()].state {
+        match self.apps[app].state {
             AppState::Completing => {}
             AppState::Accepted | AppState::Running if node_goes => self.gang_progress(app),
             _ => self.placeholder_gone(app, cx),
         }
-        let row = &mut self.allocs[real.ix()];
+        let row = &mut self.allocs[real];
         row.phase = Phase::Allocated;
         row.placeholder_used = true;
         row.requested = created;
@@ -348,15 +351,18 @@ impl Partition {
 
     /// Tells the shim of the real allocation that took a placeholder's place.
     pub(super) fn announce_swapped(&mut self, real: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[real.ix()];
+        if crate::planted!("swap-silent") {
+            return;
+        }
+        let row = &self.allocs[real];
         let Some(node) = row.node else { return };
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
         let app = row.app;
         self.scheduled(real, cx);
         self.request_event(real, Change::Set, Detail::RequestAlloc, cx);
         self.allocation_changed(app);
-        let app = self.apps[app.ix()].id.clone();
-        let node = self.nodes[node.ix()].spec.id.clone();
+        let app = self.apps[app].id.clone();
+        let node = self.nodes[node].spec.id.clone();
         self.allocated_events(real, cx);
         cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node, resource })));
     }
@@ -364,8 +370,8 @@ impl Partition {
     /// A placeholder is gone; with the last one the application goes on (R3.16).
     pub(super) fn placeholder_gone(&mut self, app: AppIx, cx: &mut Cx) {
         self.gang_progress(app);
-        let row = &self.apps[app.ix()];
-        if row.free || row.placeholders > 0 {
+        let row = &self.apps[app];
+        if row.is_free() || row.placeholders > 0 {
             return;
         }
         if row.expiring && !row.removing {
@@ -374,7 +380,7 @@ impl Partition {
         }
         if row.removing {
             // R3.44: a removal ends in Completing at most, and never in Failed.
-            if self.is_idle(app) && matches!(row.state, AppState::Accepted | AppState::Running) {
+            if self.is_done(app) && matches!(row.state, AppState::Accepted | AppState::Running) {
                 self.fire(app, AppEvent::Complete, None, cx);
             }
             return;
@@ -384,11 +390,11 @@ impl Partition {
             AppState::Resuming => {
                 self.fire(app, AppEvent::Run, None, cx);
             }
-            AppState::Completing if row.state_timer.is_none() && self.is_idle(app) => {
+            AppState::Completing if row.state_timer.is_none() && self.is_done(app) => {
                 self.fire(app, AppEvent::Complete, None, cx);
             }
             // R3.17: also a completing application whose timer runs.
-            _ if self.is_idle(app) => {
+            _ if self.is_done(app) => {
                 self.fire(app, AppEvent::Complete, None, cx);
             }
             _ => {}
@@ -397,7 +403,7 @@ impl Partition {
 
     /// A failing application fails when nothing of it is left.
     pub(super) fn fail_if_empty(&mut self, app: AppIx, cx: &mut Cx) {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if row.state == AppState::Failing && row.allocs.is_empty() && !row.removing {
             self.fire(app, AppEvent::Fail, None, cx);
         }
@@ -411,11 +417,11 @@ impl Partition {
     /// Asks the shim to release allocations with TIMEOUT.
     pub(super) fn time_out(&mut self, app: AppIx, message: &str, choose: impl Fn(bool) -> bool, cx: &mut Cx) {
         let message: Arc<str> = message.into();
-        let id = self.apps[app.ix()].id.clone();
-        let mut allocs: Vec<AllocIx> = self.apps[app.ix()].allocs.iter().copied().collect();
-        allocs.sort_unstable_by_key(|alloc| self.allocs[alloc.ix()].seq);
+        let id = self.apps[app].id.clone();
+        let mut allocs: Vec<AllocIx> = self.apps[app].allocs.iter().copied().collect();
+        allocs.sort_unstable_by_key(|alloc| self.allocs[*alloc].seq);
         for alloc in allocs {
-            let row = &mut self.allocs[alloc.ix()];
+            let row = &mut self.allocs[alloc];
             if row.phase == Phase::Allocated && !row.released && !row.preempted && choose(row.is_placeholder()) {
                 row.released = true;
                 let (key, group) = (row.spec.key.clone(), row.spec.task_group.clone());
@@ -436,8 +442,8 @@ impl Partition {
 
     /// The gang took too long (R6.17–R6.22, SEEDS S13: the releases come first, then the state).
     pub(super) fn placeholder_timer(&mut self, app: AppIx, timer: u64, cx: &mut Cx) {
-        let row = &mut self.apps[app.ix()];
-        if row.free || row.placeholder_timer != Some(timer) {
+        let row = &mut self.apps[app];
+        if row.is_free() || row.placeholder_timer != Some(timer) {
             return;
         }
         row.placeholder_timer = None;
@@ -448,8 +454,8 @@ impl Partition {
         }
         let hard = row.style == GangStyle::Hard;
         if hard {
-            for real in self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>() {
-                if self.allocs[real.ix()].phase == Phase::Replacing {
+            for real in self.apps[app].by_seq.values().copied().collect::<Vec<_>>() {
+                if self.allocs[real].phase == Phase::Replacing {
                     self.undo_swap_of_real(real, cx);
                 }
             }
@@ -458,7 +464,7 @@ impl Partition {
         self.drop_waiting(app, hard, cx);
         let event = if hard { AppEvent::Fail } else { AppEvent::Resume };
         self.fire(app, event, Some("ResourceReservationTimeout"), cx);
-        if self.apps[app.ix()].placeholders == 0 {
+        if self.apps[app].placeholders == 0 {
             self.placeholder_gone(app, cx);
         }
     }
@@ -466,21 +472,21 @@ impl Partition {
     /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20, SEEDS S31).
     fn drop_waiting(&mut self, app: AppIx, hard: bool, cx: &mut Cx) {
         let mut lost = Vec::new();
-        for alloc in self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>() {
-            let row = &self.allocs[alloc.ix()];
-            if !matches!(row.phase, Phase::Pending | Phase::Parked) || !(hard || row.is_placeholder()) {
+        for alloc in self.apps[app].by_seq.values().copied().collect::<Vec<_>>() {
+            let row = &self.allocs[alloc];
+            if !matches!(row.phase, Phase::Pending | Phase::AwaitingShim) || !(hard || row.is_placeholder()) {
                 continue;
             }
             let group = row.spec.task_group.clone();
             lost.push(Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() });
-            if let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
+            if let Some(group) = self.apps[app].task_groups.get_mut(&group) {
                 group.timed_out += 1;
             }
             self.cancel_ask(alloc, Detail::RequestTimeout, cx);
         }
         let rejected = format!(
             "application {} fails: its placeholders were not all allocated within their time-out",
-            self.apps[app.ix()].id
+            self.apps[app].id
         );
         self.tell_lost(app, lost, "releasing pending placeholders on placeholder timeout", &rejected, cx);
     }

@@ -1,7 +1,7 @@
 //! What is pending, in the order in which it is tried, and what is out of that order because it cannot be placed now.
 //!
 //! Asks of an application that agree in everything that decides a placement form a group, and are tried once for all. What
-//! was tried without success is *parked*: a group leaves its application's order, an application without another group its
+//! was tried without success is *blocked*: a group leaves its application's order, an application without another group its
 //! queue's, a queue without another application its parent's, so that nothing is walked past again and again. It comes
 //! back when the partition's epoch has moved on, or when something is added below it.
 
@@ -16,7 +16,7 @@ use crate::{
 
 impl Partition {
     pub(super) fn group_key(&self, alloc: AllocIx) -> GroupKey {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         GroupKey {
             shape: row.shape,
             placeholder: row.is_placeholder(),
@@ -30,7 +30,7 @@ impl Partition {
     pub(super) fn enqueue(&mut self, alloc: AllocIx) {
         let key = self.group_key(alloc);
         let order = self.ask_order(alloc);
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
         if let Some(node) = &key.required_node {
@@ -38,7 +38,7 @@ impl Partition {
         }
         let due = self.preempt_due(alloc);
         let unreported = row.is_unreported();
-        let app = &mut self.apps[app_ix.ix()];
+        let app = &mut self.apps[app_ix];
         count_up(&mut app.priorities, priority);
         if placeholder {
             // Real asks that hold a node may have to leave it to this one.
@@ -55,10 +55,10 @@ impl Partition {
             *again = due.min(*again);
         }
         group.unreported += usize::from(unreported);
-        if let Some(head) = head.filter(|head| !group.parked && order < *head) {
+        if let Some(head) = head.filter(|head| !group.blocked && order < *head) {
             app.group_order.remove(&head);
         }
-        group.parked = false;
+        group.blocked = false;
         let first = head.map_or(order, |head| head.min(order));
         if key.may_replace() {
             let heads = app.replacing.entry(key.task_group.clone()).or_default();
@@ -75,7 +75,7 @@ impl Partition {
         if placeholder {
             self.placeholder_waits(app_ix, &resource, true);
         }
-        self.add_pending(app_ix, &resource);
+        self.count_pending(app_ix, &resource, true);
         self.rouse(app_ix);
         if swappable {
             self.swappable.insert(app_ix);
@@ -86,7 +86,7 @@ impl Partition {
     pub(super) fn dequeue(&mut self, alloc: AllocIx) {
         let key = self.group_key(alloc);
         let order = self.ask_order(alloc);
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app_ix, resource, priority, placeholder) =
             (row.app, row.resource.clone(), row.spec.priority, row.is_placeholder());
         if let Some(node) = &key.required_node {
@@ -99,15 +99,15 @@ impl Partition {
             }
         }
         let unreported = row.is_unreported();
-        let app = &mut self.apps[app_ix.ix()];
+        let app = &mut self.apps[app_ix];
         count_down(&mut app.priorities, priority);
         if let Some(group) = app.groups_by_key.get_mut(&key) {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
             group.fresh.remove(&order);
             group.unreported -= usize::from(unreported);
-            let (next, parked) = (group.asks.get_min().map(|(head, _)| *head), group.parked);
-            if was_head && !parked {
+            let (next, blocked) = (group.asks.get_min().map(|(head, _)| *head), group.blocked);
+            if was_head && !blocked {
                 app.group_order.remove(&order);
                 if let Some(next) = next {
                     app.group_order.insert(next, key.clone());
@@ -132,33 +132,33 @@ impl Partition {
         if placeholder {
             self.placeholder_waits(app_ix, &resource, false);
         }
-        self.sub_pending(app_ix, &resource);
+        self.count_pending(app_ix, &resource, false);
     }
 
     /// A group cannot be placed in this epoch.
-    pub(super) fn park_group(&mut self, app: AppIx, key: &GroupKey) {
-        let row = &mut self.apps[app.ix()];
+    pub(super) fn block_group(&mut self, app: AppIx, key: &GroupKey) {
+        let row = &mut self.apps[app];
         if let Some(group) = row.groups_by_key.get_mut(key)
-            && !group.parked
+            && !group.blocked
         {
-            group.parked = true;
+            group.blocked = true;
             if let Some((head, _)) = group.asks.get_min() {
                 row.group_order.remove(head);
             }
-            row.parked_groups.push(key.clone());
+            row.blocked_groups.push(key.clone());
             let hold = group.hold;
-            self.note_parked(app, hold);
+            self.note_blocked(app, hold);
         }
     }
 
-    /// Groups that were parked come back.
-    pub(super) fn unpark_groups(&mut self, app: AppIx) {
-        let row = &mut self.apps[app.ix()];
-        for key in std::mem::take(&mut row.parked_groups) {
+    /// Groups that were blocked come back.
+    pub(super) fn unblock_groups(&mut self, app: AppIx) {
+        let row = &mut self.apps[app];
+        for key in std::mem::take(&mut row.blocked_groups) {
             if let Some(group) = row.groups_by_key.get_mut(&key)
-                && group.parked
+                && group.blocked
             {
-                group.parked = false;
+                group.blocked = false;
                 if let Some((head, _)) = group.asks.get_min() {
                     row.group_order.insert(*head, key);
                 }
@@ -167,101 +167,101 @@ impl Partition {
     }
 
     /// An application cannot be placed in this epoch.
-    pub(super) fn park_app(&mut self, app: AppIx) {
-        let row = &mut self.apps[app.ix()];
-        if row.parked {
+    pub(super) fn block_app(&mut self, app: AppIx) {
+        let row = &mut self.apps[app];
+        if row.blocked {
             return;
         }
-        row.parked = true;
+        row.blocked = true;
         let (queue, key) = (row.queue, row.order.clone());
-        let row = &mut self.queues[queue.ix()];
+        let row = &mut self.queues[queue];
         if let Some(key) = key {
             row.app_order.remove(&key);
         }
-        row.parked_apps.push(app);
+        row.blocked_apps.push(app);
     }
 
-    fn unpark_app(&mut self, app: AppIx) {
-        let row = &mut self.apps[app.ix()];
-        if row.parked {
-            row.parked = false;
+    fn unblock_app(&mut self, app: AppIx) {
+        let row = &mut self.apps[app];
+        if row.blocked {
+            row.blocked = false;
             let queue = row.queue;
-            if let Some(key) = row.order.clone().filter(|_| !row.free) {
-                self.queues[queue.ix()].app_order.insert(key, app);
+            if let Some(key) = row.order.clone().filter(|_| !row.is_free()) {
+                self.queues[queue].app_order.insert(key, app);
             }
         }
     }
 
     /// A queue cannot be placed in this epoch.
-    pub(super) fn park_queue(&mut self, queue: QueueIx) {
-        let row = &mut self.queues[queue.ix()];
+    pub(super) fn block_queue(&mut self, queue: QueueIx) {
+        let row = &mut self.queues[queue];
         let Some(parent) = row.parent else { return };
-        if row.parked {
+        if row.blocked {
             return;
         }
-        row.parked = true;
+        row.blocked = true;
         let key = row.order;
-        let row = &mut self.queues[parent.ix()];
+        let row = &mut self.queues[parent];
         if let Some(key) = key {
             row.child_order.remove(&key);
         }
-        row.parked_children.push(queue);
+        row.blocked_children.push(queue);
     }
 
-    fn unpark_queue(&mut self, queue: QueueIx) {
-        let row = &mut self.queues[queue.ix()];
-        if row.parked {
-            row.parked = false;
-            if let (Some(parent), Some(key), false) = (row.parent, row.order, row.free) {
-                self.queues[parent.ix()].child_order.insert(key, queue);
+    fn unblock_queue(&mut self, queue: QueueIx) {
+        let row = &mut self.queues[queue];
+        if row.blocked {
+            row.blocked = false;
+            if let (Some(parent), Some(key), false) = (row.parent, row.order, row.is_free()) {
+                self.queues[parent].child_order.insert(key, queue);
             }
         }
     }
 
-    /// Brings back what was parked below a queue in an earlier epoch.
+    /// Brings back what was blocked below a queue in an earlier epoch.
     pub(super) fn sync_queue(&mut self, queue: QueueIx) {
         let epoch = self.epoch;
-        let row = &mut self.queues[queue.ix()];
-        if row.parked_in != epoch {
-            row.parked_in = epoch;
-            let (children, apps) = (std::mem::take(&mut row.parked_children), std::mem::take(&mut row.parked_apps));
+        let row = &mut self.queues[queue];
+        if row.blocked_in != epoch {
+            row.blocked_in = epoch;
+            let (children, apps) = (std::mem::take(&mut row.blocked_children), std::mem::take(&mut row.blocked_apps));
             for child in children {
-                self.unpark_queue(child);
+                self.unblock_queue(child);
             }
             for app in apps {
-                self.unpark_app(app);
+                self.unblock_app(app);
             }
         }
     }
 
-    /// Brings back the groups that were parked in an earlier epoch.
+    /// Brings back the groups that were blocked in an earlier epoch.
     pub(super) fn sync_app(&mut self, app: AppIx) {
         let epoch = self.epoch;
-        let row = &mut self.apps[app.ix()];
-        if row.parked_in != epoch {
-            row.parked_in = epoch;
-            self.unpark_groups(app);
+        let row = &mut self.apps[app];
+        if row.blocked_in != epoch {
+            row.blocked_in = epoch;
+            self.unblock_groups(app);
         }
     }
 
     /// An application is to be looked at again, and so are the queues above it.
     pub(super) fn rouse(&mut self, app: AppIx) {
-        self.unpark_app(app);
-        for ix in self.up(self.apps[app.ix()].queue) {
-            if self.queues[ix.ix()].parked {
-                self.unpark_queue(ix);
+        self.unblock_app(app);
+        for ix in self.up(self.apps[app].queue) {
+            if self.queues[ix].blocked {
+                self.unblock_queue(ix);
             }
         }
     }
 
     /// All groups of an application are to be tried again.
     pub(super) fn rouse_groups(&mut self, app: AppIx) {
-        if self.apps[app.ix()].free {
+        if self.apps[app].is_free() {
             return;
         }
-        self.unpark_groups(app);
+        self.unblock_groups(app);
         self.rouse(app);
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if !row.replaceable.is_empty() && !row.pending.is_zero() {
             self.look_for_swaps(app);
         }

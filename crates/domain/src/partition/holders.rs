@@ -20,7 +20,7 @@ pub struct Holders {
     pub kind: Option<ResourceType>,
     /// Applications, the one with the largest part first; of those that are counted, those that began first.
     pub applications: Vec<Holder>,
-    /// Users.
+    /// The users who hold most of it.
     pub users: Vec<Holder>,
     /// Leaf queues.
     pub queues: Vec<Holder>,
@@ -115,7 +115,7 @@ impl Partition {
         let positive = |(kind, amount): (&ResourceType, i128)| (amount > 0).then(|| kind.clone());
         let kind = shortest(&waiting.wanted, left).or_else(|| waiting.wanted.iter().find_map(positive))?;
         let large = self.node_by_id.values().copied().filter(|node| {
-            let row = &self.nodes[node.ix()];
+            let row = &self.nodes[*node];
             row.schedulable() && row.capacity.fits(&waiting.resource)
         });
         self.on_nodes(large, kind)
@@ -129,7 +129,7 @@ impl Partition {
     }
 
     fn apps_below(&self, queue: QueueIx) -> impl Iterator<Item = &App> {
-        let apps = self.app_by_id.values().map(|ix| &self.apps[ix.ix()]);
+        let apps = self.app_by_id.values().map(|ix| &self.apps[*ix]);
         apps.filter(move |app| self.is_below(app.queue, queue))
     }
 
@@ -144,11 +144,11 @@ impl Partition {
     fn on_nodes(&self, nodes: impl IntoIterator<Item = NodeIx>, kind: ResourceType) -> Option<Holders> {
         let (mut sums, mut foreign) = (Sums::default(), 0);
         for node in nodes {
-            let row = &self.nodes[node.ix()];
+            let row = &self.nodes[node];
             foreign += row.occupied.amount(&kind).max(0);
             for alloc in &row.allocs {
-                let alloc = &self.allocs[alloc.ix()];
-                sums.add(&self.apps[alloc.app.ix()], alloc.resource.amount(&kind));
+                let alloc = &self.allocs[*alloc];
+                sums.add(&self.apps[alloc.app], alloc.resource.amount(&kind));
             }
         }
         Some(sums.holders(Some(kind), foreign)).filter(|holders| holders.total > 0)

@@ -64,7 +64,7 @@ impl Partition {
         self.inspect_queue(self.root, None, true, &mut found);
         let mut by_size: BTreeMap<Size<'_>, (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
         for alloc in found {
-            let row = &self.allocs[alloc.ix()];
+            let row = &self.allocs[alloc];
             let queue = self.queue_path(alloc);
             let (demand, apps) = by_size.entry((queue.clone(), row.resource.named())).or_insert_with(|| {
                 let (resource, priority, since) = (row.resource.clone(), row.spec.priority, row.created);
@@ -84,7 +84,7 @@ impl Partition {
     /// Sets the time of the next inspection, where one may find something.
     pub(super) fn plan_inspection(&mut self, now: Nanos) {
         let wanted = self.inspection.news || self.has_refusals();
-        if wanted && !self.inspection.planned && self.queues[self.root.ix()].pending.is_positive() {
+        if wanted && !self.inspection.planned && self.queues[self.root].pending.is_positive() {
             let passed = now.minus(self.inspection.began).0.div_euclid(INTERVAL.0);
             let at = Nanos(self.inspection.began.0 + (passed + 1) * INTERVAL.0);
             self.inspection.planned = true;
@@ -94,7 +94,7 @@ impl Partition {
 
     /// An ask is tried: it may wait only for nodes from now on (R4.37).
     pub(super) fn note_attempt(&mut self, alloc: AllocIx) {
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         if row.attempted {
             return;
         }
@@ -105,9 +105,9 @@ impl Partition {
 
     /// A pending ask became one that is unreported, or ceased to be one.
     fn count_unreported(&mut self, alloc: AllocIx, delta: isize) {
-        if self.allocs[alloc.ix()].phase == Phase::Pending {
-            let (key, app) = (self.group_key(alloc), self.allocs[alloc.ix()].app);
-            if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(&key) {
+        if self.allocs[alloc].phase == Phase::Pending {
+            let (key, app) = (self.group_key(alloc), self.allocs[alloc].app);
+            if let Some(group) = self.apps[app].groups_by_key.get_mut(&key) {
                 group.unreported = group.unreported.saturating_add_signed(delta);
             }
         }
@@ -117,7 +117,7 @@ impl Partition {
         self.inspection.planned = false;
         self.inspection.news = false;
         self.forget_old_refusals(cx.now);
-        if !self.queues[self.root.ix()].pending.is_positive() {
+        if !self.queues[self.root].pending.is_positive() {
             return;
         }
         let mut found = Vec::new();
@@ -126,11 +126,11 @@ impl Partition {
         self.inspection.news = !found.is_empty();
         for alloc in found {
             self.count_unreported(alloc, -1);
-            let row = &mut self.allocs[alloc.ix()];
+            let row = &mut self.allocs[alloc];
             row.triggered_scale_up = true;
             let (key, app) = (row.spec.key.clone(), row.app);
             cx.callback(Callback::ContainerState {
-                app: self.apps[app.ix()].id.clone(),
+                app: self.apps[app].id.clone(),
                 key,
                 state: ContainerState::Failed,
                 reason: "request is waiting for cluster resources become available".into(),
@@ -147,7 +147,7 @@ impl Partition {
         again: bool,
         found: &mut Vec<AllocIx>,
     ) -> Resource {
-        let row = &self.queues[queue.ix()];
+        let row = &self.queues[queue];
         let mut taken = Resource::new();
         if !row.pending.is_positive() {
             return taken;
@@ -155,14 +155,14 @@ impl Partition {
         let own = if queue == self.root { None } else { row.max.as_ref().map(|max| max.minus_known(&row.allocated)) };
         let mut headroom = min_limit(own.as_ref(), above);
         let mut children: Vec<QueueIx> = row.children.values().copied().collect();
-        children.sort_by_key(|child| self.queues[child.ix()].order);
+        children.sort_by_key(|child| self.queues[*child].order);
         for child in children {
             let used = self.inspect_queue(child, headroom.as_ref(), again, found);
             headroom = headroom.map(|h| h.minus_known(&used));
             taken.add(&used);
         }
-        let mut apps: Vec<AppIx> = row.apps.iter().copied().filter(|app| self.apps[app.ix()].order.is_some()).collect();
-        apps.sort_by(|a, b| self.apps[a.ix()].order.cmp(&self.apps[b.ix()].order));
+        let mut apps: Vec<AppIx> = row.apps.iter().copied().filter(|app| self.apps[*app].order.is_some()).collect();
+        apps.sort_by(|a, b| self.apps[*a].order.cmp(&self.apps[*b].order));
         for app in apps {
             let used = self.inspect_app(app, headroom.as_ref(), again, found);
             headroom = headroom.map(|h| h.minus_known(&used));
@@ -173,7 +173,7 @@ impl Partition {
 
     /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
     fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, again: bool, found: &mut Vec<AllocIx>) -> Resource {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         let mut left = headroom.cloned();
         let mut user_left = self.user_headroom(app);
         let mut reported = Resource::new();
@@ -189,7 +189,7 @@ impl Partition {
         let mut asks: Vec<_> = row.groups_by_key.values().flat_map(|group| group.asks.iter()).collect();
         asks.sort_unstable_by_key(|(order, _)| **order);
         for (_, alloc) in asks {
-            let ask = &self.allocs[alloc.ix()];
+            let ask = &self.allocs[*alloc];
             if !ask.attempted || !fits(&left, &ask.resource) || !fits(&user_left, &ask.resource) {
                 continue;
             }

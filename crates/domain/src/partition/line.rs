@@ -42,10 +42,10 @@ pub struct Order {
 impl Partition {
     /// The places of a pending ask, from its application up to root; empty where it is not pending.
     pub fn line(&self, alloc: AllocIx) -> Vec<Place> {
-        let Some(row) = self.allocs.get(alloc.ix()).filter(|row| !row.free && row.is_pending()) else {
+        let Some(row) = self.allocs.get(alloc).filter(|row| !row.is_free() && row.is_pending()) else {
             return Vec::new();
         };
-        let app = &self.apps[row.app.ix()];
+        let app = &self.apps[row.app];
         let own = self.ask_order(alloc);
         let groups = || app.groups_by_key.iter();
         let count = |(_, group): (&GroupKey, &crate::app::AskGroup)| group.asks.len() as u64;
@@ -57,8 +57,8 @@ impl Partition {
             of: groups().map(count).sum(),
             by: Order { share: false, priority_first: true },
         }];
-        let leaf = &self.queues[app.queue.ix()];
-        let orders = || leaf.apps.iter().filter_map(|other| self.apps[other.ix()].order.as_ref());
+        let leaf = &self.queues[app.queue];
+        let orders = || leaf.apps.iter().filter_map(|other| self.apps[*other].order.as_ref());
         if let Some(own) = &app.order {
             line.push(Place {
                 line: Line::Applications(leaf.path.clone()),
@@ -67,17 +67,14 @@ impl Partition {
                 by: Order { share: leaf.settings.sort_fair, priority_first: leaf.settings.sort_priority },
             });
         }
-        let mut level = leaf;
-        while let Some(parent) = level.parent.map(|parent| &self.queues[parent.ix()]) {
-            line.extend(self.place_of_queue(level, parent));
-            level = parent;
-        }
+        let levels: Vec<&Queue> = self.path(app.queue).map(|queue| &self.queues[queue]).collect();
+        line.extend(levels.windows(2).filter_map(|pair| self.place_of_queue(pair[0], pair[1])));
         line
     }
 
     fn place_of_queue(&self, queue: &Queue, parent: &Queue) -> Option<Place> {
         let own = queue.order?;
-        let orders = || parent.children.values().filter_map(|child| self.queues[child.ix()].order);
+        let orders = || parent.children.values().filter_map(|child| self.queues[*child].order);
         Some(Place {
             line: Line::Queues(parent.path.clone()),
             place: orders().filter(|other| *other < own).count() as u64 + 1,

@@ -11,6 +11,7 @@ mod atomic;
 mod audit;
 mod books;
 mod deadlines;
+pub mod dry_run;
 mod explain;
 mod foreign;
 pub mod forward;
@@ -21,13 +22,13 @@ mod inspect;
 pub mod line;
 mod nodes;
 mod order;
-pub mod outlook;
 mod overdue;
 mod predicates;
 mod preempt;
 mod queue_orders;
 mod queue_room;
 mod queues;
+pub mod recorded;
 mod refusals;
 mod releases;
 mod reload;
@@ -62,14 +63,15 @@ use super::{
     app::App,
     command::Command,
     conf::PartitionConf,
-    cow::CowVec,
     effect::{Callback, Effect},
     event::{Change, Detail, Event, EventKind, cut_message},
+    journal::DrainNote,
     node::Node,
     node_index::NodeIndex,
     queue::Queue,
     queue_order::QueueOrder,
     resources::Resource,
+    table::Table,
     types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx},
     ugm::Ugm,
 };
@@ -89,22 +91,22 @@ pub struct Partition {
     pub state_since: Nanos,
     /// Configuration in force.
     pub conf: Arc<PartitionConf>,
-    /// Queues; `Queue::free` marks unused rows.
-    pub queues: CowVec<Queue, 8>,
+    /// All queues, present ones and free rows.
+    pub queues: Table<QueueIx, Queue, 8>,
     /// The root queue.
     pub root: QueueIx,
     /// Queues by path.
     pub queue_by_path: imbl::OrdMap<Arc<str>, QueueIx>,
-    /// Nodes; `Node::free` marks unused rows.
-    pub nodes: CowVec<Node, 32>,
+    /// All nodes, registered ones and free rows.
+    pub nodes: Table<NodeIx, Node, 32>,
     /// Nodes by id.
     pub node_by_id: imbl::OrdMap<Arc<str>, NodeIx>,
-    /// Active applications; `App::free` marks unused rows.
-    pub apps: CowVec<App, 8>,
+    /// Active applications.
+    pub apps: Table<AppIx, App, 8>,
     /// Active applications by id.
     pub app_by_id: imbl::OrdMap<Arc<str>, AppIx>,
-    /// Asks and allocations; `Alloc::free` marks unused rows.
-    pub allocs: CowVec<Alloc, 64>,
+    /// Asks and allocations.
+    pub allocs: Table<AllocIx, Alloc, 64>,
     /// Terminated applications by id and end time (R3.47).
     pub terminated: imbl::OrdMap<(Arc<str>, Nanos), Arc<App>>,
     /// Rejected applications by id (R3.25).
@@ -128,6 +130,8 @@ pub struct Partition {
     drained_ids: imbl::OrdSet<Arc<str>>,
     /// Hosts whose nodes an operator drained, as the journal writes them.
     drained_hosts: imbl::OrdSet<Arc<str>>,
+    /// What operators said of that.
+    drain_notes: imbl::OrdMap<Arc<str>, DrainNote>,
     /// Foreign allocations: key to node.
     foreign: imbl::OrdMap<Arc<str>, NodeIx>,
     index: NodeIndex,
@@ -139,7 +143,7 @@ pub struct Partition {
     epoch: u64,
     /// Something was held back by a limit in this epoch, so that a release has to move it on.
     limited: bool,
-    /// Parked asks that less headroom may reach.
+    /// Blocked asks that less headroom may reach.
     squeeze: squeeze::Squeeze,
     /// A gang that is placed all at once did not fit in this epoch: a node with more room has to move it on.
     gang_waits: bool,
@@ -175,10 +179,6 @@ pub struct Partition {
     questions: predicates::Questions,
     /// What goes next of a partition that was stopped.
     leaving: Option<teardown::Leaving>,
-    free_nodes: Vec<NodeIx>,
-    free_queues: Vec<QueueIx>,
-    free_apps: Vec<AppIx>,
-    free_allocs: Vec<AllocIx>,
     next_serial: u64,
     /// Pending asks that name their node, counted by node and application.
     required_asks: imbl::OrdMap<(Arc<str>, AppIx), u32>,
@@ -301,14 +301,14 @@ impl Partition {
             state: ObjectState::Active,
             state_since: now,
             conf,
-            queues: CowVec::default(),
+            queues: Table::default(),
             root: QueueIx(0),
             queue_by_path: imbl::OrdMap::new(),
-            nodes: CowVec::default(),
+            nodes: Table::default(),
             node_by_id: imbl::OrdMap::new(),
-            apps: CowVec::default(),
+            apps: Table::default(),
             app_by_id: imbl::OrdMap::new(),
-            allocs: CowVec::default(),
+            allocs: Table::default(),
             terminated: imbl::OrdMap::new(),
             rejected: imbl::OrdMap::new(),
             total: Resource::new(),
@@ -320,6 +320,7 @@ impl Partition {
             orders: imbl::OrdMap::new(),
             drained_ids: imbl::OrdSet::new(),
             drained_hosts: imbl::OrdSet::new(),
+            drain_notes: imbl::OrdMap::new(),
             foreign: imbl::OrdMap::new(),
             index: NodeIndex::default(),
             shapes: shapes::Shapes::default(),
@@ -347,10 +348,6 @@ impl Partition {
             ask_shim: false,
             questions: predicates::Questions::default(),
             leaving: None,
-            free_nodes: Vec::new(),
-            free_queues: Vec::new(),
-            free_apps: Vec::new(),
-            free_allocs: Vec::new(),
             next_serial: 1,
             required_asks: imbl::OrdMap::new(),
             alloc_changed: Vec::new(),
@@ -375,6 +372,7 @@ impl Partition {
             Command::Reservations(on) => self.set_reservations(on),
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
             Command::HoldHosts { hosts, held } => self.hold_hosts(hosts, held),
+            Command::NoteDrains(notes) => self.drain_notes.extend(notes),
             Command::OrderQueues(orders) => self.order_queues(orders, cx),
             Command::DrainOverdue(nodes) => self.tell_overdue(&nodes, cx),
             Command::Stop => self.stop(cx),
@@ -405,7 +403,7 @@ impl Partition {
     /// A limit has more room now. Of the reserved asks only those are looked at again that one held back: what the others lack
     /// is on nodes.
     fn unblock_limits(&mut self) {
-        if !self.limited {
+        if !self.limited || crate::planted!("limit-unnoticed") {
             return;
         }
         let listed = self.reserved_epoch == self.epoch;

@@ -9,6 +9,7 @@ use crate::{
     effect::{Callback, Effect, NodeEffect, Released},
     event::{Change, Detail, EventKind},
     hostlist,
+    journal::DrainNote,
     node::{Asked, Node, NodeSpec},
     node_index::sortable,
     resources::Resource,
@@ -43,7 +44,7 @@ impl Partition {
                         NodeAction::Update => self.update_node(ix, item, cx),
                         NodeAction::Drain => self.set_schedulable(ix, false, cx),
                         NodeAction::DrainToSchedulable => {
-                            if self.nodes[ix.ix()].rm_schedulable {
+                            if self.nodes[ix].rm_schedulable {
                                 // SEEDS S4
                                 let reason = format!("node {id} is not draining: it cannot be made schedulable again");
                                 answers.push(Err((id, reason.into())));
@@ -102,15 +103,9 @@ impl Partition {
             rank,
             sort_key: None,
             seen: cx.now,
-            free: false,
+            free: Default::default(),
         };
-        let ix = match self.free_nodes.pop() {
-            Some(ix) => {
-                self.nodes[ix.ix()] = node;
-                ix
-            }
-            None => NodeIx::from(self.nodes.push(node)),
-        };
+        let ix = self.nodes.add(node);
         self.room_follows(ix);
         self.node_by_id.insert(id.clone(), ix);
         self.index.track(&capacity);
@@ -139,7 +134,7 @@ impl Partition {
 
     /// A rank between those of the neighbours by id; all ranks are made anew when there is no room.
     fn rank_for(&mut self, id: &Arc<str>) -> u64 {
-        let rank = |ix: &NodeIx| self.nodes[ix.ix()].rank;
+        let rank = |ix: &NodeIx| self.nodes[*ix].rank;
         let before = self.node_by_id.get_prev(id).map(|(_, ix)| rank(ix));
         let after = self.node_by_id.get_next(id).map(|(_, ix)| rank(ix));
         match (before, after) {
@@ -152,7 +147,7 @@ impl Partition {
                 self.index.clear();
                 self.open_nodes.clear();
                 for (n, ix) in all.iter().enumerate() {
-                    let row = &mut self.nodes[ix.ix()];
+                    let row = &mut self.nodes[*ix];
                     row.rank = (1 << 62) + (n as u64 + 1) * RANK_STEP;
                     row.sort_key = None;
                 }
@@ -168,7 +163,7 @@ impl Partition {
         self.node_renewed(ix);
         if !item.attributes.is_empty() {
             // SEEDS S5: attributes given replace the old ones, except the partition.
-            let row = &mut self.nodes[ix.ix()];
+            let row = &mut self.nodes[ix];
             let key = "si/node-partition";
             let mut attributes = item.attributes;
             attributes.remove(key);
@@ -182,7 +177,7 @@ impl Partition {
         }
         let Some(capacity) = item.capacity else { return };
         let capacity = capacity.pruned();
-        let row = &mut self.nodes[ix.ix()];
+        let row = &mut self.nodes[ix];
         if row.capacity == capacity {
             return;
         }
@@ -204,10 +199,10 @@ impl Partition {
 
     /// A node that shrank is not kept for asks that it can never hold (R2.29).
     fn drop_impossible_reservations(&mut self, ix: NodeIx, cx: &mut Cx) {
-        for ask in self.nodes[ix.ix()].reservations.clone() {
-            if !self.nodes[ix.ix()].capacity.fits(&self.allocs[ask.ix()].resource) {
+        for ask in self.nodes[ix].reservations.clone() {
+            if !self.nodes[ix].capacity.fits(&self.allocs[ask].resource) {
                 self.unreserve(ask, cx);
-                self.rouse_groups(self.allocs[ask.ix()].app);
+                self.rouse_groups(self.allocs[ask].app);
             }
         }
     }
@@ -217,7 +212,7 @@ impl Partition {
         self.total.add(delta);
         self.total.prune();
         let max = self.total.is_positive().then(|| self.total.clone());
-        let root = &mut self.queues[self.root.ix()];
+        let root = &mut self.queues[self.root];
         if root.max == max && root.max.is_some() == max.is_some() {
             return;
         }
@@ -234,12 +229,12 @@ impl Partition {
     /// Brings a node's place in the order up to date; out of it while it is drained or nothing of it is open to others than
     /// those that reserved it (R2.36).
     pub(super) fn reindex(&mut self, ix: NodeIx) {
-        let row = &self.nodes[ix.ix()];
+        let row = &self.nodes[ix];
         let rank = row.rank;
         if let Some(old) = row.sort_key {
             self.index.remove((old, rank));
         }
-        let listed = !row.free && row.schedulable() && self.state != ObjectState::Stopped;
+        let listed = !row.is_free() && row.schedulable() && self.state != ObjectState::Stopped;
         let free = listed && row.reservations.is_empty();
         let key = (free || listed && self.is_shared(ix)).then(|| sortable(self.node_score(row)));
         if free != self.open_nodes.contains(&(rank, ix)) {
@@ -249,10 +244,10 @@ impl Partition {
                 self.open_nodes.remove(&(rank, ix));
             }
         }
-        self.nodes[ix.ix()].sort_key = key;
+        self.nodes[ix].sort_key = key;
         if let Some(key) = key {
             if free {
-                self.index.insert((key, rank), ix, &self.nodes[ix.ix()].available);
+                self.index.insert((key, rank), ix, &self.nodes[ix].available);
             } else {
                 let room = self.open_room(ix);
                 self.index.insert((key, rank), ix, &room);
@@ -291,7 +286,7 @@ impl Partition {
     }
 
     fn set_schedulable(&mut self, ix: NodeIx, schedulable: bool, cx: &mut Cx) {
-        let row = &mut self.nodes[ix.ix()];
+        let row = &mut self.nodes[ix];
         if row.rm_schedulable == schedulable {
             return;
         }
@@ -303,7 +298,7 @@ impl Partition {
     }
 
     fn schedulable_changed(&mut self, ix: NodeIx, before: bool, cx: &mut Cx) {
-        let row = &self.nodes[ix.ix()];
+        let row = &self.nodes[ix];
         let (after, id) = (row.schedulable(), row.spec.id.clone());
         if before == after {
             return;
@@ -327,6 +322,7 @@ impl Partition {
                 self.drained_hosts.insert(host);
             } else {
                 self.drained_hosts.remove(&host);
+                self.drain_notes.remove(&host);
             }
         }
     }
@@ -334,6 +330,11 @@ impl Partition {
     /// The hosts whose nodes are drained when they are registered.
     pub fn held_hosts(&self) -> impl Iterator<Item = &Arc<str>> {
         self.drained_hosts.iter()
+    }
+
+    /// What operators said of drains, by host.
+    pub fn drain_notes(&self) -> impl Iterator<Item = (&Arc<str>, &DrainNote)> {
+        self.drain_notes.iter()
     }
 
     /// An operator drains or undrains nodes; for unknown ones it is remembered.
@@ -345,7 +346,7 @@ impl Partition {
                 self.drained_ids.remove(id);
             }
             let Some(ix) = self.node_by_id.get(id).copied() else { continue };
-            let row = &mut self.nodes[ix.ix()];
+            let row = &mut self.nodes[ix];
             let before = row.schedulable();
             row.operator_drained = drained;
             self.schedulable_changed(ix, before, cx);
@@ -354,7 +355,7 @@ impl Partition {
 
     /// A node goes with everything on it (R2.21–R2.27).
     pub(super) fn remove_node(&mut self, ix: NodeIx, cx: &mut Cx) {
-        let row = &mut self.nodes[ix.ix()];
+        let row = &mut self.nodes[ix];
         let id = row.spec.id.clone();
         row.rm_schedulable = false;
         cx.message(
@@ -366,12 +367,12 @@ impl Partition {
             None,
         );
         self.reindex(ix);
-        for ask in self.nodes[ix.ix()].reservations.clone() {
+        for ask in self.nodes[ix].reservations.clone() {
             self.unreserve(ask, cx);
         }
         self.drop_questions_of_node(ix, cx);
-        let mut allocs = self.nodes[ix.ix()].allocs.clone();
-        allocs.sort_by(|a, b| self.allocs[a.ix()].spec.key.cmp(&self.allocs[b.ix()].spec.key));
+        let mut allocs = self.nodes[ix].allocs.clone();
+        allocs.sort_by(|a, b| self.allocs[*a].spec.key.cmp(&self.allocs[*b].spec.key));
         let (mut released, mut completed) = (Vec::new(), Vec::new());
         for alloc in allocs {
             self.leave_removed_node(alloc, &mut released, &mut completed, cx);
@@ -383,15 +384,14 @@ impl Partition {
             self.announce_swapped(real, cx);
         }
         // R2.20: foreign allocations go with their node.
-        for key in self.nodes[ix.ix()].foreign.keys().cloned().collect::<Vec<_>>() {
+        for key in self.nodes[ix].foreign.keys().cloned().collect::<Vec<_>>() {
             self.foreign.remove(&key);
         }
         self.node_by_id.remove(&id);
-        let capacity = self.nodes[ix.ix()].capacity.negated();
-        self.nodes[ix.ix()].free = true;
-        self.nodes[ix.ix()].foreign.clear();
-        self.nodes[ix.ix()].allocs.clear();
-        self.free_nodes.push(ix);
+        let capacity = self.nodes[ix].capacity.negated();
+        let row = self.nodes.free(ix);
+        row.foreign.clear();
+        row.allocs.clear();
         self.change_total(&capacity, cx);
         cx.message(
             EventKind::Node,
@@ -412,12 +412,12 @@ impl Partition {
         completed: &mut Vec<AllocIx>,
         cx: &mut Cx,
     ) {
-        let row = &self.allocs[alloc.ix()];
-        let node_id = row.node.map(|n| self.nodes[n.ix()].spec.id.clone()).unwrap_or_default();
+        let row = &self.allocs[alloc];
+        let node_id = row.node.map(|n| self.nodes[n].spec.id.clone()).unwrap_or_default();
         let message: Arc<str> = format!("Node {node_id} Removed").into();
         let mut release = Released {
             key: row.spec.key.clone(),
-            app: self.apps[row.app.ix()].id.clone(),
+            app: self.apps[row.app].id.clone(),
             termination: Termination::StoppedByRm,
             message,
             confirm: false,
@@ -428,7 +428,7 @@ impl Partition {
             return;
         }
         if let (true, Some(real)) = (row.is_placeholder(), row.link) {
-            if self.allocs[real.ix()].node != row.node {
+            if self.allocs[real].node != row.node {
                 // R2.23: only the placeholder's node went: the swap is complete.
                 self.complete_swap_early(alloc, real, cx);
                 released.push(release);

@@ -36,7 +36,7 @@ impl Partition {
     /// Something that an application's place in the order depends on has changed.
     pub(super) fn touch_app(&mut self, app: AppIx) {
         self.inspection.news = true;
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if !row.dirty {
             row.dirty = true;
             self.dirty.apps.push(app);
@@ -46,7 +46,7 @@ impl Partition {
     /// Something that a queue's place in the order depends on has changed.
     pub(super) fn touch_queue(&mut self, queue: QueueIx) {
         self.inspection.news = true;
-        let row = &mut self.queues[queue.ix()];
+        let row = &mut self.queues[queue];
         if !row.dirty {
             row.dirty = true;
             let depth = row.depth as usize;
@@ -69,19 +69,16 @@ impl Partition {
     }
 
     fn mark_all(&mut self, shares_only: bool) {
-        for ix in 0..self.queues.len() {
-            let row = &self.queues[ix];
-            if !row.free {
-                // The order of applications by submission has no shares in it.
-                let by_share = row.settings.sort_fair;
-                self.touch_queue(QueueIx::from(ix));
-                if shares_only && !by_share {
-                    continue;
-                }
-                let apps: Vec<AppIx> = self.queues[ix].apps.iter().copied().collect();
-                for app in apps {
-                    self.touch_app(app);
-                }
+        for ix in self.queues.keys() {
+            // The order of applications by submission has no shares in it.
+            let by_share = self.queues[ix].settings.sort_fair;
+            self.touch_queue(ix);
+            if shares_only && !by_share {
+                continue;
+            }
+            let apps: Vec<AppIx> = self.queues[ix].apps.iter().copied().collect();
+            for app in apps {
+                self.touch_app(app);
             }
         }
     }
@@ -103,28 +100,28 @@ impl Partition {
     }
 
     fn settle_app(&mut self, ix: AppIx) {
-        let row = &mut self.apps[ix.ix()];
+        let row = &mut self.apps[ix];
         row.dirty = false;
-        if row.free {
+        if row.is_free() {
             return;
         }
         let old = row.priority;
         row.priority = row.priorities.last_key_value().map_or(i32::MIN, |(priority, _)| *priority);
         let (new, queue) = (row.priority, row.queue);
-        let key = self.apps[ix.ix()].pending.is_positive().then(|| self.app_key(ix));
+        let key = self.apps[ix].pending.is_positive().then(|| self.app_key(ix));
         // What waits in a queue that has become a parent raises nobody's priority (CFG-102).
-        if old != new && self.queues[queue.ix()].leaf {
-            let queue_row = &mut self.queues[queue.ix()];
+        if old != new && self.queues[queue].leaf {
+            let queue_row = &mut self.queues[queue];
             count_down(&mut queue_row.priorities, old);
             count_up(&mut queue_row.priorities, new);
             self.touch_queue(queue);
         }
-        let row = &mut self.apps[ix.ix()];
+        let row = &mut self.apps[ix];
         if row.order != key {
-            let parked = row.parked;
+            let blocked = row.blocked;
             let old = std::mem::replace(&mut row.order, key.clone());
-            if !parked {
-                let order = &mut self.queues[queue.ix()].app_order;
+            if !blocked {
+                let order = &mut self.queues[queue].app_order;
                 if let Some(old) = &old {
                     order.remove(old);
                 }
@@ -137,10 +134,10 @@ impl Partition {
 
     /// An application leaves its queue's order and priorities.
     pub(super) fn leave_order(&mut self, ix: AppIx) {
-        let row = &mut self.apps[ix.ix()];
+        let row = &mut self.apps[ix];
         let (priority, queue) = (row.priority, row.queue);
         row.priority = i32::MIN;
-        let queue_row = &mut self.queues[queue.ix()];
+        let queue_row = &mut self.queues[queue];
         if queue_row.leaf {
             count_down(&mut queue_row.priorities, priority);
         }
@@ -151,8 +148,8 @@ impl Partition {
     }
 
     fn app_key(&self, ix: AppIx) -> AppKey {
-        let row = &self.apps[ix.ix()];
-        let queue = &self.queues[row.queue.ix()];
+        let row = &self.apps[ix];
+        let queue = &self.queues[row.queue];
         let priority = descending(row.priority);
         let second = if queue.settings.sort_fair {
             self.app_shares(row.queue, &row.allocated)
@@ -180,9 +177,9 @@ impl Partition {
     }
 
     fn settle_queue(&mut self, ix: QueueIx) {
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         row.dirty = false;
-        if row.free {
+        if row.is_free() {
             return;
         }
         row.priority = row.priorities.last_key_value().map_or(i32::MIN, |(priority, _)| *priority);
@@ -195,17 +192,17 @@ impl Partition {
         let waits = row.pending.is_positive() && row.state != ObjectState::Stopped;
         let Some(parent) = row.parent else { return };
         if old != exposed {
-            let parent_row = &mut self.queues[parent.ix()];
+            let parent_row = &mut self.queues[parent];
             count_down(&mut parent_row.priorities, old);
             count_up(&mut parent_row.priorities, exposed);
             self.touch_queue(parent);
         }
         let key = waits.then(|| self.child_key(ix, parent));
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         if row.order != key {
             let old = std::mem::replace(&mut row.order, key);
-            if !row.parked {
-                let order = &mut self.queues[parent.ix()].child_order;
+            if !row.blocked {
+                let order = &mut self.queues[parent].child_order;
                 if let Some(old) = old {
                     order.remove(&old);
                 }
@@ -218,10 +215,10 @@ impl Partition {
 
     /// A queue leaves its parent's order and priorities.
     pub(super) fn leave_parent(&mut self, ix: QueueIx) {
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         let (exposed, key) = (row.exposed_priority, row.order.take());
         let Some(parent) = row.parent else { return };
-        let parent_row = &mut self.queues[parent.ix()];
+        let parent_row = &mut self.queues[parent];
         count_down(&mut parent_row.priorities, exposed);
         if let Some(key) = key {
             parent_row.child_order.remove(&key);
@@ -230,17 +227,17 @@ impl Partition {
     }
 
     fn child_key(&self, ix: QueueIx, parent: QueueIx) -> ChildKey {
-        let row = &self.queues[ix.ix()];
+        let row = &self.queues[ix];
         let priority = descending(row.exposed_priority);
         let share = sortable(self.fair_share(ix));
         let (first, second) =
-            if self.queues[parent.ix()].settings.sort_priority { (priority, share) } else { (share, priority) };
+            if self.queues[parent].settings.sort_priority { (priority, share) } else { (share, priority) };
         ChildKey { first, second, third: -row.pending.total(), queue: ix }
     }
 
     /// Fair share of a queue: the largest ratio of usage to guaranteed, or to what it may have at most (R5.13, RES-062).
     pub(super) fn fair_share(&self, ix: QueueIx) -> f64 {
-        let row = &self.queues[ix.ix()];
+        let row = &self.queues[ix];
         let mut share = 0.0_f64;
         for (kind, used) in row.allocated.iter().filter(|(_, used)| *used >= 0) {
             let Some(whole) = self.denominator(ix, kind) else { continue };
@@ -252,13 +249,13 @@ impl Partition {
 
     /// What a share is measured against: own guaranteed, else the nearest max on the path (R5.14, QUE-033).
     fn denominator(&self, queue: QueueIx, kind: &ResourceType) -> Option<i128> {
-        let row = &self.queues[queue.ix()];
+        let row = &self.queues[queue];
         if let Some(guaranteed) = row.guaranteed.as_ref().and_then(|g| g.get(kind)) {
             return Some(guaranteed);
         }
-        self.queues[self.root.ix()].max.as_ref()?;
+        self.queues[self.root].max.as_ref()?;
         for ix in self.path(queue) {
-            let row = &self.queues[ix.ix()];
+            let row = &self.queues[ix];
             if let Some(max) = row.max.as_ref().and_then(|max| max.get(kind)) {
                 return Some(max);
             }
@@ -268,7 +265,7 @@ impl Partition {
 
     /// A place in the ask order (R5.22).
     pub(super) fn ask_order(&self, alloc: crate::types::AllocIx) -> crate::app::AskOrder {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         crate::app::AskOrder { priority: Reverse(row.spec.priority), created: row.created, seq: row.seq }
     }
 }

@@ -31,8 +31,8 @@ impl fmt::Display for Left {
 impl Partition {
     /// What is left on a node; `None` where nothing is, or the node is not there. What the shim is still asked about counts.
     pub fn left_on(&self, node: &str) -> Option<Left> {
-        let row = self.nodes.get(self.node_by_id.get(node)?.ix())?;
-        let of = row.allocs.iter().filter_map(|ix| self.apps.get(self.allocs.get(ix.ix())?.app.ix()));
+        let row = self.nodes.get(*self.node_by_id.get(node)?)?;
+        let of = row.allocs.iter().filter_map(|ix| self.apps.get(self.allocs.get(*ix)?.app));
         let applications: BTreeSet<&Arc<str>> = of.map(|app| &app.id).collect();
         let more = applications.len().saturating_sub(NAMED);
         let applications = applications.into_iter().take(NAMED).cloned().collect();

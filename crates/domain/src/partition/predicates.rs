@@ -1,4 +1,4 @@
-//! Asking the shim: an ask whose placement must be confirmed first is parked, charged but not announced, while others go on.
+//! Asking the shim: an ask whose placement the shim must confirm first awaits it, charged but not announced, while others go on.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Asks that may wait for an answer at once.
-const MAX_PARKED: usize = 256;
+const MAX_OPEN: usize = 256;
 /// At most one event of refusals per ask in this time (EVT-015).
 const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
 /// Nodes that a question names at first, where the shim answers for several; later as many as the refusals suggest.
@@ -121,7 +121,7 @@ impl Partition {
     pub(super) fn waits_for_turn(&self, alloc: AllocIx) -> bool {
         self.ask_shim
             && (self.questions.is_in_turn() || !self.has_turn())
-            && self.is_constrained(&self.allocs[alloc.ix()].spec)
+            && self.is_constrained(&self.allocs[alloc].spec)
     }
 
     /// The shim is asked about it just now.
@@ -132,7 +132,7 @@ impl Partition {
     /// Placeholders about whose replacement the shim is being asked.
     pub(super) fn placeholders_in_question(&self) -> std::collections::BTreeSet<AllocIx> {
         let placeholder = |open: &Open| match open.intent {
-            Intent::Swap { placeholder, seq } if self.allocs[placeholder.ix()].seq == seq => Some(placeholder),
+            Intent::Swap { placeholder, seq } if self.allocs[placeholder].seq == seq => Some(placeholder),
             _ => None,
         };
         self.questions.open.values().filter_map(placeholder).collect()
@@ -145,12 +145,12 @@ impl Partition {
 
     /// Room for one more question.
     pub(super) fn may_ask(&self) -> bool {
-        self.questions.open.len() < MAX_PARKED
+        self.questions.open.len() < MAX_OPEN
     }
 
     /// Room for so many more; a gang that is larger than the bound is asked about while nothing else is.
     fn may_ask_for(&self, count: usize) -> bool {
-        self.questions.open.is_empty() || self.questions.open.len() + count <= MAX_PARKED
+        self.questions.open.is_empty() || self.questions.open.len() + count <= MAX_OPEN
     }
 
     /// Room to ask about a whole gang; else nothing more is asked until there is.
@@ -171,7 +171,7 @@ impl Partition {
                 return Some(Outcome::Nothing);
             }
             self.questions.waiting.remove(&app);
-            if self.apps[app.ix()].free {
+            if self.apps[app].is_free() {
                 continue;
             }
             self.rouse_groups(app);
@@ -184,12 +184,12 @@ impl Partition {
     }
 
     /// Charges a placement without showing it, and asks the shim.
-    pub(super) fn park_for_answer(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Outcome {
+    pub(super) fn ask_shim_first(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Outcome {
         if !self.may_ask() {
             return Outcome::Nothing;
         }
         let more = self.further_nodes(placement, node);
-        let effects = self.park_charged(placement, node, cx);
+        let effects = self.charge_awaiting_shim(placement, node, cx);
         let kind = QuestionKind::Fits { allocate: true };
         self.question(placement.alloc, (node, more), Intent::Place { effects }, kind, cx);
         Outcome::Progress
@@ -197,7 +197,7 @@ impl Partition {
 
     /// Nodes that the same question may name after the first, in the order in which they would be tried.
     fn further_nodes(&mut self, placement: &Placement, first: NodeIx) -> Vec<NodeIx> {
-        let row = &self.allocs[placement.alloc.ix()];
+        let row = &self.allocs[placement.alloc];
         let most = self.questions.terms.nodes;
         if most <= 1 || row.spec.required_node.is_some() || row.reserved.is_some() {
             return Vec::new();
@@ -231,10 +231,10 @@ impl Partition {
     }
 
     /// Charges a placement without showing it; gives the effects to be shown later.
-    pub(super) fn park_charged(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Vec<Effect> {
+    pub(super) fn charge_awaiting_shim(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Vec<Effect> {
         let mut effects = Vec::new();
         let hidden = &mut cx.with(&mut effects);
-        self.park(placement.alloc, node, true);
+        self.await_shim(placement.alloc, node, true);
         self.charge(placement, hidden);
         effects
     }
@@ -245,20 +245,20 @@ impl Partition {
     }
 
     /// An ask no longer waits for a node, but for the shim's word.
-    fn park(&mut self, alloc: AllocIx, node: NodeIx, charged: bool) {
+    fn await_shim(&mut self, alloc: AllocIx, node: NodeIx, charged: bool) {
         self.dequeue(alloc);
-        let row = &mut self.allocs[alloc.ix()];
-        row.phase = Phase::Parked;
+        let row = &mut self.allocs[alloc];
+        row.phase = Phase::AwaitingShim;
         row.node = Some(node);
-        self.count_parked(alloc, charged, true);
+        self.count_awaiting_shim(alloc, charged, true);
     }
 
-    fn count_parked(&mut self, alloc: AllocIx, charged: bool, up: bool) {
-        let row = &self.allocs[alloc.ix()];
-        let app = &mut self.apps[row.app.ix()];
+    fn count_awaiting_shim(&mut self, alloc: AllocIx, charged: bool, up: bool) {
+        let row = &self.allocs[alloc];
+        let app = &mut self.apps[row.app];
         let count = |n: &mut u32| if up { *n += 1 } else { *n -= 1 };
         if row.is_placeholder() {
-            count(&mut app.parked_placeholders);
+            count(&mut app.placeholders_awaiting_shim);
         }
         if !charged {
             count(&mut app.asking);
@@ -266,11 +266,11 @@ impl Partition {
         }
         app.asked[usize::from(row.is_placeholder())].note(&row.resource, up);
         if let Some(node) = row.node {
-            self.nodes[node.ix()].asked.note(&row.resource, up);
+            self.nodes[node].asked.note(&row.resource, up);
         }
         let queue = app.queue;
         for queue in self.up(queue) {
-            let queue = &mut self.queues[queue.ix()];
+            let queue = &mut self.queues[queue];
             queue.asked.note(&row.resource, up);
         }
     }
@@ -282,7 +282,7 @@ impl Partition {
 
     /// As `ask`, with any kind of question.
     pub(super) fn ask_kind(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
-        self.park(alloc, node, intent.is_charged());
+        self.await_shim(alloc, node, intent.is_charged());
         self.question(alloc, (node, Vec::new()), intent, kind, cx);
     }
 
@@ -316,13 +316,13 @@ impl Partition {
     ) {
         self.questions.next += 1;
         let id = self.questions.next;
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         // What is reserved or preempted for is asked about once more before it is placed.
         let places = matches!(intent, Intent::Place { .. } | Intent::Gang | Intent::Swap { .. });
         let constrained = self.is_constrained(&row.spec);
         let in_turn = places && constrained;
         self.questions.in_turn += usize::from(in_turn);
-        let name = |node: &NodeIx| self.nodes[node.ix()].spec.id.clone();
+        let name = |node: &NodeIx| self.nodes[*node].spec.id.clone();
         cx.fx.push(Effect::Ask(Question {
             id,
             key: row.spec.key.clone(),
@@ -357,8 +357,8 @@ impl Partition {
         if let Intent::Swap { placeholder, seq } = open.intent {
             self.replaceable_again(placeholder, seq);
         }
-        let row = &self.allocs[open.alloc.ix()];
-        if row.free || row.seq != open.seq || row.phase != Phase::Parked {
+        let row = &self.allocs[open.alloc];
+        if row.is_free() || row.seq != open.seq || row.phase != Phase::AwaitingShim {
             return;
         }
         let asked = 1 + open.more.len();
@@ -390,40 +390,40 @@ impl Partition {
     /// The ask waits again as before the question.
     fn withdraw(&mut self, alloc: AllocIx, intent: &Intent, cx: &mut Cx) {
         match intent {
-            Intent::Gang => self.undo_gang(self.allocs[alloc.ix()].app, cx),
+            Intent::Gang => self.undo_gang(self.allocs[alloc].app, cx),
             Intent::Place { .. } => self.take_back(alloc, cx),
             Intent::Swap { .. } | Intent::Reserve | Intent::Preempt { .. } => {
-                self.count_parked(alloc, false, false);
+                self.count_awaiting_shim(alloc, false, false);
                 self.pending_again(alloc);
             }
         }
     }
 
     fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
-        let app = self.allocs[open.alloc.ix()].app;
+        let app = self.allocs[open.alloc].app;
         match (answer.result, open.intent) {
             (Ok(()), Intent::Place { effects }) => match fits.checked_sub(1).and_then(|n| open.more.get(n)) {
-                None => self.place_parked(open.alloc, effects, cx),
+                None => self.place_confirmed(open.alloc, effects, cx),
                 Some(node) => self.place_elsewhere(open.alloc, *node, cx),
             },
             (Ok(()), Intent::Gang) => self.gang_agreed(app, cx),
             (Ok(()), Intent::Swap { placeholder, .. }) => {
-                self.count_parked(open.alloc, false, false);
+                self.count_awaiting_shim(open.alloc, false, false);
                 self.pending_again(open.alloc);
                 self.dequeue(open.alloc);
                 self.swap_agreed(placeholder, open.alloc, open.node, cx);
             }
             (Ok(()), Intent::Reserve) => {
-                self.count_parked(open.alloc, false, false);
+                self.count_awaiting_shim(open.alloc, false, false);
                 self.pending_again(open.alloc);
                 // R2.28, R2.29: somebody else may have reserved it meanwhile, or it shrank.
-                let node = &self.nodes[open.node.ix()];
-                if node.sort_key.is_some() && node.capacity.fits(&self.allocs[open.alloc.ix()].resource) {
+                let node = &self.nodes[open.node];
+                if node.sort_key.is_some() && node.capacity.fits(&self.allocs[open.alloc].resource) {
                     self.reserve(open.alloc, open.node, cx);
                 }
             }
             (Ok(()), Intent::Preempt { victims, needed }) => {
-                self.count_parked(open.alloc, false, false);
+                self.count_awaiting_shim(open.alloc, false, false);
                 self.pending_again(open.alloc);
                 self.forget_refused_victims(open.alloc);
                 self.victims_agreed(open.alloc, open.node, (victims, needed), answer.index, cx);
@@ -431,7 +431,7 @@ impl Partition {
             (Err(_), Intent::Preempt { .. }) => {
                 self.questions.refused_victims.insert((open.alloc, open.node));
                 self.try_next_node(open.alloc, cx.now);
-                self.count_parked(open.alloc, false, false);
+                self.count_awaiting_shim(open.alloc, false, false);
                 self.pending_again(open.alloc);
             }
             (Err(reason), intent) => {
@@ -445,8 +445,8 @@ impl Partition {
     /// The shim refused the node that is charged and agreed to a later one, which has it if it still takes it.
     fn place_elsewhere(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
         self.take_back(alloc, cx);
-        let resource = self.allocs[alloc.ix()].resource.clone();
-        let open = self.nodes[node.ix()].sort_key.is_some() && self.takes(alloc, node, &resource);
+        let resource = self.allocs[alloc].resource.clone();
+        let open = self.nodes[node].sort_key.is_some() && self.takes(alloc, node, &resource);
         if let Ok(placement) = self.check(alloc, node)
             && open
         {
@@ -459,11 +459,11 @@ impl Partition {
 
     /// One event of all refusals of an ask, when no node is left to ask about (EVT-015).
     fn refusal_event(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let resource = self.allocs[alloc.ix()].resource.clone();
+        let resource = self.allocs[alloc].resource.clone();
         if self.find_node(alloc, &resource).is_some() {
             return;
         }
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         if cx.now.0.saturating_sub(row.predicate_event.0) < EVENT_INTERVAL.0 {
             return;
         }
@@ -481,13 +481,13 @@ impl Partition {
     }
 
     /// The shim agreed to what was charged: it is placed, and its effects are shown.
-    pub(super) fn place_parked(&mut self, alloc: AllocIx, mut effects: Vec<Effect>, cx: &mut Cx) {
-        self.count_parked(alloc, true, false);
-        if self.allocs[alloc.ix()].reserved.is_some() {
+    pub(super) fn place_confirmed(&mut self, alloc: AllocIx, mut effects: Vec<Effect>, cx: &mut Cx) {
+        self.count_awaiting_shim(alloc, true, false);
+        if self.allocs[alloc].reserved.is_some() {
             self.end_claim(alloc);
             self.unreserve(alloc, cx);
         }
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         row.phase = Phase::Allocated;
         row.bound = cx.now;
         let (spec, node) = (row.spec.clone(), row.node);
@@ -510,8 +510,8 @@ impl Partition {
         self.drop_questions_of(alloc);
         let mut hidden = Vec::new();
         let hidden = &mut cx.with(&mut hidden);
-        self.refund(alloc, self.allocs[alloc.ix()].node, Books::ALL, hidden);
-        self.count_parked(alloc, true, false);
+        self.refund(alloc, self.allocs[alloc].node, Books::ALL, hidden);
+        self.count_awaiting_shim(alloc, true, false);
         self.pending_again(alloc);
     }
 
@@ -525,15 +525,15 @@ impl Partition {
     }
 
     fn pending_again(&mut self, alloc: AllocIx) {
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         row.phase = Phase::Pending;
         row.node = None;
         self.enqueue(alloc);
     }
 
-    /// Takes a parked ask back before it is answered; it waits again.
-    pub(super) fn unpark(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let app = self.allocs[alloc.ix()].app;
+    /// Takes a question back before it is answered; it waits again.
+    pub(super) fn withdraw_question(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let app = self.allocs[alloc].app;
         if self.is_in_trial(app, alloc) {
             self.undo_gang(app, cx);
             return;
@@ -541,7 +541,7 @@ impl Partition {
         match self.drop_questions_of(alloc) {
             Some(Intent::Place { .. }) => self.take_back(alloc, cx),
             _ => {
-                self.count_parked(alloc, false, false);
+                self.count_awaiting_shim(alloc, false, false);
                 self.pending_again(alloc);
             }
         }
@@ -550,17 +550,34 @@ impl Partition {
     /// A node goes: questions about it have no meaning any more.
     pub(super) fn drop_questions_of_node(&mut self, node: NodeIx, cx: &mut Cx) {
         let names = |open: &Open| open.node == node || open.more.contains(&node);
-        let parked: Vec<AllocIx> =
+        let awaiting: Vec<AllocIx> =
             self.questions.open.values().filter(|open| names(open)).map(|open| open.alloc).collect();
         for app in self.gangs_on(node) {
             self.undo_gang(app, cx);
         }
-        for alloc in parked {
-            if self.allocs[alloc.ix()].phase == Phase::Parked {
-                self.unpark(alloc, cx);
+        for alloc in awaiting {
+            if self.allocs[alloc].phase == Phase::AwaitingShim {
+                self.withdraw_question(alloc, cx);
             }
         }
         self.questions.refusals.node_changed(node);
+    }
+
+    /// A placeholder waits again: whether a real ask may take its place has no meaning any more. Where it is placed next the real
+    /// ask is asked about anew, as any other.
+    pub(super) fn drop_question_of_successor(&mut self, placeholder: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[placeholder];
+        if self.apps[row.app].asking == 0 {
+            return;
+        }
+        let is_with = |open: &&Open| match open.intent {
+            Intent::Swap { placeholder: with, seq } => with == placeholder && seq == row.seq,
+            _ => false,
+        };
+        let real = self.questions.open.values().find(is_with).map(|open| open.alloc);
+        if let Some(real) = real {
+            self.withdraw_question(real, cx);
+        }
     }
 
     /// How the shim is asked from now on; questions that are open were asked as before.
@@ -570,7 +587,7 @@ impl Partition {
         self.share_turns(terms.shared);
     }
 
-    /// The shim wants to be asked from now on, or no more: then what is parked counts as fitting.
+    /// The shim wants to be asked from now on, or no more: then what awaits an answer counts as fitting.
     pub(super) fn ask_predicates(&mut self, on: bool, cx: &mut Cx) {
         if self.ask_shim == on {
             return;
@@ -585,16 +602,16 @@ impl Partition {
         let waiting: Vec<AllocIx> = self
             .app_by_id
             .values()
-            .flat_map(|app| self.apps[app.ix()].by_seq.values().copied().collect::<Vec<_>>())
-            .filter(|alloc| self.allocs[alloc.ix()].is_pending())
+            .flat_map(|app| self.apps[*app].by_seq.values().copied().collect::<Vec<_>>())
+            .filter(|alloc| self.allocs[*alloc].is_pending())
             .collect();
         for alloc in waiting {
             self.dequeue(alloc);
-            let resource = self.allocs[alloc.ix()].resource.clone();
+            let resource = self.allocs[alloc].resource.clone();
             let (shape, resource) = self.shapes.intern(&resource, on.then_some(alloc));
-            let old = std::mem::replace(&mut self.allocs[alloc.ix()].shape, shape);
+            let old = std::mem::replace(&mut self.allocs[alloc].shape, shape);
             self.shapes.release(old);
-            self.allocs[alloc.ix()].resource = resource;
+            self.allocs[alloc].resource = resource;
             self.enqueue(alloc);
         }
         self.unblock_all_shapes();

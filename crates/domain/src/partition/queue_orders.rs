@@ -32,7 +32,7 @@ impl Partition {
 
     /// The state in which a queue is shown: what its configuration says, else what operators told it or one above it.
     pub fn shown_state(&self, ix: QueueIx) -> ObjectState {
-        let row = &self.queues[ix.ix()];
+        let row = &self.queues[ix];
         match self.order_for(&row.path) {
             Some((_, order)) if row.state == ObjectState::Active => order.kind.state(),
             _ => row.state,
@@ -64,7 +64,7 @@ impl Partition {
                 (None, None) => Err(self.unknown_queue(path)),
             };
         };
-        if path == &*self.queues[self.root.ix()].path {
+        if path == &*self.queues[self.root].path {
             return Err(OrderRefusal::Conflict(format!(
                 "{path} cannot be {}: every queue of the partition is below it; name the queues that are meant",
                 kind.done()

@@ -9,7 +9,7 @@ use crate::{
 impl Partition {
     /// No application is in the queue or below it.
     pub fn is_queue_empty(&self, ix: QueueIx) -> bool {
-        let row = &self.queues[ix.ix()];
+        let row = &self.queues[ix];
         // What is allocated or waits belongs to an application: that is known without a look at what is below.
         row.apps.is_empty()
             && row.allocated.is_zero()
@@ -23,7 +23,7 @@ impl Partition {
     /// Names the queue on the way whose state or limit is against it.
     pub fn queue_room(&self, ix: QueueIx) -> Result<(), String> {
         for at in self.path(ix) {
-            let row = &self.queues[at.ix()];
+            let row = &self.queues[at];
             if let Some((path, order)) = self.order_for(&row.path).filter(|(path, _)| **path == row.path) {
                 return Err(format!("it takes no new application: {}", order.told_of(path)));
             }

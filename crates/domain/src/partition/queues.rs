@@ -28,7 +28,7 @@ pub(super) fn effective(limit: Option<&Resource>) -> Option<Resource> {
 impl Partition {
     /// The queue and those above it, up to root.
     pub(crate) fn path(&self, queue: QueueIx) -> impl Iterator<Item = QueueIx> + '_ {
-        std::iter::successors(Some(queue), |queue| self.queues[queue.ix()].parent)
+        std::iter::successors(Some(queue), |queue| self.queues[*queue].parent)
     }
 
     /// As [`Partition::path`], for who changes them.
@@ -55,13 +55,13 @@ impl Partition {
 
     /// What a managed queue takes from its configuration (R1.16).
     pub(super) fn configure_queue(&mut self, ix: QueueIx, conf: &QueueConf) {
-        let parent = self.queues[ix.ix()].parent;
+        let parent = self.queues[ix].parent;
         let properties = match parent {
-            Some(parent) => inherit(&self.queues[parent.ix()].properties, &conf.properties),
+            Some(parent) => inherit(&self.queues[parent].properties, &conf.properties),
             None => conf.properties.clone(),
         };
-        let inherited = parent.and_then(|parent| self.queues[parent.ix()].template.clone());
-        let row = &mut self.queues[ix.ix()];
+        let inherited = parent.and_then(|parent| self.queues[parent].template.clone());
+        let row = &mut self.queues[ix];
         row.settings = settings(&properties);
         row.properties = properties;
         row.max_applications = conf.max_applications;
@@ -87,7 +87,7 @@ impl Partition {
     ) -> QueueIx {
         let (path, depth): (Arc<str>, u32) = match parent {
             Some(parent) => {
-                let row = &self.queues[parent.ix()];
+                let row = &self.queues[parent];
                 (format!("{}.{name}", row.path).into(), row.depth + 1)
             }
             None => (name.clone(), 0),
@@ -127,31 +127,25 @@ impl Partition {
             child_order: imbl::OrdMap::new(),
             order: None,
             app_order: imbl::OrdMap::new(),
-            parked: false,
-            parked_children: Vec::new(),
-            parked_apps: Vec::new(),
-            parked_in: 0,
+            blocked: false,
+            blocked_children: Vec::new(),
+            blocked_apps: Vec::new(),
+            blocked_in: 0,
             dirty: false,
             depth,
             quota_start: None,
-            free: false,
+            free: Default::default(),
         };
-        let ix = match self.free_queues.pop() {
-            Some(ix) => {
-                self.queues[ix.ix()] = row;
-                ix
-            }
-            None => QueueIx::from(self.queues.push(row)),
-        };
+        let ix = self.queues.add(row);
         self.queue_by_path.insert(path, ix);
         if let Some(parent) = parent {
-            self.queues[parent.ix()].children.insert(name.clone(), ix);
+            self.queues[parent].children.insert(name.clone(), ix);
         }
         ix
     }
 
     fn queue_added(&self, ix: QueueIx, cx: &mut Cx) {
-        let row = &self.queues[ix.ix()];
+        let row = &self.queues[ix];
         let detail = if row.managed { Detail::None } else { Detail::QueueDynamic };
         cx.event(EventKind::Queue, &row.path, Change::Add, detail);
         cx.fx.push(Effect::Queue(QueueEffect::Added { queue: row.path.clone() }));
@@ -164,15 +158,15 @@ impl Partition {
         let mut parts = path.split('.').skip(1).peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
-            if let Some(child) = self.queues[parent.ix()].children.get(part) {
+            if let Some(child) = self.queues[parent].children.get(part) {
                 parent = *child;
                 continue;
             }
-            let template = self.queues[parent.ix()].template.clone();
+            let template = self.queues[parent].template.clone();
             let ix = self.add_queue(Some(parent), &part.into(), last, false, cx.now);
             // TPL-008: no template on the recovery queue.
             if !last {
-                self.queues[ix.ix()].template = template;
+                self.queues[ix].template = template;
             } else if let Some(template) = template.filter(|_| !recovery) {
                 self.apply_template(ix, &template);
             }
@@ -185,7 +179,7 @@ impl Partition {
     }
 
     fn apply_template(&mut self, ix: QueueIx, template: &TemplateConf) {
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         row.max_applications = template.max_applications;
         row.properties = template.properties.clone();
         row.settings = settings(&row.properties);
@@ -195,7 +189,7 @@ impl Partition {
 
     /// Changes a queue's state.
     pub(super) fn set_queue_state(&mut self, ix: QueueIx, state: ObjectState, cx: &mut Cx) {
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         if row.state == state {
             return;
         }
@@ -213,9 +207,9 @@ impl Partition {
     }
 
     fn clean_below(&mut self, ix: QueueIx, cx: &mut Cx) {
-        for child in self.queues[ix.ix()].children.values().copied().collect::<Vec<_>>() {
+        for child in self.queues[ix].children.values().copied().collect::<Vec<_>>() {
             self.clean_below(child, cx);
-            let row = &self.queues[child.ix()];
+            let row = &self.queues[child];
             if row.is_removable() && row.children.is_empty() && row.apps.is_empty() {
                 self.remove_queue(child, cx);
             }
@@ -224,15 +218,13 @@ impl Partition {
 
     fn remove_queue(&mut self, ix: QueueIx, cx: &mut Cx) {
         self.leave_parent(ix);
-        let row = &mut self.queues[ix.ix()];
-        row.free = true;
+        let row = self.queues.free(ix);
         let (path, name, parent, managed) = (row.path.clone(), row.name.clone(), row.parent, row.managed);
         self.queue_by_path.remove(&path);
         if let Some(parent) = parent {
-            let row = &mut self.queues[parent.ix()];
+            let row = &mut self.queues[parent];
             row.children.remove(&name);
         }
-        self.free_queues.push(ix);
         let detail = if managed { Detail::QueueConfig } else { Detail::QueueDynamic };
         cx.event(EventKind::Queue, &path, Change::Remove, detail);
         cx.fx.push(Effect::Queue(QueueEffect::Removed { queue: path }));

@@ -103,7 +103,7 @@ impl Partition {
     /// Searches that are over begin anew where that is due.
     pub(super) fn forget_old_refusals(&mut self, now: Nanos) {
         let due = |alloc: AllocIx, row: &Refused| {
-            let constrained = self.is_constrained(&self.allocs[alloc.ix()].spec);
+            let constrained = self.is_constrained(&self.allocs[alloc].spec);
             let (first, most) =
                 if constrained && row.changes != self.questions.changes { (CHANGED, 5) } else { (UNCHANGED, 4) };
             let wait = Nanos(first.0 << row.searches.min(most)).min(LONGEST);
@@ -122,9 +122,9 @@ impl Partition {
 
     fn search_again(&mut self, asks: &[AllocIx]) {
         for alloc in asks {
-            let row = &self.allocs[alloc.ix()];
+            let row = &self.allocs[*alloc];
             let (app, shape) = (row.app, row.shape);
-            if !self.apps[app.ix()].replaceable.is_empty() {
+            if !self.apps[app].replaceable.is_empty() {
                 self.look_for_swaps(app);
             }
             self.shapes.clear(shape);

@@ -80,9 +80,9 @@ impl Partition {
             self.release_all(app, item.termination, termination, cx);
             return;
         }
-        let Some(alloc) = self.apps[app.ix()].by_key.get(&item.key).copied() else { return };
-        match self.allocs[alloc.ix()].phase {
-            Phase::Pending | Phase::Parked | Phase::Replacing => {
+        let Some(alloc) = self.apps[app].by_key.get(&item.key).copied() else { return };
+        match self.allocs[alloc].phase {
+            Phase::Pending | Phase::AwaitingShim | Phase::Replacing => {
                 // A time-out keeps the ask (R4.19), and so does a failure of what was never handed out.
                 if !matches!(termination, Termination::Timeout | Termination::FailedOnRm) {
                     let key = item.key.clone();
@@ -103,28 +103,28 @@ impl Partition {
 
     /// One allocation goes, by the type that was given and the one that it counts as.
     fn release_allocated(&mut self, alloc: AllocIx, given: Termination, termination: Termination, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app, released) = (row.app, row.released);
-        let app_id = self.apps[app.ix()].id.clone();
+        let app_id = self.apps[app].id.clone();
         match row.link {
             Some(real) if termination == Termination::PlaceholderReplaced => return self.commit_swap(alloc, real, cx),
             // R6.26a: the placeholder goes, the real ask is pending again.
             Some(real) => self.undo_swap_of_real(real, cx),
             None => {}
         }
-        let key = self.allocs[alloc.ix()].spec.key.clone();
+        let key = self.allocs[alloc].spec.key.clone();
         self.remove_allocation(alloc, Removal { termination: given, node_goes: false, silent: false }, cx);
         confirm(&app_id, [key], termination, ECHO, cx);
         // The application may have ended with it.
-        if self.apps[app.ix()].free || self.allocs[alloc.ix()].free {
+        if self.apps[app].is_free() || self.allocs[alloc].is_free() {
             return;
         }
         match termination {
             Termination::FailedOnRm if self.is_ending(app) => {
                 // SEEDS S31: it would wait for nothing.
-                let row = &self.allocs[alloc.ix()];
+                let row = &self.allocs[alloc];
                 let lost = Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() };
-                let state = self.apps[app.ix()].state;
+                let state = self.apps[app].state;
                 let reason = format!("application {app_id} is {state} and ends: it takes no more asks");
                 self.forget(alloc);
                 self.tell_lost(app, vec![lost], "releasing pending placeholders on application end", &reason, cx);
@@ -142,48 +142,53 @@ impl Partition {
 
     /// The shim could not carry an allocation out: its ask waits again (R4.28).
     fn pend_again(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         row.phase = Phase::Pending;
         row.placeholder_used = false;
         let (app, placeholder, group) = (row.app, row.is_placeholder(), row.spec.task_group.clone());
         row.triggered_scale_up = false;
         row.triggered_preemption = false;
         row.preemption_tried = Nanos(i64::MIN);
-        if placeholder && let Some(group) = self.apps[app.ix()].task_groups.get_mut(&group) {
+        if placeholder && let Some(group) = self.apps[app].task_groups.get_mut(&group) {
             group.timed_out = group.timed_out.saturating_sub(1);
             group.live += 1;
         }
+        if placeholder {
+            self.drop_question_of_successor(alloc, cx);
+        }
         self.enqueue(alloc);
-        if self.apps[app.ix()].state == AppState::Completing {
+        if self.apps[app].state == AppState::Completing {
             self.fire(app, AppEvent::Run, None, cx);
         }
     }
 
     /// An ask that has no allocation goes, whatever it waits for.
     pub(super) fn cancel_ask(&mut self, alloc: AllocIx, detail: Detail, cx: &mut Cx) {
-        match self.allocs[alloc.ix()].phase {
+        match self.allocs[alloc].phase {
             Phase::Replacing => self.undo_swap_of_real(alloc, cx),
-            Phase::Parked => self.unpark(alloc, cx),
+            Phase::AwaitingShim => self.withdraw_question(alloc, cx),
             _ => {}
         }
-        if self.allocs[alloc.ix()].reserved.is_some() {
+        if self.allocs[alloc].reserved.is_some() {
             self.unreserve(alloc, cx);
         }
         self.dequeue(alloc);
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let app = row.app;
         if row.is_placeholder() {
             let group = row.spec.task_group.clone();
-            if let Some(counters) = self.apps[app.ix()].task_groups.get_mut(&group) {
+            if let Some(counters) = self.apps[app].task_groups.get_mut(&group) {
                 counters.live = counters.live.saturating_sub(1);
             }
-            let atomic = self.queues[self.apps[app.ix()].queue.ix()].settings.atomic_gangs;
-            if atomic || !self.apps[app.ix()].awaits_placeholders() {
+            let atomic = self.queues[self.apps[app].queue].settings.atomic_gangs;
+            if atomic || !self.apps[app].awaits_placeholders() {
                 // The rest of the gang may fit, or all of it is there (SEEDS S10).
                 self.rouse_groups(app);
             }
             self.rouse_gang(app, &group);
             self.gang_progress(app);
+            // What its gang still waits for is less: others may begin (SEEDS S11).
+            self.unblock_limits();
         }
         self.request_event(alloc, Change::Remove, detail, cx);
         self.forget(alloc);
@@ -192,7 +197,7 @@ impl Partition {
 
     /// Nothing pending, nothing allocated, no placeholder: the application completes (R3.14).
     pub(super) fn complete_if_clean(&mut self, app: AppIx, cx: &mut Cx) {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if self.is_idle(app) && row.placeholders == 0 && matches!(row.state, AppState::Accepted | AppState::Running) {
             self.fire(app, AppEvent::Complete, None, cx);
         }
@@ -208,18 +213,18 @@ impl Partition {
             other => (given, other),
         };
         let charged = |app: &App| app.allocated.plus(&app.allocated_placeholders);
-        let used = charged(&self.apps[app.ix()]);
-        self.apps[app.ix()].releasing_all = true;
+        let used = charged(&self.apps[app]);
+        self.apps[app].releasing_all = true;
         let released = self.remove_allocations(app, given, cx);
-        if !self.apps[app.ix()].free {
-            self.apps[app.ix()].releasing_all = false;
+        if !self.apps[app].is_free() {
+            self.apps[app].releasing_all = false;
             // One event with the sum, not one for each (EVT-050). What the shim is being asked about is charged still.
-            let gone = used.minus(&charged(&self.apps[app.ix()]));
+            let gone = used.minus(&charged(&self.apps[app]));
             self.user_decrease(app, &Arc::new(gone), cx);
         }
-        let id = self.apps[app.ix()].id.clone();
+        let id = self.apps[app].id.clone();
         confirm(&id, released, termination, ECHO, cx);
-        if self.apps[app.ix()].free || termination == Termination::Timeout {
+        if self.apps[app].is_free() || termination == Termination::Timeout {
             return;
         }
         let asks = self.cancel_asks(app, Detail::RequestCancel, cx).into_iter().map(|lost| lost.key);
@@ -244,7 +249,7 @@ impl Partition {
         mut act: impl FnMut(&mut Partition, AllocIx),
     ) -> Option<u64> {
         // One whose application has ended on the way has none left.
-        while let Some((seq, alloc)) = self.apps[app.ix()].by_seq.range(from..).next().map(|(seq, ix)| (*seq, *ix)) {
+        while let Some((seq, alloc)) = self.apps[app].by_seq.range(from..).next().map(|(seq, ix)| (*seq, *ix)) {
             if *items == 0 {
                 return Some(seq);
             }
@@ -262,7 +267,7 @@ impl Partition {
         termination: Termination,
         cx: &mut Cx,
     ) -> Option<Arc<str>> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         if row.phase != Phase::Allocated {
             return None;
         }
@@ -270,9 +275,9 @@ impl Partition {
         if let Some(real) = row.link {
             self.undo_swap_of_real(real, cx);
         }
-        let released = self.allocs[alloc.ix()].released;
+        let released = self.allocs[alloc].released;
         self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
-        if !self.apps[app.ix()].free && !self.allocs[alloc.ix()].free {
+        if !self.apps[app].is_free() && !self.allocs[alloc].is_free() {
             if termination != Termination::Timeout {
                 self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
                 self.forget(alloc);
@@ -292,7 +297,7 @@ impl Partition {
 
     /// An ask goes, or the record of an ended allocation. Allocations stay.
     pub(super) fn drop_ask(&mut self, alloc: AllocIx, detail: Detail, cx: &mut Cx) -> Option<Lost> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         match row.phase {
             Phase::Allocated => None,
             Phase::Ended => {
@@ -311,7 +316,7 @@ impl Partition {
     /// The shim is told one by one of asks that were dropped because their application ends: placeholders are released with
     /// TIMEOUT, others rejected with the reason (SEEDS S31). Nothing is held for them any more, so an answer changes nothing.
     pub(super) fn tell_lost(&self, app: AppIx, lost: Vec<Lost>, released: &str, rejected: &str, cx: &mut Cx) {
-        let id = &self.apps[app.ix()].id;
+        let id = &self.apps[app].id;
         let (message, reason): (Arc<str>, Arc<str>) = (released.into(), rejected.into());
         for Lost { key, placeholder } in lost {
             cx.callback(match placeholder {
@@ -330,20 +335,20 @@ impl Partition {
     /// An allocation leaves all books; counters, history, events, and what its application does then (R3.15, R3.16). Its row
     /// stays as [`Phase::Ended`], and goes with the application where that ends.
     pub(super) fn remove_allocation(&mut self, alloc: AllocIx, removal: Removal, cx: &mut Cx) {
-        let app = self.allocs[alloc.ix()].app;
+        let app = self.allocs[alloc].app;
         self.take_off(alloc, removal, cx);
-        if self.allocs[alloc.ix()].is_placeholder() {
-            let group = self.allocs[alloc.ix()].spec.task_group.clone();
-            if let Some(counters) = self.apps[app.ix()].task_groups.get_mut(&group) {
+        if self.allocs[alloc].is_placeholder() {
+            let group = self.allocs[alloc].spec.task_group.clone();
+            if let Some(counters) = self.apps[app].task_groups.get_mut(&group) {
                 counters.timed_out += 1;
             }
             self.rouse_gang(app, &group);
             self.placeholder_gone(app, cx);
-        } else if self.apps[app.ix()].state == AppState::Failing {
+        } else if self.apps[app].state == AppState::Failing {
             self.fail_if_empty(app, cx);
-        } else if self.apps[app.ix()].expiring && !self.apps[app.ix()].removing {
+        } else if self.apps[app].expiring && !self.apps[app].removing {
             self.finish_expiring(app, cx);
-        } else if self.is_idle(app) {
+        } else if self.is_done(app) {
             self.fire(app, AppEvent::Complete, None, cx);
         }
     }
@@ -356,16 +361,16 @@ impl Partition {
 
     /// As `take_off`, from these books only.
     pub(super) fn take_off_books(&mut self, alloc: AllocIx, removal: Removal, books: Books, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app, node, placeholder) = (row.app, row.node, row.is_placeholder());
-        let app_id = self.apps[app.ix()].id.clone();
+        let app_id = self.apps[app].id.clone();
         self.note_usage(alloc, cx);
-        if self.allocs[alloc.ix()].preempted {
+        if self.allocs[alloc].preempted {
             self.sub_preempting(alloc);
             self.victim_gone(alloc);
         }
         self.refund(alloc, node, books, cx);
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         let asked = if row.preempted {
             Some(Termination::Preempted)
         } else if row.released {
@@ -378,20 +383,20 @@ impl Partition {
         row.released = false;
         row.preempted = false;
         let (key, resource) = (row.spec.key.clone(), row.resource.clone());
-        if let Some(termination) = asked {
+        if let Some(termination) = asked.filter(|_| !crate::planted!("confirmation-lost")) {
             cx.fx.push(Effect::App(AppEffect::Confirmed { app: app_id.clone(), key: key.clone(), termination }));
         }
         cx.event_of(EventKind::App, &app_id, &key, Change::Remove, detail(removal.termination), &resource);
         self.allocation_changed(app);
         if let Some(node) = node.filter(|_| !removal.node_goes && !removal.silent) {
-            let row = &self.nodes[node.ix()];
+            let row = &self.nodes[node];
             let id = row.spec.id.clone();
             cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeAlloc, &resource);
         }
         if placeholder {
-            let group = self.allocs[alloc.ix()].spec.task_group.clone();
+            let group = self.allocs[alloc].spec.task_group.clone();
             self.not_replaceable(app, &group, alloc);
-            let row = &mut self.apps[app.ix()];
+            let row = &mut self.apps[app];
             if let Some(group) = row.task_groups.get_mut(&group) {
                 group.live = group.live.saturating_sub(1);
             }
@@ -404,16 +409,16 @@ impl Partition {
     /// Adds a finished allocation to the application's history: resource × whole seconds by instance type (RES-069). Preempted
     /// is what was chosen as a victim, by whatever type the shim releases it.
     fn note_usage(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let Some(node) = row.node else { return };
-        if self.apps[row.app.ix()].removing {
+        if self.apps[row.app].removing {
             // Nobody reads the history of an application that is not kept.
             return;
         }
-        let instance = self.nodes[node.ix()].spec.instance_type();
+        let instance = self.nodes[node].spec.instance_type();
         let seconds = cx.now.minus(row.bound).as_secs().max(0);
         let used = row.resource.times(i128::from(seconds));
-        let history = &mut self.apps[row.app.ix()].history;
+        let history = &mut self.apps[row.app].history;
         let book: &mut BTreeMap<Arc<str>, Resource> = if row.is_placeholder() {
             &mut history.placeholder
         } else if row.preempted {

@@ -8,7 +8,7 @@ use crate::{
     conf::{PartitionConf, QueueConf},
     event::{Change, Detail, EventKind},
     queue::Queue,
-    types::{AppIx, Nanos, ObjectState, QueueIx},
+    types::{Nanos, ObjectState, QueueIx},
 };
 
 impl Partition {
@@ -23,16 +23,14 @@ impl Partition {
         }
         self.touch_all();
         self.settle();
-        for ix in 0..self.apps.len() {
-            if !self.apps[ix].free {
-                // Preemption delays may have changed.
-                for group in self.apps[ix].groups_by_key.values_mut() {
-                    group.preempt_anew();
-                }
-                self.rouse_groups(AppIx::from(ix));
+        for ix in self.apps.keys() {
+            // Preemption delays may have changed.
+            for group in self.apps[ix].groups_by_key.values_mut() {
+                group.preempt_anew();
             }
+            self.rouse_groups(ix);
         }
-        if conf.quota_preemption && self.queues.iter().any(|queue| !queue.free && queue.quota_start.is_some()) {
+        if conf.quota_preemption && self.queues.values().any(|queue| queue.quota_start.is_some()) {
             self.watch_quotas(cx.now);
         }
         self.unblock();
@@ -42,7 +40,7 @@ impl Partition {
         let mut named = BTreeSet::new();
         for child in &conf.children {
             named.insert(child.name.clone());
-            match self.queues[parent.ix()].children.get(&child.name).copied() {
+            match self.queues[parent].children.get(&child.name).copied() {
                 Some(ix) => {
                     self.update_queue(ix, child, cx);
                     self.update_children(ix, child, cx);
@@ -52,7 +50,7 @@ impl Partition {
                 }
             }
         }
-        for (name, ix) in self.queues[parent.ix()].children.clone() {
+        for (name, ix) in self.queues[parent].children.clone() {
             if !named.contains(&name) {
                 self.drain_managed(ix, cx);
             }
@@ -61,40 +59,40 @@ impl Partition {
 
     /// A managed queue that the configuration no longer names drains, with all managed ones below (CFG-100).
     fn drain_managed(&mut self, ix: QueueIx, cx: &mut Cx) {
-        if !self.queues[ix.ix()].managed {
+        if !self.queues[ix].managed {
             return;
         }
-        if self.queues[ix.ix()].state != ObjectState::Draining {
-            let path = self.queues[ix.ix()].path.clone();
+        if self.queues[ix].state != ObjectState::Draining {
+            let path = self.queues[ix].path.clone();
             cx.event(EventKind::Queue, &path, Change::Set, Detail::QueueConfig);
         }
         self.set_queue_state(ix, ObjectState::Draining, cx);
-        for child in self.queues[ix.ix()].children.values().copied().collect::<Vec<_>>() {
+        for child in self.queues[ix].children.values().copied().collect::<Vec<_>>() {
             self.drain_managed(child, cx);
         }
     }
 
     /// One queue takes over its part; events in the order type, max, guaranteed (EVT-047).
     fn update_queue(&mut self, ix: QueueIx, conf: &QueueConf, cx: &mut Cx) {
-        let before = self.queues[ix.ix()].clone();
+        let before = self.queues[ix].clone();
         let path = before.path.clone();
         let leaf = !conf.parent && before.parent.is_some();
         if leaf != before.leaf {
-            self.queues[ix.ix()].leaf = leaf;
+            self.queues[ix].leaf = leaf;
             for app in before.apps.iter() {
-                let priority = self.apps[app.ix()].priority;
-                let counts = &mut self.queues[ix.ix()].priorities;
+                let priority = self.apps[*app].priority;
+                let counts = &mut self.queues[ix].priorities;
                 if leaf { count_up(counts, priority) } else { count_down(counts, priority) }
             }
             let text = format!("leaf queue: {leaf}");
             cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueType), &text, None);
         }
-        self.queues[ix.ix()].managed = true;
+        self.queues[ix].managed = true;
         self.set_queue_state(ix, ObjectState::Active, cx);
         let (max, guaranteed) = (before.max.clone(), before.guaranteed.clone());
         self.configure_queue(ix, conf);
         if before.parent.is_some() {
-            let row = &mut self.queues[ix.ix()];
+            let row = &mut self.queues[ix];
             // Set through the functions that make the events.
             let new_max = std::mem::replace(&mut row.max, max);
             let new_guaranteed = std::mem::replace(&mut row.guaranteed, guaranteed);
@@ -102,7 +100,7 @@ impl Partition {
             self.set_guaranteed(ix, new_guaranteed, &path, cx);
             self.quota_clock_on_reload(ix, &before, cx.now);
         }
-        if !self.queues[ix.ix()].is_configured_like(&before) {
+        if !self.queues[ix].is_configured_like(&before) {
             // EVT-04A
             cx.event(EventKind::Queue, &path, Change::Set, Detail::QueueConfig);
         }
@@ -111,7 +109,7 @@ impl Partition {
     /// The clock of quota preemption after a new configuration (QPR-003). A change that lowers some types and raises others
     /// counts as a lowering where a lowered type is exceeded (section 12 item 12 of the queue rules).
     fn quota_clock_on_reload(&mut self, ix: QueueIx, before: &Queue, now: Nanos) {
-        let row = &mut self.queues[ix.ix()];
+        let row = &mut self.queues[ix];
         let (delay, old_delay) = (row.settings.quota_preemption_delay, before.settings.quota_preemption_delay);
         let Some(max) = row.max.as_ref().filter(|_| delay > Nanos::ZERO) else {
             row.quota_start = None;
@@ -141,7 +139,7 @@ impl Partition {
             return;
         }
         for ix in self.up(queue) {
-            let row = &mut self.queues[ix.ix()];
+            let row = &mut self.queues[ix];
             let delay = row.settings.quota_preemption_delay;
             if row.managed
                 && row.parent.is_some()

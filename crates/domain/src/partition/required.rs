@@ -11,31 +11,30 @@ use crate::{
 impl Partition {
     /// Places an ask on its required node, or reserves that node for it and for the others of its group (R5.40–R5.44).
     pub(super) fn try_required(&mut self, alloc: AllocIx, cx: &mut Cx) -> Result<Outcome, Hold> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let Some(node) = row.spec.required_node.as_ref().and_then(|id| self.node_by_id.get(id)).copied() else {
             return Err(Hold::RequiredNode);
         };
         let resource = row.resource.clone();
-        // R5.44: what the node can never hold reserves nothing and holds nobody up.
-        if !self.nodes[node.ix()].capacity.fits(&resource) {
+        // R5.44: oversized asks neither reserve nor block.
+        if !self.nodes[node].capacity.fits(&resource) {
             return Err(Hold::RequiredNode);
         }
         // R5.41: ordinary reservations on the node give way.
-        for other in self.nodes[node.ix()].reservations.clone() {
-            if self.allocs[other.ix()].spec.required_node.is_none() {
+        for other in self.nodes[node].reservations.clone() {
+            if self.allocs[other].spec.required_node.is_none() {
                 self.unreserve(other, cx);
             }
         }
         let mut reserved = false;
-        let group = self.apps[self.allocs[alloc.ix()].app.ix()].groups_by_key.get(&self.group_key(alloc));
+        let group = self.apps[self.allocs[alloc].app].groups_by_key.get(&self.group_key(alloc));
         let others = group.into_iter().flat_map(|group| group.asks.values().copied());
-        let others: Vec<AllocIx> =
-            others.filter(|ask| *ask != alloc && self.allocs[ask.ix()].reserved.is_none()).collect();
+        let others: Vec<AllocIx> = others.filter(|ask| *ask != alloc && self.allocs[*ask].reserved.is_none()).collect();
         for alloc in std::iter::once(alloc).chain(others) {
-            let own = self.allocs[alloc.ix()].reserved == Some(node);
-            let open = own || self.nodes[node.ix()].reservations.is_empty();
+            let own = self.allocs[alloc].reserved == Some(node);
+            let open = own || self.nodes[node].reservations.is_empty();
             let refused = self.ask_shim && self.is_refused(alloc, node);
-            let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);
+            let fits = self.nodes[node].available.fits(&resource) && self.fits_beside_claims(alloc, node);
             if open && fits && !refused {
                 return self.take(alloc, node, cx);
             }

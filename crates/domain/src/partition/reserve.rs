@@ -17,34 +17,34 @@ pub(super) const RESERVATION_WAIT: Nanos = Nanos::from_secs(2 * 3600);
 impl Partition {
     /// Reserves a node for an ask; an older reservation on another node goes first (R5.36a).
     pub(super) fn reserve(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
-        if self.allocs[alloc.ix()].reserved == Some(node) {
+        if self.allocs[alloc].reserved == Some(node) {
             return;
         }
-        if self.allocs[alloc.ix()].reserved.is_some() {
+        if self.allocs[alloc].reserved.is_some() {
             self.unreserve(alloc, cx);
         }
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         row.reserved = Some(node);
         row.reserved_at = cx.now;
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
         // R5.23
-        if self.apps[app.ix()].state == AppState::Accepted {
+        if self.apps[app].state == AppState::Accepted {
             self.enter_allocating(app);
         }
-        self.apps[app.ix()].reservations.insert(alloc);
+        self.apps[app].reservations.insert(alloc);
         self.reserved_apps.insert(app);
         self.reservations += 1;
         // R5.23: an accepted application that holds a reservation counts as allocating.
-        if self.apps[app.ix()].state == AppState::Accepted {
+        if self.apps[app].state == AppState::Accepted {
             self.enter_allocating(app);
         }
-        let row = &mut self.nodes[node.ix()];
+        let row = &mut self.nodes[node];
         row.reservations.push(alloc);
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, &key, Change::Add, Detail::NodeReservation, &resource);
         if self.all_container_states {
             cx.callback(Callback::ContainerState {
-                app: self.apps[app.ix()].id.clone(),
+                app: self.apps[app].id.clone(),
                 key,
                 state: ContainerState::Reserved,
                 reason: format!("reserved on node {id}").into(),
@@ -57,6 +57,9 @@ impl Partition {
 
     /// A reservation goes, whatever ends it (R5.38); all counters follow (R5.39).
     pub(super) fn unreserve(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        if self.allocs[alloc].reserved.is_none() {
+            return;
+        }
         self.lose_claim(alloc);
         if let Some(node) = self.end_reservation(alloc, cx) {
             self.unblock_shapes(node);
@@ -65,31 +68,44 @@ impl Partition {
 
     /// Ends a reservation as its ask is placed on a node; what was kept for it there, it takes.
     pub(super) fn use_reservation(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        if self.allocs[alloc].reserved.is_none() {
+            return;
+        }
+        let was_open = self.is_shared(node);
         self.use_claim(alloc);
-        if let Some(other) = self.end_reservation(alloc, cx).filter(|reserved| *reserved != node) {
-            self.unblock_shapes(other);
+        match self.end_reservation(alloc, cx) {
+            Some(other) if other != node => self.unblock_shapes(other),
+            // Others could not use what it leaves of the node.
+            Some(_) if !was_open && self.is_shared(node) => {
+                let mut room = self.open_room(node);
+                room.sub(&self.allocs[alloc].resource);
+                if room.iter().any(|(_, amount)| amount > 0) {
+                    self.unblock_shapes_within(node, &room);
+                }
+            }
+            _ => {}
         }
     }
 
     fn end_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> Option<NodeIx> {
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         let node = row.reserved.take()?;
         self.ripe.remove(&alloc);
         self.held_back.remove(&alloc);
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
-        let app_row = &mut self.apps[app.ix()];
+        let app_row = &mut self.apps[app];
         app_row.reservations.remove(&alloc);
         if app_row.reservations.is_empty() {
             self.reserved_apps.remove(&app);
         }
         self.reservations -= 1;
         self.wanting.again();
-        let app_row = &self.apps[app.ix()];
+        let app_row = &self.apps[app];
         if app_row.state == AppState::Accepted && app_row.reservations.is_empty() && app_row.allocs.is_empty() {
             self.leave_allocating(app);
         }
-        let row = &mut self.nodes[node.ix()];
+        let row = &mut self.nodes[node];
         row.reservations.retain(|reserved| *reserved != alloc);
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeReservation, &resource);
@@ -103,26 +119,25 @@ impl Partition {
             self.reserved_epoch = self.epoch;
             self.held_back.clear();
             for app in self.reserved_apps.iter() {
-                self.ripe.extend(self.apps[app.ix()].reservations.iter().copied());
+                self.ripe.extend(self.apps[*app].reservations.iter().copied());
             }
         }
         while let Some(alloc) = self.ripe.get_min().copied() {
             self.ripe.remove(&alloc);
-            let row = &self.allocs[alloc.ix()];
-            if row.free || row.reserved.is_none() {
+            let row = &self.allocs[alloc];
+            if row.is_free() || row.reserved.is_none() {
                 continue;
             }
             let app = row.app;
-            if self.apps[app.ix()].state == AppState::Accepted && !(self.queues_can_run(app) && self.user_can_run(app))
-            {
+            if self.apps[app].state == AppState::Accepted && !(self.queues_can_run(app) && self.user_can_run(app)) {
                 self.limited = true;
                 self.held_back.insert(alloc);
                 continue;
             }
             // SEEDS S10, S11, R6.7: what waits for its gang, or for a placeholder, keeps no node from the placeholders that it
-            // waits for.
+            // waits for; and a gang that is placed all at once holds none for a part of it.
             let key = self.group_key(alloc);
-            if self.allocs[alloc.ix()].phase == Phase::Pending && self.waits_for_gang(app, &key) {
+            if self.allocs[alloc].phase == Phase::Pending && self.reserves_nothing(app, &key) {
                 self.unreserve(alloc, cx);
                 self.rouse(app);
                 continue;
@@ -139,7 +154,7 @@ impl Partition {
     }
 
     fn try_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> Outcome {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let Some(node) = row.reserved else { return Outcome::Nothing };
         if row.phase != Phase::Pending {
             return Outcome::Nothing;
@@ -148,10 +163,10 @@ impl Partition {
             self.held_back.insert(alloc);
             return Outcome::Waits;
         }
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (resource, shape, expires) = (row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
         let required = row.spec.required_node.is_some();
-        let fits = self.nodes[node.ix()].available.fits(&resource) && self.fits_beside_claims(alloc, node);
+        let fits = self.nodes[node].available.fits(&resource) && self.fits_beside_claims(alloc, node);
         let free = fits && !(self.ask_shim && self.is_refused(alloc, node));
         let other = if free || required || self.shapes.is_nowhere(shape) {
             None
@@ -194,13 +209,17 @@ impl Partition {
     fn give_up_spent_claim(&mut self, alloc: AllocIx) {
         if self.is_claim_spent(alloc) {
             self.lose_claim(alloc);
+            if let Some(node) = self.allocs[alloc].reserved {
+                // What it does not need there is open to others now.
+                self.unblock_shapes(node);
+            }
         }
     }
 
     /// What an ask has preempted is its own; others stay clear of what is promised.
     fn reserved_ask_fits_limits(&self, alloc: AllocIx) -> bool {
-        let row = &self.allocs[alloc.ix()];
-        let queue = self.apps[row.app.ix()].queue;
+        let row = &self.allocs[alloc];
+        let queue = self.apps[row.app].queue;
         if self.has_claim(alloc) {
             self.user_fits(row.app, &row.resource) && self.queue_has_room(queue, &row.resource).is_ok()
         } else {

@@ -76,12 +76,12 @@ impl Partition {
     /// is tried again, as it may have its node by then.
     pub(super) fn want_reservation(&mut self, app: AppIx, key: &GroupKey, now: Nanos) -> bool {
         let delay = self.reservation_delay;
-        let Some(group) = self.apps[app.ix()].groups_by_key.get(key).filter(|_| delay != Nanos(i64::MAX)) else {
+        let Some(group) = self.apps[app].groups_by_key.get(key).filter(|_| delay != Nanos(i64::MAX)) else {
             return false;
         };
         let (mut later, due): (Option<Nanos>, Nanos) = (None, group.preempt_at);
-        for alloc in group.asks.values().filter(|alloc| self.allocs[alloc.ix()].reserved.is_none()) {
-            let created = self.allocs[alloc.ix()].created;
+        for alloc in group.asks.values().filter(|alloc| self.allocs[**alloc].reserved.is_none()) {
+            let created = self.allocs[*alloc].created;
             let at = created.plus(delay);
             if at <= now {
                 let first = self.wanting.groups.insert((created, app, key.clone())).is_none();
@@ -122,12 +122,12 @@ impl Partition {
                     break;
                 }
                 let (_, app, key) = &wanting;
-                let queue = self.apps[app.ix()].queue;
+                let queue = self.apps[*app].queue;
                 if in_vain.contains(&key.shape) || held.by_queue.get(&queue).is_some_and(|of| *of >= most_of_queue) {
                     continue;
                 }
                 // What waits for its gang would have to let go of the node at once (R5.38).
-                if !self.still_wants(*app, key, cx.now) || self.waits_for_gang(*app, key) {
+                if !self.still_wants(*app, key, cx.now) || self.reserves_nothing(*app, key) {
                     self.wanting.groups.remove(&wanting);
                     continue;
                 }
@@ -165,7 +165,7 @@ impl Partition {
     fn held(&self) -> Held {
         let mut held = Held::default();
         for app in self.reserved_apps.iter() {
-            let row = &self.apps[app.ix()];
+            let row = &self.apps[*app];
             let of = row.reservations.iter().filter(|alloc| self.is_for_waiting(**alloc)).count();
             held.all += of;
             *held.by_queue.entry(row.queue).or_default() += of;
@@ -175,13 +175,13 @@ impl Partition {
 
     /// The reservation is neither one of preemption nor one of a required node.
     fn is_for_waiting(&self, alloc: AllocIx) -> bool {
-        self.allocs[alloc.ix()].spec.required_node.is_none() && !self.has_claim(alloc)
+        self.allocs[alloc].spec.required_node.is_none() && !self.has_claim(alloc)
     }
 
     fn still_wants(&self, app: AppIx, key: &GroupKey, now: Nanos) -> bool {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         let waits = row.groups_by_key.get(key).is_some_and(|group| group.hold == Some(Hold::Nodes));
-        !row.free
+        !row.is_free()
             && waits
             && !matches!(row.state, AppState::Failing | AppState::Failed)
             && !row.expiring
@@ -191,9 +191,9 @@ impl Partition {
     }
 
     fn next_to_reserve(&self, app: AppIx, key: &GroupKey, now: Nanos) -> Option<AllocIx> {
-        let group = self.apps[app.ix()].groups_by_key.get(key)?;
+        let group = self.apps[app].groups_by_key.get(key)?;
         group.asks.values().copied().find(|alloc| {
-            let row = &self.allocs[alloc.ix()];
+            let row = &self.allocs[*alloc];
             row.reserved.is_none() && row.created.plus(self.reservation_delay) <= now
         })
     }
@@ -204,8 +204,8 @@ impl Partition {
     }
 
     fn is_young(&self, node: NodeIx, now: Nanos) -> bool {
-        let last = self.nodes[node.ix()].allocs.last();
-        last.is_some_and(|last| now.minus(self.allocs[last.ix()].bound) <= WORTH)
+        let last = self.nodes[node].allocs.last();
+        last.is_some_and(|last| now.minus(self.allocs[*last].bound) <= WORTH)
     }
 
     /// The node that can be expected to have room first; where several are expected at the same time, the one whose free
@@ -216,9 +216,9 @@ impl Partition {
 
     /// The nodes that can be expected to have room for an ask in time.
     fn worth_reserving(&self, alloc: AllocIx, nodes: &[NodeIx], now: Nanos) -> impl Iterator<Item = Choice> {
-        let resource = &self.allocs[alloc.ix()].resource;
+        let resource = &self.allocs[alloc].resource;
         let may = move |node: &NodeIx| {
-            self.nodes[node.ix()].capacity.fits(resource) && !(self.ask_shim && self.is_refused(alloc, *node))
+            self.nodes[*node].capacity.fits(resource) && !(self.ask_shim && self.is_refused(alloc, *node))
         };
         nodes.iter().copied().filter(may).filter_map(move |node| {
             let after = self.room_after(resource, node, now).filter(|after| *after <= WORTH)?;
@@ -229,7 +229,7 @@ impl Partition {
     /// After how long a node can be expected to have room. Nobody says how long an allocation lasts, but what has lasted long
     /// lasts long: each is taken to go on for as long as it has run. `None`: what runs there is not all that fills it.
     fn room_after(&self, resource: &Resource, node: NodeIx, now: Nanos) -> Option<Nanos> {
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         let mut missing: Vec<(&ResourceType, i128)> = resource
             .iter()
             .filter(|(_, need)| *need > 0)
@@ -241,7 +241,7 @@ impl Partition {
             if missing.is_empty() {
                 break;
             }
-            let held = &self.allocs[alloc.ix()];
+            let held = &self.allocs[*alloc];
             if missing.iter().all(|(kind, _)| held.resource.amount(kind) <= 0) {
                 continue;
             }
@@ -256,7 +256,7 @@ impl Partition {
 
     /// How much of what is free on a node the ask leaves there: 0 where it takes all, one for each type that it does not use.
     fn left_beside(&self, resource: &Resource, node: NodeIx) -> f64 {
-        let free = self.nodes[node.ix()].available.iter().filter(|(_, free)| *free > 0);
+        let free = self.nodes[node].available.iter().filter(|(_, free)| *free > 0);
         free.map(|(kind, free)| match resource.get(kind).filter(|need| *need > 0) {
             None => 1.0,
             Some(need) => ((free - need) as f64 / free as f64).max(0.0),
@@ -276,11 +276,11 @@ impl Partition {
     pub(super) fn review_reservations(&mut self, cx: &mut Cx) {
         self.wanting.review = false;
         let apps = self.reserved_apps.iter();
-        let held: Vec<AllocIx> = apps.flat_map(|app| self.apps[app.ix()].reservations.iter().copied()).collect();
+        let held: Vec<AllocIx> = apps.flat_map(|app| self.apps[*app].reservations.iter().copied()).collect();
         // Found once for all asks of a shape, until the nodes change that may be reserved.
         let (mut young, mut best) = (None, BTreeMap::new());
         for alloc in held {
-            let row = &self.allocs[alloc.ix()];
+            let row = &self.allocs[alloc];
             if cx.now > row.reserved_at.plus(RESERVATION_WAIT) {
                 self.ripe.insert(alloc);
             }
@@ -318,22 +318,22 @@ impl Partition {
 
     /// All that reserve the node wait for room there, and nothing was preempted for them: what they do not need is open.
     pub(super) fn is_shared(&self, node: NodeIx) -> bool {
-        self.nodes[node.ix()].reservations.iter().all(|alloc| self.is_for_waiting(*alloc))
+        self.nodes[node].reservations.iter().all(|alloc| self.is_for_waiting(*alloc))
     }
 
     /// What others may use of the node that an ask has reserved has changed.
     pub(super) fn reindex_reserved(&mut self, alloc: AllocIx) {
-        if let Some(node) = self.allocs[alloc.ix()].reserved {
+        if let Some(node) = self.allocs[alloc].reserved {
             self.reindex(node);
         }
     }
 
     /// What is free on a node beyond what is reserved of it.
     pub(super) fn open_room(&self, node: NodeIx) -> Resource {
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         let mut room = row.available.value();
         for alloc in &row.reservations {
-            for (kind, need) in self.allocs[alloc.ix()].resource.iter() {
+            for (kind, need) in self.allocs[*alloc].resource.iter() {
                 let free = room.amount(kind);
                 room.set(kind.clone(), (free - need).max(0).min(free));
             }

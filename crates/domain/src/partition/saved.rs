@@ -15,8 +15,8 @@ use crate::{
     DOMAIN_VERSION,
     alloc::{Alloc, AskSpec},
     coded::{As, Coded as _, Error, Names, Reader, Skip, Writer, map},
-    cow::CowVec,
     resources::{Resource, Types},
+    table::Table,
     types::AllocIx,
 };
 
@@ -109,27 +109,32 @@ map!(Partition {
     48 ask_shim,
     49 questions,
     50 leaving,
-    51 free_nodes,
-    52 free_queues,
-    53 free_apps,
-    54 free_allocs,
+} parts {
+    51 nodes.vacant,
+    52 queues.vacant,
+    53 apps.vacant,
+    54 allocs.vacant,
+} then {
     55 next_serial,
     56 required_asks,
     57 alloc_changed,
     58 scratch as Skip,
     59 orders,
     60 held_back,
+    61 drain_notes,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.
 pub(crate) struct Rows;
 
-impl As<CowVec<Alloc, 64>> for Rows {
-    fn write(value: &CowVec<Alloc, 64>, to: &mut Writer) {
+type Allocs = Table<AllocIx, Alloc, 64>;
+
+impl As<Allocs> for Rows {
+    fn write(value: &Allocs, to: &mut Writer) {
         static NOTHING: LazyLock<(Arc<AskSpec>, Arc<Resource>)> = LazyLock::new(Default::default);
         to.array(value.len());
-        for row in value.iter() {
-            if row.free {
+        for row in value.places() {
+            if row.is_free() {
                 let (spec, resource) = NOTHING.clone();
                 Alloc { spec, resource, ..row.clone() }.write(to);
             } else {
@@ -138,16 +143,16 @@ impl As<CowVec<Alloc, 64>> for Rows {
         }
     }
 
-    fn read(from: &mut Reader) -> Result<CowVec<Alloc, 64>, Error> {
-        CowVec::read(from)
+    fn read(from: &mut Reader) -> Result<Allocs, Error> {
+        Table::read(from)
     }
 
-    fn is_absent(value: &CowVec<Alloc, 64>) -> bool {
+    fn is_absent(value: &Allocs) -> bool {
         value.is_empty()
     }
 
-    fn absent() -> Option<CowVec<Alloc, 64>> {
-        Some(CowVec::default())
+    fn absent() -> Option<Allocs> {
+        Some(Table::default())
     }
 }
 
@@ -209,6 +214,12 @@ impl Partition {
             return Err(from.fail("something follows that does not belong here").into());
         }
         partition.list_asks(&hidden, &from)?;
+        if crate::planted!("load-drains") {
+            partition.drained_ids = imbl::OrdSet::new();
+        }
+        if crate::planted!("load-epoch") {
+            partition.epoch += 1;
+        }
         let conf = partition.conf.clone();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         Ok(partition)
@@ -216,22 +227,22 @@ impl Partition {
 
     /// Rows that their application does not know by their key, as another one has the same.
     fn hidden(&self) -> Vec<AllocIx> {
-        let rows = self.allocs.iter().enumerate().filter(|(_, row)| !row.free);
+        let rows = self.allocs.iter();
         let hidden = rows.filter(|(at, row)| {
-            let known = self.apps[row.app.ix()].by_key.get(&row.spec.key);
-            known != Some(&AllocIx::from(*at))
+            let known = self.apps[row.app].by_key.get(&row.spec.key);
+            known != Some(at)
         });
-        hidden.map(|(at, _)| AllocIx::from(at)).collect()
+        hidden.map(|(at, _)| at).collect()
     }
 
     /// Every application has its rows, by key and in order of arrival.
     fn list_asks(&mut self, hidden: &[AllocIx], from: &Reader) -> Result<(), Error> {
         let apps = self.apps.len();
-        for (at, row) in self.allocs.iter().enumerate().filter(|(_, row)| !row.free) {
+        for (at, row) in self.allocs.iter() {
             if row.app.ix() >= apps {
                 return Err(from.fail(format!("there is no application for {}", row.spec.key)));
             }
-            let (at, app) = (AllocIx::from(at), &mut self.apps[row.app.ix()]);
+            let app = &mut self.apps[row.app];
             app.by_seq.insert(row.seq, at);
             // Ascending, as they were written.
             if hidden.binary_search(&at).is_err() {

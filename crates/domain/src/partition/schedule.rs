@@ -56,7 +56,7 @@ impl Partition {
     }
 
     fn step(&mut self, cx: &mut Cx) -> Outcome {
-        let root = &self.queues[self.root.ix()];
+        let root = &self.queues[self.root];
         // R5.4, R5.5
         if self.state == ObjectState::Stopped || root.max.is_none() || !root.pending.is_positive() {
             return Outcome::Nothing;
@@ -84,42 +84,42 @@ impl Partition {
     /// The first child or application in order that yields something (R5.10).
     fn try_queue(&mut self, queue: QueueIx, cx: &mut Cx) -> Outcome {
         self.sync_queue(queue);
-        while let Some(child) = self.queues[queue.ix()].child_order.get_min().map(|(_, child)| *child) {
+        while let Some(child) = self.queues[queue].child_order.get_min().map(|(_, child)| *child) {
             let outcome = self.try_queue(child, cx);
             if outcome != Outcome::Nothing {
                 return outcome;
             }
-            self.park_queue(child);
+            self.block_queue(child);
         }
         // A leaf that became a parent keeps its applications, and they wait until it is a leaf again (CFG-102).
-        if !self.queues[queue.ix()].leaf {
+        if !self.queues[queue].leaf {
             return Outcome::Nothing;
         }
-        while let Some(app) = self.queues[queue.ix()].app_order.get_min().map(|(_, app)| *app) {
+        while let Some(app) = self.queues[queue].app_order.get_min().map(|(_, app)| *app) {
             let outcome = self.try_app(app, cx);
             if outcome != Outcome::Nothing {
                 return outcome;
             }
-            self.park_app(app);
+            self.block_app(app);
         }
         Outcome::Nothing
     }
 
     pub(super) fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
         self.sync_app(app);
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return Outcome::Nothing;
         }
         self.user_resolve(app, cx);
-        if self.apps[app.ix()].state == AppState::Accepted && !self.may_run(app, cx) {
+        if self.apps[app].state == AppState::Accepted && !self.may_run(app, cx) {
             self.limited = true;
             return Outcome::Nothing;
         }
-        let queue = self.apps[app.ix()].queue;
-        let backoff = self.queues[queue.ix()].settings.backoff;
+        let queue = self.apps[app].queue;
+        let backoff = self.queues[queue].settings.backoff;
         let mut failed = 0;
-        while let Some((_, key)) = self.apps[app.ix()].group_order.first_key_value() {
+        while let Some((_, key)) = self.apps[app].group_order.first_key_value() {
             if backoff > 0 && failed >= backoff {
                 self.back_off(app, cx.now);
                 return Outcome::Nothing;
@@ -138,7 +138,7 @@ impl Partition {
                         self.hold_gang(app, hold, cx)
                     } else {
                         self.hold(app, &key, hold, cx);
-                        self.apps[app.ix()].groups_by_key.get(&key).map_or(0, |group| group.asks.len() as u64)
+                        self.apps[app].groups_by_key.get(&key).map_or(0, |group| group.asks.len() as u64)
                     };
                     if hold == Hold::Nodes {
                         failed += asks;
@@ -148,14 +148,14 @@ impl Partition {
                         }
                         // Neither helps a gang that is placed all at once.
                         if !gang && self.want_reservation(app, &key, cx.now) {
-                            self.park_group(app, &key);
+                            self.block_group(app, &key);
                             continue;
                         }
                         if !gang && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
                             return outcome;
                         }
                     }
-                    self.park_group(app, &key);
+                    self.block_group(app, &key);
                 }
             }
         }
@@ -164,9 +164,9 @@ impl Partition {
 
     /// Too many asks failed on nodes: the application waits (R5.26).
     fn back_off(&mut self, app: AppIx, now: Nanos) {
-        let queue = self.apps[app.ix()].queue;
-        let until = now.plus(self.queues[queue.ix()].settings.backoff_delay);
-        self.apps[app.ix()].backoff_until = Some(until);
+        let queue = self.apps[app].queue;
+        let until = now.plus(self.queues[queue].settings.backoff_delay);
+        self.apps[app].backoff_until = Some(until);
         self.wake_at(app, until);
     }
 
@@ -174,14 +174,14 @@ impl Partition {
     pub(super) fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
         let by_queue = !self.queues_can_run(app);
         let by_quota = !by_queue && !self.user_can_run(app);
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         let id = row.id.clone();
         if row.held_by_queue != by_queue {
             row.held_by_queue = by_queue;
             let detail = if by_queue { Detail::AppCannotRunQueue } else { Detail::AppRunnableQueue };
             cx.event(EventKind::App, &id, Change::None, detail);
         }
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if !by_queue && row.held_by_quota != by_quota {
             row.held_by_quota = by_quota;
             let detail = if by_quota { Detail::AppCannotRunQuota } else { Detail::AppRunnableQuota };
@@ -197,14 +197,14 @@ impl Partition {
 
     /// Each ask of an application that may not begin is told of it once (SEEDS S7).
     fn skip_asks(&mut self, app: AppIx, reason: &str, cx: &mut Cx) {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         let asks = row.by_seq.range(row.skipped_to + 1..);
         let asks: Vec<(u64, AllocIx)> = asks.map(|(seq, alloc)| (*seq, *alloc)).collect();
         for (seq, alloc) in asks {
-            if self.allocs[alloc.ix()].is_pending() {
+            if self.allocs[alloc].is_pending() {
                 self.skipped(alloc, reason, cx);
             }
-            self.apps[app.ix()].skipped_to = seq;
+            self.apps[app].skipped_to = seq;
         }
     }
 
@@ -220,11 +220,11 @@ impl Partition {
         if !self.user_fits_beside(app, &resource) {
             return Err(Hold::UserQuota);
         }
-        let queue = self.apps[app.ix()].queue;
+        let queue = self.apps[app].queue;
         if self.queue_fits(queue, &resource).is_err() {
             return Err(Hold::QueueQuota);
         }
-        let group = self.apps[app.ix()].groups_by_key.get(key);
+        let group = self.apps[app].groups_by_key.get(key);
         let Some(alloc) = group.and_then(|group| group.asks.get_min().map(|(_, alloc)| *alloc)) else {
             return Err(Hold::Gang);
         };
@@ -249,7 +249,7 @@ impl Partition {
     /// Real asks wait while their gang is not there (SEEDS S10) or a placeholder is to be replaced (R6.7); placeholders wait
     /// while their queues have no room for the whole gang (SEEDS S11).
     pub(super) fn waits_for_gang(&mut self, app: AppIx, key: &GroupKey) -> bool {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if key.placeholder {
             if row.state != AppState::Accepted || self.gang_may_start(app) {
                 return false;
@@ -257,7 +257,7 @@ impl Partition {
             self.limited = true;
             return true;
         }
-        row.state == AppState::Accepted && row.awaits_placeholders()
+        row.state == AppState::Accepted && row.awaits_placeholders() && !crate::planted!("gang-early")
             || row.waits_for_first_placeholder(key)
             || row.replaceable_later(key) > 0
     }
@@ -269,7 +269,7 @@ impl Partition {
 
     /// A node in the sort order takes the ask.
     pub(super) fn takes(&self, alloc: AllocIx, node: NodeIx, resource: &crate::resources::Resource) -> bool {
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         row.available.fits(resource)
             && (row.reservations.is_empty() || self.open_room(node).fits(resource))
             && row.capacity.fits(resource)
@@ -286,7 +286,7 @@ impl Partition {
         };
         self.note_passed(alloc, cx);
         if self.ask_shim {
-            return Ok(self.park_for_answer(&placement, node, cx));
+            return Ok(self.ask_shim_first(&placement, node, cx));
         }
         self.leave_waiting(alloc, Phase::Allocated, node, cx);
         self.note_allocating(alloc, cx);
@@ -298,7 +298,7 @@ impl Partition {
     pub(super) fn leave_waiting(&mut self, alloc: AllocIx, phase: Phase, node: NodeIx, cx: &mut Cx) {
         self.use_reservation(alloc, node, cx);
         self.dequeue(alloc);
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         row.phase = phase;
         row.node = Some(node);
         row.bound = cx.now;
@@ -306,11 +306,11 @@ impl Partition {
 
     /// An ask is about to become an allocation: its accepted application counts as allocating.
     pub(super) fn note_allocating(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let app = self.allocs[alloc.ix()].app;
-        if self.apps[app.ix()].state == AppState::Accepted {
+        let app = self.allocs[alloc].app;
+        if self.apps[app].state == AppState::Accepted {
             self.enter_allocating(app);
         }
-        self.allocs[alloc.ix()].triggered_scale_up = false;
+        self.allocs[alloc].triggered_scale_up = false;
         self.scheduled(alloc, cx);
         self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
     }
@@ -318,7 +318,7 @@ impl Partition {
     /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).
     pub(super) fn note_passed(&mut self, alloc: AllocIx, cx: &mut Cx) {
         self.note_attempt(alloc);
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         if !row.over_user_quota && !row.over_queue_quota {
             return;
         }
@@ -329,7 +329,7 @@ impl Partition {
             self.fits_user_event(alloc, cx);
         }
         if was_queue {
-            let key = self.allocs[alloc.ix()].spec.key.clone();
+            let key = self.allocs[alloc].spec.key.clone();
             let path = self.queue_path(alloc);
             let text = format!("Request '{key}' has become schedulable in queue '{path}'");
             self.message_of(alloc, &text, cx);
@@ -337,19 +337,19 @@ impl Partition {
     }
 
     fn fits_user_event(&self, alloc: AllocIx, cx: &mut Cx) {
-        let text = format!("Request '{}' fits in the available user quota", self.allocs[alloc.ix()].spec.key);
+        let text = format!("Request '{}' fits in the available user quota", self.allocs[alloc].spec.key);
         self.message_of(alloc, &text, cx);
     }
 
     pub(super) fn queue_path(&self, alloc: AllocIx) -> std::sync::Arc<str> {
-        let app = &self.apps[self.allocs[alloc.ix()].app.ix()];
-        self.queues[app.queue.ix()].path.clone()
+        let app = &self.apps[self.allocs[alloc].app];
+        self.queues[app.queue].path.clone()
     }
 
     /// An event about an ask (section 9.2 of the queue rules).
     pub(super) fn message_of(&self, alloc: AllocIx, text: &str, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
-        let app = &self.apps[row.app.ix()];
+        let row = &self.allocs[alloc];
+        let app = &self.apps[row.app];
         cx.message(
             EventKind::Request,
             &row.spec.key,
@@ -365,7 +365,7 @@ impl Partition {
         if matches!(hold, Hold::UserQuota | Hold::QueueQuota) {
             self.limited = true;
         }
-        let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(key) else { return };
+        let Some(group) = self.apps[app].groups_by_key.get_mut(key) else { return };
         let again = group.hold == Some(hold);
         group.hold = Some(hold);
         let fresh = std::mem::take(&mut group.fresh);
@@ -379,7 +379,7 @@ impl Partition {
         match hold {
             Hold::UserQuota => {
                 self.log(alloc, "Not enough user quota", cx.now);
-                let row = &mut self.allocs[alloc.ix()];
+                let row = &mut self.allocs[alloc];
                 if !row.over_user_quota {
                     row.over_user_quota = true;
                     let (key, app, resource) = (row.spec.key.clone(), row.app, row.resource.clone());
@@ -396,15 +396,15 @@ impl Partition {
                 self.note_attempt(alloc);
                 self.log_no_preemption(alloc, cx.now);
                 self.log(alloc, "Not enough queue quota", cx.now);
-                let row = &mut self.allocs[alloc.ix()];
+                let row = &mut self.allocs[alloc];
                 if std::mem::take(&mut row.over_user_quota) {
                     self.fits_user_event(alloc, cx);
                 }
-                let row = &mut self.allocs[alloc.ix()];
+                let row = &mut self.allocs[alloc];
                 if !row.over_queue_quota {
                     row.over_queue_quota = true;
                     let (key, app, resource) = (row.spec.key.clone(), row.app, row.resource.clone());
-                    let headroom = self.headroom(self.apps[app.ix()].queue);
+                    let headroom = self.headroom(self.apps[app].queue);
                     let path = self.queue_path(alloc);
                     let text = format!(
                         "Request '{key}' does not fit in queue '{path}' (requested {resource}, available {})",
@@ -412,9 +412,9 @@ impl Partition {
                     );
                     self.message_of(alloc, &text, cx);
                     // A cluster that is too small is no limit: that the ask waits for nodes is told once a second.
-                    let level = self.queue_fits(self.apps[app.ix()].queue, &resource).err();
+                    let level = self.queue_fits(self.apps[app].queue, &resource).err();
                     if let Some(level) = level.filter(|level| *level != self.root) {
-                        let path = self.queues[level.ix()].path.clone();
+                        let path = self.queues[level].path.clone();
                         self.skipped(alloc, &format!("held back by the max of queue {path}"), cx);
                     }
                 }
@@ -430,9 +430,9 @@ impl Partition {
 
     /// Tells the shim that an ask is held back by a limit, once each time it begins (SEEDS S7).
     fn skipped(&self, alloc: AllocIx, reason: &str, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         cx.callback(Callback::ContainerState {
-            app: self.apps[row.app.ix()].id.clone(),
+            app: self.apps[row.app].id.clone(),
             key: row.spec.key.clone(),
             state: ContainerState::Skipped,
             reason: reason.into(),
@@ -441,13 +441,13 @@ impl Partition {
 
     /// Tells a shim that wants to hear of it that an ask was assigned to a node (SEEDS S7).
     pub(super) fn scheduled(&self, alloc: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         if let Some(node) = row.node.filter(|_| self.all_container_states) {
             cx.callback(Callback::ContainerState {
-                app: self.apps[row.app.ix()].id.clone(),
+                app: self.apps[row.app].id.clone(),
                 key: row.spec.key.clone(),
                 state: ContainerState::Scheduled,
-                reason: format!("assigned to node {}", self.nodes[node.ix()].spec.id).into(),
+                reason: format!("assigned to node {}", self.nodes[node].spec.id).into(),
             });
         }
     }
@@ -462,7 +462,7 @@ impl Partition {
 
     /// An entry in the log of an ask (R4.34).
     pub(super) fn log(&mut self, alloc: AllocIx, message: &str, now: Nanos) {
-        let log = &mut self.allocs[alloc.ix()].log;
+        let log = &mut self.allocs[alloc].log;
         match log.iter_mut().find(|entry| *entry.message == *message) {
             Some(entry) => {
                 entry.last = now;

@@ -106,17 +106,26 @@ impl Shapes {
 }
 
 impl Partition {
-    /// A node has more room, or takes allocations again: shapes that fit there now are tried again.
+    /// A node has more room, or takes allocations again: shapes that fit there now are tried again, but for asks that the shim
+    /// refused there. What was refused is forgotten before, where it may no longer hold.
     pub(super) fn unblock_shapes(&mut self, node: NodeIx) {
-        let row = &self.nodes[node.ix()];
+        if crate::planted!("room-unnoticed") {
+            return;
+        }
+        let row = &self.nodes[node];
         if !row.reservations.is_empty() {
             // Whoever reserved it looks again.
             self.ripe.extend(row.reservations.iter().copied());
         }
-        if row.sort_key.is_none() {
+        let available = if row.reservations.is_empty() { row.available.value() } else { self.open_room(node) };
+        self.unblock_shapes_within(node, &available);
+    }
+
+    /// So much of a node is open to asks that may not have been tried there.
+    pub(super) fn unblock_shapes_within(&mut self, node: NodeIx, available: &Resource) {
+        if self.nodes[node].sort_key.is_none() {
             return;
         }
-        let available = if row.reservations.is_empty() { row.available.value() } else { self.open_room(node) };
         if self.gang_waits {
             self.unblock();
         }
@@ -131,6 +140,7 @@ impl Partition {
             })
             .map(|(_, _, shape)| *shape)
             .filter(|shape| available.fits(self.shapes.resource(*shape)))
+            .filter(|shape| !self.shapes.rows[shape.ix()].of.is_some_and(|ask| self.is_refused(ask, node)))
             .collect();
         if !fitting.is_empty() {
             for shape in fitting {

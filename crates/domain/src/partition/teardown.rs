@@ -6,7 +6,7 @@ use crate::coded::list;
 use crate::{
     effect::{Callback, Effect},
     event::{Change, Detail, EventKind},
-    types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
+    types::{AppIx, AppState, Nanos, ObjectState},
 };
 
 /// Why applications fail whose partition goes (R3.3).
@@ -33,10 +33,8 @@ impl Partition {
         for node in self.node_by_id.values().copied().collect::<Vec<_>>() {
             self.reindex(node);
         }
-        for ix in 0..self.queues.len() {
-            if !self.queues[ix].free {
-                self.set_queue_state(QueueIx::from(ix), ObjectState::Draining, cx);
-            }
+        for ix in self.queues.keys() {
+            self.set_queue_state(ix, ObjectState::Draining, cx);
         }
     }
 
@@ -69,20 +67,20 @@ impl Partition {
 
     fn next_to_leave(&mut self, cx: &mut Cx) -> Option<Leaving> {
         let app = *self.app_by_id.get_min().map(|(_, app)| app)?;
-        let last = match self.apps[app.ix()].state {
+        let last = match self.apps[app].state {
             // It had ended already, and was only kept for a while.
             AppState::Completing => AppState::Completed,
             _ => AppState::Failed,
         };
         // One that fails already ends when all of it is gone, as below.
-        let failing = self.apps[app.ix()].state != AppState::Failing
-            && self.fire(app, AppEvent::Fail, Some(PARTITION_REMOVED), cx);
+        let failing =
+            self.apps[app].state != AppState::Failing && self.fire(app, AppEvent::Fail, Some(PARTITION_REMOVED), cx);
         Some(Leaving { app, closing: Closing::Asks(0), failing, last })
     }
 
     fn leave(&mut self, leaving: Leaving, items: &mut usize, told: &mut Vec<Callback>, cx: &mut Cx) {
         let Leaving { app, closing, failing, last } = leaving;
-        let id = self.apps[app.ix()].id.clone();
+        let id = self.apps[app].id.clone();
         if let Some(closing) = self.close_application(app, closing, items, &mut Vec::new(), cx) {
             self.leaving = Some(Leaving { app, closing, failing, last });
             return;

@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Partition,
-    forward::{AskName, Bounds, Forward, Lasts},
+    forward::{AskName, Bounds, Forward, Lasts, Placed},
+    recorded::Recorded,
 };
 use crate::{
     app::App,
@@ -28,6 +29,8 @@ pub struct Scenario<'a> {
     pub horizon: Nanos,
     /// For how long allocations go on; `None`: nothing ends by itself.
     pub lasts: Option<Lasts<'a>>,
+    /// What comes meanwhile in both runs, each of them as it is given here; `None`: nothing.
+    pub recorded: Option<Pair<&'a Recorded>>,
     /// How far the run without the change may go, and the one with it, which makes no more decisions than the first where that was cut.
     pub bounds: [Bounds<'a>; 2],
 }
@@ -35,9 +38,9 @@ pub struct Scenario<'a> {
 /// Without the change, and with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pair<T> {
-    /// Without.
+    /// As it is without the change.
     pub without: T,
-    /// With.
+    /// As it would be with the change.
     pub with: T,
 }
 
@@ -62,16 +65,45 @@ pub struct Whole {
     pub used: Resource,
     /// Of all nodes in the end.
     pub capacity: Resource,
+    /// Allocated on average over the time.
+    pub average_used: Resource,
+    /// Of all nodes, on average.
+    pub average_capacity: Resource,
+    /// How long asks that were placed on the way had waited.
+    pub waits: Waits,
+}
+
+/// How long asks that were placed had waited; placeholders are among them, and what took their places is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Number of asks.
+    pub asks: u64,
+    /// Half of them waited so long at most.
+    pub p50: Nanos,
+    /// Nine of ten of them.
+    pub p90: Nanos,
+    /// All of them.
+    pub longest: Nanos,
+}
+
+impl From<Vec<Nanos>> for Waits {
+    fn from(mut waits: Vec<Nanos>) -> Waits {
+        waits.sort_unstable();
+        let at = |share: usize| {
+            waits.get((waits.len() * share).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default()
+        };
+        Waits { asks: waits.len() as u64, p50: at(50), p90: at(90), longest: at(100) }
+    }
 }
 
 /// An application that fares otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fate {
-    /// Id.
+    /// Id of the application.
     pub app: Arc<str>,
     /// Path of its queue.
     pub queue: Arc<str>,
-    /// Owner.
+    /// Name of the user who submitted it.
     pub user: Arc<str>,
     /// It comes with the change.
     pub new: bool,
@@ -96,7 +128,7 @@ pub struct Fate {
 /// A queue that fares otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueFate {
-    /// Path.
+    /// Full path of the queue.
     pub queue: Arc<str>,
     /// It is there in the end.
     pub there: Pair<bool>,
@@ -106,6 +138,8 @@ pub struct QueueFate {
     pub pending: Pair<Resource>,
     /// Applications that run in the end.
     pub running: Pair<u64>,
+    /// How long its own asks that were placed on the way had waited.
+    pub waits: Pair<Waits>,
 }
 
 /// What was found out.
@@ -132,7 +166,8 @@ pub struct Outcome {
 struct Run {
     partition: Partition,
     now: Nanos,
-    placed: Vec<(AskName, Nanos)>,
+    placed: Vec<Placed>,
+    averages: [Resource; 2],
     preempted: BTreeMap<Arc<str>, u64>,
     refused: Vec<(Arc<str>, Arc<str>)>,
     cut: bool,
@@ -141,66 +176,89 @@ struct Run {
 impl Partition {
     /// What a change would do. `now` is the time.
     pub fn what_if(&self, scenario: Scenario<'_>, now: Nanos) -> Outcome {
-        let Scenario { change, horizon, lasts, bounds: [first, second] } = scenario;
+        let Scenario { change, horizon, lasts, recorded, bounds: [first, second] } = scenario;
+        let new: BTreeSet<Arc<str>> = change.iter().flat_map(submitted).collect();
         let until = now.plus(horizon);
-        let (without, left) = self.run_forward(Vec::new(), now, until, lasts, first);
+        let of = |pick: fn(Pair<&'_ Recorded>) -> &'_ Recorded| Course { until, lasts, recorded: recorded.map(pick) };
+        let (without, left) = self.run_forward(Vec::new(), now, of(|pair| pair.without), first);
         let decisions = if without.cut { (first.decisions - left).min(second.decisions) } else { second.decisions };
-        let (with, _) = self.run_forward(change, now, until, lasts, Bounds { decisions, ..second });
+        let (with, _) = self.run_forward(change, now, of(|pair| pair.with), Bounds { decisions, ..second });
         let mut outcome = Outcome {
             whole: Pair { without: without.whole(), with: with.whole() },
             applications: Vec::new(),
-            queues: queues(&without.partition, &with.partition),
+            queues: queues(&without, &with),
             refused: Vec::new(),
             seen: without.now.min(with.now).minus(now),
             cut: without.cut || with.cut,
             then: with.partition.clone(),
             at: with.now,
         };
-        outcome.applications = fates(self, &without, &with, now);
+        outcome.applications = fates(self, (&without, &with), &new, now);
         outcome.refused = with.refused;
         outcome
     }
 
-    fn run_forward(
-        &self,
-        change: Vec<Command>,
-        now: Nanos,
-        until: Nanos,
-        lasts: Option<Lasts<'_>>,
-        bounds: Bounds<'_>,
-    ) -> (Run, usize) {
-        let mut run = Forward::new(self, now, &[], bounds).ending(lasts);
+    fn run_forward(&self, change: Vec<Command>, now: Nanos, course: Course<'_>, bounds: Bounds<'_>) -> (Run, usize) {
+        let Course { until, lasts, recorded } = course;
+        let mut run = Forward::new(self, now, &[], bounds).following(recorded).ending(lasts);
         for command in change {
             run.apply(command);
         }
         run.pass(until);
-        let left = run.left();
+        let (left, averages) = (run.left(), run.averages());
         let Forward { partition, now, placed, preempted, refused, cut, .. } = run;
         let mut by_app = BTreeMap::new();
         for (app, _) in preempted {
             *by_app.entry(app).or_default() += 1;
         }
-        (Run { partition, now, placed, preempted: by_app, refused, cut }, left)
+        (Run { partition, now, placed, averages, preempted: by_app, refused, cut }, left)
+    }
+}
+
+/// What happens in a run.
+struct Course<'a> {
+    until: Nanos,
+    lasts: Option<Lasts<'a>>,
+    recorded: Option<&'a Recorded>,
+}
+
+/// The applications that a command submits.
+fn submitted(command: &Command) -> Vec<Arc<str>> {
+    match command {
+        Command::Applications { new, .. } => new.iter().map(|app| app.id.clone()).collect(),
+        _ => Vec::new(),
     }
 }
 
 impl Run {
     fn whole(&self) -> Whole {
         let partition = &self.partition;
-        let asks = partition.app_by_id.values().map(|ix| waiting(&partition.apps[ix.ix()]));
+        let asks = partition.app_by_id.values().map(|ix| waiting(&partition.apps[*ix]));
         Whole {
             allocations: partition.allocations,
             waiting: asks.sum(),
             placed: self.placed.len() as u64,
             preempted: self.preempted.values().sum(),
-            used: partition.queues[partition.root.ix()].placed(),
+            used: partition.queues[partition.root].placed(),
             capacity: partition.total.clone(),
+            average_used: self.averages[0].clone(),
+            average_capacity: self.averages[1].clone(),
+            waits: Waits::from(self.placed.iter().filter_map(|placed| placed.waited).collect::<Vec<_>>()),
         }
+    }
+
+    /// How long asks waited, by queue.
+    fn waits(&self) -> FxHashMap<&Arc<str>, Waits> {
+        let mut waits: FxHashMap<&Arc<str>, Vec<Nanos>> = FxHashMap::default();
+        for Placed { waited, queue, .. } in &self.placed {
+            waits.entry(queue).or_default().extend(*waited);
+        }
+        waits.into_iter().map(|(queue, waits)| (queue, Waits::from(waits))).collect()
     }
 
     fn app(&self, id: &str) -> Option<&App> {
         let ix: &AppIx = self.partition.app_by_id.get(id)?;
-        self.partition.apps.get(ix.ix())
+        self.partition.apps.get(*ix)
     }
 }
 
@@ -211,23 +269,28 @@ fn waiting(app: &App) -> u64 {
 
 /// How asks of an application are placed in the two runs.
 #[derive(Default)]
-struct Placements {
+struct Placements<'a> {
+    /// Queue and user of the application.
+    of: Option<(&'a Arc<str>, &'a Arc<str>)>,
     only: Pair<u64>,
     sooner: u64,
     later: u64,
     first: Pair<Option<Nanos>>,
 }
 
-fn placements<'a>(without: &'a Run, with: &'a Run, now: Nanos) -> BTreeMap<&'a Arc<str>, Placements> {
-    let mut found: BTreeMap<&Arc<str>, Placements> = BTreeMap::new();
+fn placements<'a>(without: &'a Run, with: &'a Run, now: Nanos) -> BTreeMap<&'a Arc<str>, Placements<'a>> {
+    let mut found: BTreeMap<&Arc<str>, Placements<'_>> = BTreeMap::new();
     let mut before: FxHashMap<&AskName, Nanos> = FxHashMap::default();
-    for (name, at) in &without.placed {
+    for Placed { name, at, queue, user, .. } in &without.placed {
         before.entry(name).or_insert(*at);
-        found.entry(&name.0).or_default().first.without.get_or_insert(at.minus(now));
+        let row = found.entry(&name.0).or_default();
+        row.of = Some((queue, user));
+        row.first.without.get_or_insert(at.minus(now));
     }
     let mut seen: BTreeSet<&AskName> = BTreeSet::new();
-    for (name, at) in &with.placed {
+    for Placed { name, at, queue, user, .. } in &with.placed {
         let row = found.entry(&name.0).or_default();
+        row.of = Some((queue, user));
         row.first.with.get_or_insert(at.minus(now));
         if before.is_empty() || !before.contains_key(name) {
             row.only.with += u64::from(seen.insert(name));
@@ -243,7 +306,7 @@ fn placements<'a>(without: &'a Run, with: &'a Run, now: Nanos) -> BTreeMap<&'a A
     found
 }
 
-fn fates(start: &Partition, without: &Run, with: &Run, now: Nanos) -> Vec<Fate> {
+fn fates(start: &Partition, (without, with): (&Run, &Run), submitted: &BTreeSet<Arc<str>>, now: Nanos) -> Vec<Fate> {
     let placed = placements(without, with, now);
     let mut ids: BTreeSet<&Arc<str>> = without.partition.app_by_id.keys().collect();
     ids.extend(with.partition.app_by_id.keys());
@@ -253,15 +316,16 @@ fn fates(start: &Partition, without: &Run, with: &Run, now: Nanos) -> Vec<Fate> 
     let mut fates = Vec::new();
     for id in ids {
         let (old, new) = (without.app(id), with.app(id));
-        let began = start.app_by_id.get(id).and_then(|ix| start.apps.get(ix.ix()));
-        let Some(any) = new.or(old).or(began) else { continue };
-        let Placements { only, sooner, later, first } = placed.get(id).unwrap_or(&none);
+        let began = start.app_by_id.get(id).and_then(|ix| start.apps.get(*ix));
+        let Placements { of: ended, only, sooner, later, first } = placed.get(id).unwrap_or(&none);
+        let there = new.or(old).or(began).map(|app| (&app.queue_path, &app.user));
+        let Some((queue, user)) = there.or(*ended) else { continue };
         let of = |run: &Run| run.preempted.get(id).copied().unwrap_or_default();
         let fate = Fate {
             app: id.clone(),
-            queue: any.queue_path.clone(),
-            user: any.user.clone(),
-            new: began.is_none(),
+            queue: queue.clone(),
+            user: user.clone(),
+            new: began.is_none() && submitted.contains(id),
             state: Pair { without: old.map(|app| app.state), with: new.map(|app| app.state) },
             allocations: Pair { without: old.map_or(0, App::placements), with: new.map_or(0, App::placements) },
             waiting: Pair { without: old.map_or(0, waiting), with: new.map_or(0, waiting) },
@@ -280,9 +344,11 @@ fn fates(start: &Partition, without: &Run, with: &Run, now: Nanos) -> Vec<Fate> 
     fates
 }
 
-fn queues(without: &Partition, with: &Partition) -> Vec<QueueFate> {
+fn queues(one: &Run, other: &Run) -> Vec<QueueFate> {
+    let (without, with) = (&one.partition, &other.partition);
+    let waits = Pair { without: one.waits(), with: other.waits() };
     let row = |partition: &Partition, path: &Arc<str>| -> Option<Queue> {
-        partition.queues.get(partition.queue_by_path.get(path)?.ix()).cloned()
+        partition.queues.get(*partition.queue_by_path.get(path)?).cloned()
     };
     let paths: BTreeSet<&Arc<str>> = without.queue_by_path.keys().chain(with.queue_by_path.keys()).collect();
     let mut fates = Vec::new();
@@ -297,8 +363,13 @@ fn queues(without: &Partition, with: &Partition) -> Vec<QueueFate> {
             used: Pair { without: amount(&old, Queue::placed), with: amount(&new, Queue::placed) },
             pending: Pair { without: amount(&old, pending), with: amount(&new, pending) },
             running: Pair { without: running(&old), with: running(&new) },
+            waits: Pair {
+                without: waits.without.get(path).copied().unwrap_or_default(),
+                with: waits.with.get(path).copied().unwrap_or_default(),
+            },
         };
-        if fate.there.differs() || fate.used.differs() || fate.pending.differs() || fate.running.differs() {
+        let counts = fate.running.differs() || fate.waits.differs();
+        if fate.there.differs() || fate.used.differs() || fate.pending.differs() || counts {
             fates.push(fate);
         }
     }

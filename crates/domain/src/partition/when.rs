@@ -30,7 +30,7 @@ pub struct When {
     pub p90: Option<Nanos>,
     /// Why there is none.
     pub unknown: Option<Unknown>,
-    /// Runs.
+    /// Number of past runs that it rests on.
     pub runs: usize,
     /// Allocations that run now.
     pub running: usize,
@@ -73,7 +73,7 @@ impl Lengths {
     /// For how long an allocation that has lasted so long goes on, as one run draws it; `None`: that is not known.
     pub fn rest(&self, partition: &Partition, ix: AllocIx, age: Nanos, run: u64) -> Option<Nanos> {
         let curve = self.curves.get(self.by_row.get(ix.ix()).copied().flatten()?)?;
-        let row = partition.allocs.get(ix.ix())?;
+        let row = partition.allocs.get(ix)?;
         Some(lasted::rest(curve, age, share(row.seq, run)))
     }
 }
@@ -81,7 +81,7 @@ impl Lengths {
 impl Partition {
     /// How long what runs and what waits may last.
     pub fn lengths(&self, lasted: &Lasted, now: Nanos) -> Lengths {
-        let kinds: Vec<Option<Kinds>> = self.allocs.iter().map(|row| self.kinds_of(row)).collect();
+        let kinds: Vec<Option<Kinds>> = self.allocs.places().map(|row| self.kinds_of(row)).collect();
         let mut places: FxHashMap<u64, usize> = FxHashMap::default();
         let mut by_row = Vec::with_capacity(kinds.len());
         for kinds in &kinds {
@@ -92,7 +92,7 @@ impl Partition {
         // Since when allocations of each of these kinds run.
         let mut since: Vec<Vec<Nanos>> = vec![Vec::new(); places.len()];
         let (mut running, mut known) = (0, 0);
-        for ((row, of), kinds) in self.allocs.iter().zip(&by_row).zip(&kinds) {
+        for ((row, of), kinds) in self.allocs.places().zip(&by_row).zip(&kinds) {
             let Some(kinds) = kinds.as_ref().filter(|_| row.is_allocated() && !row.is_placeholder()) else { continue };
             running += 1;
             known += usize::from(of.is_some());
@@ -108,17 +108,17 @@ impl Partition {
     }
 
     fn kinds_of(&self, row: &Alloc) -> Option<Kinds> {
-        let app = self.apps.get(row.app.ix()).filter(|_| !row.free && row.spec.foreign.is_none())?;
+        let app = self.apps.get(row.app).filter(|_| !row.is_free() && row.spec.foreign.is_none())?;
         Some(lasted::kinds(&About::from(app), &row.resource))
     }
 
     /// How long asks of the kind of this one waited, how long it has, and how many of them were placed.
     fn waits(&self, ask: AllocIx, lasted: &Lasted, now: Nanos) -> Option<(Curve, Nanos, usize)> {
-        let own = self.allocs.get(ask.ix())?;
+        let own = self.allocs.get(ask)?;
         let own_kinds = self.kinds_of(own)?;
         let (kind, placed) = lasted.waits_of(&own_kinds)?;
         let level = own_kinds.iter().position(|own| *own == kind)?;
-        let waiting = self.allocs.iter().filter(|row| {
+        let waiting = self.allocs.values().filter(|row| {
             // Kinds that name a size are compared only where that is the same.
             row.is_pending()
                 && (level > 2 || row.resource == own.resource)
@@ -130,7 +130,7 @@ impl Partition {
 
     /// What is known of an application, live or ended.
     pub fn about(&self, id: &str) -> Option<About<'_>> {
-        let live = self.app_by_id.get(id).and_then(|ix| self.apps.get(ix.ix()));
+        let live = self.app_by_id.get(id).and_then(|ix| self.apps.get(*ix));
         let of = |app| About::from(app);
         live.map(of).or_else(|| {
             let (first, last) = ((Arc::from(id), Nanos(i64::MIN)), (Arc::from(id), Nanos(i64::MAX)));
@@ -140,8 +140,8 @@ impl Partition {
 
     /// The asks that have to be placed for this one, by their names: of a gang all placeholders that wait.
     pub fn awaited(&self, app: AppIx, waiting: &Waiting) -> Vec<AskName> {
-        let row = &self.apps[app.ix()];
-        let name = |ask: AllocIx| (row.id.clone(), self.allocs[ask.ix()].spec.key.clone());
+        let row = &self.apps[app];
+        let name = |ask: AllocIx| (row.id.clone(), self.allocs[ask].spec.key.clone());
         self.awaited_with(app, waiting).into_iter().map(name).collect()
     }
 

@@ -21,11 +21,11 @@ pub struct Submission<'a> {
     pub app: &'a str,
     /// Queue as submitted, may be empty.
     pub queue: &'a str,
-    /// Owner.
+    /// Name of the user who submitted it.
     pub user: &'a str,
     /// Groups of the owner.
     pub groups: &'a [Arc<str>],
-    /// Tags.
+    /// Tags of the application, by name.
     pub tags: &'a BTreeMap<String, String>,
     /// Its creation is forced: it goes to the recovery queue rather than nowhere.
     pub forced: bool,

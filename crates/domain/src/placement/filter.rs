@@ -35,9 +35,9 @@ pub struct Filter {
     pub verdict: Verdict,
     /// Neither users nor groups were configured: the verdict is for everybody (PLC-020).
     pub empty: bool,
-    /// Users.
+    /// Users that the filter names.
     pub users: Names,
-    /// Groups.
+    /// Groups that the filter names.
     pub groups: Names,
 }
 

@@ -20,11 +20,6 @@ pub fn not_created(app: &str, queue: &str, cause: impl Display) -> String {
     format!("failed to create rule based queue {queue} for application {app}\n{cause}")
 }
 
-/// The recovery queue cannot be made.
-pub fn recovery_not_created(app: &str, queue: &str, cause: impl Display) -> String {
-    format!("failed to create recovery queue {queue} for application {app}\n{cause}")
-}
-
 /// Cause: the lowest existing ancestor is a leaf.
 pub fn below_leaf(queue: &str, ancestor: &str) -> String {
     format!("creation of queue {queue} failed parent is already a leaf: {ancestor}")
@@ -33,11 +28,6 @@ pub fn below_leaf(queue: &str, ancestor: &str) -> String {
 /// Cause: the lowest existing ancestor is draining (QUE-005).
 pub fn below_draining(ancestor: &str) -> String {
     format!("dynamic queue creation failed: \ncannot add a child queue when queue is marked for deletion: {ancestor}")
-}
-
-/// Cause: the user may not submit at the lowest existing ancestor.
-pub fn access_denied(queue: &str, ancestor: &str) -> String {
-    format!("submit access to queue {ancestor} denied during create of: {queue}")
 }
 
 /// Cause: the name is kept for the recovery queue (PLC-044).

@@ -11,7 +11,7 @@ use crate::queue::RECOVERY_QUEUE;
 /// A rule as REST shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleView {
-    /// Kind.
+    /// Name of the kind of rule.
     pub name: &'static str,
     /// `create`; `queue` and `qualified` of a fixed, `tagName` of a tag rule.
     pub parameters: BTreeMap<&'static str, String>,

@@ -50,15 +50,15 @@ pub enum SettingsError {
     /// The directory or one of the files.
     #[error("LDAP settings cannot be read from {}: {error}", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
     /// A file that has to be there.
     #[error("LDAP setting {name} is missing: write the file {}", path.display())]
     Missing {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
         /// Where it would be.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum SettingsError {
     /// A file with something else than is wanted.
     #[error("LDAP setting {name} in {} {fault}", path.display())]
     Bad {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
         /// Where it is.
         path: PathBuf,

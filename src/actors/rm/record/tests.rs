@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::messages::{event::Publisher, recorded::Outlet};
 
@@ -23,18 +25,24 @@ async fn the_record_of_a_partition_is_read_as_it_was_written() {
         beginning,
         steps: vec![1, 2, 3],
         digest: u64::MAX - 7,
+        took: Duration::ZERO,
         last,
         permits: Vec::new(),
         outlet: Outlet::new(nowhere()),
     };
-    for (beginning, last, handed, requests) in
-        [(None, false, None, vec![]), (Some(vec![9; 200]), true, Some([1, 2, 3, 1 << 40]), vec![(7, 1), (1 << 50, 3)])]
+    let both = Taken {
+        requests: vec![(7, 1), (1 << 50, 3)],
+        keyed: vec![((u64::MAX, 1), (1 << 40, u32::MAX), 1), ((2, 3), (4, 5), 6)],
+    };
+    for (beginning, last, handed, taken) in
+        [(None, false, None, Taken::default()), (Some(vec![9; 200]), true, Some([1, 2, 3, 1 << 40]), both)]
     {
         let mut bytes = Vec::new();
-        steps(&entry(beginning.clone(), last), Predicates::Batch, handed, &requests, &mut bytes);
+        steps(&entry(beginning.clone(), last), Predicates::Batch, handed, &taken, &mut bytes);
         let read = read_steps(&bytes).unwrap();
         assert_eq!((read.instance, read.number, read.last, read.asks), (3, 300, last, Predicates::Batch));
-        assert_eq!((read.digest, read.handed, &read.requests), (u64::MAX - 7, handed, &requests));
+        assert_eq!((read.digest, read.handed, &read.requests), (u64::MAX - 7, handed, &taken.requests));
+        assert_eq!(read.keyed, taken.keyed);
         assert_eq!((read.beginning, read.steps), (beginning.as_deref(), &[1, 2, 3][..]));
         for length in 0..bytes.len() - 3 {
             assert!(read_steps(&bytes[..length]).is_err(), "{length}");

@@ -1,4 +1,4 @@
-//! The log of a resource manager whose disk, or whoever writes to it, breaks down.
+//! The log of a resource manager whose disk, or whoever writes to it, breaks down or is slow.
 
 use std::fs;
 
@@ -78,4 +78,48 @@ async fn breaks_down(sync: &str) {
     let title = crate::store::log::title_of(&base.join("rm-1")).unwrap();
     let end = crate::store::log::read(&base.join("rm-1"), &title, 0, |_| Ok(())).unwrap();
     assert!(end.cut.is_none() && end.last >= 2, "{end:?}");
+}
+
+#[actix::test]
+async fn a_slow_disk_holds_up_with_batch_what_waits_for_it_and_nothing_else() {
+    is_slow("batch").await;
+}
+
+#[actix::test]
+async fn a_slow_disk_holds_up_nothing_with_interval() {
+    is_slow("interval").await;
+}
+
+async fn is_slow(sync: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("log");
+    let env = with_logs(&base).await;
+    env.register("rm-1", &[("log.sync", sync)]).await;
+    let mut stream = env.stream(0).await;
+    // What the stream made is on the disk.
+    for _ in 0..100 {
+        env.pass(Duration::from_millis(10)).await;
+    }
+    let view = env.rm().view.load_full();
+    let log = view.log.as_ref().unwrap();
+    let (slow, before) = (base.join("rm-1.slow"), log.synced());
+    fs::write(&slow, "").unwrap();
+    for lines in 1..=3 {
+        // Each is taken, while the first is on its way to the disk.
+        env.nodes(1).await;
+        env.settle().await;
+        assert!(env.failing().is_none() && env.rm().gate("NodeRequest").is_ok(), "{sync}");
+        let (told, due) = (stream.seqs().len(), if sync == "interval" { 1 } else { 0 });
+        assert_eq!(told, due, "{sync}: {lines}");
+    }
+    assert_eq!(log.synced(), before, "{sync}");
+    fs::remove_file(&slow).unwrap();
+    for _ in 0..1_000 {
+        env.pass(Duration::from_millis(10)).await;
+        if log.behind() == Duration::ZERO {
+            break;
+        }
+    }
+    assert!(log.behind() == Duration::ZERO && log.synced() >= before + 3, "{sync}");
+    assert_eq!(stream.seqs().len(), if sync == "interval" { 0 } else { 3 }, "{sync}");
 }

@@ -136,7 +136,7 @@ async fn the_servers_own_configuration_follows_its_reload() {
         .await
         .expect("registered");
     env.told();
-    let refused = env.topology.reload_default(config::load(&text(&["default"], false)).expect("valid")).await;
+    let (_, refused) = env.topology.reload_default(config::load(&text(&["default"], false)).expect("valid")).await;
     assert!(refused.is_empty());
     assert_eq!(env.told(), ["[rm-1]default#1 snapshot", "[rm-1]default#1 configure false"]);
     env.register("rm-3", &[]).await;

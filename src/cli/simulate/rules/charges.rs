@@ -14,17 +14,17 @@ use crate::domain::{
 pub struct Charge {
     /// Its row.
     pub row: AllocIx,
-    /// Application.
+    /// Id of the application.
     pub app: Arc<str>,
-    /// Owner.
+    /// Name of the user who submitted it.
     pub user: Arc<str>,
-    /// Key.
+    /// Allocation key.
     pub key: Arc<str>,
     /// Path of the leaf.
     pub queue: Arc<str>,
-    /// Node.
+    /// Id of the node that it is charged to, if any.
     pub node: Option<Arc<str>>,
-    /// Size.
+    /// What it takes.
     pub size: Arc<Resource>,
     /// It was chosen to go for another ask.
     pub preempted: bool,
@@ -33,11 +33,11 @@ pub struct Charge {
 /// All of them, by order of arrival.
 pub fn charges(partition: &Partition) -> BTreeMap<u64, Charge> {
     let mut all = BTreeMap::new();
-    for app in partition.app_by_id.values().map(|ix| &partition.apps[ix.ix()]) {
+    for app in partition.app_by_id.values().map(|ix| &partition.apps[*ix]) {
         for (seq, ix) in app.by_seq.iter() {
-            let row = &partition.allocs[ix.ix()];
+            let row = &partition.allocs[*ix];
             // Asks about which the shim is asked take room, unless only a reservation is in question.
-            let counts = row.phase == Phase::Allocated || row.phase == Phase::Parked && app.allocs.contains(ix);
+            let counts = row.phase == Phase::Allocated || row.phase == Phase::AwaitingShim && app.allocs.contains(ix);
             if counts {
                 let charge = Charge {
                     row: *ix,
@@ -45,7 +45,7 @@ pub fn charges(partition: &Partition) -> BTreeMap<u64, Charge> {
                     user: app.user.clone(),
                     key: row.spec.key.clone(),
                     queue: app.queue_path.clone(),
-                    node: row.node.map(|node| partition.nodes[node.ix()].spec.id.clone()),
+                    node: row.node.map(|node| partition.nodes[node].spec.id.clone()),
                     size: row.resource.clone(),
                     preempted: row.preempted,
                 };

@@ -48,7 +48,7 @@ impl Shadow {
     pub fn check_placed(&self, partition: &Partition, now: &BTreeMap<u64, Charge>, report: &mut Report) {
         let Some(conf) = &self.conf else { return };
         for (_, charge) in now.iter().filter(|(seq, _)| !self.charges.contains_key(seq)) {
-            let row = &partition.allocs[charge.row.ix()];
+            let row = &partition.allocs[charge.row];
             for path in ancestors(&charge.queue) {
                 let Some(queue) = queue_conf(conf, path) else { continue };
                 let below = || now.values().filter(|other| is_below(&other.queue, path));
@@ -67,11 +67,10 @@ impl Shadow {
                 }
             }
             self.check_node(partition, now, charge, report);
-            self.check_app(partition, charge, row, report);
+            self.check_app(partition, now, (charge, row), report);
         }
-        for app in partition.app_by_id.values().map(|ix| &partition.apps[ix.ix()]) {
-            for row in
-                app.by_seq.values().map(|ix| &partition.allocs[ix.ix()]).filter(|row| row.phase == Phase::Replacing)
+        for app in partition.app_by_id.values().map(|ix| &partition.apps[*ix]) {
+            for row in app.by_seq.values().map(|ix| &partition.allocs[*ix]).filter(|row| row.phase == Phase::Replacing)
             {
                 self.check_swap(partition, row, report);
             }
@@ -83,15 +82,15 @@ impl Shadow {
         let Some(id) = &charge.node else {
             return report.fault("an allocation has a node", format!("{} of {} has none", charge.key, charge.app));
         };
-        let Some(node) = partition.node_by_id.get(id).map(|ix| &partition.nodes[ix.ix()]) else {
+        let Some(node) = partition.node_by_id.get(id).map(|ix| &partition.nodes[*ix]) else {
             return report.fault("an allocation has a node", format!("{} is on {id}, which is not there", charge.key));
         };
         let here = now.values().filter(|other| other.node.as_ref() == Some(id));
         let mut used = sum(here);
         // A replacement elsewhere than its placeholder takes room before it counts anywhere else (R6.10).
-        for row in partition.allocs.iter().filter(|row| !row.free && row.phase == Phase::Replacing) {
-            let placeholder = row.link.and_then(|link| partition.allocs[link.ix()].node);
-            if row.node.is_some_and(|at| partition.nodes[at.ix()].spec.id == *id) && placeholder != row.node {
+        for row in partition.allocs.values().filter(|row| row.phase == Phase::Replacing) {
+            let placeholder = row.link.and_then(|link| partition.allocs[link].node);
+            if row.node.is_some_and(|at| partition.nodes[at].spec.id == *id) && placeholder != row.node {
                 row.resource.iter().for_each(|(kind, amount)| *used.entry(kind.clone()).or_default() += amount);
             }
         }
@@ -105,43 +104,52 @@ impl Shadow {
                 report.fault("no node holds more than it has", text);
             }
         }
-        let row = &partition.allocs[charge.row.ix()];
-        // What waited for room that was made for it is placed there also if the node drains meanwhile (R7.28), and so is what
-        // requires the node.
-        let exempt = row.triggered_preemption || row.spec.required_node.is_some();
-        let drained = self.drained.contains(id) || self.off.contains(id);
+        let row = &partition.allocs[charge.row];
+        // Who had reserved the node is placed there also if it drains meanwhile (R5.31, R7.28), and so is what requires it.
+        let had = self.reserved.contains(&(row.seq, id.clone()));
+        let exempt = had || row.triggered_preemption || row.spec.required_node.is_some();
+        let drained = [&self.drained, &self.told_drained, &self.off].iter().any(|nodes| nodes.contains(id));
         if drained && !exempt {
             report.fault("drains are kept", format!("{} of {} was placed on {id}", charge.key, charge.app));
         }
     }
 
     /// Its application takes allocations, and a gang waits for all of itself.
-    fn check_app(&self, partition: &Partition, charge: &Charge, row: &Alloc, report: &mut Report) {
-        let Some(app) = partition.app_by_id.get(&charge.app).map(|ix| &partition.apps[ix.ix()]) else { return };
+    fn check_app(
+        &self,
+        partition: &Partition,
+        now: &BTreeMap<u64, Charge>,
+        (charge, row): (&Charge, &Alloc),
+        report: &mut Report,
+    ) {
+        let Some(app) = partition.app_by_id.get(&charge.app).map(|ix| &partition.apps[*ix]) else { return };
         let ends = [AppState::Failing, AppState::Failed, AppState::Completed, AppState::Expired, AppState::Rejected];
         if ends.contains(&app.state) {
             let text = format!("{} of {}, which is {}, was placed", charge.key, charge.app, app.state);
             report.fault("nothing is placed of what ends", text);
         }
         let pending = || {
-            let rows = app.by_seq.values().map(|ix| &partition.allocs[ix.ix()]);
-            rows.filter(|row| row.is_placeholder() && row.phase == Phase::Pending)
+            let rows = app.by_seq.values().map(|ix| &partition.allocs[*ix]);
+            rows.filter(|row| row.is_placeholder() && matches!(row.phase, Phase::Pending | Phase::AwaitingShim))
         };
-        let waits = app.state == AppState::Accepted && pending().next().is_some();
-        if waits
-            && !row.is_placeholder()
-            && !row.spec.originator
-            && !row.spec.task_group.is_empty()
-            && app.placeholder_ask.is_some()
-        {
+        // With its first real ask it is Running: what counts is how it was before. Placeholders that come to what was announced
+        // let it run, whatever else of them waits (S10).
+        let announced = || {
+            let held = now.values().filter(|other| other.app == app.id && partition.allocs[other.row].is_placeholder());
+            let held = sum(held);
+            let ask = app.placeholder_ask.as_ref().filter(|ask| !ask.is_zero());
+            ask.is_some_and(|ask| ask.iter().all(|(kind, amount)| held.get(kind).is_some_and(|held| *held >= amount)))
+        };
+        let was = self.before.get(&charge.app).map(|(state, _)| *state);
+        if was == Some(AppState::Accepted) && !row.is_placeholder() && pending().next().is_some() && !announced() {
             let text = format!("{} of {} was placed before the whole gang was there", charge.key, charge.app);
             report.fault("a gang is whole before its parts come", text);
         }
-        let queue = partition.queue_by_path.get(&charge.queue).map(|ix| &partition.queues[ix.ix()]);
+        let queue = partition.queue_by_path.get(&charge.queue).map(|ix| &partition.queues[*ix]);
         if row.is_placeholder()
             && !self.asking
             && queue.is_some_and(|queue| queue.settings.atomic_gangs)
-            && let Some(left) = pending().find(|row| row.spec.required_node.is_none())
+            && let Some(left) = pending().find(|row| row.phase == Phase::Pending && row.spec.required_node.is_none())
         {
             let text = format!("{} of {} was placed, and {} was not", charge.key, charge.app, left.spec.key);
             report.fault("an atomic gang is placed all at once", text);
@@ -150,7 +158,7 @@ impl Shadow {
 
     /// A replacement is of the same application and task group, no larger, and its placeholder is told to go.
     fn check_swap(&self, partition: &Partition, real: &Alloc, report: &mut Report) {
-        let placeholder = real.link.map(|link| &partition.allocs[link.ix()]);
+        let placeholder = real.link.map(|link| &partition.allocs[link]);
         let fits = placeholder.is_some_and(|placeholder| {
             placeholder.app == real.app
                 && placeholder.spec.task_group == real.spec.task_group
@@ -158,7 +166,7 @@ impl Shadow {
                 && !real.is_placeholder()
                 && placeholder.resource.iter().all(|(kind, amount)| real.resource.amount(kind) <= amount)
         });
-        let app = &partition.apps[real.app.ix()].id;
+        let app = &partition.apps[real.app].id;
         let told =
             placeholder.is_some_and(|placeholder| self.open.contains_key(&(app.clone(), placeholder.spec.key.clone())));
         if !fits || !told {
@@ -178,9 +186,9 @@ impl Shadow {
                 let text = format!("{} of {} is to go, and the shim was not told", victim.key, victim.app);
                 report.fault("who is to go is told", text);
             }
-            let ask = partition.allocs[victim.row.ix()].victim_of.map(|ask| &partition.allocs[ask.ix()]);
+            let ask = partition.allocs[victim.row].victim_of.map(|ask| &partition.allocs[ask]);
             let Some(ask) = ask.filter(|ask| ask.spec.required_node.is_none()) else { continue };
-            let claimant = &partition.apps[ask.app.ix()].queue_path;
+            let claimant = &partition.apps[ask.app].queue_path;
             if *claimant == victim.queue {
                 let text = format!("{} goes for {}, of the same queue", victim.key, ask.spec.key);
                 report.fault("nobody preempts in the own queue", text);
@@ -190,7 +198,14 @@ impl Shadow {
                     continue;
                 };
                 let stays = now.values().filter(|other| !other.preempted && is_below(&other.queue, path));
-                let stays = sum(stays);
+                let mut stays = sum(stays);
+                // What asks of the queue were promised when others went for them is its own as well: by it those others, which may
+                // have been of the same queue, are made up for (R7.33).
+                for ask in promised(partition, path) {
+                    for (kind, amount) in ask.resource.iter() {
+                        *stays.entry(kind.clone()).or_default() += amount;
+                    }
+                }
                 for (kind, least) in guaranteed.iter().filter(|(kind, _)| victim.size.amount(kind) > 0) {
                     let stays = stays.get(kind).copied().unwrap_or_default();
                     if stays < least {
@@ -206,4 +221,12 @@ impl Shadow {
             }
         }
     }
+}
+
+/// Asks below a queue that wait for what others were told to leave them.
+fn promised<'a>(partition: &'a Partition, path: &'a str) -> impl Iterator<Item = &'a Alloc> {
+    let apps = partition.app_by_id.values().map(|ix| &partition.apps[*ix]);
+    let asks = apps.filter(move |app| is_below(&app.queue_path, path)).flat_map(|app| app.by_seq.values());
+    let waits = |ask: &&_| partition.allocs[**ask].phase == Phase::Pending && partition.has_claim(**ask);
+    asks.filter(waits).map(|ask| &partition.allocs[*ask])
 }

@@ -10,6 +10,7 @@ use crate::domain::{
     alloc::{Alloc, Phase},
     app::App,
     command::Command,
+    conf::PartitionConf,
     types::{AppState, Nanos},
 };
 
@@ -18,14 +19,13 @@ const LOOK: usize = 64;
 
 impl Shadow {
     pub fn check_rest(&self, partition: &Partition, now: Nanos, report: &mut Report) {
-        if self.asking {
+        // What is due now has not come yet, where something else of this moment came before: it is looked at again then.
+        if self.asking || partition.next_deadline().is_some_and(|due| due <= now) {
             return;
         }
         let Some(conf) = &self.conf else { return };
-        for app in partition.app_by_id.values().map(|ix| &partition.apps[ix.ix()]) {
-            for row in
-                app.by_seq.values().map(|ix| &partition.allocs[ix.ix()]).filter(|row| row.phase == Phase::Pending)
-            {
+        for app in partition.app_by_id.values().map(|ix| &partition.apps[*ix]) {
+            for row in app.by_seq.values().map(|ix| &partition.allocs[*ix]).filter(|row| row.phase == Phase::Pending) {
                 if let Some(node) = self.node_for(partition, app, row, now) {
                     let text = format!("{} of {} waits, and would fit on {node}", row.spec.key, app.id);
                     return report.fault("no ask is forgotten", text);
@@ -34,12 +34,15 @@ impl Shadow {
         }
         // Whoever looks at everything anew finds nothing either.
         let (mut again, effects) = (partition.clone(), &mut Vec::new());
-        again.apply(Command::Configure(conf.clone()), now, effects);
+        // Who may not preempt again before some seconds have passed does not by a new configuration, either: what that frees
+        // would be room that there is not yet.
+        let conf = PartitionConf { preemption: false, ..(**conf).clone() };
+        again.apply(Command::Configure(conf.into()), now, effects);
         again.schedule(LOOK, now, effects);
         let before = charges(partition);
         // A new configuration ends a back-off, which is none of an ask that is forgotten.
         let backs_off = |app: &std::sync::Arc<str>| {
-            let app = partition.app_by_id.get(app).map(|ix| &partition.apps[ix.ix()]);
+            let app = partition.app_by_id.get(app).map(|ix| &partition.apps[*ix]);
             app.is_some_and(|app| app.backoff_until.is_some_and(|until| until > now))
         };
         let placed =
@@ -64,7 +67,7 @@ impl Shadow {
             return None;
         }
         for path in ancestors(&app.queue_path) {
-            let live = partition.queue_by_path.get(path).map(|ix| &partition.queues[ix.ix()])?;
+            let live = partition.queue_by_path.get(path).map(|ix| &partition.queues[*ix])?;
             // What is promised to others is theirs, and gangs that have begun come first.
             if !live.claimed.is_zero() || !live.awaited.is_zero() {
                 return None;
@@ -89,9 +92,7 @@ impl Shadow {
                 return None;
             }
         }
-        let total = |kind: &_| -> i128 {
-            partition.nodes.iter().filter(|node| !node.free).map(|node| node.capacity.amount(kind)).sum()
-        };
+        let total = |kind: &_| -> i128 { partition.nodes.values().map(|node| node.capacity.amount(kind)).sum() };
         let all = sum(self.charges.values());
         if row
             .resource
@@ -100,15 +101,15 @@ impl Shadow {
         {
             return None;
         }
-        let fits = partition.nodes.iter().find(|node| {
-            if node.free || !node.reservations.is_empty() || !node.rm_schedulable || node.operator_drained {
+        let fits = partition.nodes.values().find(|node| {
+            if !node.reservations.is_empty() || !node.rm_schedulable || node.operator_drained {
                 return false;
             }
             let mut used = sum(self.charges.values().filter(|other| other.node.as_ref() == Some(&node.spec.id)));
             for foreign in node.foreign.values() {
                 foreign.resource.iter().for_each(|(kind, amount)| *used.entry(kind.clone()).or_default() += amount);
             }
-            let swaps = partition.allocs.iter().any(|row| !row.free && row.phase == Phase::Replacing);
+            let swaps = partition.allocs.values().any(|row| row.phase == Phase::Replacing);
             !swaps
                 && row.resource.iter().all(|(kind, amount)| {
                     amount <= 0 || used.get(kind).copied().unwrap_or_default() + amount <= node.capacity.amount(kind)

@@ -206,7 +206,7 @@ impl Source<'_> {
         let (kind, text) = match edit {
             Edit::Max { queue, amounts } => {
                 let from = self.partition.queue_by_path.get(queue).and_then(|ix| {
-                    let row = self.partition.queues.get(ix.ix())?;
+                    let row = self.partition.queues.get(*ix)?;
                     row.max.as_ref()
                 });
                 ("queueMax", format!("Raise the max of queue {queue} to {}.", raised(amounts, from)))
@@ -241,8 +241,8 @@ impl Source<'_> {
         };
         let edited = self.config.edited(&self.partition.name, std::slice::from_ref(edit)).ok();
         let plan = edited.as_ref().map(|edited| {
-            let outlook = self.partition.outlook(edited.conf.clone(), self.now);
-            PlanInShort { applications: outlook.applications.len(), exceeded: outlook.exceeded.len() }
+            let dry_run = self.partition.dry_run(edited.conf.clone(), self.now);
+            PlanInShort { applications: dry_run.applications.len(), exceeded: dry_run.exceeded.len() }
         });
         RemedyView {
             kind: kind.to_owned(),
@@ -339,7 +339,7 @@ impl Source<'_> {
     }
 
     fn node(&self, id: &str) -> Option<&Node> {
-        self.partition.nodes.get(self.partition.node_by_id.get(id)?.ix())
+        self.partition.nodes.get(*self.partition.node_by_id.get(id)?)
     }
 
     /// The name by which an operator drains it.
@@ -353,8 +353,8 @@ impl Source<'_> {
     }
 
     fn size_of(&self, (app, key): &(std::sync::Arc<str>, std::sync::Arc<str>)) -> String {
-        let row = self.partition.app_by_id.get(app).and_then(|ix| self.partition.apps.get(ix.ix()));
-        let alloc = row.and_then(|row| self.partition.allocs.get(row.by_key.get(key)?.ix()));
+        let row = self.partition.app_by_id.get(app).and_then(|ix| self.partition.apps.get(*ix));
+        let alloc = row.and_then(|row| self.partition.allocs.get(*row.by_key.get(key)?));
         alloc.map_or_else(|| "what it asks for".to_owned(), |alloc| amounts(&alloc.resource, usize::MAX))
     }
 }

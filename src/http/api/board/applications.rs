@@ -169,7 +169,7 @@ pub fn list<'a>(view: &'a View, wanted: &Wanted, paused: bool) -> ListView<'a> {
     match wanted.list {
         AppList::Active => {
             for ix in partition.app_by_id.values() {
-                if let Some(app) = partition.apps.get(ix.ix()) {
+                if let Some(app) = partition.apps.get(*ix) {
                     take(app, Some(*ix));
                 }
             }

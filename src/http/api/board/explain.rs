@@ -189,7 +189,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
     let partition = view.partition();
     let live = partition.app_by_id.get(id).copied();
     let app: &App = match live {
-        Some(ix) => partition.apps.get(ix.ix())?,
+        Some(ix) => partition.apps.get(ix)?,
         None => partition.rejected.get(id).or_else(|| {
             let ended = partition.terminated.iter().filter(|((name, _), _)| **name == *id);
             ended.map(|(_, app)| app).next_back()
@@ -199,7 +199,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
     let waiting = live.map(|ix| waiting(view, ix, wanted.ask, at)).unwrap_or_default();
     let mut queues = Vec::new();
     let mut level = live.map(|_| app.queue);
-    while let Some(queue) = level.and_then(|ix| partition.queues.get(ix.ix())) {
+    while let Some(queue) = level.and_then(|ix| partition.queues.get(ix)) {
         queues.push(Level {
             queue: &queue.path,
             used: Amounts::from(&queue.placed()),
@@ -213,7 +213,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
     }
     let left = live.and_then(|ix| partition.user_headroom(ix));
     let group = |(nth, waiting): (usize, Waiting)| {
-        let row = &partition.allocs[waiting.first.ix()];
+        let row = &partition.allocs[waiting.first];
         Group {
             asks: waiting.asks,
             first: row.spec.key.to_string(),
@@ -283,7 +283,7 @@ fn waiting(view: &View, app: AppIx, ask: Option<&str>, at: Nanos) -> Vec<Waiting
     let partition = view.partition();
     let mut explainer = Explainer::new(partition);
     let Some(key) = ask else { return explainer.application(app, at) };
-    let own = partition.apps.get(app.ix()).and_then(|row| row.by_key.get(key).copied());
+    let own = partition.apps.get(app).and_then(|row| row.by_key.get(key).copied());
     let one = explainer.ask(app, key, at).zip(own);
     one.into_iter().map(|(waiting, first)| Waiting { first, ..waiting }).collect()
 }
@@ -311,20 +311,20 @@ fn resume(view: &View, app: &App, wanted: &Wanted<'_>, at: Nanos) -> Option<Advi
 
 /// Placeholders of a task group that are placed.
 fn placed(view: &View, app: &App, group: &str) -> u64 {
-    let placed = app.allocs.iter().filter_map(|ix| view.partition().allocs.get(ix.ix()));
+    let placed = app.allocs.iter().filter_map(|ix| view.partition().allocs.get(*ix));
     placed.filter(|row| row.is_placeholder() && *row.spec.task_group == *group).count() as u64
 }
 
 fn state_of<'a>(view: &'a View, app: &'a App, key: &str) -> Option<AskState<'a>> {
     let partition = view.partition();
-    let row = partition.allocs.get(app.by_key.get(key)?.ix()).filter(|row| !row.free)?;
+    let row = partition.allocs.get(*app.by_key.get(key)?)?;
     let state = match row.phase {
         Phase::Pending => return None,
-        Phase::Parked => "asking",
+        Phase::AwaitingShim => "asking",
         Phase::Replacing => "replacing",
         Phase::Allocated => "allocated",
         Phase::Ended => "ended",
     };
-    let node = row.node.and_then(|node| partition.nodes.get(node.ix())).map(|node| &**node.id());
+    let node = row.node.and_then(|node| partition.nodes.get(node)).map(|node| &**node.id());
     Some(AskState { key: &row.spec.key, state, node })
 }

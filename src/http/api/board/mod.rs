@@ -21,9 +21,9 @@ use std::{
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Path, ServiceConfig},
+    web::{self, Data, Path},
 };
-
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use self::{applications::Wanted, lasted::Histories, timeline::Subject};
@@ -32,8 +32,9 @@ use crate::{
     access::Caller,
     actors::{directory::PartitionEntry, journal::Journals, topology::Topology},
     http::{
+        operation::{one_of, text, yes_or_no},
         problem::Problem,
-        server::resource,
+        route::{Access, Route},
         shim::query::{one, parameters},
         ws_v1::{
             View,
@@ -67,16 +68,42 @@ pub const LOOKS: usize = 4;
 /// How long one may look for them, and once more for when it will be.
 const TRIALS: Duration = Duration::from_secs(1);
 
-/// Adds the routes. The application's data has to hold a [`BoardApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    const BASE: &str = "/api/v1/partition/{partition}";
-    service
-        .service(resource("/api/v1/overview", "GET").route(web::get().to(get_overview)))
-        .service(resource(&format!("{BASE}/applications"), "GET").route(web::get().to(get_applications)))
-        .service(
-            resource(&format!("{BASE}/application/{{application}}/explain"), "GET").route(web::get().to(explain_one)),
-        )
-        .service(resource(&format!("{BASE}/nodes"), "GET").route(web::get().to(get_nodes)));
+/// The application's data has to hold a [`BoardApi`].
+pub(super) fn routes() -> Vec<Route> {
+    let remedies = "look for changes that would place it, which takes up to a second; else not";
+    vec![
+        Access::Viewer
+            .get("/api/v1/overview")
+            .to(get_overview, "All partitions: what waits, and why")
+            .gives::<overview::Overview>(200),
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/applications")
+            .to(get_applications, "Applications with the reason of each that waits")
+            .query("list", one_of(&["active", "completed", "rejected"]), "which")
+            .query("queue", text(), "of this queue and those below")
+            .query("user", text(), "of this user")
+            .query("state", text(), "in this state")
+            .query("reason", text(), "that wait for this reason")
+            .query("text", text(), "with this in id, queue or user")
+            .query("waiting", yes_or_no(), "only those that wait")
+            .query("limit", json!({"type": "integer", "minimum": 1}), "how many at most")
+            .gives::<applications::ListView>(200)
+            .problems(&[400, 404, 503]),
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/application/{application}/explain")
+            .to(explain_one, "Why an application waits, and what would help")
+            .query("ask", text(), "only this ask")
+            .query("remedies", yes_or_no(), remedies)
+            .query("timeline", yes_or_no(), "tell what happened to it so far")
+            .gives::<explain::Explained>(200)
+            .problems(&[400, 404, 503]),
+        Access::Viewer
+            .get("/api/v1/partition/{partition}/nodes")
+            .to(get_nodes, "Nodes in short")
+            .query("node", text(), "this one only")
+            .gives::<nodes::NodesView>(200)
+            .problems(&[400, 404, 503]),
+    ]
 }
 
 impl BoardApi {

@@ -174,9 +174,9 @@ fn manager_row(manager: &RmInfo) -> ManagerRow {
 
 fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> PartitionRow {
     let partition = view.partition();
-    let root = partition.queues.get(partition.root.ix());
+    let root = partition.queues.get(partition.root);
     let mut applications: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for app in partition.app_by_id.values().filter_map(|ix| partition.apps.get(ix.ix())) {
+    for app in partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix)) {
         *applications.entry(app.state.name()).or_default() += 1;
     }
     let targets = || status.into_iter().flat_map(|status| &status.targets);

@@ -70,7 +70,7 @@ pub struct Subject {
 impl Subject {
     /// An application, live or ended; `None` where there is no such.
     pub fn of(partition: &Partition, id: &str) -> Option<Subject> {
-        let live = partition.app_by_id.get(id).and_then(|ix| partition.apps.get(ix.ix()));
+        let live = partition.app_by_id.get(id).and_then(|ix| partition.apps.get(*ix));
         let app = live.or_else(|| {
             let (first, last) = ((Arc::from(id), Nanos(i64::MIN)), (Arc::from(id), Nanos(i64::MAX)));
             let ended = partition.terminated.range(first..=last).next_back().map(|(_, app)| app);
@@ -82,8 +82,8 @@ impl Subject {
             queues.insert(Arc::from(path));
             path = path.rsplit_once('.').map_or("", |(above, _)| above);
         }
-        let rows = app.allocs.iter().chain(&app.reservations).filter_map(|ix| partition.allocs.get(ix.ix()));
-        let on = |ix: crate::domain::types::NodeIx| partition.nodes.get(ix.ix()).map(|node| node.id().clone());
+        let rows = app.allocs.iter().chain(&app.reservations).filter_map(|ix| partition.allocs.get(*ix));
+        let on = |ix: crate::domain::types::NodeIx| partition.nodes.get(ix).map(|node| node.id().clone());
         let nodes = rows.filter_map(|row| row.node.or(row.reserved).and_then(on)).take(NODES);
         let required = app.groups_by_key.keys().filter_map(|key| key.required_node.clone());
         Some(Subject {

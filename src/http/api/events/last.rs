@@ -10,7 +10,7 @@ use crate::{
         event_block::{EventPiece, EventSlice},
         types::Nanos,
     },
-    http::{events::json::Encoder, problem::Problem},
+    http::{problem::Problem, ws_v1::events::records::Encoder},
     messages::event::{FindInLog, GetEventStatus, ReadLog},
 };
 

@@ -1,7 +1,5 @@
 //! What a reader of the log asks for.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use actix_web::HttpRequest;
 
 use crate::{
@@ -13,6 +11,7 @@ use crate::{
         api::time,
         problem::Problem,
         shim::query::{one, parameters},
+        ws_v1::state::now,
     },
 };
 
@@ -87,8 +86,7 @@ impl Wanted {
     /// # Errors
     /// Names the parameter, its value and what may be given.
     pub fn read(request: &HttpRequest) -> Result<Wanted, Problem> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Wanted::read_at(request, Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)))
+        Wanted::read_at(request, now())
     }
 
     fn read_at(request: &HttpRequest, now: Nanos) -> Result<Wanted, Problem> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Payload, ServiceConfig},
+    web::{self, Data, Payload},
 };
 use futures::future::try_join_all;
 
@@ -22,16 +22,29 @@ use crate::{
     config::LoadedConfig,
     domain::{Partition, types::Nanos},
     http::{
+        doors::Doors,
+        operation::text,
         problem::Problem,
-        server::{Doors, resource},
+        route::{Access, Route},
         shim::{body, query},
     },
     messages::partition::{GetSnapshot, Snapshot},
 };
 
-/// Adds the route. The application's data has to hold the [`Doors`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/plan", "POST").route(web::post().to(plan)));
+/// Where it is.
+pub const PATH: &str = "/api/v1/plan";
+
+/// The application's data has to hold the [`Doors`].
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Access::Viewer
+            .post(PATH)
+            .to(plan, "What another configuration would do, before it is applied")
+            .query("rm", text(), "resource manager whose configuration it would be, where there are several")
+            .body("application/yaml", text())
+            .gives::<Plan>(200)
+            .problems(&[400, 404, 408, 413, 503]),
+    ]
 }
 
 async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
@@ -44,6 +57,14 @@ async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Res
     let listing = doors.topology.directory.get();
     let rm = find_rm(&listing, query::one(&parameters, "rm"))?.clone();
     let config = doors.topology.load_update(text).await?;
+    Ok(HttpResponse::Ok().json(of(&listing, rm, config).await?))
+}
+
+/// What a configuration would do to a resource manager.
+///
+/// # Errors
+/// It ends, or the server does.
+pub async fn of(listing: &Listing, rm: RmEntry, config: Arc<LoadedConfig>) -> Result<Plan, Problem> {
     // Snapshots first: all of them are of one moment, or close to it.
     let own: Vec<PartitionEntry> = listing.partitions.iter().filter(|entry| entry.rm == rm.id).cloned().collect();
     let snapshots = own.iter().map(|entry| entry.addr.send(GetSnapshot));
@@ -51,8 +72,7 @@ async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Res
     let now = Clock::default().now();
     let running: Vec<_> = own.into_iter().zip(snapshots).collect();
     let computed = web::block(move || compute(&rm, &config, &running, now)).await;
-    let plan = computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))?;
-    Ok(HttpResponse::Ok().json(plan))
+    computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))
 }
 
 /// The resource manager that is named, or the only one.
@@ -91,16 +111,16 @@ fn compute(rm: &RmEntry, config: &LoadedConfig, running: &[(PartitionEntry, Arc<
         let known = running.iter().find(|(_, snapshot)| snapshot.partition.name == conf.name);
         plan.partitions.push(match known {
             Some((_, snapshot)) => {
-                let outlook = snapshot.partition.outlook(conf.clone(), now);
-                PartitionPlan::of(&conf.name, Change::Kept, outlook)
+                let dry_run = snapshot.partition.dry_run(conf.clone(), now);
+                PartitionPlan::of(&conf.name, Change::Kept, dry_run)
             }
-            None => PartitionPlan::of(&conf.name, Change::Added, Partition::outlook_of_new(conf.clone(), now)),
+            None => PartitionPlan::of(&conf.name, Change::Added, Partition::dry_run_of_new(conf.clone(), now)),
         });
     }
     for (_, snapshot) in running {
         let name = &snapshot.partition.name;
         if !config.partitions.iter().any(|conf| conf.name == *name) {
-            plan.partitions.push(PartitionPlan::of(name, Change::Removed, snapshot.partition.outlook_of_removal()));
+            plan.partitions.push(PartitionPlan::of(name, Change::Removed, snapshot.partition.dry_run_of_removal()));
         }
     }
     plan

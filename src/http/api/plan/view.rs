@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     config::Fault,
     domain::{
-        partition::outlook::{self, Outlook},
+        partition::dry_run::{self, DryRun},
         ugm::Who,
     },
 };
@@ -75,7 +75,7 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuePlan {
-    /// Path.
+    /// Full path of the queue.
     pub queue_name: String,
     /// `added`, `changed`, `drained`, `restored`, `adopted` or `removed`.
     pub change: String,
@@ -90,12 +90,12 @@ pub struct QueuePlan {
 #[schemars(rename = "ApplicationPlan")]
 #[serde(rename_all = "camelCase")]
 pub struct Application {
-    /// Id.
+    /// Id of the application.
     #[serde(rename = "applicationID")]
     pub application_id: String,
     /// Its queue, which it keeps as long as it runs.
     pub queue_name: String,
-    /// Owner.
+    /// Name of the user who submitted it.
     pub user: String,
     /// State now.
     pub state: String,
@@ -108,7 +108,7 @@ pub struct Application {
 #[schemars(rename = "ExceededQuota")]
 #[serde(rename_all = "camelCase")]
 pub struct Exceeded {
-    /// Queue.
+    /// Full path of the queue.
     pub queue_name: String,
     /// Whose limit, where it is a user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,9 +135,9 @@ pub struct Warning {
     pub line: usize,
     /// From 1.
     pub column: usize,
-    /// Rule.
+    /// Name of the rule.
     pub rule: String,
-    /// Text.
+    /// The message, for people.
     pub message: String,
 }
 
@@ -150,23 +150,23 @@ impl Plan {
 
 impl PartitionPlan {
     /// The plan for a partition of this plain name.
-    pub fn of(name: &str, change: Change, outlook: Outlook) -> PartitionPlan {
+    pub fn of(name: &str, change: Change, dry_run: DryRun) -> PartitionPlan {
         PartitionPlan {
             partition: name.to_owned(),
             change,
-            settings: settings(outlook.settings),
-            queues: outlook.queues.into_iter().map(queue).collect(),
-            applications: outlook.applications.into_iter().map(application).collect(),
-            exceeded: outlook.exceeded.into_iter().map(exceeded).collect(),
+            settings: settings(dry_run.settings),
+            queues: dry_run.queues.into_iter().map(queue).collect(),
+            applications: dry_run.applications.into_iter().map(application).collect(),
+            exceeded: dry_run.exceeded.into_iter().map(exceeded).collect(),
         }
     }
 }
 
-fn settings(settings: Vec<outlook::Setting>) -> Vec<Setting> {
-    settings.into_iter().map(|outlook::Setting { name, from, to }| Setting { setting: name, from, to }).collect()
+fn settings(settings: Vec<dry_run::Setting>) -> Vec<Setting> {
+    settings.into_iter().map(|dry_run::Setting { name, from, to }| Setting { setting: name, from, to }).collect()
 }
 
-fn queue(queue: outlook::QueueOutlook) -> QueuePlan {
+fn queue(queue: dry_run::QueueImpact) -> QueuePlan {
     QueuePlan {
         queue_name: queue.queue.to_string(),
         change: queue.change.name().to_owned(),
@@ -175,7 +175,7 @@ fn queue(queue: outlook::QueueOutlook) -> QueuePlan {
     }
 }
 
-fn application(application: outlook::NotAdmitted) -> Application {
+fn application(application: dry_run::NotAdmitted) -> Application {
     Application {
         application_id: application.app.to_string(),
         queue_name: application.queue.to_string(),
@@ -185,7 +185,7 @@ fn application(application: outlook::NotAdmitted) -> Application {
     }
 }
 
-fn exceeded(exceeded: outlook::Exceeded) -> Exceeded {
+fn exceeded(exceeded: dry_run::Exceeded) -> Exceeded {
     let named = |wanted: Who| exceeded.who.as_ref().filter(|(who, _)| *who == wanted).map(|(_, name)| name.to_string());
     Exceeded {
         user: named(Who::User),

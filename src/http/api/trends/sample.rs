@@ -84,7 +84,7 @@ fn of_partition(sample: &mut Sample, view: &View, paused: bool, at: Nanos) {
     let partition = view.partition();
     let mut rows = Rows { sample, partition: &view.shown };
     let mut open: Vec<QueueIx> = vec![partition.root];
-    while let Some(queue) = open.pop().and_then(|ix| partition.queues.get(ix.ix())) {
+    while let Some(queue) = open.pop().and_then(|ix| partition.queues.get(ix)) {
         let row = rows.of(Subject::Queue(queue.path.to_string()));
         set(row, Measure::Used, &queue.allocated);
         set(row, Measure::Pending, &queue.pending);
@@ -105,7 +105,7 @@ fn of_partition(sample: &mut Sample, view: &View, paused: bool, at: Nanos) {
     }
     let mut explainer = Explainer::new(partition);
     for ix in partition.app_by_id.values() {
-        let Some(app) = partition.apps.get(ix.ix()).filter(|app| !app.pending.is_zero()) else { continue };
+        let Some(app) = partition.apps.get(*ix).filter(|app| !app.pending.is_zero()) else { continue };
         let waiting: Vec<_> =
             explainer.application(*ix, at).iter().map(|waiting| (why::code(waiting, paused), waiting.asks)).collect();
         let group = groups.get(&app.id);

@@ -1,9 +1,6 @@
 //! What is asked of the history of usage.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use actix_web::HttpRequest;
 
@@ -13,6 +10,7 @@ use crate::{
         api::time,
         problem::Problem,
         shim::query::{one, parameters},
+        ws_v1::state::now,
     },
 };
 
@@ -40,8 +38,7 @@ impl Wanted {
     /// # Errors
     /// Names the parameter, its value and what may be given.
     pub fn read(request: &HttpRequest) -> Result<Wanted, Problem> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Wanted::read_at(request, Nanos(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)))
+        Wanted::read_at(request, now())
     }
 
     fn read_at(request: &HttpRequest, now: Nanos) -> Result<Wanted, Problem> {

@@ -12,7 +12,7 @@ use std::{
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Payload, ServiceConfig},
+    web::{self, Data, Payload},
 };
 use tokio::time::timeout;
 
@@ -23,7 +23,6 @@ use crate::{
     config::LoadedConfig,
     domain::{
         Partition,
-        command::Command,
         lasted::Lasted,
         partition::{
             forward::{Bounds, Lasts},
@@ -32,8 +31,10 @@ use crate::{
         types::{AllocIx, Nanos},
     },
     http::{
+        doors::Doors,
+        operation::text,
         problem::Problem,
-        server::{Doors, resource},
+        route::{Access, Route},
         shim::{body, query},
     },
     messages::partition::Snapshot,
@@ -44,14 +45,24 @@ use crate::{
 const DECISIONS: usize = 400_000;
 /// How long each of the two runs may take.
 const RUN: Duration = Duration::from_millis(800);
+/// How far ahead is looked where nothing is said.
+const HORIZON: Nanos = Nanos::from_secs(300);
 /// How long one waits for those before it.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where nothing is known of how long allocations last.
 const NO_ENDS: &str = "Allocations are taken to go on: too little is known of how long such ones last.";
 
-/// Adds the route. The application's data has to hold the [`Doors`] and a [`BoardApi`].
-pub fn configure(service: &mut ServiceConfig) {
-    service.service(resource("/api/v1/whatif", "POST").route(web::post().to(whatif)));
+/// The application's data has to hold the [`Doors`] and a [`BoardApi`].
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Access::Viewer
+            .post("/api/v1/whatif")
+            .to(whatif, "What a change would do: run forward on a copy, with it and without it")
+            .query("partition", text(), "the partition; left out: default")
+            .takes::<Request>()
+            .gives::<WhatIf>(200)
+            .problems(&[400, 404, 408, 413, 415, 503]),
+    ]
 }
 
 async fn whatif(
@@ -91,26 +102,15 @@ fn compute(
     now: Nanos,
 ) -> Result<WhatIf, Problem> {
     let partition = &snapshot.partition;
-    let horizon = wanted.horizon()?;
-    let edits = wanted.edits()?;
-    let mut change = Vec::new();
-    let mut copy = None;
-    if wanted.config.is_some() || !edits.is_empty() {
-        let missing = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the resource manager is going: try again");
-        let config = config.ok_or_else(missing)?;
-        let field = if edits.is_empty() { "config" } else { "queue" };
-        let edited = config.edited(&partition.name, &edits).map_err(|detail| Problem::field(field, detail))?;
-        copy = (!edits.is_empty()).then(|| edited.line.trim_end().to_owned());
-        change.push(Command::Configure(edited.conf));
-    }
-    change.extend(wanted.commands(partition)?);
+    let horizon = wanted.horizon()?.unwrap_or(HORIZON);
+    let (change, copy) = wanted.change(partition, config.as_deref())?;
     let begun = Instant::now();
     let (first, second) = (move || begun.elapsed() >= RUN, move || begun.elapsed() >= 2 * RUN);
     let bounds = [Bounds { decisions: DECISIONS, stop: &first }, Bounds { decisions: DECISIONS, stop: &second }];
     let lengths = partition.lengths(lasted, now);
     let known = |partition: &Partition, ix: AllocIx, age: Nanos| lengths.rest(partition, ix, age, 0);
     let lasts: Option<Lasts<'_>> = if lengths.suffice() { Some(&known) } else { None };
-    let outcome = partition.what_if(Scenario { change, horizon, lasts, bounds }, now);
+    let outcome = partition.what_if(Scenario { change, horizon, lasts, recorded: None, bounds }, now);
     let ends = match lasts {
         None => NO_ENDS.to_owned(),
         Some(_) => format!(

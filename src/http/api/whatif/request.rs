@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use actix_web::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    config::LoadedConfig,
     domain::{
         Partition,
         alloc::{AskSpec, PreemptionPolicy},
@@ -32,8 +34,7 @@ const NAME: usize = 1_024;
 const TYPE_NAME: usize = 253;
 /// Resource types of an ask at most.
 const TYPES: usize = 100;
-/// How far ahead is looked where nothing is said, and at most.
-const HORIZON: Nanos = Nanos::from_secs(300);
+/// How far ahead is looked at most.
 const LONGEST: Nanos = Nanos::from_secs(7 * 86_400);
 
 /// A change. Quantities are written as in the configuration: `4Gi`, `500m`; a `vcore` of 2 is two cores.
@@ -78,7 +79,7 @@ pub struct NodeAdd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueChange {
-    /// Path.
+    /// Full path of the queue.
     pub queue: String,
     /// Settings: `max.TYPE`, `guaranteed.TYPE`, `maxapplications` or `properties.NAME`.
     pub set: BTreeMap<String, Quantity>,
@@ -114,13 +115,13 @@ pub struct Application {
     /// Queue, as it would be submitted: placement rules apply.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub queue: String,
-    /// Owner.
+    /// Name of the user who submitted it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub user: String,
     /// Groups of the owner; where they are left out, one of the same name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Tags.
+    /// Tags of the application, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
     /// `Hard` or `Soft`: it is a gang, whose placeholders come first.
@@ -178,23 +179,44 @@ fn amount(field: &str, kind: &str, quantity: &Quantity) -> Result<i64, Problem> 
 }
 
 impl Request {
-    /// How far ahead is looked.
+    /// How far ahead is looked; `None`: nothing is said.
     ///
     /// # Errors
     /// It is no duration, or too long.
-    pub fn horizon(&self) -> Result<Nanos, Problem> {
-        let Some(text) = &self.horizon else { return Ok(HORIZON) };
+    pub fn horizon(&self) -> Result<Option<Nanos>, Problem> {
+        let Some(text) = &self.horizon else { return Ok(None) };
         match duration::parse(text) {
-            Some(time) if (Nanos::ZERO..=LONGEST).contains(&time) => Ok(time),
+            Some(time) if (Nanos::ZERO..=LONGEST).contains(&time) => Ok(Some(time)),
             _ => fault("for", format!("for is \"{text}\", but may be a duration from 0 to 168h, such as 30m or 2h")),
         }
     }
 
-    /// The settings of queues, as edits of the configuration.
+    /// All of it as commands for this partition, and the lines of the configuration that its settings stand for. `config` is what
+    /// is in force, or what is to be instead; `None`: there is none any more.
     ///
     /// # Errors
-    /// A name or a value is none.
-    pub fn edits(&self) -> Result<Vec<Edit>, Problem> {
+    /// What cannot be, with its field.
+    pub fn change(
+        &self,
+        partition: &Partition,
+        config: Option<&LoadedConfig>,
+    ) -> Result<(Vec<Command>, Option<String>), Problem> {
+        let edits = self.edits()?;
+        let (mut change, mut copy) = (Vec::new(), None);
+        if self.config.is_some() || !edits.is_empty() {
+            let missing = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the resource manager is going: try again");
+            let field = if edits.is_empty() { "config" } else { "queue" };
+            let edited = config.ok_or_else(missing)?.edited(&partition.name, &edits);
+            let edited = edited.map_err(|detail| Problem::field(field, detail))?;
+            copy = (!edits.is_empty()).then(|| edited.line.trim_end().to_owned());
+            change.push(Command::Configure(edited.conf));
+        }
+        change.extend(self.commands(partition)?);
+        Ok((change, copy))
+    }
+
+    /// The settings of queues, as edits of the configuration.
+    fn edits(&self) -> Result<Vec<Edit>, Problem> {
         let count: usize = self.queue.iter().map(|change| change.set.len()).sum();
         if count > SETTINGS {
             return fault(
@@ -213,10 +235,7 @@ impl Request {
     }
 
     /// What the rest of it means for this partition, after the configuration: nodes that come and go, then applications.
-    ///
-    /// # Errors
-    /// A node is not there, or something is too much.
-    pub fn commands(&self, partition: &Partition) -> Result<Vec<Command>, Problem> {
+    fn commands(&self, partition: &Partition) -> Result<Vec<Command>, Problem> {
         let mut commands = Vec::new();
         let new = self.new_nodes(partition)?;
         if !new.is_empty() {
@@ -244,7 +263,7 @@ impl Request {
         }
         let mut new = Vec::new();
         for add in &self.node_add {
-            let like = partition.node_by_id.get(&*add.like).and_then(|ix| partition.nodes.get(ix.ix()));
+            let like = partition.node_by_id.get(&*add.like).and_then(|ix| partition.nodes.get(*ix));
             let Some(like) = like else { return fault("nodeAdd", unknown(&add.like, partition)) };
             for _ in 0..add.count {
                 let id: Arc<str> = format!("(new node {})", new.len() + 1).into();
@@ -380,7 +399,7 @@ fn item(id: Arc<str>, action: NodeAction) -> NodeItem {
 }
 
 fn is_drained_by_manager(partition: &Partition, node: &str) -> bool {
-    let row = partition.node_by_id.get(node).and_then(|ix| partition.nodes.get(ix.ix()));
+    let row = partition.node_by_id.get(node).and_then(|ix| partition.nodes.get(*ix));
     row.is_some_and(|row| !row.rm_schedulable)
 }
 

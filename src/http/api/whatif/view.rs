@@ -10,7 +10,7 @@ use crate::{
         Partition,
         partition::{
             Explainer,
-            whatif::{Fate, Outcome, Pair, QueueFate, Whole},
+            whatif::{Fate, Outcome, Pair, QueueFate, Waits, Whole},
         },
         resources::Resource,
         types::{AppState, Nanos},
@@ -40,6 +40,9 @@ pub struct WhatIf {
     pub complete: bool,
     /// What the ends of allocations rest on.
     pub ends: String,
+    /// How it was, where it is run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedView>,
     /// The configuration lines that would change, each with its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
@@ -64,9 +67,9 @@ pub struct WhatIf {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WithoutAndWith_{T}")]
 pub struct Both<T> {
-    /// Without.
+    /// As it is without the change.
     pub without: T,
-    /// With.
+    /// As it would be with the change.
     pub with: T,
 }
 
@@ -82,13 +85,14 @@ impl<T> Both<T> {
 pub struct Refused {
     /// Application, ask or node.
     pub what: String,
-    /// Why.
+    /// Why, as it is shown to people.
     pub reason: String,
 }
 
 /// The whole partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WhatIfWhole")]
+#[serde(rename_all = "camelCase")]
 pub struct WholeView {
     /// Allocations in the end, placeholders included.
     pub allocations: u64,
@@ -102,6 +106,42 @@ pub struct WholeView {
     pub used: Amounts,
     /// Of all nodes in the end.
     pub capacity: Amounts,
+    /// Allocated on average over the time.
+    pub average_used: Amounts,
+    /// Of all nodes, on average.
+    pub average_capacity: Amounts,
+    /// How long asks that were placed on the way had waited.
+    pub waits: WaitsView,
+}
+
+/// How long asks that were placed had waited; placeholders are among them, and what took their places is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WhatIfWaits")]
+#[serde(rename_all = "camelCase", default)]
+pub struct WaitsView {
+    /// Number of asks.
+    pub asks: u64,
+    /// Half of them waited so long at most.
+    pub p50_seconds: f64,
+    /// Nine of ten of them.
+    pub p90_seconds: f64,
+    /// All of them.
+    pub longest_seconds: f64,
+}
+
+/// A recorded time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WhatIfRecorded")]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedView {
+    /// From when.
+    pub from: String,
+    /// Until when.
+    pub to: String,
+    /// Asks that were placed.
+    pub placed: u64,
+    /// How long they had waited.
+    pub waits: WaitsView,
 }
 
 /// An application.
@@ -109,12 +149,12 @@ pub struct WholeView {
 #[schemars(rename = "WhatIfFate")]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationView {
-    /// Id.
+    /// Id of the application.
     #[serde(rename = "applicationID")]
     pub application_id: String,
-    /// Path.
+    /// Full path of the queue.
     pub queue_name: String,
-    /// Owner.
+    /// Name of the user who submitted it.
     pub user: String,
     /// It comes with the change.
     #[serde(default)]
@@ -145,7 +185,7 @@ pub struct ApplicationView {
 #[schemars(rename = "WhatIfQueue")]
 #[serde(rename_all = "camelCase")]
 pub struct QueueView {
-    /// Path.
+    /// Full path of the queue.
     pub queue_name: String,
     /// It is there in the end.
     pub there: Both<bool>,
@@ -155,6 +195,8 @@ pub struct QueueView {
     pub pending: Both<Amounts>,
     /// Applications that run in the end.
     pub running: Both<u64>,
+    /// How long its own asks that were placed on the way had waited.
+    pub waits: Both<WaitsView>,
 }
 
 impl ApplicationView {
@@ -178,8 +220,25 @@ fn amounts(resource: Resource) -> Amounts {
 
 impl From<Whole> for WholeView {
     fn from(whole: Whole) -> WholeView {
-        let Whole { allocations, waiting, placed, preempted, used, capacity } = whole;
-        WholeView { allocations, waiting, placed, preempted, used: amounts(used), capacity: amounts(capacity) }
+        let Whole { allocations, waiting, placed, preempted, .. } = whole;
+        WholeView {
+            allocations,
+            waiting,
+            placed,
+            preempted,
+            used: amounts(whole.used),
+            capacity: amounts(whole.capacity),
+            average_used: amounts(whole.average_used),
+            average_capacity: amounts(whole.average_capacity),
+            waits: whole.waits.into(),
+        }
+    }
+}
+
+impl From<Waits> for WaitsView {
+    fn from(waits: Waits) -> WaitsView {
+        let Waits { asks, p50, p90, longest } = waits;
+        WaitsView { asks, p50_seconds: seconds(p50), p90_seconds: seconds(p90), longest_seconds: seconds(longest) }
     }
 }
 
@@ -210,6 +269,7 @@ fn queue(fate: QueueFate) -> QueueView {
         used: Both::of(fate.used, amounts),
         pending: Both::of(fate.pending, amounts),
         running: Both::of(fate.running, |count| count),
+        waits: Both::of(fate.waits, WaitsView::from),
     }
 }
 
@@ -238,6 +298,7 @@ impl WhatIf {
             seen_seconds: seconds(outcome.seen),
             complete: !outcome.cut,
             ends,
+            recorded: None,
             copy,
             refused: refused
                 .map(|(what, reason)| Refused { what: what.to_string(), reason: reason.to_string() })

@@ -38,14 +38,16 @@ export function detail(context, kind, id, close) {
   let advised = -Infinity;
   const advice = new Map();
   let past;
+  let shown;
 
   async function explained() {
     const path = `/api/v1${base}/application/${segment(id)}/explain`;
-    const fresh = performance.now() - advised >= ADVISE_EVERY;
+    const fresh = shown !== context.moment() || performance.now() - advised >= ADVISE_EVERY;
     const answer = await get(fresh ? `${path}?timeline=true` : `${path}?remedies=false`);
     const name = (group) => `${group.first} ${group.reason.code}`;
     if (fresh) {
       advised = performance.now();
+      shown = context.moment();
       advice.clear();
       answer.waiting.forEach((group) => advice.set(name(group), group));
       past = answer.timeline;

@@ -155,7 +155,7 @@ export function events(context) {
     until.value = local(params.get("until") || "");
     type.value = params.get("type") || "";
     for (const [field, name] of [[object, "object"], [search, "text"]]) if (document.activeElement !== field) field.value = params.get(name) || "";
-    const query = wanted().toString();
+    const query = `${context.moment()} ${wanted()}`;
     if (query !== asked) {
       asked = query;
       own.abort();

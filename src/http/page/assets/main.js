@@ -19,6 +19,8 @@ import { whatif } from "./whatif.js";
 
 const EVERY = 2_000;
 const LONGEST_WAIT = 5_000;
+// When a server of a cluster has been away for so long, another one is looked for.
+const AWAY = 3_000;
 const VIEWS = {
   applications: { title: "Applications", make: applications },
   queues: { title: "Queues", make: queues },
@@ -41,6 +43,7 @@ let shownKey = "";
 let partitions = null;
 let panel = null;
 let asking = null;
+let others = [];
 let wake = () => {};
 
 /** What the address says: `#/partition/view?parameters`. */
@@ -68,6 +71,8 @@ const context = {
   params: () => where().params,
   /** Time of the server. */
   now: () => Date.now() + offset,
+  /** The number of the record after which a flight is shown; nothing in the present. */
+  moment: () => moment.at(),
   row: () => overview?.partitions.find((row) => row.name === where().partition),
   overview: () => overview,
   /** May change things. */
@@ -218,6 +223,27 @@ function failed(error) {
   }
 }
 
+/** The other servers of the cluster: those that the policy of this page lets it reach. */
+async function servers() {
+  const policy = (await fetch(location.pathname + location.search, { cache: "force-cache" })).headers.get("content-security-policy") || "";
+  return policy.match(/connect-src 'self'([^;]*)/)?.[1].trim().split(" ").filter(Boolean) || [];
+}
+
+/** Goes on at another server of the cluster, where this one has been away for a while. It has no token of this one's tab. */
+async function elsewhere() {
+  if (Date.now() - lastGood < AWAY) return;
+  for (const url of others) {
+    try {
+      // Whether it is there is all that may be known.
+      await fetch(`${url}/livez`, { mode: "no-cors", cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(AWAY) });
+      location.replace(`${url}/${location.hash}`);
+      return;
+    } catch {
+      // Perhaps the next.
+    }
+  }
+}
+
 /** Asks for a token; ends when there is one. */
 function ask(fault) {
   if (asking) return asking;
@@ -286,6 +312,7 @@ async function run() {
       else if (error instanceof Refused || lost) {
         if (!lost) lost = error.message;
         banner();
+        if (!(error instanceof Refused)) await elsewhere();
         await pause(wait);
         wait = Math.min(LONGEST_WAIT, wait * 2);
       } else {
@@ -297,8 +324,12 @@ async function run() {
   }
 }
 
+servers().then((urls) => (others = urls)).catch(failed);
 // Each answer of a server that shows the past says so.
-const moment = past($("past"), () => wake());
+const moment = past($("past"), () => {
+  view?.changed?.();
+  wake();
+});
 hear(() => moment.heard().catch(failed));
 const board = server(context, $("health"), $("server"));
 const find = search(context, $("search"), VIEWS);

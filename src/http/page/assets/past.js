@@ -61,6 +61,8 @@ export function past(box, moved) {
   return {
     /** The past is shown. */
     is: () => shown !== null,
+    /** After which record. */
+    at: () => shown?.moment.index,
     /** An answer said that it is of a moment of the past. */
     async heard() {
       if (shown || moving) return;

@@ -42,6 +42,7 @@ function moments(own, ticks, axis, space, distance) {
 export function trends(context) {
   let charts = [];
   let next = 0;
+  let drawn;
   let asked = "";
   const of = el("select", { "aria-label": "Of what" }, [["", "The partition"], ["queue", "A queue"], ["user", "A user"], ["group", "A group"], ["node", "A node"]].map(([value, text]) => el("option", { value }, text)));
   const name = el("input", { type: "search", class: "id", spellcheck: false, "aria-label": "Its name", placeholder: "its name" });
@@ -95,7 +96,8 @@ export function trends(context) {
     const kind = params.get("of") || "partition";
     const id = params.get("name") || "";
     if (kind !== "partition" && !id) return fill(said, ["Whose? Choose a name."]);
-    if (performance.now() < next) return undefined;
+    if (performance.now() < next && drawn === context.moment()) return undefined;
+    drawn = context.moment();
     const began = performance.now();
     const key = params.toString();
     try {
@@ -107,7 +109,8 @@ export function trends(context) {
       await history(answer, kind, id, times);
       const draw = await uplot();
       if (key === context.params().toString()) show(draw, answer);
-      fill(said, [kind === "node" || !answer.sampled ? "" : `pending, limits and reasons: since the server started (${clock(answer.sampled)})`]);
+      const rest = context.moment() === undefined ? answer.sampled && `since the server started (${clock(answer.sampled)})` : "not kept in a flight, which tells what was used";
+      fill(said, [kind === "node" || !rest ? "" : `pending, limits and reasons: ${rest}`]);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       fill(said, [error.message]);

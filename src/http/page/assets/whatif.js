@@ -93,12 +93,16 @@ export function whatif(context) {
     const { without, with: then } = answer.whole;
     const types = order(Object.keys({ ...without.capacity, ...then.capacity })).slice(0, 6);
     const of = (whole, type) => `${amount(type, whole.used[type] || 0)} / ${amount(type, whole.capacity[type] || 0)}`;
+    const average = (whole, type) => `${amount(type, whole.averageUsed[type] || 0)} (${(100 * (whole.averageUsed[type] || 0) / (whole.averageCapacity[type] || 1)).toFixed(1)} %)`;
+    const waits = (all) => `half ${ahead(all.p50Seconds)}, nine of ten ${ahead(all.p90Seconds)}, all ${ahead(all.longestSeconds)} at most`;
     const rows = [
       ["Allocations", number(without.allocations), number(then.allocations)],
       ["Asks that wait", number(without.waiting), number(then.waiting)],
       ["Asks placed on the way", number(without.placed), number(then.placed)],
       ["Preempted on the way", number(without.preempted), number(then.preempted)],
       ...types.map((type) => [`${noun(type)} used`, of(without, type), of(then, type)]),
+      ...(answer.seenSeconds > 0 ? types.map((type) => [`${noun(type)} used on average`, average(without, type), average(then, type)]) : []),
+      ...(answer.seenSeconds > 0 ? [["Waits of those placed", waits(without.waits), waits(then.waits)]] : []),
     ];
     return [
       el("p", {}, `${ahead(answer.seenSeconds)} ahead. ${answer.ends}`),

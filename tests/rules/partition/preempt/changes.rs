@@ -49,7 +49,7 @@ fn foreign(env: &mut Env, key: &str, node: &str, size: i64) {
 /// Another size for what is there.
 fn size(env: &mut Env, key: &str, size: i64) {
     let app = if key == "k1" { "app-a" } else { "app-b" };
-    if env.partition.apps[env.partition.app_by_id[app].ix()].by_key.contains_key(key) {
+    if env.partition.apps[env.partition.app_by_id[app]].by_key.contains_key(key) {
         env.ask(vec![Ask::new(app, key, size)]);
     }
 }
@@ -93,8 +93,8 @@ fn waiting(how: &str, asked: bool) -> Env {
 }
 
 fn k1(env: &Env) -> &Alloc {
-    let app = &env.partition.apps[env.partition.app_by_id["app-a"].ix()];
-    &env.partition.allocs[app.by_key["k1"].ix()]
+    let app = &env.partition.apps[env.partition.app_by_id["app-a"]];
+    &env.partition.allocs[app.by_key["k1"]]
 }
 
 /// The ask does not wait where it fits, and nobody was told to go where it would not fit then.
@@ -105,11 +105,11 @@ fn look(env: &mut Env, what: &str) {
     if row.phase != Phase::Pending {
         return;
     }
-    let root = &env.partition.queues[env.partition.root.ix()];
+    let root = &env.partition.queues[env.partition.root];
     let max = root.max.clone().unwrap_or_default();
     let open = |used: &callboard::domain::resources::Resource| max.fits(&used.plus(&row.resource));
-    for node in env.partition.nodes.iter().filter(|node| !node.free) {
-        let own = row.reserved.is_some_and(|held| env.partition.nodes[held.ix()].id() == node.id());
+    for node in env.partition.nodes.values() {
+        let own = row.reserved.is_some_and(|held| env.partition.nodes[held].id() == node.id());
         let mine = match &row.spec.required_node {
             Some(required) => required == node.id(),
             None => own || node.schedulable() && node.reservations.is_empty(),
@@ -119,7 +119,7 @@ fn look(env: &mut Env, what: &str) {
         if told && own {
             let mut room = node.available.value();
             for alloc in &node.allocs {
-                let leaving = &env.partition.allocs[alloc.ix()];
+                let leaving = &env.partition.allocs[*alloc];
                 if leaving.preempted {
                     room.add(&leaving.resource);
                 }
@@ -158,7 +158,7 @@ fn ends_well(env: &mut Env, what: &str) {
     assert_eq!(env.partition.reservations, 0, "{what}");
     env.remove_app("app-a");
     env.assert_empty();
-    assert!(env.partition.nodes.iter().all(|node| node.free || node.occupied.is_zero()), "{what}");
+    assert!(env.partition.nodes.values().all(|node| node.occupied.is_zero()), "{what}");
 }
 
 fn all_pairs(how: &str, asked: bool) {

@@ -37,7 +37,7 @@ fn a_lost_node_lets_it_preempt_again() {
     env.ask((0..4).map(|n| Ask::new("app-b", &format!("v{n}"), 20).preempts()).collect());
     env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
     env.pass(2);
-    let lost = env.partition.nodes.iter().find(|n| !n.reservations.is_empty()).expect("reserved").spec.id.clone();
+    let lost = env.partition.nodes.values().find(|n| !n.reservations.is_empty()).expect("reserved").spec.id.clone();
     env.heard();
     env.node_action(&lost, NodeAction::Decommission, None);
     env.unconfirmed.clear();
@@ -199,7 +199,7 @@ fn reservations_can_be_switched_off() {
 fn an_accepted_application_with_a_reservation_counts_as_allocating() {
     // R5.23
     let env = claimed();
-    assert!(!env.partition.queues[env.partition.root.ix()].allocating.is_empty());
+    assert!(!env.partition.queues[env.partition.root].allocating.is_empty());
 }
 
 #[test]

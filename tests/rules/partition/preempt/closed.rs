@@ -15,15 +15,15 @@ use super::super::{env::Env, twin};
 /// What required-node asks hold or claim; then Φ by depth, the deepest first.
 pub fn measure(partition: &Partition) -> Vec<i128> {
     let mut required = 0;
-    for row in partition.allocs.iter().filter(|row| !row.free && row.spec.required_node.is_some()) {
+    for row in partition.allocs.values().filter(|row| row.spec.required_node.is_some()) {
         let holds = row.phase == Phase::Allocated || row.triggered_preemption && row.reserved.is_some();
         required += if holds { row.resource.total() } else { 0 };
     }
     let mut measure = vec![required];
-    let deepest = partition.queues.iter().filter(|queue| !queue.free).map(|queue| queue.depth).max().unwrap_or(0);
+    let deepest = partition.queues.values().map(|queue| queue.depth).max().unwrap_or(0);
     for depth in (0..=deepest).rev() {
         let mut phi = 0;
-        for queue in partition.queues.iter().filter(|queue| !queue.free && queue.depth == depth) {
+        for queue in partition.queues.values().filter(|queue| queue.depth == depth) {
             for (kind, guaranteed) in queue.guaranteed.iter().flat_map(|g| g.iter().collect::<Vec<_>>()) {
                 let used = queue.allocated.amount(kind) - queue.preempting.amount(kind) + queue.claimed.amount(kind);
                 phi += used.min(guaranteed);
@@ -62,8 +62,8 @@ pub fn settle(env: &mut Env) -> usize {
         let mut back = Vec::new();
         let mut releases = Vec::new();
         for release in gone {
-            let app = &env.partition.apps[env.partition.app_by_id[&release.app].ix()];
-            let mut spec = (*env.partition.allocs[app.by_key[&release.key].ix()].spec).clone();
+            let app = &env.partition.apps[env.partition.app_by_id[&release.app]];
+            let mut spec = (*env.partition.allocs[app.by_key[&release.key]].spec).clone();
             names += 1;
             spec.key = format!("{}+{names}", release.key.split('+').next().unwrap_or_default()).into();
             spec.created = None;
@@ -74,8 +74,8 @@ pub fn settle(env: &mut Env) -> usize {
         env.run();
         assert!(measure(&env.partition) >= before, "confirmations and what comes back lower nothing");
         if quiet == 3 {
-            let waiting = env.partition.allocs.iter().find(|row| {
-                !row.free && row.phase == Phase::Pending && row.reserved.is_some() && row.triggered_preemption
+            let waiting = env.partition.allocs.values().find(|row| {
+                !row.is_free() && row.phase == Phase::Pending && row.reserved.is_some() && row.triggered_preemption
             });
             assert!(waiting.is_none(), "preempted for, and not placed: {:?}", waiting.map(|row| &row.spec.key));
             return victims;

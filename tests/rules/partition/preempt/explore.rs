@@ -94,8 +94,8 @@ impl World {
     }
 
     fn confirm(&mut self, app: &Arc<str>, key: &Arc<str>) {
-        let row = &self.partition.apps[self.partition.app_by_id[app].ix()];
-        let spec = self.partition.allocs[row.by_key[key].ix()].spec.clone();
+        let row = &self.partition.apps[self.partition.app_by_id[app]];
+        let spec = self.partition.allocs[row.by_key[key]].spec.clone();
         self.open.remove(&(app.clone(), key.clone()));
         self.gone.push((app.clone(), spec));
         let releases = vec![ReleaseItem { app: app.clone(), key: key.clone(), termination: Termination::Preempted }];
@@ -133,7 +133,7 @@ impl World {
 
     /// What makes two states the same for all that may follow: everything in order of age.
     fn print(&self) -> String {
-        let mut rows: Vec<_> = self.partition.allocs.iter().filter(|row| !row.free).collect();
+        let mut rows: Vec<_> = self.partition.allocs.values().collect();
         rows.sort_unstable_by_key(|row| row.seq);
         let mut text = format!("{}", self.idle);
         for row in rows {
@@ -151,9 +151,9 @@ impl World {
     fn check_rest(&self) {
         if self.idle && self.open.is_empty() && self.gone.is_empty() {
             let promised = |row: &&callboard::domain::alloc::Alloc| {
-                !row.free && row.phase == Phase::Pending && row.reserved.is_some() && row.triggered_preemption
+                !row.is_free() && row.phase == Phase::Pending && row.reserved.is_some() && row.triggered_preemption
             };
-            let waiting = self.partition.allocs.iter().find(promised);
+            let waiting = self.partition.allocs.values().find(promised);
             assert!(waiting.is_none(), "preempted for, and not placed: {}", self.print());
         }
     }

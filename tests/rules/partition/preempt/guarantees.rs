@@ -19,12 +19,12 @@ fn the_youngest_goes_after_the_delay_and_the_ask_takes_its_place() {
     let event = env.events.iter().find(|e| e.kind == EventKind::Request && &*e.object == "v4").expect("an event");
     assert_eq!(&*event.message, "Preempted by k1 from application app-a in root.a");
     let b = env.partition.queue_by_path["root.b"];
-    assert_eq!(env.partition.queues[b.ix()].preempting, res(20, 20));
+    assert_eq!(env.partition.queues[b].preempting, res(20, 20));
     assert_eq!(env.partition.reservations, 1);
     env.confirm_all();
     assert_eq!(env.heard(), ["app-a Running", "new k1 on n1"]);
     assert_eq!(env.partition.reservations, 0);
-    assert!(env.partition.queues[b.ix()].preempting.is_zero());
+    assert!(env.partition.queues[b].preempting.is_zero());
 }
 
 #[test]
@@ -286,6 +286,29 @@ fn ten_attempts_of_a_leaf_in_a_cycle() {
     assert_eq!(exhausted(&env), [10, 11]);
     env.pass(30);
     assert_eq!(env.heard(), Vec::<String>::new());
+}
+
+#[test]
+fn a_pass_that_begins_anew_and_stops_at_once_passes_nobody_over() {
+    // R7.3, R7.4: one of those before may try again, and no attempt is left in this cycle.
+    let mut env = full(&A_AND_B.replace("{name: b}", "{name: b, properties: {preemption.policy: disabled}}"));
+    env.ask((0..12).map(|n| Ask::new("app-a", &format!("k{n:02}"), 20).preempts()).collect());
+    env.now = env.now.plus(callboard::domain::types::Nanos::from_secs(1));
+    env.apply(callboard::domain::command::Command::Tick);
+    env.run();
+    let app = env.partition.app_by_id["app-a"];
+    let group = |env: &mut Env| env.partition.apps[app].groups_by_key.values_mut().next().expect("a group").clone();
+    let (_, again) = group(&mut env).preempted_up_to.expect("ten of twelve had their turn");
+    assert!(again > env.now);
+    for row in env.partition.apps[app].groups_by_key.values_mut() {
+        row.preempted_up_to = row.preempted_up_to.map(|(last, _)| (last, env.now));
+        row.preempt_at = env.now;
+    }
+    let first = env.partition.apps[app].by_key["k00"];
+    env.partition.allocs[first].preemption_tried = callboard::domain::types::Nanos::ZERO;
+    env.node("n2", 1);
+    env.run();
+    assert_eq!(group(&mut env).preempted_up_to, None, "nobody had a turn in this pass");
 }
 
 #[test]

@@ -26,14 +26,14 @@ struct Victim {
 }
 
 fn victims(env: &Env, app: &str, required: bool) -> Vec<Victim> {
-    let app = &env.partition.apps[env.partition.app_by_id[app].ix()];
-    let rows = app.allocs.iter().map(|alloc| &env.partition.allocs[alloc.ix()]);
+    let app = &env.partition.apps[env.partition.app_by_id[app]];
+    let rows = app.allocs.iter().map(|alloc| &env.partition.allocs[*alloc]);
     rows.filter(|row| row.spec.required_node.is_none())
         .map(|row| {
             let (opted_out, originator) = (row.spec.opted_out(), row.spec.originator);
             Victim {
                 key: row.spec.key.to_string(),
-                node: env.partition.nodes[row.node.expect("placed").ix()].spec.id.to_string(),
+                node: env.partition.nodes[row.node.expect("placed")].spec.id.to_string(),
                 size: (*row.resource).clone(),
                 protected: if required { (originator, opted_out) } else { (opted_out, originator) },
                 priority: row.spec.priority,
@@ -105,7 +105,7 @@ fn short(env: &Env, queue: &str, ask: &Resource) -> Resource {
     let mut short = Resource::new();
     let mut level = Some(env.partition.queue_by_path[queue]);
     while let Some(ix) = level {
-        let row = &env.partition.queues[ix.ix()];
+        let row = &env.partition.queues[ix];
         for (kind, amount) in ask.iter() {
             if let Some(max) = row.max.as_ref().and_then(|max| max.get(kind)) {
                 let missing = row.allocated.amount(kind) + amount - max;
@@ -326,7 +326,7 @@ proptest! {
         prop_assume!(!env.heard().iter().any(|text| text.starts_with("new k1")));
         let all = victims(&env, "app-b", false);
         let short = short(&env, "root.p.a", &need);
-        let b = &env.partition.queues[env.partition.queue_by_path["root.p.b"].ix()];
+        let b = &env.partition.queues[env.partition.queue_by_path["root.p.b"]];
         let spare = b.guaranteed.as_ref().map(|guaranteed| {
             let mut spare = Resource::new();
             for (kind, least) in guaranteed.iter() {
@@ -335,7 +335,7 @@ proptest! {
             spare
         });
         let mut best: Option<(Harm, Vec<String>)> = None;
-        for node in env.partition.nodes.iter().filter(|node| node.capacity.fits(&need)) {
+        for node in env.partition.nodes.values().filter(|node| node.capacity.fits(&need)) {
             let missing = gap(&need, &node.available);
             let found = least(&env, &all, (&node.spec.id, &missing), &short, spare.as_ref());
             if let Some(found) = found
@@ -374,7 +374,7 @@ proptest! {
         }
         let all: Vec<Victim> = victims(&env, "app-b", true).into_iter().filter(|victim| victim.priority <= 1).collect();
         let need = res(wanted.0, wanted.1);
-        let node = &env.partition.nodes[env.partition.node_by_id["n0"].ix()];
+        let node = &env.partition.nodes[env.partition.node_by_id["n0"]];
         prop_assume!(node.capacity.fits(&need));
         let missing = gap(&need, &node.available);
         let mut expected = match missing.is_empty() {

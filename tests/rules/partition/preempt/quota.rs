@@ -35,7 +35,7 @@ fn used() -> Env {
 }
 
 fn start(env: &Env, queue: &str) -> Option<i64> {
-    env.partition.queues[env.partition.queue_by_path[queue].ix()].quota_start.map(|at| at.minus(env.now).as_secs())
+    env.partition.queues[env.partition.queue_by_path[queue]].quota_start.map(|at| at.minus(env.now).as_secs())
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_parent_divides_among_those_above_their_guarantees() {
     env.confirm_all();
     env.pass(3);
     let p = env.partition.queue_by_path["root.p"];
-    assert_eq!(env.partition.queues[p.ix()].allocated.total(), 2 * 41);
+    assert_eq!(env.partition.queues[p].allocated.total(), 2 * 41);
 }
 
 #[test]

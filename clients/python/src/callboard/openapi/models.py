@@ -22,6 +22,13 @@ class ApiClusterUndrainBody(TypedDict):
     server: str
 
 
+class ApiPostClusterConfigBody(TypedDict):
+    config: NotRequired[str | None]
+    force: NotRequired[bool]
+    plan: NotRequired[bool]
+    settings: NotRequired[dict[str, str | None]]
+
+
 class ApiPostLogLevelBody(TypedDict):
     level: Literal["debug", "info", "warn", "error"] | None
 
@@ -107,6 +114,13 @@ class Cluster2(TypedDict):
     partition: str
     rmBuildInformation: NotRequired[list[dict[str, str]]]
     startTime: NotRequired[int]
+
+
+class ClusterConfig(TypedDict):
+    by: str
+    config: NotRequired[str | None]
+    settings: dict[str, str]
+    since: str
 
 
 class ClusterDrain(TypedDict):
@@ -591,13 +605,23 @@ class WhatIfRefused(TypedDict):
     what: str
 
 
+class WhatIfWaits(TypedDict):
+    asks: int
+    longestSeconds: float
+    p50Seconds: float
+    p90Seconds: float
+
+
 class WhatIfWhole(TypedDict):
     allocations: int
+    averageCapacity: dict[str, int]
+    averageUsed: dict[str, int]
     capacity: dict[str, int]
     placed: int
     preempted: int
     used: dict[str, int]
     waiting: int
+    waits: WhatIfWaits
 
 
 class WhenPlaced(TypedDict):
@@ -633,6 +657,15 @@ WithoutAndWithNullableString = TypedDict(
     {
         "with": str | None,
         "without": str | None,
+    },
+)
+
+
+WithoutAndWithWhatIfWaits = TypedDict(
+    "WithoutAndWithWhatIfWaits",
+    {
+        "with": WhatIfWaits,
+        "without": WhatIfWaits,
     },
 )
 
@@ -1001,6 +1034,18 @@ class WhatIfQueue(TypedDict):
     running: WithoutAndWithUint64
     there: WithoutAndWithBoolean
     used: WithoutAndWithMapOfInt64
+    waits: WithoutAndWithWhatIfWaits
+
+
+WhatIfRecorded = TypedDict(
+    "WhatIfRecorded",
+    {
+        "from": str,
+        "placed": int,
+        "to": str,
+        "waits": WhatIfWaits,
+    },
+)
 
 
 WhatIfRequest = TypedDict(
@@ -1101,6 +1146,13 @@ class WhatIf(TypedDict):
     moreQueues: int
     partition: str
     queues: list[WhatIfQueue]
+    recorded: NotRequired[WhatIfRecorded | None]
     refused: NotRequired[list[WhatIfRefused]]
     seenSeconds: float
     whole: WithoutAndWithWhatIfWhole
+
+
+class ClusterConfigChange(TypedDict):
+    applied: bool
+    config: ClusterConfig
+    plans: list[Plan]

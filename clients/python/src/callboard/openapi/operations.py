@@ -23,6 +23,14 @@ class Api(Door):
         """GET `/api/v1/cluster`."""
         return cast("models.Cluster", await self._call("GET", f"/api/v1/cluster"))
 
+    async def cluster_config(self) -> models.ClusterConfig:
+        """GET `/api/v1/cluster/config`."""
+        return cast("models.ClusterConfig", await self._call("GET", f"/api/v1/cluster/config"))
+
+    async def post_cluster_config(self, body: models.ApiPostClusterConfigBody) -> models.ClusterConfigChange:
+        """POST `/api/v1/cluster/config`."""
+        return cast("models.ClusterConfigChange", await self._call("POST", f"/api/v1/cluster/config", json=body))
+
     async def cluster_drain(self, body: models.ApiClusterDrainBody) -> models.Cluster:
         """POST `/api/v1/cluster/drain`."""
         return cast("models.Cluster", await self._call("POST", f"/api/v1/cluster/drain", json=body))

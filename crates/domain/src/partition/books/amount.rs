@@ -30,6 +30,16 @@ impl Amount {
         self.0.prune();
     }
 
+    /// Adds or takes away, and keeps no type of which nothing is left.
+    pub(super) fn count(&mut self, amount: &Resource, more: bool) {
+        if more {
+            self.add(amount);
+        } else {
+            self.sub(amount);
+        }
+        self.prune();
+    }
+
     pub(super) fn set(&mut self, amount: Resource) {
         self.0 = amount;
     }

@@ -67,11 +67,11 @@ pub enum Reason {
 impl Partition {
     /// All limits of a placement on a node: user and group, every queue of the path, the node.
     pub(super) fn check(&self, alloc: AllocIx, node: NodeIx) -> Result<Placement, Reason> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         if !self.user_fits(row.app, &row.resource) {
             return Err(Reason::User);
         }
-        let queue = self.apps[row.app.ix()].queue;
+        let queue = self.apps[row.app].queue;
         if self.has_claim(alloc) {
             // What it preempted is its own.
             self.queue_has_room(queue, &row.resource).map_err(Reason::Queue)?;
@@ -81,7 +81,7 @@ impl Partition {
             }
             self.queue_fits(queue, &row.resource).map_err(Reason::Queue)?;
         }
-        let target = &self.nodes[node.ix()];
+        let target = &self.nodes[node];
         if !target.available.fits(&row.resource) || !target.capacity.fits(&row.resource) {
             return Err(Reason::Node);
         }
@@ -94,12 +94,12 @@ impl Partition {
     /// A placement without a look at any limit: recovery (R4.10), a replacement that needs no extra room (R6.11), one of a gang
     /// whose sum was checked.
     pub(super) fn past_limits(&self, alloc: AllocIx, node: Option<NodeIx>, books: Books) -> Placement {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         Placement {
             alloc,
             node,
             app: row.app,
-            queue: self.apps[row.app.ix()].queue,
+            queue: self.apps[row.app].queue,
             resource: row.resource.clone(),
             placeholder: row.is_placeholder(),
             books,
@@ -111,7 +111,7 @@ impl Partition {
     pub(super) fn queue_fits(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
         self.queue_has_room(queue, request)?;
         for ix in self.path(queue) {
-            let row = &self.queues[ix.ix()];
+            let row = &self.queues[ix];
             if let Some(max) = row.max.as_ref().filter(|_| !row.claimed.is_empty()) {
                 for (kind, amount) in request.iter() {
                     let used = row.allocated.amount(kind) - row.preempting.amount(kind) + row.claimed.amount(kind);
@@ -126,8 +126,11 @@ impl Partition {
 
     /// Room for a request on every level of the path, whatever is promised to others; else the level that has none.
     pub(super) fn queue_has_room(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        if crate::planted!("max-ignored") {
+            return Ok(());
+        }
         for ix in self.path(queue) {
-            let row = &self.queues[ix.ix()];
+            let row = &self.queues[ix];
             if let Some(max) = &row.max {
                 for (kind, amount) in request.iter() {
                     if amount > 0 && max.get(kind).is_some_and(|max| row.allocated.amount(kind) + amount > max) {
@@ -143,17 +146,17 @@ impl Partition {
     pub fn headroom(&self, queue: QueueIx) -> Option<Resource> {
         let mut headroom = None;
         for ix in self.path(queue) {
-            let row = &self.queues[ix.ix()];
+            let row = &self.queues[ix];
             let own = row.max.as_ref().map(|max| max.minus_known(&row.allocated));
             headroom = min_limit(own.as_ref(), headroom.as_ref());
         }
         headroom
     }
 
-    /// What is parked is unknown to the shim.
+    /// What is blocked is unknown to the shim.
     fn note_placement(&mut self, placement: &Placement) {
-        let row = &self.allocs[placement.alloc.ix()];
-        if let Some(node) = placement.node.filter(|_| row.phase != Phase::Parked) {
+        let row = &self.allocs[placement.alloc];
+        if let Some(node) = placement.node.filter(|_| row.phase != Phase::AwaitingShim) {
             let spec = row.spec.clone();
             self.note_change(&spec, node);
         }
@@ -165,18 +168,20 @@ impl Partition {
         if placement.books.node
             && let Some(node) = placement.node
         {
-            let row = &mut self.nodes[node.ix()];
+            let row = &mut self.nodes[node];
             row.allocated.add(&placement.resource);
-            row.available.sub(&placement.resource);
+            if !crate::planted!("node-overfull") {
+                row.available.sub(&placement.resource);
+            }
             row.available.prune();
             // A node holds far fewer than 2^32 allocations.
-            self.allocs[placement.alloc.ix()].at = row.allocs.len() as u32;
+            self.allocs[placement.alloc].at = row.allocs.len() as u32;
             row.allocs.push(placement.alloc);
             self.reindex(node);
         }
         if placement.books.rest {
-            self.charge_queues(placement.queue, &placement.resource, cx);
-            let app = &mut self.apps[placement.app.ix()];
+            self.count_allocated(placement.queue, &placement.resource, true);
+            let app = &mut self.apps[placement.app];
             if placement.placeholder {
                 app.allocated_placeholders.add(&placement.resource);
                 app.placeholders += 1;
@@ -199,23 +204,25 @@ impl Partition {
         if placement.books.node
             && let Some(node) = placement.node
         {
-            let row = &mut self.nodes[node.ix()];
-            row.allocated.sub(&placement.resource);
+            let row = &mut self.nodes[node];
+            if !crate::planted!("node-refund") {
+                row.allocated.sub(&placement.resource);
+            }
             row.allocated.prune();
             row.available.add(&placement.resource);
             row.available.prune();
-            let at = self.allocs[placement.alloc.ix()].at as usize;
+            let at = self.allocs[placement.alloc].at as usize;
             debug_assert_eq!(row.allocs[at], placement.alloc);
             row.allocs.swap_remove(at);
             if let Some(moved) = row.allocs.get(at) {
-                self.allocs[moved.ix()].at = at as u32;
+                self.allocs[*moved].at = at as u32;
             }
             self.reindex(node);
             self.unblock_shapes(node);
         }
         if placement.books.rest {
-            self.refund_queues(placement.queue, &placement.resource);
-            let app = &mut self.apps[placement.app.ix()];
+            self.count_allocated(placement.queue, &placement.resource, false);
+            let app = &mut self.apps[placement.app];
             if placement.placeholder {
                 app.allocated_placeholders.sub(&placement.resource);
                 app.allocated_placeholders.prune();
@@ -236,9 +243,9 @@ impl Partition {
     /// An allocation takes the place of another on its node: as if that were refunded and this charged there. Where both are of
     /// one size, the node has what it had before, and keeps its place in the order.
     pub(super) fn hand_over(&mut self, from: AllocIx, to: AllocIx, node: NodeIx) {
-        let (old, new) = (self.allocs[from.ix()].resource.clone(), self.allocs[to.ix()].resource.clone());
-        let at = self.allocs[from.ix()].at as usize;
-        let row = &mut self.nodes[node.ix()];
+        let (old, new) = (self.allocs[from].resource.clone(), self.allocs[to].resource.clone());
+        let at = self.allocs[from].at as usize;
+        let row = &mut self.nodes[node];
         debug_assert_eq!(row.allocs[at], from);
         row.allocs.swap_remove(at);
         let last = row.allocs.len() as u32;
@@ -254,9 +261,9 @@ impl Partition {
             row.available.prune();
         }
         if let Some(moved) = moved {
-            self.allocs[moved.ix()].at = at as u32;
+            self.allocs[moved].at = at as u32;
         }
-        self.allocs[to.ix()].at = last;
+        self.allocs[to].at = last;
         if !same {
             self.reindex(node);
             self.unblock_shapes(node);
@@ -265,11 +272,11 @@ impl Partition {
 
     /// An allocation changes its size where it is (R4.14); no limit is looked at.
     pub(super) fn resize(&mut self, alloc: AllocIx, delta: &Resource, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (app_ix, node, placeholder) = (row.app, row.node, row.is_placeholder());
-        let queue = self.apps[app_ix.ix()].queue;
+        let queue = self.apps[app_ix].queue;
         if let Some(node) = node {
-            let row = &mut self.nodes[node.ix()];
+            let row = &mut self.nodes[node];
             row.allocated.add(delta);
             row.allocated.prune();
             row.available.sub(delta);
@@ -277,8 +284,8 @@ impl Partition {
             self.reindex(node);
             self.unblock_shapes(node);
         }
-        self.charge_queues(queue, delta, cx);
-        let app = &mut self.apps[app_ix.ix()];
+        self.count_allocated(queue, delta, true);
+        let app = &mut self.apps[app_ix];
         let total = if placeholder { &mut app.allocated_placeholders } else { &mut app.allocated };
         total.add(delta);
         total.prune();
@@ -289,21 +296,14 @@ impl Partition {
         self.squeezed(cx.now);
     }
 
-    fn charge_queues(&mut self, queue: QueueIx, amount: &Resource, _cx: &mut Cx) {
+    /// On the whole path of a queue.
+    fn count_allocated(&mut self, queue: QueueIx, amount: &Resource, more: bool) {
         for ix in self.up(queue) {
-            let row = &mut self.queues[ix.ix()];
-            row.allocated.add(amount);
-            row.allocated.prune();
+            self.queues[ix].allocated.count(amount, more);
             self.touch_queue(ix);
-        }
-    }
-
-    fn refund_queues(&mut self, queue: QueueIx, amount: &Resource) {
-        for ix in self.up(queue) {
-            let row = &mut self.queues[ix.ix()];
-            row.allocated.sub(amount);
-            row.allocated.prune();
-            self.touch_queue(ix);
+            if !more && crate::planted!("queue-refund") {
+                break;
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 impl Partition {
     /// What is allocated in the queue of an application changed, for all to see.
     pub(in super::super) fn allocation_changed(&mut self, app: AppIx) {
-        let queue = self.apps[app.ix()].queue;
+        let queue = self.apps[app].queue;
         if self.alloc_changed.last() != Some(&queue) {
             self.alloc_changed.push(queue);
         }
@@ -21,11 +21,11 @@ impl Partition {
     /// (EVT-04B): what is allocated there now.
     pub(in super::super) fn tell_allocated(&mut self, cx: &mut Cx) {
         while let Some(queue) = self.alloc_changed.pop() {
-            let row = &self.queues[queue.ix()];
-            if row.free || row.told_allocated == row.allocated {
+            let row = &self.queues[queue];
+            if row.is_free() || row.told_allocated == row.allocated {
                 continue;
             }
-            let row = &mut self.queues[queue.ix()];
+            let row = &mut self.queues[queue];
             row.told_allocated = row.allocated.value();
             let (path, allocated) = (row.path.clone(), Arc::new(row.allocated.value()));
             cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueAlloc), "", Some(allocated));
@@ -34,8 +34,8 @@ impl Partition {
 
     /// The events of an allocation that came onto its node (EVT-025, EVT-033).
     pub(in super::super) fn allocated_events(&self, alloc: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
-        let app = &self.apps[row.app.ix()];
+        let row = &self.allocs[alloc];
+        let app = &self.apps[row.app];
         cx.event_of(EventKind::App, &app.id, &row.spec.key, Change::Add, Detail::AppAlloc, &row.resource);
     }
 }

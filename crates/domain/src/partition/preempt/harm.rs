@@ -118,12 +118,12 @@ impl Partition {
         let mut useful: Vec<(bool, bool, i32, Candidate)> = candidates
             .iter()
             .filter(|candidate| {
-                let size = &self.allocs[candidate.alloc.ix()].resource;
+                let size = &self.allocs[candidate.alloc].resource;
                 candidate.here && helps(&need.node, size) || helps(&need.queues, size)
             })
             .map(|candidate| {
                 let (graver, lesser) = self.protection(candidate.alloc, need);
-                (graver, lesser, self.allocs[candidate.alloc.ix()].spec.priority, *candidate)
+                (graver, lesser, self.allocs[candidate.alloc].spec.priority, *candidate)
             })
             .collect();
         useful.sort_by_key(|(_, _, priority, candidate)| (*priority, candidate.alloc));
@@ -133,7 +133,7 @@ impl Partition {
             // As few priorities as it takes.
             let mut left = (need.node.clone(), need.queues.clone());
             for (n, (_, _, priority, candidate)) in open.iter().enumerate() {
-                let size = &self.allocs[candidate.alloc.ix()].resource;
+                let size = &self.allocs[candidate.alloc].resource;
                 if candidate.here {
                     close(&mut left.0, size);
                 }
@@ -151,7 +151,7 @@ impl Partition {
     }
 
     fn protection(&self, alloc: AllocIx, need: &Need) -> (bool, bool) {
-        let spec = &self.allocs[alloc.ix()].spec;
+        let spec = &self.allocs[alloc].spec;
         match need.guarantees {
             Some(_) => (spec.opted_out(), spec.originator),
             None => (spec.originator, spec.opted_out()),
@@ -167,10 +167,10 @@ impl Partition {
     ) -> Option<(Harm, Vec<AllocIx>)> {
         let mut piles: BTreeMap<PileKey, Pile> = BTreeMap::new();
         for Candidate { alloc, here } in candidates {
-            let row = &self.allocs[alloc.ix()];
+            let row = &self.allocs[alloc];
             let key = (
                 here,
-                self.apps[row.app.ix()].queue,
+                self.apps[row.app].queue,
                 row.resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect(),
             );
             let size = || (*row.resource).clone();
@@ -203,7 +203,7 @@ impl Partition {
 
     /// The order in which victims are told: ordinary ones first, low priorities, the youngest.
     pub(super) fn order_of_victim(&self, alloc: AllocIx, by_guarantee: bool) -> impl Ord + use<> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let (opted_out, originator) = (row.spec.opted_out(), row.spec.originator);
         let protected = if by_guarantee { (opted_out, originator) } else { (originator, opted_out) };
         (protected, row.spec.priority, Reverse(self.youth(alloc)))
@@ -211,7 +211,7 @@ impl Partition {
 
     /// Later is younger; of what came at one moment the last.
     fn youth(&self, alloc: AllocIx) -> (Nanos, u64) {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         (row.created, row.seq)
     }
 
@@ -231,7 +231,7 @@ impl Partition {
             let (graver, lesser) = self.protection(*alloc, need);
             harm.protected.0 |= graver;
             harm.protected.1 |= lesser;
-            harm.priority = harm.priority.max(self.allocs[alloc.ix()].spec.priority);
+            harm.priority = harm.priority.max(self.allocs[*alloc].spec.priority);
         }
         harm
     }

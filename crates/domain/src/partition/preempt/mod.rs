@@ -93,13 +93,17 @@ fn wanted(resource: &Resource) -> Resource {
 
 /// It may be a victim of some kind of preemption (R7.10, R7.34, R7.45).
 fn is_preemptable(row: &Alloc) -> bool {
-    !row.free && row.phase == Phase::Allocated && !row.released && !row.preempted && row.spec.required_node.is_none()
+    !row.is_free()
+        && row.phase == Phase::Allocated
+        && !row.released
+        && !row.preempted
+        && row.spec.required_node.is_none()
 }
 
 impl Partition {
     /// What a queue uses in one type when all that was decided has happened. See the module.
     fn used(&self, queue: QueueIx, kind: &crate::resources::ResourceType) -> i128 {
-        let row = &self.queues[queue.ix()];
+        let row = &self.queues[queue];
         row.allocated.amount(kind) - row.preempting.amount(kind) + row.claimed.amount(kind)
     }
 }

@@ -35,7 +35,7 @@ const ELSEWHERE: usize = 64;
 /// A node with what has to leave it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// Node.
+    /// The node on which they make room.
     pub node: NodeIx,
     /// Victims on it, in order; all of them are needed.
     pub victims: Vec<AllocIx>,
@@ -68,12 +68,12 @@ pub(super) struct Terms<'a> {
 impl Partition {
     /// An allocation that may be a victim inside this scope (R7.9, R7.10).
     pub(super) fn is_victim(&self, scope: &Scope, alloc: AllocIx) -> bool {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         is_preemptable(row)
             && helps(&scope.need, &row.resource)
             && scope
                 .leaves
-                .get(&self.apps[row.app.ix()].queue)
+                .get(&self.apps[row.app].queue)
                 .is_some_and(|door| door.ceiling.is_none_or(|ceiling| i64::from(row.spec.priority) <= ceiling))
     }
 
@@ -90,7 +90,7 @@ impl Partition {
         let mut first_clean = None;
         let (mut further, mut some, mut coming) = (0, false, false);
         let mut steps = STEPS;
-        let own = self.allocs[alloc.ix()].reserved;
+        let own = self.allocs[alloc].reserved;
         let from = terms.from.as_ref().map_or(0, |(rank, _)| *rank);
         // In a cluster of few nodes all of them are compared; in a large one the next ask of a kind takes what is as good as
         // what was found just now.
@@ -105,14 +105,14 @@ impl Partition {
                     break;
                 }
             }
-            let row = &self.nodes[node.ix()];
+            let row = &self.nodes[node];
             if refused(node) || !row.schedulable() || !row.capacity.fits(&scope.need) {
                 continue;
             }
             match self.plan_for(scope, node, terms, &mut steps, visits) {
                 Trial::Plan(harm, plan) => {
                     if first_clean.is_none() && harm.is_clean() {
-                        first_clean = Some(self.nodes[node.ix()].rank);
+                        first_clean = Some(self.nodes[node].rank);
                     }
                     // R7.22 mended: nothing is less than a node with room, where only queues are short.
                     let enough = plan.victims.is_empty() || known.is_some_and(|known| harm.is_as_little_as(known));
@@ -145,7 +145,7 @@ impl Partition {
 
     /// The victims for whom one node would do, there and elsewhere.
     fn plan_for(&self, scope: &Scope, node: NodeIx, terms: &Terms, steps: &mut u32, visits: &mut u64) -> Trial {
-        let row = &self.nodes[node.ix()];
+        let row = &self.nodes[node];
         let mut missing = gap(&scope.need, &row.available);
         if missing.is_empty() {
             // R7.21: where only nodes are short, this one was tried already.
@@ -157,8 +157,8 @@ impl Partition {
             }
         }
         *visits += row.allocs.len() as u64;
-        for alloc in row.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
-            close(&mut missing, &self.allocs[alloc.ix()].resource);
+        for alloc in row.allocs.iter().filter(|alloc| self.allocs[**alloc].preempted) {
+            close(&mut missing, &self.allocs[*alloc].resource);
         }
         if missing.is_empty() && scope.short.is_empty() {
             return Trial::Coming;
@@ -173,7 +173,7 @@ impl Partition {
             // Where all of them together are not enough, nothing is to be chosen.
             let mut left = missing.clone();
             for candidate in &candidates {
-                close(&mut left, &self.allocs[candidate.alloc.ix()].resource);
+                close(&mut left, &self.allocs[candidate.alloc].resource);
             }
             if !left.is_empty() {
                 return Trial::Short;
@@ -186,7 +186,7 @@ impl Partition {
         }
         let need = Need { node: missing, queues: scope.short.clone(), guarantees: Some((scope, Tally::default())) };
         let Some((harm, victims)) = self.least_harm(&need, &candidates, steps) else { return Trial::Short };
-        let is_here = |victim: &AllocIx| !need.node.is_empty() && self.allocs[victim.ix()].node == Some(node);
+        let is_here = |victim: &AllocIx| !need.node.is_empty() && self.allocs[*victim].node == Some(node);
         let (victims, further) = victims.into_iter().partition(is_here);
         Trial::Plan(harm, Plan { node, victims, further, rest: Vec::new() })
     }
@@ -206,7 +206,7 @@ impl Partition {
             if found.len() >= ELSEWHERE && left.is_empty() {
                 break;
             }
-            let row = &self.allocs[alloc.ix()];
+            let row = &self.allocs[alloc];
             if self.is_victim(scope, alloc) && !(node.is_some() && row.node == node) {
                 close(&mut left, &row.resource);
                 found.push(Candidate { alloc, here: false });
@@ -218,7 +218,7 @@ impl Partition {
     /// Victims of the node beyond those that are needed, as long as no queue falls below its guarantee (R7.19).
     fn rest_of(&self, scope: &Scope, plan: &Plan) -> Vec<AllocIx> {
         let mut tally = self.tally_of(scope, &plan.victims);
-        let mut rest: Vec<AllocIx> = self.nodes[plan.node.ix()]
+        let mut rest: Vec<AllocIx> = self.nodes[plan.node]
             .allocs
             .iter()
             .copied()
@@ -257,7 +257,7 @@ impl Partition {
     pub(super) fn still_short(&self, scope: &Scope, victims: &[AllocIx]) -> Resource {
         let mut short = scope.short.clone();
         for victim in victims {
-            close(&mut short, &self.allocs[victim.ix()].resource);
+            close(&mut short, &self.allocs[*victim].resource);
         }
         short
     }
@@ -277,8 +277,8 @@ impl Partition {
         let mut pool: Vec<AllocIx> = scope
             .leaves
             .keys()
-            .flat_map(|leaf| self.queues[leaf.ix()].apps.iter())
-            .flat_map(|app| self.apps[app.ix()].allocs.iter().copied())
+            .flat_map(|leaf| self.queues[*leaf].apps.iter())
+            .flat_map(|app| self.apps[*app].allocs.iter().copied())
             .filter(|alloc| self.is_victim(scope, *alloc))
             .collect();
         pool.sort_by_cached_key(|victim| self.order_of_victim(*victim, true));

@@ -34,23 +34,23 @@ impl Partition {
             self.check_quota(self.root, cx);
         }
         // Without the flag the clock runs on, and is looked at when the flag comes (QPR-002).
-        if self.conf.quota_preemption && self.queues.iter().any(|queue| !queue.free && queue.quota_start.is_some()) {
+        if self.conf.quota_preemption && self.queues.values().any(|queue| queue.quota_start.is_some()) {
             self.watch_quotas(cx.now);
         }
     }
 
     /// A queue that is due acts for all below it (R7.42, QPR-010).
     fn check_quota(&mut self, queue: QueueIx, cx: &mut Cx) {
-        let row = &self.queues[queue.ix()];
+        let row = &self.queues[queue];
         if row.managed && row.quota_start.is_some() {
             if !is_above(row.max.as_ref(), &row.allocated) {
-                self.queues[queue.ix()].quota_start = None;
+                self.queues[queue].quota_start = None;
             } else if row.quota_start.is_some_and(|start| start <= cx.now) {
                 self.enforce_quota(queue, cx);
                 return;
             }
         }
-        for child in self.queues[queue.ix()].children.values().copied().collect::<Vec<_>>() {
+        for child in self.queues[queue].children.values().copied().collect::<Vec<_>>() {
             self.check_quota(child, cx);
         }
     }
@@ -65,7 +65,7 @@ impl Partition {
             self.summarize(queue, &amount, &taken, cx);
         }
         let again = taken.preempted > 0 && !self.amount_over_quota(queue).is_empty();
-        let row = &mut self.queues[queue.ix()];
+        let row = &mut self.queues[queue];
         row.quota_start = again.then(|| cx.now.plus(row.settings.quota_preemption_delay));
     }
 
@@ -73,15 +73,15 @@ impl Partition {
     /// or of those above it (R7.43 mended: the smallest overage counts).
     fn amount_over_quota(&self, queue: QueueIx) -> Resource {
         let mut amount = Resource::new();
-        let Some(max) = &self.queues[queue.ix()].max else { return amount };
+        let Some(max) = &self.queues[queue].max else { return amount };
         for (kind, max) in max.iter() {
             let left = |q: QueueIx| {
-                let row = &self.queues[q.ix()];
+                let row = &self.queues[q];
                 row.allocated.amount(kind) - row.preempting.amount(kind)
             };
             let mut over = left(queue) - max;
             for q in self.path(queue) {
-                if let Some(guaranteed) = self.queues[q.ix()].guaranteed.as_ref().and_then(|g| g.get(kind)) {
+                if let Some(guaranteed) = self.queues[q].guaranteed.as_ref().and_then(|g| g.get(kind)) {
                     over = over.min(left(q) - guaranteed);
                 }
             }
@@ -94,11 +94,11 @@ impl Partition {
 
     /// Takes an amount from a leaf, or divides it among the children that use more than they are guaranteed (R7.44).
     fn take_from(&mut self, queue: QueueIx, amount: &Resource, taken: &mut Taken, cx: &mut Cx) {
-        if self.queues[queue.ix()].leaf {
+        if self.queues[queue].leaf {
             self.take_from_leaf(queue, amount, taken, cx);
             return;
         }
-        let children: Vec<QueueIx> = self.queues[queue.ix()].children.values().copied().collect();
+        let children: Vec<QueueIx> = self.queues[queue].children.values().copied().collect();
         let weights: Vec<Resource> = children.iter().map(|child| self.overage(*child)).collect();
         let mut sum = Resource::new();
         for weight in &weights {
@@ -124,7 +124,7 @@ impl Partition {
     /// What a queue uses above its guarantee, in the guaranteed types; without one all of its usage (R7.44 mended: a type
     /// below its guarantee counts 0, and so does what is on its way out).
     fn overage(&self, queue: QueueIx) -> Resource {
-        let row = &self.queues[queue.ix()];
+        let row = &self.queues[queue];
         let left = row.allocated.minus(&row.preempting);
         let mut over = Resource::new();
         for (kind, used) in left.iter() {
@@ -144,7 +144,7 @@ impl Partition {
 
     /// EVT-046: of a leaf when there were candidates, of a parent when there were victims.
     fn summarize(&mut self, queue: QueueIx, amount: &Resource, taken: &Taken, cx: &mut Cx) {
-        let row = &self.queues[queue.ix()];
+        let row = &self.queues[queue];
         let counts = if row.leaf { taken.candidates } else { taken.preempted };
         if counts == 0 {
             return;

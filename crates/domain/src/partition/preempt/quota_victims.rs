@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Taken {
     /// Possible victims.
     pub candidates: u64,
-    /// Victims.
+    /// Number of allocations that were preempted.
     pub preempted: u64,
     /// What they use.
     pub resource: Resource,
@@ -30,12 +30,12 @@ const HOUR: i64 = 3_600_000_000_000;
 impl Partition {
     /// Takes what fits into the amount, never more (R7.47).
     pub(super) fn take_from_leaf(&mut self, leaf: QueueIx, amount: &Resource, taken: &mut Taken, cx: &mut Cx) {
-        let mut candidates: Vec<AllocIx> = self.queues[leaf.ix()]
+        let mut candidates: Vec<AllocIx> = self.queues[leaf]
             .apps
             .iter()
-            .flat_map(|app| self.apps[app.ix()].allocs.iter().copied())
+            .flat_map(|app| self.apps[*app].allocs.iter().copied())
             .filter(|alloc| {
-                let row = &self.allocs[alloc.ix()];
+                let row = &self.allocs[*alloc];
                 is_preemptable(row) && helps(amount, &row.resource)
             })
             .collect();
@@ -44,7 +44,7 @@ impl Partition {
         let mut left = amount.clone();
         let mut victims: BTreeMap<AppIx, Vec<AllocIx>> = BTreeMap::new();
         for victim in candidates {
-            let row = &self.allocs[victim.ix()];
+            let row = &self.allocs[victim];
             if left.fits_or_unlimited(&row.resource) {
                 left = left.minus_known(&row.resource);
                 taken.preempted += 1;
@@ -52,7 +52,7 @@ impl Partition {
                 victims.entry(row.app).or_default().push(victim);
             }
         }
-        let path = self.queues[leaf.ix()].path.clone();
+        let path = self.queues[leaf].path.clone();
         let text: Arc<str> = format!("preempting allocations to enforce new max quota for queue : {path}").into();
         let why = format!("Preempted by Quota change enforcement process in {path}");
         for of_app in victims.values() {
@@ -63,15 +63,19 @@ impl Partition {
                 self.send_preempted(*victim, &text, cx);
             }
         }
+        if !victims.is_empty() && !self.queues[self.root].claimed.is_empty() {
+            // Beside what is promised there is more room than before.
+            self.unblock_limits();
+        }
     }
 
     /// Ordinary allocations first, then originators, then those that opted out (R7.46 mended); inside, those of which most
     /// types are wanted, then the lowest priority, the youngest by the hour, the smallest share of the max.
     fn quota_order(&self, alloc: AllocIx, leaf: QueueIx, amount: &Resource) -> impl Ord + use<> {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let matching = row.resource.iter().filter(|(kind, _)| amount.get(kind).is_some()).count();
         let percent = 100 * matching / row.resource.len().max(1);
-        let max = self.queues[leaf.ix()].max.as_ref();
+        let max = self.queues[leaf].max.as_ref();
         let mut shares: SmallVec<[f64; 4]> = amount
             .iter()
             .filter_map(|(kind, _)| {

@@ -21,13 +21,13 @@ const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
 impl Partition {
     /// Preempts for an ask that holds a reservation of its node, fits all limits, and does not fit the node (R7.33–R7.38).
     pub(in super::super) fn preempt_for_required(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Outcome {
-        let need = wanted(&self.allocs[alloc.ix()].resource);
+        let need = wanted(&self.allocs[alloc].resource);
         // R7.38: again only when its victims are gone and something else took the room.
         if self.is_claim_spent(alloc) {
             self.end_claim(alloc);
         }
-        let row = &self.allocs[alloc.ix()];
-        let at_node = &self.nodes[node.ix()];
+        let row = &self.allocs[alloc];
+        let at_node = &self.nodes[node];
         let waits = self.has_claim(alloc);
         if waits || !at_node.capacity.fits(&need) {
             return Outcome::Nothing;
@@ -35,8 +35,8 @@ impl Partition {
         // What is on its way out counts as room, what others here have preempted for as wanted.
         let wanted_here = need.minus_known(&at_node.claimed.negated());
         let mut room = at_node.available.value();
-        for leaving in at_node.allocs.iter().filter(|alloc| self.allocs[alloc.ix()].preempted) {
-            room.add(&self.allocs[leaving.ix()].resource);
+        for leaving in at_node.allocs.iter().filter(|alloc| self.allocs[**alloc].preempted) {
+            room.add(&self.allocs[*leaving].resource);
         }
         let missing = gap(&wanted_here, &room);
         if missing.is_empty() {
@@ -48,7 +48,7 @@ impl Partition {
             .iter()
             .copied()
             .filter(|alloc| {
-                let row = &self.allocs[alloc.ix()];
+                let row = &self.allocs[*alloc];
                 is_preemptable(row) && row.spec.priority <= priority && helps(&need, &row.resource)
             })
             .map(|alloc| Candidate { alloc, here: true })
@@ -59,7 +59,7 @@ impl Partition {
             self.no_victim_there(alloc, node, cx);
             return Outcome::Nothing;
         };
-        let key = self.allocs[alloc.ix()].spec.key.clone();
+        let key = self.allocs[alloc].spec.key.clone();
         let text: Arc<str> = format!("preempting allocations to free up resources to run daemon set ask: {key}").into();
         self.release_victims(alloc, &victims, &text, cx);
         self.begin_claim(alloc, &victims);
@@ -70,15 +70,15 @@ impl Partition {
     /// R7.37: said in the log each time, in an event from time to time, and tried again then.
     fn no_victim_there(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
         self.log(alloc, "No fit on required node, preemption does not help", cx.now);
-        let row = &mut self.allocs[alloc.ix()];
+        let row = &mut self.allocs[alloc];
         let app = row.app;
         if cx.now.minus(row.required_node_event) >= EVENT_INTERVAL {
             row.required_node_event = cx.now;
-            let (key, id) = (row.spec.key.clone(), &self.nodes[node.ix()].spec.id);
+            let (key, id) = (row.spec.key.clone(), &self.nodes[node].spec.id);
             let text = format!("Unschedulable request '{key}' with required node '{id}', no preemption victim found");
             self.message_of(alloc, &text, cx);
         }
-        let next = self.allocs[alloc.ix()].required_node_event.plus(EVENT_INTERVAL);
+        let next = self.allocs[alloc].required_node_event.plus(EVENT_INTERVAL);
         self.wake_at(app, next);
     }
 }

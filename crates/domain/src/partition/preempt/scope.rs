@@ -51,9 +51,9 @@ impl Scope {
 impl Partition {
     /// Where this ask may look.
     pub(super) fn scope(&self, alloc: AllocIx) -> Scope {
-        let row = &self.allocs[alloc.ix()];
+        let row = &self.allocs[alloc];
         let need = wanted(&row.resource);
-        let path = self.up(self.apps[row.app.ix()].queue);
+        let path = self.up(self.apps[row.app].queue);
         let mut scope =
             Scope { need, path, short: Resource::new(), leaves: BTreeMap::new(), entitled: SmallVec::new() };
         self.measure_shortage(&mut scope);
@@ -70,7 +70,7 @@ impl Partition {
     /// How much the queues of the path lack. All of them are at the fence or above it, so every victim helps each of them.
     fn measure_shortage(&self, scope: &mut Scope) {
         for queue in &scope.path {
-            let Some(max) = &self.queues[queue.ix()].max else { continue };
+            let Some(max) = &self.queues[*queue].max else { continue };
             for (kind, amount) in scope.need.iter() {
                 if let Some(max) = max.get(kind) {
                     let missing = self.used(*queue, kind) + amount - max;
@@ -87,7 +87,7 @@ impl Partition {
         let mut values = SmallVec::new();
         let mut value = priority;
         for (at, queue) in scope.path.iter().enumerate() {
-            let settings = &self.queues[queue.ix()].settings;
+            let settings = &self.queues[*queue].settings;
             let offset = i64::from(settings.priority_offset);
             value = if settings.priority_fence { offset } else { value + offset };
             values.push(value);
@@ -101,7 +101,7 @@ impl Partition {
     /// With the ask the queue is above the smallest max from it up to root.
     fn is_over(&self, scope: &Scope, at: usize) -> bool {
         scope.need.iter().any(|(kind, amount)| {
-            let maxes = scope.path[at..].iter().filter_map(|q| self.queues[q.ix()].max.as_ref()?.get(kind));
+            let maxes = scope.path[at..].iter().filter_map(|q| self.queues[*q].max.as_ref()?.get(kind));
             maxes.min().is_some_and(|max| self.used(scope.path[at], kind) + amount > max)
         })
     }
@@ -110,9 +110,8 @@ impl Partition {
     fn is_entitled(&self, scope: &Scope, meets: usize) -> bool {
         let mut guaranteed = false;
         for (kind, amount) in scope.need.iter() {
-            let nearest = scope.path[..meets]
-                .iter()
-                .find_map(|q| Some((*q, self.queues[q.ix()].guaranteed.as_ref()?.get(kind)?)));
+            let nearest =
+                scope.path[..meets].iter().find_map(|q| Some((*q, self.queues[*q].guaranteed.as_ref()?.get(kind)?)));
             if let Some((queue, limit)) = nearest {
                 if self.used(queue, kind) + amount > limit {
                     return false;
@@ -132,7 +131,7 @@ impl Partition {
         (ceiling, meets): (Option<i64>, usize),
         values: &[i64],
     ) {
-        let row = &self.queues[queue.ix()];
+        let row = &self.queues[queue];
         if row.leaf {
             let mine = on_path == Some(0);
             if !mine
@@ -145,7 +144,7 @@ impl Partition {
             return;
         }
         for child in row.children.values().copied() {
-            let child_row = &self.queues[child.ix()];
+            let child_row = &self.queues[child];
             if child_row.allocated.is_zero() {
                 continue;
             }
@@ -172,7 +171,7 @@ impl Partition {
     fn has_surplus(&self, scope: &Scope, leaf: QueueIx, meets: usize) -> bool {
         let mut guaranteed = false;
         for queue in self.path(leaf).take_while(|queue| *queue != scope.path[meets]) {
-            let row = &self.queues[queue.ix()];
+            let row = &self.queues[queue];
             if let Some(limits) = &row.guaranteed {
                 guaranteed = true;
                 if limits.iter().any(|(kind, limit)| self.used(queue, kind) > limit) {

@@ -47,7 +47,7 @@ pub enum Change {
     },
     /// The gang has fewer members; it is submitted again.
     Members {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
         /// Placeholders that stay, of those that there are.
         keys: Vec<Arc<str>>,
@@ -56,16 +56,16 @@ pub enum Change {
     },
     /// The application is submitted again, to another queue.
     Queue {
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
-        /// Path.
+        /// Full path of the queue.
         queue: Arc<str>,
     },
     /// Queues take new applications again, and the application is submitted again.
     Resume {
         /// Paths for which operators gave orders.
         queues: Vec<Arc<str>>,
-        /// Application.
+        /// Id of the application.
         app: Arc<str>,
     },
     /// The ask may preempt others; it is sent again.
@@ -75,7 +75,7 @@ pub enum Change {
     },
     /// More nodes like one.
     Nodes {
-        /// Number.
+        /// How many nodes.
         count: usize,
         /// The node.
         like: Arc<str>,
@@ -113,14 +113,14 @@ impl Change {
             }
             Change::Smaller { ask, to } => {
                 let (_, alloc) = find(partition, ask).ok_or_else(gone)?;
-                let mut spec = AskSpec::clone(&partition.allocs[alloc.ix()].spec);
+                let mut spec = AskSpec::clone(&partition.allocs[alloc].spec);
                 spec.resource = Arc::new(to.clone());
                 let allocations = vec![AllocationItem { app: ask.0.clone(), node: None, spec: Arc::new(spec) }];
                 vec![Command::Allocations { allocations, releases: Vec::new() }]
             }
             Change::Preempt { ask } => {
                 let (_, alloc) = find(partition, ask).ok_or_else(gone)?;
-                let mut spec = AskSpec::clone(&partition.allocs[alloc.ix()].spec);
+                let mut spec = AskSpec::clone(&partition.allocs[alloc].spec);
                 let given = spec.preemption.unwrap_or_default();
                 spec.preemption = Some(PreemptionPolicy { allow_preempt_other: true, ..given });
                 spec.key = again(&ask.1);
@@ -130,7 +130,7 @@ impl Change {
             Change::Members { app, keys, .. } => {
                 let row = row(partition, app).ok_or_else(gone)?;
                 let asks = row.by_seq.values().copied().filter(|ask| {
-                    let row = &partition.allocs[ask.ix()];
+                    let row = &partition.allocs[*ask];
                     !row.is_placeholder() || keys.contains(&row.spec.key)
                 });
                 resubmit(partition, row, row.submitted_queue.clone(), asks.collect())
@@ -150,7 +150,7 @@ impl Change {
             }
             Change::Nodes { count, like, capacity } => {
                 let like = partition.node_by_id.get(like).ok_or_else(gone)?;
-                let attributes = &partition.nodes[like.ix()].spec.attributes;
+                let attributes = &partition.nodes[*like].spec.attributes;
                 let new = (1..=*count).map(|n| NodeItem {
                     capacity: Some(capacity.clone()),
                     attributes: attributes.clone(),
@@ -180,7 +180,7 @@ fn release(app: &Arc<str>, key: &Arc<str>) -> ReleaseItem {
 }
 
 fn row<'a>(partition: &'a Partition, app: &str) -> Option<&'a App> {
-    partition.apps.get(partition.app_by_id.get(app)?.ix())
+    partition.apps.get(*partition.app_by_id.get(app)?)
 }
 
 fn find<'a>(partition: &'a Partition, ask: &AskName) -> Option<(&'a App, AllocIx)> {
@@ -209,16 +209,16 @@ fn submission(row: &App, queue: Arc<str>, placeholder_ask: Option<Resource>) -> 
 
 /// An application is removed, and submitted once more with these of its asks.
 fn resubmit(partition: &Partition, row: &App, queue: Arc<str>, asks: Vec<AllocIx>) -> Vec<Command> {
-    let live = |ask: &AllocIx| partition.allocs[ask.ix()].phase != Phase::Ended;
+    let live = |ask: &AllocIx| partition.allocs[*ask].phase != Phase::Ended;
     let asks: Vec<AllocIx> = asks.into_iter().filter(live).collect();
     let mut gang = Resource::new();
-    for ask in asks.iter().map(|ask| &partition.allocs[ask.ix()]).filter(|ask| ask.is_placeholder()) {
+    for ask in asks.iter().map(|ask| &partition.allocs[*ask]).filter(|ask| ask.is_placeholder()) {
         gang.add(&ask.resource);
     }
     let new = submission(row, queue, row.placeholder_ask.as_ref().map(|_| gang));
     let allocations = asks
         .into_iter()
-        .map(|ask| AllocationItem { app: row.id.clone(), node: None, spec: partition.allocs[ask.ix()].spec.clone() })
+        .map(|ask| AllocationItem { app: row.id.clone(), node: None, spec: partition.allocs[ask].spec.clone() })
         .collect();
     vec![
         Command::Applications { new: Vec::new(), remove: vec![row.id.clone()] },

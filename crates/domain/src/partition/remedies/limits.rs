@@ -94,7 +94,7 @@ impl Search<'_> {
     pub(super) fn raise_queues(&mut self) {
         let path = self.path();
         for (at, ix) in path.iter().enumerate() {
-            let row = &self.partition.queues[ix.ix()];
+            let row = &self.partition.queues[*ix];
             if row.managed && row.parent.is_some() {
                 self.raise_max(*ix, &path[at + 1..]);
             }
@@ -106,34 +106,34 @@ impl Search<'_> {
 
     fn raise_max(&mut self, ix: QueueIx, above: &[QueueIx]) {
         let partition = self.partition;
-        let row = &partition.queues[ix.ix()];
+        let row = &partition.queues[ix];
         let Some(max) = row.max.clone() else { return };
         let mut bound = Resource::new();
-        for level in above.iter().map(|level| &partition.queues[level.ix()]).filter(|level| level.parent.is_some()) {
+        for level in above.iter().map(|level| &partition.queues[*level]).filter(|level| level.parent.is_some()) {
             for (kind, amount) in level.max.iter().flat_map(|max| max.iter()) {
                 lower(&mut bound, kind, amount);
             }
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
-        let app = &partition.apps[self.app.ix()];
+        let app = &partition.apps[self.app];
         let begins = app.placeholder_ask.is_some() && !app.gang_started;
         let wanted = app.placeholder_ask.as_ref().filter(|_| begins).unwrap_or(&self.wanted);
         let least = raised(&max, &used(row, begins), wanted, &bound);
         let queue = row.path.clone();
         let edit = |amounts: Resource| Edit::Max { queue: queue.clone(), amounts };
-        let reached = |then: &Partition| reached(&max, &used(&then.queues[ix.ix()], false), &most).map(edit);
+        let reached = |then: &Partition| reached(&max, &used(&then.queues[ix], false), &most).map(edit);
         self.raise(least.map(edit), edit(most.clone()), reached, |edit| added(partition, edit, &max));
     }
 
     fn raise_applications(&mut self, ix: QueueIx, above: &[QueueIx]) {
         let partition = self.partition;
         let running = move |partition: &Partition| {
-            let row = &partition.queues[ix.ix()];
+            let row = &partition.queues[ix];
             row.running + row.allocating.len() as u64
         };
-        let row = &partition.queues[ix.ix()];
+        let row = &partition.queues[ix];
         let (queue, max) = (row.path.clone(), row.max_applications);
-        let above = above.iter().map(|level| partition.queues[level.ix()].max_applications).filter(|max| *max > 0);
+        let above = above.iter().map(|level| partition.queues[*level].max_applications).filter(|max| *max > 0);
         let bound = above.min().unwrap_or(ANY_NUMBER);
         let edit = |max: u64| Edit::Applications { queue: queue.clone(), max };
         let need = running(partition) + 1;
@@ -148,7 +148,7 @@ impl Search<'_> {
     /// Each limit that counts for the application.
     pub(super) fn raise_limits(&mut self) {
         let partition = self.partition;
-        let Some(track) = partition.apps[self.app.ix()].track else { return };
+        let Some(track) = partition.apps[self.app].track else { return };
         for refusal in partition.ugm.bounds(track) {
             let Some(entry) = entry_of(&partition.conf, &refusal) else { continue };
             self.raise_limit_max(&refusal, entry);
@@ -172,7 +172,7 @@ impl Search<'_> {
             }
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
-        let wanted = self.wanted.plus(&partition.apps[self.app.ix()].claimed);
+        let wanted = self.wanted.plus(&partition.apps[self.app].claimed);
         let least = raised(&max, &refusal.used, &wanted, &bound);
         let queue = refusal.queue.clone();
         let edit = |amounts: Resource| Edit::LimitMax { queue: queue.clone(), entry, amounts };
@@ -210,7 +210,7 @@ impl Search<'_> {
 
 /// The same limit in another state.
 fn used_of(partition: &Partition, app: AppIx, same: &Refusal) -> Option<Refusal> {
-    let bounds = partition.ugm.bounds(partition.apps[app.ix()].track?);
+    let bounds = partition.ugm.bounds(partition.apps[app].track?);
     bounds.into_iter().find(|other| (other.who, &other.name, &other.queue) == (same.who, &same.name, &same.queue))
 }
 

@@ -114,16 +114,16 @@ impl Partition {
             _ => {}
         }
         let asks = self.awaited_with(app, waiting);
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         let (mut wanted, mut each) = (Resource::new(), waiting.resource.clone());
         for ask in &asks {
-            let resource = &self.allocs[ask.ix()].resource;
+            let resource = &self.allocs[*ask].resource;
             wanted.add(resource);
             if self.share(resource) > self.share(&each) || asks.len() > 1 && asks[0] == *ask {
                 each = resource.clone();
             }
         }
-        let names = asks.iter().map(|ask| (row.id.clone(), self.allocs[ask.ix()].spec.key.clone())).collect();
+        let names = asks.iter().map(|ask| (row.id.clone(), self.allocs[*ask].spec.key.clone())).collect();
         let mut search = Search {
             partition: self,
             now,
@@ -144,7 +144,7 @@ impl Partition {
 
     /// What has to be placed for this ask: of a gang, all placeholders that wait.
     pub(super) fn awaited_with(&self, app: AppIx, waiting: &Waiting) -> Vec<AllocIx> {
-        let row = &self.apps[app.ix()];
+        let row = &self.apps[app];
         if !waiting.placeholder && !matches!(waiting.why, Why::Gang { .. }) {
             return vec![waiting.first];
         }
@@ -200,7 +200,7 @@ impl<'a> Search<'a> {
 
     /// Until when waiting may help: preemption, the end of a back-off, or of the wait for a gang.
     fn patience(&self) -> Nanos {
-        let row = &self.partition.apps[self.app.ix()];
+        let row = &self.partition.apps[self.app];
         let due = self.asks.iter().map(|ask| self.partition.preempt_due(*ask)).min();
         let moments = [
             row.backoff_until.map(|until| until.plus(Nanos::from_millis(1))),
@@ -232,12 +232,12 @@ impl<'a> Search<'a> {
     /// An application that was submitted again is where it was to be: placement rules may have sent it elsewhere.
     fn is_as_wished(&self, partition: &Partition, change: &Change) -> bool {
         let Change::Queue { queue, app, .. } = change else { return true };
-        let placed = partition.app_by_id.get(app).map(|ix| partition.apps[ix.ix()].queue_path.clone());
+        let placed = partition.app_by_id.get(app).map(|ix| partition.apps[*ix].queue_path.clone());
         placed.as_ref() == Some(queue)
     }
 
     fn note(&mut self, change: Change, size: f64, run: &Forward) {
-        let others = run.placed.iter().filter(|((app, _), _)| *app != self.names[0].0).count();
+        let others = run.placed.iter().filter(|placed| placed.name.0 != self.names[0].0).count();
         self.found.push(Remedy {
             change,
             size,
@@ -289,7 +289,7 @@ impl<'a> Search<'a> {
 
     /// The queues from its leaf to root.
     fn path(&self) -> Vec<crate::types::QueueIx> {
-        self.partition.path(self.partition.apps[self.app.ix()].queue).collect()
+        self.partition.path(self.partition.apps[self.app].queue).collect()
     }
 }
 

@@ -22,9 +22,8 @@ impl Search<'_> {
     pub(super) fn undrain(&mut self) {
         let partition = self.partition;
         let large = |node: &&Node| !node.schedulable() && node.capacity.fits(&self.each);
-        let drained: Vec<&Node> =
-            partition.node_by_id.values().map(|ix| &partition.nodes[ix.ix()]).filter(large).collect();
-        if let Some(required) = &partition.allocs[self.asks[0].ix()].spec.required_node {
+        let drained: Vec<&Node> = partition.node_by_id.values().map(|ix| &partition.nodes[*ix]).filter(large).collect();
+        if let Some(required) = &partition.allocs[self.asks[0]].spec.required_node {
             let own: Vec<&Node> = drained.iter().copied().filter(|node| node.id() == required).collect();
             self.undrain_these(&own, 0);
             return;
@@ -74,10 +73,10 @@ impl Search<'_> {
     pub(super) fn free_a_node(&mut self) {
         let [ask] = self.asks[..] else { return };
         let partition = self.partition;
-        let required = &partition.allocs[ask.ix()].spec.required_node;
+        let required = &partition.allocs[ask].spec.required_node;
         let mut found: Vec<(f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
         for ix in partition.node_by_id.values().copied() {
-            let node = &partition.nodes[ix.ix()];
+            let node = &partition.nodes[ix];
             let wanted = required.as_ref().is_none_or(|required| required == node.id());
             if !wanted || !node.schedulable() || !node.capacity.fits(&self.each) || node.available.fits(&self.each) {
                 continue;
@@ -90,10 +89,10 @@ impl Search<'_> {
         }
         for (size, ix, leaving, freed) in found {
             let name = |alloc: AllocIx| {
-                let row = &partition.allocs[alloc.ix()];
-                (partition.apps[row.app.ix()].id.clone(), row.spec.key.clone())
+                let row = &partition.allocs[alloc];
+                (partition.apps[row.app].id.clone(), row.spec.key.clone())
             };
-            let node = partition.nodes[ix.ix()].id().clone();
+            let node = partition.nodes[ix].id().clone();
             let allocations = leaving.into_iter().map(name).collect();
             if self.offer(Change::Free { node, allocations, freed }, size) {
                 return;
@@ -109,7 +108,7 @@ impl Search<'_> {
             .iter()
             .copied()
             .filter(|alloc| {
-                let row = &partition.allocs[alloc.ix()];
+                let row = &partition.allocs[*alloc];
                 row.phase == Phase::Allocated && !row.released && !row.preempted && row.app != self.app
             })
             .collect();
@@ -120,18 +119,18 @@ impl Search<'_> {
                 return Some((leaving, freed));
             }
             let missing = |alloc: AllocIx| {
-                let with = room.plus(&partition.allocs[alloc.ix()].resource);
+                let with = room.plus(&partition.allocs[alloc].resource);
                 let gap = |(kind, amount): (_, i128)| (amount - with.amount(kind)).max(0) as f64 / amount.max(1) as f64;
                 self.each.iter().map(gap).sum::<f64>()
             };
             // What leaves the smallest gap; among those that close it, the smallest.
-            let size = |alloc: AllocIx| partition.share(&partition.allocs[alloc.ix()].resource);
+            let size = |alloc: AllocIx| partition.share(&partition.allocs[alloc].resource);
             let best = |a: &AllocIx, b: &AllocIx| -> Ordering {
                 missing(*a).total_cmp(&missing(*b)).then(size(*a).total_cmp(&size(*b))).then(a.cmp(b))
             };
             let next = left.iter().copied().min_by(best)?;
             left.retain(|alloc| *alloc != next);
-            freed.add(&partition.allocs[next.ix()].resource);
+            freed.add(&partition.allocs[next].resource);
             leaving.push(next);
         }
     }
@@ -139,10 +138,10 @@ impl Search<'_> {
     /// More nodes like the smallest that is large enough.
     pub(super) fn add_nodes(&mut self) {
         let partition = self.partition;
-        if partition.allocs[self.asks[0].ix()].spec.required_node.is_some() {
+        if partition.allocs[self.asks[0]].spec.required_node.is_some() {
             return;
         }
-        let nodes = partition.node_by_id.values().map(|ix| &partition.nodes[ix.ix()]);
+        let nodes = partition.node_by_id.values().map(|ix| &partition.nodes[*ix]);
         let large = nodes.filter(|node| node.capacity.fits(&self.each));
         let Some(like) = large.min_by(|a, b| partition.share(&a.capacity).total_cmp(&partition.share(&b.capacity)))
         else {

@@ -23,8 +23,8 @@ const ASKS: usize = 2_000;
 impl Search<'_> {
     /// It has nothing yet, so that it can as well be submitted again.
     fn may_start_again(&self) -> bool {
-        let row = &self.partition.apps[self.app.ix()];
-        let real = |alloc: &crate::types::AllocIx| !self.partition.allocs[alloc.ix()].is_placeholder();
+        let row = &self.partition.apps[self.app];
+        let real = |alloc: &crate::types::AllocIx| !self.partition.allocs[*alloc].is_placeholder();
         row.by_seq.len() <= ASKS && !row.allocs.iter().any(real) && row.swaps == 0
     }
 
@@ -34,8 +34,8 @@ impl Search<'_> {
             return;
         }
         let partition = self.partition;
-        let row = &partition.apps[self.app.ix()];
-        let own = &partition.queues[row.queue.ix()];
+        let row = &partition.apps[self.app];
+        let own = &partition.queues[row.queue];
         let gang = row.placeholder_ask.as_ref().unwrap_or(&self.wanted);
         let fits = |queue: &Queue| {
             let ix = partition.queue_by_path.get(&queue.path).copied();
@@ -44,7 +44,7 @@ impl Search<'_> {
         };
         let open = |queue: &&Queue| queue.leaf && queue.state == ObjectState::Active && queue.path != own.path;
         let mut others: Vec<&Queue> =
-            partition.queue_by_path.values().map(|ix| &partition.queues[ix.ix()]).filter(open).collect();
+            partition.queue_by_path.values().map(|ix| &partition.queues[*ix]).filter(open).collect();
         others.retain(|queue| fits(queue));
         let common = |queue: &Queue| {
             let parts = queue.path.split('.').zip(own.path.split('.'));
@@ -63,13 +63,13 @@ impl Search<'_> {
     /// A smaller ask, or a gang of fewer members.
     pub(super) fn smaller(&mut self) {
         let partition = self.partition;
-        if self.asks.len() > 1 || partition.allocs[self.asks[0].ix()].is_placeholder() {
+        if self.asks.len() > 1 || partition.allocs[self.asks[0]].is_placeholder() {
             return self.fewer_members();
         }
-        let row = &partition.allocs[self.asks[0].ix()];
+        let row = &partition.allocs[self.asks[0]];
         let Some(most) = self.within_limits() else { return };
         let mut best: Option<(f64, Resource)> = None;
-        for node in partition.node_by_id.values().map(|ix| &partition.nodes[ix.ix()]) {
+        for node in partition.node_by_id.values().map(|ix| &partition.nodes[*ix]) {
             let required = row.spec.required_node.as_ref().is_none_or(|required| required == node.id());
             if !required || !(node.schedulable() || row.spec.required_node.is_some()) {
                 continue;
@@ -97,14 +97,14 @@ impl Search<'_> {
             }
         };
         for ix in self.path() {
-            let row = &partition.queues[ix.ix()];
+            let row = &partition.queues[ix];
             if let Some(max) = row.max.as_ref().filter(|_| row.parent.is_some()) {
                 let promised = row.allocated.minus(&row.preempting).plus(&row.claimed);
                 cut(&max.minus_known(&row.allocated.max(&promised)));
             }
         }
         if let Some(left) = partition.user_headroom(self.app) {
-            cut(&left.minus_known(&partition.apps[self.app.ix()].claimed));
+            cut(&left.minus_known(&partition.apps[self.app].claimed));
         }
         wants_the_same(&self.each, &to).then_some(to)
     }
@@ -112,12 +112,12 @@ impl Search<'_> {
     /// A gang of one task group with as many members as can be placed.
     fn fewer_members(&mut self) {
         let partition = self.partition;
-        let row = &partition.apps[self.app.ix()];
+        let row = &partition.apps[self.app];
         if !self.may_start_again() || row.task_groups.len() != 1 {
             return;
         }
         let mut keys: Vec<Arc<str>> = Vec::new();
-        for alloc in row.by_seq.values().map(|ix| &partition.allocs[ix.ix()]) {
+        for alloc in row.by_seq.values().map(|ix| &partition.allocs[*ix]) {
             if alloc.is_placeholder() && (alloc.is_pending() || alloc.is_allocated()) {
                 keys.push(alloc.spec.key.clone());
             }
@@ -145,11 +145,11 @@ impl Search<'_> {
     pub(super) fn allow_preemption(&mut self) {
         let partition = self.partition;
         let [ask] = self.asks[..] else { return };
-        let row = &partition.allocs[ask.ix()];
+        let row = &partition.allocs[ask];
         if row.spec.required_node.is_some() {
             return;
         }
-        let delay = partition.queues[partition.apps[self.app.ix()].queue.ix()].settings.preemption_delay;
+        let delay = partition.queues[partition.apps[self.app].queue].settings.preemption_delay;
         // From its creation on, and from its last attempt.
         let until = self.now.plus(delay).max(self.now.plus(PREEMPTS_AGAIN)).plus(Nanos::from_secs(1));
         let mut changes = Vec::new();
@@ -160,9 +160,9 @@ impl Search<'_> {
                 changes.push(Change::Edit(Edit::Preemption(true)));
             }
             let path = self.path();
-            let fences = path.iter().map(|ix| &partition.queues[ix.ix()]);
+            let fences = path.iter().map(|ix| &partition.queues[*ix]);
             let fences = fences.filter(|row| row.managed && row.settings.preemption == PreemptionSetting::Fence);
-            let all = partition.queue_by_path.values().map(|ix| &partition.queues[ix.ix()]);
+            let all = partition.queue_by_path.values().map(|ix| &partition.queues[*ix]);
             let disabled = |row: &&Queue| {
                 row.managed
                     && row.leaf

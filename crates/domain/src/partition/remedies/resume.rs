@@ -41,6 +41,6 @@ impl Partition {
             trial.apply(command, now, &mut Vec::new());
         }
         let ix = trial.app_by_id.get(&app.id)?;
-        Some(trial.apps.get(ix.ix())?.queue_path.clone())
+        Some(trial.apps.get(*ix)?.queue_path.clone())
     }
 }

@@ -1,0 +1,190 @@
+//! Who would suffer from another configuration: applications that would not be admitted, quotas below what is used.
+
+use std::collections::BTreeMap;
+
+use super::{Exceeded, NotAdmitted};
+use crate::{
+    app::App,
+    partition::Partition,
+    placement::{self, Placement, Submission},
+    queue::Queue,
+    resources::clamp,
+    types::{AppIx, AppState, Nanos, ObjectState},
+    ugm::{Refusal, Who},
+};
+
+pub(super) fn not_admitted(row: &App, reason: String) -> NotAdmitted {
+    NotAdmitted { app: row.id.clone(), queue: row.queue_path.clone(), user: row.user.clone(), state: row.state, reason }
+}
+
+/// Applications that are admitted and run now, and would not if they were submitted after the change; by id, each with
+/// the first reason that there is.
+pub(super) fn applications(now: &Partition, then: &Partition) -> Vec<NotAdmitted> {
+    let mut refused: BTreeMap<&str, NotAdmitted> = BTreeMap::new();
+    for (id, ix) in &now.app_by_id {
+        let row = &now.apps[*ix];
+        if !matches!(row.state, AppState::New | AppState::Accepted | AppState::Running | AppState::Resuming) {
+            continue;
+        }
+        let reason = if now.refuses(row).is_some() { None } else { then.refuses(row) };
+        if let Some(reason) = reason.or_else(|| newly_held(now, then, *ix)) {
+            refused.insert(id, not_admitted(row, reason));
+        }
+    }
+    for (ix, reason) in too_many(then) {
+        let row = &then.apps[ix];
+        refused.entry(&row.id).or_insert_with(|| not_admitted(row, reason));
+    }
+    refused.into_values().collect()
+}
+
+impl Partition {
+    /// Why an application would be refused if it were submitted now.
+    fn refuses(&self, row: &App) -> Option<String> {
+        let submission = Submission {
+            app: &row.id,
+            queue: &row.submitted_queue,
+            user: &row.user,
+            groups: &row.groups,
+            tags: &row.tags,
+            forced: row.forced,
+        };
+        let path = match placement::place(&self.conf.rules, &submission, self) {
+            Placement::Rejected { reason, .. } => {
+                let here = &self.queues[row.queue];
+                let drains = !here.is_free() && here.state == ObjectState::Draining;
+                return Some(match drains {
+                    true => format!("queue {} would drain: {reason}", here.path),
+                    false => reason,
+                });
+            }
+            Placement::Existing { path } => path,
+            // A new queue has room for whatever those above it have; they are looked at.
+            Placement::Create { ancestor, .. } => ancestor,
+            Placement::Recovery => return None,
+        };
+        let queue = *self.queue_by_path.get(path.as_str())?;
+        self.check_gang(queue, row).err().map(|reason| reason.to_string())
+    }
+}
+
+/// An accepted application that may start now, and would have to wait.
+fn newly_held(now: &Partition, then: &Partition, ix: AppIx) -> Option<String> {
+    let row = &now.apps[ix];
+    if row.state != AppState::Accepted {
+        return None;
+    }
+    if now.queues_can_run(ix) && !then.queues_can_run(ix) {
+        return then.path(row.queue).map(|ix| &then.queues[ix]).find(|queue| is_full(queue)).map(full);
+    }
+    let held = |partition: &Partition| partition.apps[ix].track.and_then(|track| partition.ugm.held(track));
+    if held(now).is_none() { held(then).map(|refusal| full_for(&refusal)) } else { None }
+}
+
+fn is_full(queue: &Queue) -> bool {
+    queue.max_applications > 0 && running(queue) >= queue.max_applications
+}
+
+/// Applications that a queue counts as running (QUE-090).
+fn running(queue: &Queue) -> u64 {
+    queue.running + queue.allocating.len() as u64
+}
+
+fn full(queue: &Queue) -> String {
+    let (path, limit, running) = (&queue.path, queue.max_applications, running(queue));
+    format!("queue {path} would run {limit} applications at most, {running} are running")
+}
+
+fn full_for(refusal: &Refusal) -> String {
+    let who = shown(refusal.who);
+    let Refusal { name, queue, limit, applications, .. } = refusal;
+    let limit = limit.applications;
+    format!("{who} {name} would run {limit} applications at most in queue {queue}, {applications} are running")
+}
+
+fn shown(who: Who) -> &'static str {
+    match who {
+        Who::User => "user",
+        Who::Group => "group",
+    }
+}
+
+/// Applications that run beyond what would be allowed: those that started last. They go on, but would not start again.
+fn too_many(then: &Partition) -> Vec<(AppIx, String)> {
+    let mut beyond = Vec::new();
+    for (at, queue) in then.queues.iter().filter(|(_, queue)| queue.max_applications > 0) {
+        if running(queue) > queue.max_applications {
+            let live = then.app_by_id.values().copied();
+            let below = live.filter(|ix| counts(then, *ix) && then.is_below(then.apps[*ix].queue, at));
+            beyond.extend(last(then, below, queue.max_applications).map(|ix| (ix, full(queue))));
+        }
+    }
+    for (refusal, ids) in then.ugm.above() {
+        if refusal.limit.applications > 0 && refusal.applications > refusal.limit.applications {
+            let counted = ids.iter().filter_map(|id| then.app_by_id.get(id).copied());
+            beyond.extend(last(then, counted, refusal.limit.applications).map(|ix| (ix, full_for(&refusal))));
+        }
+    }
+    beyond
+}
+
+fn counts(partition: &Partition, ix: AppIx) -> bool {
+    let row = &partition.apps[ix];
+    row.state == AppState::Running || partition.queues[row.queue].allocating.contains(&ix)
+}
+
+/// All but the first `limit` of these applications, by the time at which they started.
+fn last(partition: &Partition, apps: impl Iterator<Item = AppIx>, limit: u64) -> impl Iterator<Item = AppIx> {
+    let mut apps: Vec<_> = apps.map(|ix| (&partition.apps[ix], ix)).collect();
+    apps.sort_by_key(|(row, _)| (row.started.unwrap_or(Nanos(i64::MAX)), row.serial));
+    let beyond: Vec<AppIx> =
+        apps.into_iter().skip(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(_, ix)| ix).collect();
+    beyond.into_iter()
+}
+
+/// Every quota and limit below what is used.
+pub(super) fn exceeded(then: &Partition, now: Nanos) -> Vec<Exceeded> {
+    let mut all = Vec::new();
+    for row in then.queues.values() {
+        let (queue, who) = (row.path.clone(), None);
+        let preempted_after = row.quota_start.filter(|_| then.conf.quota_preemption).map(|at| at.minus(now));
+        // The cluster may be too small as well; that is nobody's setting.
+        for (kind, limit) in row.max.iter().filter(|_| row.parent.is_some()).flat_map(|max| max.iter()) {
+            let used = row.allocated.amount(kind);
+            if used > limit {
+                let (queue, who, what) = (queue.clone(), None, kind.name().into());
+                all.push(Exceeded { queue, who, what, limit: clamp(limit), used: clamp(used), preempted_after });
+            }
+        }
+        if row.max_applications > 0 && running(row) > row.max_applications {
+            let (limit, used) = (number(row.max_applications), number(running(row)));
+            all.push(Exceeded { queue, who, what: APPLICATIONS.into(), limit, used, preempted_after: None });
+        }
+    }
+    for (Refusal { who, name, queue, limit, used, applications }, _) in then.ugm.above() {
+        let of = |what: &str, limit, used| Exceeded {
+            queue: queue.clone(),
+            who: Some((who, name.clone())),
+            what: what.into(),
+            limit,
+            used,
+            preempted_after: None,
+        };
+        for (kind, max) in limit.resources.iter().flat_map(|max| max.iter()) {
+            if used.amount(kind) > max {
+                all.push(of(kind.name(), clamp(max), clamp(used.amount(kind))));
+            }
+        }
+        if limit.applications > 0 && applications > limit.applications {
+            all.push(of(APPLICATIONS, number(limit.applications), number(applications)));
+        }
+    }
+    all.sort_by(|a, b| (&a.queue, &a.who, &a.what).cmp(&(&b.queue, &b.who, &b.what)));
+    all
+}
+
+const APPLICATIONS: &str = "maxapplications";
+
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,265 @@
+//! Logs that are carried over: from the data directory of a server that was alone into etcd, and back. Sessions go on as after any
+//! other restart.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::mpsc::unbounded_channel, task::spawn_blocking, time::timeout};
+
+use super::{
+    etcd::{Access, Etcd},
+    follow::{self, Source},
+    group::{Group, Setup},
+    keys::{Head, Key, Keys},
+    manager::title_server,
+    take::{Taken, Way},
+};
+use crate::{
+    actors::{
+        clock::Clock,
+        journal::inherit::inherit,
+        rm::{follow::Follower, replay::Replay},
+    },
+    domain::{DOMAIN_VERSION, types::Nanos},
+    store::{
+        files,
+        log::{
+            self, Far as _, Place, Title, VERSION, Writer,
+            flight::{Flight, check_domain},
+            mark::Mark,
+        },
+    },
+};
+
+/// Longest time until etcd has answered for one resource manager.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A resource manager whose log was carried over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Its id.
+    pub rm: String,
+    /// Index of its newest record.
+    pub last: u64,
+    /// How it is: session, ended, …
+    pub state: &'static str,
+}
+
+/// Where logs are in etcd, and who moves them.
+pub struct Carrier {
+    etcd: Arc<Etcd>,
+    keys: Keys,
+    title: String,
+    me: String,
+}
+
+/// The log of one resource manager.
+struct Whole {
+    rm: String,
+    snapshot: Option<(Place, Vec<u8>)>,
+    /// Records behind it, or all of them.
+    frames: Vec<u8>,
+    /// Index of the record before the first of them, and of the last.
+    from: u64,
+    last: u64,
+    state: &'static str,
+}
+
+impl Carrier {
+    /// From within a runtime. `server`: id of the server whose data directory it is.
+    ///
+    /// # Errors
+    /// What is wrong with the way to etcd.
+    pub fn new(access: Access, prefix: &str, server: &str) -> Result<Carrier, String> {
+        let (etcd, keys) = (Etcd::new(access)?, Keys::new(prefix));
+        Ok(Carrier { etcd, keys, title: title_server(prefix), me: format!("{server}-carries") })
+    }
+
+    fn title(&self, rm: &str) -> Title {
+        Title { version: VERSION, domain: DOMAIN_VERSION, server: self.title.clone(), rm: rm.to_owned() }
+    }
+
+    fn way(&self) -> Way {
+        Way { etcd: self.etcd.clone(), keys: self.keys.clone(), me: self.me.clone() }
+    }
+
+    fn group(&self, head: Head, revision: i64) -> Arc<Group> {
+        let (tell, _) = unbounded_channel();
+        let (etcd, keys, runtime) = (self.etcd.clone(), self.keys.clone(), tokio::runtime::Handle::current());
+        let setup = Setup { etcd, keys, runtime, tell, max_bytes: u64::MAX };
+        Group::new(setup, head, revision, Default::default())
+    }
+
+    /// Puts the log in a directory into etcd, where no such resource manager is yet; whichever server is there leads it.
+    ///
+    /// # Errors
+    /// Nothing is in etcd that a server would go on from, unless the text says so.
+    pub async fn import(&self, dir: PathBuf) -> Result<Carried, String> {
+        let (named, server) = (dir.display().to_string(), self.title.clone());
+        let read = spawn_blocking(move || read_directory(&dir, &server));
+        let whole = read.await.map_err(|error| error.to_string())??;
+        let Whole { rm, snapshot, frames, from, last, state } = whole;
+        let wrong = |why: &dyn std::fmt::Display| format!("{named}: resource manager \"{rm}\": {why}");
+        let begun = timeout(PATIENCE, self.way().first(&rm, from)).await;
+        let (head, revision) = match begun.map_err(|_| wrong(&"etcd does not answer"))?.map_err(|why| wrong(&why))? {
+            Taken::Leads(head, revision) => (head, revision),
+            Taken::Other => return Err(wrong(&"it is in etcd already, and is left as it is there")),
+        };
+        let group = self.group(head, revision);
+        let put = {
+            let group = group.clone();
+            spawn_blocking(move || {
+                if let Some((place, bytes)) = snapshot {
+                    group.snapshot(place, bytes)?;
+                }
+                group.append(&frames)
+            })
+        };
+        let put = put.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string());
+        if let Err(why) = put {
+            // A half of it is of no use to anybody.
+            let gone = spawn_blocking(move || group.remove()).await;
+            let left =
+                if matches!(gone, Ok(Ok(()))) { "" } else { "; what is in etcd of it has to be removed by hand" };
+            return Err(wrong(&format!("{why}{left}")));
+        }
+        group.hand_over(None).await.map_err(|why| wrong(&format!("it is in etcd, and not let go: {why}")))?;
+        Ok(Carried { rm, last, state })
+    }
+
+    /// Ids of all that are in etcd.
+    ///
+    /// # Errors
+    /// etcd does not answer.
+    pub async fn all(&self) -> Result<Vec<String>, String> {
+        let (from, to) = self.keys.heads();
+        let found = self.etcd.range(&from, &to, 0, 0).await.map_err(|trouble| trouble.to_string())?;
+        let heads = found.keys.iter().filter(|found| matches!(self.keys.read(&found.key), Some(Key::Head(_))));
+        heads.map(|found| Head::read(&found.value).map(|head| head.rm)).collect()
+    }
+
+    /// Takes the log of a resource manager out of etcd, into the logs of a data directory, and what operators told its partitions into
+    /// the journals of it. No server leads it any more then.
+    ///
+    /// # Errors
+    /// It is in etcd as before, unless the text says otherwise.
+    pub async fn export(&self, rm: &str, base: &Path, journals: &Path, mark: &Mark) -> Result<Carried, String> {
+        let wrong = |why: &dyn std::fmt::Display| format!("resource manager \"{rm}\": {why}");
+        let dir = log::directory(base, rm);
+        if dir.exists() {
+            return Err(wrong(&format!("{} is there already, and is left as it is", dir.display())));
+        }
+        let key = self.keys.head(&Keys::name(rm));
+        let found = self.etcd.range(&key, "", 0, 0).await.map_err(|why| wrong(&why))?;
+        let found = found.keys.first().ok_or_else(|| wrong(&"it is not in etcd"))?;
+        let head = Head::read(&found.value).map_err(|why| wrong(&why))?;
+        // Whoever leads it is deposed: nothing is added behind what is carried.
+        let taken = self.way().over(&head, found.mod_revision).await.map_err(|why| wrong(&why))?;
+        let Taken::Leads(head, revision) = taken else {
+            return Err(wrong(&"a server leads it and adds to it: end the servers of the cluster, or drain this one"));
+        };
+        let group = self.group(head.clone(), revision);
+        let carried = self.write(head, revision, dir.clone(), journals, mark).await;
+        match carried {
+            Ok(carried) => {
+                let gone = spawn_blocking(move || group.remove()).await.map_err(|error| error.to_string())?;
+                gone.map_err(|why| wrong(&format!("it is in {}, and in etcd as well: {why}", dir.display())))?;
+                Ok(carried)
+            }
+            Err(why) => {
+                // What was written is not enough to go on.
+                let _ = log::remove(&dir);
+                let let_go = group.hand_over(None).await;
+                Err(wrong(&let_go.err().map_or(why.clone(), |fault| format!("{why}; it is not let go: {fault}"))))
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        head: Head,
+        revision: i64,
+        dir: PathBuf,
+        journals: &Path,
+        mark: &Mark,
+    ) -> Result<Carried, String> {
+        let title = self.title(&head.rm);
+        let local = Title { server: mark.server.clone(), ..title.clone() };
+        let (etcd, keys) = (self.etcd.clone(), self.keys.clone());
+        let source = Source { etcd, keys, head: head.clone(), revision, title: title.clone() };
+        let loaded = follow::load(&source).await.map_err(|trouble| trouble.to_string())??;
+        let found = loaded.follower.found(&head.rm);
+        let (last, state, now) = (found.last, found.state.name(), Clock::default().now());
+        let (standings, journals) = (found.standings()?, journals.to_owned());
+        let (from, snapshot) = match head.snapshots.last() {
+            Some(snap) => {
+                (snap.place.from, Some(follow::snapshot(&source, snap).await.map_err(|why| why.to_string())?))
+            }
+            None => (0, None),
+        };
+        let frames = follow::frames(&source).await.map_err(|why| why.to_string())?;
+        let written = spawn_blocking(move || {
+            // First: a log without them would undrain what is drained.
+            for (internal, standing) in standings {
+                inherit(&journals, &internal, standing, now).map_err(|why| format!("its journal: {why}"))?;
+            }
+            files::make_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+            if let Some(bytes) = snapshot {
+                let read = log::read_snapshot(&bytes, &title)?;
+                let written = log::write_snapshot(&dir, &local, read.index, read.at, &read.parts);
+                written.map_err(|error| error.to_string())?;
+            }
+            let mut writer = Writer::new(dir, local);
+            let mut at = 0;
+            for record in log::records(&frames) {
+                let (record, length) = record?;
+                // What is before the snapshot is of no use here.
+                if record.index > from {
+                    writer.write(record.index, &frames[at..at + length]).map_err(|error| error.to_string())?;
+                }
+                at += length;
+            }
+            writer.sync().map_err(|error| error.to_string())
+        });
+        written.await.map_err(|error| error.to_string())??;
+        Ok(Carried { rm: head.rm, last, state })
+    }
+}
+
+/// Reads the newest state of a log and what follows it, and sees whether a server could go on with that.
+fn read_directory(dir: &Path, server: &str) -> Result<Whole, String> {
+    let begins = |of: u32| {
+        use crate::actors::rm::record::kind;
+        matches!(of, kind::REGISTERED | kind::ENDED)
+    };
+    let flight = Flight::of_directory(dir, Some(Nanos(i64::MAX)), &begins)?;
+    if let Some(damage) = &flight.damage {
+        return Err(format!("{damage}: start the server without --cluster, which puts it aside"));
+    }
+    check_domain(&flight.title)?;
+    let rm = flight.title.rm.clone();
+    let title = Title { server: server.to_owned(), domain: DOMAIN_VERSION, version: VERSION, rm: rm.clone() };
+    let (mut from, mut snapshot, mut follower) = (flight.first().0.saturating_sub(1), None, None);
+    if let Some(read) = &flight.snapshot {
+        from = Replay::of(read)?.from();
+        let place = Place { index: read.index, from };
+        let bytes = log::snapshot_bytes(&title, read.index, read.at, &read.parts);
+        follower = Some(Follower::from_snapshot(&bytes, &title, place)?);
+        snapshot = Some((place, bytes));
+    }
+    let mut frames = Vec::new();
+    for record in flight.records().filter(|record| record.index > from) {
+        log::seal(&mut frames, record.kind, record.index, record.at, record.payload);
+    }
+    let mut follower = follower.unwrap_or_else(|| Follower::after(from));
+    follower.apply(&frames)?;
+    let last = follower.last();
+    if snapshot.as_ref().is_some_and(|(place, _)| last < place.index) {
+        return Err("its records end before its snapshot".to_owned());
+    }
+    let state = follower.found(&rm).state.name();
+    Ok(Whole { rm, snapshot, frames, from, last, state })
+}

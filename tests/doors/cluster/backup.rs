@@ -1,0 +1,83 @@
+//! A backup of etcd, restored as the manual says, while servers run and after they were started again.
+
+use serde_json::json;
+
+use crate::{
+    cluster::rig::{self, NEVER, allocated, ask, session, start},
+    common,
+    shim::server::Server,
+};
+
+/// Number of the last line at whichever server leads.
+async fn last(servers: &[&Server]) -> Option<u64> {
+    for server in servers {
+        let (status, info) = server.get("/si/v1/rm/rm-1").await;
+        if status == 200 {
+            return info["lastSequence"].as_u64();
+        }
+    }
+    None
+}
+
+async fn leader<'a>(servers: &[&'a Server]) -> &'a Server {
+    let ask = async || {
+        for server in servers {
+            if server.get("/si/v1/rm/rm-1").await.0 == 200 {
+                return Some(server.url(""));
+            }
+        }
+        None
+    };
+    let url = common::answer("who leads", ask, Option::is_some).await;
+    servers.iter().find(|server| Some(server.url("")) == url).expect("one of them")
+}
+
+#[tokio::test]
+async fn a_restored_backup_is_gone_on_from_and_shims_that_saw_more_register_again() {
+    let test = "a_restored_backup_is_gone_on_from_and_shims_that_saw_more_register_again";
+    let Some(mut etcd) = rig::etcd(test) else { return };
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let file = dirs[2].path().join("backup");
+    let (first, second) = (start(&etcd, dirs[0].path(), NEVER), start(&etcd, dirs[1].path(), NEVER));
+    session(&first).await;
+    let mut lines = first.stream("?after=0").await;
+    let mut seen = Vec::new();
+    ask(&first, &["k1"]).await;
+    while allocated(&seen).is_empty() {
+        seen.push(lines.next().await);
+    }
+    etcd.back_up(&file);
+    let saved = seen.len() as u64;
+    ask(&first, &["k2"]).await;
+    while allocated(&seen).len() < 2 {
+        seen.push(lines.next().await);
+    }
+    etcd.restore(&file);
+    // Servers that run notice it.
+    let both = [&first, &second];
+    common::answer("the last line", async || last(&both).await, |last| *last == Some(saved)).await;
+    let at = leader(&both).await;
+    let info = at.get("/si/v1/rm/rm-1").await.1;
+    assert_eq!(info["epoch"], 1, "{info}");
+    // The shim has seen more.
+    let after = seen.last().expect("a line")["seq"].as_u64().expect("a number");
+    assert!(after > saved);
+    let url = at.url(&format!("/si/v1/rm/rm-1/stream?after={after}"));
+    let stream = async || at.http.get(&url).send().await.expect("an answer").status().as_u16();
+    // It looks whether it leads before it says so.
+    assert_eq!(common::answer("the stream", stream, |status| *status != 503).await, 410);
+    let (_, app) = at.get("/ws/v1/partition/default/application/app").await;
+    assert!(app.to_string().contains("k1") && !app.to_string().contains("k2"), "{app}");
+    assert!(first.program.log().contains("etcd-restored"), "{}", first.program.log());
+    // Who has not seen more goes on, and the other server follows.
+    let mut lines = at.stream(&format!("?after={saved}")).await;
+    ask(at, &["k3"]).await;
+    while allocated(&[lines.next().await]).is_empty() {}
+    let other = if at.url("") == first.url("") { &second } else { &first };
+    let behind = async || other.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
+    common::answer("the other server", behind, |group| {
+        group["role"] == "follows" && group["applied"] == group["index"]
+    })
+    .await;
+    assert_eq!(at.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await.0, 200, "registered again");
+}

@@ -1,0 +1,121 @@
+//! From one server to several and back: sessions go on, and no shim registers again.
+
+use serde_json::json;
+
+use crate::{
+    cluster::rig::{self, NEVER, allocated, ask, follows, leads, run, start},
+    common,
+    shim::server::Server,
+    wired::rig as alone,
+};
+
+/// Asks for one more, and reads all lines from this one on; gives the number of the last.
+async fn goes_on(server: &Server, after: u64, key: &str) -> u64 {
+    let info = leads(server).await;
+    assert_eq!((&info["epoch"], info["lastSequence"].as_u64()), (&json!(1), Some(after)), "{info}");
+    let mut lines = server.stream(&format!("?after={after}")).await;
+    ask(server, &[key]).await;
+    let line = loop {
+        let line = lines.next().await;
+        if !allocated(std::slice::from_ref(&line)).is_empty() {
+            break line;
+        }
+    };
+    assert_eq!(allocated(std::slice::from_ref(&line)), [key]);
+    let (_, app) = server.get("/ws/v1/partition/default/application/app").await;
+    assert!(
+        app["allocations"].as_array().is_some_and(|all| all.iter().any(|one| one["allocationKey"] == "k1")),
+        "{app}"
+    );
+    line["seq"].as_u64().expect("a number")
+}
+
+#[tokio::test]
+async fn sessions_go_from_one_server_to_several_and_back() {
+    let Some(etcd) = rig::etcd("sessions_go_from_one_server_to_several_and_back") else { return };
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let data: Vec<String> = dirs.iter().map(|dir| dir.path().display().to_string()).collect();
+    // Killed at first: no snapshot was taken.
+    let mut server = alone::with_data(dirs[0].path());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1", "n2"]).await;
+    alone::application(&server, "app").await;
+    let mut lines = server.stream("?after=0").await;
+    ask(&server, &["k1"]).await;
+    let mut seen = Vec::new();
+    while allocated(&seen).is_empty() {
+        seen.push(lines.next().await);
+    }
+    let mut last = seen.len() as u64;
+    let carry = |what: &str, data: &str| {
+        common::command(&["cluster", what, "--data", data, "--cluster", &etcd.url()]).output().expect("runs")
+    };
+    // Not while it runs.
+    let refused = carry("import", &data[0]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("uses it"), "{refused:?}");
+    server.program.kill();
+    for round in 0..2 {
+        let told = run(&["cluster", "import", "--data", &data[round], "--cluster", &etcd.url()]);
+        assert!(told.starts_with("rm-1 imported: session, up to record "), "{told}");
+        let (mut first, second) = (start(&etcd, dirs[0].path(), NEVER), start(&etcd, dirs[1].path(), NEVER));
+        let at = async || (first.get("/si/v1/rm/rm-1").await.0, second.get("/si/v1/rm/rm-1").await.0);
+        let led = common::answer("who leads", at, |led| led.0 == 200 || led.1 == 200).await;
+        if led.0 == 200 {
+            last = goes_on(&first, last, &format!("several{round}")).await;
+            // And at the other one of them.
+            follows(&second).await;
+            first.program.kill();
+            last = goes_on(&second, last, &format!("other{round}")).await;
+        } else {
+            last = goes_on(&second, last, &format!("several{round}")).await;
+        }
+        // Back, to a third directory or the second.
+        let to = 2 - round;
+        first.program.kill();
+        assert_eq!(alone::end(second).await, Some(0));
+        let told = run(&["cluster", "export", "--data", &data[to], "--cluster", &etcd.url()]);
+        assert!(told.starts_with("rm-1 exported: session, up to record "), "{told}");
+        assert!(etcd.keys().iter().all(|key| !key.contains("rm-1")), "{:?}", etcd.keys());
+        let server = alone::with_data(dirs[to].path());
+        last = goes_on(&server, last, &format!("alone{round}")).await;
+        // With a snapshot, this time.
+        assert_eq!(alone::end(server).await, Some(0));
+        if round == 0 {
+            // Where the next round looks for it.
+            std::fs::remove_dir_all(dirs[1].path().join("log")).expect("removed");
+            std::fs::rename(dirs[2].path().join("log"), dirs[1].path().join("log")).expect("moved");
+        }
+    }
+    let told = String::from_utf8(carry("export", &data[0]).stdout).expect("text");
+    assert_eq!(told, "nothing exported: there is no log\n");
+}
+
+#[tokio::test]
+async fn what_operators_said_comes_along() {
+    let Some(etcd) = rig::etcd("what_operators_said_comes_along") else { return };
+    let dirs: Vec<_> = (0..2).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let data: Vec<String> = dirs.iter().map(|dir| dir.path().display().to_string()).collect();
+    let server = start(&etcd, dirs[0].path(), NEVER);
+    rig::session(&server).await;
+    let path = "/api/v1/partition/default/resource";
+    let status = format!("{path}/status");
+    alone::until(&server, &status, |status| status["online"]["nodelist"] == "n[1-2]").await;
+    let drain = json!({"targets": "n1", "reason": "disk", "deadline": "2h"});
+    assert_eq!(server.send("POST", &format!("{path}/drain"), &drain).await.0, 200);
+    let stop = "/api/v1/partition/default/queue/root.a";
+    assert_eq!(server.send("POST", &format!("{stop}/stop"), &json!({"reason": "rack"})).await.0, 200);
+    let told = server.get(&status).await.1["drained"].clone();
+    assert_eq!(alone::end(server).await, Some(0));
+    // Into a directory whose journals have not heard of it.
+    run(&["cluster", "export", "--data", &data[1], "--cluster", &etcd.url()]);
+    let server = alone::with_data(dirs[1].path());
+    let row =
+        alone::until(&server, &status, |status| status["online"]["nodelist"] == "n[1-2]").await["drained"].clone();
+    for part in ["nodelist", "reason", "timestamp", "deadline", "by"] {
+        assert_eq!(row[0][part], told[0][part], "{part}: {row}");
+    }
+    assert_eq!(server.get(stop).await.1["order"]["reason"], "rack");
+    let nodes = server.get("/ws/v1/partition/default/nodes").await.1;
+    let open = nodes.as_array().expect("nodes").iter().filter(|node| node["schedulable"] == true);
+    assert_eq!(open.map(|node| &node["nodeID"]).collect::<Vec<_>>(), ["n2"], "{nodes}");
+}

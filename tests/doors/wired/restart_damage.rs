@@ -1,0 +1,156 @@
+//! What is wrong with a log at a start is said in plain words, the files are put aside, and the shim is told: nothing is lost in
+//! silence, whatever was done to the files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use callboard::{
+    domain::types::Nanos,
+    store::log::{self, Title, Writer},
+};
+use serde_json::Value;
+
+use crate::{
+    shim::server::Server,
+    wired::rig::{application, asks, end, with_data},
+};
+
+const LOG: &str = "log/rm-1";
+
+/// Three processes, each with a segment of its own, and a snapshot of the one that ended in an orderly way. Gives the last line.
+async fn three(data: &Path) -> u64 {
+    let mut server = with_data(data);
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    application(&server, "app").await;
+    place(&server, "a").await;
+    server.program.kill();
+    let server = with_data(data);
+    place(&server, "b").await;
+    assert_eq!(end(server).await, Some(0));
+    let mut server = with_data(data);
+    place(&server, "c").await;
+    let last = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].as_u64().expect("a number");
+    server.program.kill();
+    last
+}
+
+/// An ask, placed.
+async fn place(server: &Server, key: &str) {
+    let mut stream = server.stream("?after=0").await;
+    asks(server, "app", &[key], 1).await;
+    let has = |line: &Value| {
+        let new = line["allocation"]["new"].as_array().cloned().unwrap_or_default();
+        new.iter().any(|new| new["allocationKey"] == key)
+    };
+    while !has(&stream.next().await) {}
+}
+
+fn segments(data: &Path) -> Vec<PathBuf> {
+    log::segments(&data.join(LOG)).expect("a log").into_iter().map(|(_, path)| path).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let there = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            fs::create_dir_all(&there).expect("made");
+            copy(&path, &there);
+        } else {
+            fs::copy(&path, &there).expect("copied");
+        }
+    }
+}
+
+/// A log of one record, by whoever this is.
+fn written_by(data: &Path, change: impl FnOnce(Title) -> Title) {
+    let dir = data.join(LOG);
+    let title = change(log::title_of(&dir).expect("a title"));
+    fs::remove_dir_all(&dir).expect("removed");
+    let mut frame = Vec::new();
+    log::seal(&mut frame, 5, 1, Nanos(1), b"a record");
+    Writer::new(dir, title).write(1, &frame).expect("written");
+}
+
+/// What is done to a log, and what is said of it then.
+type Wrong = (&'static str, fn(&Path), &'static str);
+
+const ALL: [Wrong; 7] = [
+    (
+        "a later format",
+        |data| written_by(data, |title| Title { version: title.version + 1, ..title }),
+        "it has format version 2, and this server reads up to 1: start the release that wrote it",
+    ),
+    (
+        "later records",
+        |data| written_by(data, |title| Title { domain: title.domain + 1, ..title }),
+        "start the release that wrote it",
+    ),
+    (
+        "another server",
+        |data| written_by(data, |title| Title { server: "another".to_owned(), ..title }),
+        "it was written by another server (another, this one is ",
+    ),
+    ("a segment is missing", |data| fs::remove_file(&segments(data)[1]).expect("removed"), "are missing before it"),
+    (
+        "a segment is cut short",
+        |data| {
+            let path = &segments(data)[1];
+            let bytes = fs::read(path).expect("readable");
+            fs::write(path, &bytes[..bytes.len() - 10]).expect("written");
+        },
+        "a record is damaged",
+    ),
+    (
+        "a flipped bit",
+        |data| {
+            let path = segments(data).pop().expect("a segment");
+            let mut bytes = fs::read(&path).expect("readable");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(&path, bytes).expect("written");
+        },
+        "a record is damaged",
+    ),
+    (
+        "a snapshot without its log",
+        |data| segments(data).iter().for_each(|path| fs::remove_file(path).expect("removed")),
+        "there are snapshots, and the records behind them are missing",
+    ),
+];
+
+#[tokio::test]
+async fn whatever_is_wrong_with_a_log_is_said_and_the_shim_told() {
+    let original = tempfile::tempdir().expect("a directory");
+    let last = three(original.path()).await;
+    for (what, wrong, said) in ALL {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy(original.path(), dir.path());
+        // Without what says all of it, the records have to.
+        if what.contains("segment") {
+            for (_, path) in log::snapshots(&dir.path().join(LOG)).expect("a log") {
+                fs::remove_file(path).expect("removed");
+            }
+        }
+        wrong(dir.path());
+        let mut server = with_data(dir.path());
+        let (status, answer) = server.get(&format!("/si/v1/rm/rm-1/stream?after={last}")).await;
+        assert_eq!(status, 410, "{what}: {answer}");
+        let text = answer["detail"].as_str().unwrap_or_default();
+        assert!(text.contains(said) && text.contains("register again"), "{what}: {text}");
+        assert!(text.contains(&dir.path().join(LOG).display().to_string()), "{what}: {text}");
+        let program = server.program.log();
+        assert!(program.contains("log-put-aside") && !program.contains("panicked"), "{what}: {program}");
+        assert!(dir.path().join("log.damaged/rm-1").is_dir(), "{what}");
+        // It goes on: the shim registers, and works.
+        server.register("rm-1", &[]).await;
+        server.nodes(&["n1"]).await;
+        application(&server, "app").await;
+        place(&server, "d").await;
+        assert_eq!(server.get("/ws/v1/scheduler/healthcheck").await.1["Healthy"], true, "{what}");
+        server.program.kill();
+    }
+}

@@ -56,20 +56,28 @@ pub struct Options {
 /// See the module. It lives on a thread of its own.
 pub struct Cluster {
     words: UnboundedSender<Word>,
-    trouble: Arc<Trouble>,
+    shown: Arc<Shown>,
     standby: Arc<Standby>,
 }
 
-/// Why nothing can be written at present.
-#[derive(Debug, Default)]
-struct Trouble(RwLock<Option<Arc<str>>>);
+/// What the manager shows, for whoever cannot wait for an answer.
+#[derive(Default)]
+struct Shown {
+    /// Why nothing can be written at present.
+    trouble: Cell<Option<Arc<str>>>,
+    /// HTTP doors of the other servers, as base URLs.
+    others: Cell<Arc<[String]>>,
+}
 
-impl Trouble {
-    fn set(&self, why: Option<Arc<str>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = why;
+#[derive(Default)]
+struct Cell<T>(RwLock<T>);
+
+impl<T: Clone> Cell<T> {
+    fn set(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
-    fn get(&self) -> Option<Arc<str>> {
+    fn get(&self) -> T {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -87,11 +95,11 @@ impl Cluster {
             .enable_all()
             .build()
             .map_err(|error| format!("no threads for the cluster: {error}"))?;
-        let trouble = Arc::<Trouble>::default();
+        let shown = Arc::<Shown>::default();
         let handle = runtime.handle().clone();
         let manager = {
             let _entered = handle.enter();
-            Manager::new(options, topology.clone(), trouble.clone())?
+            Manager::new(options, topology.clone(), shown.clone())?
         };
         let words = manager.words();
         let standby = Arc::new(Standby::new(words.clone(), topology));
@@ -100,7 +108,7 @@ impl Cluster {
             .name("cluster".to_owned())
             .spawn(move || runtime.block_on(manager.run(tell)))
             .map_err(|error| format!("no thread for the cluster: {error}"))?;
-        Ok((Arc::new(Cluster { words, trouble, standby }), opened))
+        Ok((Arc::new(Cluster { words, shown, standby }), opened))
     }
 
     /// The server ends: others lead what it leads. Done when they do, or cannot.
@@ -166,6 +174,10 @@ impl Leaders for Cluster {
     }
 
     fn trouble(&self) -> Option<Arc<str>> {
-        self.trouble.get()
+        self.shown.trouble.get()
+    }
+
+    fn others(&self) -> Arc<[String]> {
+        self.shown.others.get()
     }
 }

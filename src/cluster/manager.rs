@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, atomic::Ordering::SeqCst},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,7 +11,6 @@ use bytes::Bytes;
 use tokio::{
     runtime::Handle,
     sync::{
-        Notify,
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
         oneshot,
     },
@@ -23,7 +22,7 @@ use self::{
     unheard::{Heard, Unheard},
 };
 use super::{
-    Options, Trouble as Shown,
+    Options, Shown,
     etcd::{Etcd, Event, EventType, Found, PATIENCE, Trouble, Watch},
     follow::{Fault, Followed, Following, Looker, Source},
     group::{Group, Setup},
@@ -218,7 +217,7 @@ pub struct Manager {
     /// Since when the server ends, and whom to tell that it has left.
     leaving: Option<(Instant, oneshot::Sender<()>)>,
     /// While others see that this server is alive.
-    held: Held,
+    held: Arc<Held>,
     /// Servers that are to lead nothing.
     drains: BTreeMap<String, Drain>,
     /// How servers follow what others lead, as they say.
@@ -274,7 +273,7 @@ impl Manager {
             seen: 0,
             connected: None,
             leaving: None,
-            held: Held::default(),
+            held: Arc::default(),
             drains: BTreeMap::new(),
             loads: BTreeMap::new(),
             said: Default::default(),
@@ -296,12 +295,12 @@ impl Manager {
     /// Until the server has left.
     pub async fn run(mut self, opened: oneshot::Sender<()>) {
         let (me, lease) = (self.options.me.clone(), self.options.lease);
-        let said = Arc::new(Notify::new());
-        let presence = presence::keep(self.etcd.clone(), self.keys.clone(), me, lease, self.held.clone(), said.clone());
+        let presence = presence::keep(self.etcd.clone(), self.keys.clone(), me, lease, self.held.clone());
         let presence = tokio::spawn(presence);
         let mut opened = Some(opened);
         // It leads and follows only when others can see that it is there: one that ends looks for who goes on.
-        let mut left = self.hearing(timeout(PATIENCE, said.notified())).await.err();
+        let held = self.held.clone();
+        let mut left = self.hearing(timeout(PATIENCE, held.is_said())).await.err();
         while left.is_none() {
             match self.hearing(read::present(self.etcd.clone(), self.keys.clone())).await {
                 Ok(Ok(present)) => {
@@ -319,8 +318,8 @@ impl Manager {
             }
         }
         presence.abort();
-        let lease = self.held.swap(0, SeqCst);
-        if lease != 0 && self.shown.get().is_none() {
+        let lease = self.held.let_go();
+        if lease != 0 && self.shown.trouble.get().is_none() {
             // Others need not wait until it ends.
             let _ = timeout(GOING, self.etcd.revoke(lease)).await;
         }
@@ -345,17 +344,17 @@ impl Manager {
 
     /// etcd does not answer, which is said once.
     fn lost(&mut self, trouble: &Trouble) {
-        if self.connected.take().is_some() || self.shown.get().is_none() {
+        if self.connected.take().is_some() || self.shown.trouble.get().is_none() {
             tracing::error!(code = "etcd-silent", "{trouble}; nothing is taken until it answers");
         }
-        self.shown.set(Some(format!("{trouble}").into()));
+        self.shown.trouble.set(Some(format!("{trouble}").into()));
     }
 
     fn found(&mut self) {
         if self.connected.is_none() {
             self.connected = Some(Instant::now());
             tracing::info!(members = self.etcd.names(), "etcd answers");
-            self.shown.set(None);
+            self.shown.trouble.set(None);
         }
     }
 
@@ -490,6 +489,8 @@ impl Manager {
                 self.absent.insert(id, Instant::now());
             }
         }
+        let others = self.servers.iter().filter(|(id, _)| **id != self.options.me.id);
+        self.shown.others.set(others.map(|(_, server)| server.http.clone()).collect());
         for name in self.known.keys().cloned().collect::<Vec<_>>() {
             self.announce(&name);
         }

@@ -21,22 +21,42 @@ use super::{
 /// Until it is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 
-/// The lease of a server; 0 while it has none.
-pub type Held = Arc<AtomicI64>;
+/// Whether others see that this server is there.
+#[derive(Debug, Default)]
+pub struct Held {
+    lease: AtomicI64,
+    said: Notify,
+}
 
-/// Keeps it there, for ever. `held` is set while it is, as far as this server knows; `said` is told when it is for the first time,
-/// or that it may not be.
-pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Held, said: Arc<Notify>) {
+impl Held {
+    /// Its lease, as far as this server knows; 0 while it has none.
+    pub fn lease(&self) -> i64 {
+        self.lease.load(SeqCst)
+    }
+
+    /// It has none any more; this was the last one.
+    pub fn let_go(&self) -> i64 {
+        self.lease.swap(0, SeqCst)
+    }
+
+    /// Until it is there for the first time, or has heard that it may not be. For one who waits.
+    pub async fn is_said(&self) {
+        self.said.notified().await;
+    }
+}
+
+/// Keeps it there, for ever.
+pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Arc<Held>) {
     loop {
         match alone(&etcd, &keys, &me).await {
             Ok(true) => {
-                if let Err(trouble) = once(&etcd, &keys, &me, lease, &held, &said).await {
+                if let Err(trouble) = once(&etcd, &keys, &me, lease, &held).await {
                     tracing::debug!(%trouble, "the lease of this server is not renewed");
                 }
-                held.store(0, SeqCst);
+                held.let_go();
             }
             Ok(false) => {
-                said.notify_one();
+                held.said.notify_one();
                 tracing::warn!(
                     code = "cluster-same-id",
                     id = me.id,
@@ -57,21 +77,14 @@ async fn alone(etcd: &Etcd, keys: &Keys, me: &Server) -> Result<bool, Trouble> {
 }
 
 /// Keeps it there until that fails.
-async fn once(
-    etcd: &Etcd,
-    keys: &Keys,
-    me: &Server,
-    time: Duration,
-    held: &Held,
-    said: &Notify,
-) -> Result<(), Trouble> {
+async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, held: &Held) -> Result<(), Trouble> {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX).max(1);
     let lease = etcd.grant(seconds).await?;
     // A structure of texts has a JSON text.
     let value = serde_json::to_vec(me).unwrap_or_default();
     etcd.txn(&[], vec![Change::Put(keys.server(&me.id), value.into(), lease)]).await?;
-    held.store(lease, SeqCst);
-    said.notify_one();
+    held.lease.store(lease, SeqCst);
+    held.said.notify_one();
     let mut alive = etcd.keep_alive(lease).await?;
     let mut heard = Instant::now();
     loop {

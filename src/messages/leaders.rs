@@ -38,6 +38,9 @@ pub trait Leaders: Send + Sync {
     /// Why nothing can be written at present.
     fn trouble(&self) -> Option<Arc<str>>;
 
+    /// Base URLs of the HTTP doors of the other servers, as far as this one has heard.
+    fn others(&self) -> Arc<[String]>;
+
     /// How the cluster is.
     fn status(&self) -> Done<ClusterStatus>;
 

@@ -391,10 +391,8 @@ fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
             // A session of 10,000,000 messages takes half an hour to make.
             let is_asked_for = axis != Axis::Age || args.lines.is_none_or(|most| value <= most);
             let Some(shape) = axis.shape(value).filter(|_| is_asked_for) else { continue };
-            let args = match axis {
-                Axis::Age if value >= ONCE => BenchArgs { runs: Some(1), ..args.clone() },
-                _ => args.clone(),
-            };
+            let runs = if axis == Axis::Age && value >= ONCE { Some(1) } else { args.runs };
+            let args = BenchArgs { runs, ..args.clone() };
             out::note(format_args!("{value} {} …", axis.name()));
             let outcomes = medians(&args, &shape)?;
             points.extend(outcomes.first().map(|outcome| Point::of(axis, value, outcome)));

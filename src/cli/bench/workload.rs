@@ -15,9 +15,9 @@ pub const PARTITION: &str = "default";
 /// An amount of memory and vcore, raw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Memory of one ask.
+    /// Raw amount of memory: bytes.
     pub memory: i64,
-    /// Vcore of one ask, in thousandths.
+    /// Raw amount of vcore: thousandths.
     pub vcore: i64,
 }
 

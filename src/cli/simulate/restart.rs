@@ -63,7 +63,7 @@ impl Server {
         let Found { last: found_last, at, state, snapshot, .. } = found;
         if self.cluster.is_none() {
             // Whoever reads a log flushes it.
-            self.is_flushed();
+            self.note_flushed();
         }
         let (synced, before) = (self.log.shared.synced(), self.log.last());
         let last = match &self.cluster {

@@ -569,12 +569,12 @@ impl Server {
         if written.is_err() {
             return self.settled(written);
         }
-        self.is_flushed();
+        self.note_flushed();
         self.settled(written);
     }
 
     /// All that was written outlives the machine.
-    pub fn is_flushed(&mut self) {
+    pub fn note_flushed(&mut self) {
         let newest = log::segments(&self.logs.directory(RM)).unwrap_or_default().pop();
         if let Some((_, path)) = newest {
             let length = std::fs::metadata(&path).map_or(0, |file| file.len());

@@ -1,10 +1,6 @@
 //! Servers that are to lead nothing, and how servers follow what others lead, as they say.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{sync::oneshot, time::Instant};
@@ -162,7 +158,7 @@ impl Manager {
             Some(FollowStatus { rm: known.head.rm.clone(), applied, fault })
         });
         let follows: Vec<FollowStatus> = follow.collect();
-        let lease = self.held.load(SeqCst);
+        let lease = self.held.lease();
         let (said, with, at) = &self.said;
         // Whether it follows at all is said at once.
         let same = |one: &FollowStatus, other: &FollowStatus| one.rm == other.rm && one.fault == other.fault;

@@ -140,7 +140,7 @@ impl Manager {
         let name = Keys::name(&rm);
         let (way, tell) = (self.way(), self.tell.clone());
         let Some(known) = self.known.get(&name) else {
-            if let Some(why) = self.shown.get() {
+            if let Some(why) = self.shown.trouble.get() {
                 let _ = reply.send(Err(Refusal::new(RefusalKind::Closing, &*why)));
                 return;
             }
@@ -214,7 +214,7 @@ impl Manager {
         let (since, _) = self.leaving.as_ref()?;
         let patient = since.elapsed() < FOLLOWED;
         // Without etcd nothing can be handed over; the lease ends by itself.
-        if self.shown.get().is_none() {
+        if self.shown.trouble.get().is_none() {
             let led = self.known.iter().filter(|(_, known)| matches!(known.role, Role::Leads(_)));
             let led: Vec<_> = led.map(|(name, known)| (name.clone(), known.head.rm.clone())).collect();
             for (name, rm) in led {

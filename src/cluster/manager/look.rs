@@ -1,6 +1,6 @@
 //! What is looked for again and again: who is gone, and what may be taken over.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ impl Manager {
         if self.connected.is_some() {
             self.known.values_mut().for_each(Known::look);
         }
-        let is_there = self.held.load(SeqCst) != 0;
+        let is_there = self.held.lease() != 0;
         let Some(connected) = self.connected.filter(|_| self.leaving.is_none() && is_there) else { return };
         self.say_load();
         self.evacuate();

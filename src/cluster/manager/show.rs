@@ -54,7 +54,7 @@ impl Manager {
             prefix: self.keys.prefix().to_owned(),
             etcd: EtcdStatus {
                 members: self.etcd.names(),
-                trouble: self.shown.get().map(|why| why.to_string()),
+                trouble: self.shown.trouble.get().map(|why| why.to_string()),
                 version: self.database.as_ref().map(|(version, _)| version.clone()),
                 bytes: self.database.as_ref().map(|(_, bytes)| *bytes),
             },

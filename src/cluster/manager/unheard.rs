@@ -37,7 +37,7 @@ pub struct Unheard {
 impl Manager {
     /// This server is to have heard of all that are there by now.
     pub(super) fn hear_of_all(&mut self, reply: Heard) {
-        if let Some(why) = self.shown.get() {
+        if let Some(why) = self.shown.trouble.get() {
             let _ = reply.send(Err(silent(&why)));
             return;
         }

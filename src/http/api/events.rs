@@ -36,7 +36,7 @@ use crate::{
         operation::{count, text, yes_or_no},
         problem::Problem,
         route::{Access, Route},
-        ws_v1::events::{PIECE, host_header, records::Encoder},
+        ws_v1::events::{host_header, records::Encoder, split},
     },
     messages::event::{
         CheckStreams, Ended, FindInLog, FollowError, FollowLog, GetEventStatus, LineForm, LogPage, ReadError, ReadLog,
@@ -176,11 +176,7 @@ impl Reading {
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(ready) = self.ready.front_mut() {
-                let piece = ready.split_to(ready.len().min(PIECE));
-                if ready.is_empty() {
-                    self.ready.pop_front();
-                }
+            if let Some(piece) = split(&mut self.ready) {
                 return Some(piece);
             }
             if self.done {

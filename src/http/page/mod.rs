@@ -3,15 +3,12 @@
 //! The page holds no data and needs no token: all that it shows it reads from `/api/v1` and `/ws/v1`, with the token that
 //! the reader gives.
 
-use std::time::Duration;
-
 use actix_web::{
     HttpRequest, HttpResponse,
     http::{Uri, header},
     web::Data,
 };
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::{
     api::board::BoardApi,
@@ -21,9 +18,6 @@ use super::{
 /// Scripts, styles, images and connections from this server only; nothing inline, no frames, no forms to elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'";
-
-/// How long the page waits for the names of the other servers of a cluster.
-const OTHERS: Duration = Duration::from_secs(1);
 
 /// A file of the page.
 struct Asset {
@@ -77,28 +71,26 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// [`POLICY`], and where this server is gone the page may look which of the others of its cluster is there.
-async fn policy(request: &HttpRequest, asset: &Asset) -> String {
+fn policy(request: &HttpRequest, asset: &Asset) -> String {
     let mut policy = POLICY.to_owned();
     // What scripts of a page may do is what the page itself says.
     let board = request.app_data::<Data<BoardApi>>().filter(|_| asset.path == "/");
     let topology = board.map(|api| api.topology.clone());
-    let Some(status) = topology.as_ref().and_then(|topology| topology.leaders()).map(|leaders| leaders.status()) else {
+    let Some(leaders) = topology.as_ref().and_then(|topology| topology.leaders()) else {
         return policy;
     };
-    if let Ok(Ok(status)) = timeout(OTHERS, status).await {
-        for other in status.servers.iter().filter(|other| other.id != status.server) {
-            let uri: Option<Uri> = other.http.parse().ok();
-            let of = uri.as_ref().and_then(|uri| uri.scheme_str().zip(uri.authority()));
-            if let Some((scheme, authority)) = of.filter(|(_, at)| !at.as_str().contains([';', ',', '\'', '@'])) {
-                policy.push_str(&format!(" {scheme}://{authority}"));
-            }
+    for other in leaders.others().iter() {
+        let uri: Option<Uri> = other.parse().ok();
+        let of = uri.as_ref().and_then(|uri| uri.scheme_str().zip(uri.authority()));
+        if let Some((scheme, authority)) = of.filter(|(_, at)| !at.as_str().contains([';', ',', '\'', '@'])) {
+            policy.push_str(&format!(" {scheme}://{authority}"));
         }
     }
     policy
 }
 
 async fn send(request: HttpRequest, asset: &'static Asset) -> HttpResponse {
-    let policy = policy(&request, asset).await;
+    let policy = policy(&request, asset);
     let tag = format!("\"{:08x}\"", crc32fast::hash(asset.text.as_bytes()));
     let known = request.headers().get(header::IF_NONE_MATCH).is_some_and(|given| given.as_bytes() == tag.as_bytes());
     let mut response = if known { HttpResponse::NotModified() } else { HttpResponse::Ok() };

@@ -176,8 +176,7 @@ pub fn find<'a>(view: &'a View, queue: Option<QueueIx>, id: &str) -> Option<Appl
 pub fn of_queue(view: &View, queue: QueueIx, status: Option<AppState>) -> Vec<ApplicationView<'_>> {
     let partition = view.partition();
     let rows = partition.queues.get(queue).map(|queue| &queue.apps);
-    let mut apps: Vec<&App> =
-        rows.into_iter().flatten().filter_map(|ix| partition.apps.get(*ix)).filter(|app| !app.is_free()).collect();
+    let mut apps: Vec<&App> = rows.into_iter().flatten().filter_map(|ix| partition.apps.get(*ix)).collect();
     apps.retain(|app| status.is_none_or(|status| app.state == status));
     apps.sort_by(|a, b| a.id.cmp(&b.id));
     apps.into_iter().map(|app| application(view, app, AppList::Active)).collect()

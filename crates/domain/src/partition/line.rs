@@ -42,7 +42,7 @@ pub struct Order {
 impl Partition {
     /// The places of a pending ask, from its application up to root; empty where it is not pending.
     pub fn line(&self, alloc: AllocIx) -> Vec<Place> {
-        let Some(row) = self.allocs.get(alloc).filter(|row| !row.is_free() && row.is_pending()) else {
+        let Some(row) = self.allocs.get(alloc).filter(|row| row.is_pending()) else {
             return Vec::new();
         };
         let app = &self.apps[row.app];

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::Partition;
 use crate::{
-    alloc::{LogEntry, Phase},
-    app::GroupKey,
+    alloc::{Alloc, LogEntry, Phase},
+    app::{AskGroup, AskOrder, GroupKey},
     resources::{Resource, ResourceType},
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState, QueueIx, ShapeIx},
     ugm::Refusal,
@@ -87,6 +87,13 @@ pub enum Why {
     Nodes(Arc<Nodes>),
     /// The shim is being asked whether it fits on this node.
     Asking(Arc<str>),
+    /// It has preempted, and is placed when those are gone who go for it (section 7 of the scheduling rules).
+    Preempting {
+        /// The node that is kept for it.
+        node: Arc<str>,
+        /// Application and key of those whose end the shim has not confirmed; at least one.
+        leaving: Vec<(Arc<str>, Arc<str>)>,
+    },
     /// Nothing holds it back: it is placed when its turn comes.
     Turn,
 }
@@ -161,6 +168,12 @@ pub struct Waiting {
     pub log: Vec<LogEntry>,
 }
 
+/// With the place of the first of them in the order of their application.
+type Ordered = (AskOrder, Waiting);
+
+/// An ask that has preempted, and who goes for it.
+type Preempting = (AskOrder, AllocIx, Why);
+
 /// Explains the asks of one state of a partition; remembers what it found out about the nodes.
 pub struct Explainer<'a> {
     partition: &'a Partition,
@@ -194,9 +207,12 @@ impl<'a> Explainer<'a> {
         }
         let key = partition.group_key(alloc);
         let group = row.groups_by_key.get(&key)?;
-        let (_, first) = group.asks.get_min()?;
-        let why = self.application_waits(app, now).unwrap_or_else(|| self.group_waits(app, &key, *first));
-        Some(self.waiting(*first, group.asks.len() as u64, why))
+        let whole = self.application_waits(app, now);
+        let all = if whole.is_none() { self.preempting(app) } else { BTreeMap::new() };
+        let preempting = all.get(&key).cloned().unwrap_or_default();
+        let has_preempted = preempting.iter().any(|(_, other, _)| *other == alloc);
+        let (those, others) = self.of_group(app, (&key, group), preempting, whole.as_ref());
+        (if has_preempted { those } else { others }).map(|(_, waiting)| waiting)
     }
 
     /// What of an application waits, and why: first what comes first in its order. `now` is the time.
@@ -204,11 +220,12 @@ impl<'a> Explainer<'a> {
         let partition = self.partition;
         let Some(row) = partition.apps.get(app) else { return Vec::new() };
         let whole = self.application_waits(app, now);
-        let mut found: Vec<(_, Waiting)> = Vec::new();
+        let mut found: Vec<Ordered> = Vec::new();
+        let mut preempting = if whole.is_none() { self.preempting(app) } else { BTreeMap::new() };
         for (key, group) in &row.groups_by_key {
-            let Some((order, first)) = group.asks.get_min() else { continue };
-            let why = whole.clone().unwrap_or_else(|| self.group_waits(app, key, *first));
-            found.push((*order, self.waiting(*first, group.asks.len() as u64, why)));
+            let those = preempting.remove(key).unwrap_or_default();
+            let (those, others) = self.of_group(app, (key, group), those, whole.as_ref());
+            found.extend(those.into_iter().chain(others));
         }
         if partition.ask_shim {
             for alloc in row.by_seq.values().filter(|alloc| partition.allocs[**alloc].phase == Phase::AwaitingShim) {
@@ -219,6 +236,42 @@ impl<'a> Explainer<'a> {
         }
         found.sort_by_key(|(order, _)| *order);
         found.into_iter().map(|(_, waiting)| waiting).collect()
+    }
+
+    /// The asks of a group that have preempted, and the others. `whole`: what holds back the application.
+    fn of_group(
+        &mut self,
+        app: AppIx,
+        (key, group): (&GroupKey, &AskGroup),
+        preempting: Vec<Preempting>,
+        whole: Option<&Why>,
+    ) -> (Option<Ordered>, Option<Ordered>) {
+        let number = preempting.len();
+        let mut others = group.asks.iter().map(|(order, alloc)| (*order, *alloc));
+        let first = others.find(|(_, alloc)| preempting.iter().all(|(_, other, _)| other != alloc));
+        let first = first.map(|(order, alloc)| {
+            let why = whole.cloned().unwrap_or_else(|| self.group_waits(app, key, alloc));
+            (order, self.waiting(alloc, (group.asks.len() - number) as u64, why))
+        });
+        let preempting = preempting.into_iter().min_by_key(|(order, ..)| *order);
+        (preempting.map(|(order, alloc, why)| (order, self.waiting(alloc, number as u64, why))), first)
+    }
+
+    /// The asks of an application for which others have to go, by group; no limit is against them.
+    fn preempting(&self, app: AppIx) -> BTreeMap<GroupKey, Vec<Preempting>> {
+        let partition = self.partition;
+        let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for alloc in partition.apps[app].reservations.iter().copied() {
+            let node = partition.allocs[alloc].reserved.and_then(|node| partition.nodes.get(node));
+            let name = |row: &Alloc| (partition.apps[row.app].id.clone(), row.spec.key.clone());
+            let leaving: Vec<_> = partition.leaving_for(alloc).map(name).collect();
+            if let Some(node) = node.filter(|_| !leaving.is_empty() && partition.reserved_ask_fits_limits(alloc)) {
+                let why = Why::Preempting { node: node.spec.id.clone(), leaving };
+                let of = found.entry(partition.group_key(alloc)).or_default();
+                of.push((partition.ask_order(alloc), alloc, why));
+            }
+        }
+        found
     }
 
     fn waiting(&self, first: AllocIx, asks: u64, why: Why) -> Waiting {

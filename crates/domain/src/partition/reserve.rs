@@ -217,7 +217,7 @@ impl Partition {
     }
 
     /// What an ask has preempted is its own; others stay clear of what is promised.
-    fn reserved_ask_fits_limits(&self, alloc: AllocIx) -> bool {
+    pub(super) fn reserved_ask_fits_limits(&self, alloc: AllocIx) -> bool {
         let row = &self.allocs[alloc];
         let queue = self.apps[row.app].queue;
         if self.has_claim(alloc) {

@@ -377,6 +377,10 @@ impl Partition {
 
     fn hold_ask(&mut self, alloc: AllocIx, hold: Hold, cx: &mut Cx) {
         match hold {
+            // What fills queue and user is promised to this very ask.
+            Hold::UserQuota | Hold::QueueQuota if self.has_claim(alloc) && self.reserved_ask_fits_limits(alloc) => {
+                self.note_passed(alloc, cx);
+            }
             Hold::UserQuota => {
                 self.log(alloc, "Not enough user quota", cx.now);
                 let row = &mut self.allocs[alloc];

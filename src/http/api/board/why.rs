@@ -1,6 +1,6 @@
 //! Why something waits, in words and in figures: a code to count by, a sentence for people, and what the sentence rests on.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -86,7 +86,7 @@ impl NodeCounts {
 }
 
 /// Every code that a reason may have.
-pub const CODES: [&str; 19] = [
+pub const CODES: [&str; 20] = [
     "stopped",
     "noNodes",
     "ending",
@@ -104,6 +104,7 @@ pub const CODES: [&str; 19] = [
     "refused",
     "tooLarge",
     "asking",
+    "preempting",
     "paused",
     "turn",
 ];
@@ -128,6 +129,7 @@ pub fn title(code: &str) -> &'static str {
         "refused" => "refused by the resource manager",
         "tooLarge" => "larger than every node",
         "asking" => "being checked by the resource manager",
+        "preempting" => "others are going for it",
         "paused" => "resource manager is away",
         _ => "next in turn",
     }
@@ -152,6 +154,7 @@ pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
         Why::RequiredNode { .. } => "requiredNode",
         Why::Nodes(nodes) => nodes_code(nodes),
         Why::Asking(_) => "asking",
+        Why::Preempting { .. } => "preempting",
         Why::Turn if paused => "paused",
         Why::Turn => "turn",
     }
@@ -246,6 +249,9 @@ impl Reason {
                 node: Some(node.to_string()),
                 ..Reason::new(code, format!("The resource manager is being asked whether it fits on node {node}."))
             },
+            Why::Preempting { node, leaving } => {
+                Reason { node: Some(node.to_string()), ..Reason::new(code, preempting(node, leaving)) }
+            }
             Why::Turn if paused => Reason::new(
                 code,
                 "The resource manager has no open stream: nothing new is placed until it is back.".into(),
@@ -258,6 +264,22 @@ impl Reason {
             ),
         }
     }
+}
+
+/// Those who go for an ask that are named.
+const LEAVING: usize = 3;
+
+fn preempting(node: &str, leaving: &[(Arc<str>, Arc<str>)]) -> String {
+    let named: Vec<String> = leaving.iter().take(LEAVING).map(|(app, key)| format!("{key} of {app}")).collect();
+    let more = match leaving.len().saturating_sub(LEAVING) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "Others were told to end for it: {}{more}. It is placed on node {node} when the resource manager has confirmed that \
+         they did.",
+        named.join(", ")
+    )
 }
 
 fn whole(at: Nanos) -> Nanos {

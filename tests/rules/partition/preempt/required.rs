@@ -1,8 +1,17 @@
 //! Required nodes (R5.40–R5.45, R7.33–R7.38).
 
-use callboard::domain::{alloc::Foreign, command::NodeAction, event::EventKind, types::Termination};
+use callboard::domain::{
+    alloc::Foreign,
+    command::NodeAction,
+    event::EventKind,
+    partition::{Explainer, Why},
+    types::Termination,
+};
 
-use super::super::env::{Ask, Env, QUEUES, res};
+use super::{
+    super::env::{Ask, Env, QUEUES, res},
+    tree,
+};
 
 fn node_with(victims: &[Ask]) -> Env {
     let mut env = Env::calm(QUEUES);
@@ -121,5 +130,36 @@ fn a_node_that_shrinks_below_the_ask_is_free_for_others() {
     env.node_action("n1", NodeAction::Update, Some(res(5, 5)));
     assert_eq!(env.partition.reservations, 0);
     env.node_action("n1", NodeAction::Update, Some(res(50, 50)));
+    assert!(env.heard().contains(&"new ds on n1".to_owned()));
+}
+
+#[test]
+fn while_victims_go_the_ask_waits_for_them_and_not_for_its_own_promise() {
+    // The queue has room for the ask once, and that is promised to it; its shim is not told that the queue is full.
+    let mut env = Env::calm(&tree("{name: a, resources: {max: {memory: 10}}}, {name: b}"));
+    env.node("n1", 30);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask(vec![v("v0", 20), v("v1", 10)]);
+    env.node("n2", 100);
+    env.heard();
+    env.ask(vec![Ask::new("app-a", "ds", 8).requires("n1"), Ask::new("app-a", "late", 8).requires("n1")]);
+    assert_eq!(env.heard(), ["app-a Accepted", "released v1 Preempted"]);
+    env.ask(vec![Ask::new("app-a", "later", 8).requires("n1")]);
+    let told: Vec<_> = env.events.iter().filter(|event| event.message.contains("does not fit in queue")).collect();
+    assert!(!told.is_empty(), "the others have no room");
+    assert!(told.iter().all(|event| !event.message.contains("'ds'")), "{told:?}");
+    let app = env.partition.app_by_id["app-a"];
+    let mut explainer = Explainer::new(&env.partition);
+    let why = |explainer: &mut Explainer<'_>, key: &str| explainer.ask(app, key, env.now).expect("it waits");
+    let waiting = why(&mut explainer, "ds");
+    let leaving = vec![("app-b".into(), "v1".into())];
+    assert_eq!((waiting.asks, waiting.why), (1, Why::Preempting { node: "n1".into(), leaving }));
+    let waiting = why(&mut explainer, "late");
+    assert!(matches!(waiting.why, Why::QueueQuota { .. }), "{:?}", waiting.why);
+    assert_eq!((waiting.asks, &*env.partition.allocs[waiting.first].spec.key), (2, "late"));
+    let all: Vec<u64> = explainer.application(app, env.now).iter().map(|waiting| waiting.asks).collect();
+    assert_eq!(all, [1, 2]);
+    env.confirm_all();
     assert!(env.heard().contains(&"new ds on n1".to_owned()));
 }

@@ -21,7 +21,8 @@ pub use amount::Amount;
 use super::{Cx, Partition};
 use crate::{
     alloc::Phase,
-    resources::{Resource, min_limit},
+    queue::Queue,
+    resources::{Resource, ResourceType, min_limit},
     types::{AllocIx, AppIx, NodeIx, QueueIx},
 };
 
@@ -109,31 +110,34 @@ impl Partition {
     /// Room for a request on every level of the path, beside what is promised to asks that have preempted; else the level
     /// that has none (QUE-025, QUE-030).
     pub(super) fn queue_fits(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
-        self.queue_has_room(queue, request)?;
-        for ix in self.path(queue) {
-            let row = &self.queues[ix];
-            if let Some(max) = row.max.as_ref().filter(|_| !row.claimed.is_empty()) {
-                for (kind, amount) in request.iter() {
-                    let used = row.allocated.amount(kind) - row.preempting.amount(kind) + row.claimed.amount(kind);
-                    if amount > 0 && max.get(kind).is_some_and(|max| used + amount > max) {
-                        return Err(ix);
-                    }
-                }
-            }
-        }
-        Ok(())
+        let promised = |row: &Queue, kind: &ResourceType| match row.claimed.is_empty() {
+            true => 0,
+            false => (row.claimed.amount(kind) - row.preempting.amount(kind)).max(0),
+        };
+        self.level_without_room(queue, request, promised)
     }
 
     /// Room for a request on every level of the path, whatever is promised to others; else the level that has none.
     pub(super) fn queue_has_room(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        self.level_without_room(queue, request, |_, _| 0)
+    }
+
+    /// The nearest level without room for a request beside so much more than what is allocated there.
+    fn level_without_room(
+        &self,
+        queue: QueueIx,
+        request: &Resource,
+        more: impl Fn(&Queue, &ResourceType) -> i128,
+    ) -> Result<(), QueueIx> {
         if crate::planted!("max-ignored") {
             return Ok(());
         }
         for ix in self.path(queue) {
             let row = &self.queues[ix];
             if let Some(max) = &row.max {
-                for (kind, amount) in request.iter() {
-                    if amount > 0 && max.get(kind).is_some_and(|max| row.allocated.amount(kind) + amount > max) {
+                for (kind, amount) in request.iter().filter(|(_, amount)| *amount > 0) {
+                    let used = row.allocated.amount(kind) + more(row, kind);
+                    if max.get(kind).is_some_and(|max| used + amount > max) {
                         return Err(ix);
                     }
                 }

@@ -13,7 +13,6 @@ use crate::{
     alloc::Phase,
     app::Hold,
     effect::{QuestionKind, Released},
-    resources::Resource,
     types::{AllocIx, NodeIx, Termination},
 };
 
@@ -130,11 +129,7 @@ impl Partition {
 
     /// The ask fits the node when these and those that are on their way out are gone.
     fn covers(&self, scope: &Scope, node: NodeIx, victims: &[AllocIx]) -> bool {
-        let row = &self.nodes[node];
-        let mut room: Resource = row.available.value();
-        for alloc in row.allocs.iter().filter(|alloc| self.allocs[**alloc].preempted) {
-            room.add(&self.allocs[*alloc].resource);
-        }
+        let mut room = self.room_to_come(node);
         for victim in victims {
             room.add(&self.allocs[*victim].resource);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::Partition;
 use crate::coded::list;
 use crate::{
-    alloc::Phase,
+    alloc::{Alloc, Phase},
     resources::Resource,
     types::{AllocIx, NodeIx},
 };
@@ -45,6 +45,12 @@ impl Partition {
         self.count_promised(alloc, claim.node, &claim.resource, true);
         self.claims.insert(alloc, Arc::new(claim));
         self.reindex_reserved(alloc);
+        if let Some(node) = self.allocs[alloc].reserved
+            && self.nodes[node].available.fits(&self.allocs[alloc].resource)
+        {
+            // It may take what is free now, though others claim it: they get the room of its victims.
+            self.ripe.insert(alloc);
+        }
         if leaves_room {
             // Beside what is promised there is more room than before.
             self.unblock_limits();
@@ -100,22 +106,30 @@ impl Partition {
         if row.claimed.is_empty() || self.has_claim(alloc) {
             return true;
         }
-        let mut room = row.available.value();
-        for leaving in row.allocs.iter().filter(|leaving| self.allocs[**leaving].preempted) {
-            room.add(&self.allocs[*leaving].resource);
-        }
+        let mut room = self.room_to_come(node);
         room.sub(&row.claimed);
         room.fits(&self.allocs[alloc].resource)
     }
 
+    /// What is free on a node once those are gone that preemption ends there.
+    pub(super) fn room_to_come(&self, node: NodeIx) -> Resource {
+        let row = &self.nodes[node];
+        let mut room = row.available.value();
+        for leaving in row.allocs.iter().filter(|leaving| self.allocs[**leaving].preempted) {
+            room.add(&self.allocs[*leaving].resource);
+        }
+        room
+    }
+
     /// All its victims are gone: what it still lacks went elsewhere.
     pub(in super::super) fn is_claim_spent(&self, alloc: AllocIx) -> bool {
-        self.claims.get(&alloc).is_some_and(|claim| {
-            claim.victims.iter().all(|(victim, seq)| {
-                let row = &self.allocs[*victim];
-                row.is_free() || row.seq != *seq || !row.preempted
-            })
-        })
+        self.has_claim(alloc) && self.leaving_for(alloc).next().is_none()
+    }
+
+    /// Its victims that are not gone.
+    pub(in super::super) fn leaving_for(&self, alloc: AllocIx) -> impl Iterator<Item = &Alloc> + '_ {
+        let victims = self.claims.get(&alloc).into_iter().flat_map(|claim| &claim.victims);
+        victims.filter_map(|(victim, seq)| self.allocs.get(*victim).filter(|row| row.seq == *seq && row.preempted))
     }
 
     /// A victim is gone: who waits for it looks again.

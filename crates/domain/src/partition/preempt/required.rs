@@ -34,11 +34,7 @@ impl Partition {
         }
         // What is on its way out counts as room, what others here have preempted for as wanted.
         let wanted_here = need.minus_known(&at_node.claimed.negated());
-        let mut room = at_node.available.value();
-        for leaving in at_node.allocs.iter().filter(|alloc| self.allocs[**alloc].preempted) {
-            room.add(&self.allocs[*leaving].resource);
-        }
-        let missing = gap(&wanted_here, &room);
+        let missing = gap(&wanted_here, &self.room_to_come(node));
         if missing.is_empty() {
             return Outcome::Nothing;
         }

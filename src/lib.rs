@@ -2,6 +2,7 @@
 
 pub use callboard_domain as domain;
 pub use callboard_domain::config;
+pub use callboard_si as si;
 
 pub mod access;
 pub mod actors;
@@ -11,6 +12,5 @@ pub mod grpc;
 pub mod http;
 pub mod messages;
 pub mod metrics;
-pub mod si;
 pub mod store;
 pub mod trace;

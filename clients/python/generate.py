@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes what is generated again, without a protoc that is installed.
 
-`src/callboard/proto` from the protocol files in proto/, and `src/callboard/openapi` from what a built server says of its doors.
+`src/callboard/proto` from the protocol files in crates/si/proto/, and `src/callboard/openapi` from what a built server says of its doors.
 
 python generate.py PROGRAM            writes both
 python generate.py --check PROGRAM    says what of it is not what would be written; exit status 1
@@ -21,7 +21,7 @@ from grpc_tools import protoc
 import generate_rest
 
 HERE = Path(__file__).resolve().parent
-PROTOCOL = HERE.parents[1] / "proto"
+PROTOCOL = HERE.parents[1] / "crates" / "si" / "proto"
 PACKAGE = "callboard.proto"
 FILES = ["si/v1/si.proto", "callboard/v1/callboard.proto"]
 FOLDER = HERE / "src" / "callboard"

@@ -14,13 +14,10 @@ use tokio::sync::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    codec::Wire,
     guard, keyed,
     order::{Order, wants_done},
     plain::Outgoing,
-    requests,
-    service::SchedulerExtension,
-    status,
+    requests, status,
 };
 use crate::{
     access::Caller,
@@ -30,9 +27,12 @@ use crate::{
     },
     messages::rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
     si::{
+        codec::Wire,
         ext::{self, call, reply},
         intake::MAX_ENTRIES,
-        outward, v1,
+        outward,
+        service::SchedulerExtension,
+        v1,
     },
 };
 

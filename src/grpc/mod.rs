@@ -1,7 +1,6 @@
 //! The gRPC doors: `si.v1.Scheduler`, `callboard.v1.SchedulerExtension`, health and reflection. They only translate.
 
 mod arrival;
-pub mod codec;
 mod extension;
 mod guard;
 mod incoming;
@@ -12,5 +11,4 @@ mod plain;
 mod requests;
 mod scheduler;
 pub mod server;
-mod service;
 mod status;

@@ -10,7 +10,6 @@ use tokio::sync::{
 use tonic::{Status, Streaming};
 
 use super::{
-    codec::Wire,
     paced::{Arrived, Busy},
     status,
 };
@@ -25,6 +24,7 @@ use crate::{
     },
     messages::rm::{Kind, Line, ToStream, Want},
     si::{
+        codec::Wire,
         intake::Request,
         inward::{Inward, Names},
         outward, v1,

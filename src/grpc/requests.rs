@@ -11,7 +11,6 @@ use tokio::{
 use tonic::{Code, Status, Streaming};
 
 use super::{
-    codec::Wire,
     plain::{Outgoing, convert, wait},
     status,
 };
@@ -26,6 +25,7 @@ use crate::{
         rm::RefusalKind,
     },
     si::{
+        codec::Wire,
         ext,
         intake::MAX_ENTRIES,
         inward::Names,

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    codec::Wire,
     guard,
     plain::{Allocations, Applications, Nodes, Outgoing, serve},
-    service::Scheduler,
     status,
 };
 use crate::{
     actors::topology::{Registration, Topology, process::ignore_process_wide},
     messages::rm::Predicates,
-    si::{intake::MAX_ENTRIES, v1},
+    si::{codec::Wire, intake::MAX_ENTRIES, service::Scheduler, v1},
 };
 
 /// The service.

@@ -6,19 +6,15 @@ use rustls::ServerConfig;
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::Server;
 
-use super::{
-    arrival::Arrivals,
-    extension::Extension,
-    guard::Guard,
-    incoming,
-    scheduler::SchedulerDoor,
-    service::{SchedulerExtensionServer, SchedulerServer},
-};
+use super::{arrival::Arrivals, extension::Extension, guard::Guard, incoming, scheduler::SchedulerDoor};
 use crate::{
     access::{Audit, Rates, Tokens},
     actors::topology::Topology,
     metrics::Refused,
-    si::DESCRIPTORS,
+    si::{
+        DESCRIPTORS,
+        service::{SchedulerExtensionServer, SchedulerServer},
+    },
 };
 
 /// A peer that does not answer pings for so long is gone.

@@ -7,22 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rm::Refusal;
-
-/// Where a server is reached that leads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leader {
-    /// Base URL of its HTTP door; empty where there is none.
-    pub http: String,
-    /// Host and port of its gRPC door; empty where there is none.
-    pub grpc: String,
-}
-
-impl Leader {
-    /// For texts.
-    pub fn name(&self) -> &str {
-        if self.http.is_empty() { &self.grpc } else { &self.http }
-    }
-}
+pub use crate::si::session::Leader;
 
 /// What is done, or why it is not.
 pub type Done<T> = BoxFuture<'static, Result<T, Refusal>>;

@@ -64,14 +64,40 @@ const MAKES_FILES: [&str; 8] = [
     ".create_new(true)",
 ];
 
+/// The crates that are one layer each, and where their sources are.
+const CRATES: [&str; 1] = ["si"];
+
 /// A source file.
 struct Source {
-    /// Path below `src/`.
+    /// Path below `src/`, of another crate that of its layer before it.
     path: String,
     /// All of it.
     whole: String,
     /// Without comments, texts and the unit tests at its end.
     code: String,
+}
+
+impl Source {
+    /// The paths into other layers and its own, as a source of the server names them: `crate::LAYER::…`.
+    fn paths(&self) -> Vec<String> {
+        let own = CRATES.iter().find(|name| self.path.strip_prefix(**name).is_some_and(|rest| rest.starts_with('/')));
+        let mut paths = crate_paths(&self.code);
+        if let Some(own) = own {
+            paths.iter_mut().for_each(|path| path.insert_str("crate::".len(), &format!("{own}::")));
+        }
+        for name in ["domain"].iter().chain(&CRATES) {
+            let named = format!("callboard_{name}::");
+            let starts = self.code.match_indices(&named).filter(|(at, _)| !self.code[..*at].ends_with(in_word));
+            for (path, _) in starts.map(|(at, _)| tree(&self.code[at..])) {
+                let inside = path.iter().map(|path| path.strip_prefix(&named).unwrap_or_default());
+                paths.extend(inside.map(|path| match path.strip_prefix("config::") {
+                    Some(_) if *name == "domain" => format!("crate::{path}"),
+                    _ => format!("crate::{name}::{path}"),
+                }));
+            }
+        }
+        paths
+    }
 }
 
 #[test]
@@ -85,7 +111,7 @@ fn layers_use_only_what_the_table_allows() {
             continue;
         };
         let Some(allowed) = allowed else { continue };
-        for path in crate_paths(&source.code) {
+        for path in source.paths() {
             let used = match path.split("::").nth(1).unwrap_or_default() {
                 // The domain's crate holds two layers.
                 "config" => "config",
@@ -119,8 +145,8 @@ fn only_its_actor_names_the_partition() {
     let mut faults = String::new();
     for source in sources() {
         let knows = source.path.starts_with("domain/") || KNOW_PARTITION.iter().any(|at| source.path.starts_with(at));
-        for path in crate_paths(&source.code) {
-            let partition = ["crate::domain::Partition", "crate::domain::partition", "callboard_domain::Partition"];
+        for path in source.paths() {
+            let partition = ["crate::domain::Partition", "crate::domain::partition"];
             if !knows && partition.iter().any(|name| format!("{path}::").starts_with(&format!("{name}::"))) {
                 writeln!(faults, "src/{}: {path}", source.path).unwrap();
             }
@@ -206,6 +232,12 @@ fn sources() -> Vec<Source> {
             source.path.insert_str(0, "domain/");
         }
         sources.push(source);
+    }
+    for name in CRATES {
+        for mut source in sources_of(&project(&format!("crates/{name}/src"))) {
+            source.path.insert_str(0, &format!("{name}/"));
+            sources.push(source);
+        }
     }
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     sources
@@ -372,6 +404,13 @@ mod reading {
             ["crate::config::A", "crate::config::b::C", "crate::domain::Partition", "crate::si::v1::X"]
         );
         assert_eq!(used_paths(&code("use std::{time::Instant, fs};")), ["std::time::Instant", "std::fs"]);
+    }
+
+    #[test]
+    fn paths_of_crates_are_those_of_layers() {
+        let code = code("use crate::v1; use callboard_domain::{config::A, b::C}; use my_callboard_si::x;");
+        let source = Source { path: "si/line.rs".to_owned(), whole: String::new(), code };
+        assert_eq!(source.paths(), ["crate::si::v1", "crate::config::A", "crate::domain::b::C"]);
     }
 
     #[test]

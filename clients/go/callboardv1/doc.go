@@ -10,7 +10,7 @@
 // License for the specific language governing permissions and limitations under
 // the License.
 
-// Package callboardv1 is the protocol callboard.v1, generated from proto/callboard/v1/callboard.proto: what the scheduler interface has
+// Package callboardv1 is the protocol callboard.v1, generated from crates/si/proto/callboard/v1/callboard.proto: what the scheduler interface has
 // as an API and lacks over gRPC. Shims use package callboard.
 package callboardv1
 

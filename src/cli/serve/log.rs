@@ -45,7 +45,7 @@ const PARTS: &[(&str, &str)] = &[
     ("callboard::http::shim", "core.rmproxy"),
     ("callboard::http::ws_v1::health", "core.scheduler.health"),
     ("callboard::metrics", "core.metrics"),
-    ("callboard::si", "core.rmproxy"),
+    ("callboard_si", "core.rmproxy"),
     ("callboard::store::events", "core.events"),
     ("callboard::store::journal", "core.scheduler.node"),
     ("callboard::store::log", "core.rmproxy"),

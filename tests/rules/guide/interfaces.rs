@@ -121,7 +121,7 @@ fn form(schema: &Value) -> String {
 
 #[test]
 fn the_page_of_grpc_is_that_of_the_protocol_files() {
-    let mut page = "# gRPC reference\n\nThis page is written from the protocol files, [si.proto](../proto/si/v1/si.proto) and [callboard.proto](../proto/callboard/v1/callboard.proto); a server\n\
+    let mut page = "# gRPC reference\n\nThis page is written from the protocol files, [si.proto](../crates/si/proto/si/v1/si.proto) and [callboard.proto](../crates/si/proto/callboard/v1/callboard.proto); a server\n\
                     tells them by reflection. What things mean is in [interfaces](api.md#2-shim-grpc).\n"
         .to_owned();
     let files = FileDescriptorSet::decode(DESCRIPTORS).expect("descriptors").file;

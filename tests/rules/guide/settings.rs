@@ -35,7 +35,7 @@ fn is_like_a_key(text: &str) -> bool {
 
 /// Sources of the program, without their tests: path and text.
 fn sources() -> Vec<(PathBuf, String)> {
-    let (mut found, mut folders) = (Vec::new(), vec![root().join("src"), root().join("crates/domain/src")]);
+    let (mut found, mut folders) = (Vec::new(), vec![root().join("src"), root().join("crates")]);
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(&folder).expect("sources can be listed").map(|entry| entry.expect("an entry").path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

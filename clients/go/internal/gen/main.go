@@ -10,7 +10,7 @@
 // License for the specific language governing permissions and limitations under
 // the License.
 
-// Program gen makes the Go code of callboard.v1 from proto/callboard/v1/callboard.proto, without protoc: protocompile reads the
+// Program gen makes the Go code of callboard.v1 from crates/si/proto/callboard/v1/callboard.proto, without protoc: protocompile reads the
 // file, and the two plugins are built from their modules. Run it by `go generate ./callboardv1` in clients/go after a change of the
 // file; what it makes is checked in, so that nobody else needs it.
 package main
@@ -41,7 +41,7 @@ const (
 	si      = "yunikorn-scheduler-interface/si.proto"
 	siGo    = "github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	ourGo   = "github.com/apache/yunikorn-core/callboardv1"
-	protos  = "../../../../proto"
+	protos  = "../../../../crates/si/proto"
 	license = "license.txt"
 )
 

@@ -85,7 +85,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::si::v1;
+    use crate::v1;
 
     #[test]
     fn fields_are_told_apart() {

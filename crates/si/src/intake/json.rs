@@ -6,7 +6,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqA
 use serde_json::value::RawValue;
 
 use super::{Fault, Holds, Intake, Item, List, Shape};
-use crate::si::decode::Malformed;
+use crate::decode::Malformed;
 
 /// Reads a text into `intake`; gives it back with `rmID`.
 pub fn read<'a>(shape: &'static Shape, text: &[u8], intake: Intake<'a>) -> Result<(Intake<'a>, String), Fault> {

@@ -1,14 +1,16 @@
 //! Lines of a session to messages of `si.v1`, for the gRPC door.
 
-use super::{ext, v1};
-use crate::{
-    domain::{
-        effect::{NewAllocation, Question, QuestionKind, Released},
-        event::Event,
-        resources::Resource,
-        types::Termination,
-    },
-    messages::rm::{Line, Payload, Updated},
+use callboard_domain::{
+    effect::{NewAllocation, Question, QuestionKind, Released},
+    event::Event,
+    resources::Resource,
+    types::Termination,
+};
+
+use super::{
+    ext,
+    session::{Line, Payload, Rejected, Updated},
+    v1,
 };
 
 /// A line as a call of the extension stream, without its id.
@@ -45,7 +47,7 @@ pub fn allocation(line: &Line) -> v1::AllocationResponse {
             response.released = list.iter().map(|release| released(&line.partition, release)).collect();
         }
         Payload::RejectedAllocations(list) => {
-            let rejected = |entry: &crate::messages::rm::Rejected| v1::RejectedAllocation {
+            let rejected = |entry: &Rejected| v1::RejectedAllocation {
                 allocation_key: entry.key.to_string(),
                 application_id: entry.app.to_string(),
                 reason: entry.reason.to_string(),

@@ -1,11 +1,11 @@
-use prost::Message;
-
-use super::*;
-use crate::domain::{
+use callboard_domain::{
     alloc::Foreign,
     resources::Resource,
     types::{Nanos, Termination},
 };
+use prost::Message;
+
+use super::*;
 
 fn read(kind: Request, request: &(impl Message + serde::Serialize)) -> Inward {
     let by_wire = kind.read(&request.encode_to_vec(), &names(), 100).expect("within the limits");

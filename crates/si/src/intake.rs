@@ -5,6 +5,10 @@ mod json;
 
 use std::sync::Arc;
 
+use callboard_domain::{
+    command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
+    effect::Callback,
+};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -12,10 +16,6 @@ use super::{
     inward::{Groups, Inward, MAX_PARTITIONS, Names, node_action, termination},
     v1,
     wire::{self, Fields, Value},
-};
-use crate::domain::{
-    command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
-    effect::Callback,
 };
 
 /// Most tags, attributes, groups and resource types of one item.

@@ -2,19 +2,17 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{constants as key, v1};
-use crate::{
-    domain::{
-        alloc::{AskSpec, Foreign, PreemptionPolicy},
-        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
-        effect::Callback,
-        names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, MAX_QUEUE_NAME, too_many_levels},
-        placement::reason,
-        resources::{Resource, Types},
-        types::{Nanos, Termination},
-    },
-    messages::rm::Part,
+use callboard_domain::{
+    alloc::{AskSpec, Foreign, PreemptionPolicy},
+    command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
+    effect::Callback,
+    names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, MAX_QUEUE_NAME, too_many_levels},
+    placement::reason,
+    resources::{Resource, Types},
+    types::{Nanos, Termination},
 };
+
+use super::{constants as key, session::Part, v1};
 
 /// Most partitions of one request.
 pub const MAX_PARTITIONS: usize = 100;

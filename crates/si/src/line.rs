@@ -5,13 +5,14 @@
 
 use std::io::Write as _;
 
-use super::outward;
-use crate::{
-    domain::{
-        effect::{NewAllocation, Question, QuestionKind, Released},
-        resources::Resource,
-    },
-    messages::rm::{Closing, Line, Payload, Rejected, Updated},
+use callboard_domain::{
+    effect::{NewAllocation, Question, QuestionKind, Released},
+    resources::Resource,
+};
+
+use super::{
+    outward,
+    session::{Closing, Line, Payload, Rejected, Updated},
 };
 
 /// Appends a line, without a line break.
@@ -56,7 +57,7 @@ pub fn write(line: &Line, out: &mut Vec<u8>) {
             answers(out, "node", "nodeID", accepted, rejected, |entry| &entry.key);
         }
         Payload::ContainerState { app, key, state, reason } => {
-            use crate::domain::effect::ContainerState;
+            use callboard_domain::effect::ContainerState;
             out.extend_from_slice(b",\"containerState\":");
             let mut object = Object::begin(out);
             object.text("applicationID", app);
@@ -377,16 +378,15 @@ fn generated(out: &mut Vec<u8>, message: &impl serde::Serialize) {
 mod tests {
     use std::sync::Arc;
 
-    use super::*;
-    use crate::{
-        domain::{
-            alloc::{AskSpec, PreemptionPolicy},
-            effect::ContainerState,
-            event::{Change, Detail, Event, EventKind},
-            types::{AppState, Nanos, Termination},
-        },
-        messages::{leaders::Leader, rm::ClosingKind},
+    use callboard_domain::{
+        alloc::{AskSpec, PreemptionPolicy},
+        effect::ContainerState,
+        event::{Change, Detail, Event, EventKind},
+        types::{AppState, Nanos, Termination},
     };
+
+    use super::*;
+    use crate::session::{ClosingKind, Leader};
 
     fn json(payload: Payload) -> serde_json::Value {
         let mut out = Vec::new();

@@ -1,9 +1,8 @@
 //! JSON text to messages: the proto3 JSON mapping, with errors that name the field and its value.
 
+use callboard_domain::names::shorten;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use crate::domain::names::shorten;
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +113,7 @@ fn drop_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::si::v1;
+    use crate::v1;
 
     fn fault<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> Malformed {
         message::<T>(text.as_bytes()).expect_err("refused")

@@ -10,7 +10,7 @@ use tonic::{
 };
 use tonic_prost::{ProstCodec, ProstEncoder};
 
-use crate::si::{
+use crate::{
     decode::Malformed,
     intake::Fault,
     wire::{Fields, Value},

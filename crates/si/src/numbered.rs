@@ -89,7 +89,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::si::{
+    use crate::{
         ext::{self, request::Request as Kind},
         v1,
     };

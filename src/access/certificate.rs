@@ -7,10 +7,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+pub use callboard_client::certificate::{chain, provider};
 use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
-    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
     server::{
         ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
@@ -180,25 +180,6 @@ pub fn names(chain: Option<&[CertificateDer<'_>]>) -> Vec<Box<str>> {
     let read = |first| webpki::EndEntityCert::try_from(first).ok();
     let Some(certificate) = chain.and_then(<[_]>::first).and_then(read) else { return Vec::new() };
     certificate.valid_dns_names().chain(certificate.valid_uri_names()).map(Into::into).collect()
-}
-
-/// The cryptography of all connections.
-pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-/// The certificates of a PEM file.
-///
-/// # Errors
-/// It cannot be read, or holds none.
-pub fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let named = |what: String| format!("certificate file {}: {what}", file.display());
-    let read = CertificateDer::pem_file_iter(file).map_err(|error| named(error.to_string()))?;
-    let chain = read.collect::<Result<Vec<_>, _>>().map_err(|error| named(error.to_string()))?;
-    if chain.is_empty() {
-        return Err(named("it holds no certificate in PEM form".to_owned()));
-    }
-    Ok(chain)
 }
 
 fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {

@@ -19,6 +19,6 @@ pub use self::{
     caller::{Caller, Denied},
     rates::Rates,
     role::Role,
-    secret::{Digest, Secret},
+    secret::{Digest, Secret, new_secret},
     tokens::Tokens,
 };

@@ -2,7 +2,6 @@
 
 pub mod audit;
 pub mod bench;
-pub mod client;
 pub mod cluster;
 pub mod context;
 pub mod demo;
@@ -18,6 +17,7 @@ pub mod log_level;
 pub mod out;
 pub mod pages;
 pub mod plan;
+pub mod process;
 pub mod queue;
 pub mod ready;
 pub mod replay;
@@ -35,6 +35,7 @@ pub mod why;
 
 use std::{path::PathBuf, process::ExitCode};
 
+pub use callboard_client as client;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::{

@@ -15,8 +15,9 @@ use clap::{Args, Subcommand};
 use super::out;
 use crate::{
     access::{
-        Digest, Role, Secret, Tokens,
+        Digest, Role, Tokens,
         line::{Grant, Proof},
+        new_secret,
     },
     store::files,
 };
@@ -159,7 +160,7 @@ fn new(args: &NewArgs) -> anyhow::Result<()> {
             None => out::print(format_args!("line for the file:  {line}\n")).map_err(Into::into),
         };
     }
-    let secret = Secret::generate().map_err(|error| anyhow!(error))?;
+    let secret = new_secret().map_err(|error| anyhow!(error))?;
     let line = grant(args, Proof::Token(Digest::of(secret.reveal())))?.line();
     match &args.file {
         Some(file) => {

@@ -65,7 +65,7 @@ const MAKES_FILES: [&str; 8] = [
 ];
 
 /// The crates that are one layer each, and where their sources are.
-const CRATES: [&str; 1] = ["si"];
+const CRATES: [&str; 2] = ["client", "si"];
 
 /// A source file.
 struct Source {

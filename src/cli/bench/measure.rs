@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{beside::Read, shapes::Shape};
-use crate::cli::client::process;
+use crate::cli::process;
 
 /// Latencies in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, serde::Deserialize)]

@@ -28,8 +28,11 @@ use shapes::{Kind, Shape, ShapeId};
 use sweep::{Axis, Point};
 use workload::Workload;
 
-use super::client::{DoorKind, process, server::Server, trust::Trust};
 use super::out;
+use super::{
+    client::{DoorKind, server::Server, trust::Trust},
+    process,
+};
 
 /// How deep into the server a workload goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -9,9 +9,8 @@ use super::{
     BenchArgs, Depth,
     measure::{Latency, Outcome},
 };
-use crate::cli::out;
 use crate::cli::{
-    client::process,
+    out, process,
     replay::{self, ReplayArgs, summary::Pace},
 };
 

@@ -38,8 +38,11 @@ use simulation::Simulation;
 use summary::{Pace, Summary};
 use trace::Trace;
 
-use super::client::{DoorKind, Shim, http::Api, process, server::Server, trust::Trust};
 use super::out;
+use super::{
+    client::{DoorKind, Shim, http::Api, server::Server, trust::Trust},
+    process,
+};
 use crate::si::v1::RegisterResourceManagerRequest;
 
 /// The trace that comes with the program; `generate` makes it from its seed.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub use callboard_client::http::segment;
+
 /// A percent sign that is not followed by two hexadecimal digits; holds the text from it on, at most three bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadEscape(pub Vec<u8>);
@@ -93,19 +95,6 @@ pub fn query_value<'q>(query: &'q str, name: &str) -> Option<Cow<'q, str>> {
         let value = decode_query(value).ok()?;
         (decode_query(key).ok()? == name).then_some(value)
     })
-}
-
-/// A path segment or a value of a query, percent-encoded.
-pub fn segment(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }
 
 /// Text for HTML: the five characters that mean something there.

@@ -2,22 +2,22 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use clap::Args;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::access::{Secret, certificate};
+use super::{certificate, secret::Secret};
 
 /// Environment variable with the token itself. There is no such option: others could read it off the process list.
 const TOKEN: &str = "CALLBOARD_TOKEN";
 
 /// Token and certificates of a client.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct Trust {
     /// File with the token to send, instead of the variable CALLBOARD_TOKEN
-    #[arg(long, global = true, value_name = "FILE", env = "CALLBOARD_TOKEN_FILE")]
+    #[cfg_attr(feature = "clap", arg(long, global = true, value_name = "FILE", env = "CALLBOARD_TOKEN_FILE"))]
     pub token_file: Option<PathBuf>,
     /// Certificates to believe instead of those of the system, such as that of an own authority (PEM)
-    #[arg(long, global = true, value_name = "FILE", env = "CALLBOARD_CA")]
+    #[cfg_attr(feature = "clap", arg(long, global = true, value_name = "FILE", env = "CALLBOARD_CA"))]
     pub ca: Option<PathBuf>,
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::Instant;
 
+use callboard_si::ext::{
+    Call, Done, Hello, PredicatesReply, Reply, call, reply, scheduler_extension_client::SchedulerExtensionClient,
+};
 use tokio::{
     sync::mpsc::{self, UnboundedSender},
     task::JoinHandle,
@@ -12,9 +15,6 @@ use tonic::{Code, Streaming};
 use super::{
     Error, Incoming, Message, Result,
     grpc::{Connection, closed, refused},
-};
-use crate::si::ext::{
-    Call, Done, Hello, PredicatesReply, Reply, call, reply, scheduler_extension_client::SchedulerExtensionClient,
 };
 
 /// Name of the call in texts.

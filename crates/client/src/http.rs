@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use callboard_si::v1::{AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest};
 use hyper::{Method, StatusCode, header::RETRY_AFTER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
@@ -15,8 +16,6 @@ use super::{
     stream,
     trust::Trust,
 };
-pub use crate::http::ws_v1::url::segment;
-use crate::si::v1::{AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest};
 
 /// How long a request may take; registration of a large session included.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(120);
@@ -134,6 +133,19 @@ impl Drop for HttpShim {
 /// Path of a resource manager's endpoints, its id percent-encoded.
 pub fn rm_path(rm: &str) -> String {
     format!("/si/v1/rm/{}", segment(rm))
+}
+
+/// A path segment or a value of a query, percent-encoded.
+pub fn segment(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
 }
 
 /// The HTTP door of a server.

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use callboard_si::v1::{AllocationResponse, ApplicationResponse, NodeResponse, PredicatesArgs};
 use hyper::StatusCode;
 use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Error, Incoming, Message, Result, http::Api, net::Answer};
-use crate::si::v1::{AllocationResponse, ApplicationResponse, NodeResponse, PredicatesArgs};
 
 /// The server sends a line at least every 10 s; three missing ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -1,23 +1,48 @@
 //! A shim in a few lines: registers a resource manager, sends its requests, reads its callbacks, over HTTP/JSON or gRPC.
+//!
+//! [`Shim::register`] opens a session and gives the end at which its callbacks arrive. Over HTTP/JSON a stream of callbacks that
+//! breaks is taken up again where it broke, without a gap and without a repetition; requests that are answered 429 are sent again
+//! after the pause that the server asks for. Where several servers are named, separated by commas, the one that leads the resource
+//! manager is found, and found again.
+//!
+//! ```no_run
+//! use callboard_client::{DoorKind, Incoming, Message, Shim, trust::Trust};
+//! use callboard_si::v1::{NodeRequest, RegisterResourceManagerRequest};
+//!
+//! # async fn run() -> callboard_client::Result<()> {
+//! let me = RegisterResourceManagerRequest { rm_id: "rm-1".to_owned(), ..Default::default() };
+//! let (shim, mut callbacks) = Shim::register(DoorKind::Http, "http://127.0.0.1:9080", &Trust::default(), me).await?;
+//! shim.nodes(NodeRequest { rm_id: "rm-1".to_owned(), ..Default::default() }).await?;
+//! while let Some(Incoming::Message { message, .. }) = callbacks.recv().await {
+//!     if let Message::Allocation(answer) = message {
+//!         println!("{} new allocations", answer.new.len());
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Below that, [`http::Api`] sends single requests, and [`net::Client`] speaks plain or encrypted HTTP with a token.
 
+pub mod certificate;
 pub mod extension;
 pub mod grpc;
 pub mod http;
 pub mod net;
-pub mod process;
+pub mod secret;
 pub mod server;
 pub mod stream;
 pub mod trust;
 
 use std::time::Instant;
 
-use tokio::sync::mpsc;
-
-use self::trust::Trust;
-use crate::si::v1::{
+use callboard_si::v1::{
     AllocationRequest, AllocationResponse, ApplicationRequest, ApplicationResponse, NodeRequest, NodeResponse,
     PredicatesArgs, RegisterResourceManagerRequest,
 };
+use tokio::sync::mpsc;
+
+use self::trust::Trust;
 
 /// What can go wrong between a shim and its scheduler. Every text names the request and what the server said.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +95,8 @@ impl Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Which door to go through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum DoorKind {
     /// HTTP/JSON under `/si/v1`.
     #[default]

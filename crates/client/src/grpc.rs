@@ -5,6 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use callboard_si::{
+    ext::{UnregisterRequest, scheduler_extension_client::SchedulerExtensionClient},
+    v1::{
+        AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest,
+        scheduler_client::SchedulerClient,
+    },
+};
 use tokio::{
     sync::mpsc::{self, UnboundedSender},
     task::JoinHandle,
@@ -21,13 +28,6 @@ use super::{
     Callbacks, Error, Incoming, Message, Result,
     extension::{self, Answers},
     trust::Trust,
-};
-use crate::si::{
-    ext::{UnregisterRequest, scheduler_extension_client::SchedulerExtensionClient},
-    v1::{
-        AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest,
-        scheduler_client::SchedulerClient,
-    },
 };
 
 /// Requests on their way per stream; a server that stops reading stops the sender here.

@@ -1,6 +1,7 @@
 //! `ApplicationActor`: the conversation with the shim about one application: releases that the scheduler began wait for
 //! their confirmation. They are sent again while the shim stays silent, and operators are told when it does for long. What
-//! a confirmation leads to is the partition's: it has happened when this actor hears of it.
+//! a confirmation leads to is the partition's: it has happened when this actor hears of it. An application of which nothing waits
+//! for the shim, and for which nobody waits, needs no such actor, and has none.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -103,10 +104,8 @@ impl ApplicationActor {
         match effect {
             AppEffect::Unconfirmed { release } => self.begin(release, ctx),
             AppEffect::Confirmed { key, termination, .. } => self.end((key, termination)),
-            // The log level of this name is a setting (CFG-115).
-            AppEffect::Ended { summary } => tracing::info!(target: "core.scheduler.application.usage", "{summary}"),
-            // The life of this actor says the same.
-            AppEffect::Added { .. } | AppEffect::Removed { .. } => {}
+            // Its partition's.
+            AppEffect::Added { .. } | AppEffect::Removed { .. } | AppEffect::Ended { .. } => {}
         }
     }
 

@@ -337,7 +337,9 @@ impl PartitionActor {
             entry.last = last;
         }
         let mut items = Vec::new();
-        let (mut events, mut turns) = (Vec::new(), Vec::new());
+        // Most of it: made once in the size that it gets.
+        let number = self.effects.iter().filter(|effect| matches!(effect, Effect::Event(_))).count();
+        let (mut events, mut turns) = (Vec::with_capacity(number), Vec::new());
         let is_traced = self.traced.is_busy();
         for effect in self.effects.drain(..) {
             self.meter.note(&effect, &self.partition);

@@ -12,6 +12,7 @@ use super::{
     node::Asked,
     partition::Amount,
     resources::Resource,
+    run::Run,
     table::Free,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
     ugm::Tracked,
@@ -65,13 +66,13 @@ pub struct App {
     /// All asks and allocations by key.
     pub by_key: imbl::HashMap<Arc<str>, AllocIx>,
     /// All its asks and allocations in order of arrival (`Alloc::seq`).
-    pub by_seq: imbl::OrdMap<u64, AllocIx>,
+    pub by_seq: Run<u64, AllocIx>,
     /// Allocated ones, placeholders included.
     pub allocs: imbl::OrdSet<AllocIx>,
     /// Pending asks grouped by what decides whether they can be placed.
-    pub groups_by_key: BTreeMap<GroupKey, AskGroup>,
+    pub groups_by_key: BTreeMap<Arc<GroupKey>, Box<AskGroup>>,
     /// The groups that are not blocked, by their first ask.
-    pub group_order: BTreeMap<AskOrder, GroupKey>,
+    pub group_order: BTreeMap<AskOrder, Arc<GroupKey>>,
     /// Priorities of the pending asks, counted.
     pub priorities: BTreeMap<i32, u32>,
     /// Task groups by name (R6.3).
@@ -95,7 +96,7 @@ pub struct App {
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
     /// Groups of pending real asks by task group, in the order of their first asks; blocked ones too.
-    pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, GroupKey>>,
+    pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, Arc<GroupKey>>>,
     /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
     pub replaced_up_to: Option<AskOrder>,
     /// A gang of which no placeholder has come yet, and nothing but originators was allocated: real asks wait (SEEDS S10).
@@ -121,7 +122,7 @@ pub struct App {
     /// Nothing of it can be placed in this epoch: it is out of its queue's order until then.
     pub blocked: bool,
     /// Groups that are blocked.
-    pub blocked_groups: Vec<GroupKey>,
+    pub blocked_groups: Vec<Arc<GroupKey>>,
     /// Epoch in which they were blocked.
     pub blocked_in: u64,
     /// Its key in the order of its queue, while something is pending.
@@ -240,13 +241,13 @@ pub enum Hold {
 #[derive(Clone, Debug, Default)]
 pub struct AskGroup {
     /// In ask order (R5.22).
-    pub asks: imbl::OrdMap<AskOrder, AllocIx>,
+    pub asks: Run<AskOrder, AllocIx>,
     /// It cannot be placed in this epoch: it is out of its application's order until then.
     pub blocked: bool,
     /// Why the group waited when it was last tried.
     pub hold: Option<Hold>,
     /// Asks that were added since; none as long as it never waited, since then all of them are.
-    pub fresh: imbl::OrdMap<AskOrder, AllocIx>,
+    pub fresh: Run<AskOrder, AllocIx>,
     /// No ask of it tries to preempt before.
     pub preempt_at: Nanos,
     /// Asks that were tried, and not reported to the shim as waiting for nodes (R4.38).

@@ -35,6 +35,7 @@ pub mod queue;
 pub mod queue_order;
 mod resource_types;
 pub mod resources;
+pub mod run;
 pub mod settings;
 pub mod summary;
 pub mod survival;

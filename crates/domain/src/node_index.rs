@@ -164,7 +164,11 @@ impl NodeIndex {
         }
         self.first[at] = bucket[0].key;
         let old = self.most[at];
-        if gone.free.iter().zip(old).any(|(g, m)| *g == m && m > 0) {
+        let most_went = |nth: usize| gone.free[nth] == old[nth] && old[nth] > 0;
+        // Among equal nodes another one has as much, and stands near: then all stays as it is.
+        let as_much =
+            |nth: usize| bucket[position..].iter().chain(&bucket[..position]).any(|e| e.free[nth] == old[nth]);
+        if (0..TRACKED).any(|nth| most_went(nth) && !as_much(nth)) {
             self.most[at] = maximum(bucket.iter().map(|e| e.free));
             if self.most[at] != old {
                 let block = at / BLOCK;

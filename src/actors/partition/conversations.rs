@@ -1,5 +1,5 @@
-//! The conversations of a partition: one actor per live queue, application and node, on the partition's arbiter. Effects
-//! are collected by receiver and handed over once per batch or slice.
+//! The conversations of a partition: one actor per live queue and node, and per live application that somebody waits for or that
+//! waits for its shim, on the partition's arbiter. Effects are collected by receiver and handed over once per batch or slice.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
@@ -32,7 +32,8 @@ pub(super) struct Conversations {
     unconfirmed: Rc<Unconfirmed>,
     silence: Rc<Silence>,
     send: Recipient<SendAgain>,
-    apps: FxHashMap<Id, Addr<ApplicationActor>>,
+    /// Most have nobody to talk to, and no actor.
+    apps: FxHashMap<Id, Option<Addr<ApplicationActor>>>,
     queues: FxHashMap<Id, Addr<QueueActor>>,
     nodes: FxHashMap<Id, Addr<NodeActor>>,
     app_updates: BTreeMap<Id, Vec<AppEffect>>,
@@ -90,20 +91,33 @@ impl Conversations {
         let app = app_of(&effect).clone();
         match effect {
             AppEffect::Added { .. } => {
-                let actor = ApplicationActor::new(app.clone(), self.unconfirmed.clone(), self.send.clone()).start();
-                waits.arrived(Kind::Application, &app).into_iter().for_each(|wait| actor.do_send(wait));
-                self.apps.insert(app, actor);
+                self.apps.insert(app.clone(), None);
+                for wait in waits.arrived(Kind::Application, &app) {
+                    if let Some(actor) = self.app_actor(&app) {
+                        actor.do_send(wait);
+                    }
+                }
             }
             AppEffect::Removed { .. } => {
-                if let Some(addr) = self.apps.remove(&app) {
-                    if let Some(effects) = self.app_updates.remove(&app) {
+                let effects = self.app_updates.remove(&app);
+                if let Some(addr) = self.apps.remove(&app).flatten() {
+                    if let Some(effects) = effects {
                         addr.do_send(AppUpdate { effects, status: None });
                     }
                     addr.do_send(AppGone);
                 }
             }
+            // The log level of this name is a setting (CFG-115).
+            AppEffect::Ended { summary } => tracing::info!(target: "core.scheduler.application.usage", "{summary}"),
             effect => self.app_updates.entry(app).or_default().push(effect),
         }
+    }
+
+    /// The conversation of a live application, which begins with this where it had none.
+    fn app_actor(&mut self, app: &Id) -> Option<&Addr<ApplicationActor>> {
+        let (sums, send) = (&self.unconfirmed, &self.send);
+        let begin = || ApplicationActor::new(app.clone(), sums.clone(), send.clone()).start();
+        Some(self.apps.get_mut(app)?.get_or_insert_with(begin))
     }
 
     pub(super) fn queue(&mut self, effect: QueueEffect, waits: &mut Waits) {
@@ -145,7 +159,10 @@ impl Conversations {
     /// Hands over what was collected.
     pub(super) fn flush(&mut self, now: Nanos) {
         for (app, effects) in std::mem::take(&mut self.app_updates) {
-            if let Some(addr) = self.apps.get(&app) {
+            // Without an actor nothing waits that could be confirmed.
+            let begins = effects.iter().any(|effect| matches!(effect, AppEffect::Unconfirmed { .. }));
+            let addr = if begins { self.app_actor(&app) } else { self.apps.get(&app).and_then(Option::as_ref) };
+            if let Some(addr) = addr {
                 addr.do_send(AppUpdate { effects, status: None });
             }
         }
@@ -157,11 +174,11 @@ impl Conversations {
     }
 
     /// Tells a conversation how its thing is.
-    pub(super) fn tell(&self, target: &Target, status: Status) {
+    pub(super) fn tell(&mut self, target: &Target, status: Status) {
         let name = &target.name;
         match status {
             Status::App(status) => {
-                if let Some(addr) = self.apps.get(name) {
+                if let Some(addr) = self.app_actor(name) {
                     addr.do_send(AppUpdate { effects: Vec::new(), status: Some(status) });
                 }
             }
@@ -179,7 +196,7 @@ impl Conversations {
     }
 
     /// Passes a message on to the conversation of a thing, where there is one.
-    pub(super) fn pass_on<M>(&self, target: &Target, message: M)
+    pub(super) fn pass_on<M>(&mut self, target: &Target, message: M)
     where
         M: Message<Result = ()> + Send + 'static,
         ApplicationActor: Handler<M>,
@@ -187,7 +204,7 @@ impl Conversations {
         NodeActor: Handler<M>,
     {
         match target.kind {
-            Kind::Application => self.apps.get(&target.name).map(|addr| addr.do_send(message)),
+            Kind::Application => self.app_actor(&target.name).map(|addr| addr.do_send(message)),
             Kind::Queue => self.queues.get(&target.name).map(|addr| addr.do_send(message)),
             Kind::Node => self.nodes.get(&target.name).map(|addr| addr.do_send(message)),
         };
@@ -266,7 +283,7 @@ impl Conversations {
         use futures::future::join_all;
         let apps = self.apps.keys().cloned().collect();
         let queues: Vec<_> = self.queues.iter().map(|(id, addr)| (id.clone(), addr.send(GetQueueDoor))).collect();
-        let unconfirmed: Vec<_> = self.apps.values().map(|addr| addr.send(GetUnconfirmed)).collect();
+        let unconfirmed: Vec<_> = self.apps.values().flatten().map(|addr| addr.send(GetUnconfirmed)).collect();
         async move {
             let queues = join_all(queues.into_iter().map(async |(id, talk)| Some((id, talk.await.ok()?)))).await;
             let unconfirmed = join_all(unconfirmed).await.into_iter().flatten().flatten();
@@ -293,17 +310,16 @@ impl Conversations {
             rows.entry(app).or_default().push(row);
         }
         for app in talks.apps {
-            let actor = ApplicationActor::new(app.clone(), self.unconfirmed.clone(), self.send.clone()).start();
-            if let Some(rows) = rows.remove(&app) {
+            self.apps.insert(app.clone(), None);
+            if let (Some(rows), Some(actor)) = (rows.remove(&app), self.app_actor(&app)) {
                 actor.do_send(Unheard(rows));
             }
-            self.apps.insert(app, actor);
         }
     }
 
     /// Ends all conversations.
     pub(super) fn stop(&mut self) {
-        for (_, addr) in self.apps.drain() {
+        for addr in self.apps.drain().filter_map(|(_, addr)| addr) {
             addr.do_send(AppGone);
         }
         for (_, addr) in self.queues.drain() {

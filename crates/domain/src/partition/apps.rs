@@ -14,6 +14,7 @@ use crate::{
     event::{Change, Detail, EventKind},
     names, placement,
     resources::Resource,
+    run::Run,
     summary::AppSummary,
     types::{AppIx, AppState, GangStyle, Nanos, ObjectState, QueueIx, Termination},
 };
@@ -151,7 +152,7 @@ impl Partition {
             claimed: Amount::default(),
             max_used: Resource::new(),
             by_key: imbl::HashMap::new(),
-            by_seq: imbl::OrdMap::new(),
+            by_seq: Run::new(),
             allocs: imbl::OrdSet::new(),
             groups_by_key: BTreeMap::new(),
             group_order: BTreeMap::new(),
@@ -298,7 +299,7 @@ impl Partition {
         }
         self.detach(ix, false, cx);
         copy.by_key = imbl::HashMap::new();
-        copy.by_seq = imbl::OrdMap::new();
+        copy.by_seq = Run::new();
         copy.order = None;
         copy.track = None;
         let (id, finished) = (copy.id.clone(), cx.now);
@@ -335,7 +336,7 @@ impl Partition {
         let row = self.apps.free(ix);
         // The row may stay unused for long.
         row.by_key = imbl::HashMap::new();
-        row.by_seq = imbl::OrdMap::new();
+        row.by_seq = Run::new();
         row.tags = Arc::default();
         row.history = UsageHistory::default();
         row.task_groups = BTreeMap::new();

@@ -86,7 +86,7 @@ impl Partition {
     /// The gang was tried as a whole and waits as a whole. Gives the number of its asks.
     pub(super) fn hold_gang(&mut self, app: AppIx, hold: Hold, cx: &mut Cx) -> u64 {
         let groups = self.apps[app].groups_by_key.iter().filter(|(key, _)| key.placeholder);
-        let groups: Vec<(GroupKey, u64)> = groups.map(|(key, group)| (key.clone(), group.asks.len() as u64)).collect();
+        let groups: Vec<_> = groups.map(|(key, group)| (key.clone(), group.asks.len() as u64)).collect();
         for (key, _) in &groups {
             self.hold(app, key, hold, cx);
             self.block_group(app, key);

@@ -5,6 +5,8 @@
 //! queue's, a queue without another application its parent's, so that nothing is walked past again and again. It comes
 //! back when the partition's epoch has moved on, or when something is added below it.
 
+use std::sync::Arc;
+
 use super::{
     Partition,
     order::{count_down, count_up},
@@ -44,7 +46,15 @@ impl Partition {
             // Real asks that hold a node may have to leave it to this one.
             self.ripe.extend(app.reservations.iter().copied());
         }
-        let group = app.groups_by_key.entry(key.clone()).or_default();
+        let key = match app.groups_by_key.get_key_value(&key) {
+            Some((known, _)) => known.clone(),
+            None => {
+                let key = Arc::new(key);
+                app.groups_by_key.insert(key.clone(), Box::default());
+                key
+            }
+        };
+        let Some(group) = app.groups_by_key.get_mut(&key) else { return };
         let head = group.asks.get_min().map(|(order, _)| *order);
         group.asks.insert(order, alloc);
         if group.hold.is_some() {
@@ -55,19 +65,22 @@ impl Partition {
             *again = due.min(*again);
         }
         group.unreported += usize::from(unreported);
-        if let Some(head) = head.filter(|head| !group.blocked && order < *head) {
-            app.group_order.remove(&head);
-        }
-        group.blocked = false;
-        let first = head.map_or(order, |head| head.min(order));
-        if key.may_replace() {
+        let was_blocked = std::mem::take(&mut group.blocked);
+        // One more behind others changes no place.
+        let leads = head.is_none_or(|head| order < head);
+        if leads && key.may_replace() {
             let heads = app.replacing.entry(key.task_group.clone()).or_default();
             if let Some(head) = head {
                 heads.remove(&head);
             }
-            heads.insert(first, key.clone());
+            heads.insert(order, key.clone());
         }
-        app.group_order.insert(first, key);
+        if leads || was_blocked {
+            if let Some(head) = head.filter(|_| !was_blocked) {
+                app.group_order.remove(&head);
+            }
+            app.group_order.insert(head.map_or(order, |head| head.min(order)), key);
+        }
         let swappable = !placeholder && !app.replaceable.is_empty();
         if app.replaced_up_to.is_some_and(|looked| order <= looked) {
             app.replaced_up_to = None;
@@ -101,7 +114,10 @@ impl Partition {
         let unreported = row.is_unreported();
         let app = &mut self.apps[app_ix];
         count_down(&mut app.priorities, priority);
-        if let Some(group) = app.groups_by_key.get_mut(&key) {
+        if let Some((key, _)) = app.groups_by_key.get_key_value(&key)
+            && let key = key.clone()
+            && let Some(group) = app.groups_by_key.get_mut(&key)
+        {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
             group.fresh.remove(&order);
@@ -136,7 +152,7 @@ impl Partition {
     }
 
     /// A group cannot be placed in this epoch.
-    pub(super) fn block_group(&mut self, app: AppIx, key: &GroupKey) {
+    pub(super) fn block_group(&mut self, app: AppIx, key: &Arc<GroupKey>) {
         let row = &mut self.apps[app];
         if let Some(group) = row.groups_by_key.get_mut(key)
             && !group.blocked

@@ -179,11 +179,11 @@ impl Partition {
         let mut reported = Resource::new();
         let fits = |limit: &Option<Resource>, need: &Resource| limit.as_ref().is_none_or(|l| l.fits_or_unlimited(need));
         // Most applications have nothing to tell of, and are not looked at ask by ask.
-        let may_be_told = |(key, group): (&GroupKey, &AskGroup)| {
+        let may_be_told = |key: &GroupKey, group: &AskGroup| {
             let need = self.shapes.resource(key.shape);
             key.required_node.is_none() && group.unreported > 0 && fits(&left, need) && fits(&user_left, need)
         };
-        if !again && !row.groups_by_key.iter().any(may_be_told) {
+        if !again && !row.groups_by_key.iter().any(|(key, group)| may_be_told(key, group)) {
             return reported;
         }
         let mut asks: Vec<_> = row.groups_by_key.values().flat_map(|group| group.asks.iter()).collect();

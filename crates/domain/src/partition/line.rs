@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Partition;
-use crate::{app::GroupKey, queue::Queue, types::AllocIx};
+use crate::{queue::Queue, types::AllocIx};
 
 /// A place in one order; the first is 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +47,11 @@ impl Partition {
         };
         let app = &self.apps[row.app];
         let own = self.ask_order(alloc);
-        let groups = || app.groups_by_key.iter();
-        let count = |(_, group): (&GroupKey, &crate::app::AskGroup)| group.asks.len() as u64;
-        // Asks of a group are few steps away: each is a tree in this order.
-        let before = |(_, group): (&GroupKey, &crate::app::AskGroup)| group.asks.range(..own).count() as u64;
+        let groups = || app.groups_by_key.values();
         let mut line = vec![Place {
             line: Line::Asks,
-            place: groups().map(before).sum::<u64>() + 1,
-            of: groups().map(count).sum(),
+            place: groups().map(|group| group.asks.range(..own).count() as u64).sum::<u64>() + 1,
+            of: groups().map(|group| group.asks.len() as u64).sum(),
             by: Order { share: false, priority_first: true },
         }];
         let leaf = &self.queues[app.queue];

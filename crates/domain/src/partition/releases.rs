@@ -249,7 +249,9 @@ impl Partition {
         mut act: impl FnMut(&mut Partition, AllocIx),
     ) -> Option<u64> {
         // One whose application has ended on the way has none left.
-        while let Some((seq, alloc)) = self.apps[app].by_seq.range(from..).next().map(|(seq, ix)| (*seq, *ix)) {
+        loop {
+            let next = self.apps[app].by_seq.range(from..).next().map(|(seq, ix)| (*seq, *ix));
+            let Some((seq, alloc)) = next else { return None };
             if *items == 0 {
                 return Some(seq);
             }
@@ -257,7 +259,6 @@ impl Partition {
             act(self, alloc);
             from = seq + 1;
         }
-        None
     }
 
     /// An allocation goes at the wish of the shim, with its record; gives its key. Asks stay.

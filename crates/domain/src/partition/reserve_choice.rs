@@ -79,21 +79,26 @@ impl Partition {
         let Some(group) = self.apps[app].groups_by_key.get(key).filter(|_| delay != Nanos(i64::MAX)) else {
             return false;
         };
-        let (mut later, due): (Option<Nanos>, Nanos) = (None, group.preempt_at);
+        let due = group.preempt_at;
+        let (mut later, mut wanted) = (None, None);
         for alloc in group.asks.values().filter(|alloc| self.allocs[**alloc].reserved.is_none()) {
             let created = self.allocs[*alloc].created;
             let at = created.plus(delay);
             if at <= now {
-                let first = self.wanting.groups.insert((created, app, key.clone())).is_none();
-                if first {
-                    self.wanting.again();
-                    if due > now {
-                        self.wake_at(app, due);
-                    }
-                }
-                return first;
+                wanted = Some(created);
+                break;
             }
-            later = Some(later.map_or(at, |l| l.min(at)));
+            later = Some(later.map_or(at, |l: Nanos| l.min(at)));
+        }
+        if let Some(created) = wanted {
+            let first = self.wanting.groups.insert((created, app, key.clone())).is_none();
+            if first {
+                self.wanting.again();
+                if due > now {
+                    self.wake_at(app, due);
+                }
+            }
+            return first;
         }
         if let Some(at) = later {
             self.wake_at(app, at);

@@ -1,0 +1,267 @@
+//! `Run`: a sorted map for keys that mostly come in order and leave from the front, such as the asks of an application.
+//!
+//! Entries stand in chunks of up to 64, so that one entry takes little room, one more at the end and one less at the front cost the same
+//! however many there are, and a clone copies a reference per chunk.
+
+use std::{
+    collections::VecDeque,
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
+
+use super::coded::{Coded, Error, Reader, Writer};
+
+/// Most entries of a chunk.
+const CHUNK: usize = 64;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Run<K, V> {
+    /// None is empty, and the keys of each come before those of the next.
+    chunks: VecDeque<Arc<VecDeque<(K, V)>>>,
+    len: usize,
+}
+
+impl<K, V> Default for Run<K, V> {
+    fn default() -> Self {
+        Run { chunks: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<K: Ord + Copy, V: Copy> Run<K, V> {
+    /// An empty one, which takes no memory of its own.
+    pub fn new() -> Self {
+        Run::default()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first entry.
+    pub fn get_min(&self) -> Option<&(K, V)> {
+        self.chunks.front()?.front()
+    }
+
+    /// The chunk in which a key is, or would be; there is at least one.
+    fn chunk_of(&self, key: &K) -> usize {
+        let begins = |chunk: &Arc<VecDeque<(K, V)>>| chunk.front().is_some_and(|(first, _)| first <= key);
+        // Nearly always it is the first or the last.
+        match self.chunks.back() {
+            Some(last) if begins(last) => self.chunks.len() - 1,
+            _ if !self.chunks.get(1).is_some_and(begins) => 0,
+            _ => self.chunks.partition_point(begins) - 1,
+        }
+    }
+
+    /// Adds an entry, or replaces the value of one with this key.
+    pub fn insert(&mut self, key: K, value: V) {
+        let Some(last) = self.chunks.back_mut() else {
+            self.chunks.push_back(Arc::new(VecDeque::from([(key, value)])));
+            self.len = 1;
+            return;
+        };
+        if last.back().is_some_and(|(last, _)| *last < key) {
+            self.len += 1;
+            if last.len() < CHUNK {
+                Arc::make_mut(last).push_back((key, value));
+            } else {
+                self.chunks.push_back(Arc::new(VecDeque::from([(key, value)])));
+            }
+            return;
+        }
+        let at = self.chunk_of(&key);
+        let chunk = Arc::make_mut(&mut self.chunks[at]);
+        match chunk.binary_search_by(|(known, _)| known.cmp(&key)) {
+            Ok(place) => chunk[place].1 = value,
+            Err(place) => {
+                chunk.insert(place, (key, value));
+                self.len += 1;
+                if chunk.len() > CHUNK {
+                    let tail = chunk.split_off(CHUNK / 2);
+                    self.chunks.insert(at + 1, Arc::new(tail));
+                }
+            }
+        }
+    }
+
+    /// Takes an entry out and gives its value.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        if self.is_empty() {
+            return None;
+        }
+        let at = self.chunk_of(key);
+        let place = self.chunks[at].binary_search_by(|(known, _)| known.cmp(key)).ok()?;
+        let chunk = Arc::make_mut(&mut self.chunks[at]);
+        let (_, value) = chunk.remove(place)?;
+        self.len -= 1;
+        match chunk.len() {
+            0 => {
+                self.chunks.remove(at);
+            }
+            // What stays for long does not keep the room of those that went.
+            left if left == CHUNK / 4 => {
+                chunk.shrink_to_fit();
+                self.join(at);
+            }
+            left if left < CHUNK / 4 => self.join(at),
+            _ => {}
+        }
+        Some(value)
+    }
+
+    /// A chunk with few entries and one beside it become one, where that has room for more.
+    fn join(&mut self, at: usize) {
+        let small = |a: usize, b: usize| match (self.chunks.get(a), self.chunks.get(b)) {
+            (Some(a), Some(b)) => a.len() + b.len() <= CHUNK / 2,
+            _ => false,
+        };
+        let first = if small(at, at + 1) {
+            at
+        } else if at > 0 && small(at - 1, at) {
+            at - 1
+        } else {
+            return;
+        };
+        if let Some(next) = self.chunks.remove(first + 1) {
+            Arc::make_mut(&mut self.chunks[first]).extend(next.iter().copied());
+        }
+    }
+
+    /// All entries in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(key, value)| (key, value)))
+    }
+
+    /// All values, in the order of their keys.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The entries whose keys are in a range, in order.
+    pub fn range(&self, range: impl RangeBounds<K>) -> impl Iterator<Item = (&K, &V)> {
+        let before = |key: &K| match range.start_bound() {
+            Bound::Unbounded => false,
+            Bound::Included(start) => key < start,
+            Bound::Excluded(start) => key <= start,
+        };
+        let chunk = self.chunks.partition_point(|chunk| chunk.back().is_some_and(|(last, _)| before(last)));
+        let place = self.chunks.get(chunk).map_or(0, |chunk| chunk.partition_point(|(key, _)| before(key)));
+        let chunks = self.chunks.range(chunk..);
+        let entries = chunks.flat_map(|chunk| chunk.iter().map(|(key, value)| (key, value))).skip(place);
+        entries.take_while(move |(key, _)| match range.end_bound() {
+            Bound::Unbounded => true,
+            Bound::Included(end) => *key <= end,
+            Bound::Excluded(end) => *key < end,
+        })
+    }
+}
+
+/// As any map.
+impl<K: Coded + Ord + Copy, V: Coded + Copy> Coded for Run<K, V> {
+    fn write(&self, to: &mut Writer) {
+        to.pairs(self.len);
+        for (key, value) in self.iter() {
+            key.write(to);
+            value.write(to);
+        }
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let mut run = Run::new();
+        for _ in 0..from.pairs()? {
+            let key = K::read(from)?;
+            run.insert(key, V::read(from)?);
+        }
+        Ok(run)
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Run::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sound(run: &Run<u32, u32>) {
+        assert!(run.chunks.iter().all(|chunk| (1..=CHUNK).contains(&chunk.len())));
+        assert_eq!(run.chunks.iter().map(|chunk| chunk.len()).sum::<usize>(), run.len());
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(steps in prop::collection::vec((0u32..900, 0u8..8), 1..1_500), from in 0u32..900, to in 0u32..900) {
+            let (mut run, mut model, mut next) = (Run::new(), BTreeMap::new(), 1_000);
+            let mut clones = Vec::new();
+            for (number, (key, what)) in steps.into_iter().enumerate() {
+                match what {
+                    0..=2 => {
+                        run.insert(next, key);
+                        model.insert(next, key);
+                        next += 1;
+                    }
+                    3 => {
+                        run.insert(key, next);
+                        model.insert(key, next);
+                    }
+                    4 | 5 => {
+                        let first = model.pop_first();
+                        prop_assert_eq!(run.get_min().copied(), first);
+                        if let Some((key, value)) = first {
+                            prop_assert_eq!(run.remove(&key), Some(value));
+                        }
+                    }
+                    6 => prop_assert_eq!(run.remove(&key), model.remove(&key)),
+                    _ => {
+                        let any = model.keys().nth(key as usize % model.len().max(1)).copied();
+                        prop_assert_eq!(any.and_then(|any| run.remove(&any)), any.and_then(|any| model.remove(&any)));
+                    }
+                }
+                if number % 400 == 0 {
+                    clones.push((run.clone(), model.clone()));
+                }
+            }
+            clones.push((run, model));
+            for (run, model) in clones {
+                sound(&run);
+                prop_assert!(run.iter().eq(&model));
+                prop_assert!(run.iter().rev().eq(model.iter().rev()));
+                prop_assert!(run.range(from..).eq(model.range(from..)));
+                prop_assert!(run.range(..to).eq(model.range(..to)));
+                let (low, high) = (from.min(to), from.max(to));
+                let excluding = (Bound::Excluded(low), Bound::Included(high + 1));
+                prop_assert!(run.range(excluding).eq(model.range(excluding)));
+            }
+        }
+    }
+
+    #[test]
+    fn few_that_stay_among_many_take_few_chunks() {
+        let mut run = Run::new();
+        for key in 0..10_000u32 {
+            run.insert(key, key);
+        }
+        for key in (0..10_000).filter(|key| key % 100 != 0) {
+            run.remove(&key);
+        }
+        sound(&run);
+        assert_eq!(run.len(), 100);
+        assert!(run.chunks.len() <= 15, "{}", run.chunks.len());
+    }
+}

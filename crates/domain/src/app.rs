@@ -11,6 +11,7 @@ use super::coded::{Deltas, Skip, list, map, variants};
 use super::{
     node::Asked,
     partition::Amount,
+    rare::Rare,
     resources::Resource,
     run::Run,
     table::Free,
@@ -60,7 +61,7 @@ pub struct App {
     /// Sum of the placeholder allocations.
     pub allocated_placeholders: Amount,
     /// Sum of its asks that have preempted and are not placed yet.
-    pub claimed: Amount,
+    pub claimed: Rare<Amount>,
     /// Peak of both (`maxUsedResource`).
     pub max_used: Resource,
     /// All asks and allocations by key.
@@ -84,15 +85,15 @@ pub struct App {
     /// Number of pending placeholder asks.
     pub pending_placeholders: u32,
     /// Their sum.
-    pub awaited: Resource,
+    pub awaited: Rare<Resource>,
     /// Number of placeholder asks about which the shim is being asked.
     pub placeholders_awaiting_shim: u32,
     /// Of what is allocated, what the shim is still asked about: real asks, placeholders.
-    pub asked: [Asked; 2],
+    pub asked: Rare<[Asked; 2]>,
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub asking: u32,
     /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
-    pub announced: Resource,
+    pub announced: Rare<Resource>,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
     /// Groups of pending real asks by task group, in the order of their first asks; blocked ones too.
@@ -160,7 +161,7 @@ pub struct App {
 impl App {
     /// What its real allocations have and what its placeholders have, for all to see: what the shim is still asked about waits.
     pub fn placed(&self) -> [Resource; 2] {
-        let [real, placeholders] = &self.asked;
+        let [real, placeholders] = &*self.asked;
         let placed = |sum: &Resource, asked: &Asked| sum.minus(&asked.amount).pruned();
         [placed(&self.allocated, real), placed(&self.allocated_placeholders, placeholders)]
     }

@@ -33,6 +33,7 @@ pub mod planted;
 pub mod quantity;
 pub mod queue;
 pub mod queue_order;
+pub mod rare;
 mod resource_types;
 pub mod resources;
 pub mod run;

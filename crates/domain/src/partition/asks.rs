@@ -349,7 +349,7 @@ impl Partition {
     pub(super) fn note_peak(&mut self, app: AppIx) {
         let row = &mut self.apps[app];
         for (used, Asked { amount: awaiting, .. }) in
-            [&row.allocated, &row.allocated_placeholders].into_iter().zip(&row.asked)
+            [&row.allocated, &row.allocated_placeholders].into_iter().zip(row.asked.iter())
         {
             if awaiting.is_empty() && row.max_used.ge_all(used) {
                 continue;

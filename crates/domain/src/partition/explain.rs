@@ -376,7 +376,7 @@ impl<'a> Explainer<'a> {
         let partition = self.partition;
         let row = &partition.apps[app];
         if row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask)) {
-            return Why::GangShort(row.announced.clone());
+            return Why::GangShort(Resource::clone(&row.announced));
         }
         let total = &row.awaited;
         if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, total)) {

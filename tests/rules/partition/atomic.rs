@@ -6,8 +6,9 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 use callboard::domain::{
     Partition,
     alloc::Phase,
-    command::{AddApplication, AllocationItem, Command, NodeAction, ReleaseItem},
+    command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
     effect::{Callback, Effect, Released},
+    partition::{Explainer, Why},
     types::{AppState, Nanos, Termination},
 };
 
@@ -70,6 +71,32 @@ fn a_gang_whose_queue_becomes_atomic_lets_go_of_what_is_reserved_for_a_part_of_i
     assert_eq!(env.partition.placeholders, 2);
     env.remove_app("g1");
     env.remove_app("other");
+    env.assert_empty();
+}
+
+#[test]
+fn why_it_waits_is_told_by_trying_it() {
+    let mut env = Env::new(&atomic());
+    env.node("n1", 15);
+    env.node("n2", 7);
+    env.gang("g1", "root.a", 16, "Soft");
+    env.ask(placeholders("g1", &[8, 8]));
+    let why = |env: &Env| {
+        let app = env.partition.app_by_id["g1"];
+        let before = env.partition.save();
+        let waiting = Explainer::new(&env.partition).application(app, env.now);
+        assert!(env.partition.save() == before, "a question changes nothing");
+        waiting.into_iter().map(|waiting| waiting.why).collect::<Vec<_>>()
+    };
+    // There is enough on the nodes, though not in such pieces.
+    assert!(matches!(&why(&env)[..], [Why::GangNodes(nodes)] if nodes.open == 1), "{:?}", why(&env));
+    let (action, attributes) = (NodeAction::Create, Default::default());
+    let node = NodeItem { id: "n3".into(), action, capacity: Some(res(8, 8)), attributes };
+    env.apply(Command::Nodes(vec![node]));
+    assert_eq!(why(&env), [Why::Turn]);
+    env.run();
+    assert_eq!(env.partition.placeholders, 2);
+    env.remove_app("g1");
     env.assert_empty();
 }
 

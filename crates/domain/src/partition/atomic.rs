@@ -2,11 +2,11 @@
 //! only when all of them fit at once, in one step. So no gang ever holds a part of what it needs while it waits for the
 //! rest, and two gangs can never wait for each other.
 
-use super::{Books, Cx, Partition, schedule::Outcome};
+use super::{Books, Cx, Partition, books::Trial, schedule::Outcome};
 use crate::coded::list;
 use crate::{
     alloc::Phase,
-    app::{GroupKey, Hold},
+    app::{AskOrder, GroupKey, Hold},
     effect::Effect,
     resources::Resource,
     types::{AllocIx, AppIx, NodeIx},
@@ -14,9 +14,9 @@ use crate::{
 
 /// A gang that fits, while the shim is asked about each of its placeholders.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trial {
+pub(super) struct Held {
     /// Every placeholder with the effects of its charge, kept until all are agreed to.
-    held: Vec<(AllocIx, Vec<Effect>)>,
+    charged: Vec<(AllocIx, Vec<Effect>)>,
     /// Questions that are open.
     open: usize,
 }
@@ -42,10 +42,8 @@ impl Partition {
             return Err(Hold::Gang);
         }
         let mut total = Resource::new();
-        let mut asks = Vec::new();
         for (key, group) in row.groups_by_key.iter().filter(|(key, _)| key.placeholder) {
             total.add(&self.shapes.resource(key.shape).times(group.asks.len() as i128));
-            asks.extend(group.asks.iter().map(|(order, alloc)| (*order, *alloc)));
         }
         let queue = row.queue;
         // The size of the cluster is no limit: it may grow.
@@ -54,18 +52,10 @@ impl Partition {
             self.limited = true;
             return Err(Hold::Gang);
         }
-        if asks.iter().any(|(_, alloc)| self.waits_for_turn(*alloc)) {
+        if self.gang(app).any(|(_, alloc)| self.waits_for_turn(*alloc)) {
             return Ok(Outcome::Waits);
         }
-        asks.sort_unstable_by_key(|(order, _)| *order);
-        let mut asks: Vec<AllocIx> = asks.into_iter().map(|(_, alloc)| alloc).collect();
-        let mut found = self.fit_all(&asks);
-        if found.is_none() {
-            // In their order they do not fit; the largest first may.
-            asks.sort_by_key(|alloc| std::cmp::Reverse(self.allocs[*alloc].resource.total()));
-            found = self.fit_all(&asks);
-        }
-        let Some(found) = found else {
+        let Some(found) = self.fit_gang(app) else {
             self.gang_waits = true;
             return Err(Hold::Nodes);
         };
@@ -94,20 +84,33 @@ impl Partition {
         groups.iter().map(|(_, asks)| asks).sum()
     }
 
-    /// A node for each, the first in order that fits beside those before it. A trial: nothing of it is left afterwards.
+    /// The pending placeholders of an application, with their places in its order.
+    fn gang(&self, app: AppIx) -> impl Iterator<Item = (&AskOrder, &AllocIx)> {
+        let groups = self.apps[app].groups_by_key.iter().filter(|(key, _)| key.placeholder);
+        groups.flat_map(|(_, group)| group.asks.iter())
+    }
+
+    /// A node for each pending placeholder of an application; `None`: they do not fit at once.
+    pub(super) fn fit_gang(&mut self, app: AppIx) -> Option<Vec<(AllocIx, NodeIx)>> {
+        let mut asks: Vec<(AskOrder, AllocIx)> = self.gang(app).map(|(order, alloc)| (*order, *alloc)).collect();
+        asks.sort_unstable_by_key(|(order, _)| *order);
+        let mut asks: Vec<AllocIx> = asks.into_iter().map(|(_, alloc)| alloc).collect();
+        self.fit_all(&asks).or_else(|| {
+            // In their order they do not fit; the largest first may.
+            asks.sort_by_key(|alloc| std::cmp::Reverse(self.allocs[*alloc].resource.total()));
+            self.fit_all(&asks)
+        })
+    }
+
+    /// A node for each, the first in order that fits beside those before it.
     fn fit_all(&mut self, asks: &[AllocIx]) -> Option<Vec<(AllocIx, NodeIx)>> {
-        let mut found: Vec<(AllocIx, NodeIx)> = Vec::with_capacity(asks.len());
-        for alloc in asks {
-            let Some(node) = self.node_beside(*alloc) else { break };
-            let resource = self.allocs[*alloc].resource.clone();
-            self.lend(node, &resource);
-            found.push((*alloc, node));
-        }
-        for (alloc, node) in found.iter().rev() {
-            let resource = self.allocs[*alloc].resource.clone();
-            self.give_back(*node, &resource);
-        }
-        (found.len() == asks.len()).then_some(found)
+        let mut trial = Trial::of(self);
+        let place = |alloc: &AllocIx| {
+            let node = trial.node_beside(*alloc)?;
+            trial.place(*alloc, node);
+            Some((*alloc, node))
+        };
+        asks.iter().map(place).collect()
     }
 
     fn node_beside(&self, alloc: AllocIx) -> Option<NodeIx> {
@@ -123,46 +126,46 @@ impl Partition {
         if !self.may_ask_about_gang(app, found.len()) {
             return Outcome::Nothing;
         }
-        let mut trial = Trial { held: Vec::with_capacity(found.len()), open: found.len() };
+        let mut held = Held { charged: Vec::with_capacity(found.len()), open: found.len() };
         for (alloc, node) in found {
             self.note_passed(alloc, cx);
             let placement = self.past_limits(alloc, Some(node), Books::ALL);
-            trial.held.push((alloc, self.charge_awaiting_shim(&placement, node, cx)));
+            held.charged.push((alloc, self.charge_awaiting_shim(&placement, node, cx)));
             self.ask_about_gang(alloc, node, cx);
         }
-        self.questions.gangs.insert(app, trial);
+        self.questions.gangs.insert(app, held);
         Outcome::Progress
     }
 
-    /// The shim agreed to one of a gang; with the last of them all are placed, in the order of the trial.
+    /// The shim agreed to one of a gang; with the last of them all are placed, in their order.
     pub(super) fn gang_agreed(&mut self, app: AppIx, cx: &mut Cx) {
-        let Some(trial) = self.questions.gangs.get_mut(&app) else { return };
-        trial.open -= 1;
-        if trial.open > 0 {
+        let Some(held) = self.questions.gangs.get_mut(&app) else { return };
+        held.open -= 1;
+        if held.open > 0 {
             return;
         }
-        for (alloc, effects) in self.questions.gangs.remove(&app).unwrap_or_default().held {
+        for (alloc, effects) in self.questions.gangs.remove(&app).unwrap_or_default().charged {
             self.place_confirmed(alloc, effects, cx);
         }
     }
 
     /// This ask is one of a gang that the shim is asked about as a whole.
-    pub(super) fn is_in_trial(&self, app: AppIx, alloc: AllocIx) -> bool {
-        self.questions.gangs.get(&app).is_some_and(|trial| trial.held.iter().any(|(held, _)| *held == alloc))
+    pub(super) fn is_in_held_gang(&self, app: AppIx, alloc: AllocIx) -> bool {
+        self.questions.gangs.get(&app).is_some_and(|held| held.charged.iter().any(|(one, _)| *one == alloc))
     }
 
     /// The shim refused one of a gang, or one of them goes: all of them wait again.
     pub(super) fn undo_gang(&mut self, app: AppIx, cx: &mut Cx) {
-        for (alloc, _) in self.questions.gangs.remove(&app).unwrap_or_default().held {
+        for (alloc, _) in self.questions.gangs.remove(&app).unwrap_or_default().charged {
             self.take_back(alloc, cx);
         }
     }
 
     /// Gangs that the shim is asked about and that would use this node.
     pub(super) fn gangs_on(&self, node: NodeIx) -> Vec<AppIx> {
-        let uses = |trial: &Trial| trial.held.iter().any(|(alloc, _)| self.allocs[*alloc].node == Some(node));
-        self.questions.gangs.iter().filter(|(_, trial)| uses(trial)).map(|(app, _)| *app).collect()
+        let uses = |held: &Held| held.charged.iter().any(|(alloc, _)| self.allocs[*alloc].node == Some(node));
+        self.questions.gangs.iter().filter(|(_, held)| uses(held)).map(|(app, _)| *app).collect()
     }
 }
 
-list!(Trial { held, open });
+list!(Held { charged, open });

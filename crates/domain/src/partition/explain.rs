@@ -178,22 +178,28 @@ type Preempting = (AskOrder, AllocIx, Why);
 pub struct Explainer<'a> {
     partition: &'a Partition,
     nodes: BTreeMap<Vec<(ResourceType, i128)>, Arc<Nodes>>,
+    /// A copy of it, in which gangs are tried; made for the first of them.
+    copy: Option<Box<Partition>>,
+    /// Asks of gangs that may still be tried.
+    tries: usize,
     /// Sizes of asks for which all nodes are looked at; for more, only whether one takes the ask is told.
     sizes: usize,
 }
 
 /// See `Explainer::sizes`.
 const SIZES: usize = 256;
+/// See `Explainer::tries`.
+const TRIES: usize = 2_000;
 
 impl<'a> Explainer<'a> {
     /// For this state.
     pub fn new(partition: &'a Partition) -> Explainer<'a> {
-        Explainer { partition, nodes: BTreeMap::new(), sizes: SIZES }
+        Explainer { partition, nodes: BTreeMap::new(), copy: None, tries: TRIES, sizes: SIZES }
     }
 
     /// For this state, without a look at the nodes: of an ask that waits for them is told that it does.
     pub fn brief(partition: &'a Partition) -> Explainer<'a> {
-        Explainer { sizes: 0, ..Explainer::new(partition) }
+        Explainer { sizes: 0, tries: 0, ..Explainer::new(partition) }
     }
 
     /// Why one ask of an application waits, with those that wait for the same; `None` where it does not wait, or there is no
@@ -392,8 +398,20 @@ impl<'a> Explainer<'a> {
         {
             return why;
         }
+        if self.gang_fits(app) {
+            return Why::Turn;
+        }
         // Each of them may fit where all of them do not.
         Why::GangNodes(self.nodes_of(key.shape, first))
+    }
+
+    /// All of a gang would be placed if it were tried now; of one with too many asks to find that out, no.
+    fn gang_fits(&mut self, app: AppIx) -> bool {
+        let row = &self.partition.apps[app];
+        let Some(left) = self.tries.checked_sub(row.pending_placeholders as usize) else { return false };
+        self.tries = left;
+        let copy = self.copy.get_or_insert_with(|| Box::new(self.partition.clone()));
+        row.placeholders_awaiting_shim == 0 && copy.fit_gang(app).is_some()
     }
 
     fn gang_room(&self, level: QueueIx, used: Resource) -> Why {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Books, Cx, Partition, Placement, atomic::Trial, refusals::Refusals, schedule::Outcome, turns::Place};
+use super::{Books, Cx, Partition, Placement, atomic::Held, refusals::Refusals, schedule::Outcome, turns::Place};
 use crate::coded::{list, map, variants};
 use crate::{
     alloc::{AskSpec, Phase},
@@ -65,7 +65,7 @@ pub(crate) struct Questions {
     /// The open question of an ask: there is one at most.
     of: imbl::OrdMap<AllocIx, u64>,
     /// Gangs that the shim is asked about as a whole.
-    pub(super) gangs: imbl::OrdMap<AppIx, Trial>,
+    pub(super) gangs: imbl::OrdMap<AppIx, Held>,
     /// Gangs that wait until so many more questions may be open.
     waiting: imbl::OrdMap<AppIx, usize>,
     /// What was refused.
@@ -534,7 +534,7 @@ impl Partition {
     /// Takes a question back before it is answered; it waits again.
     pub(super) fn withdraw_question(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let app = self.allocs[alloc].app;
-        if self.is_in_trial(app, alloc) {
+        if self.is_in_held_gang(app, alloc) {
             self.undo_gang(app, cx);
             return;
         }

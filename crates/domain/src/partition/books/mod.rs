@@ -12,11 +12,13 @@
 
 mod amount;
 mod told;
+mod trial;
 mod waiting;
 
 use std::sync::Arc;
 
 pub use amount::Amount;
+pub(super) use trial::{Mark, Trial};
 
 use super::{Cx, Partition};
 use crate::{

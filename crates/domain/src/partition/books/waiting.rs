@@ -67,20 +67,6 @@ impl Partition {
         }
     }
 
-    /// An ask is tried on a node beside others: the room there is less until it is given back.
-    pub(in super::super) fn lend(&mut self, node: NodeIx, amount: &Resource) {
-        self.nodes[node].available.sub(amount);
-        self.reindex(node);
-    }
-
-    /// Ends what `lend` began.
-    pub(in super::super) fn give_back(&mut self, node: NodeIx, amount: &Resource) {
-        let available = &mut self.nodes[node].available;
-        available.add(amount);
-        available.prune();
-        self.reindex(node);
-    }
-
     /// What is free on a node follows its capacity and what is occupied there; true where it changes.
     pub(in super::super) fn room_follows(&mut self, node: NodeIx) -> bool {
         let row = &mut self.nodes[node];

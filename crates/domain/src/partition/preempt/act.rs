@@ -46,11 +46,7 @@ impl Partition {
             let pool = if scope.short.is_empty() { Arc::default() } else { self.pool_of(kind, &scope) };
             let from = self.search.cursor.as_ref().filter(|(of, ..)| *of == kind);
             let from = from.map(|(_, rank, harm)| (*rank, harm.clone()));
-            let asked = self.nodes_in_question();
-            let terms = Terms { hold, pool: &pool, from };
-            let found = self.search(&scope, alloc, &terms, &mut visits, |node| {
-                self.ask_shim && (asked.contains(&node) || self.are_victims_refused(alloc, node))
-            });
+            let found = self.search(&scope, alloc, &Terms { hold, pool: &pool, from }, &mut visits);
             if let Found::Plan(_, harm, rank) = &found {
                 self.search.cursor = Some((kind, *rank, harm.clone()));
             }

@@ -10,7 +10,14 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::{super::Partition, close, gap, helps, scope::Scope, tally::Tally};
+use super::{
+    super::{
+        Partition,
+        books::{Mark, Trial},
+    },
+    close, gap, helps,
+    scope::Scope,
+};
 use crate::coded::list;
 use crate::{
     resources::{Resource, ResourceType},
@@ -59,8 +66,8 @@ pub(super) struct Need<'a> {
     pub node: Resource,
     /// In the queues: every victim does.
     pub queues: Resource,
-    /// Guarantees that hold, where the ask preempts by its own, with the victims that are chosen already; `None`: R7.33.
-    pub guarantees: Option<(&'a Scope, Tally)>,
+    /// Guarantees that hold, where the ask preempts by its own; `None`: R7.33.
+    pub guarantees: Option<&'a Scope>,
 }
 
 /// A possible victim.
@@ -83,8 +90,9 @@ struct Pile {
 type PileKey = (bool, QueueIx, Vec<(ResourceType, i128)>);
 
 /// A search under way.
-struct Search<'a> {
-    partition: &'a Partition,
+struct Search<'a, 'p> {
+    /// In which those are gone that were chosen so far.
+    trial: &'a mut Trial<'p>,
     need: &'a Need<'a>,
     piles: Vec<Pile>,
     /// What the piles from each one on can free, on the node and in all.
@@ -100,14 +108,15 @@ struct Chosen {
     sum: Resource,
     node: Resource,
     queues: Resource,
-    tally: Option<Tally>,
+    /// The trial has come so far with them.
+    mark: Mark,
 }
 
-impl Partition {
+impl Trial<'_> {
     /// The victims that do the least harm, in the order in which they are told to go; `None`: there are not enough. `steps`
     /// bounds the search, and is used up by it.
     pub(super) fn least_harm(
-        &self,
+        &mut self,
         need: &Need,
         candidates: &[Candidate],
         steps: &mut u32,
@@ -150,17 +159,9 @@ impl Partition {
         None
     }
 
-    fn protection(&self, alloc: AllocIx, need: &Need) -> (bool, bool) {
-        let spec = &self.allocs[alloc].spec;
-        match need.guarantees {
-            Some(_) => (spec.opted_out(), spec.originator),
-            None => (spec.originator, spec.opted_out()),
-        }
-    }
-
     /// The least harm among these, whatever they are protected by.
     fn least_of(
-        &self,
+        &mut self,
         need: &Need,
         candidates: impl Iterator<Item = Candidate>,
         steps: &mut u32,
@@ -192,13 +193,23 @@ impl Partition {
             sums.1.add(&all);
             rest[at] = sums;
         }
-        let mut search = Search { partition: self, need, piles, rest, best: None, steps };
+        let mut search = Search { trial: self, need, piles, rest, best: None, steps };
         search.begin_with_simple_orders();
         let nothing = search.nothing();
         search.go(0, nothing);
         let (harm, mut victims) = search.best?;
         victims.sort_by_key(|alloc| self.order_of_victim(*alloc, need.guarantees.is_some()));
         Some((harm, victims))
+    }
+}
+
+impl Partition {
+    fn protection(&self, alloc: AllocIx, need: &Need) -> (bool, bool) {
+        let spec = &self.allocs[alloc].spec;
+        match need.guarantees {
+            Some(_) => (spec.opted_out(), spec.originator),
+            None => (spec.originator, spec.opted_out()),
+        }
     }
 
     /// The order in which victims are told: ordinary ones first, low priorities, the youngest.
@@ -247,45 +258,46 @@ impl Partition {
     }
 }
 
-impl Search<'_> {
+impl Search<'_, '_> {
     fn nothing(&self) -> Chosen {
         Chosen {
             allocs: Vec::new(),
             sum: Resource::new(),
             node: self.need.node.clone(),
             queues: self.need.queues.clone(),
-            tally: self.need.guarantees.as_ref().map(|(_, tally)| tally.clone()),
+            mark: self.trial.mark(),
         }
     }
 
-    fn allows(&self, chosen: &Chosen, victim: AllocIx) -> bool {
-        match (&self.need.guarantees, &chosen.tally) {
-            (Some((scope, _)), Some(tally)) => tally.allows(self.partition, scope, victim),
-            _ => true,
-        }
+    fn allows(&self, victim: AllocIx) -> bool {
+        self.need.guarantees.is_none_or(|scope| scope.spares(self.trial, victim))
     }
 
-    fn take(&self, chosen: &mut Chosen, victim: AllocIx, pile: &Pile) {
+    /// The next of the choice goes, one of this pile.
+    fn take(&mut self, chosen: &mut Chosen, victim: AllocIx, at: usize) {
+        let pile = &self.piles[at];
         chosen.allocs.push(victim);
         chosen.sum.add(&pile.size);
         if pile.here {
             close(&mut chosen.node, &pile.size);
         }
         close(&mut chosen.queues, &pile.size);
-        if let (Some((scope, _)), Some(tally)) = (&self.need.guarantees, &mut chosen.tally) {
-            tally.take(self.partition, scope, victim);
+        if let Some(scope) = self.need.guarantees {
+            scope.take_out(self.trial, victim);
+            chosen.mark = self.trial.mark();
         }
     }
 
-    fn helps(&self, chosen: &Chosen, pile: &Pile) -> bool {
+    fn helps(&self, chosen: &Chosen, at: usize) -> bool {
+        let pile = &self.piles[at];
         pile.here && helps(&chosen.node, &pile.size) || helps(&chosen.queues, &pile.size)
     }
 
     /// A whole choice; kept where it is better than what is known.
-    fn note(&mut self, chosen: &Chosen) {
-        let harm = self.partition.harm_of(self.need, &chosen.allocs, &chosen.sum);
+    fn note(&mut self, allocs: &[AllocIx], sum: &Resource) {
+        let harm = self.trial.harm_of(self.need, allocs, sum);
         if self.best.as_ref().is_none_or(|(best, _)| harm < *best) {
-            self.best = Some((harm, chosen.allocs.clone()));
+            self.best = Some((harm, allocs.to_vec()));
         }
     }
 
@@ -296,30 +308,32 @@ impl Search<'_> {
         let mut smallest = largest.clone();
         smallest.sort_by_key(|(at, _)| Reverse(*at));
         let mut youngest = largest.clone();
-        youngest.sort_by_key(|(_, alloc)| Reverse(self.partition.youth(*alloc)));
+        youngest.sort_by_key(|(_, alloc)| Reverse(self.trial.youth(*alloc)));
         for order in [largest, smallest, youngest] {
             let mut chosen = self.nothing();
+            let begun = chosen.mark;
             let mut of = Vec::new();
             for (at, victim) in order {
                 if chosen.node.is_empty() && chosen.queues.is_empty() {
                     break;
                 }
-                if self.helps(&chosen, &self.piles[at]) && self.allows(&chosen, victim) {
-                    self.take(&mut chosen, victim, &self.piles[at]);
+                if self.helps(&chosen, at) && self.allows(victim) {
+                    self.take(&mut chosen, victim, at);
                     of.push(at);
                 }
             }
+            self.trial.back_to(begun);
             if chosen.node.is_empty() && chosen.queues.is_empty() {
-                let spared = self.spare(&chosen.allocs, &of);
-                self.note(&spared);
+                let (needed, sum) = self.spare(&chosen.allocs, &of);
+                self.note(&needed, &sum);
             }
         }
     }
 
     /// Without those that the others make up for, the largest first.
-    fn spare(&self, allocs: &[AllocIx], of: &[usize]) -> Chosen {
+    fn spare(&self, allocs: &[AllocIx], of: &[usize]) -> (Vec<AllocIx>, Resource) {
         let mut left: Vec<(usize, AllocIx)> = of.iter().copied().zip(allocs.iter().copied()).collect();
-        left.sort_by_key(|(at, alloc)| (*at, self.partition.youth(*alloc)));
+        left.sort_by_key(|(at, alloc)| (*at, self.trial.youth(*alloc)));
         let (mut here, mut sum) = (Resource::new(), Resource::new());
         for (at, _) in &left {
             let pile = &self.piles[*at];
@@ -339,17 +353,13 @@ impl Search<'_> {
             }
             needed
         });
-        let mut chosen = self.nothing();
-        for (at, victim) in left {
-            self.take(&mut chosen, victim, &self.piles[at]);
-        }
-        chosen
+        (left.into_iter().map(|(_, alloc)| alloc).collect(), sum)
     }
 
     /// Tries so many of this pile, and all that may follow.
     fn go(&mut self, at: usize, chosen: Chosen) {
         if chosen.node.is_empty() && chosen.queues.is_empty() {
-            self.note(&chosen);
+            self.note(&chosen.allocs, &chosen.sum);
             return;
         }
         let (here, all) = &self.rest[at];
@@ -365,37 +375,38 @@ impl Search<'_> {
         let mut levels = vec![chosen.clone()];
         let mut next = chosen;
         for n in 0..most {
-            let pile = &self.piles[at];
-            self.take(&mut next, pile.allocs[n], pile);
+            self.take(&mut next, self.piles[at].allocs[n], at);
             if n + NUMBERS >= most {
                 levels.push(next.clone());
             }
         }
         // From most to none: what covers the need soon bounds the rest.
         for chosen in levels.into_iter().rev() {
+            self.trial.back_to(chosen.mark);
             self.go(at + 1, chosen);
         }
     }
 
     /// How many of a pile may help, without doing more harm than what is known.
-    fn most_of(&self, at: usize, mut chosen: Chosen) -> usize {
-        let pile = &self.piles[at];
-        for (n, victim) in pile.allocs.iter().enumerate() {
-            if !self.helps(&chosen, pile) || !self.allows(&chosen, *victim) {
-                return n;
+    fn most_of(&mut self, at: usize, mut chosen: Chosen) -> usize {
+        let (begun, all) = (chosen.mark, self.piles[at].allocs.len());
+        let mut is_too_much = |n: &usize| {
+            let victim = self.piles[at].allocs[*n];
+            if !self.helps(&chosen, at) || !self.allows(victim) {
+                return true;
             }
-            self.take(&mut chosen, *victim, pile);
-            if self.is_worse(&chosen) {
-                return n;
-            }
-        }
-        pile.allocs.len()
+            self.take(&mut chosen, victim, at);
+            self.is_worse(&chosen)
+        };
+        let most = (0..all).find(|n| is_too_much(n)).unwrap_or(all);
+        self.trial.back_to(begun);
+        most
     }
 
     /// Whatever follows does more harm than what is known: both only grow.
     fn is_worse(&self, chosen: &Chosen) -> bool {
         self.best.as_ref().is_some_and(|(best, _)| {
-            (self.partition.beyond(self.need, &chosen.sum), chosen.allocs.len()) > (best.beyond, best.number)
+            (self.trial.beyond(self.need, &chosen.sum), chosen.allocs.len()) > (best.beyond, best.number)
         })
     }
 }

@@ -40,7 +40,6 @@ mod quota;
 mod quota_victims;
 mod required;
 mod scope;
-mod tally;
 
 pub(crate) use attempt::Search;
 pub(crate) use claim::Claim;

@@ -6,12 +6,11 @@
 //! large cluster takes what is as good, so that it is not walked for every ask.
 
 use super::{
-    super::Partition,
+    super::{Partition, books::Trial},
     close, gap,
     harm::{Candidate, Harm, Need},
     helps, is_preemptable,
     scope::Scope,
-    tally::Tally,
 };
 use crate::{
     app::Hold,
@@ -77,15 +76,8 @@ impl Partition {
                 .is_some_and(|door| door.ceiling.is_none_or(|ceiling| i64::from(row.spec.priority) <= ceiling))
     }
 
-    /// Looks for the node on which the least harm is done. `refused`: nodes that the shim refused.
-    pub(super) fn search(
-        &self,
-        scope: &Scope,
-        alloc: AllocIx,
-        terms: &Terms,
-        visits: &mut u64,
-        refused: impl Fn(NodeIx) -> bool,
-    ) -> Found {
+    /// Looks for the node on which the least harm is done.
+    pub(super) fn search(&mut self, scope: &Scope, alloc: AllocIx, terms: &Terms, visits: &mut u64) -> Found {
         let mut best: Option<(Harm, Plan)> = None;
         let mut first_clean = None;
         let (mut further, mut some, mut coming) = (0, false, false);
@@ -95,9 +87,14 @@ impl Partition {
         // In a cluster of few nodes all of them are compared; in a large one the next ask of a kind takes what is as good as
         // what was found just now.
         let known = terms.from.as_ref().map(|(_, harm)| harm).filter(|_| self.open_nodes.len() > LOOK_FURTHER);
-        let open = self.open_nodes.range((from, NodeIx(0))..).chain(self.open_nodes.range(..(from, NodeIx(0))));
-        let nodes = own.into_iter().chain(open.map(|(_, node)| *node)).chain(self.stale_reservations(alloc));
-        for node in nodes {
+        let (open, asked) = (self.open_nodes.clone(), self.nodes_in_question());
+        let open = open.range((from, NodeIx(0))..).chain(open.range(..(from, NodeIx(0))));
+        let mut nodes = own.into_iter().chain(open.map(|(_, node)| *node));
+        let mut stale = None;
+        let mut next_stale = |partition: &Partition| {
+            stale.get_or_insert_with(|| partition.stale_reservations(alloc).collect::<Vec<_>>().into_iter()).next()
+        };
+        while let Some(node) = nodes.next().or_else(|| next_stale(self)) {
             *visits += 1;
             if first_clean.is_some() {
                 further += 1;
@@ -106,11 +103,12 @@ impl Partition {
                 }
             }
             let row = &self.nodes[node];
-            if refused(node) || !row.schedulable() || !row.capacity.fits(&scope.need) {
+            let refused = self.ask_shim && (asked.contains(&node) || self.are_victims_refused(alloc, node));
+            if refused || !row.schedulable() || !row.capacity.fits(&scope.need) {
                 continue;
             }
             match self.plan_for(scope, node, terms, &mut steps, visits) {
-                Trial::Plan(harm, plan) => {
+                Prospect::Plan(harm, plan) => {
                     if first_clean.is_none() && harm.is_clean() {
                         first_clean = Some(self.nodes[node].rank);
                     }
@@ -123,12 +121,12 @@ impl Partition {
                         break;
                     }
                 }
-                Trial::Coming => {
+                Prospect::Coming => {
                     coming = true;
                     break;
                 }
-                Trial::Short => some = true,
-                Trial::Nobody => {}
+                Prospect::Short => some = true,
+                Prospect::Nobody => {}
             }
         }
         match best {
@@ -144,16 +142,16 @@ impl Partition {
     }
 
     /// The victims for whom one node would do, there and elsewhere.
-    fn plan_for(&self, scope: &Scope, node: NodeIx, terms: &Terms, steps: &mut u32, visits: &mut u64) -> Trial {
+    fn plan_for(&mut self, scope: &Scope, node: NodeIx, terms: &Terms, steps: &mut u32, visits: &mut u64) -> Prospect {
         let row = &self.nodes[node];
         let mut missing = gap(&scope.need, &row.available);
         if missing.is_empty() {
             // R7.21: where only nodes are short, this one was tried already.
             if terms.hold == Hold::Nodes {
-                return Trial::Nobody;
+                return Prospect::Nobody;
             }
             if scope.short.is_empty() {
-                return Trial::Coming;
+                return Prospect::Coming;
             }
         }
         *visits += row.allocs.len() as u64;
@@ -161,14 +159,14 @@ impl Partition {
             close(&mut missing, &self.allocs[*alloc].resource);
         }
         if missing.is_empty() && scope.short.is_empty() {
-            return Trial::Coming;
+            return Prospect::Coming;
         }
         let mut candidates = Vec::new();
         if !missing.is_empty() {
             let victims = row.allocs.iter().copied().filter(|alloc| self.is_victim(scope, *alloc));
             candidates.extend(victims.map(|alloc| Candidate { alloc, here: true }));
             if candidates.is_empty() {
-                return Trial::Nobody;
+                return Prospect::Nobody;
             }
             // Where all of them together are not enough, nothing is to be chosen.
             let mut left = missing.clone();
@@ -176,7 +174,7 @@ impl Partition {
                 close(&mut left, &self.allocs[candidate.alloc].resource);
             }
             if !left.is_empty() {
-                return Trial::Short;
+                return Prospect::Short;
             }
             *visits += WEIGHT * candidates.len() as u64;
         }
@@ -184,11 +182,13 @@ impl Partition {
             let here = (!missing.is_empty()).then_some(node);
             candidates.extend(self.candidates_of_pool(scope, &scope.short, terms.pool, here));
         }
-        let need = Need { node: missing, queues: scope.short.clone(), guarantees: Some((scope, Tally::default())) };
-        let Some((harm, victims)) = self.least_harm(&need, &candidates, steps) else { return Trial::Short };
+        let need = Need { node: missing, queues: scope.short.clone(), guarantees: Some(scope) };
+        let Some((harm, victims)) = Trial::of(self).least_harm(&need, &candidates, steps) else {
+            return Prospect::Short;
+        };
         let is_here = |victim: &AllocIx| !need.node.is_empty() && self.allocs[*victim].node == Some(node);
         let (victims, further) = victims.into_iter().partition(is_here);
-        Trial::Plan(harm, Plan { node, victims, further, rest: Vec::new() })
+        Prospect::Plan(harm, Plan { node, victims, further, rest: Vec::new() })
     }
 
     /// Possible victims out of a pool for what queues lack: as many as are combined, more where these do not cover it. Those
@@ -216,8 +216,7 @@ impl Partition {
     }
 
     /// Victims of the node beyond those that are needed, as long as no queue falls below its guarantee (R7.19).
-    fn rest_of(&self, scope: &Scope, plan: &Plan) -> Vec<AllocIx> {
-        let mut tally = self.tally_of(scope, &plan.victims);
+    fn rest_of(&mut self, scope: &Scope, plan: &Plan) -> Vec<AllocIx> {
         let mut rest: Vec<AllocIx> = self.nodes[plan.node]
             .allocs
             .iter()
@@ -225,30 +224,30 @@ impl Partition {
             .filter(|alloc| self.is_victim(scope, *alloc) && !plan.victims.contains(alloc))
             .collect();
         rest.sort_by_key(|victim| self.order_of_victim(*victim, true));
+        let mut trial = self.without(scope, &plan.victims);
         rest.retain(|victim| {
-            let allowed = tally.allows(self, scope, *victim);
+            let allowed = scope.spares(&trial, *victim);
             if allowed {
-                tally.take(self, scope, *victim);
+                scope.take_out(&mut trial, *victim);
             }
             allowed
         });
         rest
     }
 
-    fn tally_of(&self, scope: &Scope, victims: &[AllocIx]) -> Tally {
-        let mut tally = Tally::default();
-        for victim in victims {
-            tally.take(self, scope, *victim);
-        }
-        tally
+    /// These victims are gone.
+    fn without(&mut self, scope: &Scope, victims: &[AllocIx]) -> Trial<'_> {
+        let mut trial = Trial::of(self);
+        victims.iter().for_each(|victim| scope.take_out(&mut trial, *victim));
+        trial
     }
 
     /// With these victims gone, no queue of theirs is below its guarantee for it, and all of them may still be victims.
-    pub(super) fn may_go(&self, scope: &Scope, victims: &[AllocIx]) -> bool {
-        let mut tally = Tally::default();
+    pub(super) fn may_go(&mut self, scope: &Scope, victims: &[AllocIx]) -> bool {
+        let mut trial = Trial::of(self);
         victims.iter().all(|victim| {
-            let fine = self.is_victim(scope, *victim) && tally.allows(self, scope, *victim);
-            tally.take(self, scope, *victim);
+            let fine = trial.is_victim(scope, *victim) && scope.spares(&trial, *victim);
+            scope.take_out(&mut trial, *victim);
             fine
         })
     }
@@ -263,13 +262,18 @@ impl Partition {
     }
 
     /// Further victims, on whatever node, for what the queues still lack (R7.24); `None`: there are not enough.
-    pub(super) fn further_victims(&self, scope: &Scope, victims: &[AllocIx], pool: &[AllocIx]) -> Option<Vec<AllocIx>> {
+    pub(super) fn further_victims(
+        &mut self,
+        scope: &Scope,
+        victims: &[AllocIx],
+        pool: &[AllocIx],
+    ) -> Option<Vec<AllocIx>> {
         let short = self.still_short(scope, victims);
         let mut candidates = self.candidates_of_pool(scope, &short, pool, None);
         candidates.retain(|candidate| !victims.contains(&candidate.alloc));
-        let need =
-            Need { node: Resource::new(), queues: short, guarantees: Some((scope, self.tally_of(scope, victims))) };
-        self.least_harm(&need, &candidates, &mut { STEPS }).map(|(_, further)| further)
+        let need = Need { node: Resource::new(), queues: short, guarantees: Some(scope) };
+        let found = self.without(scope, victims).least_harm(&need, &candidates, &mut { STEPS });
+        found.map(|(_, further)| further)
     }
 
     /// All possible victims of a scope in order.
@@ -286,7 +290,8 @@ impl Partition {
     }
 }
 
-enum Trial {
+/// What there is to be had on one node.
+enum Prospect {
     Plan(Harm, Plan),
     Coming,
     Short,

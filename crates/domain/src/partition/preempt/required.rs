@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    super::{Cx, Partition, schedule::Outcome},
+    super::{Cx, Partition, books::Trial, schedule::Outcome},
     gap,
     harm::{Candidate, Need},
     helps, is_preemptable, wanted,
@@ -51,7 +51,7 @@ impl Partition {
             .collect();
         // R7.35, R7.36: what is free counts, and the least harm is done.
         let need = Need { node: missing, queues: Resource::new(), guarantees: None };
-        let Some((_, victims)) = self.least_harm(&need, &candidates, &mut { STEPS }) else {
+        let Some((_, victims)) = Trial::of(self).least_harm(&need, &candidates, &mut { STEPS }) else {
             self.no_victim_there(alloc, node, cx);
             return Outcome::Nothing;
         };

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::{super::Partition, wanted};
+use super::{
+    super::{Partition, books::Trial},
+    wanted,
+};
 use crate::{
     queue::PreemptionSetting,
     resources::Resource,
@@ -40,6 +43,29 @@ impl Scope {
         let end = self.leaves.get(&leaf).map(|door| self.path[door.meets]);
         let path = end.map(|end| partition.path(leaf).take_while(move |queue| *queue != end));
         path.into_iter().flatten()
+    }
+
+    /// A victim goes: the guaranteed queues of its branch use less. No others are looked at.
+    pub(super) fn take_out(&self, trial: &mut Trial, victim: AllocIx) {
+        let branch = self.branch(trial, trial.apps[trial.allocs[victim].app].queue);
+        let guaranteed: SmallVec<[QueueIx; 8]> =
+            branch.filter(|queue| trial.queues[*queue].guaranteed.is_some()).collect();
+        trial.take_out(victim, guaranteed);
+    }
+
+    /// No queue of the victim's branch falls below its guarantee when it goes (R7.19, R7.20 mended).
+    pub(super) fn spares(&self, partition: &Partition, victim: AllocIx) -> bool {
+        if crate::planted!("guarantee-ignored") {
+            return true;
+        }
+        let row = &partition.allocs[victim];
+        self.branch(partition, partition.apps[row.app].queue).all(|queue| {
+            let Some(guaranteed) = &partition.queues[queue].guaranteed else { return true };
+            guaranteed.iter().all(|(kind, guaranteed)| {
+                let amount = row.resource.amount(kind);
+                amount <= 0 || partition.used(queue, kind) - amount >= guaranteed
+            })
+        })
     }
 
     /// No guarantee entitles the ask anywhere inside its fence (R7.17).

@@ -420,7 +420,7 @@ impl RmActor {
             }
         }
         session.traced.wait(msg.traced, last);
-        msg.turns.iter().for_each(|word| session.turns.hear(&msg.partition, *word));
+        msg.turns.iter().for_each(|turn| session.turns.on_message(&msg.partition, *turn));
         session.pass_turns();
         if let Some(log) = &mut self.log {
             let (outlet, permits) = msg.entry.map_or_else(Default::default, |entry| {

@@ -45,12 +45,12 @@ impl Turns {
         self.go_on();
     }
 
-    /// A partition says something.
-    pub fn hear(&mut self, from: &Arc<str>, word: TurnEffect) {
+    /// A partition wants a turn, has used it, or has something to tell.
+    pub fn on_message(&mut self, from: &Arc<str>, message: TurnEffect) {
         if !self.members.contains(from) {
             return;
         }
-        match word {
+        match message {
             TurnEffect::Wanted if self.line.contains(from) => {}
             TurnEffect::Wanted => self.line.push_back(from.clone()),
             TurnEffect::Over => {
@@ -129,20 +129,20 @@ mod tests {
         turns.among(names(&["a", "b", "c"]));
         let [a, b, c]: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
         for who in [&b, &c, &a, &c] {
-            turns.hear(who, TurnEffect::Wanted);
+            turns.on_message(who, TurnEffect::Wanted);
         }
         assert_eq!(shown(&mut turns), ["b Yours"]);
-        turns.hear(&c, TurnEffect::Over);
+        turns.on_message(&c, TurnEffect::Over);
         assert!(shown(&mut turns).is_empty(), "it is not its own");
-        turns.hear(&b, TurnEffect::Changed);
-        turns.hear(&b, TurnEffect::Over);
-        turns.hear(&b, TurnEffect::Wanted);
+        turns.on_message(&b, TurnEffect::Changed);
+        turns.on_message(&b, TurnEffect::Over);
+        turns.on_message(&b, TurnEffect::Wanted);
         assert_eq!(shown(&mut turns), ["a Elsewhere", "c Elsewhere", "c Yours"]);
         // It goes, and its turn with it.
         turns.among(names(&["a", "b"]));
         assert_eq!(shown(&mut turns), ["a Yours"]);
-        turns.hear(&c, TurnEffect::Wanted);
-        turns.hear(&a, TurnEffect::Over);
+        turns.on_message(&c, TurnEffect::Wanted);
+        turns.on_message(&a, TurnEffect::Over);
         assert_eq!(shown(&mut turns), ["b Yours"], "nobody speaks for what is gone");
     }
 
@@ -155,10 +155,10 @@ mod tests {
         turns.among(names(&["a", "b", "c"]));
         turns.answer(a.clone(), vec![fits(2)]);
         assert_eq!(shown(&mut turns), ["b Seen(2)", "c Seen(2)"]);
-        turns.hear(&b, TurnEffect::Changed);
-        turns.hear(&b, TurnEffect::Seen(2));
+        turns.on_message(&b, TurnEffect::Changed);
+        turns.on_message(&b, TurnEffect::Seen(2));
         assert_eq!(shown(&mut turns), ["a Elsewhere", "c Elsewhere"]);
-        turns.hear(&c, TurnEffect::Seen(2));
+        turns.on_message(&c, TurnEffect::Seen(2));
         assert_eq!(shown(&mut turns), ["a answer 2"]);
         turns.answer(a.clone(), vec![PredicateAnswer { result: Err("taint".into()), ..fits(3) }]);
         assert_eq!(shown(&mut turns), ["a answer 3"], "a refusal depends on nobody");

@@ -523,7 +523,7 @@ impl Server {
                 self.push(msg.partition.clone(), payload);
             }
         }
-        msg.turns.iter().for_each(|word| self.turns.hear(&msg.partition, *word));
+        msg.turns.iter().for_each(|turn| self.turns.on_message(&msg.partition, *turn));
         self.pass_turns();
         self.told.push((self.log.last(), self.buffer.last()));
         let (outlet, permits) = msg.entry.map_or_else(Default::default, |entry| {

@@ -97,7 +97,7 @@ async fn collect<E: Display>(
     }
 }
 
-/// Reads a body that nobody wants, as long as it is small and comes soon, so that the connection can be used again.
+/// Drains the body of a rejected request, as long as it is small and comes soon, so that the connection can be used again.
 pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpin) {
     let read = async {
         let mut left: usize = 1 << 20;

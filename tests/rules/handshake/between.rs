@@ -179,7 +179,7 @@ async fn a_registration_after_the_confirmation_where_the_real_one_went_elsewhere
 
 #[actix::test]
 async fn a_reader_sees_that_an_ask_was_tried_in_vain() {
-    // R4.37: a picture that was taken before the attempt is not given again after it.
+    // R4.37: a snapshot that was taken before the attempt is not given again after it.
     let shim = Shim::new();
     shim.send(vec![node("n1", NodeAction::Create, 20)]).await;
     let [submission, _] = preemptor(10).try_into().unwrap();

@@ -216,7 +216,7 @@ impl World {
         let Some((lines, words)) = self.parts[part].deliveries.pop_front() else { return false };
         self.lines.extend(lines);
         for word in words {
-            self.turns.hear(&self.parts[part].name, word);
+            self.turns.on_message(&self.parts[part].name, word);
         }
         self.pass();
         true

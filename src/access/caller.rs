@@ -117,7 +117,7 @@ impl Caller {
     /// Is this, or more.
     ///
     /// # Errors
-    /// Less.
+    /// The caller has a token with a lesser role.
     pub fn needs(&self, needed: Role) -> Result<(), Denied> {
         match self {
             Caller::Holder(grant) if grant.role < needed => {

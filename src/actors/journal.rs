@@ -57,7 +57,7 @@ pub struct JournalSetup {
     pub partition: Arc<str>,
     /// Its directory; `None`: memory only.
     pub dir: Option<PathBuf>,
-    /// Times.
+    /// How long facts are collected into one event, and how long a host that went away keeps its rank.
     pub settings: Settings,
     /// Events that are kept in memory at most.
     pub limit: usize,

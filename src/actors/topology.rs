@@ -98,7 +98,7 @@ pub struct PartitionHandle {
     pub conf: Arc<PartitionConf>,
     /// The actor.
     pub addr: Addr<PartitionActor>,
-    /// Requests.
+    /// Takes the requests of the shim, in batches.
     pub commands: Recipient<Commands>,
     /// Credits came back.
     pub wake: Recipient<Wake>,

@@ -30,7 +30,7 @@ pub enum Access {
     Shim,
     /// Whoever may change the configuration of that resource manager.
     Configure,
-    /// Operators.
+    /// Operators: who may drain nodes and stop queues.
     Operator,
 }
 

@@ -67,7 +67,7 @@ pub struct ShowEvents {
     pub first: u64,
     /// What was used before it.
     pub used: Vec<(UsageKey, Resource)>,
-    /// They.
+    /// The events, with ids from `first` on.
     pub events: Vec<Event>,
 }
 

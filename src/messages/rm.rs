@@ -278,7 +278,7 @@ pub enum RmState {
     Running,
     /// Its last stream was lost.
     Paused,
-    /// Ended.
+    /// Its session has ended; it may register anew.
     Stopped,
 }
 

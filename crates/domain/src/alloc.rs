@@ -76,7 +76,7 @@ pub enum Phase {
     AwaitingShim,
     /// A real ask that replaces a placeholder once the shim confirmed the placeholder's release (R6.13).
     Replacing,
-    /// Allocated.
+    /// On its node and announced to the shim: it is in every book.
     Allocated,
     /// The allocation is gone, the shim has not released its key yet (R2.22, R4.19): in no book.
     Ended,

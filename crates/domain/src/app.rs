@@ -320,7 +320,7 @@ pub struct UsageHistory {
     pub normal: BTreeMap<Arc<str>, Resource>,
     /// Preempted ones.
     pub preempted: BTreeMap<Arc<str>, Resource>,
-    /// Placeholders.
+    /// Placeholders, for as long as they were on nodes.
     pub placeholder: BTreeMap<Arc<str>, Resource>,
 }
 

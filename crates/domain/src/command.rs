@@ -99,7 +99,7 @@ pub enum NodeAction {
     Drain,
     /// Takes allocations again.
     DrainToSchedulable,
-    /// Gone.
+    /// The node goes for good: what is on it ends.
     Decommission,
 }
 

@@ -50,7 +50,7 @@ pub enum Edit {
     Property {
         /// Full path of the queue.
         queue: Arc<str>,
-        /// Name.
+        /// Name of the property, as in the file.
         name: Arc<str>,
         /// The new value, as in the file.
         value: Arc<str>,

@@ -50,11 +50,11 @@ pub enum EventKind {
 pub enum Change {
     /// No change.
     None = 0,
-    /// Set.
+    /// A value of the object was set, or set anew.
     Set = 1,
-    /// Added.
+    /// Something was added to the object, or the object itself.
     Add = 2,
-    /// Removed.
+    /// Something was removed from the object, or the object itself.
     Remove = 3,
 }
 

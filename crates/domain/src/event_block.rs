@@ -110,7 +110,7 @@ impl GapReason {
 /// A part of the log. The parts of an answer, or of what is to be stored, follow each other without holes.
 #[derive(Clone, Debug)]
 pub enum EventPiece {
-    /// Events.
+    /// Events with ids that follow each other.
     Events(EventSlice),
     /// Ids without events.
     Gap(EventGap),

@@ -119,7 +119,7 @@ impl Node {
         self.rm_schedulable && (!self.operator_drained || crate::planted!("drain-ignored"))
     }
 
-    /// Identifier.
+    /// Its id, as the shim gave it.
     pub fn id(&self) -> &Arc<str> {
         &self.spec.id
     }

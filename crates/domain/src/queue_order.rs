@@ -51,7 +51,7 @@ impl OrderKind {
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOrder {
-    /// What.
+    /// What the queue is told to become.
     pub kind: OrderKind,
     /// Who gave it.
     pub by: Arc<str>,

@@ -34,7 +34,7 @@ pub struct Line {
 pub enum Payload {
     /// New allocations.
     New(Vec<Box<NewAllocation>>),
-    /// Releases.
+    /// Allocations and asks that are to go, or are gone.
     Released(Vec<Box<Released>>),
     /// Refused asks and allocations.
     RejectedAllocations(Vec<Rejected>),
@@ -65,7 +65,7 @@ pub enum Payload {
         /// Why, as it is shown to people.
         reason: Arc<str>,
     },
-    /// Events.
+    /// Events for the shim, in the order of their ids.
     Events(Vec<Event>),
     /// One question.
     Ask(Question),

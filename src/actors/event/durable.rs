@@ -68,7 +68,7 @@ pub struct Durable {
 
 /// What is to be done; [`Job::run`] blocks.
 pub enum Job {
-    /// Write.
+    /// Write events and points of usage to the files.
     Write(Box<Write>),
     /// Wait until what was written is on the disk.
     Sync(Unsynced),
@@ -419,7 +419,7 @@ impl Durable {
         move || Ok(reader.find(at)?.unwrap_or(written))
     }
 
-    /// Figures.
+    /// How far the store has come, how much it holds, and what is wrong with it.
     pub fn status(&self) -> StoreStatus {
         let (bytes, files) = self.reader.size();
         StoreStatus {

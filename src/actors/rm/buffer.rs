@@ -61,7 +61,7 @@ pub type Bounds = Size;
 /// What lines take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Entries.
+    /// Number of entries: allocations, releases, answers and the like.
     pub entries: usize,
     /// Bytes, as estimated.
     pub bytes: usize,

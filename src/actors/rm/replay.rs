@@ -123,7 +123,7 @@ pub struct Replayed {
 pub struct Open {
     /// Internal name of the partition.
     pub partition: Arc<str>,
-    /// They.
+    /// The questions of the line, in their order.
     pub questions: Vec<Question>,
     /// How they were put.
     pub asks: Predicates,

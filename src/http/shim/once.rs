@@ -48,7 +48,7 @@ pub enum Once {
 
 /// A request that is handed in now, or was before.
 pub enum Turn<'a> {
-    /// Now.
+    /// Nobody has handed it in yet: the caller does it now.
     Now(Handing<'a>),
     /// Before: so it was answered.
     Before(Result<(), Problem>),

@@ -45,12 +45,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// 400.
+    /// The request cannot be understood (status 400).
     pub fn bad_request(message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::BAD_REQUEST, message: message.into() }
     }
 
-    /// 404.
+    /// What it asks for is not there (status 404).
     pub fn not_found(message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::NOT_FOUND, message: message.into() }
     }

@@ -40,7 +40,7 @@ pub struct RestState {
     pub started: Nanos,
     /// Counters and gauges of this process.
     pub metrics: Arc<Metrics>,
-    /// Samples.
+    /// Numbers of applications and containers over time, sampled since the start.
     pub history: History,
     /// The last health check.
     pub health: Health,

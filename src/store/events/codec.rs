@@ -218,7 +218,7 @@ pub fn signed(out: &mut Vec<u8>, number: i64) {
 
 /// Bytes that are still to be read.
 pub struct Input<'a> {
-    /// They.
+    /// What has not been read of them.
     pub rest: &'a [u8],
 }
 

@@ -24,7 +24,7 @@ const LONGEST: u32 = 1 << 28;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// Events.
+    /// A block of events.
     Events = 1,
     /// Nothing: the events are lost because the store could not take them.
     NotStored = 2,

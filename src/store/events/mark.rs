@@ -51,7 +51,7 @@ pub enum Found {
     Missing,
     /// It says nothing that can be used.
     Damaged,
-    /// This.
+    /// It is whole, and says this.
     Whole(Left),
 }
 

@@ -56,7 +56,7 @@ pub trait Far: Send + Sync + fmt::Debug {
 pub enum Home {
     /// In this directory.
     Here(PathBuf),
-    /// Elsewhere.
+    /// Somewhere else than on a disk of this machine, such as in etcd.
     Far(Arc<dyn Far>),
 }
 

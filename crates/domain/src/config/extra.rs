@@ -17,7 +17,7 @@ type Map = BTreeMap<String, String>;
 /// for the resource manager that sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Events.
+    /// `event.*`: what is recorded, how far back it can be read, and how many may stream it.
     pub event: EventSettings,
     /// `health.checkInterval`; `None`: no checks (zero or below).
     pub health_check_interval: Option<Duration>,

@@ -61,7 +61,7 @@ pub enum Value {
 /// What a single value is, by its looks and its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// The value `null`, in any of the ways that YAML has for it.
     Null,
     /// `true` or `false`.
     Bool,
@@ -69,7 +69,7 @@ pub enum Kind {
     Int,
     /// Another number.
     Float,
-    /// Text.
+    /// Any other value, and whatever is in quotes.
     Text,
     /// `<<` without quotes: as a key it brings in other maps.
     Merge,

@@ -81,7 +81,7 @@ pub struct Beginning {
 pub struct Step {
     /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,
-    /// What.
+    /// What it did: a command, decisions, or a part of its end.
     pub input: Input,
 }
 

@@ -42,7 +42,7 @@ pub struct Bounds<'a> {
 /// An ask that was placed.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// It.
+    /// Application and key of the ask.
     pub name: AskName,
     /// When it happened, in ns since the Unix epoch.
     pub at: Nanos,

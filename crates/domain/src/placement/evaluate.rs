@@ -66,7 +66,7 @@ pub enum Placement {
     },
     /// The recovery queue, made where it does not exist (PLC-042).
     Recovery,
-    /// Nowhere.
+    /// No queue takes it: the application is rejected.
     Rejected {
         /// The whole reason.
         reason: String,

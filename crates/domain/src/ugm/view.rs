@@ -8,7 +8,7 @@ use crate::resources::Resource;
 /// A user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserUsage {
-    /// Name.
+    /// The name of the user who owns the applications.
     pub name: Arc<str>,
     /// Applications that are charged to a group, and that group; sorted by application.
     pub groups: Vec<(Arc<str>, Arc<str>)>,
@@ -19,7 +19,7 @@ pub struct UserUsage {
 /// A group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupUsage {
-    /// Name.
+    /// The name of the group, as limits have it.
     pub name: Arc<str>,
     /// Applications that count, sorted.
     pub applications: Vec<Arc<str>>,

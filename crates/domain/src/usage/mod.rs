@@ -115,7 +115,7 @@ impl Usage {
         rows
     }
 
-    /// Nothing.
+    /// Nothing is used by anybody.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -16,7 +16,7 @@ use crate::{
 const STEPS: i64 = 240;
 const MOST: i64 = 2_000;
 
-/// Whose.
+/// The kinds of things that have a usage over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// All of it.
@@ -45,7 +45,7 @@ impl Of {
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Whose.
+    /// The kind of thing that is asked about.
     pub of: Of,
     /// Its name.
     pub name: String,

@@ -21,7 +21,7 @@ pub enum Measure {
     Pending,
     /// Amounts that a queue is guaranteed.
     Guaranteed,
-    /// Limits.
+    /// Amounts that a queue, user or group may have at most.
     Max,
     /// Asks that wait, by the code of their reason.
     Waiting,
@@ -34,7 +34,7 @@ impl Measure {
     }
 }
 
-/// Whose.
+/// Whose usage is sampled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A queue and those below it.

@@ -48,7 +48,7 @@ pub struct Setting {
 pub struct QueueImpact {
     /// Full path of the queue.
     pub queue: Arc<str>,
-    /// How.
+    /// What would become of the queue as a whole.
     pub change: QueueChange,
     /// Settings that would differ; all of a new queue, none of one that drains.
     pub settings: Vec<Setting>,

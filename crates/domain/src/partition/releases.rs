@@ -250,8 +250,7 @@ impl Partition {
     ) -> Option<u64> {
         // One whose application has ended on the way has none left.
         loop {
-            let next = self.apps[app].by_seq.range(from..).next().map(|(seq, ix)| (*seq, *ix));
-            let Some((seq, alloc)) = next else { return None };
+            let (seq, alloc) = self.apps[app].by_seq.range(from..).next().map(|(seq, ix)| (*seq, *ix))?;
             if *items == 0 {
                 return Some(seq);
             }

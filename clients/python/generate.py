@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes what is generated again, without a protoc that is installed.
 
-`src/callboard/proto` from the protocol files in crates/si/proto/, and `src/callboard/openapi` from what a built server says of its doors.
+`src/callboard/proto` from the protocol files in crates/si/proto/, and `src/callboard/openapi` from what a built server
+says of its doors.
 
 python generate.py PROGRAM            writes both
 python generate.py --check PROGRAM    says what of it is not what would be written; exit status 1

@@ -30,8 +30,12 @@ use crate::{
     store::log::{Title, records},
 };
 
-/// Values of the log that are read at once.
+/// Values of the log that are read at once, to begin with.
 const PAGE: i64 = 16;
+/// However small they are, not more than so many: etcd answers others meanwhile.
+const LARGEST_PAGE: i64 = 1_024;
+/// So many bytes may come at once: of small values more are read.
+const PAGE_BYTES: usize = 1 << 20;
 /// Until it is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 
@@ -322,11 +326,24 @@ pub async fn frames(source: &Source) -> Result<Vec<u8>, Trouble> {
     Ok(values.iter().flat_map(|(_, bytes)| bytes).copied().collect())
 }
 
+/// How many values are read next, where so many had so many bytes: each answer takes a round, and etcd counts what is left for each.
+fn next_page(page: i64, bytes: usize) -> i64 {
+    if bytes > PAGE_BYTES {
+        (page / 2).max(1)
+    } else if bytes <= PAGE_BYTES / 2 {
+        (page * 2).min(LARGEST_PAGE)
+    } else {
+        page
+    }
+}
+
 /// All keys from one up to another, as they were at a revision.
 async fn read(etcd: &Etcd, from: String, to: &str, revision: i64) -> Result<Vec<(String, Bytes)>, Trouble> {
-    let (mut from, mut all) = (from, Vec::new());
+    let (mut from, mut all, mut page) = (from, Vec::new(), PAGE);
     loop {
-        let found = etcd.range(&from, to, revision, PAGE).await?;
+        let found = etcd.range(&from, to, revision, page).await?;
+        let bytes: usize = found.keys.iter().map(|found| found.value.len()).sum();
+        page = next_page(page, bytes);
         for found in found.keys {
             all.push((String::from_utf8_lossy(&found.key).into_owned(), found.value));
         }
@@ -334,5 +351,27 @@ async fn read(etcd: &Etcd, from: String, to: &str, revision: i64) -> Result<Vec<
             Some((last, _)) if found.more => from = format!("{last}\0"),
             _ => return Ok(all),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_values_are_read_in_large_pages_and_large_ones_few_at_a_time() {
+        let pages = |bytes: usize| {
+            let grown = |page: &i64| Some(next_page(*page, *page as usize * bytes));
+            std::iter::successors(Some(PAGE), grown).take(20).collect::<Vec<_>>()
+        };
+        // A log of 10,000 small records comes in a dozen answers instead of 625.
+        let small = pages(300);
+        assert_eq!((small[1], small[6], small[19]), (32, 1_024, 1_024));
+        assert!(small[..16].iter().sum::<i64>() > 10_000, "{small:?}");
+        // However large they are: one at a time at last, and never none.
+        assert_eq!(pages(4 << 20)[19], 1);
+        // What is in between settles.
+        let some = pages(10_000);
+        assert_eq!(some[10], some[19], "{some:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! `ApplicationActor`: the conversation with the shim about one application: releases that the scheduler began wait for
 //! their confirmation. They are sent again while the shim stays silent, and operators are told when it does for long. What
-//! a confirmation leads to is the partition's: it has happened when this actor hears of it. An application of which nothing waits
-//! for the shim, and for which nobody waits, needs no such actor, and has none.
+//! a confirmation leads to is the partition's: it has happened when this actor hears of it. It begins with the first release of
+//! its application that waits for the shim, or the first who waits for the application; most applications end without one.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 

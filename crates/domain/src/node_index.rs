@@ -164,17 +164,21 @@ impl NodeIndex {
         }
         self.first[at] = bucket[0].key;
         let old = self.most[at];
-        let most_went = |nth: usize| gone.free[nth] == old[nth] && old[nth] > 0;
-        // Among equal nodes another one has as much, and stands near: then all stays as it is.
-        let as_much =
-            |nth: usize| bucket[position..].iter().chain(&bucket[..position]).any(|e| e.free[nth] == old[nth]);
-        if (0..TRACKED).any(|nth| most_went(nth) && !as_much(nth)) {
-            self.most[at] = maximum(bucket.iter().map(|e| e.free));
-            if self.most[at] != old {
-                let block = at / BLOCK;
-                let end = ((block + 1) * BLOCK).min(self.most.len());
-                self.blocks[block] = maximum(self.most[block * BLOCK..end].iter().copied());
+        for nth in (0..TRACKED).filter(|nth| gone.free[*nth] == old[*nth] && old[*nth] > 0) {
+            let mut most = 0;
+            for entry in bucket[position..].iter().chain(&bucket[..position]) {
+                most = most.max(entry.free[nth]);
+                // Among equal nodes the next one has as much.
+                if most == old[nth] {
+                    break;
+                }
             }
+            self.most[at][nth] = most;
+        }
+        if self.most[at] != old {
+            let block = at / BLOCK;
+            let end = ((block + 1) * BLOCK).min(self.most.len());
+            self.blocks[block] = maximum(self.most[block * BLOCK..end].iter().copied());
         }
     }
 

@@ -185,7 +185,7 @@ impl Payload {
 /// Why a stream ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closing {
-    /// How.
+    /// What ended it, which decides the status that the shim sees.
     pub kind: ClosingKind,
     /// Text for the shim.
     pub detail: Arc<str>,

@@ -1,5 +1,6 @@
-//! The conversations of a partition: one actor per live queue and node, and per live application that somebody waits for or that
-//! waits for its shim, on the partition's arbiter. Effects are collected by receiver and handed over once per batch or slice.
+//! The conversations of a partition: one actor per live queue and node, and per live application since somebody first waited
+//! for it or a release of it for the shim, on the partition's arbiter. Effects are collected by receiver and handed over once per
+//! batch or slice.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 

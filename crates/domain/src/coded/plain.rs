@@ -12,6 +12,7 @@ use super::{As, Coded, Error, Reader, Writer};
 use crate::{
     cow::CowVec,
     resources::{Resource, ResourceType},
+    run::Run,
     types::AllocIx,
 };
 
@@ -412,7 +413,7 @@ macro_rules! maps {
         impl<$($bound)*> Coded for $map {
             fn write(&self, to: &mut Writer) {
                 to.pairs(self.len());
-                for (key, value) in self {
+                for (key, value) in self.iter() {
                     key.write(to);
                     value.write(to);
                 }
@@ -441,6 +442,7 @@ macro_rules! maps {
 maps! {
     [K: Coded + Ord, V: Coded] BTreeMap<K, V>;
     [K: Coded + Ord + Clone, V: Coded + Clone] imbl::OrdMap<K, V>;
+    [K: Coded + Ord + Copy, V: Coded + Copy] Run<K, V>;
 }
 
 impl<T: Coded + Clone, const N: usize> Coded for CowVec<T, N> {

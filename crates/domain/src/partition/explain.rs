@@ -410,8 +410,10 @@ impl<'a> Explainer<'a> {
         let row = &self.partition.apps[app];
         let Some(left) = self.tries.checked_sub(row.pending_placeholders as usize) else { return false };
         self.tries = left;
-        let copy = self.copy.get_or_insert_with(|| Box::new(self.partition.clone()));
-        row.placeholders_awaiting_shim == 0 && copy.fit_gang(app).is_some()
+        if row.placeholders_awaiting_shim > 0 {
+            return false;
+        }
+        self.copy.get_or_insert_with(|| Box::new(self.partition.clone())).fit_gang(app).is_some()
     }
 
     fn gang_room(&self, level: QueueIx, used: Resource) -> Why {

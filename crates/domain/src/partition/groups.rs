@@ -46,15 +46,8 @@ impl Partition {
             // Real asks that hold a node may have to leave it to this one.
             self.ripe.extend(app.reservations.iter().copied());
         }
-        let key = match app.groups_by_key.get_key_value(&key) {
-            Some((known, _)) => known.clone(),
-            None => {
-                let key = Arc::new(key);
-                app.groups_by_key.insert(key.clone(), Box::default());
-                key
-            }
-        };
-        let Some(group) = app.groups_by_key.get_mut(&key) else { return };
+        let key = app.shared_key(&key).unwrap_or_else(|| Arc::new(key));
+        let group = app.groups_by_key.entry(key.clone()).or_default();
         let head = group.asks.get_min().map(|(order, _)| *order);
         group.asks.insert(order, alloc);
         if group.hold.is_some() {
@@ -114,8 +107,7 @@ impl Partition {
         let unreported = row.is_unreported();
         let app = &mut self.apps[app_ix];
         count_down(&mut app.priorities, priority);
-        if let Some((key, _)) = app.groups_by_key.get_key_value(&key)
-            && let key = key.clone()
+        if let Some(key) = app.shared_key(&key)
             && let Some(group) = app.groups_by_key.get_mut(&key)
         {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);

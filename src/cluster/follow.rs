@@ -16,7 +16,7 @@ use tokio::{
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
         oneshot,
     },
-    task::spawn_blocking,
+    task::{AbortHandle, spawn_blocking},
     time::sleep,
 };
 
@@ -77,12 +77,19 @@ impl Seen {
     }
 }
 
-/// Somebody follows.
+/// Somebody follows. Once this is dropped, nothing more is read or applied.
 #[derive(Debug)]
 pub struct Following {
     words: UnboundedSender<Word>,
     /// How far.
     pub seen: Arc<Seen>,
+    task: AbortHandle,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// What was followed, to go on with.
@@ -138,8 +145,8 @@ impl Following {
     pub fn start(source: Source) -> Following {
         let (words, told) = unbounded_channel();
         let seen = Arc::<Seen>::default();
-        tokio::spawn(run(source, told, seen.clone()));
-        Following { words, seen }
+        let task = tokio::spawn(run(source, told, seen.clone())).abort_handle();
+        Following { words, seen, task }
     }
 
     /// These values of the log count.
@@ -357,6 +364,47 @@ async fn read(etcd: &Etcd, from: String, to: &str, revision: i64) -> Result<Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::etcd::{Change, Done, Found, If, Model};
+
+    /// An etcd without keys that counts how often it is read.
+    #[derive(Default)]
+    struct Empty(AtomicU64);
+
+    impl Model for Empty {
+        fn range(&self, _: &str, _: &str, revision: i64, _: i64) -> Result<Found, Trouble> {
+            self.0.fetch_add(1, SeqCst);
+            Ok(Found { revision, keys: Vec::new(), more: false })
+        }
+
+        fn txn(&self, _: &[If], _: Vec<Change>) -> Result<Done, Trouble> {
+            Err(Trouble::Silent("nothing is written here".to_owned()))
+        }
+    }
+
+    fn source(etcd: &Arc<Empty>) -> Source {
+        let head = serde_json::json!({
+            "version": 1, "domain": 0, "rm": "rm", "server": "a", "epoch": 1, "index": 0, "first": 1, "last": 0, "bytes": 0,
+            "snapshots": [],
+        });
+        Source {
+            etcd: Etcd::modelled(etcd.clone()),
+            keys: Keys::new("/callboard"),
+            head: Head::read(head.to_string().as_bytes()).expect("a head"),
+            revision: 1,
+            title: Title { version: 1, domain: 1, server: "cluster".to_owned(), rm: "rm".to_owned() },
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_for_nobody() {
+        let etcd = Arc::<Empty>::default();
+        let followed = Following::start(source(&etcd)).finish().await.expect("an empty log");
+        assert_eq!((followed.follower.last(), etcd.0.load(SeqCst)), (0, 1));
+        let (given_up, next) = (Following::start(source(&etcd)), Following::start(source(&etcd)));
+        drop(given_up);
+        next.finish().await.expect("an empty log");
+        assert_eq!(etcd.0.load(SeqCst), 2, "once for each that was followed to its end");
+    }
 
     #[test]
     fn small_values_are_read_in_large_pages_and_large_ones_few_at_a_time() {

@@ -15,10 +15,7 @@ use actix_web::{
     web::Data,
 };
 
-use super::{api::plan::PATH as PLAN, doors::Doors, guard, ws_v1::url};
-
-/// A trial, as [`PLAN`] is.
-const VALIDATE: &str = "/ws/v1/validate-conf";
+use super::{doors::Doors, guard, route::Route, routes, ws_v1::url};
 
 /// Says where a request comes from; pages cannot set it, and not all browsers send it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -127,8 +124,7 @@ impl Origins {
         {
             return Err(Stranger::Host(shown(asked)));
         }
-        let path = url::decode_path(uri.path()).unwrap_or(Cow::Borrowed(uri.path()));
-        let anybody = is_readable(method, &path);
+        let anybody = is_readable(method, uri.path());
         match text(headers, &header::ORIGIN) {
             _ if anybody => {}
             Some(origin) if self.own(origin, asked) || self.lists(origin) => {}
@@ -141,7 +137,8 @@ impl Origins {
                 }
             }
         }
-        if *method == Method::POST && changes(&path) {
+        // Trials change nothing.
+        if *method == Method::POST && routes::find(method, uri.path()).is_some_and(Route::changes) {
             let kind = text(headers, &header::CONTENT_TYPE).unwrap_or_default();
             let essence = kind.split(';').next().unwrap_or_default().trim();
             if !essence.eq_ignore_ascii_case("application/json") {
@@ -172,16 +169,11 @@ impl Origins {
     }
 }
 
-/// A POST to this path may change something, if there is anything at all.
-fn changes(path: &str) -> bool {
-    // Trials change nothing, and what is only read is not posted to.
-    path != PLAN && !path.starts_with("/ws/v1/") && !guard::is_open(&Method::GET, path)
-}
-
-/// Pages of all origins may read these, as dashboards do (REST 1.3).
-pub fn is_readable(method: &Method, path: &str) -> bool {
+/// Pages of all origins may read these, as dashboards do (REST 1.3), but for what is sent something.
+pub fn is_readable(method: &Method, raw: &str) -> bool {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-    reads && path.starts_with("/ws/v1/") && path != VALIDATE
+    let is_there = |path: Cow<'_, str>| path.starts_with("/ws/v1/");
+    reads && url::decode_path(raw).is_ok_and(is_there) && routes::find(&Method::POST, raw).is_none()
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -336,6 +328,7 @@ mod tests {
         }
         assert_eq!(post("/api/v1/partition/p/resource/journal/1/cancel", &[]), Some(415));
         assert_eq!((post("/ws/v1/validate-conf", &[]), post("/api/v1/plan", &[]), post("/", &[])), (None, None, None));
+        assert_eq!(post("/api/v1/whatif", &[]), None, "nor does this trial");
         assert_eq!(post("/%73i/v1/rm", &[]), Some(415));
         assert_eq!(check(&local, &Method::GET, "/si/v1/rm", &[("Content-Type", "text/plain")]), None);
     }

@@ -131,7 +131,7 @@ pub fn send(req: &HttpRequest, reply: Reply) -> HttpResponse {
 
 /// The answer to OPTIONS: what the path takes, and that pages of other origins may read it, with a token too (REST quirk M).
 pub fn preflight(req: &HttpRequest, allow: &'static str) -> HttpResponse {
-    if !is_shared(req) {
+    if !is_readable(req.method(), req.uri().path()) {
         return HttpResponse::Ok().insert_header((header::ALLOW, allow)).finish();
     }
     HttpResponse::Ok()
@@ -152,11 +152,7 @@ pub fn cors_headers(req: &HttpRequest) -> impl Iterator<Item = (header::HeaderNa
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, OPTIONS"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "X-Requested-With,Content-Type,Accept,Origin"),
     ];
-    is_shared(req).then_some(headers).into_iter().flatten()
-}
-
-fn is_shared(req: &HttpRequest) -> bool {
-    url::decode_path(req.uri().path()).is_ok_and(|path| is_readable(req.method(), &path))
+    is_readable(req.method(), req.uri().path()).then_some(headers).into_iter().flatten()
 }
 
 /// A redirect to an encoded path; the query of the request is kept.

@@ -31,14 +31,11 @@ use crate::{
     messages::partition::{GetSnapshot, Snapshot},
 };
 
-/// Where it is.
-pub const PATH: &str = "/api/v1/plan";
-
 /// The application's data has to hold the [`Doors`].
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Access::Viewer
-            .post(PATH)
+            .post("/api/v1/plan")
             .to(plan, "What another configuration would do, before it is applied")
             .query("rm", text(), "resource manager whose configuration it would be, where there are several")
             .body("application/yaml", text())

@@ -49,7 +49,7 @@ macro_rules! row {
     )+};
 }
 
-row!(crate::queue::Queue, crate::node::Node, crate::app::App, crate::alloc::Alloc);
+row!(crate::queue::Queue, crate::node::Node, crate::app::App, crate::alloc::Alloc, crate::partition::shapes::Shape);
 
 /// Rows in chunks of `N`; see the module. A clone costs one reference per chunk.
 ///

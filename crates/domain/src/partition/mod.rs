@@ -38,7 +38,7 @@ mod reserve;
 mod reserve_choice;
 mod saved;
 mod schedule;
-mod shapes;
+pub(crate) mod shapes;
 mod squeeze;
 mod states;
 mod swaps;

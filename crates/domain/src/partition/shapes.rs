@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use super::Partition;
-use crate::coded::{Coded, Error, Reader, Writer, list};
 use crate::{
-    cow::CowVec,
+    coded::{Coded, Error, Reader, Writer},
     resources::{Resource, ResourceType},
+    table::{Free, Table},
     types::{AllocIx, NodeIx, ShapeIx},
 };
 
-#[derive(Clone, Debug)]
-struct Shape {
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shape {
+    pub(crate) free: Free,
     resource: Arc<Resource>,
     /// The ask itself, where the shim answers for each ask.
     of: Option<AllocIx>,
@@ -24,11 +26,10 @@ struct Shape {
 /// All shapes in use.
 #[derive(Clone, Default)]
 pub(crate) struct Shapes {
-    rows: CowVec<Shape, 64>,
+    rows: Table<ShapeIx, Shape, 64>,
     by_key: imbl::OrdMap<Key, ShapeIx>,
     /// Those that fit nowhere, by their first type and its amount: a node with less cannot help them.
     nowhere: imbl::OrdSet<(ResourceType, i128, ShapeIx)>,
-    free: Vec<ShapeIx>,
 }
 
 type Key = (Vec<(ResourceType, i128)>, Option<AllocIx>);
@@ -46,47 +47,40 @@ impl Shapes {
     pub fn intern(&mut self, resource: &Arc<Resource>, of: Option<AllocIx>) -> (ShapeIx, Arc<Resource>) {
         let key = key(resource, of);
         if let Some(ix) = self.by_key.get(&key) {
-            let row = &mut self.rows[ix.ix()];
+            let row = &mut self.rows[*ix];
             row.uses += 1;
             return (*ix, row.resource.clone());
         }
-        let row = Shape { resource: resource.clone(), of, nowhere: false, uses: 1 };
-        let ix = match self.free.pop() {
-            Some(ix) => {
-                self.rows[ix.ix()] = row;
-                ix
-            }
-            None => ShapeIx::from(self.rows.push(row)),
-        };
+        let ix = self.rows.add(Shape { resource: resource.clone(), of, uses: 1, ..Shape::default() });
         self.by_key.insert(key, ix);
         (ix, resource.clone())
     }
 
     /// One use less.
     pub fn release(&mut self, ix: ShapeIx) {
-        let row = &mut self.rows[ix.ix()];
+        let row = &mut self.rows[ix];
         row.uses -= 1;
         if row.uses == 0 {
             let key = key(&row.resource, row.of);
             self.clear(ix);
             self.by_key.remove(&key);
-            self.free.push(ix);
+            self.rows.free(ix).resource = Arc::default();
         }
     }
 
     /// It fits on no node at the moment.
     pub fn is_nowhere(&self, ix: ShapeIx) -> bool {
-        self.rows[ix.ix()].nowhere
+        self.rows[ix].nowhere
     }
 
     /// Its resources.
     pub fn resource(&self, ix: ShapeIx) -> &Arc<Resource> {
-        &self.rows[ix.ix()].resource
+        &self.rows[ix].resource
     }
 
     /// No node takes it.
     pub fn set_nowhere(&mut self, ix: ShapeIx) {
-        let row = &mut self.rows[ix.ix()];
+        let row = &mut self.rows[ix];
         row.nowhere = true;
         if let Some((kind, amount)) = lead(&row.resource) {
             self.nowhere.insert((kind, amount, ix));
@@ -95,7 +89,7 @@ impl Shapes {
 
     /// It is tried again.
     pub fn clear(&mut self, ix: ShapeIx) {
-        let row = &mut self.rows[ix.ix()];
+        let row = &mut self.rows[ix];
         if row.nowhere {
             row.nowhere = false;
             if let Some((kind, amount)) = lead(&row.resource) {
@@ -140,7 +134,7 @@ impl Partition {
             })
             .map(|(_, _, shape)| *shape)
             .filter(|shape| available.fits(self.shapes.resource(*shape)))
-            .filter(|shape| !self.shapes.rows[shape.ix()].of.is_some_and(|ask| self.is_refused(ask, node)))
+            .filter(|shape| !self.shapes.rows[*shape].of.is_some_and(|ask| self.is_refused(ask, node)))
             .collect();
         if !fitting.is_empty() {
             for shape in fitting {
@@ -160,34 +154,44 @@ impl Partition {
     }
 }
 
-list!(Shape { resource, of, nowhere, uses });
+/// A shape as it is written.
+type Saved = (Arc<Resource>, Option<AllocIx>, bool, u32);
 
 /// The rows and which of them are free; the rest follows from them.
 impl Coded for Shapes {
     fn write(&self, to: &mut Writer) {
-        let Shapes { rows, by_key: _, nowhere: _, free } = self;
+        let Shapes { rows, by_key: _, nowhere: _ } = self;
         to.array(2);
         to.array(rows.len());
-        for row in rows.iter() {
+        for row in rows.places() {
             // What a free row was is no matter.
-            Some(row).filter(|row| row.uses > 0).cloned().write(to);
+            let saved: Option<Saved> = (!row.is_free()).then(|| (row.resource.clone(), row.of, row.nowhere, row.uses));
+            saved.write(to);
         }
-        free.write(to);
+        rows.vacant.write(to);
     }
 
     fn read(from: &mut Reader) -> Result<Self, Error> {
-        let (rows, free): (Vec<Option<Shape>>, Vec<ShapeIx>) = Coded::read(from)?;
-        let mut shapes = Shapes { free, ..Shapes::default() };
-        for (at, row) in rows.into_iter().enumerate() {
-            let row = row.unwrap_or_else(|| Shape { resource: Arc::default(), of: None, nowhere: false, uses: 0 });
-            if row.uses > 0 {
-                let ix = ShapeIx::from(at);
-                shapes.by_key.insert(key(&row.resource, row.of), ix);
-                if let Some((kind, amount)) = lead(&row.resource).filter(|_| row.nowhere) {
-                    shapes.nowhere.insert((kind, amount, ix));
-                }
+        let (saved, vacant): (Vec<Option<Saved>>, Vec<ShapeIx>) = Coded::read(from)?;
+        let wrong = vacant.iter().find(|ix| saved.get(ix.ix()).is_none_or(Option::is_some));
+        if let Some(ix) = wrong {
+            return Err(from.fail(format!("shape {} cannot be free", ix.ix())));
+        }
+        let mut shapes = Shapes::default();
+        for saved in saved {
+            let Some((resource, of, nowhere, uses)) = saved else {
+                shapes.rows.add(Shape::default());
+                continue;
+            };
+            let (key, lead) = (key(&resource, of), lead(&resource));
+            let ix = shapes.rows.add(Shape { resource, of, nowhere, uses, ..Shape::default() });
+            shapes.by_key.insert(key, ix);
+            if let Some((kind, amount)) = lead.filter(|_| nowhere) {
+                shapes.nowhere.insert((kind, amount, ix));
             }
-            shapes.rows.push(row);
+        }
+        for ix in vacant {
+            shapes.rows.free(ix);
         }
         Ok(shapes)
     }

@@ -8,16 +8,20 @@ use actix_web::{
     web::{self, Payload},
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{
+    json,
     reply::{Failure, Reply},
     state::RestState,
     url,
 };
 use crate::{
     actors::directory::RmEntry,
-    config::{self, LoadedConfig},
+    config::{
+        self,
+        shown::{Form, rest},
+    },
     http::{api::plan::view::Warning, shim::body},
 };
 
@@ -37,21 +41,35 @@ pub fn config(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure> {
     let accept = req.headers().get(header::ACCEPT).map(header::HeaderValue::as_bytes);
     if accept == Some(b"application/json") {
         // The one JSON document without a newline at its end (REST 1.5).
-        return Ok(Reply { body: shown_json(rm).into_bytes(), ..Reply::json(&()) });
+        return Ok(Reply { body: json::compact(&Json(&shown(rm))), ..Reply::json(&()) });
     }
-    let (config, extra) = parts(rm);
-    Ok(Reply::data(YAML, config::shown::rest_yaml(config, extra).into_bytes()))
+    Ok(Reply::data(YAML, shown(rm).to_yaml().into_bytes()))
 }
 
-/// The configuration of a resource manager as JSON text.
-pub fn shown_json(rm: Option<&RmEntry>) -> String {
-    let (config, extra) = parts(rm);
-    config::shown::rest_json(config, extra)
+/// The configuration of a resource manager.
+pub fn shown(rm: Option<&RmEntry>) -> Form {
+    match rm {
+        Some(rm) => rest(Some(&rm.config), &rm.extra),
+        None => rest(None, &BTreeMap::new()),
+    }
 }
 
-fn parts(rm: Option<&RmEntry>) -> (Option<&LoadedConfig>, &BTreeMap<String, String>) {
-    static NONE: BTreeMap<String, String> = BTreeMap::new();
-    rm.map_or((None, &NONE), |rm| (Some(&*rm.config), &*rm.extra))
+/// A value of a configuration as JSON.
+pub struct Json<'a>(pub &'a Form);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Form::Null => to.serialize_unit(),
+            Form::Text(text) => to.serialize_str(text),
+            Form::Bool(on) => to.serialize_bool(*on),
+            Form::Count(count) => to.serialize_u64(*count),
+            Form::Weight(weight) => to.serialize_f64(*weight),
+            Form::List(list) => to.collect_seq(list.iter().map(Json)),
+            Form::Map(map) => to.collect_map(map.iter().map(|(key, value)| (key, Json(value)))),
+            Form::Struct(fields) => to.collect_map(fields.iter().map(|(key, value)| (key, Json(value)))),
+        }
+    }
 }
 
 /// Whether a configuration would be accepted (REST 5.15).
@@ -82,4 +100,58 @@ pub async fn validate(request: &HttpRequest, payload: Payload, state: &RestState
         }
         Err(reason) => VerdictView { allowed: false, reason: Some(reason), warnings: Vec::new() },
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A configuration, and what a running core answers when it is asked for it.
+    const WRITTEN: &str = include_str!("../../../crates/domain/src/config/fixtures/written.yaml");
+    const SHOWN: &str = include_str!("../../../crates/domain/src/config/fixtures/shown.json");
+
+    fn text(form: &Form) -> String {
+        String::from_utf8(json::compact(&Json(form))).unwrap()
+    }
+
+    fn loaded(written: &str) -> String {
+        text(&config::load(written).unwrap().shown.form())
+    }
+
+    #[test]
+    fn as_a_running_core_shows_it() {
+        // CFG-009, CFG-016, CFG-118
+        let extra = [("event.maxStreams", "3"), ("event.maxStreamsPerHost", "2"), ("health.checkInterval", "5s")];
+        let extra = extra.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        assert_eq!(text(&rest(Some(&config::load(WRITTEN).unwrap()), &extra)), SHOWN.trim_end());
+        assert_eq!(text(&shown(None)), r#"{"DeadlockDetectionEnabled":false,"DeadlockTimeoutSeconds":60}"#);
+    }
+
+    #[test]
+    fn without_partitions() {
+        // CFG-003
+        assert!(loaded("# nothing").starts_with(r#"{"Partitions":null,"Checksum":""#));
+        assert!(loaded("partitions: []").starts_with(r#"{"Partitions":[],"#));
+    }
+
+    #[test]
+    fn what_is_shown_is_normalised() {
+        // CFG-009, CFG-010, CFG-013
+        let json = loaded("partitions: [{name: DEFAULT, queues: [{name: P, parent: true}]}]");
+        let wanted = concat!(
+            r#"{"Partitions":[{"Name":"default","Queues":[{"Name":"root","Parent":true,"Resources":{},"#,
+            r#""ChildTemplate":{"Resources":{}},"Queues":[{"Name":"P","Parent":true,"Resources":{},"#,
+            r#""ChildTemplate":{"Resources":{}}}]}],"Preemption":{},"NodeSortPolicy":{"Type":""},"UserGroupResolver":{}}],"#
+        );
+        assert!(json.starts_with(wanted), "{json}");
+        let json = loaded("partitions: [{queues: [], usergroupresolver: {type: os}, preemption: {enabled: false}}]");
+        let wanted = r#""Preemption":{"Enabled":false},"NodeSortPolicy":{"Type":""},"UserGroupResolver":{"type":"os"}"#;
+        assert!(json.contains(wanted), "{json}");
+    }
+
+    #[test]
+    fn texts_are_escaped_as_everywhere() {
+        let json = loaded("partitions: [{queues: [{name: root, properties: {k: \"<a & b>\\n\\\"\\u2028\\x01\"}}]}]");
+        assert!(json.contains(r#""k":"\u003ca \u0026 b\u003e\n\"\u2028\u0001""#), "{json}");
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
 use super::{
     View, applications,
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     actors::directory::Listing,
+    config::shown::Form,
     domain::types::Nanos,
     messages::{event::GetStreams, rm::StateDump},
 };
@@ -35,7 +36,7 @@ struct Dump {
     container_history: Vec<history::ContainersView>,
     rm_diagnostics: Value,
     log_level: &'static str,
-    config: Option<Box<RawValue>>,
+    config: Form,
     event_streams: Vec<StreamView>,
 }
 
@@ -117,9 +118,7 @@ impl Serialize for Dump {
         if !self.log_level.is_empty() {
             map.serialize_entry("logLevel", self.log_level)?;
         }
-        if let Some(config) = &self.config {
-            map.serialize_entry("config", config)?;
-        }
+        map.serialize_entry("config", &config::Json(&self.config))?;
         if some {
             let part = |view| {
                 let rows = Some(rules::rules(view)).filter(|rules| !rules.is_empty());
@@ -154,7 +153,7 @@ pub async fn dump(req: &HttpRequest, state: &RestState) -> HttpResponse {
         container_history: state.history.containers(),
         rm_diagnostics: diagnostics(state, &listing).await,
         log_level: state.settings().log.of("core").name(),
-        config: RawValue::from_string(config::shown_json(listing.rms.first())).ok(),
+        config: config::shown(listing.rms.first()),
         event_streams: streams
             .into_iter()
             .map(|stream| StreamView { name: stream.name.to_string(), created_at: time_text(stream.created) })

@@ -23,10 +23,6 @@ pub fn line<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 
 /// One compact document.
 pub fn compact<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    write(value)
-}
-
-fn write<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
     if let Err(error) = write_to(&mut text, value) {
         // Writing to a Vec cannot fail, and keys of our maps are strings: only a faulty `Serialize` gets here.

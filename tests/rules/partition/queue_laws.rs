@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use callboard::{
-    config,
+    config::{self, shown::Form},
     domain::{
         command::Command,
         conf::PartitionConf,
@@ -375,11 +375,11 @@ proptest! {
     #[test]
     fn accepted_configurations_round_trip(text in accepted()) {
         let first = config::load(&text).expect("accepted");
-        let again = config::load(&first.shown.to_yaml()).expect("as it is shown");
+        let again = config::load(&first.shown.form().to_yaml()).expect("as it is shown");
         prop_assert_eq!(format!("{:?}", first.partitions), format!("{:?}", again.partitions));
-        let without_checksum = |shown: &config::Shown| {
-            let json = shown.to_json();
-            json.split("\"Checksum\"").next().unwrap_or_default().to_owned()
+        let without_checksum = |shown: &config::Shown| match shown.form() {
+            Form::Struct(fields) => fields.into_iter().filter(|(name, _)| *name != "Checksum").collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
         };
         prop_assert_eq!(without_checksum(&first.shown), without_checksum(&again.shown));
     }

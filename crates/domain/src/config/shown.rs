@@ -21,17 +21,12 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The configuration as one compact JSON document.
-    pub fn to_json(&self) -> String {
-        json(&Form::Struct(self.fields()))
+    /// As both notations have it.
+    pub fn form(&self) -> Form {
+        Form::Struct(self.fields())
     }
 
-    /// The configuration as YAML; [`super::load`] reads it again.
-    pub fn to_yaml(&self) -> String {
-        yaml_text(&Form::Struct(self.fields()))
-    }
-
-    fn fields(&self) -> Vec<(&'static str, Form)> {
+    fn fields(&self) -> Fields {
         let partitions = self.scheduler.partitions.as_ref();
         let mut fields = vec![("Partitions", partitions.map_or(Form::Null, |list| forms(list, partition)))];
         optional(&mut fields, "Checksum", Form::Text(self.checksum.clone()));
@@ -39,17 +34,8 @@ impl Shown {
     }
 }
 
-/// The answer of `/ws/v1/config` as JSON; without a configuration only what does not depend on one.
-pub fn rest_json(config: Option<&LoadedConfig>, extra: &BTreeMap<String, String>) -> String {
-    json(&rest(config, extra))
-}
-
-/// The answer of `/ws/v1/config` as YAML.
-pub fn rest_yaml(config: Option<&LoadedConfig>, extra: &BTreeMap<String, String>) -> String {
-    yaml_text(&rest(config, extra))
-}
-
-fn rest(config: Option<&LoadedConfig>, extra: &BTreeMap<String, String>) -> Form {
+/// The answer of `/ws/v1/config`; without a configuration only what does not depend on one.
+pub fn rest(config: Option<&LoadedConfig>, extra: &BTreeMap<String, String>) -> Form {
     let mut fields = config.map(|config| config.shown.fields()).unwrap_or_default();
     let extra = extra.iter().map(|(key, value)| (key.clone(), Form::Text(value.clone()))).collect();
     optional(&mut fields, "Extra", Form::Map(extra));
@@ -58,21 +44,38 @@ fn rest(config: Option<&LoadedConfig>, extra: &BTreeMap<String, String>) -> Form
     Form::Struct(fields)
 }
 
-/// What both notations have in common.
-enum Form {
+/// A value as it is shown, in either notation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Form {
+    /// Nothing was given.
     Null,
+    /// As it was written.
     Text(String),
+    /// A switch.
     Bool(bool),
+    /// A whole number.
     Count(u64),
+    /// Of a resource type in the order of nodes; whole numbers have no fraction.
     Weight(f64),
+    /// In order.
     List(Vec<Form>),
     /// Keys are data.
     Map(Vec<(String, Form)>),
     /// Keys are names, lowercase in YAML.
-    Struct(Vec<(&'static str, Form)>),
+    Struct(Fields),
 }
 
+/// Names and values, in the order in which they are shown.
+pub type Fields = Vec<(&'static str, Form)>;
+
 impl Form {
+    /// As YAML; [`super::load`] reads it again.
+    pub fn to_yaml(&self) -> String {
+        let mut out = String::new();
+        write_yaml(self, 0, false, &mut out);
+        out
+    }
+
     fn is_zero(&self) -> bool {
         match self {
             Form::Null => true,
@@ -85,8 +88,6 @@ impl Form {
         }
     }
 }
-
-type Fields = Vec<(&'static str, Form)>;
 
 fn optional(fields: &mut Fields, key: &'static str, value: Form) {
     if !value.is_zero() {
@@ -188,60 +189,7 @@ fn limit(limit: &Limit) -> Form {
     Form::Struct(fields)
 }
 
-/// Whole numbers without a fraction.
-fn number(weight: f64) -> String {
-    format!("{weight}")
-}
-
-fn json(form: &Form) -> String {
-    let mut out = String::new();
-    write_json(form, &mut out);
-    // Only texts can hold these characters, so that they may be replaced anywhere.
-    for (raw, escaped) in
-        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")]
-    {
-        if out.contains(raw) {
-            out = out.replace(raw, escaped);
-        }
-    }
-    out
-}
-
-fn write_json(form: &Form, out: &mut String) {
-    fn object<'a, K: AsRef<str> + 'a>(fields: impl Iterator<Item = (K, &'a Form)>, out: &mut String) {
-        out.push('{');
-        for (n, (key, value)) in fields.enumerate() {
-            if n > 0 {
-                out.push(',');
-            }
-            out.push_str(&quoted(key.as_ref()));
-            out.push(':');
-            write_json(value, out);
-        }
-        out.push('}');
-    }
-    match form {
-        Form::Null => out.push_str("null"),
-        Form::Text(text) => out.push_str(&quoted(text)),
-        Form::Bool(on) => out.push_str(if *on { "true" } else { "false" }),
-        Form::Count(count) => out.push_str(&count.to_string()),
-        Form::Weight(weight) => out.push_str(&number(*weight)),
-        Form::List(list) => {
-            out.push('[');
-            for (n, item) in list.iter().enumerate() {
-                if n > 0 {
-                    out.push(',');
-                }
-                write_json(item, out);
-            }
-            out.push(']');
-        }
-        Form::Map(map) => object(map.iter().map(|(key, value)| (key.as_str(), value)), out),
-        Form::Struct(fields) => object(fields.iter().map(|(key, value)| (*key, value)), out),
-    }
-}
-
-/// In double quotes with the escapes that JSON and YAML share.
+/// In double quotes, with escapes.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -259,12 +207,6 @@ fn quoted(text: &str) -> String {
         }
     }
     out.push('"');
-    out
-}
-
-fn yaml_text(form: &Form) -> String {
-    let mut out = String::new();
-    write_yaml(form, 0, false, &mut out);
     out
 }
 
@@ -321,7 +263,7 @@ fn leaf(form: &Form) -> String {
         Form::Text(text) => scalar(text),
         Form::Bool(on) => on.to_string(),
         Form::Count(count) => count.to_string(),
-        Form::Weight(weight) => number(*weight),
+        Form::Weight(weight) => weight.to_string(),
     }
 }
 

@@ -50,7 +50,7 @@ enum What {
 enum Columns {
     /// Those that are read most
     Default,
-    /// All
+    /// All columns
     Long,
     /// The answer of the server
     Json,
@@ -93,7 +93,7 @@ struct DrainArgs {
     deadline: Option<String>,
     /// Idset of ranks, or hostlist
     targets: Option<String>,
-    /// Why
+    /// Why; kept in the journal
     reason: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ struct UndrainArgs {
     update: bool,
     /// Idset of ranks, or hostlist
     targets: String,
-    /// Why
+    /// Why; kept in the journal
     reason: Vec<String>,
 }
 

@@ -144,7 +144,7 @@ pub enum Incoming {
         seq: u64,
         /// When it was read.
         at: Instant,
-        /// Callback.
+        /// What the line tells.
         message: Message,
     },
     /// The stream broke and was taken up again where it broke.

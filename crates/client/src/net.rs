@@ -236,7 +236,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// JSON.
+    /// A JSON text without a number.
     pub fn json(bytes: impl Into<Bytes>) -> Body {
         Body { kind: "application/json", bytes: bytes.into(), number: None }
     }

@@ -38,7 +38,7 @@ const APPS: usize = 10_000;
 /// What was read beside a shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Read {
-    /// What.
+    /// What was read, as the table names it.
     pub what: String,
     /// Whole answers; of streams lines; of the resource manager its ends.
     pub answers: u64,

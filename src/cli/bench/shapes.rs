@@ -128,7 +128,7 @@ impl Beside {
 /// A workload. Sizes may be overridden from the command line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Name.
+    /// Its name on the command line, such as S1.
     pub name: String,
     /// What it is, in a few words.
     pub about: String,

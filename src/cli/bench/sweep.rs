@@ -27,9 +27,9 @@ pub enum Axis {
     Nodes,
     /// Leaf queues.
     Queues,
-    /// Applications.
+    /// Applications over which the same number of asks is spread.
     Apps,
-    /// Users.
+    /// Users whose use is counted.
     Users,
     /// Queues with limits of their own.
     Limits,

@@ -24,7 +24,7 @@ pub struct Amount {
 /// An application.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Id.
+    /// Its id.
     pub id: String,
     /// Path of its queue.
     pub queue: String,
@@ -63,7 +63,7 @@ pub struct Workload {
     pub config: String,
     /// Capacity per node; the id of node `n` is `node-n`.
     pub nodes: Vec<Amount>,
-    /// Applications.
+    /// The applications, in the order in which they are submitted.
     pub apps: Vec<App>,
     /// Asks that come first and are not measured.
     pub ahead: Vec<Ask>,

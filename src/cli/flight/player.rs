@@ -22,7 +22,7 @@ struct Mark {
     place: usize,
     /// Events before it.
     events: u64,
-    /// It.
+    /// The state itself.
     replay: Replay,
 }
 
@@ -40,7 +40,7 @@ pub struct Moment {
 pub struct Player {
     /// The flight.
     pub flight: Flight,
-    /// Ascending.
+    /// States that are kept, by ascending place.
     marks: Mutex<Vec<Mark>>,
     /// Records that its snapshot has: the first moment is after them.
     pub first: usize,

@@ -13,9 +13,9 @@ const CLOSE: f64 = 1e-5;
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum When {
-    /// Yes.
+    /// Also into files and pipes.
     Always,
-    /// No.
+    /// Nowhere.
     Never,
     /// On a terminal.
     Auto,

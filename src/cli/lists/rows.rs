@@ -130,7 +130,7 @@ pub fn status(overview: &Value) -> List {
     list
 }
 
-/// Applications.
+/// The list of applications, from an answer of the server.
 pub fn applications(answer: &Value, now: Timestamp) -> List {
     let mut list = List {
         columns: vec![
@@ -240,7 +240,7 @@ pub fn node_state(row: &Value) -> &'static str {
     }
 }
 
-/// Nodes.
+/// The list of nodes, from an answer of the server.
 pub fn nodes(answer: &Value, now: Timestamp) -> List {
     let mut list = List {
         columns: vec![

@@ -90,7 +90,7 @@ pub struct Books<'t> {
     pub at_once: bool,
     /// Wait of each placement.
     pub waits: Vec<Millis>,
-    /// Counters.
+    /// What happened so far.
     pub counts: Counts,
 }
 

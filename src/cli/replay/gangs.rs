@@ -41,7 +41,7 @@ pub struct Gangs<'t> {
     holders: Vec<Holder>,
     real: Vec<bool>,
     complete: Vec<bool>,
-    /// Counters.
+    /// What happened to gangs so far.
     pub counts: GangCounts,
 }
 

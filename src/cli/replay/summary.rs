@@ -100,7 +100,7 @@ impl fmt::Display for Pace {
 /// Use of one resource.
 #[derive(Clone, Debug, Serialize)]
 pub struct ResourceUse {
-    /// Name.
+    /// Name of the resource type.
     pub name: &'static str,
     /// Capacity as people read it.
     pub capacity: String,

@@ -82,7 +82,7 @@ pub struct TraceNode {
 /// An application of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceApp {
-    /// Id.
+    /// Its id, which no other of the trace has.
     pub id: String,
     /// Leaf queue below root, in lower case.
     pub queue: String,

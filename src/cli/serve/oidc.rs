@@ -60,7 +60,7 @@ const FIRST: Duration = Duration::from_secs(5);
 /// An issuer, and how it is asked.
 #[derive(Clone, Debug)]
 pub struct Followed {
-    /// It.
+    /// Its keys, and what a token of it has to say.
     pub issuer: Arc<Issuer>,
     trust: Trust,
 }

@@ -96,11 +96,11 @@ pub struct Shim {
     pub delay: i64,
     /// It confirms a release late.
     pub late: u8,
-    /// Twice.
+    /// It confirms a release twice.
     pub twice: u8,
-    /// Never, until it is sent again.
+    /// It does not confirm a release until that is sent again.
     pub never: u8,
-    /// By another type.
+    /// It confirms a release by another type.
     pub lies: u8,
     /// An allocation cannot be carried out.
     pub fails: u8,

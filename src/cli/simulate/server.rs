@@ -63,7 +63,7 @@ pub struct Live {
     pub instance: u32,
     /// Its internal name.
     pub internal: Arc<str>,
-    /// It.
+    /// The rules' part, with all rows.
     pub partition: Partition,
     /// What its conversations know.
     pub talks: Talks,
@@ -167,7 +167,7 @@ pub struct Server {
     pub restored: bool,
     /// Last line with releases that the shim has to confirm.
     pub last_release: u64,
-    /// Partitions.
+    /// The partitions of the session, in the order of their beginning.
     pub parts: Vec<Live>,
     /// Number of the next partition.
     pub instances: u32,

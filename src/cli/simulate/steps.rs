@@ -26,7 +26,7 @@ pub enum What<'a> {
     Order(Arc<str>, Option<Arc<QueueOrder>>),
     /// Another configuration.
     Config(&'a str),
-    /// Nobody.
+    /// Nobody does anything; time passes.
     Nothing,
 }
 

@@ -44,9 +44,9 @@ impl View {
 pub enum Key {
     /// A letter.
     Char(char),
-    /// Up.
+    /// One row up.
     Up,
-    /// Down.
+    /// One row down.
     Down,
     /// A page up.
     PageUp,
@@ -71,7 +71,7 @@ pub enum Key {
 /// What a key leads to, beyond what the model does itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Nothing.
+    /// Nothing beyond what the model did.
     Nothing,
     /// The end.
     Quit,

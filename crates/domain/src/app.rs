@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::coded::{Deltas, Skip, list, map, variants};
 use super::{
+    keys::Keys,
     node::Asked,
     partition::Amount,
     rare::Rare,
@@ -41,7 +42,7 @@ pub struct App {
     /// Created by force (R3.28).
     pub forced: bool,
     /// Announced total of the placeholders, `None` for an ordinary application.
-    pub placeholder_ask: Option<Resource>,
+    pub placeholder_ask: Option<Box<Resource>>,
     /// What happens when the placeholders time out.
     pub style: GangStyle,
     /// Placeholder time-out (R3.38, R3.41), or execution time-out of an ordinary application (SEEDS S6); zero: none.
@@ -59,13 +60,13 @@ pub struct App {
     /// Sum of the real allocations.
     pub allocated: Amount,
     /// Sum of the placeholder allocations.
-    pub allocated_placeholders: Amount,
+    pub allocated_placeholders: Rare<Amount>,
     /// Sum of its asks that have preempted and are not placed yet.
     pub claimed: Rare<Amount>,
     /// Peak of both (`maxUsedResource`).
     pub max_used: Resource,
     /// All asks and allocations by key.
-    pub by_key: imbl::HashMap<Arc<str>, AllocIx>,
+    pub by_key: Keys,
     /// All its asks and allocations in order of arrival (`Alloc::seq`).
     pub by_seq: Run<u64, AllocIx>,
     /// Allocated ones, placeholders included.

@@ -22,6 +22,7 @@ pub mod group_cache;
 pub mod hostlist;
 pub mod idset;
 pub mod journal;
+pub mod keys;
 pub mod lasted;
 pub mod log;
 pub mod names;

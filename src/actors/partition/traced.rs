@@ -285,7 +285,7 @@ impl Traced {
 fn real_of(partition: &Partition, release: &Released) -> Option<Arc<str>> {
     let app = partition.app_by_id.get(&release.app)?;
     let placeholder = partition.apps[*app].by_key.get(&release.key)?;
-    let real = partition.allocs[*placeholder].link?;
+    let real = partition.allocs[placeholder].link?;
     Some(partition.allocs[real].spec.key.clone())
 }
 

@@ -102,7 +102,7 @@ fn broken_books() {
 
     let mut world = World::captured();
     let app = world.partition.app_by_id["app-dynamic"];
-    world.partition.apps[app].by_key.clear();
+    world.partition.apps[app].by_key = Default::default();
     assert_eq!(failed(&world), ["Orphan allocations: [\"dyn-1\"]"]);
 }
 

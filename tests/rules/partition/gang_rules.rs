@@ -226,7 +226,7 @@ fn what_was_never_released_cannot_be_confirmed() {
     env.release("app-1", "r9", Termination::Timeout);
     assert!(env.heard().is_empty());
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
-    assert!(!app.by_key.contains_key("big") && app.by_key.contains_key("r9"));
+    assert!(app.by_key.get("big").is_none() && app.by_key.get("r9").is_some());
     // A placeholder that nothing replaces goes as timed out.
     env.release("app-1", "ph1", Termination::PlaceholderReplaced);
     let group = &env.partition.apps[env.partition.app_by_id["app-1"]].task_groups["tg"];
@@ -493,7 +493,7 @@ fn a_resized_placeholder_keeps_its_book() {
     env.ask(placeholders("app-1", 2));
     env.ask(vec![Ask::new("app-1", "ph1", 15).placeholder("tg")]);
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
-    assert_eq!((&*app.allocated_placeholders, app.allocated.is_zero()), (&res(25, 25), true));
+    assert_eq!((&**app.allocated_placeholders, app.allocated.is_zero()), (&res(25, 25), true));
     end(env);
 }
 

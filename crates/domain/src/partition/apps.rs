@@ -12,6 +12,7 @@ use crate::{
     command::AddApplication,
     effect::{AppEffect, Callback, Effect, QueueEffect, Released},
     event::{Change, Detail, EventKind},
+    keys::Keys,
     names, placement,
     rare::Rare,
     resources::Resource,
@@ -140,7 +141,7 @@ impl Partition {
             state: AppState::New,
             tags: item.tags.clone(),
             forced,
-            placeholder_ask: item.placeholder_ask.clone().filter(|_| gang),
+            placeholder_ask: item.placeholder_ask.clone().filter(|_| gang).map(Box::new),
             style: gang_style(&item.gang_style).unwrap_or_default(),
             timeout,
             submission: now,
@@ -149,10 +150,10 @@ impl Partition {
             finished: None,
             pending: Amount::default(),
             allocated: Amount::default(),
-            allocated_placeholders: Amount::default(),
+            allocated_placeholders: Rare::default(),
             claimed: Rare::default(),
             max_used: Resource::new(),
-            by_key: imbl::HashMap::new(),
+            by_key: Keys::default(),
             by_seq: Run::new(),
             allocs: imbl::OrdSet::new(),
             groups_by_key: BTreeMap::new(),
@@ -299,7 +300,7 @@ impl Partition {
             cx.fx.push(Effect::App(AppEffect::Ended { summary: Arc::new(summary) }));
         }
         self.detach(ix, false, cx);
-        copy.by_key = imbl::HashMap::new();
+        copy.by_key = Keys::default();
         copy.by_seq = Run::new();
         copy.order = None;
         copy.track = None;
@@ -336,7 +337,7 @@ impl Partition {
         }
         let row = self.apps.free(ix);
         // The row may stay unused for long.
-        row.by_key = imbl::HashMap::new();
+        row.by_key = Keys::default();
         row.by_seq = Run::new();
         row.tags = Arc::default();
         row.history = UsageHistory::default();

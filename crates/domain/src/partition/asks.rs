@@ -69,7 +69,7 @@ impl Partition {
             self.bad_updates += 1;
             return Err("allocation contains negative resources".into());
         }
-        match self.apps[app].by_key.get(key).copied() {
+        match self.apps[app].by_key.get(key) {
             None if node.is_none() && self.is_ending(app) => {
                 // SEEDS S31: it would never be placed, and be dropped with the application.
                 let (id, state) = (&item.app, self.apps[app].state);
@@ -366,7 +366,7 @@ impl Partition {
         let (app, key, seq, shape) = (row.app, row.spec.key.clone(), row.seq, row.shape);
         row.log = Vec::new();
         let app = &mut self.apps[app];
-        if app.by_key.get(&key) == Some(&alloc) {
+        if app.by_key.get(&key) == Some(alloc) {
             app.by_key.remove(&key);
         }
         app.by_seq.remove(&seq);

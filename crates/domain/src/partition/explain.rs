@@ -207,7 +207,7 @@ impl<'a> Explainer<'a> {
     pub fn ask(&mut self, app: AppIx, key: &str, now: Nanos) -> Option<Waiting> {
         let partition = self.partition;
         let row = partition.apps.get(app)?;
-        let alloc = *row.by_key.get(key)?;
+        let alloc = row.by_key.get(key)?;
         if partition.allocs.get(alloc)?.phase != Phase::Pending {
             return None;
         }
@@ -381,7 +381,7 @@ impl<'a> Explainer<'a> {
     fn whole_gang_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
         let partition = self.partition;
         let row = &partition.apps[app];
-        if row.placeholder_ask.as_ref().is_some_and(|ask| !row.announced.ge_all(ask)) {
+        if row.placeholder_ask.as_deref().is_some_and(|ask| !row.announced.ge_all(ask)) {
             return Why::GangShort(Resource::clone(&row.announced));
         }
         let total = &row.awaited;
@@ -523,7 +523,7 @@ impl Partition {
     /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
     fn gang_total(&self, app: AppIx) -> Resource {
         let row = &self.apps[app];
-        row.placeholder_ask.as_ref().filter(|_| !row.gang_started).unwrap_or(&row.awaited).clone()
+        row.placeholder_ask.as_deref().filter(|_| !row.gang_started).unwrap_or(&row.awaited).clone()
     }
 
     /// The node has room for the ask beside what is reserved for others, and takes allocations.

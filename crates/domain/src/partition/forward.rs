@@ -252,7 +252,7 @@ impl<'a> Forward<'a> {
     /// An ask or allocation gets another size, wherever it is now.
     fn update(&mut self, item: &AllocationItem) {
         let app = self.partition.app_by_id.get(&item.app).and_then(|app| self.partition.apps.get(*app));
-        let row = app.and_then(|app| app.by_key.get(&item.spec.key)).and_then(|ix| self.partition.allocs.get(*ix));
+        let row = app.and_then(|app| app.by_key.get(&item.spec.key)).and_then(|ix| self.partition.allocs.get(ix));
         let Some(row) = row else { return };
         let node = row.node.filter(|_| row.is_allocated()).and_then(|node| self.partition.nodes.get(node));
         let item = AllocationItem { node: node.map(|node| node.id().clone()), ..item.clone() };
@@ -370,7 +370,7 @@ impl<'a> Forward<'a> {
 
     fn place(&mut self, new: NewAllocation) {
         let app = self.partition.app_by_id.get(&new.app).and_then(|app| self.partition.apps.get(*app));
-        let ix = app.and_then(|app| app.by_key.get(&new.spec.key)).copied();
+        let ix = app.and_then(|app| app.by_key.get(&new.spec.key));
         let name = (new.app, new.spec.key.clone());
         self.watched.remove(&name);
         let row = ix.and_then(|ix| self.partition.allocs.get(ix));

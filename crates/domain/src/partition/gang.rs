@@ -43,7 +43,7 @@ impl Partition {
         let row = &self.apps[app];
         if row.state == AppState::Accepted
             && row.placeholders_awaiting_shim == 0
-            && row.placeholder_ask.as_ref().is_some_and(|ask| *ask == row.allocated_placeholders)
+            && row.placeholder_ask.as_deref().is_some_and(|ask| *ask == **row.allocated_placeholders)
         {
             self.fire(app, AppEvent::Run, None, cx);
         }
@@ -149,7 +149,7 @@ impl Partition {
     /// The level, nearest to the leaf, that has no room for a gang that has not begun.
     pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
         let row = &self.apps[app];
-        let ask = row.placeholder_ask.as_ref().filter(|_| !row.gang_started)?;
+        let ask = row.placeholder_ask.as_deref().filter(|_| !row.gang_started)?;
         for queue in self.path(row.queue).filter(|queue| *queue != self.root) {
             let queue_row = &self.queues[queue];
             if let Some(max) = &queue_row.max {

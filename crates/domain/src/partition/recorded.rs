@@ -206,7 +206,7 @@ impl Recorded {
                 live.placed = Some(at);
                 self.placed += 1;
                 let app = after.app_by_id.get(&new.app).and_then(|app| after.apps.get(*app));
-                let row = app.and_then(|app| app.by_key.get(&new.spec.key)).and_then(|ix| after.allocs.get(*ix));
+                let row = app.and_then(|app| app.by_key.get(&new.spec.key)).and_then(|ix| after.allocs.get(ix));
                 self.waits.extend(row.and_then(|row| waited(row, at)));
             }
             Callback::Released(release) if release.confirm => {

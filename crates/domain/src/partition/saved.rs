@@ -230,7 +230,7 @@ impl Partition {
         let rows = self.allocs.iter();
         let hidden = rows.filter(|(at, row)| {
             let known = self.apps[row.app].by_key.get(&row.spec.key);
-            known != Some(at)
+            known != Some(*at)
         });
         hidden.map(|(at, _)| at).collect()
     }

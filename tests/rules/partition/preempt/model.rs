@@ -39,7 +39,7 @@ fn world(guaranteed: [i64; 3], running: [i64; 3], asking: [i64; 3], nested: bool
         for k in 0..4 {
             let key = format!("r{n}{k}");
             let app = &env.partition.apps[env.partition.app_by_id[format!("app{n}").as_str()]];
-            if app.by_key.get(key.as_str()).is_some_and(|alloc| env.partition.allocs[*alloc].is_pending()) {
+            if app.by_key.get(key.as_str()).is_some_and(|alloc| env.partition.allocs[alloc].is_pending()) {
                 env.release(&format!("app{n}"), &key, Termination::StoppedByRm);
             }
         }

@@ -142,7 +142,7 @@ impl Change {
             }
             Change::Resume { queues, app } => {
                 let row = partition.rejected.get(app).ok_or_else(gone)?;
-                let new = submission(row, row.submitted_queue.clone(), row.placeholder_ask.clone());
+                let new = submission(row, row.submitted_queue.clone(), row.placeholder_ask.as_deref().cloned());
                 vec![
                     Command::OrderQueues(queues.iter().map(|queue| (queue.clone(), None)).collect()),
                     Command::Applications { new: vec![new], remove: Vec::new() },
@@ -185,7 +185,7 @@ fn row<'a>(partition: &'a Partition, app: &str) -> Option<&'a App> {
 
 fn find<'a>(partition: &'a Partition, ask: &AskName) -> Option<(&'a App, AllocIx)> {
     let app = row(partition, &ask.0)?;
-    let alloc = *app.by_key.get(&ask.1)?;
+    let alloc = app.by_key.get(&ask.1)?;
     Some((app, alloc))
 }
 

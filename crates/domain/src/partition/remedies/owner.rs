@@ -36,7 +36,7 @@ impl Search<'_> {
         let partition = self.partition;
         let row = &partition.apps[self.app];
         let own = &partition.queues[row.queue];
-        let gang = row.placeholder_ask.as_ref().unwrap_or(&self.wanted);
+        let gang = row.placeholder_ask.as_deref().unwrap_or(&self.wanted);
         let fits = |queue: &Queue| {
             let ix = partition.queue_by_path.get(&queue.path).copied();
             let room = ix.is_some_and(|ix| partition.queue_has_room(ix, gang).is_ok());

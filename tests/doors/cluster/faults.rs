@@ -168,14 +168,15 @@ impl World {
     }
 
     async fn start_again(&mut self, at: usize, ends: bool) {
-        let place = self.places[at].clone();
-        let again = spawn_blocking(move || place.start()).await.expect("no panic");
-        let before = std::mem::replace(&mut self.servers[at], again);
-        let places = World::places_of(&self.servers);
-        self.shims.iter().for_each(|shim| shim.find(places.clone()));
+        let before = self.servers.remove(at);
         if ends {
             assert_eq!(before.program.ended().await, Some(0));
         }
+        let place = self.places[at].clone();
+        let again = spawn_blocking(move || place.start()).await.expect("no panic");
+        self.servers.insert(at, again);
+        let places = World::places_of(&self.servers);
+        self.shims.iter().for_each(|shim| shim.find(places.clone()));
     }
 
     async fn inject(&mut self, fault: Fault, random: &mut ChaCha8Rng) -> (Injected, Duration) {

@@ -15,6 +15,7 @@ use callboard::si::{
     },
     v1,
 };
+use futures::future::join_all;
 use reqwest::Client;
 use serde_json::Value;
 use tokio::{
@@ -29,7 +30,16 @@ use crate::{shim::server::Lines, wired::books::Books};
 /// Between two turns of a shim, of 20 asks each: with a build that is not this one, which is without optimisation, two shims make
 /// 1,000 allocations a second.
 fn pause() -> Duration {
-    Duration::from_millis(if std::env::var_os("CONFORMANCE_PROGRAM").is_some() { 40 } else { 200 })
+    Duration::from_millis(if is_optimised() { 40 } else { 200 })
+}
+
+fn is_optimised() -> bool {
+    std::env::var_os("CONFORMANCE_PROGRAM").is_some()
+}
+
+/// Asks that wait at most: where it is asked whether each fits, they take their time in a build without optimisation.
+fn waiting() -> usize {
+    if is_optimised() { 1_000 } else { 100 }
 }
 
 /// Lines come all the time: a connection on which none does for so long is of no use.
@@ -43,8 +53,8 @@ const CONNECT: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_millis(10);
 /// Requests that are on their way at most.
 const OPEN: usize = 200;
-/// Asks that wait at most: where it is asked whether each fits, they take their time in a build without optimisation.
-const WAITING: usize = 100;
+/// Requests over HTTP that are on their way at most: each takes as long as etcd does.
+const HANDS: u32 = 4;
 
 /// A shim, and where it finds servers: URLs of their HTTP and gRPC doors.
 pub struct Shim {
@@ -84,9 +94,14 @@ fn client() -> Client {
 
 /// Asks and releases over HTTP, at whichever server takes it, until `ends`.
 pub async fn ask_over_http(shim: &Shim, ends: impl Fn() -> bool) {
+    join_all((0..HANDS).map(|_| ask_in_turn(shim, &ends))).await;
+}
+
+/// One request after the other.
+async fn ask_in_turn(shim: &Shim, ends: impl Fn() -> bool) {
     let http = client();
     let turn = std::sync::atomic::AtomicUsize::new(0);
-    let mut ticks = interval(pause());
+    let mut ticks = interval(pause() * HANDS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !ends() {
         ticks.tick().await;
@@ -276,7 +291,7 @@ async fn talk(
                     if open.requests.is_empty() {
                         done();
                     }
-                } else if open.requests.len() < OPEN && shim.books.lock().expect("no panic").waiting() < WAITING {
+                } else if open.requests.len() < OPEN && shim.books.lock().expect("no panic").waiting() < waiting() {
                     let request = open.add(shim);
                     requests.send(request).await.map_err(|_| ended())?;
                 }

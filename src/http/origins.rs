@@ -137,11 +137,13 @@ impl Origins {
                 }
             }
         }
-        // Trials change nothing.
-        if *method == Method::POST && routes::find(method, uri.path()).is_some_and(Route::changes) {
+        if *method == Method::POST {
             let kind = text(headers, &header::CONTENT_TYPE).unwrap_or_default();
             let essence = kind.split(';').next().unwrap_or_default().trim();
-            if !essence.eq_ignore_ascii_case("application/json") {
+            // Trials change nothing. The route is looked for last, as nearly all are JSON.
+            if !essence.eq_ignore_ascii_case("application/json")
+                && routes::find(method, uri.path()).is_some_and(Route::changes)
+            {
                 return Err(Stranger::Kind(if kind.is_empty() { "none".to_owned() } else { shown(kind) }));
             }
         }

@@ -15,7 +15,7 @@ use callboard::si::{
     },
     v1,
 };
-use futures::future::join_all;
+use futures::{StreamExt as _, future::ready, stream};
 use reqwest::Client;
 use serde_json::Value;
 use tokio::{
@@ -54,7 +54,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// Requests that are on their way at most.
 const OPEN: usize = 200;
 /// Requests over HTTP that are on their way at most: each takes as long as etcd does.
-const HANDS: u32 = 4;
+const HANDS: usize = 4;
 
 /// A shim, and where it finds servers: URLs of their HTTP and gRPC doors.
 pub struct Shim {
@@ -94,17 +94,11 @@ fn client() -> Client {
 
 /// Asks and releases over HTTP, at whichever server takes it, until `ends`.
 pub async fn ask_over_http(shim: &Shim, ends: impl Fn() -> bool) {
-    join_all((0..HANDS).map(|_| ask_in_turn(shim, &ends))).await;
-}
-
-/// One request after the other.
-async fn ask_in_turn(shim: &Shim, ends: impl Fn() -> bool) {
-    let http = client();
-    let turn = std::sync::atomic::AtomicUsize::new(0);
-    let mut ticks = interval(pause() * HANDS);
+    let (http, turn) = (&client(), &std::sync::atomic::AtomicUsize::new(0));
+    let mut ticks = interval(pause());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !ends() {
-        ticks.tick().await;
+    let ticks = stream::poll_fn(|cx| ticks.poll_tick(cx).map(Some)).take_while(|_| ready(!ends()));
+    let ask = |_| async move {
         let places = shim.places();
         let send = async |body: Value| {
             let (url, _) = &places[turn.load(std::sync::atomic::Ordering::SeqCst) % places.len()];
@@ -116,7 +110,8 @@ async fn ask_in_turn(shim: &Shim, ends: impl Fn() -> bool) {
             Some(done)
         };
         Books::turn(&shim.books, send).await;
-    }
+    };
+    ticks.for_each_concurrent(HANDS, ask).await;
 }
 
 /// Reads lines over HTTP, at whichever server has them, for ever.

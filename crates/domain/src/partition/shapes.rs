@@ -173,9 +173,10 @@ impl Coded for Shapes {
 
     fn read(from: &mut Reader) -> Result<Self, Error> {
         let (saved, vacant): (Vec<Option<Saved>>, Vec<ShapeIx>) = Coded::read(from)?;
-        let wrong = vacant.iter().find(|ix| saved.get(ix.ix()).is_none_or(Option::is_some));
-        if let Some(ix) = wrong {
-            return Err(from.fail(format!("shape {} cannot be free", ix.ix())));
+        let mut free: Vec<usize> = vacant.iter().map(|ix| ix.ix()).collect();
+        free.sort_unstable();
+        if !saved.iter().enumerate().filter(|(_, row)| row.is_none()).map(|(at, _)| at).eq(free) {
+            return Err(from.fail("the places of shapes that are free are not those that it lists"));
         }
         let mut shapes = Shapes::default();
         for saved in saved {
@@ -194,5 +195,46 @@ impl Coded for Shapes {
             shapes.rows.free(ix);
         }
         Ok(shapes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::Types;
+
+    fn written(value: &impl Coded) -> Vec<u8> {
+        let mut to = Writer::large();
+        value.write(&mut to);
+        to.into_bytes()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Shapes, Error> {
+        Shapes::read(&mut Reader::new(bytes, &Types::default()))
+    }
+
+    #[test]
+    fn what_is_saved_says_which_places_are_free() {
+        let mut shapes = Shapes::default();
+        let sized = |memory| Arc::new(Resource::of(&[("memory", memory)]));
+        let made: Vec<ShapeIx> = (1..=4).map(|memory| shapes.intern(&sized(memory), None).0).collect();
+        shapes.set_nowhere(made[3]);
+        for gone in [made[2], made[0]] {
+            shapes.release(gone);
+        }
+        let bytes = written(&shapes);
+        let mut again = read(&bytes).unwrap();
+        assert_eq!((written(&again), &again.nowhere), (bytes.clone(), &shapes.nowhere));
+        for memory in 5..8 {
+            assert_eq!(again.intern(&sized(memory), None).0, shapes.intern(&sized(memory), None).0);
+        }
+        let (rows, free): (Vec<Option<Saved>>, Vec<ShapeIx>) =
+            Coded::read(&mut Reader::new(&bytes, &Types::default())).unwrap();
+        assert_eq!(free, [made[2], made[0]]);
+        for wrong in [vec![], vec![0], vec![0, 0], vec![0, 1], vec![0, 2, 2], vec![0, 2, 9]] {
+            let wrong: Vec<ShapeIx> = wrong.into_iter().map(ShapeIx).collect();
+            let refused = read(&written(&(rows.clone(), wrong.clone()))).err().unwrap();
+            assert!(refused.what.contains("free"), "{wrong:?}: {refused:?}");
+        }
     }
 }

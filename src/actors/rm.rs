@@ -227,11 +227,36 @@ impl RmActor {
         }
     }
 
-    /// How the shim is asked now: by what its stream says, else as it registered.
+    /// How the shim is asked from now on: by what the stream of all kinds says, else as it registered. That such a stream was
+    /// lost says nothing at once: until another is open nobody can be asked, so nothing is placed.
     fn ask_as_wanted(&mut self) {
         let Some(session) = &mut self.session else { return };
-        let wanted = self.streams.all.as_ref().and_then(|stream| stream.predicates).unwrap_or(session.predicates);
-        session.ask(wanted);
+        match &self.streams.all {
+            Some(stream) => session.ask(stream.predicates.unwrap_or(session.predicates)),
+            None if session.asking == Predicates::Off => session.ask(session.predicates),
+            None => {}
+        }
+    }
+
+    /// A session runs while a stream is open, and one on which the shim can be asked where it is to be; before the first while
+    /// the grace period lasts. `why` says what may let it run again.
+    fn run_or_pause(&mut self, why: Option<&str>, ctx: &mut Context<Self>) {
+        let Some(session) = &self.session else { return };
+        let (none, runs) = (self.streams.none(), self.life.state() == RmState::Running);
+        let mute = session.asks_nobody(&self.streams);
+        self.timers.unasked(mute && !none && session.asking != session.predicates, ctx);
+        if runs && none && self.timers.grace_is_over() {
+            self.pause("the last stream was lost", ctx);
+        } else if runs && mute {
+            self.pause("no stream is open on which the resource manager can be asked about nodes", ctx);
+        } else if let Some(why) = why
+            && self.life.state() == RmState::Paused
+            && !mute
+        {
+            self.timers.pause(None, ctx);
+            self.enter(RmState::Running, why);
+            self.session.iter().for_each(Session::resume_placements);
+        }
     }
 
     fn attach(&mut self, attach: Attach, ctx: &mut Context<Self>) -> Result<Attached, Refusal> {
@@ -304,11 +329,7 @@ impl RmActor {
         self.ask_as_wanted();
         self.vouch();
         self.note_manner(ctx);
-        if self.life.state() == RmState::Paused {
-            self.timers.pause(None, ctx);
-            self.enter(RmState::Running, format!("a stream was opened ({door})"));
-            self.session.iter().for_each(Session::resume_placements);
-        }
+        self.run_or_pause(Some(&format!("a stream was opened ({door})")), ctx);
         self.pump(ctx);
         Ok(Attached { stream: id, epoch, sequence })
     }
@@ -326,18 +347,15 @@ impl RmActor {
             return;
         };
         if lost.is_some() {
-            session.answer_all(Err("the stream to the shim was lost before it answered".into()));
+            session.give_up_questions();
             self.dumps.clear();
             if let Some(log) = &mut self.log {
                 log.trail.broke(self.clock.now());
             }
         }
-        self.ask_as_wanted();
         self.vouch();
         self.note_manner(ctx);
-        if self.streams.none() && self.life.state() == RmState::Running && self.timers.grace_is_over() {
-            self.pause("the last stream was lost", ctx);
-        }
+        self.run_or_pause(None, ctx);
         self.pump(ctx);
     }
 
@@ -378,14 +396,14 @@ impl RmActor {
     }
 
     fn deliver(&mut self, msg: Deliver, ctx: &mut Context<Self>) {
-        let no_reader = self.streams.all.is_none();
         let now = self.clock.now();
         let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else {
             // Nothing of it is recorded, so nobody waits for that.
             return msg.entry.iter().for_each(|entry| entry.outlet.open());
         };
         // What the shim is not asked is answered here.
-        let asks = if no_reader && session.had_stream { Predicates::Off } else { session.asking };
+        let mute = session.asks_nobody(&self.streams);
+        let asks = if mute { Predicates::Off } else { session.asking };
         let recorded = msg.entry.is_some();
         if let Some(log) = &mut self.log {
             let handed = Kind::ALL.map(|kind| session.buffer.handed(kind));
@@ -409,9 +427,9 @@ impl RmActor {
                     session.last_release = line;
                 }
             } else if session.asking == Predicates::Off {
-                session.answer_now(&msg.partition, questions, Ok(()));
-            } else if no_reader && session.had_stream {
-                session.answer_now(&msg.partition, questions, Err("no stream to the shim is open".into()));
+                session.agree(&msg.partition, questions);
+            } else if mute {
+                session.unanswered(&msg.partition, questions.iter().map(|question| question.id));
             } else {
                 let (timeout, now) = (session.settings.predicates, tokio::time::Instant::now());
                 let id = session.buffer.last() + 1;

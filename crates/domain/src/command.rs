@@ -31,8 +31,11 @@ pub enum Command {
     Configure(Arc<PartitionConf>),
     /// Time has come to `now`: deadlines fall due.
     Tick,
-    /// The shim answered a predicate question, or nobody will.
+    /// The shim answered a predicate question, or did not in time.
     Predicate(PredicateAnswer),
+    /// Nobody will answer this question: the stream to the shim was lost, or the server was started again. It says nothing of the
+    /// node: the ask waits as before, and is asked about again.
+    Unanswered(u64),
     /// Whether the shim wants to be asked for predicates. On switching off, an ask that awaits its answer counts as fitting.
     AskPredicates(bool),
     /// How it is asked, from the next question on.
@@ -211,6 +214,7 @@ variants!(Command {
     15 DrainOverdue(nodes),
     16 Turn(turn),
     17 NoteDrains(notes),
+    18 Unanswered(question),
 });
 map!(NodeItem { 1 id as Once, 2 action, 3 capacity, 4 attributes });
 variants!(NodeAction { 0 Unknown, 1 Create, 2 CreateDrain, 3 Update, 4 Drain, 5 DrainToSchedulable, 6 Decommission });

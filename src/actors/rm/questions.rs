@@ -95,16 +95,11 @@ impl Questions {
         expired
     }
 
-    /// Answers all that is open.
-    pub fn answer_all(&mut self, result: Result<(), Arc<str>>) -> Vec<Answered> {
+    /// Nobody will answer what is open: the numbers of these questions, with the partition that asks.
+    pub fn give_up(&mut self) -> Vec<(Arc<str>, Vec<u64>)> {
         self.deadlines.clear();
         let open = std::mem::take(&mut self.open).into_values();
-        open.map(|open| {
-            let answer =
-                |(question, index, _)| PredicateAnswer { question, result: result.clone(), index, refused: Vec::new() };
-            (open.partition, open.questions.into_iter().map(answer).collect())
-        })
-        .collect()
+        open.map(|open| (open.partition, open.questions.into_iter().map(|(question, ..)| question).collect())).collect()
     }
 }
 
@@ -121,6 +116,11 @@ fn of_batch(question: u64, nodes: usize, results: &[Result<(), Arc<str>>]) -> Pr
         Err(refused.pop().unwrap_or_default())
     };
     PredicateAnswer { question, result, index: 0, refused }
+}
+
+/// The shim takes the node; of victims, all of the first try are enough.
+pub fn agreed(question: &Question) -> PredicateAnswer {
+    PredicateAnswer { question: question.id, result: Ok(()), index: start(question), refused: Vec::new() }
 }
 
 /// All victims of the first try are enough.
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!(expired.len(), 1);
         assert_eq!(expired[0].1[0].result, Err("late".into()));
         assert_eq!(open.deadline(), Some(now + 2 * second));
-        assert_eq!(open.answer_all(Err("lost".into())).len(), 1);
+        assert_eq!(open.give_up(), [("p".into(), vec![2])]);
     }
 }

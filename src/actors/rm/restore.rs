@@ -21,7 +21,7 @@ use crate::{
     config,
     domain::{
         Partition,
-        command::{Command, PredicateAnswer, PredicateTerms, Turn},
+        command::{Command, PredicateTerms, Turn},
         conf::PartitionConf,
         log::Beginning,
         resources::Resource,
@@ -248,8 +248,8 @@ impl RmActor {
             let handle = self.launch_again(&session, 0, &conf, before, ctx);
             actix::spawn(handle.stop.send(StopPartition));
         }
-        for (internal, answers) in unasked {
-            session.send_answers(internal, answers);
+        for (internal, questions) in unasked {
+            session.unanswered(&internal, questions);
         }
         // What was said to partitions may not have been recorded: all of it says what holds, not what changes.
         session.command_all(|| Command::ContainerStates(session.settings.all_container_states));
@@ -321,25 +321,18 @@ pub fn same(one: &Arc<PartitionConf>, other: &Arc<PartitionConf>) -> bool {
     Arc::ptr_eq(one, other) || bytes(one) == bytes(other)
 }
 
-/// Questions that wait for an answer which was taken and is not in the log: they count as not answered.
+/// Questions that wait for an answer which was taken and is not in the log: nobody will answer them.
 pub fn unasked(
     partitions: &BTreeMap<u32, (Arc<str>, Replica)>,
     asked: &BTreeMap<u64, super::replay::Open>,
-) -> Vec<(Arc<str>, Vec<PredicateAnswer>)> {
+) -> Vec<(Arc<str>, Vec<u64>)> {
     let mut all = Vec::new();
     for (internal, replica) in partitions.values() {
         let open = asked.values().filter(|open| open.partition == *internal);
         let known: BTreeSet<u64> = open.flat_map(|open| open.questions.iter().map(|question| question.id)).collect();
-        let answers =
-            replica.partition.open_questions().filter(|id| !known.contains(id)).map(|question| PredicateAnswer {
-                question,
-                result: Err("the server was started again before the answer was recorded".into()),
-                index: 0,
-                refused: Vec::new(),
-            });
-        let answers: Vec<_> = answers.collect();
-        if !answers.is_empty() {
-            all.push((internal.clone(), answers));
+        let unknown: Vec<u64> = replica.partition.open_questions().filter(|id| !known.contains(id)).collect();
+        if !unknown.is_empty() {
+            all.push((internal.clone(), unknown));
         }
     }
     all

@@ -13,6 +13,7 @@ use super::{
     questions::{self, Questions},
     record::{self, Manner, Registered},
     settings::RmSettings,
+    streams::Streams,
     traced::Traced,
 };
 use crate::{
@@ -173,6 +174,11 @@ impl Session {
         }
     }
 
+    /// The shim is to be asked, and the stream on which it was is gone. Before the first, questions wait for it.
+    pub fn asks_nobody(&self, streams: &Streams) -> bool {
+        self.asking != Predicates::Off && self.had_stream && streams.all.is_none()
+    }
+
     /// From now on the shim is asked this way.
     pub fn ask(&mut self, wanted: Predicates) {
         let (before, after) = (self.asking != Predicates::Off, wanted != Predicates::Off);
@@ -180,7 +186,8 @@ impl Session {
         self.tell_terms();
         if before != after {
             if !after {
-                self.answer_all(Ok(()));
+                // What is open counts as fitting.
+                self.questions.give_up();
             }
             self.command_all(|| Command::AskPredicates(after));
         }
@@ -263,28 +270,34 @@ impl Session {
         Manner { asking: record::number_of(self.asking), had_stream: self.had_stream, heartbeats: self.heartbeats }
     }
 
-    /// Answers all open questions.
-    pub fn answer_all(&mut self, result: Result<(), Arc<str>>) {
-        for (partition, answers) in self.questions.answer_all(result) {
-            self.send_answers(partition, answers);
+    /// Nobody will answer what is open.
+    pub fn give_up_questions(&mut self) {
+        for (partition, questions) in self.questions.give_up() {
+            self.unanswered(&partition, questions);
         }
     }
 
-    /// Answers questions that are not put to the shim.
-    pub fn answer_now(&self, partition: &Arc<str>, questions: &[Question], result: Result<(), Arc<str>>) {
-        let answer = |question: &Question| PredicateAnswer {
-            question: question.id,
-            result: result.clone(),
-            index: questions::start(question),
-            refused: Vec::new(),
-        };
-        self.send_answers(partition.clone(), questions.iter().map(answer).collect());
+    /// Tells the partition that asked that nobody will answer.
+    pub fn unanswered(&self, partition: &str, questions: impl IntoIterator<Item = u64>) {
+        self.send(partition, questions.into_iter().map(Command::Unanswered).collect());
+    }
+
+    /// A shim that is not asked takes every node.
+    pub fn agree(&self, partition: &str, questions: &[Question]) {
+        self.send(
+            partition,
+            questions.iter().map(|question| Command::Predicate(questions::agreed(question))).collect(),
+        );
     }
 
     /// Hands answers to the partition that asked.
     pub fn send_answers(&self, partition: Arc<str>, answers: Vec<PredicateAnswer>) {
-        if let Some(partition) = self.partition(&partition) {
-            partition.send(self.epoch, answers.into_iter().map(Command::Predicate).collect());
+        self.send(&partition, answers.into_iter().map(Command::Predicate).collect());
+    }
+
+    fn send(&self, partition: &str, commands: Vec<Command>) {
+        if let Some(partition) = self.partition(partition) {
+            partition.send(self.epoch, commands);
         }
     }
 

@@ -86,6 +86,7 @@ impl Handler<Commands> for Fake {
                 Command::Predicate(answer) => {
                     self.tell(format!("answer {} {:?} {}", answer.question, answer.result, answer.index));
                 }
+                Command::Unanswered(question) => self.tell(format!("unanswered {question}")),
                 Command::AskPredicates(on) => self.tell(format!("ask {on}")),
                 Command::Nodes(nodes) => self.tell(format!("nodes {}", nodes.len())),
                 other => self.tell(format!("{other:?}")),

@@ -8,11 +8,15 @@ use tokio::time::Instant;
 use super::RmActor;
 use crate::messages::rm::RmState;
 
+/// A connection that is made again brings its streams one after the other.
+const COMES_BACK: Duration = Duration::from_secs(1);
+
 /// Running timers.
 #[derive(Default)]
 pub struct Timers {
     grace: Option<SpawnHandle>,
     pause: Option<SpawnHandle>,
+    unasked: Option<SpawnHandle>,
     question: Option<(Instant, SpawnHandle)>,
 }
 
@@ -46,10 +50,19 @@ impl Timers {
         restart(&mut self.pause, handle, ctx);
     }
 
+    /// Plain streams are open, and the one on which the shim was asked is not: for so long it may come back. Or this is over.
+    pub fn unasked(&mut self, waits: bool, ctx: &mut Context<RmActor>) {
+        if !waits || self.unasked.is_none() {
+            let handle = waits.then(|| ctx.run_later(COMES_BACK, |actor, ctx| actor.ask_no_more(ctx)));
+            restart(&mut self.unasked, handle, ctx);
+        }
+    }
+
     /// The session is over: no timer of it may fire.
     pub fn clear(&mut self, ctx: &mut Context<RmActor>) {
         restart(&mut self.grace, None, ctx);
         restart(&mut self.pause, None, ctx);
+        restart(&mut self.unasked, None, ctx);
         if let Some((_, handle)) = self.question.take() {
             ctx.cancel_future(handle);
         }
@@ -63,6 +76,17 @@ fn restart(slot: &mut Option<SpawnHandle>, next: Option<SpawnHandle>, ctx: &mut 
 }
 
 impl RmActor {
+    /// The stream on which the shim was asked did not come back, and it goes on with plain ones: it is asked as it registered.
+    fn ask_no_more(&mut self, ctx: &mut Context<Self>) {
+        self.timers.unasked = None;
+        if let Some(session) = &mut self.session {
+            session.ask(session.predicates);
+            self.note_manner(ctx);
+            self.run_or_pause(Some("it is not asked about nodes any more"), ctx);
+            self.pump(ctx);
+        }
+    }
+
     /// Arms the timer for the question that is given up next.
     pub(super) fn arm_questions(&mut self, ctx: &mut Context<Self>) {
         let next = self.session.as_mut().and_then(|session| session.questions.deadline());

@@ -69,6 +69,7 @@ fn of_command(command: &Command) -> Vec<String> {
             Ok(()) => format!("answer to question {}: it fits", answer.question),
             Err(why) => format!("answer to question {}: {why}", answer.question),
         }],
+        Command::Unanswered(question) => vec![format!("nobody answers question {question}")],
         Command::AskPredicates(on) => vec![format!("predicates are asked for: {on}")],
         Command::Turn(turn) => vec![format!("turns of constrained asks: {turn:?}")],
         Command::PredicateTerms(terms) => vec![format!("a question names up to {} nodes", terms.nodes)],

@@ -5,26 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::server::Server;
 use crate::{
     actors::rm::{record::kind, replay::Open},
-    domain::{
-        command::{Command, PredicateAnswer},
-        effect::Question,
-    },
+    domain::command::{Command, PredicateAnswer},
     messages::rm::Answer,
 };
 
 impl Server {
-    /// Questions that are not put to the shim are answered by a message to the partition.
-    pub(super) fn answer_later(&mut self, internal: &Arc<str>, questions: &[Question], result: Result<(), Arc<str>>) {
-        let answer = |question: &Question| PredicateAnswer {
-            question: question.id,
-            result: result.clone(),
-            index: crate::actors::rm::questions::start(question),
-            refused: Vec::new(),
-        };
-        let answers = questions.iter().map(|question| Command::Predicate(answer(question))).collect();
-        self.later.push_back((internal.clone(), answers));
-    }
-
     /// What was said about turns reaches partitions as a message.
     pub(super) fn pass_turns(&mut self) {
         self.later.extend(self.turns.take());
@@ -42,6 +27,13 @@ impl Server {
             }
         }
         self.reading = false;
+    }
+
+    /// A partition learns that nobody will answer.
+    pub fn unanswered(&mut self, internal: &Arc<str>, questions: Vec<u64>) {
+        if let Some(at) = self.parts.iter().position(|live| live.internal == *internal) {
+            self.arrive(at, questions.into_iter().map(Command::Unanswered).collect(), None);
+        }
     }
 
     /// Answers reach the partition that asked.

@@ -260,8 +260,8 @@ impl Server {
                 None => self.launch(conf.clone()),
             }
         }
-        for (internal, answers) in unasked {
-            self.answered(&internal, answers);
+        for (internal, questions) in unasked {
+            self.unanswered(&internal, questions);
         }
         let (all, asked) = (self.settings.all_container_states, self.asking != Predicates::Off);
         self.command_all(|| Command::ContainerStates(all));

@@ -28,7 +28,7 @@ use crate::{
             buffer::Buffer,
             lines,
             log::{LogSync, Logs, RmLog},
-            questions::Questions,
+            questions::{self, Questions},
             record::{self, Manner, Registered, kind},
             streams::Streams,
         },
@@ -495,8 +495,8 @@ impl Server {
 
     /// As `RmActor` takes what a partition delivers.
     pub(super) fn deliver(&mut self, msg: Deliver) {
-        let no_reader = self.streams.all.is_none();
-        let asks = if no_reader && self.had_stream { Predicates::Off } else { self.asking };
+        let mute = self.streams.all.is_none() && self.had_stream;
+        let asks = if mute { Predicates::Off } else { self.asking };
         let handed = Kind::ALL.map(|kind| self.buffer.handed(kind));
         let recorded = msg.entry.is_some();
         self.log.deliver(&msg, asks, handed, self.now);
@@ -505,7 +505,7 @@ impl Server {
         let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
         self.give_back(before - items.len() + questions);
         for payload in lines::group(items, self.asking) {
-            let questions = payload.questions().to_vec();
+            let questions = payload.questions();
             if questions.is_empty() {
                 let waits = lines::wants_confirmation(&payload);
                 let line = self.push(msg.partition.clone(), payload);
@@ -513,13 +513,15 @@ impl Server {
                     self.last_release = line;
                 }
             } else if self.asking == Predicates::Off {
-                self.answer_later(&msg.partition, &questions, Ok(()));
-            } else if no_reader && self.had_stream {
-                self.answer_later(&msg.partition, &questions, Err("no stream to the shim is open".into()));
+                let agreed = questions.iter().map(|question| Command::Predicate(questions::agreed(question)));
+                self.later.push_back((msg.partition.clone(), agreed.collect()));
+            } else if mute {
+                let over = questions.iter().map(|question| Command::Unanswered(question.id));
+                self.later.push_back((msg.partition.clone(), over.collect()));
             } else {
                 let (timeout, now) = (self.settings.predicates, self.instant(self.now));
                 let id = self.buffer.last() + 1;
-                self.questions.ask(id, msg.partition.clone(), &questions, now, timeout);
+                self.questions.ask(id, msg.partition.clone(), questions, now, timeout);
                 self.push(msg.partition.clone(), payload);
             }
         }

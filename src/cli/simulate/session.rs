@@ -60,10 +60,8 @@ impl Server {
             return;
         }
         self.log.trail.broke(self.now);
-        for (partition, answers) in
-            self.questions.answer_all(Err("the stream to the shim was lost before it answered".into()))
-        {
-            self.answered(&partition, answers);
+        for (partition, questions) in self.questions.give_up() {
+            self.unanswered(&partition, questions);
         }
         self.note_manner();
         self.budget.pause(true);

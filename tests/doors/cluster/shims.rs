@@ -51,7 +51,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_millis(300);
 /// Until it is tried again, at the next server.
 const AGAIN: Duration = Duration::from_millis(10);
-/// Requests that are on their way at most.
+/// Requests over gRPC that are on their way at most.
 const OPEN: usize = 200;
 /// Requests over HTTP that are on their way at most: each takes as long as etcd does.
 const HANDS: usize = 4;
@@ -153,8 +153,14 @@ impl Open {
         let mut books = shim.books.lock().expect("no panic");
         let (keys, gone) = books.next();
         let resource = v1::Resource { resources: [("memory".to_owned(), v1::Quantity { value: 10 })].into() };
-        let ask = |key: &String| v1::Allocation {
+        // Where an ask is constrained, none after it is placed before the shim has answered: each takes as long as a record.
+        let constrained = self.last.is_multiple_of(5);
+        let tags = |at: usize| {
+            [("callboard.io/unconstrained".to_owned(), (!constrained || at > 0).to_string())].into_iter().collect()
+        };
+        let ask = |(at, key): (usize, &String)| v1::Allocation {
             allocation_key: key.clone(),
+            allocation_tags: tags(at),
             application_id: "app".into(),
             partition_name: "default".into(),
             resource_per_alloc: Some(resource.clone()),
@@ -168,7 +174,7 @@ impl Open {
             ..Default::default()
         };
         let request = v1::AllocationRequest {
-            allocations: keys.iter().map(ask).collect(),
+            allocations: keys.iter().enumerate().map(ask).collect(),
             releases: Some(v1::AllocationReleasesRequest {
                 allocations_to_release: gone.iter().map(release).collect(),
             }),

@@ -254,7 +254,7 @@ async fn the_extension_waits_for_the_registration_and_orders_predicates_after_do
             (id, _) => extension.done(id).await,
         }
     }
-    // When it closes, callbacks go back to the plain streams and predicates count as fitting.
+    // When it closes, callbacks go back to the plain streams; a second later predicates count as fitting.
     drop(extension);
     server.until(|info| info["predicates"] == "off").await;
     node_requests.send(node("n2")).await.expect("open");

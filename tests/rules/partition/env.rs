@@ -300,6 +300,14 @@ impl Env {
         question
     }
 
+    /// Nobody answers the oldest open question.
+    pub fn unanswered(&mut self) -> Question {
+        let question = self.questions.remove(0);
+        self.apply(Command::Unanswered(question.id));
+        self.run();
+        question
+    }
+
     /// Messages in the log of an ask (R4.34).
     pub fn log(&self, app: &str, key: &str) -> Vec<String> {
         let app = &self.partition.apps[self.partition.app_by_id[app]];

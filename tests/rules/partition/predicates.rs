@@ -75,6 +75,52 @@ fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
 }
 
 #[test]
+fn what_nobody_answers_is_asked_about_again_at_once() {
+    // R5.27: the stream to the shim was lost, which says nothing of the node.
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    for (yaml, gang, placeholder) in
+        [(QUEUES, false, false), (QUEUES, true, false), (&atomic, true, false), (QUEUES, true, true)]
+    {
+        let mut env = Env::new(yaml);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 10);
+        env.gang("app-1", "root.a", if gang { 8 } else { 0 }, "Soft");
+        let mut asks = vec![Ask::new("app-1", "k1", 4), Ask::new("app-1", "k2", 4)];
+        if gang {
+            asks = asks.into_iter().map(|ask| ask.placeholder("tg")).collect();
+        }
+        env.ask(asks);
+        if placeholder {
+            env.answer_all();
+            env.ask(vec![Ask::new("app-1", "r1", 4).group("tg")]);
+        }
+        let keys = |env: &Env| env.questions.iter().map(|question| question.key.to_string()).collect::<Vec<_>>();
+        let before = (keys(&env), env.partition.audit());
+        assert!(!before.0.is_empty());
+        for _ in 0..3 {
+            for _ in 0..before.0.len() {
+                env.unanswered();
+            }
+            env.questions.drain(..env.questions.len() - before.0.len());
+            assert_eq!((keys(&env), env.partition.audit()), before);
+        }
+        assert_eq!(env.log("app-1", &before.0[0]), [""; 0], "nothing was refused");
+        env.answer_all();
+        env.confirm_all();
+        let (placeholders, others) = if placeholder {
+            (1, 1)
+        } else if gang {
+            (2, 0)
+        } else {
+            (0, 2)
+        };
+        assert_eq!((env.partition.placeholders, env.partition.allocations), (placeholders, placeholders + others));
+        env.remove_app("app-1");
+        env.assert_empty();
+    }
+}
+
+#[test]
 fn refusals_are_told_once_in_fifteen_seconds_per_ask() {
     // EVT-015
     let mut env = Env::new(QUEUES);

@@ -51,6 +51,7 @@ pub enum Step {
     Drain(u8, bool),
     Predicates(bool),
     Answer(bool, i32),
+    Unanswered,
 }
 
 pub fn step() -> impl Strategy<Value = Step> {
@@ -78,6 +79,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..4, any::<bool>()).prop_map(|(n, d)| Step::Drain(n, d)),
         1 => any::<bool>().prop_map(Step::Predicates),
         3 => (any::<bool>(), 0i32..4).prop_map(|(fits, index)| Step::Answer(fits, index)),
+        1 => Just(Step::Unanswered),
     ]
 }
 
@@ -162,6 +164,11 @@ pub fn run(env: &mut Env, step: Step) {
         Step::Predicates(on) => {
             env.apply(Command::AskPredicates(on));
             env.run();
+        }
+        Step::Unanswered => {
+            if !env.questions.is_empty() {
+                env.unanswered();
+            }
         }
         Step::Answer(fits, index) => {
             if !env.questions.is_empty() {

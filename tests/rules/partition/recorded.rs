@@ -182,6 +182,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => conf().prop_map(Command::Configure),
         1 => Just(Command::Tick),
         1 => answer,
+        1 => any::<u64>().prop_map(Command::Unanswered),
         1 => any::<bool>().prop_map(Command::AskPredicates),
         1 => (any::<bool>(), 0usize..1000, any::<bool>()).prop_map(|(constrained, nodes, shared)| {
             Command::PredicateTerms(PredicateTerms { constrained, nodes, shared })

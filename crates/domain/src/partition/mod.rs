@@ -365,6 +365,7 @@ impl Partition {
             Command::Configure(conf) => self.reconfigure(conf, cx),
             Command::Tick => self.tick(cx),
             Command::Predicate(answer) => self.answer(answer, cx),
+            Command::Unanswered(question) => self.unanswered(question, cx),
             Command::AskPredicates(on) => self.ask_predicates(on, cx),
             Command::PredicateTerms(terms) => self.set_predicate_terms(terms),
             Command::Turn(turn) => self.apply_turn(turn, cx),

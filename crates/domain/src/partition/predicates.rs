@@ -347,20 +347,35 @@ impl Partition {
         Some(open)
     }
 
-    /// The shim answered, or nobody will.
-    pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
+    /// The question is over. Gives it where the ask still waits for its answer.
+    fn closed(&mut self, question: u64) -> Option<Open> {
         if self.state == ObjectState::Stopped {
             // It is being taken apart, and what is asked about with it.
-            return;
+            return None;
         }
-        let Some(open) = self.close(answer.question) else { return };
+        let open = self.close(question)?;
         if let Intent::Swap { placeholder, seq } = open.intent {
             self.replaceable_again(placeholder, seq);
         }
         let row = &self.allocs[open.alloc];
-        if row.is_free() || row.seq != open.seq || row.phase != Phase::AwaitingShim {
-            return;
+        let waits = !row.is_free() && row.seq == open.seq && row.phase == Phase::AwaitingShim;
+        waits.then_some(open)
+    }
+
+    /// Nobody will answer: nothing is known of the node, and the ask waits as before the question.
+    pub(super) fn unanswered(&mut self, question: u64, cx: &mut Cx) {
+        if let Some(open) = self.closed(question) {
+            if matches!(open.intent, Intent::Preempt { .. }) {
+                self.try_next_node(open.alloc, cx.now);
+            }
+            self.withdraw(open.alloc, &open.intent, cx);
+            self.unblock_limits();
         }
+    }
+
+    /// The shim answered, or did not in time.
+    pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
+        let Some(open) = self.closed(answer.question) else { return };
         let asked = 1 + open.more.len();
         let fits = if answer.result.is_ok() { answer.refused.len().min(asked - 1) } else { asked };
         if matches!(open.intent, Intent::Place { .. }) {

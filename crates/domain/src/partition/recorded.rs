@@ -116,7 +116,7 @@ impl Recorded {
 
     fn came_in(&mut self, at: Nanos, command: Command) {
         match command {
-            Command::Tick | Command::Predicate(_) | Command::Turn(_) | Command::Stop => {}
+            Command::Tick | Command::Predicate(_) | Command::Unanswered(_) | Command::Turn(_) | Command::Stop => {}
             Command::Allocations { allocations, releases } => self.allocations(at, allocations, releases),
             Command::Applications { new, remove } => {
                 let remove = remove.into_iter().filter(|app| !self.remove(at, app)).collect::<Vec<_>>();

@@ -61,18 +61,22 @@ async fn without_an_answer_it_does_not_fit() {
 }
 
 #[actix::test]
-async fn a_lost_stream_answers_what_is_open_and_what_comes() {
+async fn nobody_answers_what_is_open_when_the_stream_is_lost_and_nothing_is_placed() {
     let env = asking(Predicates::Single).await;
     let stream = env.stream(0).await;
     env.told();
     env.deliver(vec![question(1, "k", "n")]).await;
     stream.lose().await;
     env.settle().await;
-    let lost = "[rm-1]default#1 answer 1 Err(\"the stream to the shim was lost before it answered\") 0";
-    assert_eq!(env.told(), [lost]);
+    assert_eq!(env.told(), ["[rm-1]default#1 unanswered 1"]);
+    assert_eq!(env.state().await, RmState::Paused, "whatever is left of the grace period");
+    assert!(!env.may_place());
     env.deliver(vec![question(2, "k", "n")]).await;
     env.settle().await;
-    assert_eq!(env.told(), ["[rm-1]default#1 answer 2 Err(\"no stream to the shim is open\") 0"]);
+    assert_eq!(env.told(), ["[rm-1]default#1 unanswered 2"], "on its way when the stream was lost");
+    let _stream = env.stream(0).await;
+    assert_eq!(env.state().await, RmState::Running);
+    assert!(env.may_place());
 }
 
 #[actix::test]
@@ -145,20 +149,51 @@ async fn the_partitions_learn_how_many_nodes_a_question_names_and_who_takes_turn
 }
 
 #[actix::test]
-async fn the_extension_stream_asks_as_long_as_it_is_open() {
+async fn a_shim_that_was_asked_on_the_extension_stream_is_asked_on_the_next() {
     let env = asking(Predicates::Off).await;
     env.told();
-    let want = Want::All { after: Some(0), predicates: Some(Predicates::Single) };
-    let extension = env.open_as("grpc-extension", want).await.expect("opened");
-    let _plain = env.open(Want::Plain(Kind::Node)).await.expect("opened");
-    env.settle().await;
-    assert_eq!(env.told(), ["[rm-1]default#1 ask true"]);
-    extension.lose().await;
-    env.settle().await;
-    assert_eq!(env.told(), ["[rm-1]default#1 ask false"]);
+    let want = || Want::All { after: Some(0), predicates: Some(Predicates::Single) };
+    let mut plain = env.open(Want::Plain(Kind::Node)).await.expect("opened");
+    assert_eq!(env.told(), [""; 0], "plain streams carry no questions");
+    for turn in 0..3 {
+        let extension = env.open_as("grpc-extension", want()).await.expect("opened");
+        env.settle().await;
+        let told: Vec<String> = env.told().into_iter().filter(|line| line.contains("ask")).collect();
+        assert_eq!(told, ["[rm-1]default#1 ask true"][..usize::from(turn == 0)], "said once");
+        extension.lose().await;
+        assert_eq!(env.state().await, RmState::Paused, "nobody can be asked");
+        plain = env.open(Want::Plain(Kind::Allocation)).await.expect("opened");
+        env.settle().await;
+        assert_eq!(env.state().await, RmState::Paused, "nor on a plain stream");
+    }
+    assert!(env.told().iter().all(|line| !line.contains("ask")));
+    // It does not come back, and the shim goes on with plain streams.
+    env.pass(Duration::from_millis(1_100)).await;
+    assert!(env.told().contains(&"[rm-1]default#1 ask false".to_owned()));
+    assert_eq!(env.state().await, RmState::Running);
     env.deliver(vec![question(1, "k", "n")]).await;
     env.settle().await;
     assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Ok(()) 0"]);
+    drop(plain);
+}
+
+#[actix::test]
+async fn a_shim_that_loses_all_its_streams_is_asked_as_the_next_one_says() {
+    let env = asking(Predicates::Off).await;
+    let want = Want::All { after: Some(0), predicates: Some(Predicates::Single) };
+    env.open_as("grpc-extension", want).await.expect("opened").lose().await;
+    env.told();
+    env.pass(Duration::from_secs(100)).await;
+    assert_eq!(
+        (env.told(), env.state().await),
+        (vec![], RmState::Paused),
+        "nothing is placed, so nothing is to be said"
+    );
+    let _all = env.stream(0).await;
+    env.settle().await;
+    let told: Vec<String> = env.told().into_iter().filter(|line| line.contains("ask")).collect();
+    assert_eq!(told, ["[rm-1]default#1 ask false"], "a stream without that word goes by the registration");
+    assert_eq!(env.state().await, RmState::Running);
 }
 
 #[actix::test]

@@ -38,6 +38,20 @@ fn the_shim_is_asked_and_the_ask_waits_meanwhile() {
 }
 
 #[test]
+fn victims_that_nobody_answered_about_are_asked_about_again() {
+    let mut env = asked(A_AND_B);
+    env.pass(2);
+    let before = victims(&env);
+    for _ in 0..3 {
+        env.unanswered();
+        assert_eq!(victims(&env), before, "the attempt is not over");
+        assert!(env.heard().is_empty());
+    }
+    env.answer(Ok(()), 0);
+    assert_eq!(env.heard(), ["released v4 Preempted"]);
+}
+
+#[test]
 fn the_shim_may_want_more_to_go() {
     let mut env = asked(A_AND_B);
     env.pass(2);

@@ -338,16 +338,15 @@ impl RmActor {
         // What it handed over is not sent again.
         self.collect();
         let lost = self.streams.remove(id);
-        let Some(session) = &mut self.session else {
+        if self.session.is_none() {
             if self.life.state() == RmState::Init && self.streams.waiting.is_none() && self.elsewhere.is_none() {
                 // It never was registered, and nobody waits any more.
                 self.topology.forget(&self.id);
                 ctx.stop();
             }
             return;
-        };
+        }
         if lost.is_some() {
-            session.give_up_questions();
             self.dumps.clear();
             if let Some(log) = &mut self.log {
                 log.trail.broke(self.clock.now());
@@ -356,6 +355,8 @@ impl RmActor {
         self.vouch();
         self.note_manner(ctx);
         self.run_or_pause(None, ctx);
+        // After the pause: otherwise the next are asked at once, and so on.
+        self.session.iter_mut().filter(|_| lost.is_some()).for_each(Session::give_up_questions);
         self.pump(ctx);
     }
 

@@ -196,6 +196,17 @@ impl Default for PredicateTerms {
     }
 }
 
+impl Command {
+    /// The question that is over with it, answered or not.
+    pub fn ends_question(&self) -> Option<u64> {
+        match self {
+            Command::Predicate(answer) => Some(answer.question),
+            Command::Unanswered(question) => Some(*question),
+            _ => None,
+        }
+    }
+}
+
 variants!(Command {
     1 Nodes(items),
     2 Applications { new, remove },

@@ -25,7 +25,6 @@ use crate::{
     actors::partition::restored::standing_of,
     domain::{
         Partition,
-        command::{Command, PredicateAnswer},
         digest::Digest,
         effect::{Effect, Question},
         log::{Beginning, Input, Reader, Step},
@@ -558,13 +557,12 @@ impl Replay {
         for step in Reader::new(steps.steps, &session.types) {
             let step = step.map_err(|error| error.to_string())?;
             replica.at = replica.at.max(step.at);
-            if let Input::Apply(
-                Command::Predicate(PredicateAnswer { question: over, .. }) | Command::Unanswered(over),
-            ) = &step.input
+            if let Input::Apply(command) = &step.input
+                && let Some(over) = command.ends_question()
             {
                 session.questions.retain(|_, open| {
                     if open.partition == internal {
-                        open.questions.retain(|question| question.id != *over);
+                        open.questions.retain(|question| question.id != over);
                     }
                     !open.questions.is_empty()
                 });

@@ -60,12 +60,12 @@ impl Server {
             return;
         }
         self.log.trail.broke(self.now);
-        for (partition, questions) in self.questions.give_up() {
-            self.unanswered(&partition, questions);
-        }
         self.note_manner();
         self.budget.pause(true);
         self.paused = Some(self.now);
+        for (partition, questions) in self.questions.give_up() {
+            self.unanswered(&partition, questions);
+        }
     }
 
     /// When the session ends where no stream comes back: `rm.pauseTimeout`.

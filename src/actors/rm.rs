@@ -245,7 +245,7 @@ impl RmActor {
         let (none, runs) = (self.streams.none(), self.life.state() == RmState::Running);
         let mute = session.asks_nobody(&self.streams);
         self.timers.unasked(mute && !none && session.asking != session.predicates, ctx);
-        if runs && none && self.timers.grace_is_over() {
+        if runs && none && (mute || self.timers.grace_is_over()) {
             self.pause("the last stream was lost", ctx);
         } else if runs && mute {
             self.pause("no stream is open on which the resource manager can be asked about nodes", ctx);

@@ -1,7 +1,7 @@
 //! A shim that is asked about many asks at once: how many questions may be open is bounded, and nothing waits longer for that.
 
 use callboard::domain::{
-    command::{Command, NodeAction, PredicateTerms, Turn},
+    command::{Command, NodeAction, PredicateAnswer, PredicateTerms, Turn},
     effect::Effect,
     log::Input,
     types::{AppState, Nanos, Termination},
@@ -117,6 +117,35 @@ fn what_nobody_answers_is_asked_about_again_at_once() {
         assert_eq!((env.partition.placeholders, env.partition.allocations), (placeholders, placeholders + others));
         env.remove_app("app-1");
         env.assert_empty();
+    }
+}
+
+#[test]
+fn an_ask_about_which_nobody_answered_is_not_said_to_wait_for_nodes() {
+    // R4.37
+    for refused in [true, false] {
+        let mut env = Env::new(QUEUES);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 10);
+        env.app("app-1", "root.a");
+        env.ask(vec![Ask::new("app-1", "k1", 4)]);
+        let question = env.questions.remove(0).id;
+        env.heard();
+        // The session is Paused from here on: nothing is scheduled.
+        env.apply(if refused {
+            let result = Err("taint".into());
+            Command::Predicate(PredicateAnswer { question, result, index: 0, refused: Vec::new() })
+        } else {
+            Command::Unanswered(question)
+        });
+        env.now = env.now.plus(Nanos::from_secs(5));
+        env.apply(Command::Tick);
+        assert_eq!(env.heard(), ["k1 Failed"][..usize::from(refused)]);
+        if !refused {
+            env.run();
+            env.answer_all();
+            assert_eq!(env.heard(), ["app-1 Running", "new k1 on n1"]);
+        }
     }
 }
 

@@ -365,8 +365,11 @@ impl Partition {
     /// Nobody will answer: nothing is known of the node, and the ask waits as before the question.
     pub(super) fn unanswered(&mut self, question: u64, cx: &mut Cx) {
         if let Some(open) = self.closed(question) {
-            if matches!(open.intent, Intent::Preempt { .. }) {
-                self.try_next_node(open.alloc, cx.now);
+            match open.intent {
+                // Nobody knows whether it waits for a node.
+                Intent::Place { .. } => self.allocs[open.alloc].attempted = false,
+                Intent::Preempt { .. } => self.try_next_node(open.alloc, cx.now),
+                Intent::Gang | Intent::Swap { .. } | Intent::Reserve => {}
             }
             self.withdraw(open.alloc, &open.intent, cx);
             self.unblock_limits();

@@ -254,7 +254,8 @@ impl Reason {
             }
             Why::Turn if paused => Reason::new(
                 code,
-                "The resource manager has no open stream: nothing new is placed until it is back.".into(),
+                "The resource manager has no open stream, or none on which it can be asked: nothing new is placed until it has."
+                    .into(),
             ),
             Why::Turn => Reason::new(
                 code,

@@ -196,6 +196,13 @@ impl Default for PredicateTerms {
     }
 }
 
+impl PredicateAnswer {
+    /// The node is taken; of victims, as many go as were asked about first.
+    pub fn fits(question: u64) -> PredicateAnswer {
+        PredicateAnswer { question, result: Ok(()), index: 0, refused: Vec::new() }
+    }
+}
+
 impl Command {
     /// The question that is over with it, answered or not.
     pub fn ends_question(&self) -> Option<u64> {

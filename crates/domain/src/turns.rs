@@ -109,10 +109,6 @@ mod tests {
         names.iter().map(|name| Arc::from(*name)).collect()
     }
 
-    fn fits(question: u64) -> PredicateAnswer {
-        PredicateAnswer { question, result: Ok(()), index: 0, refused: Vec::new() }
-    }
-
     fn shown(turns: &mut Turns) -> Vec<String> {
         let word = |command: &Command| match command {
             Command::Turn(turn) => format!("{turn:?}"),
@@ -150,19 +146,19 @@ mod tests {
     fn others_are_heard_before_a_fit_counts() {
         let mut turns = Turns::default();
         let [a, b, c]: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
-        turns.answer(a.clone(), vec![fits(1)]);
+        turns.answer(a.clone(), vec![PredicateAnswer::fits(1)]);
         assert_eq!(shown(&mut turns), ["a answer 1"], "there are no others");
         turns.among(names(&["a", "b", "c"]));
-        turns.answer(a.clone(), vec![fits(2)]);
+        turns.answer(a.clone(), vec![PredicateAnswer::fits(2)]);
         assert_eq!(shown(&mut turns), ["b Seen(2)", "c Seen(2)"]);
         turns.on_message(&b, TurnEffect::Changed);
         turns.on_message(&b, TurnEffect::Seen(2));
         assert_eq!(shown(&mut turns), ["a Elsewhere", "c Elsewhere"]);
         turns.on_message(&c, TurnEffect::Seen(2));
         assert_eq!(shown(&mut turns), ["a answer 2"]);
-        turns.answer(a.clone(), vec![PredicateAnswer { result: Err("taint".into()), ..fits(3) }]);
+        turns.answer(a.clone(), vec![PredicateAnswer { result: Err("taint".into()), ..PredicateAnswer::fits(3) }]);
         assert_eq!(shown(&mut turns), ["a answer 3"], "a refusal depends on nobody");
-        turns.answer(a, vec![fits(4)]);
+        turns.answer(a, vec![PredicateAnswer::fits(4)]);
         turns.among(names(&["a"]));
         assert_eq!(shown(&mut turns), ["b Seen(3)", "c Seen(3)", "a answer 4"], "those who are gone say nothing");
     }

@@ -9,10 +9,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    domain::{
-        command::PredicateAnswer,
-        effect::{Question, QuestionKind},
-    },
+    domain::{command::PredicateAnswer, effect::Question},
     messages::rm::AnswerBody,
 };
 
@@ -26,8 +23,6 @@ pub struct Questions {
 #[derive(Debug)]
 struct Open {
     partition: Arc<str>,
-    /// Number in the partition, the index that a plain "fits" stands for, and how many nodes it names.
-    questions: Vec<(u64, i32, usize)>,
     /// As they were put.
     put: Vec<Question>,
 }
@@ -38,10 +33,7 @@ pub type Answered = (Arc<str>, Vec<PredicateAnswer>);
 impl Questions {
     /// Questions were asked by line `id`.
     pub fn ask(&mut self, id: u64, partition: Arc<str>, questions: &[Question], now: Instant, timeout: Duration) {
-        let put = questions.to_vec();
-        let questions = questions.iter().map(|question| (question.id, start(question), question.nodes()));
-        let questions = questions.collect();
-        self.open.insert(id, Open { partition, questions, put });
+        self.open.insert(id, Open { partition, put: questions.to_vec() });
         self.deadlines.push_back((now + timeout, id));
     }
 
@@ -53,19 +45,25 @@ impl Questions {
     /// The shim answered; `None` where nothing waits for it any more.
     pub fn answer(&mut self, id: u64, body: AnswerBody) -> Option<Answered> {
         let open = self.open.remove(&id)?;
-        let answers = open.questions.into_iter().enumerate().map(|(place, (question, _, nodes))| match &body {
-            AnswerBody::Single { result, index } => {
-                PredicateAnswer { question, result: result.clone(), index: *index, refused: Vec::new() }
-            }
-            // To the first, where there are several.
-            AnswerBody::Batch(results) => of_batch(question, nodes, if place == 0 { results } else { &[] }),
-            AnswerBody::Several(answers) => of_batch(question, nodes, answers.get(place).map_or(&[], Vec::as_slice)),
-            AnswerBody::Dump(_) => {
-                let result = Err(Arc::from("the shim answered a predicate question with a state dump"));
-                PredicateAnswer { question, result, index: 0, refused: Vec::new() }
-            }
-        });
-        Some((open.partition, answers.collect()))
+        let answers =
+            open.put.iter().map(|put| (put.id, put.nodes())).enumerate().map(
+                |(place, (question, nodes))| match &body {
+                    AnswerBody::Single { result, index } => {
+                        PredicateAnswer { question, result: result.clone(), index: *index, refused: Vec::new() }
+                    }
+                    // To the first, where there are several.
+                    AnswerBody::Batch(results) => of_batch(question, nodes, if place == 0 { results } else { &[] }),
+                    AnswerBody::Several(answers) => {
+                        of_batch(question, nodes, answers.get(place).map_or(&[], Vec::as_slice))
+                    }
+                    AnswerBody::Dump(_) => {
+                        let result = Err(Arc::from("the shim answered a predicate question with a state dump"));
+                        PredicateAnswer { question, result, index: 0, refused: Vec::new() }
+                    }
+                },
+            );
+        let answers = answers.collect();
+        Some((open.partition, answers))
     }
 
     /// All that are open, by the line that carries them, with the partition that asks.
@@ -99,7 +97,7 @@ impl Questions {
     pub fn give_up(&mut self) -> Vec<(Arc<str>, Vec<u64>)> {
         self.deadlines.clear();
         let open = std::mem::take(&mut self.open).into_values();
-        open.map(|open| (open.partition, open.questions.into_iter().map(|(question, ..)| question).collect())).collect()
+        open.map(|open| (open.partition, open.put.iter().map(|question| question.id).collect())).collect()
     }
 }
 
@@ -118,22 +116,10 @@ fn of_batch(question: u64, nodes: usize, results: &[Result<(), Arc<str>>]) -> Pr
     PredicateAnswer { question, result, index: 0, refused }
 }
 
-/// The shim takes the node; of victims, all of the first try are enough.
-pub fn agreed(question: &Question) -> PredicateAnswer {
-    PredicateAnswer { question: question.id, result: Ok(()), index: start(question), refused: Vec::new() }
-}
-
-/// All victims of the first try are enough.
-pub fn start(question: &Question) -> i32 {
-    match question.kind {
-        QuestionKind::FitsWithout { start, .. } => start,
-        QuestionKind::Fits { .. } => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::effect::QuestionKind;
 
     fn questions(ids: &[u64]) -> Vec<Question> {
         let question = |id: &u64| Question {

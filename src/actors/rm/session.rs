@@ -10,7 +10,7 @@ use super::{
     buffer::Buffer,
     handle::Shared,
     log::LogSync,
-    questions::{self, Questions},
+    questions::Questions,
     record::{self, Manner, Registered},
     settings::RmSettings,
     streams::Streams,
@@ -209,9 +209,7 @@ impl Session {
     /// Hands on what was said about turns.
     pub fn pass_turns(&mut self) {
         for (partition, commands) in self.turns.take() {
-            if let Some(partition) = self.partition(&partition) {
-                partition.send(self.epoch, commands);
-            }
+            self.send(&partition, commands);
         }
     }
 
@@ -286,7 +284,7 @@ impl Session {
     pub fn agree(&self, partition: &str, questions: &[Question]) {
         self.send(
             partition,
-            questions.iter().map(|question| Command::Predicate(questions::agreed(question))).collect(),
+            questions.iter().map(|question| Command::Predicate(PredicateAnswer::fits(question.id))).collect(),
         );
     }
 

@@ -22,25 +22,25 @@ impl Server {
         }
         self.reading = true;
         while let Some((internal, commands)) = self.later.pop_front() {
-            if let Some(at) = self.parts.iter().position(|live| live.internal == internal) {
-                self.arrive(at, commands, None);
-            }
+            self.reach(&internal, commands);
         }
         self.reading = false;
     }
 
+    fn reach(&mut self, internal: &Arc<str>, commands: Vec<Command>) {
+        if let Some(at) = self.parts.iter().position(|live| live.internal == *internal) {
+            self.arrive(at, commands, None);
+        }
+    }
+
     /// A partition learns that nobody will answer.
     pub fn unanswered(&mut self, internal: &Arc<str>, questions: Vec<u64>) {
-        if let Some(at) = self.parts.iter().position(|live| live.internal == *internal) {
-            self.arrive(at, questions.into_iter().map(Command::Unanswered).collect(), None);
-        }
+        self.reach(internal, questions.into_iter().map(Command::Unanswered).collect());
     }
 
     /// Answers reach the partition that asked.
     pub fn answered(&mut self, internal: &Arc<str>, answers: Vec<PredicateAnswer>) {
-        if let Some(at) = self.parts.iter().position(|live| live.internal == *internal) {
-            self.arrive(at, answers.into_iter().map(Command::Predicate).collect(), None);
-        }
+        self.reach(internal, answers.into_iter().map(Command::Predicate).collect());
     }
 
     /// The shim answered.

@@ -28,7 +28,7 @@ use crate::{
             buffer::Buffer,
             lines,
             log::{LogSync, Logs, RmLog},
-            questions::{self, Questions},
+            questions::Questions,
             record::{self, Manner, Registered, kind},
             streams::Streams,
         },
@@ -37,7 +37,7 @@ use crate::{
     config,
     domain::{
         Partition,
-        command::{Command, PredicateTerms},
+        command::{Command, PredicateAnswer, PredicateTerms},
         effect::{Callback, Effect},
         log::{Input, Step},
         resources::Types,
@@ -513,7 +513,7 @@ impl Server {
                     self.last_release = line;
                 }
             } else if self.asking == Predicates::Off {
-                let agreed = questions.iter().map(|question| Command::Predicate(questions::agreed(question)));
+                let agreed = questions.iter().map(|question| Command::Predicate(PredicateAnswer::fits(question.id)));
                 self.later.push_back((msg.partition.clone(), agreed.collect()));
             } else if mute {
                 let over = questions.iter().map(|question| Command::Unanswered(question.id));

@@ -123,13 +123,20 @@ fn what_nobody_answers_is_asked_about_again_at_once() {
 #[test]
 fn an_ask_about_which_nobody_answered_is_not_said_to_wait_for_nodes() {
     // R4.37
-    for refused in [true, false] {
-        let mut env = Env::new(QUEUES);
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    for (refused, gang) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut env = Env::new(if gang { &atomic } else { QUEUES });
         env.apply(Command::AskPredicates(true));
         env.node("n1", 10);
-        env.app("app-1", "root.a");
-        env.ask(vec![Ask::new("app-1", "k1", 4)]);
-        let question = env.questions.remove(0).id;
+        if gang {
+            env.gang("app-1", "root.a", 8, "Soft");
+            env.ask(["k1", "k2"].map(|key| Ask::new("app-1", key, 4).placeholder("tg")).into());
+        } else {
+            env.app("app-1", "root.a");
+            env.ask(vec![Ask::new("app-1", "k1", 4)]);
+        }
+        let question = env.questions[0].id;
+        env.questions.clear();
         env.heard();
         // The session is Paused from here on: nothing is scheduled.
         env.apply(if refused {
@@ -140,11 +147,14 @@ fn an_ask_about_which_nobody_answered_is_not_said_to_wait_for_nodes() {
         });
         env.now = env.now.plus(Nanos::from_secs(5));
         env.apply(Command::Tick);
-        assert_eq!(env.heard(), ["k1 Failed"][..usize::from(refused)]);
+        let all = if gang { 2 } else { 1 };
+        assert_eq!(env.heard(), ["k1 Failed", "k2 Failed"][..if refused { all } else { 0 }]);
         if !refused {
             env.run();
             env.answer_all();
-            assert_eq!(env.heard(), ["app-1 Running", "new k1 on n1"]);
+            let heard = env.heard();
+            let placed = ["new k1 on n1", "new k2 on n1"].map(str::to_owned);
+            assert!(placed[..all].iter().all(|word| heard.contains(word)), "{heard:?}");
         }
     }
 }

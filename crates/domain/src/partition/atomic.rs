@@ -154,6 +154,13 @@ impl Partition {
         self.questions.gangs.get(&app).is_some_and(|held| held.charged.iter().any(|(one, _)| *one == alloc))
     }
 
+    /// Nobody knows whether the gang that is held waits for nodes.
+    pub(super) fn forget_attempts_of_gang(&mut self, app: AppIx) {
+        for (alloc, _) in self.questions.gangs.get(&app).into_iter().flat_map(|held| &held.charged) {
+            self.allocs[*alloc].attempted = false;
+        }
+    }
+
     /// The shim refused one of a gang, or one of them goes: all of them wait again.
     pub(super) fn undo_gang(&mut self, app: AppIx, cx: &mut Cx) {
         for (alloc, _) in self.questions.gangs.remove(&app).unwrap_or_default().charged {

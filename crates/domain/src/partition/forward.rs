@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     command::{AllocationItem, Command, PredicateAnswer, PredicateTerms, ReleaseItem},
-    effect::{Callback, Effect, NewAllocation, Question, QuestionKind},
+    effect::{Callback, Effect, NewAllocation, Question},
     resources::Resource,
     types::{AllocIx, Nanos, Termination},
 };
@@ -396,12 +396,7 @@ impl<'a> Forward<'a> {
             self.apply(Command::Allocations { allocations: Vec::new(), releases });
         }
         for question in questions {
-            let index = match question.kind {
-                QuestionKind::Fits { .. } => 0,
-                QuestionKind::FitsWithout { start, .. } => start,
-            };
-            let answer = PredicateAnswer { question: question.id, result: Ok(()), index, refused: Vec::new() };
-            self.apply(Command::Predicate(answer));
+            self.apply(Command::Predicate(PredicateAnswer::fits(question.id)));
         }
         true
     }

@@ -368,8 +368,9 @@ impl Partition {
             match open.intent {
                 // Nobody knows whether it waits for a node.
                 Intent::Place { .. } => self.allocs[open.alloc].attempted = false,
+                Intent::Gang => self.forget_attempts_of_gang(self.allocs[open.alloc].app),
                 Intent::Preempt { .. } => self.try_next_node(open.alloc, cx.now),
-                Intent::Gang | Intent::Swap { .. } | Intent::Reserve => {}
+                Intent::Swap { .. } | Intent::Reserve => {}
             }
             self.withdraw(open.alloc, &open.intent, cx);
             self.unblock_limits();
@@ -612,7 +613,7 @@ impl Partition {
         }
         let open: Vec<u64> = self.questions.open.keys().copied().collect();
         for question in open {
-            self.answer(PredicateAnswer { question, result: Ok(()), index: 0, refused: Vec::new() }, cx);
+            self.answer(PredicateAnswer::fits(question), cx);
         }
         self.ask_shim = on;
         self.questions.refusals = Refusals::default();

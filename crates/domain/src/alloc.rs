@@ -155,6 +155,40 @@ pub struct LogEntry {
 }
 
 impl Alloc {
+    /// An ask that waits, of which nothing but this is known yet.
+    pub fn new(app: AppIx, spec: Arc<AskSpec>, resource: Arc<Resource>) -> Alloc {
+        Alloc {
+            spec,
+            app,
+            resource,
+            shape: ShapeIx(0),
+            phase: Phase::Pending,
+            node: None,
+            at: 0,
+            created: Nanos::ZERO,
+            requested: Nanos::ZERO,
+            bound: Nanos::ZERO,
+            seq: 0,
+            link: None,
+            reserved: None,
+            reserved_at: Nanos::ZERO,
+            released: false,
+            preempted: false,
+            placeholder_used: false,
+            attempted: false,
+            victim_of: None,
+            triggered_preemption: false,
+            preemption_tried: Nanos(i64::MIN),
+            triggered_scale_up: false,
+            over_user_quota: false,
+            over_queue_quota: false,
+            predicate_event: Nanos(i64::MIN),
+            required_node_event: Nanos(i64::MIN),
+            log: Vec::new(),
+            free: Free::default(),
+        }
+    }
+
     /// Waiting for a node.
     pub fn is_pending(&self) -> bool {
         self.phase == Phase::Pending

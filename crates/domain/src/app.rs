@@ -9,12 +9,12 @@ use smallvec::SmallVec;
 
 use super::coded::{Deltas, Skip, list, map, variants};
 use super::{
-    keys::Keys,
     node::Asked,
     partition::Amount,
     rare::Rare,
     resources::Resource,
     run::Run,
+    sorted::Sorted,
     table::Free,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
     ugm::Tracked,
@@ -65,18 +65,16 @@ pub struct App {
     pub claimed: Rare<Amount>,
     /// Peak of both (`maxUsedResource`).
     pub max_used: Resource,
-    /// All asks and allocations by key.
-    pub by_key: Keys,
     /// All its asks and allocations in order of arrival (`Alloc::seq`).
     pub by_seq: Run<u64, AllocIx>,
     /// Allocated ones, placeholders included.
     pub allocs: imbl::OrdSet<AllocIx>,
     /// Pending asks grouped by what decides whether they can be placed.
-    pub groups_by_key: BTreeMap<Arc<GroupKey>, Box<AskGroup>>,
+    pub groups_by_key: Sorted<Arc<GroupKey>, Box<AskGroup>>,
     /// The groups that are not blocked, by their first ask.
-    pub group_order: BTreeMap<AskOrder, Arc<GroupKey>>,
+    pub group_order: Sorted<AskOrder, Arc<GroupKey>>,
     /// Priorities of the pending asks, counted.
-    pub priorities: BTreeMap<i32, u32>,
+    pub priorities: Sorted<i32, u32>,
     /// Task groups by name (R6.3).
     pub task_groups: BTreeMap<Arc<str>, TaskGroup>,
     /// Asks that hold a reservation.
@@ -118,7 +116,7 @@ pub struct App {
     /// Why it was rejected.
     pub rejected: Option<Arc<str>>,
     /// Resource × seconds of ended allocations, by kind and instance type.
-    pub history: UsageHistory,
+    pub history: Rare<UsageHistory>,
     /// Not scheduled before (R5.26).
     pub backoff_until: Option<Nanos>,
     /// Nothing of it can be placed in this epoch: it is out of its queue's order until then.
@@ -330,7 +328,7 @@ pub struct UsageHistory {
     pub placeholder: BTreeMap<Arc<str>, Resource>,
 }
 
-// `by_key` and `by_seq` say of live rows what the rows themselves say.
+// `by_seq` says of live rows what the rows themselves say.
 map!(App {
     1 id,
     2 user,
@@ -353,7 +351,6 @@ map!(App {
     19 allocated_placeholders,
     20 claimed,
     21 max_used,
-    22 by_key as Skip,
     23 by_seq as Skip,
     24 allocs as Deltas,
     25 groups_by_key,

@@ -1,75 +1,75 @@
-//! `Keys`: the asks and allocations of an application by key. Most applications have a few, which stand in a list: a map that is
-//! made for many takes 640 bytes for one.
+//! `Keys`: where the asks and allocations of a partition are, by application and key.
+//!
+//! It keeps hashes, and the rows tell whether a key is meant, so that an entry takes about a dozen bytes however long the keys are,
+//! and an application nothing of its own. The hash has a secret of the process: nobody can choose keys that share one.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
 
-use super::types::AllocIx;
+use super::{
+    alloc::Alloc,
+    table::Table,
+    types::{AllocIx, AppIx},
+};
 
-/// As many stand in a list at most.
-const FEW: usize = 8;
+/// The asks and allocations of a partition.
+pub type Allocs = Table<AllocIx, Alloc, 64>;
 
 /// See the module.
-#[derive(Clone, Debug)]
-pub enum Keys {
-    /// In the order in which they came.
-    Few(Vec<(Arc<str>, AllocIx)>),
-    /// Until none is left.
-    Many(Box<imbl::HashMap<Arc<str>, AllocIx>>),
-}
-
-impl Default for Keys {
-    fn default() -> Self {
-        Keys::Few(Vec::new())
-    }
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys {
+    by_hash: imbl::OrdMap<u32, AllocIx>,
+    /// Rows with the hash of one in `by_hash`.
+    others: imbl::OrdSet<(u32, AllocIx)>,
+    secret: RandomState,
+    /// There are few hashes, as a test wants it.
+    #[cfg(test)]
+    few: bool,
 }
 
 impl Keys {
-    /// The row of a key.
-    pub fn get(&self, key: &str) -> Option<AllocIx> {
-        match self {
-            Keys::Few(list) => list.iter().find(|(known, _)| **known == *key).map(|(_, at)| *at),
-            Keys::Many(map) => map.get(key).copied(),
+    /// One in some thousand keys shares its hash with another where there are a million.
+    fn hash(&self, app: AppIx, key: &str) -> u32 {
+        let hash = self.secret.hash_one((app, key)) as u32;
+        #[cfg(test)]
+        let hash = if self.few { hash % 3 } else { hash };
+        hash
+    }
+
+    /// The row of this key of an application.
+    pub fn get(&self, rows: &Allocs, app: AppIx, key: &str) -> Option<AllocIx> {
+        let hash = self.hash(app, key);
+        let first = *self.by_hash.get(&hash)?;
+        let meant = |at: &AllocIx| rows[*at].app == app && *rows[*at].spec.key == *key;
+        if meant(&first) {
+            return Some(first);
+        }
+        let others = self.others.range((hash, AllocIx(0))..=(hash, AllocIx(u32::MAX)));
+        others.map(|(_, at)| *at).find(meant)
+    }
+
+    /// A row that [`Keys::get`] does not know came.
+    pub fn insert(&mut self, app: AppIx, key: &str, at: AllocIx) {
+        let hash = self.hash(app, key);
+        if let Some(first) = self.by_hash.insert(hash, at) {
+            self.others.insert((hash, first));
         }
     }
 
-    /// Keys and their rows, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, AllocIx)> {
-        let (list, map) = match self {
-            Keys::Few(list) => (Some(list), None),
-            Keys::Many(map) => (None, Some(map)),
-        };
-        let few = list.into_iter().flatten().map(|(key, at)| (key, *at));
-        few.chain(map.into_iter().flat_map(|map| map.iter()).map(|(key, at)| (key, *at)))
-    }
-
-    /// The row of this key is that one from now on.
-    pub fn insert(&mut self, key: Arc<str>, at: AllocIx) {
-        match self {
-            Keys::Few(list) => {
-                if let Some((_, known)) = list.iter_mut().find(|(known, _)| *known == key) {
-                    *known = at;
-                } else if list.len() < FEW {
-                    list.push((key, at));
-                } else {
-                    let all = std::mem::take(list).into_iter().chain([(key, at)]);
-                    *self = Keys::Many(Box::new(all.collect()));
-                }
-            }
-            Keys::Many(map) => {
-                map.insert(key, at);
-            }
+    /// A row goes, if it is here.
+    pub fn remove(&mut self, app: AppIx, key: &str, at: AllocIx) {
+        let hash = self.hash(app, key);
+        if self.by_hash.get(&hash) != Some(&at) {
+            self.others.remove(&(hash, at));
+            return;
         }
-    }
-
-    /// The key is gone.
-    pub fn remove(&mut self, key: &str) {
-        match self {
-            Keys::Few(list) => list.retain(|(known, _)| **known != *key),
-            Keys::Many(map) => {
-                map.remove(key);
-                if map.is_empty() {
-                    *self = Keys::default();
-                }
+        let next = self.others.range((hash, AllocIx(0))..=(hash, AllocIx(u32::MAX))).next().copied();
+        match next {
+            Some(next) => {
+                self.others.remove(&next);
+                self.by_hash.insert(hash, next.1);
+            }
+            None => {
+                self.by_hash.remove(&hash);
             }
         }
     }
@@ -77,40 +77,49 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        sync::Arc,
+    };
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::alloc::AskSpec;
 
-    proptest! {
-        /// Few or many, it is a map.
-        #[test]
-        fn as_a_map(steps in prop::collection::vec((any::<bool>(), 0u32..20, 0u32..100), 0..200)) {
-            let (mut keys, mut map) = (Keys::default(), BTreeMap::new());
-            for (comes, key, at) in steps {
-                let key: Arc<str> = key.to_string().into();
-                if comes {
-                    keys.insert(key.clone(), AllocIx(at));
-                    map.insert(key, AllocIx(at));
-                } else {
-                    keys.remove(&key);
-                    map.remove(&key);
-                }
-                let all: BTreeMap<_, _> = keys.iter().map(|(key, at)| (key.clone(), at)).collect();
-                prop_assert_eq!(&all, &map);
-                for key in (0..20).map(|key: u32| key.to_string()) {
-                    prop_assert_eq!(keys.get(&key), map.get(&*key).copied());
-                }
-            }
-        }
+    fn row(app: AppIx, key: &str) -> Alloc {
+        Alloc::new(app, Arc::new(AskSpec { key: key.into(), ..AskSpec::default() }), Arc::default())
     }
 
-    #[test]
-    fn one_takes_little_room() {
-        assert!(size_of::<Keys>() <= 24);
-        let mut keys = Keys::default();
-        keys.insert("a".into(), AllocIx(1));
-        assert!(matches!(&keys, Keys::Few(list) if list.capacity() <= 4));
+    proptest! {
+        /// Whatever comes and goes, and also where many keys have the same hash, it is a map.
+        #[test]
+        fn it_is_a_map(steps in prop::collection::vec((any::<bool>(), 0u32..3, 0u32..12), 0..200), few in any::<bool>()) {
+            let (mut rows, mut keys, mut model) = (Allocs::default(), Keys { few, ..Keys::default() }, BTreeMap::new());
+            for (comes, app, key) in steps {
+                let (app, key) = (AppIx(app), key.to_string());
+                match model.get(&(app, key.clone())) {
+                    None if comes => {
+                        let at = rows.add(row(app, &key));
+                        keys.insert(app, &key, at);
+                        model.insert((app, key), at);
+                    }
+                    Some(at) if !comes => {
+                        keys.remove(app, &key, *at);
+                        rows.free(*at);
+                        model.remove(&(app, key));
+                    }
+                    _ => {}
+                }
+                for app in (0..3).map(AppIx) {
+                    for key in (0..12).map(|key: u32| key.to_string()) {
+                        prop_assert_eq!(keys.get(&rows, app, &key), model.get(&(app, key)).copied());
+                    }
+                }
+                let all: BTreeSet<_> = keys.by_hash.values().chain(keys.others.iter().map(|(_, at)| at)).collect();
+                prop_assert_eq!(all, model.values().collect());
+                prop_assert_eq!(keys.by_hash.len() + keys.others.len(), model.len());
+            }
+        }
     }
 }

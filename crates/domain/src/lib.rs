@@ -39,6 +39,7 @@ mod resource_types;
 pub mod resources;
 pub mod run;
 pub mod settings;
+pub mod sorted;
 pub mod summary;
 pub mod survival;
 pub mod table;

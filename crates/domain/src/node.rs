@@ -6,6 +6,7 @@ use super::coded::{Coded, Error, Plain, Reader, Writer, list, map};
 use super::{
     alloc::AskSpec,
     partition::Amount,
+    rare::Rare,
     resources::Resource,
     table::Free,
     types::{AllocIx, Nanos},
@@ -81,13 +82,13 @@ pub struct Node {
     /// Sum of the allocations on it, replacements in flight on another node included (R6.10).
     pub allocated: Amount,
     /// Sum of the foreign allocations (R2.14).
-    pub occupied: Resource,
+    pub occupied: Rare<Resource>,
     /// Capacity − allocated − occupied, pruned; may be negative (R2.10).
     pub available: Amount,
     /// The shim wants it scheduled.
     pub rm_schedulable: bool,
     /// Of what is allocated, what the shim is still asked about.
-    pub asked: Asked,
+    pub asked: Rare<Asked>,
     /// An operator drained it; stays over everything the shim says.
     pub operator_drained: bool,
     /// Allocations on it, in no particular order; each knows its place ([`Alloc::at`](super::alloc::Alloc::at)).
@@ -97,7 +98,7 @@ pub struct Node {
     /// Asks that reserve it, in the order in which they did.
     pub reservations: Vec<AllocIx>,
     /// What those of them have been promised that have preempted.
-    pub claimed: Amount,
+    pub claimed: Rare<Amount>,
     /// Position among the node ids in byte order: breaks ties of the sort score (R2.34).
     pub rank: u64,
     /// Its key in the sort order, `None` while it is not in it (drained or reserved).

@@ -13,6 +13,7 @@ use super::{
     node::Asked,
     partition::Amount,
     resources::Resource,
+    sorted::Sorted,
     table::Free,
     types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
 };
@@ -84,7 +85,7 @@ pub struct Queue {
     /// `priority` as the parent sees it (QUE-082).
     pub exposed_priority: i32,
     /// Priorities that make up `priority`, counted.
-    pub priorities: BTreeMap<i32, u32>,
+    pub priorities: Sorted<i32, u32>,
     /// Children with pending asks, in the order in which they are served (QUE-071).
     pub child_order: imbl::OrdMap<ChildKey, QueueIx>,
     /// Its own key there.

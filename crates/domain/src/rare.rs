@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    app::UsageHistory,
     coded::{Coded, Error, Reader, Writer},
     node::Asked,
     partition::Amount,
@@ -29,7 +30,7 @@ macro_rules! nothing {
     )+};
 }
 
-nothing!(Resource, Amount, [Asked; 2]);
+nothing!(Resource, Amount, Asked, [Asked; 2], UsageHistory);
 
 /// See the module. It takes its room when it is first written.
 #[derive(Clone, Debug)]
@@ -38,6 +39,12 @@ pub struct Rare<T>(Option<Box<T>>);
 impl<T> Default for Rare<T> {
     fn default() -> Self {
         Rare(None)
+    }
+}
+
+impl<T> From<T> for Rare<T> {
+    fn from(value: T) -> Self {
+        Rare(Some(Box::new(value)))
     }
 }
 
@@ -65,7 +72,7 @@ impl<T: Nothing + Coded> Coded for Rare<T> {
     }
 
     fn read(from: &mut Reader) -> Result<Self, Error> {
-        Ok(Rare(Some(Box::new(T::read(from)?))))
+        Ok(Rare::from(T::read(from)?))
     }
 
     fn is_absent(&self) -> bool {

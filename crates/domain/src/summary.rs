@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::coded::list;
 use super::{
     app::UsageHistory,
+    rare::Rare,
     resources::Resource,
     types::{AppState, Nanos},
 };
@@ -29,7 +30,7 @@ pub struct AppSummary {
     /// Its resource manager.
     pub rm: Arc<str>,
     /// Amounts times whole seconds, by instance type.
-    pub history: UsageHistory,
+    pub history: Rare<UsageHistory>,
 }
 
 impl fmt::Display for AppSummary {
@@ -86,7 +87,7 @@ mod tests {
             queue: "root.a".into(),
             state: AppState::Completed,
             rm: "rm-1".into(),
-            history: UsageHistory { normal, ..UsageHistory::default() },
+            history: UsageHistory { normal, ..UsageHistory::default() }.into(),
         };
         let line = "YK_APP_SUMMARY: {ApplicationID: app-1, SubmissionTime: 1001, StartTime: 2002, FinishTime: 3003, \
                     User: alice, Queue: root.a, State: Completed, RmID: rm-1, ResourceUsage: TrackedResource{\

@@ -283,9 +283,7 @@ impl Traced {
 
 /// The ask that a placeholder makes room for.
 fn real_of(partition: &Partition, release: &Released) -> Option<Arc<str>> {
-    let app = partition.app_by_id.get(&release.app)?;
-    let placeholder = partition.apps[*app].by_key.get(&release.key)?;
-    let real = partition.allocs[placeholder].link?;
+    let real = partition.alloc(&release.app, &release.key)?.link?;
     Some(partition.allocs[real].spec.key.clone())
 }
 

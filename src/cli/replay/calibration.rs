@@ -109,8 +109,7 @@ impl Estimates {
         let now = Nanos(clock.0.saturating_mul(1_000_000));
         let Some(app) = partition.app_by_id.get(trace.apps[trace.asks[ask].app].id.as_str()) else { return };
         let Some(waiting) = Explainer::brief(partition).ask(*app, &books.key(ask), now) else { return };
-        let own = partition.apps.get(*app).and_then(|row| row.by_key.get(&books.key(ask)));
-        let Some(first) = own else { return };
+        let Some(first) = partition.by_key(*app, &books.key(ask)) else { return };
         let waiting = crate::domain::partition::Waiting { first, ..waiting };
         let never = || false;
         let bounds = Bounds { decisions: DECISIONS, stop: &never };

@@ -150,8 +150,7 @@ impl Rules {
         shadow.take_effects(effects, &placed, report);
         for (app, key) in &placed {
             // Reported by the shim: it is there if it was not refused.
-            let row = partition.app_by_id.get(app).and_then(|ix| partition.apps[*ix].by_key.get(key));
-            let row = row.map(|row| &partition.allocs[row]).filter(|row| row.phase == Phase::Allocated);
+            let row = partition.alloc(app, key).filter(|row| row.phase == Phase::Allocated);
             match row.and_then(|row| row.node) {
                 Some(node) => shadow.told.insert((app.clone(), key.clone()), partition.nodes[node].spec.id.clone()),
                 None => shadow.told.remove(&(app.clone(), key.clone())),

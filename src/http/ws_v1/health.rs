@@ -347,8 +347,7 @@ fn orphans_on_nodes(view: &View) -> Vec<&str> {
     let partition = view.partition();
     let known = |ix: &AllocIx| {
         let Some(row) = partition.allocs.get(*ix) else { return false };
-        let app = partition.apps.get(row.app);
-        app.is_some_and(|app| app.by_key.get(&row.spec.key) == Some(*ix))
+        partition.by_key(row.app, &row.spec.key) == Some(*ix)
     };
     let key = |ix: &AllocIx| partition.allocs.get(*ix).map_or("", |row| &*row.spec.key);
     nodes::rows(view).flat_map(|node| node.allocs.iter()).filter(|ix| !known(ix)).map(key).collect()

@@ -62,7 +62,7 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
         attributes: &node.spec.attributes,
         capacity: Amounts::from(&node.capacity),
         allocated: Amounts::from(&allocated),
-        occupied: Amounts::from(&node.occupied),
+        occupied: Amounts::from(&*node.occupied),
         available: Amounts::from(&available),
         utilized: Amounts::percent(&allocated, Some(&node.capacity)),
         allocations,

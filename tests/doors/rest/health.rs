@@ -1,5 +1,7 @@
 //! The health checks over real partitions (OPS-012–OPS-014).
 
+use std::sync::Arc;
+
 use callboard::{
     domain::{
         command::{Command, NodeAction, NodeItem},
@@ -102,8 +104,9 @@ fn broken_books() {
 
     let mut world = World::captured();
     let app = world.partition.app_by_id["app-dynamic"];
-    world.partition.apps[app].by_key = Default::default();
-    assert_eq!(failed(&world), ["Orphan allocations: [\"dyn-1\"]"]);
+    let ix = world.partition.by_key(app, "dyn-1").unwrap();
+    Arc::make_mut(&mut world.partition.allocs[ix].spec).key = "other".into();
+    assert_eq!(failed(&world), ["Orphan allocations: [\"other\"]"]);
 }
 
 #[test]

@@ -310,8 +310,7 @@ impl Env {
 
     /// Messages in the log of an ask (R4.34).
     pub fn log(&self, app: &str, key: &str) -> Vec<String> {
-        let app = &self.partition.apps[self.partition.app_by_id[app]];
-        let row = &self.partition.allocs[app.by_key.get(key).expect("a row")];
+        let row = self.partition.alloc(app, key).expect("a row");
         row.log.iter().map(|entry| entry.message.to_string()).collect()
     }
 

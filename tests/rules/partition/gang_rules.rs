@@ -225,8 +225,7 @@ fn what_was_never_released_cannot_be_confirmed() {
     env.release("app-1", "big", Termination::PlaceholderReplaced);
     env.release("app-1", "r9", Termination::Timeout);
     assert!(env.heard().is_empty());
-    let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
-    assert!(app.by_key.get("big").is_none() && app.by_key.get("r9").is_some());
+    assert!(env.partition.alloc("app-1", "big").is_none() && env.partition.alloc("app-1", "r9").is_some());
     // A placeholder that nothing replaces goes as timed out.
     env.release("app-1", "ph1", Termination::PlaceholderReplaced);
     let group = &env.partition.apps[env.partition.app_by_id["app-1"]].task_groups["tg"];

@@ -202,8 +202,7 @@ fn run(env: &mut Env, work: &Work) {
 }
 
 fn is_known(env: &Env, app: u8, key: u8) -> bool {
-    let app = env.partition.app_by_id.get(format!("app{app}").as_str());
-    app.is_some_and(|ix| env.partition.apps[*ix].by_key.get(&format!("k{key}")).is_some())
+    env.partition.alloc(&format!("app{app}"), &format!("k{key}")).is_some()
 }
 
 fn reload(env: &mut Env, text: &str) {

@@ -13,6 +13,7 @@ use crate::{
     cow::CowVec,
     resources::{Resource, ResourceType},
     run::Run,
+    sorted::Sorted,
     types::AllocIx,
 };
 
@@ -441,6 +442,7 @@ macro_rules! maps {
 
 maps! {
     [K: Coded + Ord, V: Coded] BTreeMap<K, V>;
+    [K: Coded + Ord, V: Coded] Sorted<K, V>;
     [K: Coded + Ord + Clone, V: Coded + Clone] imbl::OrdMap<K, V>;
     [K: Coded + Ord + Copy, V: Coded + Copy] Run<K, V>;
 }

@@ -7,16 +7,16 @@ use std::{
 
 use super::{Amount, Cx, Partition, deadlines::Deadline, states::AppEvent};
 use crate::{
-    app::{App, UsageHistory},
+    app::App,
     coded::variants,
     command::AddApplication,
     effect::{AppEffect, Callback, Effect, QueueEffect, Released},
     event::{Change, Detail, EventKind},
-    keys::Keys,
     names, placement,
     rare::Rare,
     resources::Resource,
     run::Run,
+    sorted::Sorted,
     summary::AppSummary,
     types::{AppIx, AppState, GangStyle, Nanos, ObjectState, QueueIx, Termination},
 };
@@ -153,12 +153,11 @@ impl Partition {
             allocated_placeholders: Rare::default(),
             claimed: Rare::default(),
             max_used: Resource::new(),
-            by_key: Keys::default(),
             by_seq: Run::new(),
             allocs: imbl::OrdSet::new(),
-            groups_by_key: BTreeMap::new(),
-            group_order: BTreeMap::new(),
-            priorities: BTreeMap::new(),
+            groups_by_key: Sorted::new(),
+            group_order: Sorted::new(),
+            priorities: Sorted::new(),
             task_groups: BTreeMap::new(),
             reservations: BTreeSet::new(),
             placeholders: 0,
@@ -179,7 +178,7 @@ impl Partition {
             state_log: Vec::new(),
             ran: Nanos::ZERO,
             rejected: None,
-            history: UsageHistory::default(),
+            history: Rare::default(),
             backoff_until: None,
             blocked: false,
             blocked_groups: Vec::new(),
@@ -300,7 +299,6 @@ impl Partition {
             cx.fx.push(Effect::App(AppEffect::Ended { summary: Arc::new(summary) }));
         }
         self.detach(ix, false, cx);
-        copy.by_key = Keys::default();
         copy.by_seq = Run::new();
         copy.order = None;
         copy.track = None;
@@ -336,11 +334,14 @@ impl Partition {
             self.app_by_id.remove(&id);
         }
         let row = self.apps.free(ix);
+        debug_assert!(row.by_seq.is_empty(), "asks of {}", row.id);
+        for at in row.by_seq.values() {
+            self.keys.remove(ix, &self.allocs[*at].spec.key, *at);
+        }
         // The row may stay unused for long.
-        row.by_key = Keys::default();
         row.by_seq = Run::new();
         row.tags = Arc::default();
-        row.history = UsageHistory::default();
+        row.history = Rare::default();
         row.task_groups = BTreeMap::new();
         row.state_log = Vec::new();
         self.unblock_limits();

@@ -23,8 +23,8 @@ impl Partition {
         cx: &mut Cx,
     ) {
         let mut rejected = Vec::new();
-        for item in allocations {
-            if let Err(reason) = self.add_allocation(&item, cx) {
+        for mut item in allocations {
+            if let Err(reason) = self.add_allocation(&mut item, cx) {
                 rejected.push(Callback::RejectedAllocation { key: item.spec.key.clone(), app: item.app, reason });
             }
         }
@@ -35,7 +35,7 @@ impl Partition {
     }
 
     /// One entry; the error is the text of its rejection (R4.7).
-    fn add_allocation(&mut self, item: &AllocationItem, cx: &mut Cx) -> Result<(), Arc<str>> {
+    fn add_allocation(&mut self, item: &mut AllocationItem, cx: &mut Cx) -> Result<(), Arc<str>> {
         let key = &item.spec.key;
         if self.state == ObjectState::Stopped {
             return Err(format!(
@@ -69,7 +69,7 @@ impl Partition {
             self.bad_updates += 1;
             return Err("allocation contains negative resources".into());
         }
-        match self.apps[app].by_key.get(key) {
+        match self.by_key(app, key) {
             None if node.is_none() && self.is_ending(app) => {
                 // SEEDS S31: it would never be placed, and be dropped with the application.
                 let (id, state) = (&item.app, self.apps[app].state);
@@ -77,7 +77,7 @@ impl Partition {
             }
             None => {
                 self.note_creation(app, &item.spec, cx.now);
-                let alloc = self.new_alloc(app, &item.spec, cx.now);
+                let alloc = self.new_alloc(app, &mut item.spec, cx.now);
                 match node {
                     None => self.add_ask(alloc, cx),
                     Some(node) => {
@@ -108,45 +108,20 @@ impl Partition {
     }
 
     /// A row for an ask; it is in no book yet.
-    fn new_alloc(&mut self, app: AppIx, spec: &Arc<AskSpec>, now: Nanos) -> AllocIx {
+    fn new_alloc(&mut self, app: AppIx, spec: &mut Arc<AskSpec>, now: Nanos) -> AllocIx {
         let created = spec.created.unwrap_or(now);
         let seq = self.serial();
         let (ask_shim, shapes) = (self.ask_shim, &mut self.shapes);
         let ix = self.allocs.add_with(|ix| {
             let (shape, resource) = shapes.intern(&spec.resource, ask_shim.then_some(ix));
-            Alloc {
-                spec: spec.clone(),
-                app,
-                resource,
-                shape,
-                phase: Phase::Pending,
-                node: None,
-                at: 0,
-                created,
-                requested: created,
-                bound: Nanos::ZERO,
-                seq,
-                link: None,
-                reserved: None,
-                reserved_at: Nanos::ZERO,
-                released: false,
-                preempted: false,
-                placeholder_used: false,
-                attempted: false,
-                victim_of: None,
-                triggered_preemption: false,
-                preemption_tried: Nanos(i64::MIN),
-                triggered_scale_up: false,
-                over_user_quota: false,
-                over_queue_quota: false,
-                predicate_event: Nanos(i64::MIN),
-                required_node_event: Nanos(i64::MIN),
-                log: Vec::new(),
-                free: Default::default(),
+            // Nobody else has it yet: thousands of asks that want the same share it from here on.
+            if let Some(spec) = Arc::get_mut(spec) {
+                spec.resource = resource.clone();
             }
+            Alloc { shape, seq, created, requested: created, ..Alloc::new(app, spec.clone(), resource) }
         });
+        self.keys.insert(app, &spec.key, ix);
         let app_row = &mut self.apps[app];
-        app_row.by_key.insert(spec.key.clone(), ix);
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
             app_row.gang_to_come = false;
@@ -363,13 +338,10 @@ impl Partition {
         // The next one in this row has not been refused anywhere.
         self.forget_refusals(alloc);
         let row = self.allocs.free(alloc);
-        let (app, key, seq, shape) = (row.app, row.spec.key.clone(), row.seq, row.shape);
         row.log = Vec::new();
-        let app = &mut self.apps[app];
-        if app.by_key.get(&key) == Some(alloc) {
-            app.by_key.remove(&key);
-        }
-        app.by_seq.remove(&seq);
+        let (app, seq, shape) = (row.app, row.seq, row.shape);
+        self.keys.remove(app, &row.spec.key, alloc);
+        self.apps[app].by_seq.remove(&seq);
         self.shapes.release(shape);
     }
 }

@@ -57,6 +57,10 @@ impl Partition {
         let mut reserved: BTreeMap<NodeIx, u64> = BTreeMap::new();
         let mut asked: BTreeMap<NodeIx, Asked> = BTreeMap::new();
         for (ix, row) in self.live() {
+            if self.by_key(row.app, &row.spec.key) != Some(ix) {
+                let object = format!("application {}", self.apps[row.app].id);
+                report.0.push(Finding { object, text: format!("does not find {} by its key", row.spec.key) });
+            }
             let charged = match row.phase {
                 Phase::Allocated => true,
                 Phase::AwaitingShim => row.node.is_some_and(|n| self.nodes[n].allocs.get(row.at as usize) == Some(&ix)),

@@ -207,7 +207,7 @@ impl<'a> Explainer<'a> {
     pub fn ask(&mut self, app: AppIx, key: &str, now: Nanos) -> Option<Waiting> {
         let partition = self.partition;
         let row = partition.apps.get(app)?;
-        let alloc = row.by_key.get(key)?;
+        let alloc = partition.by_key(app, key)?;
         if partition.allocs.get(alloc)?.phase != Phase::Pending {
             return None;
         }
@@ -228,7 +228,7 @@ impl<'a> Explainer<'a> {
         let whole = self.application_waits(app, now);
         let mut found: Vec<Ordered> = Vec::new();
         let mut preempting = if whole.is_none() { self.preempting(app) } else { BTreeMap::new() };
-        for (key, group) in &row.groups_by_key {
+        for (key, group) in row.groups_by_key.iter() {
             let those = preempting.remove(key).unwrap_or_default();
             let (those, others) = self.of_group(app, (key, group), those, whole.as_ref());
             found.extend(those.into_iter().chain(others));

@@ -251,9 +251,7 @@ impl<'a> Forward<'a> {
 
     /// An ask or allocation gets another size, wherever it is now.
     fn update(&mut self, item: &AllocationItem) {
-        let app = self.partition.app_by_id.get(&item.app).and_then(|app| self.partition.apps.get(*app));
-        let row = app.and_then(|app| app.by_key.get(&item.spec.key)).and_then(|ix| self.partition.allocs.get(ix));
-        let Some(row) = row else { return };
+        let Some(row) = self.partition.alloc(&item.app, &item.spec.key) else { return };
         let node = row.node.filter(|_| row.is_allocated()).and_then(|node| self.partition.nodes.get(node));
         let item = AllocationItem { node: node.map(|node| node.id().clone()), ..item.clone() };
         self.apply(Command::Allocations { allocations: vec![item], releases: Vec::new() });
@@ -369,12 +367,13 @@ impl<'a> Forward<'a> {
     }
 
     fn place(&mut self, new: NewAllocation) {
-        let app = self.partition.app_by_id.get(&new.app).and_then(|app| self.partition.apps.get(*app));
-        let ix = app.and_then(|app| app.by_key.get(&new.spec.key));
-        let name = (new.app, new.spec.key.clone());
-        self.watched.remove(&name);
+        let app = self.partition.app_by_id.get(&new.app).copied();
+        let ix = app.and_then(|app| self.partition.by_key(app, &new.spec.key));
+        let app = app.and_then(|app| self.partition.apps.get(app));
         let row = ix.and_then(|ix| self.partition.allocs.get(ix));
         let waited = row.and_then(|row| recorded::waited(row, self.now));
+        let name = (new.app, new.spec.key.clone());
+        self.watched.remove(&name);
         let (queue, user) = app.map(|app| (app.queue_path.clone(), app.user.clone())).unwrap_or_default();
         self.placed.push(Placed { name, at: self.now, waited, queue, user });
         if self.lasts.is_some()

@@ -47,7 +47,7 @@ impl Partition {
             self.ripe.extend(app.reservations.iter().copied());
         }
         let key = app.shared_key(&key).unwrap_or_else(|| Arc::new(key));
-        let group = app.groups_by_key.entry(key.clone()).or_default();
+        let group = app.groups_by_key.or_default(&key);
         let head = group.asks.get_min().map(|(order, _)| *order);
         group.asks.insert(order, alloc);
         if group.hold.is_some() {

@@ -66,6 +66,7 @@ use super::{
     effect::{Callback, Effect},
     event::{Change, Detail, Event, EventKind, cut_message},
     journal::DrainNote,
+    keys::{Allocs, Keys},
     node::Node,
     node_index::NodeIndex,
     queue::Queue,
@@ -106,7 +107,8 @@ pub struct Partition {
     /// Active applications by id.
     pub app_by_id: imbl::OrdMap<Arc<str>, AppIx>,
     /// Asks and allocations.
-    pub allocs: Table<AllocIx, Alloc, 64>,
+    pub allocs: Allocs,
+    keys: Keys,
     /// Terminated applications by id and end time (R3.47).
     pub terminated: imbl::OrdMap<(Arc<str>, Nanos), Arc<App>>,
     /// Rejected applications by id (R3.25).
@@ -309,6 +311,7 @@ impl Partition {
             apps: Table::default(),
             app_by_id: imbl::OrdMap::new(),
             allocs: Table::default(),
+            keys: Keys::default(),
             terminated: imbl::OrdMap::new(),
             rejected: imbl::OrdMap::new(),
             total: Resource::new(),
@@ -353,6 +356,16 @@ impl Partition {
             alloc_changed: Vec::new(),
             scratch: Vec::new(),
         }
+    }
+
+    /// The row of an ask or allocation of an application.
+    pub fn by_key(&self, app: AppIx, key: &str) -> Option<AllocIx> {
+        self.keys.get(&self.allocs, app, key)
+    }
+
+    /// An ask or allocation, by the names that the shim gave to its application and to it.
+    pub fn alloc(&self, app: &str, key: &str) -> Option<&Alloc> {
+        self.allocs.get(self.by_key(*self.app_by_id.get(app)?, key)?)
     }
 
     /// Applies one command.

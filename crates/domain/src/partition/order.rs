@@ -12,6 +12,7 @@ use crate::{
     node_index::sortable,
     queue::ChildKey,
     resources::{Resource, ResourceType},
+    sorted::Sorted,
     types::{AppIx, ObjectState, QueueIx},
 };
 
@@ -271,14 +272,14 @@ impl Partition {
 }
 
 /// Counts a priority; the minimum stands for "none" and is not counted.
-pub(super) fn count_up(counts: &mut std::collections::BTreeMap<i32, u32>, priority: i32) {
+pub(super) fn count_up(counts: &mut Sorted<i32, u32>, priority: i32) {
     if priority != i32::MIN {
-        *counts.entry(priority).or_default() += 1;
+        *counts.or_default(&priority) += 1;
     }
 }
 
 /// Counts a priority no more.
-pub(super) fn count_down(counts: &mut std::collections::BTreeMap<i32, u32>, priority: i32) {
+pub(super) fn count_down(counts: &mut Sorted<i32, u32>, priority: i32) {
     if let Some(count) = counts.get_mut(&priority) {
         *count -= 1;
         if *count == 0 {

@@ -17,6 +17,7 @@ use crate::{
     queue::{Queue, QueueSettings, RECOVERY_QUEUE},
     resources::Resource,
     settings::{inherit, settings},
+    sorted::Sorted,
     types::{AppState, Nanos, ObjectState, QueueIx},
 };
 
@@ -123,7 +124,7 @@ impl Partition {
             apps: imbl::OrdSet::new(),
             priority: i32::MIN,
             exposed_priority: i32::MIN,
-            priorities: BTreeMap::new(),
+            priorities: Sorted::new(),
             child_order: imbl::OrdMap::new(),
             order: None,
             app_order: imbl::OrdMap::new(),

@@ -205,9 +205,7 @@ impl Recorded {
                 let Some(live) = live.filter(|live| live.placed.is_none()) else { return };
                 live.placed = Some(at);
                 self.placed += 1;
-                let app = after.app_by_id.get(&new.app).and_then(|app| after.apps.get(*app));
-                let row = app.and_then(|app| app.by_key.get(&new.spec.key)).and_then(|ix| after.allocs.get(ix));
-                self.waits.extend(row.and_then(|row| waited(row, at)));
+                self.waits.extend(after.alloc(&new.app, &new.spec.key).and_then(|row| waited(row, at)));
             }
             Callback::Released(release) if release.confirm => {
                 let live = self.live.get_mut(&release.app).and_then(|live| live.get_mut(&release.key));

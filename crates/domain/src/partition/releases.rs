@@ -80,7 +80,7 @@ impl Partition {
             self.release_all(app, item.termination, termination, cx);
             return;
         }
-        let Some(alloc) = self.apps[app].by_key.get(&item.key) else { return };
+        let Some(alloc) = self.by_key(app, &item.key) else { return };
         match self.allocs[alloc].phase {
             Phase::Pending | Phase::AwaitingShim | Phase::Replacing => {
                 // A time-out keeps the ask (R4.19), and so does a failure of what was never handed out.

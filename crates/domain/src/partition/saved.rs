@@ -15,6 +15,7 @@ use crate::{
     DOMAIN_VERSION,
     alloc::{Alloc, AskSpec},
     coded::{As, Coded as _, Error, Names, Reader, Skip, Writer, map},
+    keys::Allocs,
     resources::{Resource, Types},
     table::Table,
     types::AllocIx,
@@ -122,12 +123,11 @@ map!(Partition {
     59 orders,
     60 held_back,
     61 drain_notes,
+    62 keys as Skip,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.
 pub(crate) struct Rows;
-
-type Allocs = Table<AllocIx, Alloc, 64>;
 
 impl As<Allocs> for Rows {
     fn write(value: &Allocs, to: &mut Writer) {
@@ -229,24 +229,35 @@ impl Partition {
     fn hidden(&self) -> Vec<AllocIx> {
         let rows = self.allocs.iter();
         let hidden = rows.filter(|(at, row)| {
-            let known = self.apps[row.app].by_key.get(&row.spec.key);
+            let known = self.by_key(row.app, &row.spec.key);
             known != Some(*at)
         });
         hidden.map(|(at, _)| at).collect()
     }
 
+    /// A row that was read shares its resources with all of its shape, as one that came from the shim.
+    fn share_resource(&mut self, at: AllocIx) {
+        let row = &mut self.allocs[at];
+        let Some(shared) = self.shapes.get(row.shape).filter(|shared| shared.iter().eq(row.resource.iter())) else { return };
+        row.resource = shared.clone();
+        if let Some(spec) = Arc::get_mut(&mut row.spec).filter(|spec| spec.resource.iter().eq(shared.iter())) {
+            spec.resource = shared.clone();
+        }
+    }
+
     /// Every application has its rows, by key and in order of arrival.
     fn list_asks(&mut self, hidden: &[AllocIx], from: &Reader) -> Result<(), Error> {
         let apps = self.apps.len();
-        for (at, row) in self.allocs.iter() {
+        for at in self.allocs.keys() {
+            self.share_resource(at);
+            let row = &self.allocs[at];
             if row.app.ix() >= apps {
                 return Err(from.fail(format!("there is no application for {}", row.spec.key)));
             }
-            let app = &mut self.apps[row.app];
-            app.by_seq.insert(row.seq, at);
+            self.apps[row.app].by_seq.insert(row.seq, at);
             // Ascending, as they were written.
             if hidden.binary_search(&at).is_err() {
-                app.by_key.insert(row.spec.key.clone(), at);
+                self.keys.insert(row.app, &row.spec.key, at);
             }
         }
         Ok(())

@@ -27,32 +27,35 @@ pub(crate) struct Shape {
 #[derive(Clone, Default)]
 pub(crate) struct Shapes {
     rows: Table<ShapeIx, Shape, 64>,
-    by_key: imbl::OrdMap<Key, ShapeIx>,
+    /// Those that several asks may have.
+    by_resource: imbl::OrdMap<Vec<(ResourceType, i128)>, ShapeIx>,
     /// Those that fit nowhere, by their first type and its amount: a node with less cannot help them.
     nowhere: imbl::OrdSet<(ResourceType, i128, ShapeIx)>,
 }
-
-type Key = (Vec<(ResourceType, i128)>, Option<AllocIx>);
 
 fn lead(resource: &Resource) -> Option<(ResourceType, i128)> {
     resource.iter().find(|(_, amount)| *amount > 0).map(|(kind, amount)| (kind.clone(), amount))
 }
 
-fn key(resource: &Resource, of: Option<AllocIx>) -> Key {
-    (resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect(), of)
+fn key(resource: &Resource) -> Vec<(ResourceType, i128)> {
+    resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect()
 }
 
 impl Shapes {
     /// The shape of these resources, counted as one more use; with it the shared copy of the resources.
     pub fn intern(&mut self, resource: &Arc<Resource>, of: Option<AllocIx>) -> (ShapeIx, Arc<Resource>) {
-        let key = key(resource, of);
-        if let Some(ix) = self.by_key.get(&key) {
+        let shape = Shape { resource: resource.clone(), of, uses: 1, ..Shape::default() };
+        if of.is_some() {
+            return (self.rows.add(shape), resource.clone());
+        }
+        let key = key(resource);
+        if let Some(ix) = self.by_resource.get(&key) {
             let row = &mut self.rows[*ix];
             row.uses += 1;
             return (*ix, row.resource.clone());
         }
-        let ix = self.rows.add(Shape { resource: resource.clone(), of, uses: 1, ..Shape::default() });
-        self.by_key.insert(key, ix);
+        let ix = self.rows.add(shape);
+        self.by_resource.insert(key, ix);
         (ix, resource.clone())
     }
 
@@ -61,9 +64,11 @@ impl Shapes {
         let row = &mut self.rows[ix];
         row.uses -= 1;
         if row.uses == 0 {
-            let key = key(&row.resource, row.of);
+            let key = row.of.is_none().then(|| key(&row.resource));
             self.clear(ix);
-            self.by_key.remove(&key);
+            if let Some(key) = key {
+                self.by_resource.remove(&key);
+            }
             self.rows.free(ix).resource = Arc::default();
         }
     }
@@ -71,6 +76,11 @@ impl Shapes {
     /// It fits on no node at the moment.
     pub fn is_nowhere(&self, ix: ShapeIx) -> bool {
         self.rows[ix].nowhere
+    }
+
+    /// The resources of one that is in use.
+    pub fn get(&self, ix: ShapeIx) -> Option<&Arc<Resource>> {
+        self.rows.get(ix).map(|row| &row.resource)
     }
 
     /// Its resources.
@@ -160,7 +170,7 @@ type Saved = (Arc<Resource>, Option<AllocIx>, bool, u32);
 /// The rows and which of them are free; the rest follows from them.
 impl Coded for Shapes {
     fn write(&self, to: &mut Writer) {
-        let Shapes { rows, by_key: _, nowhere: _ } = self;
+        let Shapes { rows, by_resource: _, nowhere: _ } = self;
         to.array(2);
         to.array(rows.len());
         for row in rows.places() {
@@ -184,9 +194,11 @@ impl Coded for Shapes {
                 shapes.rows.add(Shape::default());
                 continue;
             };
-            let (key, lead) = (key(&resource, of), lead(&resource));
+            let (key, lead) = (of.is_none().then(|| key(&resource)), lead(&resource));
             let ix = shapes.rows.add(Shape { resource, of, nowhere, uses, ..Shape::default() });
-            shapes.by_key.insert(key, ix);
+            if let Some(key) = key {
+                shapes.by_resource.insert(key, ix);
+            }
             if let Some((kind, amount)) = lead.filter(|_| nowhere) {
                 shapes.nowhere.insert((kind, amount, ix));
             }

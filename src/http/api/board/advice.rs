@@ -353,8 +353,7 @@ impl Source<'_> {
     }
 
     fn size_of(&self, (app, key): &(std::sync::Arc<str>, std::sync::Arc<str>)) -> String {
-        let row = self.partition.app_by_id.get(app).and_then(|ix| self.partition.apps.get(*ix));
-        let alloc = row.and_then(|row| self.partition.allocs.get(row.by_key.get(key)?));
+        let alloc = self.partition.alloc(app, key);
         alloc.map_or_else(|| "what it asks for".to_owned(), |alloc| amounts(&alloc.resource, usize::MAX))
     }
 }

@@ -283,8 +283,7 @@ fn waiting(view: &View, app: AppIx, ask: Option<&str>, at: Nanos) -> Vec<Waiting
     let partition = view.partition();
     let mut explainer = Explainer::new(partition);
     let Some(key) = ask else { return explainer.application(app, at) };
-    let own = partition.apps.get(app).and_then(|row| row.by_key.get(key));
-    let one = explainer.ask(app, key, at).zip(own);
+    let one = explainer.ask(app, key, at).zip(partition.by_key(app, key));
     one.into_iter().map(|(waiting, first)| Waiting { first, ..waiting }).collect()
 }
 
@@ -317,7 +316,7 @@ fn placed(view: &View, app: &App, group: &str) -> u64 {
 
 fn state_of<'a>(view: &'a View, app: &'a App, key: &str) -> Option<AskState<'a>> {
     let partition = view.partition();
-    let row = partition.allocs.get(app.by_key.get(key)?)?;
+    let row = partition.alloc(&app.id, key)?;
     let state = match row.phase {
         Phase::Pending => return None,
         Phase::AwaitingShim => "asking",

@@ -49,7 +49,7 @@ fn foreign(env: &mut Env, key: &str, node: &str, size: i64) {
 /// Another size for what is there.
 fn size(env: &mut Env, key: &str, size: i64) {
     let app = if key == "k1" { "app-a" } else { "app-b" };
-    if env.partition.apps[env.partition.app_by_id[app]].by_key.get(key).is_some() {
+    if env.partition.alloc(app, key).is_some() {
         env.ask(vec![Ask::new(app, key, size)]);
     }
 }
@@ -93,8 +93,7 @@ fn waiting(how: &str, asked: bool) -> Env {
 }
 
 fn k1(env: &Env) -> &Alloc {
-    let app = &env.partition.apps[env.partition.app_by_id["app-a"]];
-    &env.partition.allocs[app.by_key.get("k1").expect("a row")]
+    env.partition.alloc("app-a", "k1").expect("a row")
 }
 
 /// The ask does not wait where it fits, and nobody was told to go where it would not fit then.

@@ -62,8 +62,7 @@ pub fn settle(env: &mut Env) -> usize {
         let mut back = Vec::new();
         let mut releases = Vec::new();
         for release in gone {
-            let app = &env.partition.apps[env.partition.app_by_id[&release.app]];
-            let mut spec = (*env.partition.allocs[app.by_key.get(&release.key).expect("a row")].spec).clone();
+            let mut spec = (*env.partition.alloc(&release.app, &release.key).expect("a row").spec).clone();
             names += 1;
             spec.key = format!("{}+{names}", release.key.split('+').next().unwrap_or_default()).into();
             spec.created = None;

@@ -94,8 +94,7 @@ impl World {
     }
 
     fn confirm(&mut self, app: &Arc<str>, key: &Arc<str>) {
-        let row = &self.partition.apps[self.partition.app_by_id[app]];
-        let spec = self.partition.allocs[row.by_key.get(key).expect("a row")].spec.clone();
+        let spec = self.partition.alloc(app, key).expect("a row").spec.clone();
         self.open.remove(&(app.clone(), key.clone()));
         self.gone.push((app.clone(), spec));
         let releases = vec![ReleaseItem { app: app.clone(), key: key.clone(), termination: Termination::Preempted }];

@@ -304,7 +304,7 @@ fn a_pass_that_begins_anew_and_stops_at_once_passes_nobody_over() {
         row.preempted_up_to = row.preempted_up_to.map(|(last, _)| (last, env.now));
         row.preempt_at = env.now;
     }
-    let first = env.partition.apps[app].by_key.get("k00").expect("a row");
+    let first = env.partition.by_key(app, "k00").expect("a row");
     env.partition.allocs[first].preemption_tried = callboard::domain::types::Nanos::ZERO;
     env.node("n2", 1);
     env.run();

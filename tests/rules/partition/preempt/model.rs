@@ -38,8 +38,7 @@ fn world(guaranteed: [i64; 3], running: [i64; 3], asking: [i64; 3], nested: bool
         env.ask((0..4).map(|k| Ask::new(&format!("app{n}"), &format!("r{n}{k}"), *size).preempts()).collect());
         for k in 0..4 {
             let key = format!("r{n}{k}");
-            let app = &env.partition.apps[env.partition.app_by_id[format!("app{n}").as_str()]];
-            if app.by_key.get(key.as_str()).is_some_and(|alloc| env.partition.allocs[alloc].is_pending()) {
+            if env.partition.alloc(&format!("app{n}"), &key).is_some_and(|row| row.is_pending()) {
                 env.release(&format!("app{n}"), &key, Termination::StoppedByRm);
             }
         }

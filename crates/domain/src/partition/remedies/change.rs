@@ -184,9 +184,8 @@ fn row<'a>(partition: &'a Partition, app: &str) -> Option<&'a App> {
 }
 
 fn find<'a>(partition: &'a Partition, ask: &AskName) -> Option<(&'a App, AllocIx)> {
-    let app = row(partition, &ask.0)?;
-    let alloc = app.by_key.get(&ask.1)?;
-    Some((app, alloc))
+    let app = *partition.app_by_id.get(&ask.0)?;
+    Some((partition.apps.get(app)?, partition.by_key(app, &ask.1)?))
 }
 
 /// An application as it was submitted, to this queue and with this announced of its gang.

@@ -1,10 +1,11 @@
 //! Asks and allocations: one object in two phases (R0.14).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::coded::{Once, list, map, variants};
 use super::{
     resources::Resource,
+    sorted::Texts,
     table::Free,
     types::{AllocIx, AppIx, Nanos, NodeIx, ShapeIx},
 };
@@ -15,7 +16,7 @@ pub struct AskSpec {
     /// Unique in its application.
     pub key: Arc<str>,
     /// Tags as given.
-    pub tags: BTreeMap<String, String>,
+    pub tags: Texts,
     /// Resource as given; the row holds the present one.
     pub resource: Arc<Resource>,
     /// Priority, higher first.

@@ -14,7 +14,7 @@ use super::{
     rare::Rare,
     resources::Resource,
     run::Run,
-    sorted::Sorted,
+    sorted::{Sorted, Texts},
     table::Free,
     types::{AllocIx, AppState, GangStyle, Nanos, QueueIx, ShapeIx},
     ugm::Tracked,
@@ -38,7 +38,7 @@ pub struct App {
     /// Where it is in its life cycle.
     pub state: AppState,
     /// Tags as submitted.
-    pub tags: Arc<BTreeMap<String, String>>,
+    pub tags: Arc<Texts>,
     /// Created by force (R3.28).
     pub forced: bool,
     /// Announced total of the placeholders, `None` for an ordinary application.

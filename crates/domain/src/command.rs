@@ -1,11 +1,11 @@
 //! What goes into a partition: every input of `Partition::apply`, in the order in which it is to take effect.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::coded::{Once, list, map, variants};
 use super::{
     alloc::AskSpec, conf::PartitionConf, journal::DrainNote, queue_order::QueueOrder, resources::Resource,
-    types::Termination,
+    sorted::Texts, types::Termination,
 };
 
 /// One input. Items of one request stay together, so that its answers do (R1.29–R1.31).
@@ -84,7 +84,7 @@ pub struct NodeItem {
     /// Capacity, where given.
     pub capacity: Option<Resource>,
     /// Attributes with `si/node-partition` in its internal form; empty where none were given.
-    pub attributes: BTreeMap<String, String>,
+    pub attributes: Texts,
 }
 
 /// `NodeInfo.ActionFromRM`.
@@ -120,7 +120,7 @@ pub struct AddApplication {
     /// Why the groups could not be resolved: rejects the application, unless it is forced.
     pub unresolved: Option<Arc<str>>,
     /// Tags of the application, by name.
-    pub tags: Arc<BTreeMap<String, String>>,
+    pub tags: Arc<Texts>,
     /// `executionTimeoutMilliSeconds`.
     pub timeout_millis: i64,
     /// `placeholderAsk`, where it is not zero.

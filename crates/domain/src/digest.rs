@@ -3,7 +3,7 @@
 //! All fields of an effect count, in a form of their own that is quickly made; it is XXH3 (64 bits, no seed) of that. The
 //! form is as lasting as the log: where it changes, so does [`DOMAIN_VERSION`](crate::DOMAIN_VERSION).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
@@ -15,6 +15,7 @@ use crate::{
     },
     event::Event,
     resources::Resource,
+    sorted::Texts,
     summary::AppSummary,
     types::{AppState, Nanos, Termination},
 };
@@ -64,9 +65,9 @@ impl Digest {
         texts.iter().for_each(|text| self.text(text));
     }
 
-    fn map(&mut self, map: &BTreeMap<String, String>) {
+    fn map(&mut self, map: &Texts) {
         self.number(map.len() as u64);
-        for (key, value) in map {
+        for (key, value) in map.iter() {
             self.text(key);
             self.text(value);
         }

@@ -6,7 +6,7 @@
 //! longer.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     hash::{Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -16,6 +16,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{
     event::{Change, Detail, Event, EventKind},
     resources::Resource,
+    sorted::Texts,
     survival::{Curve, Span},
     types::Nanos,
 };
@@ -41,7 +42,7 @@ pub struct About<'a> {
     /// Name of the user who submitted it.
     pub user: &'a str,
     /// Tags as submitted.
-    pub tags: &'a BTreeMap<String, String>,
+    pub tags: &'a Texts,
 }
 
 /// The kinds of an allocation, the closest first; 0 for one that cannot be told.
@@ -174,7 +175,7 @@ impl Lasted {
         if let Some(about) = tell(&event.object) {
             return Some(kinds(&about, size));
         }
-        let none = BTreeMap::new();
+        let none = Texts::new();
         let queue = self.queues.get(&event.object)?;
         Some(kinds(&About { id: &event.object, queue, user: "", tags: &none }, size))
     }
@@ -268,13 +269,13 @@ mod tests {
         }
     }
 
-    fn about<'a>(id: &'a str, user: &'a str, tags: &'a BTreeMap<String, String>) -> About<'a> {
+    fn about<'a>(id: &'a str, user: &'a str, tags: &'a Texts) -> About<'a> {
         About { id, queue: "root.a", user, tags }
     }
 
     #[test]
     fn the_closest_kind_with_enough_is_asked() {
-        let (none, mut lasted) = (BTreeMap::new(), Lasted::default());
+        let (none, mut lasted) = (Texts::new(), Lasted::default());
         let size = Resource::of(&[("vcore", 1000)]);
         for n in 0..12_i64 {
             let (app, user) = (format!("etl-{n}"), if n < 10 { "alice" } else { "bob" });
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn only_what_was_ended_by_its_owner_counts() {
         let mut lasted = Lasted::default();
-        let none = BTreeMap::new();
+        let none = Texts::new();
         for detail in [Detail::AllocPreempt, Detail::AllocTimeout, Detail::AllocReplaced, Detail::AllocNodeRemoved] {
             lasted.apply(&event("a", "k", Change::Add, Detail::AppAlloc, 0), |_| None);
             lasted.apply(&event("a", "k", Change::Remove, detail, 9), |_| Some(about("a", "u", &none)));
@@ -344,7 +345,7 @@ mod tests {
 
     #[test]
     fn waits_count_until_an_ask_is_placed_or_goes() {
-        let none = BTreeMap::new();
+        let none = Texts::new();
         let mut lasted = Lasted::default();
         for n in 0..40_i64 {
             let key = n.to_string();

@@ -8,6 +8,7 @@ use super::{
     partition::Amount,
     rare::Rare,
     resources::Resource,
+    sorted::Texts,
     table::Free,
     types::{AllocIx, Nanos},
 };
@@ -18,7 +19,7 @@ pub struct NodeSpec {
     /// Unique in its partition.
     pub id: Arc<str>,
     /// All attributes, `si/node-partition` in its internal form `[rm]name`.
-    pub attributes: BTreeMap<String, String>,
+    pub attributes: Texts,
 }
 
 impl NodeSpec {

@@ -6,6 +6,9 @@ use std::{borrow::Borrow, collections::BTreeMap, fmt, mem};
 /// As many stand in a list at most.
 const FEW: usize = 8;
 
+/// Tags, attributes: texts by name, as a shim gives them.
+pub type Texts = Sorted<String, String>;
+
 /// See the module.
 #[derive(Clone)]
 pub enum Sorted<K, V> {
@@ -60,6 +63,14 @@ impl<K: Ord, V> Sorted<K, V> {
         K: Borrow<Q>,
     {
         self.get_key_value(key).map(|(_, value)| value)
+    }
+
+    /// There is an entry of this key.
+    pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.get(key).is_some()
     }
 
     /// The value of a key, to change.
@@ -173,6 +184,33 @@ impl<K: Ord + Clone, V: Default> Sorted<K, V> {
         }
     }
 }
+
+impl<K: Ord, V> From<BTreeMap<K, V>> for Sorted<K, V> {
+    fn from(map: BTreeMap<K, V>) -> Self {
+        // A list of exactly these.
+        if map.len() <= FEW { Sorted::Few(map.into_iter().collect()) } else { Sorted::Many(Box::new(map)) }
+    }
+}
+
+impl<K: Ord, V> FromIterator<(K, V)> for Sorted<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        BTreeMap::from_iter(entries).into()
+    }
+}
+
+impl<K: Ord, V, const N: usize> From<[(K, V); N]> for Sorted<K, V> {
+    fn from(entries: [(K, V); N]) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+impl<K: Ord, V: PartialEq> PartialEq for Sorted<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Ord, V: Eq> Eq for Sorted<K, V> {}
 
 impl<K: Ord + fmt::Debug, V: fmt::Debug> fmt::Debug for Sorted<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -71,7 +71,7 @@ fn asks(request: usize, tags: bool) -> Command {
         }
         let spec = AskSpec {
             key: format!("8c2e0a5d-{n:08x}-4f").into(),
-            tags: map,
+            tags: map.into(),
             resource: Arc::new(Resource::of(&[("memory", (1 + n as i64 % 7) << 30), ("vcore", 500), ("pods", 1)])),
             preemption: Some(PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: false }),
             ..AskSpec::default()

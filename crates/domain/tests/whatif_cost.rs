@@ -1,7 +1,7 @@
 //! What it costs to try a change, and to say when an ask will be placed, with 10,000 nodes and 100,000 allocations. Figures, not a test of
 //! the machine: `cargo test --release -p callboard-domain --test whatif_cost -- --ignored --nocapture`.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use callboard_domain::{
     Partition,
@@ -42,7 +42,7 @@ fn nodes(first: usize, count: usize) -> Command {
         id: format!("node-{n:05}").into(),
         action: NodeAction::Create,
         capacity: Some(Resource::of(&[("memory", 100 << 30), ("vcore", 10_000)])),
-        attributes: BTreeMap::new(),
+        attributes: Default::default(),
     };
     Command::Nodes((first..first + count).map(item).collect())
 }

@@ -86,7 +86,7 @@ impl Names {
             user: user.into(),
             groups: (!groups.is_empty()).then(|| groups.into_iter().map(Arc::from).collect()),
             unresolved: None,
-            tags: Arc::new(new.tags),
+            tags: Arc::new(new.tags.into()),
             timeout_millis: new.execution_timeout_milli_seconds,
             placeholder_ask: placeholder_ask.filter(|ask| !ask.is_zero()),
             gang_style: new.gang_scheduling_style,
@@ -142,7 +142,7 @@ impl Names {
                     Foreign::Default
                 }
             }),
-            tags,
+            tags: tags.into(),
         };
         let node = (!allocation.node_id.is_empty()).then(|| allocation.node_id.into());
         Ok(AllocationItem { app, node, spec: Arc::new(spec) })
@@ -177,7 +177,7 @@ impl Names {
         if creates || !attributes.is_empty() {
             attributes.insert(key::NODE_PARTITION.to_owned(), partition.to_string());
         }
-        Ok((partition, NodeItem { id, action, capacity, attributes }))
+        Ok((partition, NodeItem { id, action, capacity, attributes: attributes.into() }))
     }
 }
 

@@ -151,7 +151,7 @@ fn new_allocation(out: &mut Vec<u8>, partition: &str, new: &NewAllocation) {
     if !spec.tags.is_empty() {
         object.key("allocationTags");
         object.out.push(b'{');
-        each(object.out, &spec.tags, |out, (key, value)| {
+        each(object.out, spec.tags.iter(), |out, (key, value)| {
             text(out, key);
             out.push(b':');
             text(out, value);

@@ -140,7 +140,7 @@ fn new_allocation(partition: &str, new: &NewAllocation) -> v1::Allocation {
             allow_preempt_other: policy.allow_preempt_other,
         }),
         priority: spec.priority,
-        allocation_tags: spec.tags.clone().into_iter().collect(),
+        allocation_tags: spec.tags.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         partition_name: partition.to_owned(),
     }
 }

@@ -1,7 +1,6 @@
 //! Core depth: `PartitionActor` in this very process, driven by its messages, no sockets.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, mpsc::Sender},
     time::Instant,
 };
@@ -26,6 +25,7 @@ use crate::{
         },
         effect::{Callback, Question, QuestionKind},
         resources::Resource,
+        sorted::Texts,
     },
     messages::{
         budget::Budget,
@@ -105,7 +105,7 @@ impl Target for Core {
             id: node_id(number).into(),
             action: NodeAction::Create,
             capacity: Some(resource(work, *capacity)),
-            attributes: BTreeMap::from([("si/node-partition".to_owned(), format!("[{RM}]{PARTITION}"))]),
+            attributes: Texts::from([("si/node-partition".to_owned(), format!("[{RM}]{PARTITION}"))]),
         };
         let items: Vec<NodeItem> = work.nodes.iter().enumerate().map(item).collect();
         items.chunks(NODES).for_each(|chunk| self.send(Command::Nodes(chunk.to_vec())));

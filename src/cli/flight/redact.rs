@@ -26,6 +26,7 @@ use crate::{
         conf::QueueConf,
         log::{Beginning, Input, Reader, Writer},
         resources::Types,
+        sorted::Texts,
     },
     store::log::{Part, Record, Snapshot, flight::Flight},
 };
@@ -231,19 +232,19 @@ impl Names {
     }
 }
 
-fn of_tags<'a>(tags: impl IntoIterator<Item = (&'a String, &'a String)>, found: &mut BTreeSet<String>) {
-    found.extend(tags.into_iter().map(|(_, value)| value.clone()));
+fn of_tags(tags: &Texts, found: &mut BTreeSet<String>) {
+    found.extend(tags.values().cloned());
 }
 
 fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
     of_queue(&partition.conf.root, found);
     for app in partition.apps.places() {
         found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
-        of_tags(&*app.tags, found);
+        of_tags(&app.tags, found);
     }
     for app in partition.terminated.values().chain(partition.rejected.values()) {
         found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
-        of_tags(&*app.tags, found);
+        of_tags(&app.tags, found);
     }
     for row in partition.allocs.places() {
         of_tags(&row.spec.tags, found);
@@ -268,7 +269,7 @@ fn of_command(command: &Command, found: &mut BTreeSet<String>) {
             for app in new {
                 found.extend([&app.id, &app.user].map(|name| name.to_string()));
                 found.extend(app.groups.iter().flat_map(|groups| groups.iter()).map(|name| name.to_string()));
-                of_tags(&*app.tags, found);
+                of_tags(&app.tags, found);
             }
             found.extend(remove.iter().map(|name| name.to_string()));
         }

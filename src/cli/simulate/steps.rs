@@ -1,6 +1,6 @@
 //! What the steps of a case mean: commands for partitions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     case::{Action, Kind, Step, World},
@@ -13,6 +13,7 @@ use crate::domain::{
     command::{AddApplication, AllocationItem, Command, NodeItem, ReleaseItem},
     queue_order::QueueOrder,
     resources::Resource,
+    sorted::Texts,
     types::{Nanos, Termination},
 };
 
@@ -112,7 +113,7 @@ pub fn command<'a>(step: &Step, world: &'a World, partitions: &[Arc<str>], now: 
     match step {
         Step::Node { node, action, size, gpus } => {
             let partition = partitions.get(of(*node)).map_or("default", |name| &**name);
-            let attributes = BTreeMap::from([("si/node-partition".to_owned(), format!("[{RM}]{partition}"))]);
+            let attributes = Texts::from([("si/node-partition".to_owned(), format!("[{RM}]{partition}"))]);
             let capacity = Some(amounts(*size, *gpus));
             one(
                 *node,

@@ -1,11 +1,9 @@
 //! Open requests, allocations and foreign allocations (REST 5.5–5.7).
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::json::{Amounts, as_text, no_entries, unset};
+use super::json::{Amounts, TextsView, as_text, unset};
 use crate::domain::{
     Partition,
     alloc::{Alloc, Foreign},
@@ -18,8 +16,8 @@ use crate::domain::{
 #[serde(rename_all = "camelCase")]
 pub struct RequestView<'a> {
     allocation_key: &'a str,
-    #[serde(skip_serializing_if = "no_entries")]
-    allocation_tags: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "TextsView::is_empty")]
+    allocation_tags: TextsView<'a>,
     #[serde(skip_serializing_if = "unset")]
     request_time: i64,
     #[serde(skip_serializing_if = "Amounts::is_empty")]
@@ -66,7 +64,7 @@ impl<'a> RequestView<'a> {
         log.sort_by_key(|entry| entry.last);
         RequestView {
             allocation_key: &ask.spec.key,
-            allocation_tags: &ask.spec.tags,
+            allocation_tags: TextsView(&ask.spec.tags),
             request_time: ask.created.0,
             resource: Amounts::from(&*ask.resource),
             priority: ask.spec.priority,
@@ -92,8 +90,8 @@ impl<'a> RequestView<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct AllocationView<'a> {
     allocation_key: &'a str,
-    #[serde(skip_serializing_if = "no_entries")]
-    allocation_tags: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "TextsView::is_empty")]
+    allocation_tags: TextsView<'a>,
     #[serde(skip_serializing_if = "unset")]
     request_time: i64,
     #[serde(skip_serializing_if = "unset")]
@@ -127,7 +125,7 @@ impl<'a> AllocationView<'a> {
         let node = alloc.node.and_then(|node| partition.nodes.get(node));
         AllocationView {
             allocation_key: &alloc.spec.key,
-            allocation_tags: &alloc.spec.tags,
+            allocation_tags: TextsView(&alloc.spec.tags),
             request_time: alloc.requested.0,
             allocation_time: alloc.created.0,
             allocation_delay: alloc.created.minus(alloc.requested).0,
@@ -203,8 +201,8 @@ impl Serialize for Allocations<'_> {
 #[serde(rename_all = "camelCase")]
 pub struct ForeignView<'a> {
     allocation_key: &'a str,
-    #[serde(skip_serializing_if = "no_entries")]
-    allocation_tags: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "TextsView::is_empty")]
+    allocation_tags: TextsView<'a>,
     #[serde(skip_serializing_if = "unset")]
     allocation_time: i64,
     #[serde(skip_serializing_if = "Amounts::is_empty")]
@@ -223,7 +221,7 @@ impl<'a> ForeignView<'a> {
     pub fn new(node: &'a Node, alloc: &'a ForeignAlloc) -> ForeignView<'a> {
         ForeignView {
             allocation_key: &alloc.spec.key,
-            allocation_tags: &alloc.spec.tags,
+            allocation_tags: TextsView(&alloc.spec.tags),
             allocation_time: alloc.created.0,
             resource: Amounts::from(&*alloc.resource),
             priority: alloc.spec.priority,

@@ -12,7 +12,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::ser::Formatter;
 
-use crate::domain::resources::{Resource, ResourceType, clamp};
+use crate::domain::{
+    resources::{Resource, ResourceType, clamp},
+    sorted::Texts,
+};
 
 /// One compact document with a newline at its end.
 pub fn line<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
@@ -205,6 +208,37 @@ impl Serialize for Amounts {
             map.serialize_entry(kind.name(), amount)?;
         }
         map.end()
+    }
+}
+
+/// Tags or attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct TextsView<'a>(pub &'a Texts);
+
+impl TextsView<'_> {
+    /// What is to be left out.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for TextsView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter())
+    }
+}
+
+impl JsonSchema for TextsView<'_> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        BTreeMap::<String, String>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, String>::json_schema(generator)
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     View,
     allocations::{Allocations, ForeignView},
-    json::{Amounts, no_entries, unset},
+    json::{Amounts, TextsView, unset},
 };
 use crate::domain::{alloc::Phase, node::Node};
 
@@ -23,8 +23,8 @@ pub struct NodeView<'a> {
     host_name: &'a str,
     #[serde(skip_serializing_if = "unset")]
     rack_name: &'a str,
-    #[serde(skip_serializing_if = "no_entries")]
-    attributes: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "TextsView::is_empty")]
+    attributes: TextsView<'a>,
     #[serde(skip_serializing_if = "Amounts::is_empty")]
     capacity: Amounts,
     #[serde(skip_serializing_if = "Amounts::is_empty")]
@@ -59,7 +59,7 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
         id: node.id(),
         host_name: node.spec.host_name(),
         rack_name: node.spec.rack_name(),
-        attributes: &node.spec.attributes,
+        attributes: TextsView(&node.spec.attributes),
         capacity: Amounts::from(&node.capacity),
         allocated: Amounts::from(&allocated),
         occupied: Amounts::from(&*node.occupied),

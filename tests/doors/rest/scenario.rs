@@ -1,6 +1,6 @@
 //! The cluster of the captured answers, made by commands at times of our own.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use callboard::{
     config,
@@ -10,6 +10,7 @@ use callboard::{
         command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
         effect::{AppEffect, Effect},
         resources::Resource,
+        sorted::Texts,
         types::{Nanos, Termination},
     },
     http::ws_v1::View,
@@ -140,8 +141,7 @@ pub fn setup() -> Vec<Command> {
         ]),
     };
     let create = |id, rack, gigabytes| node(id, rack, gigabytes, NodeAction::Create);
-    let drain =
-        NodeItem { id: "node-3".into(), action: NodeAction::Drain, capacity: None, attributes: BTreeMap::new() };
+    let drain = NodeItem { id: "node-3".into(), action: NodeAction::Drain, capacity: None, attributes: Texts::new() };
     let foreign = |mut spec: AskSpec, kind: Foreign, extra: &[(&str, &str)]| {
         spec.foreign = Some(kind);
         spec.tags = tags(extra);
@@ -259,6 +259,6 @@ fn resource(gigabytes: i64, pods: i64, vcore: i64) -> Resource {
     resource
 }
 
-fn tags(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn tags(pairs: &[(&str, &str)]) -> Texts {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }

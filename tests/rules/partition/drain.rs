@@ -29,7 +29,12 @@ fn drain(env: &mut Env, node: &str, drained: bool) {
 
 fn node_on(env: &mut Env, id: &str, host: &str) {
     let attributes = BTreeMap::from([("si/hostname".to_owned(), host.to_owned())]);
-    let item = NodeItem { id: id.into(), action: NodeAction::Create, capacity: Some(res(100, 100)), attributes };
+    let item = NodeItem {
+        id: id.into(),
+        action: NodeAction::Create,
+        capacity: Some(res(100, 100)),
+        attributes: attributes.into(),
+    };
     env.apply(Command::Nodes(vec![item]));
     env.run();
 }

@@ -243,7 +243,7 @@ impl Env {
 
     pub fn node_action(&mut self, id: &str, action: NodeAction, capacity: Option<Resource>) {
         let attributes = BTreeMap::from([("si/node-partition".to_owned(), "[rm-1]default".to_owned())]);
-        self.apply(Command::Nodes(vec![NodeItem { id: id.into(), action, capacity, attributes }]));
+        self.apply(Command::Nodes(vec![NodeItem { id: id.into(), action, capacity, attributes: attributes.into() }]));
         self.run();
     }
 

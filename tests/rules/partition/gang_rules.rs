@@ -16,7 +16,7 @@ fn gang_of(env: &mut Env, id: &str, total: i64, millis: i64, style: &str, tags: 
         placeholder_ask: (total != 0).then(|| res(total, total)),
         gang_style: style.into(),
         timeout_millis: millis,
-        tags: Arc::new(tags),
+        tags: Arc::new(tags.into()),
         ..env.by("alice")
     };
     env.add_app(item);

@@ -116,7 +116,8 @@ fn what_runs_already_is_taken_all_the_same() {
     let mut env = Env::calm(&text("[{name: a}]"));
     give(&mut env, "root.a", Some(OrderKind::Drain));
     let tags = BTreeMap::from([("application.create.force".to_owned(), "true".to_owned())]);
-    let item = AddApplication { id: "one".into(), queue: "root.a".into(), tags: Arc::new(tags), ..env.by("alice") };
+    let item =
+        AddApplication { id: "one".into(), queue: "root.a".into(), tags: Arc::new(tags.into()), ..env.by("alice") };
     env.add_app(item);
     assert!(env.partition.app_by_id.contains_key("one"));
 }

@@ -38,7 +38,7 @@ fn reload(env: &mut Env, text: &str) {
 
 fn tagged(env: &mut Env, id: &str, queue: &str, tags: &[(&str, &str)]) {
     let tags: BTreeMap<String, String> = tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let item = AddApplication { id: id.into(), queue: queue.into(), tags: Arc::new(tags), ..env.by("alice") };
+    let item = AddApplication { id: id.into(), queue: queue.into(), tags: Arc::new(tags.into()), ..env.by("alice") };
     env.add_app(item);
 }
 
@@ -110,7 +110,7 @@ fn a_refused_gang_leaves_its_queue_for_the_cleaner() {
         id: "gang".into(),
         queue: "root.x".into(),
         placeholder_ask: Some(memory(8)),
-        tags: Arc::new(tags),
+        tags: Arc::new(tags.into()),
         ..env.by("alice")
     };
     env.add_app(item);

@@ -105,7 +105,7 @@ fn spec() -> impl Strategy<Value = AskSpec> {
             let resource = Arc::new(resource);
             AskSpec {
                 key,
-                tags,
+                tags: tags.into(),
                 resource,
                 priority,
                 task_group,
@@ -134,7 +134,7 @@ fn node() -> impl Strategy<Value = NodeItem> {
         id,
         action,
         capacity,
-        attributes,
+        attributes: attributes.into(),
     })
 }
 
@@ -147,7 +147,7 @@ fn application() -> impl Strategy<Value = AddApplication> {
             user,
             groups: groups.map(Arc::from),
             unresolved,
-            tags: Arc::new(tags),
+            tags: Arc::new(tags.into()),
             timeout_millis,
             placeholder_ask,
             gang_style: style.to_string(),

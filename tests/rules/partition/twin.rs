@@ -1,7 +1,6 @@
 //! A second partition that gets what the first gets, as bytes: from the records of a log, and begun again from a snapshot now and then. It
 //! makes the same effects with the same digests, and its own snapshots are the same bytes.
 
-
 use callboard::domain::{
     Partition,
     alloc::Alloc,

@@ -1,6 +1,6 @@
 //! What a change would do: both runs are on clones, what differs is told, and what was told is what happens.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use callboard::{
     config,
@@ -46,7 +46,7 @@ fn nodes(count: usize, size: i64) -> Command {
         id: format!("new-{n}").into(),
         action: NodeAction::Create,
         capacity: Some(res(size, size)),
-        attributes: BTreeMap::new(),
+        attributes: Default::default(),
     };
     Command::Nodes((1..=count).map(node).collect())
 }

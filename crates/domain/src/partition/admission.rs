@@ -1,6 +1,6 @@
 //! The way of an application into a queue: placement, creation of queues, limits from tags, gang checks.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{Cx, Partition, queues::effective};
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     placement::{self, Placement, QueueLookup, QueueStatus, Submission, reason},
     queue::RECOVERY_QUEUE,
     resources::{MAX_TYPES, Resource, ResourceType, Shown, min_limit},
+    sorted::Texts,
     types::{ObjectState, QueueIx},
 };
 
@@ -75,7 +76,7 @@ impl Partition {
 
     /// Limits that the tags of a submission set on its dynamic queue; each tag sets only what it carries (R3.35, QUE-045,
     /// section 12 item 8).
-    pub(super) fn apply_tags(&mut self, ix: QueueIx, tags: &BTreeMap<String, String>, cx: &mut Cx) {
+    pub(super) fn apply_tags(&mut self, ix: QueueIx, tags: &Texts, cx: &mut Cx) {
         let row = &self.queues[ix];
         if row.managed || *row.path == *RECOVERY_QUEUE {
             return;
@@ -153,7 +154,7 @@ impl Partition {
 }
 
 /// The value of a tag, its key compared without case (R3.34).
-fn tag<'a>(tags: &'a BTreeMap<String, String>, key: &str) -> Option<&'a str> {
+fn tag<'a>(tags: &'a Texts, key: &str) -> Option<&'a str> {
     tags.get(key)
         .or_else(|| tags.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, value)| value))
         .map(String::as_str)

@@ -16,7 +16,7 @@ use crate::{
     rare::Rare,
     resources::Resource,
     run::Run,
-    sorted::Sorted,
+    sorted::{Sorted, Texts},
     summary::AppSummary,
     types::{AppIx, AppState, GangStyle, Nanos, ObjectState, QueueIx, Termination},
 };
@@ -420,7 +420,7 @@ impl Partition {
 
 /// The placeholder time-out: as given, else 15 minutes (R3.38); what is left of it where the tags say when the application
 /// was created (R3.41), at least 1 ms.
-pub(super) fn gang_timeout(given: Option<Nanos>, tags: &BTreeMap<String, String>, arrived: Nanos) -> Nanos {
+pub(super) fn gang_timeout(given: Option<Nanos>, tags: &Texts, arrived: Nanos) -> Nanos {
     let timeout = given.unwrap_or(GANG_TIMEOUT);
     match creation_time(tags) {
         Some(created) => {
@@ -438,7 +438,7 @@ fn gang_style(text: &str) -> Option<GangStyle> {
 }
 
 /// When an application was created, where its tags tell (R3.36).
-pub(super) fn creation_time(tags: &BTreeMap<String, String>) -> Option<Nanos> {
+pub(super) fn creation_time(tags: &Texts) -> Option<Nanos> {
     tags.get(CREATION_TIME).and_then(|text| text.parse().ok()).map(Nanos::from_secs)
 }
 

@@ -11,8 +11,8 @@ use crate::{
     hostlist,
     journal::DrainNote,
     node::{Node, NodeSpec},
-    rare::Rare,
     node_index::sortable,
+    rare::Rare,
     resources::Resource,
     types::{AllocIx, NodeIx, ObjectState, Termination},
 };

@@ -238,7 +238,9 @@ impl Partition {
     /// A row that was read shares its resources with all of its shape, as one that came from the shim.
     fn share_resource(&mut self, at: AllocIx) {
         let row = &mut self.allocs[at];
-        let Some(shared) = self.shapes.get(row.shape).filter(|shared| shared.iter().eq(row.resource.iter())) else { return };
+        let Some(shared) = self.shapes.get(row.shape).filter(|shared| shared.iter().eq(row.resource.iter())) else {
+            return;
+        };
         row.resource = shared.clone();
         if let Some(spec) = Arc::get_mut(&mut row.spec).filter(|spec| spec.resource.iter().eq(shared.iter())) {
             spec.resource = shared.clone();

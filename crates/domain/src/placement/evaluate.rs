@@ -1,6 +1,6 @@
 //! Running the rules (PLC-001, PLC-007, PLC-010–PLC-019, PLC-030–PLC-045).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     reason,
@@ -9,6 +9,7 @@ use super::{
 use crate::{
     names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, is_queue_name, too_many_levels},
     queue::RECOVERY_QUEUE,
+    sorted::Texts,
 };
 
 /// Tag that forces the creation of an application (PLC-019, R3.28).
@@ -26,7 +27,7 @@ pub struct Submission<'a> {
     /// Groups of the owner.
     pub groups: &'a [Arc<str>],
     /// Tags of the application, by name.
-    pub tags: &'a BTreeMap<String, String>,
+    pub tags: &'a Texts,
     /// Its creation is forced: it goes to the recovery queue rather than nowhere.
     pub forced: bool,
 }
@@ -76,7 +77,7 @@ pub enum Placement {
 }
 
 /// The application's creation is forced: a tag says so, its key in any case (PLC-019).
-pub fn is_forced(tags: &BTreeMap<String, String>) -> bool {
+pub fn is_forced(tags: &Texts) -> bool {
     let value = tag(tags, FORCE_TAG);
     matches!(value, Some("1" | "t" | "T" | "TRUE" | "true" | "True"))
 }
@@ -226,7 +227,7 @@ fn accept(path: &str, app: &Submission<'_>, queues: &dyn QueueLookup) -> Accepte
 /// Name of the recovery queue, which no ordinary dynamic queue may have at any level (PLC-044).
 const RECOVERY_NAME: &str = "@recovery@";
 
-fn tag<'a>(tags: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+fn tag<'a>(tags: &'a Texts, name: &str) -> Option<&'a str> {
     tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 

@@ -60,15 +60,15 @@ fn nodes_carry_their_partition_as_attribute() {
     let [default, gpu] = &inward.parts[..] else { panic!("two partitions: {:?}", inward.parts) };
     let Command::Nodes(items) = &default.command else { panic!() };
     assert_eq!(&*default.partition, "[rm:1]default");
-    assert_eq!(items[0].attributes["si/node-partition"], "[rm:1]default");
+    assert_eq!(items[0].attributes.get("si/node-partition").map(String::as_str), Some("[rm:1]default"));
     assert_eq!(items[0].capacity, Some(Resource::of(&[("memory", 5)])));
     assert!(items[1].attributes.is_empty(), "an update without attributes leaves them alone (SEEDS S5)");
     assert_eq!(items[2].action, NodeAction::Unknown, "unknown numbers count as 0");
     assert_eq!(items.len(), 3, "an empty entry is skipped (R2.3)");
     let Command::Nodes(items) = &gpu.command else { panic!() };
     assert_eq!(items[0].action, NodeAction::CreateDrain);
-    assert_eq!(items[0].attributes["si/node-partition"], "[rm:1]gpu");
-    assert_eq!(items[0].attributes["si/rackname"], "r");
+    assert_eq!(items[0].attributes.get("si/node-partition").map(String::as_str), Some("[rm:1]gpu"));
+    assert_eq!(items[0].attributes.get("si/rackname").map(String::as_str), Some("r"));
 }
 
 #[test]

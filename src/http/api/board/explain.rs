@@ -1,6 +1,6 @@
 //! One application: what it has, what it waits for and why, and the limits on its way up.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,7 +23,7 @@ use crate::{
     },
     http::ws_v1::{
         View,
-        json::{Amounts, unset},
+        json::{Amounts, TextsView, unset},
         state::now,
         time_text,
     },
@@ -45,7 +45,7 @@ pub struct Explained<'a> {
     user: &'a str,
     groups: Vec<&'a str>,
     /// As submitted.
-    tags: &'a BTreeMap<String, String>,
+    tags: TextsView<'a>,
     state: &'static str,
     state_log: Vec<Entered>,
     submitted: String,
@@ -245,7 +245,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
         queue_name: &app.queue_path,
         user: &app.user,
         groups: app.groups.iter().map(|group| &**group).collect(),
-        tags: &app.tags,
+        tags: TextsView(&app.tags),
         state: app.state.name(),
         state_log: app
             .state_log

@@ -307,7 +307,7 @@ impl Request {
                     [] => Arc::from([Arc::from(app.user.as_str())]),
                     groups => groups.iter().map(|group| Arc::from(group.as_str())).collect(),
                 }),
-                tags: Arc::new(app.tags.clone()),
+                tags: Arc::new(app.tags.clone().into()),
                 placeholder_ask: gang.then_some(total),
                 gang_style: app.gang.clone().unwrap_or_default(),
                 ..AddApplication::default()
@@ -395,7 +395,7 @@ fn edit(queue: &Arc<str>, setting: &str, value: &Quantity) -> Result<Edit, Probl
 }
 
 fn item(id: Arc<str>, action: NodeAction) -> NodeItem {
-    NodeItem { id, action, capacity: None, attributes: BTreeMap::new() }
+    NodeItem { id, action, capacity: None, attributes: Default::default() }
 }
 
 fn is_drained_by_manager(partition: &Partition, node: &str) -> bool {

@@ -159,7 +159,8 @@ impl World {
                 id: format!("n{node:03}").into(),
                 action: NodeAction::Create,
                 capacity: Some(res(size, size)),
-                attributes: BTreeMap::from([("si/node-partition".to_owned(), world.parts[part].name.to_string())]),
+                attributes: BTreeMap::from([("si/node-partition".to_owned(), world.parts[part].name.to_string())])
+                    .into(),
             };
             world.apply(part, Command::Nodes(vec![item]));
         }

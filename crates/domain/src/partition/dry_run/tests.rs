@@ -22,7 +22,7 @@ fn running(queues: &str, apps: &[(&str, &str, &str, i64)]) -> Partition {
         id: "n1".into(),
         action: NodeAction::Create,
         capacity: Some(Resource::of(&[("memory", 1000)])),
-        attributes: BTreeMap::new(),
+        attributes: Default::default(),
     };
     partition.apply(Command::Nodes(vec![node]), NOW, &mut fx);
     for (at, (id, queue, user, memory)) in apps.iter().enumerate() {

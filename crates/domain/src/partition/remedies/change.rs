@@ -1,6 +1,6 @@
 //! What is done for a remedy, as commands for a partition.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::Editor;
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     edit::Edit,
     partition::{Partition, forward::AskName},
     resources::Resource,
+    sorted::Texts,
     types::{AllocIx, GangStyle, Termination},
 };
 
@@ -172,7 +173,7 @@ impl Change {
 }
 
 fn item(node: &Arc<str>, action: NodeAction) -> NodeItem {
-    NodeItem { id: node.clone(), action, capacity: None, attributes: BTreeMap::new() }
+    NodeItem { id: node.clone(), action, capacity: None, attributes: Texts::new() }
 }
 
 fn release(app: &Arc<str>, key: &Arc<str>) -> ReleaseItem {

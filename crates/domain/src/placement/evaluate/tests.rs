@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::{super::rule::*, *};
 use crate::placement::reason::NO_MATCH;
 
@@ -230,7 +232,7 @@ fn forced_applications() {
 #[test]
 fn forced_tag() {
     // PLC-019, test idea 105
-    let forced = |key: &str, value: &str| is_forced(&BTreeMap::from([(key.to_owned(), value.to_owned())]));
+    let forced = |key: &str, value: &str| is_forced(&Texts::from([(key.to_owned(), value.to_owned())]));
     for value in ["TRUE", "true", "True", "t", "T", "1"] {
         assert!(forced(FORCE_TAG, value), "{value}");
     }
@@ -238,7 +240,7 @@ fn forced_tag() {
     for value in ["maybe", "false", "0", "", "yes", "tRUE"] {
         assert!(!forced(FORCE_TAG, value), "{value}");
     }
-    assert!(!is_forced(&BTreeMap::new()));
+    assert!(!is_forced(&Texts::new()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn world(policy: &str, nodes: &[Size], asks: &[Size]) -> Partition {
         id: format!("n{at}").into(),
         action: NodeAction::Create,
         capacity: Some(resource(*size)),
-        attributes: BTreeMap::new(),
+        attributes: Default::default(),
     };
     partition.apply(Command::Nodes(nodes.iter().enumerate().map(node).collect()), NOW, &mut fx);
     let app = |queue: &str| AddApplication {

@@ -149,6 +149,10 @@ pub fn serve(args: &[&str]) -> Command {
     if !says("--grpc") {
         all.extend(["--grpc", "127.0.0.1:0"]);
     }
+    if !says("--first-request-timeout") {
+        // A busy machine may take longer than ten seconds until it reads what was sent.
+        all.extend(["--first-request-timeout", "60s"]);
+    }
     all.extend(args);
     command(&all)
 }

@@ -21,7 +21,7 @@ pub(crate) struct Keys {
     /// Rows with the hash of one in `by_hash`.
     others: imbl::OrdSet<(u32, AllocIx)>,
     secret: RandomState,
-    /// There are few hashes, as a test wants it.
+    /// Many keys have the same hash, as a test wants it.
     #[cfg(test)]
     few: bool,
 }
@@ -35,6 +35,13 @@ impl Keys {
         hash
     }
 
+    /// The rows with this hash beside the first: nearly always none.
+    fn others_of(&self, hash: u32) -> impl Iterator<Item = AllocIx> {
+        let others =
+            (!self.others.is_empty()).then(|| self.others.range((hash, AllocIx(0))..=(hash, AllocIx(u32::MAX))));
+        others.into_iter().flatten().map(|(_, at)| *at)
+    }
+
     /// The row of this key of an application.
     pub fn get(&self, rows: &Allocs, app: AppIx, key: &str) -> Option<AllocIx> {
         let hash = self.hash(app, key);
@@ -43,8 +50,7 @@ impl Keys {
         if meant(&first) {
             return Some(first);
         }
-        let others = self.others.range((hash, AllocIx(0))..=(hash, AllocIx(u32::MAX)));
-        others.map(|(_, at)| *at).find(meant)
+        self.others_of(hash).find(meant)
     }
 
     /// A row that [`Keys::get`] does not know came.
@@ -58,18 +64,17 @@ impl Keys {
     /// A row goes, if it is here.
     pub fn remove(&mut self, app: AppIx, key: &str, at: AllocIx) {
         let hash = self.hash(app, key);
-        if self.by_hash.get(&hash) != Some(&at) {
-            self.others.remove(&(hash, at));
-            return;
-        }
-        let next = self.others.range((hash, AllocIx(0))..=(hash, AllocIx(u32::MAX))).next().copied();
-        match next {
-            Some(next) => {
-                self.others.remove(&next);
-                self.by_hash.insert(hash, next.1);
+        let first = self.by_hash.remove(&hash);
+        if first == Some(at) {
+            let next = self.others_of(hash).next();
+            if let Some(next) = next {
+                self.others.remove(&(hash, next));
+                self.by_hash.insert(hash, next);
             }
-            None => {
-                self.by_hash.remove(&hash);
+        } else {
+            self.others.remove(&(hash, at));
+            if let Some(first) = first {
+                self.by_hash.insert(hash, first);
             }
         }
     }

@@ -76,7 +76,8 @@ impl Browser {
         let mut args: Vec<String> = ARGS.map(str::to_owned).into();
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
         args.push(format!("--user-data-dir={}", profile.path().display()));
-        let wanted = json!({"capabilities": {"alwaysMatch": {
+        // A script runs as long as a busy machine needs for it.
+        let wanted = json!({"capabilities": {"alwaysMatch": {"timeouts": {"script": 300_000},
             "goog:chromeOptions": {"args": args}, "goog:loggingPrefs": {"browser": "ALL"}}}});
         let client = reqwest::Client::new();
         let base = format!("http://127.0.0.1:{port}/session");

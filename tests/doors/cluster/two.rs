@@ -109,12 +109,21 @@ async fn sigterm_hands_over_and_streams_are_told_where_it_goes_on() {
 
 #[tokio::test]
 async fn sigterm_waits_for_a_server_that_follows() {
-    let Some(etcd) = rig::etcd("sigterm_waits_for_a_server_that_follows") else { return };
+    // On a busy machine the other has read everything before the leader is told to end: then it reads for longer.
+    for slow in [1_500, 6_000, 24_000].map(Duration::from_millis) {
+        let Some(etcd) = rig::etcd("sigterm_waits_for_a_server_that_follows") else { return };
+        if it_goes_on_meanwhile(&etcd, slow).await {
+            return;
+        }
+    }
+    panic!("it went on until the other followed");
+}
+
+/// Ends a leader while another server reads the log for a while, and tells whether it took requests meanwhile.
+async fn it_goes_on_meanwhile(etcd: &rig::Etcd, slow: Duration) -> bool {
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let leader = start(&etcd, one.path(), NEVER);
+    let leader = start(etcd, one.path(), NEVER);
     session(&leader).await;
-    // It is there, and reads the log for a while.
-    let slow = Duration::from_millis(1_500);
     let mut command = rig::serve(&etcd.url(), two.path(), NEVER, &[]);
     command.env("CALLBOARD_TEST_READ_MILLIS", slow.as_millis().to_string());
     let other = rig::started(command);
@@ -133,11 +142,10 @@ async fn sigterm_waits_for_a_server_that_follows() {
         assert!(told.elapsed() < common::LIMIT, "nobody goes on: {}", other.program.log());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(told.elapsed() > Duration::from_secs(1), "it was not slow enough");
-    assert!(taken > refused, "it went on until the other followed: {taken} taken, {refused} refused");
     assert_eq!(leader.program.ended().await, Some(0));
     // It is gone for others at once, before its lease ends.
     sees(&other, 1).await;
+    told.elapsed() > slow / 2 && taken > refused
 }
 
 #[tokio::test]

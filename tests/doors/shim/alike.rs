@@ -203,24 +203,35 @@ impl Told {
         }
     }
 
-    /// Reads until something of each kind was answered that was sent after everything else; and once more, as what is
-    /// scheduled may follow such an answer.
+    /// Reads until something of each kind was answered that was sent after everything else; and again until that happened twice
+    /// without any news, as what is scheduled may follow such an answer.
     async fn settle(&mut self) {
-        for _ in 0..2 {
-            self.marks += 1;
-            let mark = format!("mark-{}", self.marks);
-            self.send("node", json!({"nodes": [{"nodeID": mark, "action": "UPDATE"}]})).await;
-            self.send(
-                "application",
-                json!({"new": [{"applicationID": mark, "queueName": "root.none", "ugi": {"user": "u"}}]}),
-            )
-            .await;
-            self.send("allocation", json!({"allocations": [{"allocationKey": mark, "applicationID": "nobody", "resourcePerAlloc": memory(1)}]})).await;
-            for kind in 0..KINDS.len() {
-                while self.seen[kind] < self.marks {
-                    let (kind, message) = self.next(kind).await;
-                    self.keep(kind, message);
-                }
+        let mut quiet = 0;
+        while quiet < 2 {
+            let before = self.told.iter().map(Vec::len).sum::<usize>();
+            self.mark().await;
+            quiet = if self.told.iter().map(Vec::len).sum::<usize>() == before { quiet + 1 } else { 0 };
+        }
+    }
+
+    async fn mark(&mut self) {
+        self.marks += 1;
+        let mark = format!("mark-{}", self.marks);
+        self.send("node", json!({"nodes": [{"nodeID": mark, "action": "UPDATE"}]})).await;
+        self.send(
+            "application",
+            json!({"new": [{"applicationID": mark, "queueName": "root.none", "ugi": {"user": "u"}}]}),
+        )
+        .await;
+        self.send(
+            "allocation",
+            json!({"allocations": [{"allocationKey": mark, "applicationID": "nobody", "resourcePerAlloc": memory(1)}]}),
+        )
+        .await;
+        for kind in 0..KINDS.len() {
+            while self.seen[kind] < self.marks {
+                let (kind, message) = self.next(kind).await;
+                self.keep(kind, message);
             }
         }
     }

@@ -37,6 +37,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 pub use callboard_client as client;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
     audit::AuditArgs,
@@ -220,5 +221,17 @@ fn wait_for(command: impl Future<Output = ExitCode>) -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(command),
         Err(error) => report(Err(error.into())),
+    }
+}
+
+/// Waits for Ctrl-C, or the request to end.
+async fn interrupted() {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
 }

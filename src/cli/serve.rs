@@ -18,6 +18,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
     str::FromStr,
     sync::Arc,
@@ -120,6 +121,9 @@ pub struct ServeArgs {
     /// A setting of the whole process (event.*, health.*, http.*, log.*, metrics.*, traces.*), where no resource manager that may do so sets another
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
+    /// End when standard input ends, as it does when the program that holds its other end is gone
+    #[arg(long)]
+    pub end_with_stdin: bool,
     #[command(flatten)]
     pub access: AccessArgs,
     #[command(flatten)]
@@ -316,8 +320,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         tracing::info!("{ready}");
     }
 
-    let ended = wait(&topology, args.config.as_deref(), &access, &audit.audit).await?;
-    tracing::info!(signal = ended, "shutting down");
+    let ended = wait(&topology, args.config.as_deref(), args.end_with_stdin, &access, &audit.audit).await?;
+    tracing::info!(cause = ended, "shutting down");
     service::stopping();
     if let Some(cluster) = &cluster {
         cluster.leave().await;
@@ -428,13 +432,32 @@ fn default_config(file: Option<&Path>) -> anyhow::Result<LoadedConfig> {
     Ok(config)
 }
 
-/// Until a signal ends the server; gives its name.
+/// When nothing more comes from standard input.
+async fn stdin_ended() {
+    let (ended, waits) = tokio::sync::oneshot::channel::<()>();
+    // A thread of its own: one of the runtime's would be waited for at the end.
+    let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        drop(ended);
+    });
+    match reader {
+        Ok(_) => drop(waits.await),
+        Err(error) => {
+            tracing::warn!(code = "stdin-not-read", %error, "--end-with-stdin: standard input cannot be read; a signal ends the server");
+            std::future::pending().await
+        }
+    }
+}
+
+/// Until a signal, or the end of standard input, ends the server; gives which.
 async fn wait(
     topology: &Arc<Topology>,
     config: Option<&Path>,
+    end_with_stdin: bool,
     access: &Access,
     audit: &Audit,
 ) -> anyhow::Result<&'static str> {
+    let mut stdin = pin!(stdin_ended());
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -442,6 +465,7 @@ async fn wait(
         tokio::select! {
             _ = term.recv() => return Ok("SIGTERM"),
             _ = int.recv() => return Ok("SIGINT"),
+            () = &mut stdin, if end_with_stdin => return Ok("the end of standard input"),
             _ = hangup.recv() => {
                 access.reload();
                 let note = |outcome: &str, detail: String| audit.note(Entry {

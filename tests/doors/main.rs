@@ -6,6 +6,7 @@ mod common;
 mod access;
 mod cluster;
 mod damage;
+mod demo;
 mod disk;
 mod events_http;
 mod events_kill;

@@ -46,12 +46,14 @@ impl Server {
         Server::start_program(&program, more).await
     }
 
-    /// Starts `program serve --ephemeral` with `more` arguments and waits for its ready line.
+    /// Starts `program serve --ephemeral --end-with-stdin` with `more` arguments and waits for its ready line.
     pub async fn start_program(program: &Path, more: &[&str]) -> Result<Server> {
         let name = program.display();
         let mut child = Command::new(program)
             // Named addresses, since the environment may name those of another server.
-            .args(["serve", "--ephemeral", "--grpc", "127.0.0.1:0"])
+            .args(["serve", "--ephemeral", "--end-with-stdin", "--grpc", "127.0.0.1:0"])
+            // Nobody connects but this process, and what it is to measure may leave it little time.
+            .args(["--first-request-timeout", "60s"])
             .args(if more.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })
             .args(more)
             // What the environment says of a server is meant for another one.
@@ -59,7 +61,8 @@ impl Server {
             .env_remove("CALLBOARD_TLS_CERT")
             .env_remove("CALLBOARD_TLS_KEY")
             .env_remove("CALLBOARD_CONFIG")
-            .stdin(Stdio::null())
+            // Held open and never written to: however this process ends, the server ends after it.
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // A Ctrl-C in the terminal is for the parent, which unregisters first and then ends the server.

@@ -50,7 +50,7 @@ fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs the demo until Ctrl-C.
+/// Runs the demo until Ctrl-C, or the request to end.
 pub async fn run(args: DemoArgs) -> ExitCode {
     match demo(&args).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -89,7 +89,7 @@ async fn live(args: &DemoArgs, server: &Server) -> Result<()> {
     let end = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     let lived = tokio::select! {
         lived = follow(&shim, &mut callbacks, &mut shop, begin, args.speed) => lived,
-        ended = tokio::signal::ctrl_c() => ended.map_err(Into::into),
+        () = super::interrupted() => Ok(()),
         () = until(end) => Ok(()),
     };
     // Nothing is written any more: a server that ended first has said why.

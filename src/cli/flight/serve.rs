@@ -15,11 +15,7 @@ use std::{
 use actix::prelude::*;
 use actix_web::web::{Data, ServiceConfig};
 use anyhow::Context as _;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::Mutex as Turns,
-    task::spawn_blocking,
-};
+use tokio::{sync::Mutex as Turns, task::spawn_blocking};
 
 use super::{
     ServeArgs,
@@ -36,7 +32,7 @@ use crate::{
         topology::Topology,
     },
     cli::{
-        out,
+        interrupted, out,
         serve::{access::Access, log},
     },
     config::{self, LoadedConfig},
@@ -149,11 +145,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     ));
     out::print(format!("callboard ready http={}{bound} grpc=off data=flight\n", access.scheme()))?;
     io::stdout().flush()?;
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
+    interrupted().await;
     topology.close();
     handle.stop(false).await;
     Ok(())

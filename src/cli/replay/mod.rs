@@ -38,11 +38,11 @@ use simulation::Simulation;
 use summary::{Pace, Summary};
 use trace::Trace;
 
-use super::out;
 use super::{
     client::{DoorKind, Shim, http::Api, server::Server, trust::Trust},
     process,
 };
+use super::{interrupted, out};
 use crate::si::v1::RegisterResourceManagerRequest;
 
 /// The trace that comes with the program; `generate` makes it from its seed.
@@ -355,19 +355,6 @@ async fn play(
     let unregistered = player.unregister().await;
     let error = error.or(unregistered.err());
     replayed(summary, &player.record, error)
-}
-
-/// Ctrl-C, or the request to end.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         rm_max_items,
         log_format,
         settings,
+        end_with_stdin,
         access: AccessArgs { tokens, tls_cert, tls_key, tls_client_ca, insecure, allow_origin, oidc },
         cluster:
             ClusterArgs {
@@ -67,6 +68,7 @@ pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
         ("rm-max-items", Some(rm_max_items.to_string())),
         ("log-format", name(log_format)),
         ("set", Some(set.join(" "))),
+        ("end-with-stdin", Some(end_with_stdin.to_string())),
         ("tokens", path(tokens)),
         ("tls-cert", path(tls_cert)),
         ("tls-key", path(tls_key)),

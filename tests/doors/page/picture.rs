@@ -1,56 +1,22 @@
 //! The picture of the page in the README is one of `callboard demo`, and is made anew when the page says other things:
 //! `WRITE_DOCS=1 cargo test --test doors picture` writes it, and beside it the words that stand in every picture.
 
-use std::{
-    env, fs,
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Stdio},
-};
+use std::{env, fs, path::Path};
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use serde_json::{Value, json};
 
 use super::chromium::Browser;
-use crate::common::command;
+use crate::demo::Demo;
 
 /// What of the page does not change with the cluster: its views, filters and columns.
 const WORDS: &str = "return [...document.querySelectorAll('nav a, thead th, .filters label')]
   .map((part) => part.innerText.trim().split('\\n')[0].replace(/ \\(\\d+\\)$/, '')).filter((text) => text).join('\\n')";
 
-/// A running demo. It is told to end, so that it ends its server; should that fail, it ends by itself.
-struct Demo(Child, String);
-
-impl Demo {
-    fn start() -> Demo {
-        let mut demo = command(&["demo", "--http", "127.0.0.1:0", "--seconds", "120"]);
-        let mut child = demo.stderr(Stdio::null()).spawn().expect("the demo starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
-        let address = lines.find_map(|line| {
-            let at = line.find("http://127.0.0.1:")?;
-            Some(line[at..].split_whitespace().next()?.trim_end_matches(['/', '.', ',']).to_owned())
-        });
-        std::thread::spawn(move || lines.count());
-        Demo(child, address.expect("the demo says where its page is"))
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        let pid = i32::try_from(self.0.id()).map(Pid::from_raw).expect("a process");
-        let _ = kill(pid, Signal::SIGINT);
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::test]
 async fn the_picture_of_the_readme_is_true() {
     let Some(browser) = Browser::start("the_picture_of_the_readme_is_true").await else { return };
     let demo = Demo::start();
-    browser.open(&demo.1).await;
+    browser.open(&demo.address).await;
     browser.until("document.querySelector('#live')?.innerText === 'Live'").await;
     browser.until("document.querySelectorAll('.chip').length > 1").await;
     browser.until("document.querySelectorAll('tbody tr[data-key]').length > 8").await;

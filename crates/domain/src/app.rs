@@ -41,10 +41,8 @@ pub struct App {
     pub tags: Arc<Texts>,
     /// Created by force (R3.28).
     pub forced: bool,
-    /// Announced total of the placeholders, `None` for an ordinary application.
-    pub placeholder_ask: Option<Box<Resource>>,
-    /// What happens when the placeholders time out.
-    pub style: GangStyle,
+    /// What only an application has that announced a gang, or has task groups.
+    pub gang: Rare<Gang>,
     /// Placeholder time-out (R3.38, R3.41), or execution time-out of an ordinary application (SEEDS S6); zero: none.
     pub timeout: Nanos,
     /// Earliest of arrival and creation of any ask (R3.49).
@@ -56,57 +54,29 @@ pub struct App {
     /// When it ended.
     pub finished: Option<Nanos>,
     /// Sum of the pending asks.
-    pub pending: Amount,
+    pub pending: Rare<Amount>,
     /// Sum of the real allocations.
-    pub allocated: Amount,
-    /// Sum of the placeholder allocations.
-    pub allocated_placeholders: Rare<Amount>,
+    pub allocated: Rare<Amount>,
     /// Sum of its asks that have preempted and are not placed yet.
     pub claimed: Rare<Amount>,
     /// Peak of both (`maxUsedResource`).
-    pub max_used: Resource,
+    pub max_used: Rare<Resource>,
     /// All its asks and allocations in order of arrival (`Alloc::seq`).
     pub by_seq: Run<u64, AllocIx>,
     /// Allocated ones, placeholders included.
-    pub allocs: imbl::OrdSet<AllocIx>,
+    pub allocs: Run<AllocIx, ()>,
     /// Pending asks grouped by what decides whether they can be placed.
     pub groups_by_key: Sorted<Arc<GroupKey>, Box<AskGroup>>,
     /// The groups that are not blocked, by their first ask.
     pub group_order: Sorted<AskOrder, Arc<GroupKey>>,
     /// Priorities of the pending asks, counted.
     pub priorities: Sorted<i32, u32>,
-    /// Task groups by name (R6.3).
-    pub task_groups: BTreeMap<Arc<str>, TaskGroup>,
     /// Asks that hold a reservation.
     pub reservations: BTreeSet<AllocIx>,
-    /// Number of placeholder allocations.
-    pub placeholders: u32,
-    /// Number of pending placeholder asks.
-    pub pending_placeholders: u32,
-    /// Their sum.
-    pub awaited: Rare<Resource>,
-    /// Number of placeholder asks about which the shim is being asked.
-    pub placeholders_awaiting_shim: u32,
     /// Of what is allocated, what the shim is still asked about: real asks, placeholders.
     pub asked: Rare<[Asked; 2]>,
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub asking: u32,
-    /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
-    pub announced: Rare<Resource>,
-    /// Placeholder allocations that a real ask may replace, by task group.
-    pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
-    /// Groups of pending real asks by task group, in the order of their first asks; blocked ones too.
-    pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, Arc<GroupKey>>>,
-    /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
-    pub replaced_up_to: Option<AskOrder>,
-    /// A gang of which no placeholder has come yet, and nothing but originators was allocated: real asks wait (SEEDS S10).
-    pub gang_to_come: bool,
-    /// The timer that ends this wait, and when; from the first real ask on that waits.
-    pub gang_wait: Option<(u64, Nanos)>,
-    /// Replacements in flight.
-    pub swaps: u32,
-    /// Its first placeholder was allocated: the gang has begun (SEEDS S11).
-    pub gang_started: bool,
     /// Highest priority of the pending asks, `i32::MIN` for none (R4.32).
     pub priority: i32,
     /// Entered states with their times (R3.3).
@@ -135,8 +105,6 @@ pub struct App {
     pub serial: u64,
     /// State timer that is running (R3.4, R3.5).
     pub state_timer: Option<u64>,
-    /// Placeholder timer that is running (R3.39).
-    pub placeholder_timer: Option<u64>,
     /// Execution timer that is running (SEEDS S6).
     pub execution_timer: Option<u64>,
     /// The shim removes it: it is not kept among the terminated.
@@ -157,12 +125,51 @@ pub struct App {
     pub free: Free,
 }
 
+/// The gang of an application (section 6 of the scheduling rules).
+#[derive(Clone, Debug, Default)]
+pub struct Gang {
+    /// Announced total of the placeholders, `None` for an ordinary application.
+    pub placeholder_ask: Option<Box<Resource>>,
+    /// What happens when the placeholders time out.
+    pub style: GangStyle,
+    /// Sum of the placeholder allocations.
+    pub allocated: Amount,
+    /// Task groups by name (R6.3).
+    pub task_groups: BTreeMap<Arc<str>, TaskGroup>,
+    /// Number of placeholder allocations.
+    pub placeholders: u32,
+    /// Number of pending placeholder asks.
+    pub pending_placeholders: u32,
+    /// Their sum.
+    pub awaited: Resource,
+    /// Number of placeholder asks about which the shim is being asked.
+    pub awaiting_shim: u32,
+    /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
+    pub announced: Resource,
+    /// Placeholder allocations that a real ask may replace, by task group.
+    pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
+    /// Groups of pending real asks by task group, in the order of their first asks; blocked ones too.
+    pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, Arc<GroupKey>>>,
+    /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
+    pub replaced_up_to: Option<AskOrder>,
+    /// No placeholder has come yet, and nothing but originators was allocated: real asks wait (SEEDS S10).
+    pub to_come: bool,
+    /// The timer that ends this wait, and when; from the first real ask on that waits.
+    pub wait: Option<(u64, Nanos)>,
+    /// Replacements in flight.
+    pub swaps: u32,
+    /// Its first placeholder was allocated: the gang has begun (SEEDS S11).
+    pub started: bool,
+    /// Placeholder timer that is running (R3.39).
+    pub timer: Option<u64>,
+}
+
 impl App {
     /// What its real allocations have and what its placeholders have, for all to see: what the shim is still asked about waits.
     pub fn placed(&self) -> [Resource; 2] {
         let [real, placeholders] = &*self.asked;
         let placed = |sum: &Resource, asked: &Asked| sum.minus(&asked.amount).pruned();
-        [placed(&self.allocated, real), placed(&self.allocated_placeholders, placeholders)]
+        [placed(&self.allocated, real), placed(&self.gang.allocated, placeholders)]
     }
 
     /// What waits, for all to see.
@@ -187,12 +194,12 @@ impl App {
 
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
     pub fn awaits_placeholders(&self) -> bool {
-        self.pending_placeholders + self.placeholders_awaiting_shim > 0
+        self.gang.pending_placeholders + self.gang.awaiting_shim > 0
     }
 
     /// Asks of this group wait for the first placeholder of the gang; an originator's does not (SEEDS S10).
     pub fn waits_for_first_placeholder(&self, key: &GroupKey) -> bool {
-        self.gang_to_come && !key.placeholder && !key.originator
+        self.gang.to_come && !key.placeholder && !key.originator
     }
 
     /// Placeholders that asks of this group wait for, as one of them may be the first to replace it (R6.7). One that is being
@@ -201,7 +208,7 @@ impl App {
         if key.placeholder || key.required_node.is_some() || key.task_group.is_empty() {
             return 0;
         }
-        self.task_groups.get(&key.task_group).map_or(0, TaskGroup::replaceable_later)
+        self.gang.task_groups.get(&key.task_group).map_or(0, TaskGroup::replaceable_later)
     }
 }
 
@@ -252,14 +259,14 @@ pub struct AskGroup {
     /// Why the group waited when it was last tried.
     pub hold: Option<Hold>,
     /// Asks that were added since; none as long as it never waited, since then all of them are.
-    pub fresh: Run<AskOrder, AllocIx>,
+    pub fresh: Rare<Run<AskOrder, AllocIx>>,
     /// No ask of it tries to preempt before.
     pub preempt_at: Nanos,
     /// Asks that were tried, and not reported to the shim as waiting for nodes (R4.38).
     pub unreported: usize,
     /// The last ask that had its turn to preempt, where not all had theirs, and the earliest moment at which one of those up to
     /// it may try again.
-    pub preempted_up_to: Option<(AskOrder, Nanos)>,
+    pub preempted_up_to: Option<Box<(AskOrder, Nanos)>>,
 }
 
 impl AskGroup {
@@ -339,8 +346,10 @@ map!(App {
     7 state,
     8 tags,
     9 forced,
-    10 placeholder_ask,
-    11 style,
+} parts {
+    10 gang.placeholder_ask,
+    11 gang.style,
+} then {
     12 timeout,
     13 submission,
     14 arrived,
@@ -348,7 +357,9 @@ map!(App {
     16 finished,
     17 pending,
     18 allocated,
-    19 allocated_placeholders,
+} parts {
+    19 gang.allocated,
+} then {
     20 claimed,
     21 max_used,
     23 by_seq as Skip,
@@ -356,21 +367,27 @@ map!(App {
     25 groups_by_key,
     26 group_order,
     27 priorities,
-    28 task_groups,
+} parts {
+    28 gang.task_groups,
+} then {
     29 reservations,
-    30 placeholders,
-    31 pending_placeholders,
-    32 awaited,
-    33 placeholders_awaiting_shim,
+} parts {
+    30 gang.placeholders,
+    31 gang.pending_placeholders,
+    32 gang.awaited,
+    33 gang.awaiting_shim,
+} then {
     35 asking,
-    36 announced,
-    37 replaceable,
-    38 replacing,
-    39 replaced_up_to,
-    40 gang_to_come,
-    41 gang_wait,
-    42 swaps,
-    43 gang_started,
+} parts {
+    36 gang.announced,
+    37 gang.replaceable,
+    38 gang.replacing,
+    39 gang.replaced_up_to,
+    40 gang.to_come,
+    41 gang.wait,
+    42 gang.swaps,
+    43 gang.started,
+} then {
     44 priority,
     45 state_log,
     46 ran,
@@ -385,7 +402,9 @@ map!(App {
     55 track,
     56 serial,
     57 state_timer,
-    58 placeholder_timer,
+} parts {
+    58 gang.timer,
+} then {
     59 execution_timer,
     60 removing,
     61 releasing_all,
@@ -396,6 +415,7 @@ map!(App {
     66 skipped_to,
     67 free,
     68 asked,
+    69 gang as Skip,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode });

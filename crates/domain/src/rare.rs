@@ -1,16 +1,19 @@
 //! `Rare`: a value that is nothing for most rows, which then take no room for it.
 
 use std::{
+    fmt,
     ops::{Deref, DerefMut},
     sync::LazyLock,
 };
 
 use super::{
-    app::UsageHistory,
+    app::{AskOrder, Gang, UsageHistory},
     coded::{Coded, Error, Reader, Writer},
     node::Asked,
     partition::Amount,
     resources::Resource,
+    run::Run,
+    types::AllocIx,
 };
 
 /// What can be nothing.
@@ -30,11 +33,18 @@ macro_rules! nothing {
     )+};
 }
 
-nothing!(Resource, Amount, Asked, [Asked; 2], UsageHistory);
+nothing!(Resource, Amount, Asked, [Asked; 2], UsageHistory, Gang, Run<AskOrder, AllocIx>);
 
 /// See the module. It takes its room when it is first written.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Rare<T>(Option<Box<T>>);
+
+/// As the value itself.
+impl<T: Nothing + fmt::Debug> fmt::Debug for Rare<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        T::fmt(self, f)
+    }
+}
 
 impl<T> Default for Rare<T> {
     fn default() -> Self {
@@ -45,6 +55,22 @@ impl<T> Default for Rare<T> {
 impl<T> From<T> for Rare<T> {
     fn from(value: T) -> Self {
         Rare(Some(Box::new(value)))
+    }
+}
+
+impl<T> Rare<T> {
+    /// Changes what was written; what is nothing stays so.
+    pub fn written<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.as_deref_mut().map(change)
+    }
+}
+
+impl Rare<Amount> {
+    /// Lets go of its room where nothing is left in it.
+    pub fn trim(&mut self) {
+        if self.0.as_ref().is_some_and(|sum| sum.is_empty()) {
+            self.0 = None;
+        }
     }
 }
 
@@ -72,7 +98,8 @@ impl<T: Nothing + Coded> Coded for Rare<T> {
     }
 
     fn read(from: &mut Reader) -> Result<Self, Error> {
-        Ok(Rare::from(T::read(from)?))
+        let value = T::read(from)?;
+        Ok(if value.is_absent() { Rare(None) } else { value.into() })
     }
 
     fn is_absent(&self) -> bool {

@@ -119,7 +119,11 @@ impl Names {
             priority: allocation.priority,
             // Without a task group the flag says nothing (SEEDS S8).
             placeholder: allocation.placeholder && !allocation.task_group_name.is_empty(),
-            task_group: allocation.task_group_name.into(),
+            // Most have none, and share that.
+            task_group: match &*allocation.task_group_name {
+                "" => Arc::default(),
+                name => name.into(),
+            },
             originator: allocation.originator,
             preemption: allocation.preemption_policy.map(|policy| PreemptionPolicy {
                 allow_preempt_self: policy.allow_preempt_self,

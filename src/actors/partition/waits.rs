@@ -186,7 +186,7 @@ fn of_app(app: &App) -> AppStatus {
         state: app.state,
         began: app.started.is_some(),
         allocated: !app.allocs.is_empty(),
-        waits: !app.pending.is_zero() || app.asking > 0 || app.placeholders_awaiting_shim > 0,
+        waits: !app.pending.is_zero() || app.asking > 0 || app.gang.awaiting_shim > 0,
         refused: app.rejected.clone(),
     }
 }

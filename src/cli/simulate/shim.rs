@@ -169,7 +169,7 @@ impl Run<'_> {
         for live in &self.server.parts {
             let partition = &live.partition;
             for app in partition.app_by_id.values().map(|ix| &partition.apps[*ix]) {
-                for row in app.allocs.iter().map(|ix| &partition.allocs[*ix]).filter(|row| row.is_allocated()) {
+                for row in app.allocs.keys().map(|ix| &partition.allocs[*ix]).filter(|row| row.is_allocated()) {
                     let node = row.node.map(|node| partition.nodes[node].spec.id.clone());
                     there.insert((app.id.clone(), row.spec.key.clone()), node.unwrap_or_default());
                 }

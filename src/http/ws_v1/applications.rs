@@ -128,7 +128,7 @@ pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> Applicati
     ApplicationView {
         id: &app.id,
         used_resource: Amounts::from(&app.placed()[0]),
-        max_used_resource: Amounts::from(&app.max_used),
+        max_used_resource: Amounts::from(&*app.max_used),
         pending_resource: Amounts::from(&app.waiting()),
         partition: &view.shown,
         queue_name: &app.queue_path,
@@ -146,6 +146,7 @@ pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> Applicati
             .map(|(time, state)| StateView { time: time.0, application_state: state.name() })
             .collect(),
         placeholder_data: app
+            .gang
             .task_groups
             .iter()
             .map(|(name, group)| PlaceholderView {

@@ -365,7 +365,7 @@ fn orphans_on_apps(view: &View) -> Vec<&str> {
         }
     }
     let apps = partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix));
-    apps.flat_map(|app| app.allocs.iter())
+    apps.flat_map(|app| app.allocs.keys())
         .filter_map(|ix| Some((ix, partition.allocs.get(*ix)?)))
         .filter(|(ix, row)| row.node.is_none() || held.get(ix.ix()).copied().flatten() != row.node)
         .map(|(_, row)| &*row.spec.key)

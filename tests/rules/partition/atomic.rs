@@ -377,7 +377,7 @@ impl World {
         let id = format!("g{app}");
         self.partition.app_by_id.get(&*id).is_some_and(|ix| {
             let row = &self.partition.apps[*ix];
-            row.placeholders > 0 && row.pending_placeholders > 0
+            row.gang.placeholders > 0 && row.gang.pending_placeholders > 0
         })
     }
 

@@ -167,7 +167,7 @@ fn recovered_placeholders_go_on_where_they_were() {
     env.ask((1..=3).map(|n| Ask::new("app-1", &format!("r{n}"), 10).group("tg")).collect());
     env.confirm_all();
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
-    let group = &app.task_groups["tg"];
+    let group = &app.gang.task_groups["tg"];
     assert_eq!((group.count, group.replaced, group.timed_out, group.live), (3, 3, 0, 0));
     end(env);
     // Ten seconds were left of the time-out.
@@ -228,7 +228,7 @@ fn what_was_never_released_cannot_be_confirmed() {
     assert!(env.partition.alloc("app-1", "big").is_none() && env.partition.alloc("app-1", "r9").is_some());
     // A placeholder that nothing replaces goes as timed out.
     env.release("app-1", "ph1", Termination::PlaceholderReplaced);
-    let group = &env.partition.apps[env.partition.app_by_id["app-1"]].task_groups["tg"];
+    let group = &env.partition.apps[env.partition.app_by_id["app-1"]].gang.task_groups["tg"];
     assert_eq!((group.replaced, group.timed_out), (0, 1));
     end(env);
 }
@@ -252,8 +252,8 @@ fn keys_used_twice_change_the_ask_that_is_there() {
     env.ask(placeholders("app-1", 2));
     env.ask(vec![Ask::new("app-1", "ph1", 10), Ask::new("app-1", "ph2", 5).group("tg").priority(9)]);
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
-    assert_eq!((app.by_seq.len(), app.pending_placeholders), (2, 2));
-    assert_eq!(app.pending, res(15, 15));
+    assert_eq!((app.by_seq.len(), app.gang.pending_placeholders), (2, 2));
+    assert_eq!(*app.pending, res(15, 15));
     env.node("n1", 100);
     assert_eq!(env.partition.placeholders, 2);
     end(env);
@@ -354,7 +354,7 @@ fn a_node_that_shrank_takes_no_replacement() {
             // The first placeholder went for nothing, and the second makes room for one.
             assert_eq!(heard[0], "released ph2 PlaceholderReplaced");
             assert_eq!(heard.last().map(String::as_str), Some("new r1 on n1"));
-            let group = &env.partition.apps[env.partition.app_by_id["app-1"]].task_groups["tg"];
+            let group = &env.partition.apps[env.partition.app_by_id["app-1"]].gang.task_groups["tg"];
             assert_eq!((group.replaced, group.timed_out), (1, 1));
             assert_eq!(env.partition.allocations, 1);
         }
@@ -492,7 +492,7 @@ fn a_resized_placeholder_keeps_its_book() {
     env.ask(placeholders("app-1", 2));
     env.ask(vec![Ask::new("app-1", "ph1", 15).placeholder("tg")]);
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
-    assert_eq!((&**app.allocated_placeholders, app.allocated.is_zero()), (&res(25, 25), true));
+    assert_eq!((&*app.gang.allocated, app.allocated.is_zero()), (&res(25, 25), true));
     end(env);
 }
 

@@ -164,7 +164,7 @@ fn nothing_helps(config: &LoadedConfig, env: &Env, app: AppIx, waiting: &Waiting
         }
     }
     let row = &env.partition.apps[app];
-    if row.allocs.is_empty() && row.swaps == 0 {
+    if row.allocs.is_empty() && row.gang.swaps == 0 {
         for queue in ["root.a.x", "root.a.y", "root.b"].into_iter().filter(|queue| **queue != *row.queue_path) {
             let change = Change::Queue { app: row.id.clone(), queue: queue.into() };
             let commands = change.commands(&env.partition, &|_| Err(String::new())).unwrap();

@@ -41,7 +41,7 @@ impl Lives {
         let mut seen = BTreeMap::new();
         for ix in partition.app_by_id.values() {
             let app = &partition.apps[*ix];
-            for alloc in app.allocs.iter().map(|ix| &partition.allocs[*ix]) {
+            for alloc in app.allocs.keys().map(|ix| &partition.allocs[*ix]) {
                 // While the shim is asked there is no allocation yet.
                 if alloc.phase == Phase::AwaitingShim {
                     continue;

@@ -84,38 +84,39 @@ macro_rules! way {
 pub(crate) use way;
 
 /// Fields by number; see the module. `as` names another way to write a field. Every field of the type has to be named. What is named after
-/// `parts` is a part of a field, with a number of its own.
+/// `parts` is a part of a field, with a number of its own; fields that follow it come after `then`.
 macro_rules! map {
-    ($name:ident { $($number:literal $field:ident $(as $way:ident)?),+ $(,)? }) => {
-        $crate::coded::map!($name { $($number $field $(as $way)?),+ } parts {} then {});
-    };
     (
         $name:ident { $($number:literal $field:ident $(as $way:ident)?),+ $(,)? }
-        parts { $($place:literal $of:ident.$part:ident),* $(,)? }
-        then { $($later:literal $more:ident $(as $how:ident)?),* $(,)? }
+        $(
+            parts { $($place:literal $of:ident.$part:ident),+ $(,)? }
+            then { $($later:literal $more:ident $(as $how:ident)?),+ $(,)? }
+        )*
     ) => {
         impl $crate::coded::Coded for $name {
             fn write(&self, to: &mut $crate::coded::Writer) {
-                let $name { $($field,)+ $($more),* } = self;
+                let $name { $($field,)+ $($($more,)+)* } = self;
                 to.open_map();
                 $(if !<$crate::coded::way!($($way)?) as $crate::coded::As<_>>::is_absent($field) {
                     to.uint($number);
                     <$crate::coded::way!($($way)?) as $crate::coded::As<_>>::write($field, to);
                 })+
-                $(if !$crate::coded::Coded::is_absent(&$of.$part) {
-                    to.uint($place);
-                    $crate::coded::Coded::write(&$of.$part, to);
-                })*
-                $(if !<$crate::coded::way!($($how)?) as $crate::coded::As<_>>::is_absent($more) {
-                    to.uint($later);
-                    <$crate::coded::way!($($how)?) as $crate::coded::As<_>>::write($more, to);
-                })*
+                $(
+                    $(if !$crate::coded::Coded::is_absent(&$of.$part) {
+                        to.uint($place);
+                        $crate::coded::Coded::write(&$of.$part, to);
+                    })+
+                    $(if !<$crate::coded::way!($($how)?) as $crate::coded::As<_>>::is_absent($more) {
+                        to.uint($later);
+                        <$crate::coded::way!($($how)?) as $crate::coded::As<_>>::write($more, to);
+                    })+
+                )*
                 to.close_map();
             }
 
             fn read(from: &mut $crate::coded::Reader) -> Result<Self, $crate::coded::Error> {
                 $(let mut $field = None;)+
-                $(let mut $more = None;)*
+                $($(let mut $more = None;)+)*
                 #[allow(unused_mut)]
                 let mut parts: Vec<Box<dyn FnOnce(&mut $name)>> = Vec::new();
                 let mut last = 0;
@@ -123,11 +124,13 @@ macro_rules! map {
                 while let Some(number) = from.field(stringify!($name), &mut last)? {
                     match number {
                         $($number => $field = Some(<$crate::coded::way!($($way)?) as $crate::coded::As<_>>::read(from)?),)+
-                        $($place => {
-                            let part = $crate::coded::Coded::read(from)?;
-                            parts.push(Box::new(move |whole| whole.$of.$part = part));
-                        })*
-                        $($later => $more = Some(<$crate::coded::way!($($how)?) as $crate::coded::As<_>>::read(from)?),)*
+                        $(
+                            $($place => {
+                                let part = $crate::coded::Coded::read(from)?;
+                                parts.push(Box::new(move |whole| whole.$of.$part = part));
+                            })+
+                            $($later => $more = Some(<$crate::coded::way!($($how)?) as $crate::coded::As<_>>::read(from)?),)+
+                        )*
                         _ => return Err(from.unknown(stringify!($name), "field", number)),
                     }
                 }
@@ -136,11 +139,11 @@ macro_rules! map {
                     Some(value) => value,
                     None => <$crate::coded::way!($($way)?) as $crate::coded::As<_>>::absent()
                         .ok_or_else(|| from.missing(stringify!($name), stringify!($field)))?,
-                },)+ $($more: match $more {
+                },)+ $($($more: match $more {
                     Some(value) => value,
                     None => <$crate::coded::way!($($how)?) as $crate::coded::As<_>>::absent()
                         .ok_or_else(|| from.missing(stringify!($name), stringify!($more)))?,
-                }),* };
+                },)+)* };
                 parts.into_iter().for_each(|put| put(&mut whole));
                 Ok(whole)
             }

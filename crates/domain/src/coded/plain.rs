@@ -82,32 +82,32 @@ impl<T: Default> As<T> for Skip {
 /// Ascending rows, each as its distance from the one before.
 pub(crate) struct Deltas;
 
-impl As<imbl::OrdSet<AllocIx>> for Deltas {
-    fn write(value: &imbl::OrdSet<AllocIx>, to: &mut Writer) {
+impl As<Run<AllocIx, ()>> for Deltas {
+    fn write(value: &Run<AllocIx, ()>, to: &mut Writer) {
         to.array(value.len());
         let mut last = 0;
-        for row in value {
+        for row in value.keys() {
             to.uint(u64::from(row.0 - last));
             last = row.0;
         }
     }
 
-    fn read(from: &mut Reader) -> Result<imbl::OrdSet<AllocIx>, Error> {
-        let (mut rows, mut last) = (imbl::OrdSet::new(), 0_u32);
+    fn read(from: &mut Reader) -> Result<Run<AllocIx, ()>, Error> {
+        let (mut rows, mut last) = (Run::new(), 0_u32);
         for _ in 0..from.array()? {
             let row = last.checked_add(u32::read(from)?);
             last = row.ok_or_else(|| from.fail("a row beyond all tables"))?;
-            rows.insert(AllocIx(last));
+            rows.insert(AllocIx(last), ());
         }
         Ok(rows)
     }
 
-    fn is_absent(value: &imbl::OrdSet<AllocIx>) -> bool {
+    fn is_absent(value: &Run<AllocIx, ()>) -> bool {
         value.is_empty()
     }
 
-    fn absent() -> Option<imbl::OrdSet<AllocIx>> {
-        Some(imbl::OrdSet::new())
+    fn absent() -> Option<Run<AllocIx, ()>> {
+        Some(Run::new())
     }
 }
 

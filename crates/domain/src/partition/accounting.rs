@@ -70,7 +70,7 @@ impl Partition {
         // EVT-050: what a removal by the shim takes goes as one sum at its end.
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all) {
             // A resuming application goes on, and counts (R6.21).
-            let last = self.is_idle(app) && row.placeholders == 0 && row.state != AppState::Resuming;
+            let last = self.is_idle(app) && row.gang.placeholders == 0 && row.state != AppState::Resuming;
             let mut events = Vec::new();
             self.ugm.decrease(track, amount, last, &mut events);
             publish(events, cx);
@@ -82,7 +82,7 @@ impl Partition {
         let row = &self.apps[app];
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all)
             && self.is_idle(app)
-            && row.placeholders == 0
+            && row.gang.placeholders == 0
             && row.state != AppState::Resuming
         {
             let mut events = Vec::new();

@@ -121,7 +121,7 @@ impl Partition {
 
     /// A gang needs a fifo leaf and a total that its queues can hold (R3.37, QUE-047).
     pub(super) fn check_gang(&self, ix: QueueIx, app: &App) -> Result<(), Arc<str>> {
-        let Some(ask) = &app.placeholder_ask else { return Ok(()) };
+        let Some(ask) = &app.gang.placeholder_ask else { return Ok(()) };
         let row = &self.queues[ix];
         if row.settings.sort_fair {
             return Err(format!(

@@ -1,20 +1,16 @@
 //! Applications are submitted, end and are removed (sections 3.C and 3.F of the scheduling rules).
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Amount, Cx, Partition, deadlines::Deadline, states::AppEvent};
+use super::{Cx, Partition, deadlines::Deadline, states::AppEvent};
 use crate::{
-    app::App,
+    app::{App, Gang},
     coded::variants,
     command::AddApplication,
     effect::{AppEffect, Callback, Effect, QueueEffect, Released},
     event::{Change, Detail, EventKind},
     names, placement,
     rare::Rare,
-    resources::Resource,
     run::Run,
     sorted::{Sorted, Texts},
     summary::AppSummary,
@@ -75,7 +71,9 @@ impl Partition {
         };
         row.queue = queue;
         row.queue_path = self.queues[queue].path.clone();
-        let chain = self.chain(queue);
+        self.share_names(queue, &mut row);
+        let beside = self.queues[queue].apps.get_min().and_then(|app| self.apps[*app].track);
+        let chain = beside.map_or_else(|| self.chain(queue), |track| self.ugm.chain_of(track));
         row.track = Some(self.ugm.open(row.id.clone(), row.user.clone(), row.groups.clone(), chain));
         let id = row.id.clone();
         let ix = self.apps.add(row);
@@ -88,6 +86,15 @@ impl Partition {
         cx.fx.push(Effect::Queue(QueueEffect::Admitted { queue: path, app: id.clone() }));
         cx.fx.push(Effect::App(AppEffect::Added { app: id }));
         Ok(())
+    }
+
+    /// Names that the queue and other applications of the user have already are kept once.
+    fn share_names(&self, queue: QueueIx, row: &mut App) {
+        let path = &self.queues[queue].path;
+        if row.submitted_queue == *path {
+            row.submitted_queue = path.clone();
+        }
+        self.ugm.share_owner(&mut row.user, &mut row.groups);
     }
 
     fn admit(&mut self, item: &AddApplication, row: &mut App, forced: bool, cx: &mut Cx) -> Result<QueueIx, Arc<str>> {
@@ -124,7 +131,9 @@ impl Partition {
     }
 
     fn new_app(&mut self, item: &AddApplication, forced: bool, now: Nanos) -> App {
-        let gang = item.placeholder_ask.as_ref().is_some_and(|ask| !ask.is_zero());
+        let placeholder_ask = item.placeholder_ask.clone().filter(|ask| !ask.is_zero()).map(Box::new);
+        let style = gang_style(&item.gang_style).unwrap_or_default();
+        let gang = placeholder_ask.is_some();
         let given = i128::from(item.timeout_millis) * 1_000_000;
         let given = i64::try_from(given).ok().filter(|nanos| *nanos > 0).map(Nanos);
         let timeout = match gang {
@@ -141,39 +150,27 @@ impl Partition {
             state: AppState::New,
             tags: item.tags.clone(),
             forced,
-            placeholder_ask: item.placeholder_ask.clone().filter(|_| gang).map(Box::new),
-            style: gang_style(&item.gang_style).unwrap_or_default(),
+            gang: match gang || style != GangStyle::default() {
+                true => Gang { placeholder_ask, style, to_come: gang, ..Gang::default() }.into(),
+                false => Rare::default(),
+            },
             timeout,
             submission: now,
             arrived: now,
             started: None,
             finished: None,
-            pending: Amount::default(),
-            allocated: Amount::default(),
-            allocated_placeholders: Rare::default(),
+            pending: Rare::default(),
+            allocated: Rare::default(),
             claimed: Rare::default(),
-            max_used: Resource::new(),
+            max_used: Rare::default(),
             by_seq: Run::new(),
-            allocs: imbl::OrdSet::new(),
+            allocs: Run::new(),
             groups_by_key: Sorted::new(),
             group_order: Sorted::new(),
             priorities: Sorted::new(),
-            task_groups: BTreeMap::new(),
             reservations: BTreeSet::new(),
-            placeholders: 0,
-            pending_placeholders: 0,
-            awaited: Rare::default(),
-            placeholders_awaiting_shim: 0,
             asked: Default::default(),
             asking: 0,
-            announced: Rare::default(),
-            replaceable: BTreeMap::new(),
-            replacing: BTreeMap::new(),
-            replaced_up_to: None,
-            gang_to_come: gang,
-            gang_wait: None,
-            swaps: 0,
-            gang_started: false,
             priority: i32::MIN,
             state_log: Vec::new(),
             ran: Nanos::ZERO,
@@ -188,7 +185,6 @@ impl Partition {
             track: None,
             serial: self.serial(),
             state_timer: None,
-            placeholder_timer: None,
             execution_timer: None,
             removing: false,
             releasing_all: false,
@@ -250,7 +246,7 @@ impl Partition {
         match closing {
             Closing::Asks(from) => {
                 // Nothing of it may end it on the way: it ends here.
-                self.apps[ix].placeholder_timer = None;
+                self.apps[ix].gang.written(|gang| gang.timer = None);
                 self.apps[ix].execution_timer = None;
                 let drop = |p: &mut Partition, ask| drop(p.drop_ask(ask, Detail::RequestCancel, cx));
                 if let Some(next) = self.each_item(ix, from, items, drop) {
@@ -342,7 +338,7 @@ impl Partition {
         row.by_seq = Run::new();
         row.tags = Arc::default();
         row.history = Rare::default();
-        row.task_groups = BTreeMap::new();
+        row.gang = Rare::default();
         row.state_log = Vec::new();
         self.unblock_limits();
     }
@@ -379,7 +375,7 @@ impl Partition {
     pub(super) fn start_execution_timer(&mut self, ix: AppIx, now: Nanos) {
         let timer = self.serial();
         let row = &mut self.apps[ix];
-        if row.placeholder_ask.is_none() && row.timeout > Nanos::ZERO && !row.expiring {
+        if row.gang.placeholder_ask.is_none() && row.timeout > Nanos::ZERO && !row.expiring {
             row.execution_timer = Some(timer);
             let at = now.plus(row.timeout.minus(row.ran).max(Nanos::ZERO));
             self.deadlines.add(at, Deadline::Execution { app: ix, timer });

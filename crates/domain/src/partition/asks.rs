@@ -124,10 +124,11 @@ impl Partition {
         let app_row = &mut self.apps[app];
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
-            app_row.gang_to_come = false;
-            app_row.gang_wait = None;
-            app_row.announced.add(&spec.resource);
+            app_row.gang.to_come = false;
+            app_row.gang.wait = None;
+            app_row.gang.announced.add(&spec.resource);
             let group = app_row
+                .gang
                 .task_groups
                 .entry(spec.task_group.clone())
                 .or_insert_with(|| TaskGroup { min: spec.resource.clone(), ..TaskGroup::default() });
@@ -269,7 +270,7 @@ impl Partition {
         let placeholder = row.is_placeholder();
         if placeholder {
             let delta = resource.minus(&row.resource);
-            self.apps[row.app].announced.add(&delta);
+            self.apps[row.app].gang.announced.add(&delta);
         }
         let (shape, resource) = self.shapes.intern(resource, self.ask_shim.then_some(alloc));
         let old = std::mem::replace(&mut self.allocs[alloc].shape, shape);
@@ -324,12 +325,12 @@ impl Partition {
     pub(super) fn note_peak(&mut self, app: AppIx) {
         let row = &mut self.apps[app];
         for (used, Asked { amount: awaiting, .. }) in
-            [&row.allocated, &row.allocated_placeholders].into_iter().zip(row.asked.iter())
+            [&row.allocated, &row.gang.allocated].into_iter().zip(row.asked.iter())
         {
             if awaiting.is_empty() && row.max_used.ge_all(used) {
                 continue;
             }
-            row.max_used = row.max_used.max(&used.minus(awaiting));
+            *row.max_used = row.max_used.max(&used.minus(awaiting));
         }
     }
 

@@ -37,8 +37,8 @@ impl Partition {
     /// Places all pending placeholders of an application, if all that were announced have come and all fit at once.
     pub(super) fn try_gang(&mut self, app: AppIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let row = &self.apps[app];
-        let missing = row.placeholder_ask.as_deref().is_some_and(|ask| !row.announced.ge_all(ask));
-        if missing || row.placeholders_awaiting_shim > 0 {
+        let missing = row.gang.placeholder_ask.as_deref().is_some_and(|ask| !row.gang.announced.ge_all(ask));
+        if missing || row.gang.awaiting_shim > 0 {
             return Err(Hold::Gang);
         }
         let mut total = Resource::new();

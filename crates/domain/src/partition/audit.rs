@@ -131,8 +131,8 @@ impl Partition {
             let (mut awaited, mut awaiting) = (Resource::new(), [Resource::new(), Resource::new()]);
             for alloc in app.by_seq.values() {
                 let row = &self.allocs[*alloc];
-                let charged =
-                    row.phase == Phase::Allocated || (row.phase == Phase::AwaitingShim && app.allocs.contains(alloc));
+                let charged = row.phase == Phase::Allocated
+                    || (row.phase == Phase::AwaitingShim && app.allocs.contains_key(alloc));
                 if row.phase == Phase::Pending {
                     pending.add(&row.resource);
                     ph_pending += u64::from(row.is_placeholder());
@@ -151,11 +151,11 @@ impl Partition {
             }
             report.check(name, "pending", &app.pending, &pending);
             report.check(name, "allocated", &app.allocated, &real);
-            report.check(name, "allocated placeholders", &app.allocated_placeholders, &held);
+            report.check(name, "allocated placeholders", &app.gang.allocated, &held);
             report.count(name, "number of allocations", app.allocs.len() as u64, count);
-            report.count(name, "number of placeholders", u64::from(app.placeholders), ph_count);
-            report.count(name, "number of pending placeholders", u64::from(app.pending_placeholders), ph_pending);
-            report.check(name, "awaited placeholders", &app.awaited, &awaited);
+            report.count(name, "number of placeholders", u64::from(app.gang.placeholders), ph_count);
+            report.count(name, "number of pending placeholders", u64::from(app.gang.pending_placeholders), ph_pending);
+            report.check(name, "awaited placeholders", &app.gang.awaited, &awaited);
             for (sum, real) in app.asked.iter().zip(&awaiting) {
                 report.check(name, "charged while the shim is asked", &sum.amount, real);
             }
@@ -182,13 +182,13 @@ impl Partition {
     /// Replacements in flight, placeholders that may be replaced, and the counters of task groups.
     fn audit_gang(&self, app: &crate::app::App, asked: &BTreeSet<AllocIx>, report: &mut Report) {
         let name = || format!("application {}", app.id);
-        let mut live: BTreeMap<&str, [u64; 2]> = app.task_groups.keys().map(|group| (&**group, [0; 2])).collect();
+        let mut live: BTreeMap<&str, [u64; 2]> = app.gang.task_groups.keys().map(|group| (&**group, [0; 2])).collect();
         let (mut swaps, mut awaiting, mut asking, mut replaceable) = (0, 0, 0, 0);
         for alloc in app.by_seq.values() {
             let row = &self.allocs[*alloc];
             swaps += u64::from(row.phase == Phase::Replacing);
             awaiting += u64::from(row.phase == Phase::AwaitingShim && row.is_placeholder());
-            asking += u64::from(row.phase == Phase::AwaitingShim && !app.allocs.contains(alloc));
+            asking += u64::from(row.phase == Phase::AwaitingShim && !app.allocs.contains_key(alloc));
             let linked = row.link.map(|other| &self.allocs[other]);
             let expected = match row.phase {
                 Phase::Replacing => linked.is_some_and(|ph| ph.released && ph.is_placeholder()),
@@ -205,7 +205,7 @@ impl Partition {
                 *live += 1;
                 *swapping += u64::from(row.link.is_some());
             }
-            let group = app.replaceable.get(&row.spec.task_group);
+            let group = app.gang.replaceable.get(&row.spec.task_group);
             let listed = group.is_some_and(|group| group.contains(alloc));
             replaceable += u64::from(listed);
             let free = row.is_placeholder() && row.phase == Phase::Allocated && !row.preempted && !row.released;
@@ -218,22 +218,17 @@ impl Partition {
         let heads: BTreeMap<_, _> =
             heads.filter_map(|(key, group)| Some((group.asks.get_min()?.0, key.clone()))).collect();
         let indexed: BTreeMap<_, _> =
-            app.replacing.values().flatten().map(|(head, key)| (*head, key.clone())).collect();
+            app.gang.replacing.values().flatten().map(|(head, key)| (*head, key.clone())).collect();
         if heads != indexed {
             let text = format!("groups that may replace are {indexed:?}, should be {heads:?}");
             report.0.push(Finding { object: name(), text });
         }
-        let listed: usize = app.replaceable.values().map(std::collections::BTreeSet::len).sum();
+        let listed: usize = app.gang.replaceable.values().map(std::collections::BTreeSet::len).sum();
         report.count(name, "number of replaceable placeholders", listed as u64, replaceable);
-        report.count(name, "number of replacements", u64::from(app.swaps), swaps);
-        report.count(
-            name,
-            "number of placeholders awaiting the shim",
-            u64::from(app.placeholders_awaiting_shim),
-            awaiting,
-        );
+        report.count(name, "number of replacements", u64::from(app.gang.swaps), swaps);
+        report.count(name, "number of placeholders awaiting the shim", u64::from(app.gang.awaiting_shim), awaiting);
         report.count(name, "number of asks without charge", u64::from(app.asking), asking);
-        for (group, counters) in &app.task_groups {
+        for (group, counters) in &app.gang.task_groups {
             let [live, swapping] = live.get(&**group).copied().unwrap_or_default();
             report.count(name, &format!("live placeholders of {group}"), counters.live, live);
             report.count(name, &format!("placeholders of {group} in a swap"), counters.swapping, swapping);
@@ -254,19 +249,19 @@ impl Partition {
         let mut awaited: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         for app in self.gangs.iter().map(|app| &self.apps[*app]) {
             for queue in self.path(app.queue) {
-                awaited.entry(queue).or_default().add(&app.awaited);
+                awaited.entry(queue).or_default().add(&app.gang.awaited);
             }
         }
         for app in self.apps.values() {
             let mut marked = Resource::new();
-            for alloc in app.allocs.iter().filter(|a| self.allocs[**a].preempted) {
+            for alloc in app.allocs.keys().filter(|a| self.allocs[**a].preempted) {
                 marked.add(&self.allocs[*alloc].resource);
             }
             for queue in self.path(app.queue) {
                 pending.entry(queue).or_default().add(&app.pending);
                 let sum = allocated.entry(queue).or_default();
                 sum.add(&app.allocated);
-                sum.add(&app.allocated_placeholders);
+                sum.add(&app.gang.allocated);
                 preempting.entry(queue).or_default().add(&marked);
                 claimed.entry(queue).or_default().add(&app.claimed);
                 let sum = asked.entry(queue).or_default();
@@ -330,7 +325,7 @@ impl Partition {
                 let app = &self.apps[*ix];
                 // What a removal takes goes as one sum at its end (EVT-050).
                 let charged = app.track.filter(|_| app.removing).map(|track| self.ugm.usage(track).clone());
-                (*ix, charged.unwrap_or_else(|| app.allocated.plus(&app.allocated_placeholders)))
+                (*ix, charged.unwrap_or_else(|| app.allocated.plus(&app.gang.allocated)))
             })
             .collect();
         let live = self.app_by_id.values().filter_map(|ix| {

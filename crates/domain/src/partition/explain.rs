@@ -351,9 +351,9 @@ impl<'a> Explainer<'a> {
                 return self.whole_gang_waits(app, key, first);
             }
         } else if row.state == AppState::Accepted && row.awaits_placeholders() {
-            let missing = row.pending_placeholders + row.placeholders_awaiting_shim;
-            return Why::Gang { missing, placed: row.placeholders };
-        } else if let Some((_, until)) = row.gang_wait.filter(|_| row.waits_for_first_placeholder(key)) {
+            let missing = row.gang.pending_placeholders + row.gang.awaiting_shim;
+            return Why::Gang { missing, placed: row.gang.placeholders };
+        } else if let Some((_, until)) = row.gang.wait.filter(|_| row.waits_for_first_placeholder(key)) {
             return Why::GangToCome(until);
         } else if let live @ 1.. = row.replaceable_later(key) {
             return Why::Placeholder { live };
@@ -381,10 +381,10 @@ impl<'a> Explainer<'a> {
     fn whole_gang_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
         let partition = self.partition;
         let row = &partition.apps[app];
-        if row.placeholder_ask.as_deref().is_some_and(|ask| !row.announced.ge_all(ask)) {
-            return Why::GangShort(Resource::clone(&row.announced));
+        if row.gang.placeholder_ask.as_deref().is_some_and(|ask| !row.gang.announced.ge_all(ask)) {
+            return Why::GangShort(Resource::clone(&row.gang.announced));
         }
-        let total = &row.awaited;
+        let total = &row.gang.awaited;
         if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, total)) {
             return Why::UserQuota(refusal);
         }
@@ -408,9 +408,9 @@ impl<'a> Explainer<'a> {
     /// All of a gang would be placed if it were tried now; of one with too many asks to find that out, no.
     fn gang_fits(&mut self, app: AppIx) -> bool {
         let row = &self.partition.apps[app];
-        let Some(left) = self.tries.checked_sub(row.pending_placeholders as usize) else { return false };
+        let Some(left) = self.tries.checked_sub(row.gang.pending_placeholders as usize) else { return false };
         self.tries = left;
-        if row.placeholders_awaiting_shim > 0 {
+        if row.gang.awaiting_shim > 0 {
             return false;
         }
         self.copy.get_or_insert_with(|| Box::new(self.partition.clone())).fit_gang(app).is_some()
@@ -523,7 +523,7 @@ impl Partition {
     /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
     fn gang_total(&self, app: AppIx) -> Resource {
         let row = &self.apps[app];
-        row.placeholder_ask.as_deref().filter(|_| !row.gang_started).unwrap_or(&row.awaited).clone()
+        row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started).unwrap_or(&row.gang.awaited).clone()
     }
 
     /// The node has room for the ask beside what is reserved for others, and takes allocations.

@@ -29,12 +29,12 @@ impl Partition {
         let (app, group) = (row.app, row.spec.task_group.clone());
         let timer = self.serial();
         let row = &mut self.apps[app];
-        row.replaceable.entry(group).or_default().insert(alloc);
-        let begins = !std::mem::replace(&mut row.gang_started, true);
-        if row.state == AppState::Accepted && row.placeholder_timer.is_none() {
-            row.placeholder_timer = Some(timer);
+        row.gang.replaceable.entry(group).or_default().insert(alloc);
+        let begins = !std::mem::replace(&mut row.gang.started, true);
+        if row.state == AppState::Accepted && row.gang.timer.is_none() {
+            row.gang.timer = Some(timer);
             // An application that announced no gang has an execution time instead, if any (SEEDS S6).
-            let timeout = match row.placeholder_ask {
+            let timeout = match row.gang.placeholder_ask {
                 Some(_) => row.timeout,
                 None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
             };
@@ -42,8 +42,8 @@ impl Partition {
         }
         let row = &self.apps[app];
         if row.state == AppState::Accepted
-            && row.placeholders_awaiting_shim == 0
-            && row.placeholder_ask.as_deref().is_some_and(|ask| *ask == **row.allocated_placeholders)
+            && row.gang.awaiting_shim == 0
+            && row.gang.placeholder_ask.as_deref().is_some_and(|ask| *ask == *row.gang.allocated)
         {
             self.fire(app, AppEvent::Run, None, cx);
         }
@@ -58,7 +58,7 @@ impl Partition {
     /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they
     /// would only be tried in vain.
     pub(super) fn rouse_gang(&mut self, app: AppIx, group: &str) {
-        if self.apps[app].task_groups.get(group).is_none_or(|group| group.replaceable_later() == 0) {
+        if self.apps[app].gang.task_groups.get(group).is_none_or(|group| group.replaceable_later() == 0) {
             self.rouse_groups(app);
         }
     }
@@ -68,9 +68,9 @@ impl Partition {
     pub(super) fn start_gang_wait(&mut self, app: AppIx, now: Nanos) {
         let timer = self.serial();
         let row = &mut self.apps[app];
-        if row.gang_wait.is_none() {
+        if row.gang.wait.is_none() {
             let until = now.plus(row.timeout);
-            row.gang_wait = Some((timer, until));
+            row.gang.wait = Some((timer, until));
             self.deadlines.add(until, Deadline::GangWait { app, timer });
         }
     }
@@ -78,15 +78,16 @@ impl Partition {
     /// Real asks wait for the first placeholder no more.
     pub(super) fn end_gang_wait(&mut self, app: AppIx) {
         let row = &mut self.apps[app];
-        if std::mem::take(&mut row.gang_to_come) {
-            row.gang_wait = None;
+        if row.gang.to_come {
+            row.gang.to_come = false;
+            row.gang.wait = None;
             self.rouse_groups(app);
         }
     }
 
     pub(super) fn gang_wait_timer(&mut self, app: AppIx, timer: u64) {
         let row = &self.apps[app];
-        if !row.is_free() && row.gang_wait.is_some_and(|(running, _)| running == timer) {
+        if !row.is_free() && row.gang.wait.is_some_and(|(running, _)| running == timer) {
             self.end_gang_wait(app);
         }
     }
@@ -94,10 +95,10 @@ impl Partition {
     /// Keeps the set of gangs that have begun and still wait (SEEDS S11).
     pub(super) fn gang_progress(&mut self, app: AppIx) {
         let row = &self.apps[app];
-        if !row.gang_started || row.pending_placeholders == 0 || row.is_free() {
+        if !row.gang.started || row.gang.pending_placeholders == 0 || row.is_free() {
             self.leave_gangs(app);
         } else if self.gangs.insert(app).is_none() {
-            let awaited = row.awaited.clone();
+            let awaited = row.gang.awaited.clone();
             self.count_awaited(app, &awaited, true);
         }
     }
@@ -105,7 +106,7 @@ impl Partition {
     /// A gang waits no more, or is gone.
     pub(super) fn leave_gangs(&mut self, app: AppIx) {
         if self.gangs.remove(&app).is_some() {
-            let awaited = self.apps[app].awaited.clone();
+            let awaited = self.apps[app].gang.awaited.clone();
             self.count_awaited(app, &awaited, false);
             self.unblock_limits();
         }
@@ -128,12 +129,12 @@ impl Partition {
     pub(super) fn placeholder_waits(&mut self, app: AppIx, amount: &Resource, more: bool) {
         let row = &mut self.apps[app];
         if more {
-            row.pending_placeholders += 1;
-            row.awaited.add(amount);
+            row.gang.pending_placeholders += 1;
+            row.gang.awaited.add(amount);
         } else {
-            row.pending_placeholders -= 1;
-            row.awaited.sub(amount);
-            row.awaited.prune();
+            row.gang.pending_placeholders -= 1;
+            row.gang.awaited.sub(amount);
+            row.gang.awaited.prune();
         }
         if self.gangs.contains(&app) {
             self.count_awaited(app, amount, more);
@@ -149,7 +150,7 @@ impl Partition {
     /// The level, nearest to the leaf, that has no room for a gang that has not begun.
     pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
         let row = &self.apps[app];
-        let ask = row.placeholder_ask.as_deref().filter(|_| !row.gang_started)?;
+        let ask = row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started)?;
         for queue in self.path(row.queue).filter(|queue| *queue != self.root) {
             let queue_row = &self.queues[queue];
             if let Some(max) = &queue_row.max {
@@ -185,9 +186,9 @@ impl Partition {
             self.node_event(real, node, Change::Add, cx);
         }
         let app_row = &mut self.apps[app];
-        app_row.swaps += 1;
+        app_row.gang.swaps += 1;
         let app_id = app_row.id.clone();
-        let mut counters = app_row.task_groups.get_mut(&group);
+        let mut counters = app_row.gang.task_groups.get_mut(&group);
         counters.iter_mut().for_each(|group| group.swapping += 1);
         if counters.is_some_and(|group| group.replaceable_later() == 0) {
             // SEEDS S32: no placeholder is left for the other real asks of the group.
@@ -232,7 +233,7 @@ impl Partition {
         // The placeholder stays, or goes by a release of its own: there is nothing to wait for.
         let (id, termination) = (self.apps[app].id.clone(), Termination::PlaceholderReplaced);
         cx.fx.push(Effect::App(AppEffect::Confirmed { app: id, key, termination }));
-        self.apps[app].replaceable.entry(group).or_default().insert(placeholder);
+        self.apps[app].gang.replaceable.entry(group).or_default().insert(placeholder);
         self.look_for_swaps(app);
         self.enqueue(real);
         if self.apps[app].state == AppState::Completing {
@@ -254,8 +255,8 @@ impl Partition {
         let (app, group) = (ph.app, ph.spec.task_group.clone());
         self.allocs[real].link = None;
         let row = &mut self.apps[app];
-        row.swaps -= 1;
-        if let Some(group) = row.task_groups.get_mut(&group) {
+        row.gang.swaps -= 1;
+        if let Some(group) = row.gang.task_groups.get_mut(&group) {
             group.swapping -= 1;
         }
     }
@@ -327,7 +328,7 @@ impl Partition {
             self.hand_over(placeholder, real, node);
         }
         self.unlink(placeholder, real);
-        if let Some(counters) = self.apps[app].task_groups.get_mut(&group) {
+        if let Some(counters) = self.apps[app].gang.task_groups.get_mut(&group) {
             counters.replaced += 1;
         }
         // R3.17a: a completing application does not end with its last placeholder while a real allocation takes its place,
@@ -371,7 +372,7 @@ impl Partition {
     pub(super) fn placeholder_gone(&mut self, app: AppIx, cx: &mut Cx) {
         self.gang_progress(app);
         let row = &self.apps[app];
-        if row.is_free() || row.placeholders > 0 {
+        if row.is_free() || row.gang.placeholders > 0 {
             return;
         }
         if row.expiring && !row.removing {
@@ -418,7 +419,7 @@ impl Partition {
     pub(super) fn time_out(&mut self, app: AppIx, message: &str, choose: impl Fn(bool) -> bool, cx: &mut Cx) {
         let message: Arc<str> = message.into();
         let id = self.apps[app].id.clone();
-        let mut allocs: Vec<AllocIx> = self.apps[app].allocs.iter().copied().collect();
+        let mut allocs: Vec<AllocIx> = self.apps[app].allocs.keys().copied().collect();
         allocs.sort_unstable_by_key(|alloc| self.allocs[*alloc].seq);
         for alloc in allocs {
             let row = &mut self.allocs[alloc];
@@ -443,16 +444,16 @@ impl Partition {
     /// The gang took too long (R6.17–R6.22, SEEDS S13: the releases come first, then the state).
     pub(super) fn placeholder_timer(&mut self, app: AppIx, timer: u64, cx: &mut Cx) {
         let row = &mut self.apps[app];
-        if row.is_free() || row.placeholder_timer != Some(timer) {
+        if row.is_free() || row.gang.timer != Some(timer) {
             return;
         }
-        row.placeholder_timer = None;
+        row.gang.timer = None;
         let message = "releasing allocated placeholders on placeholder timeout";
         if matches!(row.state, AppState::Running | AppState::Completing) {
             self.release_placeholders(app, message, cx);
             return;
         }
-        let hard = row.style == GangStyle::Hard;
+        let hard = row.gang.style == GangStyle::Hard;
         if hard {
             for real in self.apps[app].by_seq.values().copied().collect::<Vec<_>>() {
                 if self.allocs[real].phase == Phase::Replacing {
@@ -464,7 +465,7 @@ impl Partition {
         self.drop_waiting(app, hard, cx);
         let event = if hard { AppEvent::Fail } else { AppEvent::Resume };
         self.fire(app, event, Some("ResourceReservationTimeout"), cx);
-        if self.apps[app].placeholders == 0 {
+        if self.apps[app].gang.placeholders == 0 {
             self.placeholder_gone(app, cx);
         }
     }
@@ -479,7 +480,7 @@ impl Partition {
             }
             let group = row.spec.task_group.clone();
             lost.push(Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() });
-            if let Some(group) = self.apps[app].task_groups.get_mut(&group) {
+            if let Some(group) = self.apps[app].gang.task_groups.get_mut(&group) {
                 group.timed_out += 1;
             }
             self.cancel_ask(alloc, Detail::RequestTimeout, cx);

@@ -54,7 +54,7 @@ impl Partition {
             group.fresh.insert(order, alloc);
         }
         group.preempt_at = group.preempt_at.min(due);
-        if let Some((_, again)) = group.preempted_up_to.as_mut().filter(|(last, _)| order < *last) {
+        if let Some((_, again)) = group.preempted_up_to.as_deref_mut().filter(|(last, _)| order < *last) {
             *again = due.min(*again);
         }
         group.unreported += usize::from(unreported);
@@ -62,7 +62,7 @@ impl Partition {
         // One more behind others changes no place.
         let leads = head.is_none_or(|head| order < head);
         if leads && key.may_replace() {
-            let heads = app.replacing.entry(key.task_group.clone()).or_default();
+            let heads = app.gang.replacing.entry(key.task_group.clone()).or_default();
             if let Some(head) = head {
                 heads.remove(&head);
             }
@@ -74,9 +74,9 @@ impl Partition {
             }
             app.group_order.insert(head.map_or(order, |head| head.min(order)), key);
         }
-        let swappable = !placeholder && !app.replaceable.is_empty();
-        if app.replaced_up_to.is_some_and(|looked| order <= looked) {
-            app.replaced_up_to = None;
+        let swappable = !placeholder && !app.gang.replaceable.is_empty();
+        if app.gang.replaced_up_to.is_some_and(|looked| order <= looked) {
+            app.gang.replaced_up_to = None;
         }
         if placeholder {
             self.placeholder_waits(app_ix, &resource, true);
@@ -112,7 +112,7 @@ impl Partition {
         {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
-            group.fresh.remove(&order);
+            group.fresh.written(|fresh| fresh.remove(&order));
             group.unreported -= usize::from(unreported);
             let (next, blocked) = (group.asks.get_min().map(|(head, _)| *head), group.blocked);
             if was_head && !blocked {
@@ -126,14 +126,14 @@ impl Partition {
             }
             if was_head
                 && key.may_replace()
-                && let Some(heads) = app.replacing.get_mut(&key.task_group)
+                && let Some(heads) = app.gang.replacing.get_mut(&key.task_group)
             {
                 heads.remove(&order);
                 if let Some(next) = next {
                     heads.insert(next, key.clone());
                 }
                 if heads.is_empty() {
-                    app.replacing.remove(&key.task_group);
+                    app.gang.replacing.remove(&key.task_group);
                 }
             }
         }
@@ -270,7 +270,7 @@ impl Partition {
         self.unblock_groups(app);
         self.rouse(app);
         let row = &self.apps[app];
-        if !row.replaceable.is_empty() && !row.pending.is_zero() {
+        if !row.gang.replaceable.is_empty() && !row.pending.is_zero() {
             self.look_for_swaps(app);
         }
     }

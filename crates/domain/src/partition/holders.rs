@@ -136,7 +136,7 @@ impl Partition {
     fn below(&self, queue: QueueIx, kind: ResourceType, counts: impl Fn(&App) -> bool) -> Option<Holders> {
         let mut sums = Sums::default();
         for app in self.apps_below(queue).filter(|app| counts(app)) {
-            sums.add(app, app.allocated.amount(&kind) + app.allocated_placeholders.amount(&kind));
+            sums.add(app, app.allocated.amount(&kind) + app.gang.allocated.amount(&kind));
         }
         Some(sums.holders(Some(kind), 0)).filter(|holders| holders.total > 0)
     }

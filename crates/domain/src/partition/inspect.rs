@@ -195,7 +195,7 @@ impl Partition {
             }
             left = left.map(|l| l.minus_known(&ask.resource));
             user_left = user_left.map(|l| l.minus_known(&ask.resource));
-            let group = row.task_groups.get(&ask.spec.task_group);
+            let group = row.gang.task_groups.get(&ask.spec.task_group);
             let replaces = !ask.is_placeholder() && group.is_some_and(|group| group.replaceable_later() > 0);
             let known = ask.triggered_scale_up && !again;
             if ask.spec.required_node.is_none() && !known && !replaces && !self.has_claim(*alloc) {

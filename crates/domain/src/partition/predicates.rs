@@ -258,7 +258,7 @@ impl Partition {
         let app = &mut self.apps[row.app];
         let count = |n: &mut u32| if up { *n += 1 } else { *n -= 1 };
         if row.is_placeholder() {
-            count(&mut app.placeholders_awaiting_shim);
+            count(&mut app.gang.awaiting_shim);
         }
         if !charged {
             count(&mut app.asking);

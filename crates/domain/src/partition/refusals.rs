@@ -124,7 +124,7 @@ impl Partition {
         for alloc in asks {
             let row = &self.allocs[*alloc];
             let (app, shape) = (row.app, row.shape);
-            if !self.apps[app].replaceable.is_empty() {
+            if !self.apps[app].gang.replaceable.is_empty() {
                 self.look_for_swaps(app);
             }
             self.shapes.clear(shape);

@@ -149,7 +149,7 @@ impl Partition {
         row.triggered_scale_up = false;
         row.triggered_preemption = false;
         row.preemption_tried = Nanos(i64::MIN);
-        if placeholder && let Some(group) = self.apps[app].task_groups.get_mut(&group) {
+        if placeholder && let Some(group) = self.apps[app].gang.task_groups.get_mut(&group) {
             group.timed_out = group.timed_out.saturating_sub(1);
             group.live += 1;
         }
@@ -177,7 +177,7 @@ impl Partition {
         let app = row.app;
         if row.is_placeholder() {
             let group = row.spec.task_group.clone();
-            if let Some(counters) = self.apps[app].task_groups.get_mut(&group) {
+            if let Some(counters) = self.apps[app].gang.task_groups.get_mut(&group) {
                 counters.live = counters.live.saturating_sub(1);
             }
             let atomic = self.queues[self.apps[app].queue].settings.atomic_gangs;
@@ -198,7 +198,10 @@ impl Partition {
     /// Nothing pending, nothing allocated, no placeholder: the application completes (R3.14).
     pub(super) fn complete_if_clean(&mut self, app: AppIx, cx: &mut Cx) {
         let row = &self.apps[app];
-        if self.is_idle(app) && row.placeholders == 0 && matches!(row.state, AppState::Accepted | AppState::Running) {
+        if self.is_idle(app)
+            && row.gang.placeholders == 0
+            && matches!(row.state, AppState::Accepted | AppState::Running)
+        {
             self.fire(app, AppEvent::Complete, None, cx);
         }
     }
@@ -212,7 +215,7 @@ impl Partition {
             }
             other => (given, other),
         };
-        let charged = |app: &App| app.allocated.plus(&app.allocated_placeholders);
+        let charged = |app: &App| app.allocated.plus(&app.gang.allocated);
         let used = charged(&self.apps[app]);
         self.apps[app].releasing_all = true;
         let released = self.remove_allocations(app, given, cx);
@@ -339,7 +342,7 @@ impl Partition {
         self.take_off(alloc, removal, cx);
         if self.allocs[alloc].is_placeholder() {
             let group = self.allocs[alloc].spec.task_group.clone();
-            if let Some(counters) = self.apps[app].task_groups.get_mut(&group) {
+            if let Some(counters) = self.apps[app].gang.task_groups.get_mut(&group) {
                 counters.timed_out += 1;
             }
             self.rouse_gang(app, &group);
@@ -397,11 +400,11 @@ impl Partition {
             let group = self.allocs[alloc].spec.task_group.clone();
             self.not_replaceable(app, &group, alloc);
             let row = &mut self.apps[app];
-            if let Some(group) = row.task_groups.get_mut(&group) {
+            if let Some(group) = row.gang.task_groups.get_mut(&group) {
                 group.live = group.live.saturating_sub(1);
             }
-            if row.placeholders == 0 {
-                row.placeholder_timer = None;
+            if row.gang.placeholders == 0 {
+                row.gang.timer = None;
             }
         }
     }

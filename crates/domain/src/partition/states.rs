@@ -89,7 +89,7 @@ impl Partition {
     /// with its node or which the shim released (`confirmed`): it runs (R3.10, R3.11, R3.18, R2.23).
     pub(super) fn real_came(&mut self, ix: AppIx, confirmed: bool, cx: &mut Cx) {
         let row = &self.apps[ix];
-        let first = row.allocs.len() == row.placeholders as usize + 1;
+        let first = row.allocs.len() == row.gang.placeholders as usize + 1;
         // R6.29: the first confirmed replacement of an accepted application changes nothing, the second does.
         let waits = confirmed && first && row.state != AppState::Completing;
         if row.state != AppState::Running && !waits {
@@ -110,6 +110,10 @@ impl Partition {
         let timer = self.serial();
         let row = &mut self.apps[ix];
         let (old, queue) = (std::mem::replace(&mut row.state, new), row.queue);
+        if row.state_log.is_empty() {
+            // Accepted and Running: most have no more for most of their time.
+            row.state_log.reserve_exact(2);
+        }
         row.state_log.push((now, new));
         let states = &mut self.queues[queue].states;
         states[old as usize] -= 1;
@@ -206,9 +210,9 @@ impl Partition {
         if row.state != AppState::Completing {
             return;
         }
-        if row.placeholders > 0 {
+        if row.gang.placeholders > 0 {
             self.release_placeholders(ix, "releasing placeholders on app complete", cx);
-        } else if row.swaps == 0 && row.asking == 0 {
+        } else if row.gang.swaps == 0 && row.asking == 0 {
             self.fire(ix, AppEvent::Complete, None, cx);
         }
     }
@@ -216,13 +220,13 @@ impl Partition {
     /// Nothing pending and nothing real allocated, nor on its way to either.
     pub(super) fn is_idle(&self, ix: AppIx) -> bool {
         let row = &self.apps[ix];
-        row.pending.is_zero() && row.allocated.is_zero() && row.swaps == 0 && row.asking == 0
+        row.pending.is_zero() && row.allocated.is_zero() && row.gang.swaps == 0 && row.asking == 0
     }
 
     /// It completes when an allocation goes (R3.15): it is idle, and no placeholder is being asked about either. Such a one is
     /// charged, and waits all the same as far as anybody knows.
     pub(super) fn is_done(&self, ix: AppIx) -> bool {
-        self.is_idle(ix) && self.apps[ix].placeholders_awaiting_shim == 0
+        self.is_idle(ix) && self.apps[ix].gang.awaiting_shim == 0
     }
 }
 

@@ -27,7 +27,7 @@ impl Partition {
     fn try_swap_of(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
         let row = &self.apps[app];
         if row.is_free()
-            || row.replaceable.is_empty()
+            || row.gang.replaceable.is_empty()
             || self.is_ending(app)
             || (row.state == AppState::Accepted && row.awaits_placeholders())
         {
@@ -41,14 +41,14 @@ impl Partition {
             if outcome != Outcome::Nothing {
                 return outcome;
             }
-            self.apps[app].replaced_up_to = Some(order);
+            self.apps[app].gang.replaced_up_to = Some(order);
         }
         Outcome::Nothing
     }
 
     /// Placeholders may be there for real asks that found none before.
     pub(super) fn look_for_swaps(&mut self, app: AppIx) {
-        self.apps[app].replaced_up_to = None;
+        self.apps[app].gang.written(|gang| gang.replaced_up_to = None);
         self.swappable.insert(app);
     }
 
@@ -56,8 +56,8 @@ impl Partition {
     /// group, blocked or not.
     fn next_replacing(&self, app: AppIx) -> Option<(AskOrder, AllocIx)> {
         let row = &self.apps[app];
-        let from = row.replaced_up_to.map_or(Bound::Unbounded, Bound::Excluded);
-        let groups = row.replaceable.keys().filter_map(|group| row.replacing.get(group));
+        let from = row.gang.replaced_up_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let groups = row.gang.replaceable.keys().filter_map(|group| row.gang.replacing.get(group));
         let (order, key) = groups.filter_map(|heads| heads.range((from, Bound::Unbounded)).next()).min()?;
         let (_, real) = row.groups_by_key.get(key)?.asks.get_min()?;
         Some((*order, *real))
@@ -70,7 +70,7 @@ impl Partition {
         node: Option<NodeIx>,
         after: Option<AllocIx>,
     ) -> Option<AllocIx> {
-        let all = self.apps[app].replaceable.get(group)?;
+        let all = self.apps[app].gang.replaceable.get(group)?;
         if let Some(node) = node {
             let here = self.nodes[node].allocs.iter().copied();
             return here.filter(|ph| after.is_none_or(|after| *ph > after) && all.contains(ph)).min();
@@ -135,7 +135,7 @@ impl Partition {
         let waits = !ph.is_free() && ph.seq == seq && ph.phase == Phase::Allocated && !ph.released && !ph.preempted;
         if waits {
             let (app, group) = (ph.app, ph.spec.task_group.clone());
-            self.apps[app].replaceable.entry(group).or_default().insert(placeholder);
+            self.apps[app].gang.replaceable.entry(group).or_default().insert(placeholder);
             self.look_for_swaps(app);
         }
     }
@@ -143,10 +143,10 @@ impl Partition {
     /// A placeholder that no real ask may replace, for now or for ever.
     pub(super) fn not_replaceable(&mut self, app: AppIx, group: &str, placeholder: AllocIx) {
         let row = &mut self.apps[app];
-        if let Some(set) = row.replaceable.get_mut(group) {
+        if let Some(set) = row.gang.replaceable.get_mut(group) {
             set.remove(&placeholder);
             if set.is_empty() {
-                row.replaceable.remove(group);
+                row.gang.replaceable.remove(group);
             }
         }
     }
@@ -179,7 +179,7 @@ impl Partition {
     /// else by now, so nothing is taken from it that is not in the application's own list.
     pub(super) fn swap_agreed(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
-        let replaceable = self.apps[row.app].replaceable.get(&row.spec.task_group);
+        let replaceable = self.apps[row.app].gang.replaceable.get(&row.spec.task_group);
         let fine = replaceable.is_some_and(|set| set.contains(&placeholder))
             && ph.resource.fits(&row.resource)
             && (ph.node == Some(node) || self.nodes[node].available.fits(&row.resource));

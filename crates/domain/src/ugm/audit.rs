@@ -56,8 +56,8 @@ impl Ugm {
         if (id, user, queue) != (live.id, live.user, live.queue) {
             faults.push(format!("application {}: kept as {id} of user {user} in {queue}", live.id));
         }
-        if app.usage != *live.usage {
-            faults.push(format!("application {id}: charged {}, but uses {}", app.usage, live.usage));
+        if *app.usage != *live.usage {
+            faults.push(format!("application {id}: charged {}, but uses {}", *app.usage, live.usage));
         }
         if !app.counted && !live.usage.is_zero() {
             faults.push(format!("application {id}: uses {}, but does not count", live.usage));

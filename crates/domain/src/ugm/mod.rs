@@ -42,6 +42,7 @@ use self::{
 use super::{
     coded::{Skip, list, map, variants},
     event::{Change, Detail},
+    rare::Rare,
     resources::Resource,
 };
 
@@ -126,7 +127,7 @@ struct App {
     groups: Arc<[Arc<str>]>,
     /// Queue paths from root to its leaf.
     chain: Arc<[Arc<str>]>,
-    usage: Resource,
+    usage: Rare<Resource>,
     /// It had an allocation, and something of it is left (UGM-041).
     counted: bool,
     /// `None` until the group is chosen.
@@ -162,7 +163,24 @@ impl Ugm {
     ///
     /// `groups` are those of the user at submission (ACL-035), `chain` the full lowercase paths from root to its leaf.
     pub fn open(&mut self, id: Arc<str>, user: Arc<str>, groups: Arc<[Arc<str>]>, chain: Arc<[Arc<str>]>) -> Tracked {
-        self.apps.add(App { id, user, groups, chain, usage: Resource::new(), counted: false, hold: None })
+        self.apps.add(App { id, user, groups, chain, usage: Rare::default(), counted: false, hold: None })
+    }
+
+    /// The queue paths of an application, as [`Ugm::open`] was given them: another one of its queue may share them.
+    pub fn chain_of(&self, track: Tracked) -> Arc<[Arc<str>]> {
+        self.apps[track].chain.clone()
+    }
+
+    /// Takes a user and groups as another application of the user has them, where these are equal: they are kept once.
+    pub fn share_owner(&self, user: &mut Arc<str>, groups: &mut Arc<[Arc<str>]>) {
+        let tracker = self.tracker_by_name.get(&(Who::User, user.clone())).map(|tracker| &self.trackers[*tracker]);
+        if let Some(track) = tracker.and_then(|tracker| tracker.apps.get_min()) {
+            let other = &self.apps[*track];
+            *user = other.user.clone();
+            if other.groups == *groups {
+                *groups = other.groups.clone();
+            }
+        }
     }
 
     /// Chooses the group of an application, unless that is done already (UGM-020–UGM-024). To be called before a check
@@ -305,7 +323,8 @@ impl Ugm {
     fn settle(&mut self, track: Tracked, amount: Option<&Arc<Resource>>, removal: bool, out: &mut Vec<UgmEvent>) {
         let app = &mut self.apps[track];
         let (id, user, path) = (app.id.clone(), app.user.clone(), app.leaf());
-        let usage = std::mem::take(&mut app.usage).pruned();
+        let usage = app.usage.pruned();
+        app.usage = Rare::default();
         let counted = std::mem::take(&mut app.counted);
         let told = counted && (amount.is_some() || removal || !usage.is_empty());
         let hold = app.hold.take();

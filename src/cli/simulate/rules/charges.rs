@@ -37,7 +37,8 @@ pub fn charges(partition: &Partition) -> BTreeMap<u64, Charge> {
         for (seq, ix) in app.by_seq.iter() {
             let row = &partition.allocs[*ix];
             // Asks about which the shim is asked take room, unless only a reservation is in question.
-            let counts = row.phase == Phase::Allocated || row.phase == Phase::AwaitingShim && app.allocs.contains(ix);
+            let counts =
+                row.phase == Phase::Allocated || row.phase == Phase::AwaitingShim && app.allocs.contains_key(ix);
             if counts {
                 let charge = Charge {
                     row: *ix,

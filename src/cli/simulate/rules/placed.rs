@@ -137,7 +137,7 @@ impl Shadow {
         let announced = || {
             let held = now.values().filter(|other| other.app == app.id && partition.allocs[other.row].is_placeholder());
             let held = sum(held);
-            let ask = app.placeholder_ask.as_deref().filter(|ask| !ask.is_zero());
+            let ask = app.gang.placeholder_ask.as_deref().filter(|ask| !ask.is_zero());
             ask.is_some_and(|ask| ask.iter().all(|(kind, amount)| held.get(kind).is_some_and(|held| *held >= amount)))
         };
         let was = self.before.get(&charge.app).map(|(state, _)| *state);

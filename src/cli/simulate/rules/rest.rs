@@ -58,8 +58,8 @@ impl Shadow {
     fn node_for(&self, partition: &Partition, app: &App, row: &Alloc, now: Nanos) -> Option<std::sync::Arc<str>> {
         let conf = self.conf.as_ref()?;
         let ordinary = app.state == AppState::Running
-            && app.placeholder_ask.is_none()
-            && app.task_groups.is_empty()
+            && app.gang.placeholder_ask.is_none()
+            && app.gang.task_groups.is_empty()
             && app.backoff_until.is_none_or(|until| until <= now)
             && row.spec.required_node.is_none()
             && row.reserved.is_none();

@@ -205,7 +205,7 @@ fn row<'a>(found: Found<'a>, code: &str) -> Row<'a> {
         submitted: time_text(app.submission),
         finished: app.finished.map(time_text),
         allocations: app.placements(),
-        placeholders: app.placeholders - app.asked[1].count as u32,
+        placeholders: app.gang.placeholders - app.asked[1].count as u32,
         used: Amounts::from(&real.plus(&placeholders)),
         asks: waiting.iter().map(|waiting| waiting.asks).sum(),
         pending: Amounts::from(&app.waiting()),

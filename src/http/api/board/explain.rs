@@ -259,6 +259,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
         used: Amounts::from(&real.plus(&placeholders)),
         pending: Amounts::from(&app.waiting()),
         task_groups: app
+            .gang
             .task_groups
             .iter()
             .map(|(name, group)| TaskGroup {
@@ -310,7 +311,7 @@ fn resume(view: &View, app: &App, wanted: &Wanted<'_>, at: Nanos) -> Option<Advi
 
 /// Placeholders of a task group that are placed.
 fn placed(view: &View, app: &App, group: &str) -> u64 {
-    let placed = app.allocs.iter().filter_map(|ix| view.partition().allocs.get(*ix));
+    let placed = app.allocs.keys().filter_map(|ix| view.partition().allocs.get(*ix));
     placed.filter(|row| row.is_placeholder() && *row.spec.task_group == *group).count() as u64
 }
 

@@ -82,7 +82,7 @@ impl Subject {
             queues.insert(Arc::from(path));
             path = path.rsplit_once('.').map_or("", |(above, _)| above);
         }
-        let rows = app.allocs.iter().chain(&app.reservations).filter_map(|ix| partition.allocs.get(*ix));
+        let rows = app.allocs.keys().chain(&app.reservations).filter_map(|ix| partition.allocs.get(*ix));
         let on = |ix: crate::domain::types::NodeIx| partition.nodes.get(ix).map(|node| node.id().clone());
         let nodes = rows.filter_map(|row| row.node.or(row.reserved).and_then(on)).take(NODES);
         let required = app.groups_by_key.keys().filter_map(|key| key.required_node.clone());

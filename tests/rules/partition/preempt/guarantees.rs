@@ -298,10 +298,12 @@ fn a_pass_that_begins_anew_and_stops_at_once_passes_nobody_over() {
     env.run();
     let app = env.partition.app_by_id["app-a"];
     let group = |env: &mut Env| env.partition.apps[app].groups_by_key.values_mut().next().expect("a group").clone();
-    let (_, again) = group(&mut env).preempted_up_to.expect("ten of twelve had their turn");
+    let (_, again) = *group(&mut env).preempted_up_to.expect("ten of twelve had their turn");
     assert!(again > env.now);
     for row in env.partition.apps[app].groups_by_key.values_mut() {
-        row.preempted_up_to = row.preempted_up_to.map(|(last, _)| (last, env.now));
+        if let Some((_, again)) = row.preempted_up_to.as_deref_mut() {
+            *again = env.now;
+        }
         row.preempt_at = env.now;
     }
     let first = env.partition.by_key(app, "k00").expect("a row");

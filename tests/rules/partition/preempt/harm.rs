@@ -27,7 +27,7 @@ struct Victim {
 
 fn victims(env: &Env, app: &str, required: bool) -> Vec<Victim> {
     let app = &env.partition.apps[env.partition.app_by_id[app]];
-    let rows = app.allocs.iter().map(|alloc| &env.partition.allocs[*alloc]);
+    let rows = app.allocs.keys().map(|alloc| &env.partition.allocs[*alloc]);
     rows.filter(|row| row.spec.required_node.is_none())
         .map(|row| {
             let (opted_out, originator) = (row.spec.opted_out(), row.spec.originator);

@@ -189,13 +189,13 @@ impl Partition {
             self.count_allocated(placement.queue, &placement.resource, true);
             let app = &mut self.apps[placement.app];
             if placement.placeholder {
-                app.allocated_placeholders.add(&placement.resource);
-                app.placeholders += 1;
+                app.gang.allocated.add(&placement.resource);
+                app.gang.placeholders += 1;
                 self.placeholders += 1;
             } else {
                 app.allocated.add(&placement.resource);
             }
-            app.allocs.insert(placement.alloc);
+            app.allocs.insert(placement.alloc, ());
             self.allocations += 1;
             self.touch_app(placement.app);
             self.user_increase(placement.app, &placement.resource, cx);
@@ -230,13 +230,14 @@ impl Partition {
             self.count_allocated(placement.queue, &placement.resource, false);
             let app = &mut self.apps[placement.app];
             if placement.placeholder {
-                app.allocated_placeholders.sub(&placement.resource);
-                app.allocated_placeholders.prune();
-                app.placeholders -= 1;
+                app.gang.allocated.sub(&placement.resource);
+                app.gang.allocated.prune();
+                app.gang.placeholders -= 1;
                 self.placeholders -= 1;
             } else {
                 app.allocated.sub(&placement.resource);
                 app.allocated.prune();
+                app.allocated.trim();
             }
             app.allocs.remove(&placement.alloc);
             self.allocations -= 1;
@@ -292,7 +293,7 @@ impl Partition {
         }
         self.count_allocated(queue, delta, true);
         let app = &mut self.apps[app_ix];
-        let total = if placeholder { &mut app.allocated_placeholders } else { &mut app.allocated };
+        let total = if placeholder { &mut app.gang.allocated } else { &mut app.allocated };
         total.add(delta);
         total.prune();
         // R4.14: the peak stays.

@@ -35,6 +35,7 @@ impl Partition {
     pub(in super::super) fn count_pending(&mut self, app: AppIx, amount: &Resource, more: bool) {
         let row = &mut self.apps[app];
         row.pending.count(amount, more);
+        row.pending.trim();
         let queue = row.queue;
         self.touch_app(app);
         for ix in self.up(queue) {

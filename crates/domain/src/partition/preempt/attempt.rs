@@ -71,7 +71,7 @@ impl Partition {
             return None;
         }
         // Those before had their turn, and none of them may try again yet; otherwise it begins with the first.
-        let goes_on = group.preempted_up_to.filter(|(_, again)| *again > cx.now);
+        let goes_on = group.preempted_up_to.as_deref().copied().filter(|(_, again)| *again > cx.now);
         let (mut last, mut again) = (goes_on.map(|(last, _)| last), goes_on.map_or(NEVER, |(_, again)| again));
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let asks = group.asks.clone();
@@ -113,7 +113,7 @@ impl Partition {
         let next = on.map_or(again, |on| on.min(again));
         if let Some(group) = self.apps[app].groups_by_key.get_mut(key) {
             group.preempt_at = next;
-            group.preempted_up_to = last.filter(|_| on.is_some()).map(|last| (last, again));
+            group.preempted_up_to = last.filter(|_| on.is_some()).map(|last| Box::new((last, again)));
         }
         self.wake_for_preemption(app, next, cx.now);
         match made {

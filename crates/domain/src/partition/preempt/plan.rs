@@ -282,7 +282,7 @@ impl Partition {
             .leaves
             .keys()
             .flat_map(|leaf| self.queues[*leaf].apps.iter())
-            .flat_map(|app| self.apps[*app].allocs.iter().copied())
+            .flat_map(|app| self.apps[*app].allocs.keys().copied())
             .filter(|alloc| self.is_victim(scope, *alloc))
             .collect();
         pool.sort_by_cached_key(|victim| self.order_of_victim(*victim, true));

@@ -33,7 +33,7 @@ impl Partition {
         let mut candidates: Vec<AllocIx> = self.queues[leaf]
             .apps
             .iter()
-            .flat_map(|app| self.apps[*app].allocs.iter().copied())
+            .flat_map(|app| self.apps[*app].allocs.keys().copied())
             .filter(|alloc| {
                 let row = &self.allocs[*alloc];
                 is_preemptable(row) && helps(amount, &row.resource)

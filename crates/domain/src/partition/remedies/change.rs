@@ -143,7 +143,7 @@ impl Change {
             }
             Change::Resume { queues, app } => {
                 let row = partition.rejected.get(app).ok_or_else(gone)?;
-                let new = submission(row, row.submitted_queue.clone(), row.placeholder_ask.as_deref().cloned());
+                let new = submission(row, row.submitted_queue.clone(), row.gang.placeholder_ask.as_deref().cloned());
                 vec![
                     Command::OrderQueues(queues.iter().map(|queue| (queue.clone(), None)).collect()),
                     Command::Applications { new: vec![new], remove: Vec::new() },
@@ -200,7 +200,7 @@ fn submission(row: &App, queue: Arc<str>, placeholder_ask: Option<Resource>) -> 
         tags: row.tags.clone(),
         timeout_millis: row.timeout.0 / 1_000_000,
         placeholder_ask,
-        gang_style: match row.style {
+        gang_style: match row.gang.style {
             GangStyle::Hard => "Hard".to_owned(),
             GangStyle::Soft => "Soft".to_owned(),
         },
@@ -215,7 +215,7 @@ fn resubmit(partition: &Partition, row: &App, queue: Arc<str>, asks: Vec<AllocIx
     for ask in asks.iter().map(|ask| &partition.allocs[*ask]).filter(|ask| ask.is_placeholder()) {
         gang.add(&ask.resource);
     }
-    let new = submission(row, queue, row.placeholder_ask.as_ref().map(|_| gang));
+    let new = submission(row, queue, row.gang.placeholder_ask.as_ref().map(|_| gang));
     let allocations = asks
         .into_iter()
         .map(|ask| AllocationItem { app: row.id.clone(), node: None, spec: partition.allocs[ask].spec.clone() })

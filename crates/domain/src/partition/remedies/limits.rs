@@ -116,8 +116,8 @@ impl Search<'_> {
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
         let app = &partition.apps[self.app];
-        let begins = app.placeholder_ask.is_some() && !app.gang_started;
-        let wanted = app.placeholder_ask.as_deref().filter(|_| begins).unwrap_or(&self.wanted);
+        let begins = app.gang.placeholder_ask.is_some() && !app.gang.started;
+        let wanted = app.gang.placeholder_ask.as_deref().filter(|_| begins).unwrap_or(&self.wanted);
         let least = raised(&max, &used(row, begins), wanted, &bound);
         let queue = row.path.clone();
         let edit = |amounts: Resource| Edit::Max { queue: queue.clone(), amounts };

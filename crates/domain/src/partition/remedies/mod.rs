@@ -204,7 +204,7 @@ impl<'a> Search<'a> {
         let due = self.asks.iter().map(|ask| self.partition.preempt_due(*ask)).min();
         let moments = [
             row.backoff_until.map(|until| until.plus(Nanos::from_millis(1))),
-            row.gang_wait.map(|(_, until)| until.plus(Nanos::from_millis(1))),
+            row.gang.wait.map(|(_, until)| until.plus(Nanos::from_millis(1))),
             due.filter(|_| self.partition.conf.preemption).map(|due| due.plus(Nanos::from_secs(1))),
         ];
         let most = self.now.plus(HORIZON);

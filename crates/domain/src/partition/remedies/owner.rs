@@ -25,7 +25,7 @@ impl Search<'_> {
     fn may_start_again(&self) -> bool {
         let row = &self.partition.apps[self.app];
         let real = |alloc: &crate::types::AllocIx| !self.partition.allocs[*alloc].is_placeholder();
-        row.by_seq.len() <= ASKS && !row.allocs.iter().any(real) && row.swaps == 0
+        row.by_seq.len() <= ASKS && !row.allocs.keys().any(real) && row.gang.swaps == 0
     }
 
     /// Another queue: first those that are near.
@@ -36,7 +36,7 @@ impl Search<'_> {
         let partition = self.partition;
         let row = &partition.apps[self.app];
         let own = &partition.queues[row.queue];
-        let gang = row.placeholder_ask.as_deref().unwrap_or(&self.wanted);
+        let gang = row.gang.placeholder_ask.as_deref().unwrap_or(&self.wanted);
         let fits = |queue: &Queue| {
             let ix = partition.queue_by_path.get(&queue.path).copied();
             let room = ix.is_some_and(|ix| partition.queue_has_room(ix, gang).is_ok());
@@ -113,7 +113,7 @@ impl Search<'_> {
     fn fewer_members(&mut self) {
         let partition = self.partition;
         let row = &partition.apps[self.app];
-        if !self.may_start_again() || row.task_groups.len() != 1 {
+        if !self.may_start_again() || row.gang.task_groups.len() != 1 {
             return;
         }
         let mut keys: Vec<Arc<str>> = Vec::new();

@@ -5,7 +5,10 @@ use callboard::si::v1::{self, scheduler_client::SchedulerClient};
 use serde_json::{Value, json};
 use tonic::transport::Channel;
 
-use crate::shim::server::{CONFIG, Server};
+use crate::{
+    common,
+    shim::server::{CONFIG, Server},
+};
 
 /// A policy that nobody knows at queue a, and one that is known in any spelling at b.
 fn odd() -> String {
@@ -101,4 +104,28 @@ async fn policy_groups_and_tags_are_shown() {
     while stream.next().await["application"]["accepted"].is_null() {}
     let (_, shown) = server.get("/api/v1/partition/default/application/app-1/explain").await;
     assert_eq!(shown["tags"], json!({"namespace": "dev", "kubernetes.io/meta/note": "ü"}), "{shown}");
+}
+
+#[tokio::test]
+async fn what_helps_an_ask_whose_resource_manager_is_away_is_that_it_comes_back() {
+    let server = Server::registered(&[("rm.gracePeriod", "1ms")]).await;
+    server.until(|info| info["state"] == "Paused").await;
+    server.nodes(&["n1"]).await;
+    let app = json!({"applicationID": "app", "queueName": "root.a", "ugi": {"user": "u", "groups": ["g"]}});
+    let ask = json!({"allocationKey": "k", "applicationID": "app", "resourcePerAlloc": {"resources": {"memory": {"value": 1}}}});
+    for (kind, body) in [("applications", json!({"new": [app]})), ("allocations", json!({"allocations": [ask]}))] {
+        assert_eq!(server.send("POST", &format!("/si/v1/rm/rm-1/{kind}"), &body).await.0, 202);
+    }
+    let path = "/api/v1/partition/default/application/app/explain";
+    let told = common::answer(path, async || server.get(path).await.1, |told| !told["waiting"][0].is_null()).await;
+    let (reason, remedy) = (&told["waiting"][0]["reason"], &told["waiting"][0]["advice"]["remedies"][0]);
+    assert_eq!(
+        (&reason["code"], &remedy["kind"], &remedy["who"]),
+        (&json!("paused"), &json!("connect"), &json!("resourceManager")),
+        "{told}"
+    );
+    // Where it is back, the ask is placed.
+    let _stream = server.stream("?after=0").await;
+    let path = "/ws/v1/partition/default/application/app";
+    common::answer(path, async || server.get(path).await.1, |app| app["allocations"][0]["nodeId"] == "n1").await;
 }

@@ -132,7 +132,7 @@ pub struct AdviceView {
 #[schemars(rename = "Remedy")]
 #[serde(rename_all = "camelCase")]
 pub struct RemedyView {
-    /// One of a fixed set: `wait`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `resume`, `free`,
+    /// One of a fixed set: `wait`, `connect`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `resume`, `free`,
     /// `smaller`, `members`, `queue`, `addNodes`.
     pub kind: String,
     /// What to do, in a sentence.
@@ -178,6 +178,8 @@ pub struct Source<'a> {
     pub config: &'a LoadedConfig,
     /// The time of it.
     pub now: Nanos,
+    /// The resource manager is away, so that nothing new is placed.
+    pub paused: bool,
 }
 
 impl Source<'_> {
@@ -265,6 +267,11 @@ impl Source<'_> {
         match change {
             // Those are views of their own.
             Change::Edit(edit) => self.edit(edit),
+            Change::Wait if self.paused => {
+                let text = "Let the resource manager open its stream again, or the one on which it can be asked: see whether \
+                            it runs and reaches the server. Nothing else has to be changed.";
+                of("connect", "resourceManager", text.to_owned())
+            }
             Change::Wait if remedy.after == Nanos::ZERO => {
                 let text = "Nothing has to be changed: it is placed when its turn comes, as soon as the resource manager \
                             has answered what it was asked.";

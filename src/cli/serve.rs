@@ -35,7 +35,7 @@ use actix::{Actor as _, Arbiter};
 use actix_web::{dev::ServerHandle, web::ServiceConfig};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::out;
 use crate::{
@@ -313,6 +313,12 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         shown(http_door.as_ref().map(|(_, addr)| *addr)),
         shown(grpc_door.as_ref().map(|door| door.addr)),
     );
+    // Before anybody is told that there is something to end.
+    let signals = Signals {
+        term: signal(SignalKind::terminate())?,
+        int: signal(SignalKind::interrupt())?,
+        hangup: signal(SignalKind::hangup())?,
+    };
     topology.ready.done("doors");
     service::ready();
     // A server serves, whether anybody reads that or not.
@@ -320,7 +326,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         tracing::info!("{ready}");
     }
 
-    let ended = wait(&topology, args.config.as_deref(), args.end_with_stdin, &access, &audit.audit).await?;
+    let ended = wait(signals, &topology, args.config.as_deref(), args.end_with_stdin, &access, &audit.audit).await?;
     tracing::info!(cause = ended, "shutting down");
     service::stopping();
     if let Some(cluster) = &cluster {
@@ -449,8 +455,16 @@ async fn stdin_ended() {
     }
 }
 
+/// What a server is told by signals: to end, to end, to read files again.
+struct Signals {
+    term: Signal,
+    int: Signal,
+    hangup: Signal,
+}
+
 /// Until a signal, or the end of standard input, ends the server; gives which.
 async fn wait(
+    Signals { mut term, mut int, mut hangup }: Signals,
     topology: &Arc<Topology>,
     config: Option<&Path>,
     end_with_stdin: bool,
@@ -458,9 +472,6 @@ async fn wait(
     audit: &Audit,
 ) -> anyhow::Result<&'static str> {
     let mut stdin = pin!(stdin_ended());
-    let mut term = signal(SignalKind::terminate())?;
-    let mut int = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
     loop {
         tokio::select! {
             _ = term.recv() => return Ok("SIGTERM"),

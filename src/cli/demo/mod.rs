@@ -84,12 +84,14 @@ async fn live(args: &DemoArgs, server: &Server) -> Result<()> {
     shim.nodes(cluster::nodes(RM)).await?;
     let mut shop = Shop::new(RM, args.seed);
     shop.furnish();
+    // Before anybody is told how to end it.
+    let interrupted = super::interrupted();
     out::print(format_args!("{}\n", welcome(&server.http, args.speed)))?;
     let begin = Instant::now();
     let end = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     let lived = tokio::select! {
         lived = follow(&shim, &mut callbacks, &mut shop, begin, args.speed) => lived,
-        () = super::interrupted() => Ok(()),
+        () = interrupted => Ok(()),
         () = until(end) => Ok(()),
     };
     // Nothing is written any more: a server that ended first has said why.

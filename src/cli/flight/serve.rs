@@ -143,9 +143,11 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         now.moment.index,
         began.elapsed()
     ));
+    // Before anybody is told that there is something to end.
+    let interrupted = interrupted();
     out::print(format!("callboard ready http={}{bound} grpc=off data=flight\n", access.scheme()))?;
     io::stdout().flush()?;
-    interrupted().await;
+    interrupted.await;
     topology.close();
     handle.stop(false).await;
     Ok(())

@@ -31,6 +31,15 @@ async fn on_sigterm_streams_are_told_and_it_ends_well() {
 }
 
 #[tokio::test]
+async fn it_ends_well_however_soon_it_is_told_to() {
+    for name in ["TERM", "INT"] {
+        let server = Server::start(&[]);
+        server.program.signal(name);
+        assert_eq!(server.program.ended().await, Some(0), "SIG{name}");
+    }
+}
+
+#[tokio::test]
 async fn sighup_reads_the_configuration_again() {
     let text = |partition: &str| format!("partitions:\n  - name: {partition}\n    queues:\n      - name: root\n");
     let file = tempfile::NamedTempFile::new().expect("a file");

@@ -26,7 +26,9 @@ async fn settings_are_shown_with_their_present_values() {
     let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        text.contains("RESOURCE MANAGER rm-1\nrm.pauseTimeout") && text.contains("\"many\" cannot be read"),
+        text.contains("RESOURCE MANAGER rm-1\n")
+            && text.contains("\nrm.pauseTimeout")
+            && text.contains("\"many\" cannot be read"),
         "{text}"
     );
 }

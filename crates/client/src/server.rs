@@ -52,7 +52,7 @@ impl Server {
         let mut child = Command::new(program)
             // Named addresses, since the environment may name those of another server.
             .args(["serve", "--ephemeral", "--end-with-stdin", "--grpc", "127.0.0.1:0"])
-            // Nobody connects but this process, and what it is to measure may leave it little time.
+            // What it is to measure may leave whoever connects little time; the doors are on the loopback.
             .args(["--first-request-timeout", "60s"])
             .args(if more.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })
             .args(more)

@@ -26,8 +26,7 @@ async fn settings_are_shown_with_their_present_values() {
     let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        text.contains("RESOURCE MANAGER rm-1\n")
-            && text.contains("\nrm.pauseTimeout")
+        text.contains("RESOURCE MANAGER rm-1\nrm.gracePeriod         10m  default 30s\nrm.pauseTimeout")
             && text.contains("\"many\" cannot be read"),
         "{text}"
     );

@@ -575,3 +575,19 @@ fn one_request_may_hold_a_whole_life() {
     assert_eq!(env.state("app-1"), None);
     env.assert_empty();
 }
+
+#[test]
+fn a_real_ask_that_requires_a_node_runs_there() {
+    // R6.9, R4.3: whatever placeholders of its group stand elsewhere.
+    let mut env = Env::calm(QUEUES);
+    env.gang("gang", "root.a", 20, "Soft");
+    env.node("n1", 20);
+    env.ask(placeholders("gang", 2));
+    env.node("n2", 20);
+    env.heard();
+    env.ask(vec![Ask::new("gang", "there", 10).group("tg").requires("n2")]);
+    assert!(env.heard().contains(&"new there on n2".to_owned()));
+    env.ask(vec![Ask::new("gang", "here", 10).group("tg").requires("n1")]);
+    let heard = env.heard();
+    assert_eq!(heard.iter().filter(|line| line.ends_with("PlaceholderReplaced")).count(), 1, "{heard:?}");
+}

@@ -418,6 +418,38 @@ fn a_leaf_that_becomes_a_parent_keeps_what_runs() {
 }
 
 #[test]
+fn a_gang_waits_while_its_queue_is_a_parent() {
+    // CFG-102: nothing is replaced either, until it is a leaf again.
+    let mut env = Env::calm(&text("[{name: a}]", ""));
+    env.node("n1", 100);
+    env.gang("gang", "root.a", 10, "Soft");
+    env.ask(vec![Ask::new("gang", "ph", 10).placeholder("tg")]);
+    reload(&mut env, &text("[{name: a, queues: [{name: b}]}]", ""));
+    env.heard();
+    env.ask(vec![Ask::new("gang", "real", 10).group("tg")]);
+    assert_eq!(env.heard(), [""; 0]);
+    reload(&mut env, &text("[{name: a}]", ""));
+    assert!(env.heard().contains(&"released ph PlaceholderReplaced".to_owned()));
+}
+
+#[test]
+fn what_a_former_parent_still_has_below_goes_on() {
+    // CFG-102: its children drain, so what is there runs to its end, new asks of it included.
+    let mut env = Env::calm(&text("[{name: a, queues: [{name: b}]}]", ""));
+    env.node("n1", 100);
+    env.app("one", "root.a.b");
+    env.ask(vec![Ask::new("one", "k", 10)]);
+    reload(&mut env, &text("[{name: a}]", ""));
+    env.ask(vec![Ask::new("one", "l", 10)]);
+    env.app("two", "root.a");
+    env.ask(vec![Ask::new("two", "m", 10)]);
+    let heard = env.heard();
+    for key in ["l", "m"] {
+        assert!(heard.contains(&format!("new {key} on n1")), "{heard:?}");
+    }
+}
+
+#[test]
 fn every_change_of_a_queue_has_its_event() {
     // EVT-040–EVT-048 (table of the event interface), test idea 133
     let mut env = Env::calm(&text("[{name: a, resources: {max: {memory: 5}}}]", CREATE));

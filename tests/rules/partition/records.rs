@@ -137,6 +137,27 @@ fn asks_that_go_before_they_are_placed() {
     env.pass(61);
     let heard = events(&mut env, &[EventKind::App]);
     assert!(heard.contains(&"Remove RequestTimeout app-1 ph2".to_owned()), "{heard:?}");
+    // So does the ask of a placeholder that was placed, and once only.
+    assert!(heard.contains(&"Remove RequestTimeout app-1 ph1".to_owned()), "{heard:?}");
+    env.release("app-1", "ph1", Termination::Timeout);
+    let heard = events(&mut env, &[EventKind::App]);
+    assert!(heard.contains(&"Remove AllocTimeout app-1 ph1".to_owned()), "{heard:?}");
+    assert!(!heard.iter().any(|event| event.contains("Request")), "{heard:?}");
+}
+
+#[test]
+fn a_hard_gang_that_times_out_tells_of_each_request_once() {
+    // EVT-024, R6.19
+    let mut env = Env::calm(QUEUES);
+    env.gang("app-1", "root.a", 20, "Hard");
+    env.node("n1", 10);
+    env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg"), Ask::new("app-1", "ph2", 10).placeholder("tg")]);
+    env.events.clear();
+    env.pass(61);
+    env.release("app-1", "ph1", Termination::Timeout);
+    let heard = events(&mut env, &[EventKind::App]);
+    let of_requests: Vec<_> = heard.iter().filter(|event| event.contains("Request")).collect();
+    assert_eq!(of_requests, ["Remove RequestTimeout app-1 ph1", "Remove RequestTimeout app-1 ph2"], "{heard:?}");
 }
 
 #[test]
@@ -166,6 +187,11 @@ fn a_node_and_what_is_on_it() {
     assert_eq!(events(&mut env, &all), ["Set NodeOccupied n1"]);
     foreign(&mut env, 6);
     assert_eq!(events(&mut env, &all), [""; 0]);
+    foreign(&mut env, 0);
+    // Types of which nothing is left are not listed (RES-026).
+    assert_eq!(env.partition.nodes[env.partition.node_by_id["n1"]].occupied.iter().count(), 0);
+    foreign(&mut env, 6);
+    events(&mut env, &all);
     env.release("", "f", Termination::StoppedByRm);
     assert_eq!(events(&mut env, &all), ["Remove NodeAlloc n1 f", "Set NodeOccupied n1"]);
     env.node_action("n1", NodeAction::Update, Some(res(30, 30)));
@@ -364,14 +390,18 @@ fn history_goes_by_what_happened() {
     // RES-069: a victim was preempted, whatever type its release has; others were not.
     let queues = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n            \
                   resources: {guaranteed: {memory: 50}}\n            properties: {preemption.delay: 1s}\n          - name: b\n";
-    for (victim, other) in
-        [(Termination::StoppedByRm, Termination::Preempted), (Termination::Preempted, Termination::StoppedByRm)]
-    {
+    let types =
+        [(Termination::StoppedByRm, Termination::Preempted), (Termination::Preempted, Termination::StoppedByRm)];
+    for ((victim, other), placeholder) in types.into_iter().zip([false, true]) {
         let mut env = Env::calm(queues);
         env.node("n1", 30);
         env.app("app-a", "root.a");
         env.app("app-b", "root.b");
-        env.ask(vec![Ask::new("app-b", "other", 10).preempts(), Ask::new("app-b", "victim", 10).preempts()]);
+        let mut asked = Ask::new("app-b", "victim", 10).preempts();
+        if placeholder {
+            asked = asked.placeholder("tg");
+        }
+        env.ask(vec![Ask::new("app-b", "other", 10).preempts(), asked]);
         env.ask(vec![Ask::new("app-b", "stays", 10)]);
         env.ask(vec![Ask::new("app-a", "k1", 10).preempts()]);
         env.pass(2);
@@ -383,6 +413,7 @@ fn history_goes_by_what_happened() {
         let total = |book: &std::collections::BTreeMap<std::sync::Arc<str>, callboard::domain::resources::Resource>| {
             book.values().map(|sum| sum.amount(&callboard::domain::resources::MEMORY)).sum::<i128>()
         };
-        assert_eq!((total(&history.normal), total(&history.preempted)), (100, 100), "{victim:?}");
+        let sums = [&history.normal, &history.preempted, &history.placeholder].map(total);
+        assert_eq!(sums, [100, 100, 0], "{victim:?}");
     }
 }

@@ -39,6 +39,7 @@ impl Partition {
             row.occupied.sub(&old.resource);
         }
         row.occupied.add(&item.spec.resource);
+        row.occupied.prune();
         self.foreign.insert(key.clone(), node);
         self.note_change(&item.spec, node);
         self.occupied_changed(node, cx);

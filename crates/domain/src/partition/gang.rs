@@ -475,8 +475,17 @@ impl Partition {
         let mut lost = Vec::new();
         for alloc in self.apps[app].by_seq.values().copied().collect::<Vec<_>>() {
             let row = &self.allocs[alloc];
-            if !matches!(row.phase, Phase::Pending | Phase::AwaitingShim) || !(hard || row.is_placeholder()) {
+            if !(hard || row.is_placeholder()) {
                 continue;
+            }
+            match row.phase {
+                Phase::Pending | Phase::AwaitingShim => {}
+                // What was placed has timed out with the rest, and is asked back (EVT-024).
+                Phase::Allocated => {
+                    self.request_event(alloc, Change::Remove, Detail::RequestTimeout, cx);
+                    continue;
+                }
+                _ => continue,
             }
             let group = row.spec.task_group.clone();
             lost.push(Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() });

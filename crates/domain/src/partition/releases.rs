@@ -144,6 +144,7 @@ impl Partition {
     fn pend_again(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &mut self.allocs[alloc];
         row.phase = Phase::Pending;
+        row.released = false;
         row.placeholder_used = false;
         let (app, placeholder, group) = (row.app, row.is_placeholder(), row.spec.task_group.clone());
         row.triggered_scale_up = false;
@@ -304,7 +305,10 @@ impl Partition {
         match row.phase {
             Phase::Allocated => None,
             Phase::Ended => {
-                self.request_event(alloc, Change::Remove, detail, cx);
+                // What timed out was told then.
+                if !row.released {
+                    self.request_event(alloc, Change::Remove, detail, cx);
+                }
                 self.forget(alloc);
                 None
             }
@@ -383,7 +387,7 @@ impl Partition {
         };
         row.phase = Phase::Ended;
         row.node = None;
-        row.released = false;
+        row.released = asked == Some(Termination::Timeout);
         row.preempted = false;
         let (key, resource) = (row.spec.key.clone(), row.resource.clone());
         if let Some(termination) = asked.filter(|_| !crate::planted!("confirmation-lost")) {
@@ -422,10 +426,10 @@ impl Partition {
         let seconds = cx.now.minus(row.bound).as_secs().max(0);
         let used = row.resource.times(i128::from(seconds));
         let history = &mut self.apps[row.app].history;
-        let book: &mut BTreeMap<Arc<str>, Resource> = if row.is_placeholder() {
-            &mut history.placeholder
-        } else if row.preempted {
+        let book: &mut BTreeMap<Arc<str>, Resource> = if row.preempted {
             &mut history.preempted
+        } else if row.is_placeholder() {
+            &mut history.placeholder
         } else {
             &mut history.normal
         };

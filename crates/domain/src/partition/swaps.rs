@@ -29,6 +29,8 @@ impl Partition {
         if row.is_free()
             || row.gang.replaceable.is_empty()
             || self.is_ending(app)
+            // CFG-102
+            || !self.queues[row.queue].leaf
             || (row.state == AppState::Accepted && row.awaits_placeholders())
         {
             return Outcome::Nothing;

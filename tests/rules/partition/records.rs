@@ -310,6 +310,21 @@ fn refusals_of_the_shim_in_one_event() {
 }
 
 #[test]
+fn a_refusal_that_holds_no_more_is_not_told() {
+    // EVT-015: there would be no reason to name.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 10);
+    env.apply(Command::AskPredicates(true));
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.events.clear();
+    env.node_action("n1", NodeAction::Update, Some(res(5, 5)));
+    env.answer(Err("taint".into()), 0);
+    let heard = events(&mut env, &[EventKind::Request]);
+    assert!(!heard.iter().any(|event| event.contains("Unschedulable")), "{heard:?}");
+}
+
+#[test]
 fn a_placeholder_that_is_too_small() {
     // EVT-019, R6.8
     let mut env = Env::calm(QUEUES);

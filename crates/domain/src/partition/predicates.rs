@@ -482,16 +482,20 @@ impl Partition {
         if self.find_node(alloc, &resource).is_some() {
             return;
         }
-        let row = &mut self.allocs[alloc];
-        if cx.now.0.saturating_sub(row.predicate_event.0) < EVENT_INTERVAL.0 {
+        if cx.now.0.saturating_sub(self.allocs[alloc].predicate_event.0) < EVENT_INTERVAL.0 {
             return;
         }
-        row.predicate_event = cx.now;
-        let key = row.spec.key.clone();
         let mut reasons: std::collections::BTreeMap<Arc<str>, u32> = std::collections::BTreeMap::new();
         for (_, reason) in self.questions.refusals.of(alloc) {
             *reasons.entry(reason.clone()).or_default() += 1;
         }
+        if reasons.is_empty() {
+            // What the refusal may depend on changed while the shim was asked: it will be asked again.
+            return;
+        }
+        let row = &mut self.allocs[alloc];
+        row.predicate_event = cx.now;
+        let key = row.spec.key.clone();
         let mut text = format!("Unschedulable request '{key}': ");
         for (reason, count) in reasons {
             text.push_str(&format!("{reason} ({count}x); "));

@@ -157,6 +157,38 @@ fn a_recovered_execution_time_goes_on_with_what_is_left() {
 }
 
 #[test]
+fn the_order_of_nodes_follows_a_resize() {
+    // R4.14, R2.31
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 100);
+    env.node("n2", 100);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "k2", 10)]);
+    env.ask(vec![Ask::new("app-1", "k1", 30)]);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "k3", 10)]);
+    assert_eq!(env.heard(), ["new k3 on n2"]);
+}
+
+#[test]
+fn the_key_of_what_ended_with_its_node_is_taken_until_it_is_released() {
+    // R4.13, R2.22
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 100);
+    env.node("n2", 100);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "k2", 10)]);
+    env.node_action("n1", NodeAction::Decommission, None);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "k1", 20)]);
+    assert_eq!(env.heard(), ["rejected k1: failed to find node n1"]);
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "k1", 20)]);
+    assert_eq!(env.heard(), ["new k1 on n2"]);
+}
+
+#[test]
 fn an_ask_waits_for_its_required_node() {
     // R5.40, R5.42
     let mut env = Env::new(QUEUES);

@@ -218,14 +218,13 @@ impl Partition {
             }
             return Ok(());
         }
-        if let Some(on) = row.node
-            && self.nodes[on].is_free()
-        {
-            return Err(self.node_gone(spec));
-        }
         if row.node.is_none() {
             // Its node was removed and the shim has not released it yet (R2.22).
-            return Err(self.node_gone(spec));
+            self.bad_updates += 1;
+            return Err(match self.gone_with.get(&alloc) {
+                Some(node) => format!("failed to find node {node}").into(),
+                None => format!("failed to find node of allocation {}: it ended, release it first", spec.key).into(),
+            });
         }
         if row.phase == Phase::Allocated && *row.resource != *spec.resource {
             let delta = spec.resource.minus(&row.resource);
@@ -250,11 +249,6 @@ impl Partition {
             }
         }
         Ok(())
-    }
-
-    fn node_gone(&mut self, spec: &AskSpec) -> Arc<str> {
-        self.bad_updates += 1;
-        format!("failed to find node for allocation {}: its node is gone, release it first", spec.key).into()
     }
 
     /// Another size is another need: what it has preempted for the old one is held no more.
@@ -342,6 +336,7 @@ impl Partition {
         row.log = Vec::new();
         let (app, seq, shape) = (row.app, row.seq, row.shape);
         self.keys.remove(app, &row.spec.key, alloc);
+        self.gone_with.remove(&alloc);
         self.apps[app].by_seq.remove(&seq);
         self.shapes.release(shape);
     }

@@ -174,6 +174,11 @@ impl Partition {
         }
         report.count(|| "partition".into(), "number of allocations", self.allocations, allocations);
         report.count(|| "partition".into(), "number of placeholders", self.placeholders, placeholders);
+        let left = self.gone_with.keys().filter(|alloc| {
+            let row = &self.allocs[**alloc];
+            row.is_free() || row.phase != Phase::Ended
+        });
+        report.count(|| "partition".into(), "nodes kept for allocations that did not end", left.count() as u64, 0);
         let gone = |app: &&AppIx| self.apps[**app].is_free();
         let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
         report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);

@@ -184,6 +184,8 @@ pub struct Partition {
     next_serial: u64,
     /// Pending asks that name their node, counted by node and application.
     required_asks: imbl::OrdMap<(Arc<str>, AppIx), u32>,
+    /// The node with which an allocation ended, until its record goes (R4.13).
+    gone_with: imbl::OrdMap<AllocIx, Arc<str>>,
     /// Leaves in which an allocation came, went or changed its size since it was last told.
     alloc_changed: Vec<QueueIx>,
     /// Room for the effects of a charge, reused.
@@ -353,6 +355,7 @@ impl Partition {
             leaving: None,
             next_serial: 1,
             required_asks: imbl::OrdMap::new(),
+            gone_with: imbl::OrdMap::new(),
             alloc_changed: Vec::new(),
             scratch: Vec::new(),
         }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Amount, Cx, Partition, releases::Removal};
 use crate::{
+    alloc::Phase,
     command::{NodeAction, NodeItem},
     conf::NodeSortPolicy,
     effect::{Callback, Effect, NodeEffect, Released},
@@ -445,6 +446,9 @@ impl Partition {
             Removal { termination: Termination::Unknown, node_goes: true, silent: false },
             cx,
         );
+        if !self.allocs[alloc].is_free() && self.allocs[alloc].phase == Phase::Ended {
+            self.gone_with.insert(alloc, node_id);
+        }
         released.push(release);
     }
 }

@@ -142,6 +142,7 @@ impl Partition {
 
     /// The shim could not carry an allocation out: its ask waits again (R4.28).
     fn pend_again(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        self.gone_with.remove(&alloc);
         let row = &mut self.allocs[alloc];
         row.phase = Phase::Pending;
         row.released = false;

@@ -124,6 +124,7 @@ map!(Partition {
     60 held_back,
     61 drain_notes,
     62 keys as Skip,
+    63 gone_with,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

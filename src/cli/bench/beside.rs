@@ -34,6 +34,8 @@ const SCRAPES: Duration = Duration::from_secs(1);
 pub const STREAMS: usize = 100;
 /// Applications of the resource manager that ends.
 const APPS: usize = 10_000;
+/// Resource managers that came and went in this process.
+static GUESTS: AtomicU64 = AtomicU64::new(0);
 
 /// What was read beside a shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,6 +54,8 @@ pub struct Read {
 pub struct Load {
     tasks: JoinSet<Result<()>>,
     counts: Vec<(Beside, Arc<Count>)>,
+    /// The session of the resource manager that comes and goes, and who ends it.
+    guest: Option<(Client, String)>,
 }
 
 #[derive(Default)]
@@ -73,7 +77,7 @@ impl Count {
 /// # Errors
 /// The address or the token is wrong.
 pub fn start(shape: &Shape, http: &str, trust: &Trust) -> Result<Load> {
-    let mut load = Load { tasks: JoinSet::new(), counts: Vec::new() };
+    let mut load = Load { tasks: JoinSet::new(), counts: Vec::new(), guest: None };
     let client = || Client::new(http, trust).map_err(|error| anyhow::anyhow!(error));
     for what in &shape.beside {
         let count = Arc::new(Count::default());
@@ -97,7 +101,11 @@ pub fn start(shape: &Shape, http: &str, trust: &Trust) -> Result<Load> {
                 }
             }
             Beside::Ends => {
-                load.tasks.spawn_local(comes_and_goes(http.to_owned(), trust.clone(), count));
+                // A request of one that was cut off may be read late: it must not meet the next one.
+                let number = GUESTS.fetch_add(1, Ordering::Relaxed);
+                let rm = format!("callboard-bench-guest-{}-{number}", std::process::id());
+                load.guest = Some((client()?, format!("{http}/si/v1/rm/{rm}")));
+                load.tasks.spawn_local(comes_and_goes(http.to_owned(), trust.clone(), rm, count));
             }
         }
     }
@@ -114,6 +122,10 @@ impl Load {
             ended.context("a task beside the shape failed")??;
         }
         self.tasks.shutdown().await;
+        if let Some((client, session)) = self.guest {
+            // It was cut off wherever it was; its session may have ended by itself.
+            let _ = client.send(Method::DELETE, &session, None).await;
+        }
         let mut read = Vec::new();
         for (what, count) in self.counts {
             read.push(Read {
@@ -163,12 +175,11 @@ async fn followed(client: Client, url: String, count: Arc<Count>) -> Result<()> 
     }
 }
 
-async fn comes_and_goes(http: String, trust: Trust, count: Arc<Count>) -> Result<()> {
+async fn comes_and_goes(http: String, trust: Trust, rm: String, count: Arc<Count>) -> Result<()> {
     let base = ShapeId::S1.shape().context("S1 is a workload")?;
     // It wants the same settings of the server, not those without streams.
     let beside = vec![Beside::Streams];
     let work = Workload::of(&Shape { nodes: 100, asks: APPS, queues: 10, apps: APPS / 10, beside, ..base });
-    let rm = format!("callboard-bench-guest-{}", std::process::id());
     loop {
         let mut rig = doors::start(&work, DoorKind::Http, &http, &trust, None, rm.clone()).await?;
         rig.target.nodes(&work).await?;

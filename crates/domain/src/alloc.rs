@@ -118,6 +118,8 @@ pub struct Alloc {
     pub released: bool,
     /// Chosen as a victim; excludes `released` (R4.31).
     pub preempted: bool,
+    /// Events said that its ask went, while the allocation waits for its release (EVT-024).
+    pub told_gone: bool,
     /// A real allocation that replaced a placeholder (`placeholderUsed` of REST).
     pub placeholder_used: bool,
     /// It passed the user quota check at least once (R4.37).
@@ -175,6 +177,7 @@ impl Alloc {
             reserved_at: Nanos::ZERO,
             released: false,
             preempted: false,
+            told_gone: false,
             placeholder_used: false,
             attempted: false,
             victim_of: None,
@@ -262,5 +265,6 @@ map!(Alloc {
     26 required_node_event,
     27 log,
     28 free,
+    29 told_gone,
 });
 list!(LogEntry { message, last, count });

@@ -433,6 +433,27 @@ fn a_gang_waits_while_its_queue_is_a_parent() {
 }
 
 #[test]
+fn an_ask_lets_go_of_its_node_when_its_queue_becomes_a_parent() {
+    // CFG-102: what it had reserved is open to others.
+    let mut env = Env::calm(&text("[{name: a}, {name: c}]", ""));
+    env.node("n1", 20);
+    env.app("two", "root.c");
+    env.ask(vec![Ask::new("two", "full", 20)]);
+    env.node("n2", 8);
+    env.node("n3", 8);
+    env.app("one", "root.a");
+    env.ask(vec![Ask::new("one", "waits", 10)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    reload(&mut env, &text("[{name: a, queues: [{name: b}]}, {name: c}]", ""));
+    env.ask(vec![Ask::new("two", "l", 20)]);
+    env.heard();
+    env.release("two", "full", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"new l on n1".to_owned()));
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
 fn what_a_former_parent_still_has_below_goes_on() {
     // CFG-102: its children drain, so what is there runs to its end, new asks of it included.
     let mut env = Env::calm(&text("[{name: a, queues: [{name: b}]}]", ""));

@@ -154,7 +154,8 @@ fn a_hard_gang_that_times_out_tells_of_each_request_once() {
     env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg"), Ask::new("app-1", "ph2", 10).placeholder("tg")]);
     env.events.clear();
     env.pass(61);
-    env.release("app-1", "ph1", Termination::Timeout);
+    // Whatever type the shim names.
+    env.release("app-1", "ph1", Termination::StoppedByRm);
     let heard = events(&mut env, &[EventKind::App]);
     let of_requests: Vec<_> = heard.iter().filter(|event| event.contains("Request")).collect();
     assert_eq!(of_requests, ["Remove RequestTimeout app-1 ph1", "Remove RequestTimeout app-1 ph2"], "{heard:?}");

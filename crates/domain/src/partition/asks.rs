@@ -158,6 +158,13 @@ impl Partition {
         cx.event_of(EventKind::App, &app.id, &row.spec.key, change, detail, &row.resource);
     }
 
+    /// Events tell once that an ask went (EVT-024): that of a gang that timed out, before its allocation is released.
+    pub(super) fn ask_went(&mut self, alloc: AllocIx, detail: Detail, cx: &mut Cx) {
+        if !std::mem::replace(&mut self.allocs[alloc].told_gone, true) {
+            self.request_event(alloc, Change::Remove, detail, cx);
+        }
+    }
+
     /// An allocation that the shim placed itself, new or pending before: in all books, past all limits (R4.10, R4.12).
     fn recover(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
         let app = self.allocs[alloc].app;

@@ -28,10 +28,10 @@ impl Partition {
         key.placeholder && self.queues[self.apps[app].queue].settings.atomic_gangs && !crate::planted!("gang-in-parts")
     }
 
-    /// Nothing is reserved for these asks: they wait for their gang (SEEDS S10, S11, R6.7), or are placed with it. That may have
-    /// begun with a new configuration, after they wanted a node or had reserved one.
+    /// Nothing is reserved for these asks: they wait for their gang (SEEDS S10, S11, R6.7), or are placed with it, or their queue
+    /// has become a parent (CFG-102). That may have begun with a new configuration, after they wanted a node or had reserved one.
     pub(super) fn reserves_nothing(&mut self, app: AppIx, key: &GroupKey) -> bool {
-        self.goes_all_at_once(app, key) || self.waits_for_gang(app, key)
+        !self.queues[self.apps[app].queue].leaf || self.goes_all_at_once(app, key) || self.waits_for_gang(app, key)
     }
 
     /// Places all pending placeholders of an application, if all that were announced have come and all fit at once.

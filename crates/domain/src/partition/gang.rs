@@ -304,7 +304,7 @@ impl Partition {
         self.announce_swapped(real, cx);
         // The record of the placeholder goes with it.
         if !self.allocs[placeholder].is_free() {
-            self.request_event(placeholder, Change::Remove, Detail::RequestCancel, cx);
+            self.ask_went(placeholder, Detail::RequestCancel, cx);
             self.forget(placeholder);
         }
     }
@@ -470,7 +470,8 @@ impl Partition {
         }
     }
 
-    /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20, SEEDS S31).
+    /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20, SEEDS S31). Of
+    /// those that were placed and are asked back now, events tell that they timed out, too (EVT-024).
     fn drop_waiting(&mut self, app: AppIx, hard: bool, cx: &mut Cx) {
         let mut lost = Vec::new();
         for alloc in self.apps[app].by_seq.values().copied().collect::<Vec<_>>() {
@@ -480,9 +481,8 @@ impl Partition {
             }
             match row.phase {
                 Phase::Pending | Phase::AwaitingShim => {}
-                // What was placed has timed out with the rest, and is asked back (EVT-024).
                 Phase::Allocated => {
-                    self.request_event(alloc, Change::Remove, Detail::RequestTimeout, cx);
+                    self.ask_went(alloc, Detail::RequestTimeout, cx);
                     continue;
                 }
                 _ => continue,

@@ -93,7 +93,7 @@ impl Partition {
             }
             Phase::Ended => {
                 if termination != Termination::Timeout {
-                    self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
+                    self.ask_went(alloc, Detail::RequestCancel, cx);
                     self.forget(alloc);
                 }
             }
@@ -134,7 +134,7 @@ impl Partition {
             Termination::Timeout if !released => {}
             Termination::Timeout | Termination::PlaceholderReplaced => self.forget(alloc),
             _ => {
-                self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
+                self.ask_went(alloc, Detail::RequestCancel, cx);
                 self.forget(alloc);
             }
         }
@@ -145,7 +145,7 @@ impl Partition {
         self.gone_with.remove(&alloc);
         let row = &mut self.allocs[alloc];
         row.phase = Phase::Pending;
-        row.released = false;
+        row.told_gone = false;
         row.placeholder_used = false;
         let (app, placeholder, group) = (row.app, row.is_placeholder(), row.spec.task_group.clone());
         row.triggered_scale_up = false;
@@ -192,7 +192,7 @@ impl Partition {
             // What its gang still waits for is less: others may begin (SEEDS S11).
             self.unblock_limits();
         }
-        self.request_event(alloc, Change::Remove, detail, cx);
+        self.ask_went(alloc, detail, cx);
         self.forget(alloc);
         self.user_leave(app, cx);
     }
@@ -284,7 +284,7 @@ impl Partition {
         self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
         if !self.apps[app].is_free() && !self.allocs[alloc].is_free() {
             if termination != Termination::Timeout {
-                self.request_event(alloc, Change::Remove, Detail::RequestCancel, cx);
+                self.ask_went(alloc, Detail::RequestCancel, cx);
                 self.forget(alloc);
             } else if released {
                 self.forget(alloc);
@@ -306,10 +306,7 @@ impl Partition {
         match row.phase {
             Phase::Allocated => None,
             Phase::Ended => {
-                // What timed out was told then.
-                if !row.released {
-                    self.request_event(alloc, Change::Remove, detail, cx);
-                }
+                self.ask_went(alloc, detail, cx);
                 self.forget(alloc);
                 None
             }
@@ -388,7 +385,7 @@ impl Partition {
         };
         row.phase = Phase::Ended;
         row.node = None;
-        row.released = asked == Some(Termination::Timeout);
+        row.released = false;
         row.preempted = false;
         let (key, resource) = (row.spec.key.clone(), row.resource.clone());
         if let Some(termination) = asked.filter(|_| !crate::planted!("confirmation-lost")) {

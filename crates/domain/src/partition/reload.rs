@@ -81,12 +81,8 @@ impl Partition {
             self.queues[ix].leaf = leaf;
             for app in before.apps.iter() {
                 let priority = self.apps[*app].priority;
-                if leaf {
-                    count_up(&mut self.queues[ix].priorities, priority);
-                    self.look_for_swaps(*app);
-                } else {
-                    count_down(&mut self.queues[ix].priorities, priority);
-                }
+                let counts = &mut self.queues[ix].priorities;
+                if leaf { count_up(counts, priority) } else { count_down(counts, priority) }
             }
             let text = format!("leaf queue: {leaf}");
             cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueType), &text, None);

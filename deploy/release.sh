@@ -23,6 +23,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 out=target/release-files
 rm -rf "$out"
 mkdir -p "$out"
+# For the debug symbols: lines beside the names of functions.
+export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
 for target in "$@"; do
   case $target in

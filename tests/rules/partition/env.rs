@@ -152,6 +152,13 @@ impl Env {
         self.step(Input::Apply(command));
     }
 
+    /// Takes the first partition of another configuration.
+    pub fn reload(&mut self, text: &str) {
+        let conf = config::load(text).unwrap_or_else(|refused| panic!("{refused:?}\n{text}")).partitions.remove(0);
+        self.apply(Command::Configure(conf));
+        self.run();
+    }
+
     /// Makes a step, and so does the twin; gives what [`Partition::replay`] gives.
     pub fn step(&mut self, input: Input) -> usize {
         let effects = &mut Vec::new();

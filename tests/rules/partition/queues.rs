@@ -2,15 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use callboard::{
-    config,
-    domain::{
-        command::{AddApplication, Command},
-        event::EventKind,
-        queue::Queue,
-        resources::Resource,
-        types::{AppState, ObjectState, Termination},
-    },
+use callboard::domain::{
+    command::AddApplication,
+    event::EventKind,
+    queue::Queue,
+    resources::Resource,
+    types::{AppState, ObjectState, Termination},
 };
 
 use super::env::{Ask, Env, res};
@@ -30,12 +27,6 @@ fn is_there(env: &Env, path: &str) -> bool {
     env.partition.queue_by_path.contains_key(path)
 }
 
-fn reload(env: &mut Env, text: &str) {
-    let conf = config::load(text).unwrap_or_else(|refused| panic!("{refused:?}\n{text}")).partitions.remove(0);
-    env.apply(Command::Configure(conf));
-    env.run();
-}
-
 fn tagged(env: &mut Env, id: &str, queue: &str, tags: &[(&str, &str)]) {
     let tags: BTreeMap<String, String> = tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let item = AddApplication { id: id.into(), queue: queue.into(), tags: Arc::new(tags.into()), ..env.by("alice") };
@@ -53,7 +44,7 @@ fn a_draining_queue_goes_on_with_what_it_has() {
     let mut env = Env::calm(&with);
     env.node("n1", 100);
     env.app("one", "root.a");
-    reload(&mut env, &text("[{name: b}]", ""));
+    env.reload(&text("[{name: b}]", ""));
     assert_eq!(queue(&env, "root.a").state, ObjectState::Draining);
     env.heard();
     env.ask(vec![Ask::new("one", "k", 10)]);
@@ -62,11 +53,11 @@ fn a_draining_queue_goes_on_with_what_it_has() {
     assert!(env.heard()[0].contains("no placement rule matched"));
     env.pass(60);
     assert!(is_there(&env, "root.a"), "it is not empty");
-    reload(&mut env, &with);
+    env.reload(&with);
     assert_eq!(queue(&env, "root.a").state, ObjectState::Active);
     env.app("three", "root.a");
     assert_eq!(env.heard(), ["accepted three"]);
-    reload(&mut env, &text("[{name: b}]", ""));
+    env.reload(&text("[{name: b}]", ""));
     env.remove_app("one");
     env.remove_app("three");
     env.pass(11);
@@ -128,7 +119,7 @@ fn managed_children_drain_dynamic_ones_stay() {
     let mut env = Env::calm(&with);
     env.app("one", "root.p.d1");
     assert_eq!((queue(&env, "root.p.d1").max_applications, &queue(&env, "root.p.d1").max), (5, &Some(memory(9))));
-    reload(&mut env, &text("[]", CREATE));
+    env.reload(&text("[]", CREATE));
     let state = |path: &str| queue(&env, path).state;
     let states = [state("root.p"), state("root.p.c"), state("root.p.d1")];
     assert_eq!(states, [ObjectState::Draining, ObjectState::Draining, ObjectState::Active]);
@@ -139,7 +130,7 @@ fn managed_children_drain_dynamic_ones_stay() {
             .iter()
             .any(|text| text.contains("cannot add a child queue when queue is marked for deletion: root.p"))
     );
-    reload(&mut env, &text(&format!("[{{name: p, {template}, queues: [{{name: D1, maxapplications: 3}}]}}]"), CREATE));
+    env.reload(&text(&format!("[{{name: p, {template}, queues: [{{name: D1, maxapplications: 3}}]}}]"), CREATE));
     let row = queue(&env, "root.p.d1");
     assert_eq!((row.managed, row.max_applications, &row.max, row.apps.len()), (true, 3, &None, 1));
 }
@@ -163,11 +154,11 @@ fn templates_are_for_what_placement_makes() {
     env.app("three", "root.p.deep.er");
     assert_eq!(queue(&env, "root.p.deep.er").max, Some(memory(10)), "through a dynamic parent");
     // A comment is a new configuration.
-    reload(&mut env, &with(10, "# note\n"));
+    env.reload(&with(10, "# note\n"));
     env.app("four", "root.p.y");
     assert_eq!(queue(&env, "root.p.y").max, Some(memory(10)));
     // What is there already keeps its values.
-    reload(&mut env, &with(20, ""));
+    env.reload(&with(20, ""));
     env.app("five", "root.p.z");
     assert_eq!((&queue(&env, "root.p.x").max, &queue(&env, "root.p.z").max), (&Some(memory(10)), &Some(memory(20))));
     // The recovery queue takes no part in it.
@@ -230,12 +221,12 @@ fn quotas_by_type() {
     let placed = |env: &Env| env.partition.allocations;
     assert_eq!(placed(&env), 1, "memory is forbidden, the second does not fit");
     // Zero alone limits nothing; the parent does.
-    reload(&mut env, &with("{memory: 0}"));
+    env.reload(&with("{memory: 0}"));
     assert_eq!(placed(&env), 3);
     env.ask(vec![Ask::new("one", "big", 1).sized(only("memory", 50))]);
     assert_eq!(placed(&env), 3);
     // Above its quota in one type it still takes another.
-    reload(&mut env, &text("[{name: p, resources: {max: {vcore: 30m, memory: 20}}, queues: [{name: a}]}]", ""));
+    env.reload(&text("[{name: p, resources: {max: {vcore: 30m, memory: 20}}, queues: [{name: a}]}]", ""));
     assert_eq!(queue(&env, "root.p").allocated, Resource::of(&[("memory", 1), ("vcore", 40)]));
     env.ask(vec![
         Ask::new("one", "other", 1).sized(only("memory", 5)),
@@ -280,7 +271,7 @@ fn properties_are_inherited_but_for_three() {
     let disabled = parent
         .replace("preemption.policy: fence, x", "preemption.policy: disabled, x")
         .replace("application.sort.policy: fair", "z: ''");
-    reload(&mut env, &text(&format!("[{disabled}]"), CREATE));
+    env.reload(&text(&format!("[{disabled}]"), CREATE));
     assert_eq!(
         (get(&env, "root.p.c", "preemption.policy"), get(&env, "root.p.own", "preemption.policy")),
         ("disabled".into(), "default".into())
@@ -307,11 +298,11 @@ fn priorities_rise_with_offsets_and_stop_at_fences() {
     assert_eq!(shown(&env), [25, 25, 25]);
     env.release("one", "l", Termination::StoppedByRm);
     assert_eq!(shown(&env), [15, 15, 15]);
-    reload(&mut env, &with("50", "default"));
+    env.reload(&with("50", "default"));
     assert_eq!(shown(&env), [60, 60, 60], "at once on every level");
-    reload(&mut env, &with("7", "fence"));
+    env.reload(&with("7", "fence"));
     assert_eq!(shown(&env), [7, 7, 7]);
-    reload(&mut env, &with("2147483647", "default"));
+    env.reload(&with("2147483647", "default"));
     assert_eq!(shown(&env), [i32::MAX; 3]);
     env.remove_app("one");
     assert_eq!(shown(&env), [i32::MIN; 3], "an idle queue shows nothing of its offset");
@@ -374,12 +365,12 @@ fn only_so_many_applications_run_on_every_level() {
     }
     let running = |env: &Env| ["a1", "a2", "b1", "b2"].map(|app| env.state(app) == Some(AppState::Running));
     assert_eq!(running(&env), [true, false, true, false], "one in a, two in all");
-    reload(&mut env, &with(3));
+    env.reload(&with(3));
     assert_eq!(running(&env), [true, false, true, true], "the root's limit follows a reload");
     env.release("a1", "a1-k", Termination::StoppedByRm);
     assert_eq!(running(&env), [false, true, true, true]);
     // Lowered below what runs: they go on, nothing new starts.
-    reload(&mut env, &with(2).replace("name: b, maxapplications: 2", "name: b, maxapplications: 1"));
+    env.reload(&with(2).replace("name: b, maxapplications: 2", "name: b, maxapplications: 1"));
     assert_eq!((queue(&env, "root").running, queue(&env, "root.b").running), (3, 2));
     env.ask(vec![Ask::new("b1", "b1-more", 5)]);
     assert!(env.heard().contains(&"new b1-more on n1".to_owned()));
@@ -402,13 +393,13 @@ fn a_leaf_that_becomes_a_parent_keeps_what_runs() {
     env.node("n1", 100);
     env.app("one", "root.a");
     env.ask(vec![Ask::new("one", "k", 10)]);
-    reload(&mut env, &text("[{name: a, queues: [{name: b}]}]", ""));
+    env.reload(&text("[{name: a, queues: [{name: b}]}]", ""));
     assert_eq!((queue(&env, "root.a").leaf, &*queue(&env, "root.a").allocated), (false, &res(10, 10)));
     env.app("two", "root.a.b");
     env.ask(vec![Ask::new("two", "l", 10)]);
     assert_eq!(queue(&env, "root.a").allocated, res(20, 20));
     env.release("one", "k", Termination::StoppedByRm);
-    reload(&mut env, &text("[{name: a}]", ""));
+    env.reload(&text("[{name: a}]", ""));
     env.remove_app("two");
     env.pass(60);
     assert!(queue(&env, "root.a").leaf && !is_there(&env, "root.a.b"));
@@ -424,11 +415,11 @@ fn a_gang_waits_while_its_queue_is_a_parent() {
     env.node("n1", 100);
     env.gang("gang", "root.a", 10, "Soft");
     env.ask(vec![Ask::new("gang", "ph", 10).placeholder("tg")]);
-    reload(&mut env, &text("[{name: a, queues: [{name: b}]}]", ""));
+    env.reload(&text("[{name: a, queues: [{name: b}]}]", ""));
     env.heard();
     env.ask(vec![Ask::new("gang", "real", 10).group("tg")]);
     assert_eq!(env.heard(), [""; 0]);
-    reload(&mut env, &text("[{name: a}]", ""));
+    env.reload(&text("[{name: a}]", ""));
     assert!(env.heard().contains(&"released ph PlaceholderReplaced".to_owned()));
 }
 
@@ -445,7 +436,7 @@ fn an_ask_lets_go_of_its_node_when_its_queue_becomes_a_parent() {
     env.ask(vec![Ask::new("one", "waits", 10)]);
     env.pass(3);
     assert_eq!(env.partition.reservations, 1);
-    reload(&mut env, &text("[{name: a, queues: [{name: b}]}, {name: c}]", ""));
+    env.reload(&text("[{name: a, queues: [{name: b}]}, {name: c}]", ""));
     env.ask(vec![Ask::new("two", "l", 20)]);
     env.heard();
     env.release("two", "full", Termination::StoppedByRm);
@@ -460,7 +451,7 @@ fn what_a_former_parent_still_has_below_goes_on() {
     env.node("n1", 100);
     env.app("one", "root.a.b");
     env.ask(vec![Ask::new("one", "k", 10)]);
-    reload(&mut env, &text("[{name: a}]", ""));
+    env.reload(&text("[{name: a}]", ""));
     env.ask(vec![Ask::new("one", "l", 10)]);
     env.app("two", "root.a");
     env.ask(vec![Ask::new("two", "m", 10)]);
@@ -486,7 +477,7 @@ fn every_change_of_a_queue_has_its_event() {
     };
     assert_eq!(events(&mut env), ["root Add None", "root.a Add None"]);
     let changed = text("[{name: a, parent: true, resources: {max: {memory: 6}, guaranteed: {memory: 1}}}]", CREATE);
-    reload(&mut env, &changed);
+    env.reload(&changed);
     assert_eq!(
         events(&mut env),
         [
@@ -496,13 +487,13 @@ fn every_change_of_a_queue_has_its_event() {
             "root.a Set QueueConfig"
         ]
     );
-    reload(&mut env, &format!("{changed}# the same\n"));
+    env.reload(&format!("{changed}# the same\n"));
     assert_eq!(events(&mut env), Vec::<String>::new());
     // EVT-04A: access lists, properties and what else has no event of its own.
     for more in ["submitacl: eve", "properties: {priority.offset: '5'}", "maxapplications: 7"] {
-        reload(&mut env, &changed.replace("parent: true", &format!("parent: true, {more}")));
+        env.reload(&changed.replace("parent: true", &format!("parent: true, {more}")));
         assert_eq!(events(&mut env), ["root.a Set QueueConfig"], "{more}");
-        reload(&mut env, &changed);
+        env.reload(&changed);
         assert_eq!(events(&mut env), ["root.a Set QueueConfig"], "{more}");
     }
     env.app("one", "root.a.x");
@@ -510,7 +501,7 @@ fn every_change_of_a_queue_has_its_event() {
     env.remove_app("one");
     env.pass(11);
     assert_eq!(events(&mut env), ["root.a.x Remove QueueApp one", "root.a.x Remove QueueDynamic"]);
-    reload(&mut env, &text("[]", CREATE));
+    env.reload(&text("[]", CREATE));
     assert_eq!(events(&mut env), ["root.a Set QueueConfig"], "it drains from now on");
     env.pass(11);
     assert_eq!(events(&mut env), ["root.a Remove QueueConfig"]);

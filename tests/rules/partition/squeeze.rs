@@ -1,7 +1,7 @@
 //! Less headroom reaches asks that wait already (R4.34, R4.35, R5.24, SEEDS S7): log, event, SKIPPED and explain.
 
 use callboard::domain::{
-    command::{AddApplication, Command},
+    command::AddApplication,
     event::EventKind,
     partition::{Explainer, Why},
     types::Termination,
@@ -113,14 +113,11 @@ fn a_max_that_is_lowered_and_a_size_that_grows() {
     env.pass(1);
     assert_eq!(messages(&mut env, "k1").len(), 1);
     let mut env = fragmented("alice");
-    let conf = callboard::config::load(
+    env.reload(
         &LIMITED
             .replace("max: {memory: 50}", "max: {memory: 20}")
             .replace("maxresources: {memory: 40}", "maxresources: {memory: 9}"),
-    )
-    .expect("valid");
-    env.apply(Command::Configure(conf.partitions[0].clone()));
-    env.run();
+    );
     assert_eq!(messages(&mut env, "k1").len(), 1);
 }
 
@@ -194,4 +191,22 @@ fn many_that_wait_are_looked_at_bit_by_bit() {
     env.ask(vec![Ask::new("app-2", "again", 10).on("n2")]);
     env.pass(1);
     assert_eq!(told(&env), 2_501);
+}
+
+#[test]
+fn nobody_looks_at_asks_of_a_queue_that_became_a_parent() {
+    // CFG-102: they are not tried, so no limit can be what they met.
+    let parent = LIMITED
+        .replace("resources: {max: {memory: 50}}", "resources: {max: {memory: 50}}\n            queues: [{name: c}]");
+    let mut env = fragmented("alice");
+    env.reload(&parent);
+    env.add_app(AddApplication { id: "app-3".into(), queue: "root.a.c".into(), ..env.by("alice") });
+    env.ask(vec![Ask::new("app-3", "k2", 15), Ask::new("app-3", "k3", 15)]);
+    env.pass(1);
+    assert_eq!(messages(&mut env, "k1"), Vec::<String>::new());
+    // As a leaf its asks are tried again.
+    env.reload(LIMITED);
+    env.pass(1);
+    let text = "Request 'k1' does not fit in queue 'root.a' (requested map[memory:25 vcore:25], available map[memory:10 vcore:10])";
+    assert_eq!(messages(&mut env, "k1"), [text]);
 }

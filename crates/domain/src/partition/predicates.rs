@@ -478,20 +478,18 @@ impl Partition {
 
     /// One event of all refusals of an ask, when no node is left to ask about (EVT-015).
     fn refusal_event(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let resource = self.allocs[alloc].resource.clone();
-        if self.find_node(alloc, &resource).is_some() {
+        if cx.now.0.saturating_sub(self.allocs[alloc].predicate_event.0) < EVENT_INTERVAL.0 {
             return;
         }
-        if cx.now.0.saturating_sub(self.allocs[alloc].predicate_event.0) < EVENT_INTERVAL.0 {
+        // What the refusal may depend on changed while the shim was asked: it will be asked again. Or another node may still take it.
+        if self.questions.refusals.of(alloc).next().is_none()
+            || self.find_node(alloc, &self.allocs[alloc].resource).is_some()
+        {
             return;
         }
         let mut reasons: std::collections::BTreeMap<Arc<str>, u32> = std::collections::BTreeMap::new();
         for (_, reason) in self.questions.refusals.of(alloc) {
             *reasons.entry(reason.clone()).or_default() += 1;
-        }
-        if reasons.is_empty() {
-            // What the refusal may depend on changed while the shim was asked: it will be asked again.
-            return;
         }
         let row = &mut self.allocs[alloc];
         row.predicate_event = cx.now;

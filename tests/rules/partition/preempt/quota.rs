@@ -1,6 +1,6 @@
 //! Lowered quotas (R7.39–R7.49, QPR-001–QPR-027, EVT-046).
 
-use callboard::domain::{command::Command, event::Detail, types::Nanos};
+use callboard::domain::{event::Detail, types::Nanos};
 
 use super::{
     super::env::{Ask, Env},
@@ -12,12 +12,6 @@ fn yaml(queues: &str) -> String {
         "    queues:\n      - name: root",
         "    preemption: {quotapreemptionenabled: true}\n    queues:\n      - name: root",
     )
-}
-
-fn configure(env: &mut Env, yaml: &str) {
-    let conf = callboard::config::load(yaml).expect("valid").partitions[0].clone();
-    env.apply(Command::Configure(conf));
-    env.run();
 }
 
 fn leaf(max: &str, delay: &str) -> String {
@@ -42,7 +36,7 @@ fn start(env: &Env, queue: &str) -> Option<i64> {
 fn what_is_above_goes_after_the_delay_the_lowest_priority_first() {
     // R7.42, R7.45–R7.48, idea 194, EVT-018, EVT-046
     let mut env = used();
-    configure(&mut env, &yaml(&leaf("{memory: 60}", "5s")));
+    env.reload(&yaml(&leaf("{memory: 60}", "5s")));
     env.pass(4);
     assert!(env.heard().is_empty());
     env.pass(2);
@@ -65,26 +59,26 @@ fn what_is_above_goes_after_the_delay_the_lowest_priority_first() {
 fn the_clock_of_a_reload() {
     // QPR-003, R7.40, idea 195, queue ideas 84 to 87
     let mut env = used();
-    configure(&mut env, &yaml(&leaf("{memory: 80}", "5s")));
+    env.reload(&yaml(&leaf("{memory: 80}", "5s")));
     assert_eq!(start(&env, "root.a"), Some(5));
     env.pass(2);
-    configure(&mut env, &yaml(&leaf("{memory: 70}", "5s")));
+    env.reload(&yaml(&leaf("{memory: 70}", "5s")));
     assert_eq!(start(&env, "root.a"), Some(3), "the first start is kept");
-    configure(&mut env, &yaml(&leaf("{memory: 60}", "9s")));
+    env.reload(&yaml(&leaf("{memory: 60}", "9s")));
     assert_eq!(start(&env, "root.a"), Some(7), "shifted by the change of the delay");
-    configure(&mut env, &yaml(&leaf("{memory: 65}", "9s")));
+    env.reload(&yaml(&leaf("{memory: 65}", "9s")));
     assert_eq!(start(&env, "root.a"), Some(7), "raised, and still exceeded");
-    configure(&mut env, &yaml(&leaf("{memory: 100}", "9s")));
+    env.reload(&yaml(&leaf("{memory: 100}", "9s")));
     assert_eq!(start(&env, "root.a"), None, "covered");
-    configure(&mut env, &yaml(&leaf("{memory: 50}", "0s")));
+    env.reload(&yaml(&leaf("{memory: 50}", "0s")));
     assert_eq!(start(&env, "root.a"), None, "no delay");
-    configure(&mut env, &yaml(&leaf("{memory: 50}", "10s")));
+    env.reload(&yaml(&leaf("{memory: 50}", "10s")));
     assert_eq!(start(&env, "root.a"), Some(10), "the delay is new while above");
-    configure(&mut env, &yaml("{name: a, properties: {quota.preemption.delay: 10s}}"));
+    env.reload(&yaml("{name: a, properties: {quota.preemption.delay: 10s}}"));
     assert_eq!(start(&env, "root.a"), None, "no max");
-    configure(&mut env, &yaml(&leaf("{memory: 50}", "10s")));
+    env.reload(&yaml(&leaf("{memory: 50}", "10s")));
     assert_eq!(start(&env, "root.a"), None, "a first max lowers nothing (QPR-004)");
-    configure(&mut env, &yaml(&leaf("{memory: 40, vcore: 10}", "10s")));
+    env.reload(&yaml(&leaf("{memory: 40, vcore: 10}", "10s")));
     assert_eq!(start(&env, "root.a"), Some(10), "one type down, another up: section 12 item 12");
 }
 
@@ -94,14 +88,14 @@ fn a_flag_that_comes_later_and_usage_that_falls() {
     let mut env = used();
     let off =
         yaml(&leaf("{memory: 60}", "2s")).replace("quotapreemptionenabled: true", "quotapreemptionenabled: false");
-    configure(&mut env, &off);
+    env.reload(&off);
     env.pass(10);
     assert!(env.heard().is_empty());
-    configure(&mut env, &yaml(&leaf("{memory: 60}", "2s")));
+    env.reload(&yaml(&leaf("{memory: 60}", "2s")));
     env.pass(1);
     assert_eq!(env.heard(), ["released k4 Preempted", "released k3 Preempted"]);
     let mut env = used();
-    configure(&mut env, &yaml(&leaf("{memory: 80}", "2s")));
+    env.reload(&yaml(&leaf("{memory: 80}", "2s")));
     env.release("app-1", "k0", callboard::domain::types::Termination::StoppedByRm);
     env.heard();
     env.pass(5);
@@ -136,7 +130,7 @@ fn never_more_than_the_amount() {
         Ask::new("app-1", "k12", 12).priority(-2),
         Ask::new("app-1", "k11", 11).priority(-1),
     ]);
-    configure(&mut env, &yaml(&leaf("{memory: 6}", "1s")));
+    env.reload(&yaml(&leaf("{memory: 6}", "1s")));
     env.heard();
     env.pass(2);
     assert_eq!(env.heard(), ["released k13 Preempted", "released k12 Preempted"]);
@@ -157,7 +151,7 @@ fn ordinary_ones_before_originators_before_opted_out() {
     env.heard();
     let mut order = Vec::new();
     for max in [30, 20, 10] {
-        configure(&mut env, &yaml(&leaf(&format!("{{memory: {max}}}"), "1s")));
+        env.reload(&yaml(&leaf(&format!("{{memory: {max}}}"), "1s")));
         env.pass(2);
         order.extend(env.heard());
         env.confirm_all();
@@ -186,7 +180,7 @@ fn a_parent_divides_among_those_above_their_guarantees() {
         env.ask((0..count).map(|n| Ask::new(app, &format!("{app}{n}"), 1).preempts()).collect());
     }
     env.heard();
-    configure(&mut env, &yaml(&queues(40)));
+    env.reload(&yaml(&queues(40)));
     env.pass(1);
     let count = |env: &Env, app: &str| env.unconfirmed.iter().filter(|r| &*r.app == app).count();
     // 100 by 40 and 80; then 33 by 25 and 15.
@@ -215,7 +209,7 @@ fn never_below_a_guarantee_above() {
         env.node("n1", 200);
         env.app("app-1", "root.p.a");
         env.ask((0..8).map(|n| Ask::new("app-1", &format!("k{n}"), 10).preempts()).collect());
-        configure(&mut env, &yaml(&queues(50, parent)));
+        env.reload(&yaml(&queues(50, parent)));
         env.pass(3);
         assert_eq!(env.unconfirmed.len(), gone, "parent guaranteed {parent}");
     }
@@ -234,7 +228,7 @@ fn an_empty_amount_ends_the_run() {
     env.node("n1", 200);
     env.app("app-1", "root.p.a");
     env.ask((0..8).map(|n| Ask::new("app-1", &format!("k{n}"), 10).preempts()).collect());
-    configure(&mut env, &yaml(&queues(50)));
+    env.reload(&yaml(&queues(50)));
     env.pass(2);
     assert_eq!(env.unconfirmed.len(), 3);
     env.ask(vec![Ask::new("app-1", "k0", 9)]);

@@ -543,3 +543,13 @@ fn begun(authority: &str, streams: u32) -> Vec<u8> {
     }
     bytes
 }
+
+/// A huge page is cleared while everybody waits for it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn memory_comes_in_small_pages() {
+    let server = Server::registered(&[]).await;
+    let status = fs::read_to_string(format!("/proc/{}/status", server.program.pid())).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("THP_enabled:")).expect("the kernel says it");
+    assert_eq!(line.split_whitespace().nth(1), Some("0"), "{line}");
+}

@@ -83,6 +83,11 @@ impl Ahead {
         self.starts.len() + self.ends.len() >= BATCH
     }
 
+    /// Asks were gathered that are not sent.
+    pub fn has_starts(&self) -> bool {
+        !self.starts.is_empty()
+    }
+
     /// Nothing was gathered that is not sent.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty() && self.ends.is_empty() && self.late.is_empty() && self.remove.is_empty()

@@ -172,7 +172,7 @@ impl<'t> Player<'t> {
                 if self.record.books.waiting.is_empty() && ahead.is_empty() {
                     break 'steps;
                 }
-                self.send(&mut ahead).await?;
+                self.send_enough(&mut ahead).await?;
                 if !self.receive().await? {
                     break 'steps;
                 }
@@ -186,12 +186,10 @@ impl<'t> Player<'t> {
             if ahead.is_full() {
                 self.send(&mut ahead).await?;
             }
-            while let Ok(incoming) = self.session.callbacks.try_recv() {
-                self.take(Some(incoming)).await?;
-            }
+            self.take_what_came().await?;
         }
         while !ahead.is_empty() || self.something_may_come() {
-            self.send(&mut ahead).await?;
+            self.send_enough(&mut ahead).await?;
             if !self.receive().await? {
                 // Somebody else took a node away.
                 break;
@@ -208,6 +206,15 @@ impl<'t> Player<'t> {
         Ok(played)
     }
 
+    /// Sends what was gathered if something starts in it, there is much of it, or nothing comes without it. A request for each
+    /// placement that was heard would take longer than the placements.
+    async fn send_enough(&mut self, ahead: &mut Ahead) -> Result<()> {
+        if ahead.has_starts() || ahead.is_full() || !self.something_may_come() {
+            self.send(ahead).await?;
+        }
+        Ok(())
+    }
+
     /// Sends what was gathered, one request of each kind.
     async fn send(&mut self, ahead: &mut Ahead) -> Result<()> {
         let (ends, starts) = ahead.take(&self.record.books);
@@ -216,15 +223,23 @@ impl<'t> Player<'t> {
         self.request(applications, moment.change).await
     }
 
-    /// Reads a callback of those that must come; false where none does, which a probe explains.
+    /// Reads a callback of those that must come, and what came with it; false where none does, which a probe explains.
     async fn receive(&mut self) -> Result<bool> {
         if !self.something_may_come() {
             return Ok(true);
         }
         match timeout(CERTAIN_WITHIN, self.session.callbacks.recv()).await {
-            Ok(incoming) => self.take(incoming).await.map(|()| true),
-            Err(_) => Ok(false),
+            Ok(incoming) => self.take(incoming).await?,
+            Err(_) => return Ok(false),
         }
+        self.take_what_came().await.map(|()| true)
+    }
+
+    async fn take_what_came(&mut self) -> Result<()> {
+        while let Ok(incoming) = self.session.callbacks.try_recv() {
+            self.take(Some(incoming)).await?;
+        }
+        Ok(())
     }
 
     async fn request(

@@ -5,7 +5,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::coded::{list, map, variants};
-use super::{acl::Acl, placement::RuleConf, resources::Resource};
+use super::{
+    acl::Acl,
+    placement::RuleConf,
+    resources::{MEMORY, Resource, ResourceType, VCORE},
+};
 
 /// One partition.
 #[derive(Clone, Debug)]
@@ -32,14 +36,13 @@ pub struct PartitionConf {
 pub struct NodeSort {
     /// Emptiest or fullest first.
     pub policy: NodeSortPolicy,
-    /// Weight per resource type name; a type that is not listed does not count.
-    pub weights: BTreeMap<String, f64>,
+    /// Weight per resource type; a type that is not listed does not count.
+    pub weights: BTreeMap<ResourceType, f64>,
 }
 
 impl Default for NodeSort {
     fn default() -> Self {
-        let weights = [("vcore", 1.0), ("memory", 1.0)].map(|(name, weight)| (name.to_owned(), weight)).into();
-        NodeSort { policy: NodeSortPolicy::Fair, weights }
+        NodeSort { policy: NodeSortPolicy::Fair, weights: [(VCORE, 1.0), (MEMORY, 1.0)].into() }
     }
 }
 

@@ -70,7 +70,30 @@ impl Resource {
     /// The amount of a type, `None` where it is missing.
     #[inline]
     pub fn get(&self, kind: &ResourceType) -> Option<i128> {
-        self.amounts.iter().find(|(k, _)| k == kind).map(|(_, amount)| *amount)
+        // Looking at a few in turn is quicker than halving them, and most vectors have two or three.
+        if self.amounts.len() <= 8 {
+            return self.amounts.iter().find(|(own, _)| own == kind).map(|(_, amount)| *amount);
+        }
+        self.amounts.binary_search_by(|(own, _)| own.cmp(kind)).ok().map(|at| self.amounts[at].1)
+    }
+
+    /// The types of `other` with their amounts there, and those here: one walk along both, whatever number of types they have.
+    #[inline]
+    fn beside<'a>(&'a self, other: &'a Resource) -> impl Iterator<Item = (&'a ResourceType, i128, Option<i128>)> + 'a {
+        let mut own = self.amounts.iter();
+        other.iter().map(move |(kind, amount)| {
+            let here = loop {
+                match own.as_slice().first() {
+                    Some((next, present)) if next == kind => {
+                        own.next();
+                        break Some(*present);
+                    }
+                    Some((next, _)) if next < kind => own.next(),
+                    _ => break None,
+                };
+            };
+            (kind, amount, here)
+        })
     }
 
     /// The amount of a type, 0 where it is missing.
@@ -180,8 +203,8 @@ impl Resource {
     /// Subtracts only types that are present here (R0.7).
     pub fn minus_known(&self, other: &Resource) -> Resource {
         let mut difference = self.clone();
-        for (kind, amount) in &mut difference.amounts {
-            *amount -= other.amount(kind);
+        for ((_, left), (.., taken)) in difference.amounts.iter_mut().zip(other.beside(self)) {
+            *left -= taken.unwrap_or(0);
         }
         difference
     }
@@ -203,13 +226,13 @@ impl Resource {
     /// `small` fits here: each of its amounts is at most the one here, where a missing or negative one counts as 0 (R0.3).
     #[inline]
     pub fn fits(&self, small: &Resource) -> bool {
-        small.iter().all(|(kind, amount)| amount <= self.amount(kind).max(0))
+        self.beside(small).all(|(_, amount, room)| amount <= room.unwrap_or(0).max(0))
     }
 
     /// As [`Resource::fits`], but types that are missing here do not limit (R0.4).
     #[inline]
     pub fn fits_or_unlimited(&self, small: &Resource) -> bool {
-        small.iter().all(|(kind, amount)| self.get(kind).is_none_or(|limit| amount <= limit.max(0)))
+        self.beside(small).all(|(_, amount, limit)| limit.is_none_or(|limit| amount <= limit.max(0)))
     }
 
     /// Componentwise minimum over the union of types; a type on one side only takes that side's amount (R0.8).
@@ -233,7 +256,7 @@ impl Resource {
         if other.is_empty() {
             return self.amounts.iter().all(|(_, a)| *a > 0);
         }
-        self.iter().all(|(kind, amount)| other.get(kind).is_none_or(|o| o <= amount))
+        other.beside(self).all(|(_, amount, least)| least.is_none_or(|least| least <= amount))
     }
 
     /// At least `other` in every type of either, a missing one counting as 0 (R0.10).
@@ -281,8 +304,9 @@ impl Resource {
 
     /// Used here of `capacity` in whole percent, for types in both (RES-067).
     pub fn percent_of(&self, capacity: &Resource) -> Vec<(ResourceType, i64)> {
-        let share = |(kind, capacity): (&ResourceType, _)| Some((kind.clone(), percent(self.get(kind)?, capacity)));
-        capacity.iter().filter_map(share).collect()
+        let share =
+            |(kind, capacity, used): (&ResourceType, _, Option<i128>)| Some((kind.clone(), percent(used?, capacity)));
+        self.beside(capacity).filter_map(share).collect()
     }
 }
 
@@ -349,6 +373,82 @@ impl fmt::Display for Shown<'_> {
         match self.0 {
             Some(resource) => resource.fmt(f),
             None => f.write_str("nil resource"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Model = BTreeMap<String, i64>;
+
+    /// Vectors of no type up to far more than are looked at one by one, with names of both kinds.
+    fn amounts() -> impl Strategy<Value = Model> {
+        let names = (0..30_u8).prop_map(|n| match n {
+            0 => "memory".to_owned(),
+            1 => "vcore".to_owned(),
+            2 => "nvidia.com/gpu".to_owned(),
+            n => format!("example.com/{n}"),
+        });
+        prop::collection::btree_map(names, -3..10_i64, 0..20)
+    }
+
+    /// Each name is a text of its own, so that types are told by it and not by its place.
+    fn resource(model: &Model) -> Resource {
+        Resource::of(&model.iter().map(|(name, amount)| (name.as_str(), *amount)).collect::<Vec<_>>())
+    }
+
+    fn model(resource: &Resource) -> Model {
+        resource.named().into_iter().map(|(name, amount)| (name.to_owned(), amount)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn arithmetic_is_that_of_maps(a in amounts(), b in amounts()) {
+            let (left, right) = (resource(&a), resource(&b));
+            let amount = |of: &Model, name: &String| of.get(name).copied().unwrap_or(0);
+            let union = || a.keys().chain(b.keys());
+            let each = |change: &dyn Fn(&String) -> i64| union().map(|name| (name.clone(), change(name))).collect::<Model>();
+            for name in union() {
+                let kind = ResourceType::new(name).expect("it is short");
+                prop_assert_eq!(left.get(&kind), a.get(name).copied().map(i128::from));
+            }
+            prop_assert_eq!(model(&left.plus(&right)), each(&|name| amount(&a, name) + amount(&b, name)));
+            prop_assert_eq!(model(&left.minus(&right)), each(&|name| amount(&a, name) - amount(&b, name)));
+            // R0.7
+            let known: Model = a.iter().map(|(name, own)| (name.clone(), own - amount(&b, name))).collect();
+            prop_assert_eq!(model(&left.minus_known(&right)), known);
+            // R0.3, R0.4
+            prop_assert_eq!(left.fits(&right), b.iter().all(|(name, small)| *small <= amount(&a, name).max(0)));
+            let unlimited = |(name, small): (&String, &i64)| a.get(name).is_none_or(|limit| *small <= (*limit).max(0));
+            prop_assert_eq!(left.fits_or_unlimited(&right), b.iter().all(unlimited));
+            // R0.9
+            let covers = match (a.is_empty(), b.is_empty()) {
+                (true, _) => false,
+                (false, true) => a.values().all(|own| *own > 0),
+                (false, false) => a.iter().all(|(name, own)| b.get(name).is_none_or(|other| other <= own)),
+            };
+            prop_assert_eq!(left.ge_known(&right), covers);
+            // R0.10, R0.11
+            prop_assert_eq!(left.ge_all(&right), union().all(|name| amount(&a, name) >= amount(&b, name)));
+            prop_assert_eq!(left == right, union().all(|name| amount(&a, name) == amount(&b, name)));
+            // R0.8
+            let least = each(&|name| a.get(name).into_iter().chain(b.get(name)).min().copied().unwrap_or(0));
+            prop_assert_eq!(model(&left.min(&right)), least);
+            // RES-067
+            let both: Vec<_> = b.keys().filter(|name| a.contains_key(*name)).cloned().collect();
+            let percents = left.percent_of(&right);
+            prop_assert_eq!(percents.iter().map(|(kind, _)| kind.name().to_owned()).collect::<Vec<_>>(), both);
+            for (kind, percent) in percents {
+                let (used, whole) = (amount(&a, &kind.name().to_owned()), amount(&b, &kind.name().to_owned()));
+                let expected = if used <= 0 { 0 } else if whole <= 0 { 100 } else { (used as f64 / whole as f64 * 100.0) as i64 };
+                prop_assert_eq!(percent, expected);
+            }
         }
     }
 }

@@ -82,8 +82,8 @@ struct CapacityView {
 struct SortingView<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
-    #[serde(skip_serializing_if = "super::json::no_entries")]
-    resource_weights: &'a BTreeMap<String, f64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    resource_weights: BTreeMap<&'a str, f64>,
 }
 
 /// The view of a partition.
@@ -100,7 +100,10 @@ pub fn partition(view: &View) -> PartitionView<'_> {
             used_capacity: Amounts::from(&used),
             utilization: Amounts::percent(&used, Some(&partition.total)),
         },
-        node_sorting_policy: SortingView { kind: sort.policy.name(), resource_weights: &sort.weights },
+        node_sorting_policy: SortingView {
+            kind: sort.policy.name(),
+            resource_weights: sort.weights.iter().map(|(kind, weight)| (kind.name(), *weight)).collect(),
+        },
         preemption_enabled: partition.conf.preemption,
         quota_preemption_enabled: partition.conf.quota_preemption,
         total_nodes: partition.node_by_id.len(),

@@ -49,8 +49,10 @@ fn node_sort(partition: &Partition) -> NodeSort {
         node_sort.policy = NodeSortPolicy::Binpacking;
     }
     if !partition.node_sort.weights.is_empty() {
+        // No node has a type whose name is too long for one.
         let weights = partition.node_sort.weights.iter();
-        node_sort.weights = weights.map(|(kind, weight)| (kind.clone(), weight.value)).collect();
+        node_sort.weights =
+            weights.filter_map(|(kind, weight)| Some((ResourceType::new(kind)?, weight.value))).collect();
     }
     node_sort
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     conf::{NodeSortPolicy, Resolver},
     placement::{Placement, QueueLookup, QueueStatus, Submission, place},
-    resources::Resource,
+    resources::{MEMORY, Resource, ResourceType, VCORE},
 };
 
 fn message(text: &str) -> String {
@@ -168,7 +168,7 @@ fn defaults_of_a_partition() {
     let partition = only("partitions: [{queues: []}]");
     assert_eq!((&*partition.name, partition.preemption, partition.quota_preemption), ("default", true, false));
     assert_eq!((partition.node_sort.policy, partition.resolver), (NodeSortPolicy::Fair, Resolver::None));
-    assert_eq!(partition.node_sort.weights, [("memory".to_owned(), 1.0), ("vcore".to_owned(), 1.0)].into());
+    assert_eq!(partition.node_sort.weights, [(MEMORY, 1.0), (VCORE, 1.0)].into());
     assert_eq!(
         (partition.rules.len(), partition.rules[0].kind.name(), partition.rules[0].create),
         (1, "provided", false)
@@ -179,7 +179,7 @@ fn defaults_of_a_partition() {
     );
     assert_eq!((partition.preemption, partition.quota_preemption), (true, true));
     assert_eq!((partition.node_sort.policy, partition.resolver), (NodeSortPolicy::Binpacking, Resolver::Ldap));
-    assert_eq!(partition.node_sort.weights, [("gpu".to_owned(), 2.0)].into());
+    assert_eq!(partition.node_sort.weights, [(ResourceType::new("gpu").unwrap(), 2.0)].into());
     // CFG-07B
     for (name, resolver) in [("os", Resolver::Os), ("test", Resolver::Test), ("other", Resolver::None)] {
         let partition = only(&format!("partitions: [{{queues: [], usergroupresolver: {{type: {name}}}}}]"));

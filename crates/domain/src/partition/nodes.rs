@@ -261,11 +261,8 @@ impl Partition {
     fn node_score(&self, node: &Node) -> f64 {
         let sort = &self.conf.node_sort;
         let (mut weighted, mut weights) = (0.0, 0.0);
-        for (kind, capacity) in node.capacity.iter() {
-            let weight = sort.weights.get(kind.name()).copied().unwrap_or(0.0);
-            if weight == 0.0 {
-                continue;
-            }
+        for (kind, &weight) in sort.weights.iter().filter(|(_, weight)| **weight != 0.0) {
+            let Some(capacity) = node.capacity.get(kind) else { continue };
             let share = 1.0 - node.available.amount(kind) as f64 / capacity as f64;
             if !share.is_nan() {
                 weighted += share * weight;

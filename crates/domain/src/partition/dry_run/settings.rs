@@ -18,7 +18,7 @@ pub(super) fn of_partition(conf: &PartitionConf) -> Settings {
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
     set("nodesortpolicy.type", conf.node_sort.policy.name().to_owned());
     for (kind, weight) in &conf.node_sort.weights {
-        set(&format!("nodesortpolicy.resourceweights.{kind}"), weight.to_string());
+        set(&format!("nodesortpolicy.resourceweights.{}", kind.name()), weight.to_string());
     }
     set("preemption.enabled", conf.preemption.to_string());
     set("preemption.quotapreemptionenabled", conf.quota_preemption.to_string());

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{
     sync::Mutex,
     task::JoinSet,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 
 use super::{
@@ -160,12 +160,19 @@ async fn every(pause: Duration, client: Client, url: String, count: Arc<Count>) 
 }
 
 async fn followed(client: Client, url: String, count: Arc<Count>) -> Result<()> {
+    let mut was_open = false;
     loop {
         let mut answer = client.send(Method::GET, &url, None).await.with_context(|| url.clone())?;
+        // How many streams there may be goes with the session that set it, which may have ended just now.
+        if was_open && answer.status == StatusCode::SERVICE_UNAVAILABLE {
+            sleep(NODES).await;
+            continue;
+        }
         if !answer.status.is_success() {
             let status = answer.status;
             bail!("{url}: {status} {}", answer.text().await.unwrap_or_default());
         }
+        was_open = true;
         // One that has fallen behind ends, and its last line says where.
         while let Ok(Some(chunk)) = answer.chunk().await {
             let lines = chunk.iter().filter(|byte| **byte == b'\n').count() as u64;

@@ -24,7 +24,7 @@ use crate::{
             AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, PredicateTerms, ReleaseItem,
         },
         effect::{Callback, Question, QuestionKind},
-        resources::Resource,
+        resources::{Resource, Types},
         sorted::Texts,
     },
     messages::{
@@ -44,6 +44,8 @@ const NODES: usize = 1000;
 pub struct Core {
     partition: Addr<PartitionActor>,
     arbiters: [Arbiter; 2],
+    /// Names of resource types, each once, as a session has them.
+    types: Types,
 }
 
 /// Starts a partition on an arbiter of its own, with receivers of callbacks and events on another one.
@@ -80,7 +82,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
         partition.do_send(commands(vec![Command::PredicateTerms(terms), Command::AskPredicates(true)]));
     }
     let pid = Some(std::process::id());
-    Ok(Rig { target: Core { partition, arbiters }, back, depth: "core", pid })
+    Ok(Rig { target: Core { partition, arbiters, types: Types::default() }, back, depth: "core", pid })
 }
 
 impl Core {
@@ -94,6 +96,14 @@ impl Core {
         Ok(())
     }
 
+    fn resource(&self, work: &Workload, amount: Amount) -> Result<Resource> {
+        let mut resource = Resource::of(&[("memory", amount.memory), ("vcore", amount.vcore)]);
+        for name in work.types() {
+            resource.set(self.types.get(&name)?, amount.vcore.into());
+        }
+        Ok(resource)
+    }
+
     fn send(&self, command: Command) {
         self.partition.do_send(commands(vec![command]));
     }
@@ -101,52 +111,59 @@ impl Core {
 
 impl Target for Core {
     async fn nodes(&self, work: &Workload) -> Result<()> {
-        let item = |(number, capacity): (usize, &Amount)| NodeItem {
-            id: node_id(number).into(),
-            action: NodeAction::Create,
-            capacity: Some(resource(work, *capacity)),
-            attributes: Texts::from([("si/node-partition".to_owned(), format!("[{RM}]{PARTITION}"))]),
+        let item = |(number, capacity): (usize, &Amount)| {
+            Ok(NodeItem {
+                id: node_id(number).into(),
+                action: NodeAction::Create,
+                capacity: Some(self.resource(work, *capacity)?),
+                attributes: Texts::from([("si/node-partition".to_owned(), format!("[{RM}]{PARTITION}"))]),
+            })
         };
-        let items: Vec<NodeItem> = work.nodes.iter().enumerate().map(item).collect();
+        let items = work.nodes.iter().enumerate().map(item).collect::<Result<Vec<NodeItem>>>()?;
         items.chunks(NODES).for_each(|chunk| self.send(Command::Nodes(chunk.to_vec())));
         Ok(())
     }
 
     async fn apps(&self, work: &Workload) -> Result<()> {
-        let add = |app: &super::workload::App| AddApplication {
-            id: app.id.as_str().into(),
-            queue: app.queue.as_str().into(),
-            user: app.user.as_str().into(),
-            groups: Some(Arc::from([Arc::from(app.group.as_str())])),
-            placeholder_ask: app.placeholders.map(|sum| resource(work, sum)),
-            ..Default::default()
+        let add = |app: &super::workload::App| {
+            Ok(AddApplication {
+                id: app.id.as_str().into(),
+                queue: app.queue.as_str().into(),
+                user: app.user.as_str().into(),
+                groups: Some(Arc::from([Arc::from(app.group.as_str())])),
+                placeholder_ask: app.placeholders.map(|sum| self.resource(work, sum)).transpose()?,
+                ..Default::default()
+            })
         };
-        self.send(Command::Applications { new: work.apps.iter().map(add).collect(), remove: Vec::new() });
+        let new = work.apps.iter().map(add).collect::<Result<_>>()?;
+        self.send(Command::Applications { new, remove: Vec::new() });
         Ok(())
     }
 
     async fn allocations(&self, work: &Workload, asks: &[Ask], releases: Vec<Release>) -> Result<()> {
         let policy = PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true };
         let preemption = work.preempts().then_some(policy);
-        let item = |ask: &Ask| AllocationItem {
-            app: work.apps[ask.app].id.as_str().into(),
-            node: None,
-            spec: Arc::new(AskSpec {
-                key: ask.key_text().into(),
-                resource: Arc::new(resource(work, ask.needs)),
-                priority: ask.priority,
-                task_group: if ask.gang { TASK_GROUP.into() } else { "".into() },
-                placeholder: ask.placeholder,
-                preemption,
-                ..Default::default()
-            }),
+        let item = |ask: &Ask| {
+            Ok(AllocationItem {
+                app: work.apps[ask.app].id.as_str().into(),
+                node: None,
+                spec: Arc::new(AskSpec {
+                    key: ask.key_text().into(),
+                    resource: Arc::new(self.resource(work, ask.needs)?),
+                    priority: ask.priority,
+                    task_group: if ask.gang { TASK_GROUP.into() } else { "".into() },
+                    placeholder: ask.placeholder,
+                    preemption,
+                    ..Default::default()
+                }),
+            })
         };
         let ended = |release: Release| ReleaseItem {
             app: release.app.into(),
             key: release.key.into(),
             termination: release.termination,
         };
-        let allocations = asks.iter().map(item).collect();
+        let allocations = asks.iter().map(item).collect::<Result<_>>()?;
         let releases = releases.into_iter().map(ended).collect();
         self.send(Command::Allocations { allocations, releases });
         Ok(())
@@ -160,13 +177,6 @@ fn commands(commands: Vec<Command>) -> Commands {
 fn predicate(answer: Answered) -> Command {
     let result = if answer.fits { Ok(()) } else { Err("one in a hundred".into()) };
     Command::Predicate(PredicateAnswer { question: answer.id, result, index: 0, refused: Vec::new() })
-}
-
-fn resource(work: &Workload, amount: Amount) -> Resource {
-    let types: Vec<String> = work.types().collect();
-    let more = types.iter().map(|name| (name.as_str(), amount.vcore));
-    let all: Vec<_> = [("memory", amount.memory), ("vcore", amount.vcore)].into_iter().chain(more).collect();
-    Resource::of(&all)
 }
 
 /// Receives what a resource manager and the event system would.

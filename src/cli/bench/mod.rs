@@ -80,7 +80,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = positive)]
     pub running: Option<usize>,
     /// How many messages the session has had before, instead of the shape's own number; with
-    /// --growth, the most of its curve
+    /// --growth, the most of its curve; 100000 with --all unless told otherwise
     #[arg(long, value_parser = positive)]
     pub lines: Option<usize>,
     /// Resource managers that do the same at the same time, each with nodes of its own; needs a door
@@ -118,7 +118,15 @@ pub struct BenchArgs {
     pub trust: Trust,
 }
 
+/// What --all takes for --lines: ten million messages, the shape's own number, take half an hour to make, and are made
+/// for each run.
+const LINES_OF_ALL: usize = 100_000;
+
 impl BenchArgs {
+    fn lines(&self) -> Option<usize> {
+        self.lines.or(self.all.then_some(LINES_OF_ALL))
+    }
+
     /// One small shape.
     #[cfg(test)]
     fn small() -> BenchArgs {
@@ -228,7 +236,7 @@ fn shapes_of(args: &BenchArgs, id: ShapeId) -> Result<Vec<Shape>> {
         shape.running = args.running.unwrap_or(shape.running);
         // With all of them, those that are about the age of a session.
         if shape.lines > 0 || !args.all {
-            shape.lines = args.lines.unwrap_or(shape.lines);
+            shape.lines = args.lines().unwrap_or(shape.lines);
         }
         if shape.queues > 10_000 {
             bail!("--queues {}: 10000 at most, since queue names have four digits", shape.queues);
@@ -391,8 +399,7 @@ fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
         // A session is what a door has.
         let args = BenchArgs { depth: axis.depth(), ..args.clone() };
         for value in axis.points() {
-            // A session of 10,000,000 messages takes half an hour to make.
-            let is_asked_for = axis != Axis::Age || args.lines.is_none_or(|most| value <= most);
+            let is_asked_for = axis != Axis::Age || args.lines().is_none_or(|most| value <= most);
             let Some(shape) = axis.shape(value).filter(|_| is_asked_for) else { continue };
             let runs = if axis == Axis::Age && value >= ONCE { Some(1) } else { args.runs };
             let args = BenchArgs { runs, ..args.clone() };
@@ -422,9 +429,13 @@ mod tests {
 
     #[test]
     fn sizes_can_be_overridden() {
-        let args = BenchArgs::small();
-        let shape = shapes_of(&args, ShapeId::S1).unwrap().remove(0);
+        let shape = shapes_of(&BenchArgs::small(), ShapeId::S1).unwrap().remove(0);
         assert_eq!((shape.nodes, shape.asks, shape.queues), (7, 70, 2));
+        let lines = |id, more: &[&str]| shapes_of(&args(more).unwrap(), id).unwrap()[0].lines;
+        assert_eq!(lines(ShapeId::S15, &["--shape", "S15"]), 10_000_000);
+        assert_eq!(lines(ShapeId::S15, &["--all"]), LINES_OF_ALL);
+        assert_eq!(lines(ShapeId::S15, &["--all", "--lines", "7"]), 7);
+        assert_eq!(lines(ShapeId::S1, &["--all"]), 0, "what is not about the age of a session has a young one");
     }
 
     #[test]

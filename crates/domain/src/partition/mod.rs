@@ -165,6 +165,8 @@ pub struct Partition {
     held_back: imbl::OrdSet<AllocIx>,
     /// What asks hold that have preempted (see `preempt`).
     claims: imbl::OrdMap<AllocIx, Arc<preempt::Claim>>,
+    /// Asks whose attempt to preempt found nothing beside nodes that others hold by claims.
+    crowded_out: imbl::OrdSet<AllocIx>,
     search: preempt::Search,
     /// An end of empty dynamic and draining queues is among the deadlines.
     cleaning: bool,
@@ -344,6 +346,7 @@ impl Partition {
             ripe: imbl::OrdSet::new(),
             held_back: imbl::OrdSet::new(),
             claims: imbl::OrdMap::new(),
+            crowded_out: imbl::OrdSet::new(),
             search: preempt::Search::default(),
             cleaning: false,
             open_nodes: imbl::OrdSet::new(),

@@ -125,6 +125,7 @@ map!(Partition {
     61 drain_notes,
     62 keys as Skip,
     63 gone_with,
+    64 crowded_out,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

@@ -26,6 +26,47 @@ fn an_ask_preempts_once_while_its_victims_are_on_their_way() {
     assert!(env.heard().iter().all(|text| !text.contains("Preempted")));
 }
 
+/// One node, on which everything that may go runs: while the first ask holds it, the others find none.
+fn crowded(asks: Vec<Ask>) -> Env {
+    let mut env = full(A_AND_B);
+    env.app("other", "root.a");
+    env.heard();
+    env.ask(asks);
+    env
+}
+
+#[test]
+fn who_found_the_node_promised_tries_again_when_that_is_settled() {
+    // R7.4, R7.11: not only 15 s later.
+    let asks = |apps: [&str; 2], sizes: [i64; 2]| {
+        vec![Ask::new(apps[0], "k1", sizes[0]).preempts(), Ask::new(apps[1], "k2", sizes[1]).preempts()]
+    };
+    for (apps, sizes) in
+        [(["app-a", "app-a"], [20, 20]), (["app-a", "app-a"], [20, 15]), (["app-a", "other"], [20, 20])]
+    {
+        let mut env = crowded(asks(apps, sizes));
+        env.pass(2);
+        let released = |env: &mut Env| env.heard().iter().filter(|text| text.ends_with("Preempted")).count();
+        assert_eq!(released(&mut env), 1, "{apps:?} {sizes:?}");
+        env.confirm_all();
+        env.pass(1);
+        env.confirm_all();
+        let heard = env.heard();
+        for key in ["new k1 on n1", "new k2 on n1"] {
+            assert!(heard.contains(&key.to_owned()), "{apps:?} {sizes:?}: {heard:?}");
+        }
+    }
+    // Where the first ask goes, what it held may be had at once.
+    let mut env = crowded(asks(["app-a", "app-a"], [20, 20]));
+    env.pass(2);
+    env.heard();
+    env.release("app-a", "k1", Termination::StoppedByRm);
+    env.pass(1);
+    env.confirm_all();
+    let heard = env.heard();
+    assert!(heard.contains(&"new k2 on n1".to_owned()), "{heard:?}");
+}
+
 #[test]
 fn a_lost_node_lets_it_preempt_again() {
     // R7.27, idea 190

@@ -67,6 +67,7 @@ impl Partition {
                     self.log(alloc, "Preemption helped but short of resources", cx.now);
                 }
                 self.forget_refused_victims(alloc);
+                self.note_crowded_out(alloc, &scope.need, &mut visits);
                 Tried::Failed { visits }
             }
         }

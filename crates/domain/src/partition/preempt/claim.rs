@@ -9,7 +9,7 @@ use crate::coded::list;
 use crate::{
     alloc::{Alloc, Phase},
     resources::Resource,
-    types::{AllocIx, NodeIx},
+    types::{AllocIx, Nanos, NodeIx},
 };
 
 /// See the module.
@@ -65,6 +65,7 @@ impl Partition {
             }
             self.reindex_reserved(alloc);
             self.unblock_limits();
+            self.let_crowded_out_try();
         }
     }
 
@@ -75,6 +76,26 @@ impl Partition {
             self.reindex_reserved(alloc);
             if claim.resource != self.allocs[alloc].resource {
                 self.unblock_limits();
+            }
+            self.let_crowded_out_try();
+        }
+    }
+
+    /// A node that could hold the ask is held by the claim of another (R7.11): it tries again when a claim ends, since no
+    /// victims were to be had only for so long (R7.4).
+    pub(super) fn note_crowded_out(&mut self, alloc: AllocIx, need: &Resource, visits: &mut u64) {
+        let holds = |claim: &Arc<Claim>| claim.node.is_some_and(|node| self.nodes[node].capacity.fits(need));
+        if self.claims.values().inspect(|_| *visits += 1).any(holds) {
+            self.crowded_out.insert(alloc);
+        }
+    }
+
+    fn let_crowded_out_try(&mut self) {
+        for alloc in std::mem::take(&mut self.crowded_out) {
+            // It may have gone.
+            if self.allocs.get(alloc).is_some() {
+                self.allocs[alloc].preemption_tried = Nanos(i64::MIN);
+                self.look_again(alloc);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use callboard::domain::{
     command::AddApplication,
-    event::EventKind,
+    event::{Detail, EventKind},
     partition::{Explainer, Why},
     types::Termination,
 };
@@ -63,6 +63,42 @@ fn a_queue_that_fills_up() {
     env.release("app-2", "k2", Termination::StoppedByRm);
     assert_eq!(messages(&mut env, "k1"), ["Request 'k1' has become schedulable in queue 'root.a'"]);
 }
+
+#[test]
+fn a_cluster_that_is_full_for_a_while() {
+    // EVT-012: what was told of the full cluster is told to be over, though no node has room.
+    let mut env = fragmented("alice");
+    env.ask(vec![Ask::new("app-b", "b3", 20)]);
+    env.pass(1);
+    let text = "Request 'k1' does not fit in queue 'root.a' (requested map[memory:25 vcore:25], available map[memory:20 vcore:20])";
+    assert_eq!(messages(&mut env, "k1"), [text]);
+    for round in 0..2 {
+        env.release("app-b", "b3", Termination::StoppedByRm);
+        env.pass(1);
+        let text = "Request 'k1' has become schedulable in queue 'root.a'";
+        assert_eq!(messages(&mut env, "k1"), [text], "{round}");
+        env.ask(vec![Ask::new("app-b", "b3", 20)]);
+        env.pass(1);
+        assert_eq!(messages(&mut env, "k1").len(), 1);
+    }
+}
+
+#[test]
+fn an_application_that_its_limit_held_and_the_shim_placed() {
+    // EVT-02A
+    let mut env = Env::new(&LIMITED.replace("maxresources: {memory: 40}", "maxapplications: 1"));
+    env.node("n1", 30);
+    for id in ["app-1", "app-2"] {
+        env.add_app(AddApplication { id: id.into(), queue: "root.a".into(), ..env.by("bob") });
+        env.ask(vec![Ask::new(id, &format!("{id}-k"), 5)]);
+    }
+    env.ask(vec![Ask::new("app-2", "placed", 5).on("n1")]);
+    let of_it = env.events.iter().filter(|event| event.kind == EventKind::App && &*event.object == "app-2");
+    let quota: Vec<Detail> = of_it.map(|event| event.detail).filter(|detail| DETAILS.contains(detail)).collect();
+    assert_eq!(quota, DETAILS);
+}
+
+const DETAILS: [Detail; 2] = [Detail::AppCannotRunQuota, Detail::AppRunnableQuota];
 
 #[test]
 fn a_user_whose_limit_is_used_up_elsewhere() {

@@ -181,11 +181,8 @@ impl Partition {
             let detail = if by_queue { Detail::AppCannotRunQueue } else { Detail::AppRunnableQueue };
             cx.event(EventKind::App, &id, Change::None, detail);
         }
-        let row = &mut self.apps[app];
-        if !by_queue && row.held_by_quota != by_quota {
-            row.held_by_quota = by_quota;
-            let detail = if by_quota { Detail::AppCannotRunQuota } else { Detail::AppRunnableQuota };
-            cx.event(EventKind::App, &id, Change::None, detail);
+        if !by_queue {
+            self.note_held_by_quota(app, by_quota, cx);
         }
         if by_queue {
             self.skip_asks(app, "its application is held back by the limit of applications of a queue", cx);
@@ -193,6 +190,17 @@ impl Partition {
             self.skip_asks(app, "its application is held back by the limit of applications of its user or group", cx);
         }
         !by_queue && !by_quota
+    }
+
+    /// A limit of applications of its user or group holds an application, or does no more: an event where that is new (EVT-029,
+    /// EVT-02A).
+    pub(super) fn note_held_by_quota(&mut self, app: AppIx, held: bool, cx: &mut Cx) {
+        let row = &mut self.apps[app];
+        if row.held_by_quota != held {
+            row.held_by_quota = held;
+            let detail = if held { Detail::AppCannotRunQuota } else { Detail::AppRunnableQuota };
+            cx.event(EventKind::App, &row.id, Change::None, detail);
+        }
     }
 
     /// Each ask of an application that may not begin is told of it once (SEEDS S7).

@@ -2,7 +2,8 @@
 //! that its queue held back by a limit of its user (R4.34, R4.35, R5.24, SEEDS S7).
 //!
 //! Asks are tried again when there is more room somewhere, not when there is less, so this has to be found out apart: a
-//! moment after something was charged, the applications are looked at that have such asks, a bounded number at a time.
+//! moment after something was charged, the applications are looked at that have such asks, a bounded number at a time. So is
+//! that a cluster is full no more, where no node has room: the asks that wait for it are many, and are not tried for that.
 
 use std::ops::Bound;
 
@@ -44,7 +45,7 @@ impl Partition {
         }
     }
 
-    /// There is less headroom somewhere.
+    /// There is less headroom somewhere, or the cluster is full no more.
     pub(super) fn squeezed(&mut self, now: Nanos) {
         if self.squeeze.apps.is_empty() {
             return;
@@ -110,7 +111,7 @@ impl Partition {
     fn review_group(&mut self, app: AppIx, n: usize, cx: &mut Cx) {
         let Some(key) = self.apps[app].blocked_groups.get(n).cloned() else { return };
         let limited = self.limited;
-        match self.worse_hold(app, &key) {
+        match self.other_hold(app, &key) {
             None => {}
             Some((hold, Some(level))) if level == self.root => {
                 self.hold(app, &key, hold, cx);
@@ -122,8 +123,8 @@ impl Partition {
     }
 
     /// The limit that holds a blocked group back now, where it was something else that comes later in the order of the
-    /// scheduling step (R5.24); with the queue where it is one of a queue's.
-    fn worse_hold(&self, app: AppIx, key: &GroupKey) -> Option<(Hold, Option<QueueIx>)> {
+    /// scheduling step (R5.24); with the queue where it is one of a queue's. Nodes, where it was a queue and is no more.
+    fn other_hold(&self, app: AppIx, key: &GroupKey) -> Option<(Hold, Option<QueueIx>)> {
         // Of a gang that is placed all at once the limits look at the whole.
         if self.goes_all_at_once(app, key) {
             return None;
@@ -135,8 +136,12 @@ impl Partition {
         if !self.user_fits_beside(app, resource) {
             return Some((Hold::UserQuota, None));
         }
-        let level = self.queue_fits(row.queue, resource).err().filter(|_| hold != Hold::QueueQuota)?;
-        Some((Hold::QueueQuota, Some(level)))
+        match (hold, self.queue_fits(row.queue, resource)) {
+            (Hold::QueueQuota, Ok(())) if key.required_node.is_some() => Some((Hold::RequiredNode, None)),
+            (Hold::QueueQuota, Ok(())) => Some((Hold::Nodes, None)),
+            (Hold::QueueQuota, Err(_)) | (_, Ok(())) => None,
+            (_, Err(level)) => Some((Hold::QueueQuota, Some(level))),
+        }
     }
 }
 

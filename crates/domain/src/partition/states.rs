@@ -126,6 +126,8 @@ impl Partition {
         match new {
             AppState::Running => {
                 row.started = Some(now);
+                // However it came to run: an allocation that the shim placed asks no limit.
+                self.note_held_by_quota(ix, false, cx);
                 self.leave_allocating(ix);
                 self.count_running(ix, true);
                 self.start_execution_timer(ix, now);

@@ -244,6 +244,7 @@ impl Partition {
             self.touch_app(placement.app);
             self.user_decrease(placement.app, &placement.resource, cx);
             self.unblock_limits();
+            self.squeezed(cx.now);
         }
     }
 

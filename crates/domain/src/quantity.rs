@@ -31,7 +31,12 @@ pub fn parse(kind: &str, text: &str) -> Result<i64, Error> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = text.split_at(digits);
     let suffix = suffix.trim_start();
-    if number.is_empty() || !suffix.bytes().all(|b| b.is_ascii_alphabetic()) {
+    // What looks like a suffix, right or wrong (RES-004).
+    let mut letters = suffix.bytes();
+    let is_suffix = letters.next().is_none_or(|unit| b"mkKMGTPE".contains(&unit))
+        && letters.next().is_none_or(|binary| binary == b'i')
+        && letters.next().is_none();
+    if number.is_empty() || !is_suffix {
         return Err(Error::Quantity);
     }
     let factor = factor(suffix, kind == "vcore").ok_or(Error::Suffix)?;
@@ -76,7 +81,8 @@ mod tests {
         // RES-001
         assert_eq!(parse("memory", " 25  k "), Ok(25_000));
         assert_eq!(parse("memory", "0"), Ok(0)); // RES-005
-        for bad in ["", "-1", "+1", "1.5", "1e3", "1_000", "k", "1 k k", "1k1", "٣"] {
+        for bad in ["", "-1", "+1", "1.5", "1e3", "1_000", "k", "1 k k", "1k1", "٣", "100u", "1i", "1kM", "1x", "1MGi"]
+        {
             assert_eq!(parse("memory", bad), Err(Quantity), "{bad:?}");
         }
     }
@@ -87,7 +93,7 @@ mod tests {
         for (text, amount) in [("1k", 1_000), ("1Ki", 1024), ("2M", 2_000_000), ("1Gi", 1 << 30), ("1Ei", 1 << 60)] {
             assert_eq!(parse("memory", text), Ok(amount), "{text}");
         }
-        for bad in ["1K", "1ki", "1mi", "1i", "1kM", "1x", "1MGi"] {
+        for bad in ["1K", "1ki", "1mi"] {
             assert_eq!(parse("memory", bad), Err(Suffix), "{bad}");
         }
     }

@@ -9,9 +9,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     answers::{self, Answered, Asked},
-    beside,
     drive::{Batch, Release, Rig, Target},
-    shapes::{Beside, Kind},
+    shapes::Kind,
     workload::{Amount, Ask, PARTITION, TASK_GROUP, Workload, node_id, number_of},
 };
 use crate::{
@@ -47,7 +46,8 @@ pub async fn start(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         policy_group: "queues".to_owned(),
         config: work.config.clone(),
-        extra_config: settings(work),
+        // Its asks have nothing to do with each other.
+        extra_config: [("shim.predicates.constrained".to_owned(), "false".to_owned())].into(),
         ..Default::default()
     };
     let (out, back) = unbounded_channel();
@@ -61,16 +61,6 @@ pub async fn start(
         }
     };
     Ok(Rig { target: Door { shim, rm }, back, depth: door.name(), pid })
-}
-
-fn settings(work: &Workload) -> BTreeMap<String, String> {
-    // Its asks have nothing to do with each other.
-    let mut settings = BTreeMap::from([("shim.predicates.constrained".to_owned(), "false".to_owned())]);
-    if work.shape.beside.contains(&Beside::Streams) {
-        let streams = ["event.maxStreams", "event.maxStreamsPerHost"];
-        settings.extend(streams.map(|key| (key.to_owned(), (2 * beside::STREAMS).to_string())));
-    }
-    settings
 }
 
 async fn asked_over_http(

@@ -24,7 +24,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use measure::Outcome;
-use shapes::{Kind, Shape, ShapeId};
+use shapes::{Beside, Kind, Shape, ShapeId};
 use sweep::{Axis, Point};
 use workload::Workload;
 
@@ -308,6 +308,7 @@ fn through(args: &BenchArgs, shape: &Shape, door: DoorKind) -> Result<Vec<Outcom
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let server = match &args.endpoint {
             Some(_) => None,
+            None if shape.beside.contains(&Beside::Streams) => Some(Server::start(&beside::STREAMS_ALLOWED).await?),
             None => Some(Server::start(&[]).await?),
         };
         let url = match (&server, &args.endpoint) {

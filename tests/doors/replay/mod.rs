@@ -256,7 +256,8 @@ async fn shapes_run_through_both_doors() {
 /// What goes on beside a shape reads the same server; its figures come with those of the shape.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shape_runs_while_others_read() {
-    let server = real().await;
+    let program = Path::new(env!("CARGO_BIN_EXE_callboard"));
+    let server = Server::start_program(program, &beside::STREAMS_ALLOWED).await.unwrap();
     let shape = Shape { nodes: 20, asks: 200, ..ShapeId::S16.shapes().pop().unwrap() };
     let work = Workload::of(&shape);
     let here = tokio::task::LocalSet::new();

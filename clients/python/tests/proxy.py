@@ -24,23 +24,34 @@ class Proxy:
     @classmethod
     async def start(cls, target: str) -> Self:
         proxy = cls(target)
-        proxy._listener = await asyncio.start_server(proxy._carry, "127.0.0.1", 0)
+        proxy._listener = await asyncio.start_server(proxy._accept, "127.0.0.1", 0)
         proxy.addr = f"127.0.0.1:{proxy._listener.sockets[0].getsockname()[1]}"
         return proxy
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self._listener is not None
+        if not self._listener.is_serving():
+            writer.transport.abort()
+            return
+        # Known at once, so that nothing is left when the proxy stops while the server is not reached yet.
+        self._open.add(writer)
+        carrier = asyncio.create_task(self._carry(reader, writer))
+        self._carriers.add(carrier)
+        carrier.add_done_callback(self._carriers.discard)
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = self._target.rpartition(":")
+        ends = [writer]
         try:
-            from_server, to_server = await asyncio.open_connection(host, int(port))
-        except OSError:
-            writer.close()
-            return
-        self._open |= {writer, to_server}
-        ways = [asyncio.create_task(_copy(reader, to_server)), asyncio.create_task(_copy(from_server, writer))]
-        self._carriers |= set(ways)
-        await asyncio.wait(ways)
-        self._carriers -= set(ways)
-        self._open -= {writer, to_server}
+            with contextlib.suppress(OSError):
+                from_server, to_server = await asyncio.open_connection(host, int(port))
+                ends.append(to_server)
+                self._open.add(to_server)
+                await asyncio.gather(_copy(reader, to_server), _copy(from_server, writer))
+        finally:
+            for end in ends:
+                end.close()
+            self._open -= set(ends)
 
     def cut(self) -> None:
         """Closes what is open, in the middle of whatever is on its way."""

@@ -48,6 +48,29 @@ fn installed(program: &str) -> bool {
         .is_ok_and(|s| s.success())
 }
 
+/// A chromedriver with its port. It takes a free port of IPv4 and ends where the same one of IPv6 is not free, which happens
+/// beside tests that open many: then another is started.
+fn started() -> (Child, String) {
+    const TRIES: usize = 20;
+    let mut said = Vec::new();
+    for _ in 0..TRIES {
+        let mut driver =
+            Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        for line in lines.by_ref().map_while(Result::ok) {
+            if let Some((_, port)) = line.split_once("successfully on port ") {
+                // It must be able to go on writing.
+                std::thread::spawn(move || lines.count());
+                return (driver, port.trim_end_matches('.').to_owned());
+            }
+            said.push(line);
+        }
+        let _ = driver.kill();
+        let _ = driver.wait();
+    }
+    panic!("chromedriver told no port in {TRIES} starts: {said:#?}");
+}
+
 impl Browser {
     /// A fresh browser; `None`, with a word about it, where there is none on this machine.
     pub async fn start(test: &str) -> Option<Browser> {
@@ -60,18 +83,7 @@ impl Browser {
             skip(test, "chromium and chromedriver (Debian: chromium, chromium-driver) are not installed");
             return None;
         }
-        let mut driver =
-            Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| {
-                line.split_once("successfully on port ").map(|(_, port)| port.trim_end_matches('.').to_owned())
-            })
-            .expect("chromedriver tells its port");
-        // It must be able to go on writing.
-        std::thread::spawn(move || lines.count());
+        let (driver, port) = started();
         let profile = tempfile::tempdir().unwrap();
         let mut args: Vec<String> = ARGS.map(str::to_owned).into();
         args.extend(more.iter().map(|arg| (*arg).to_owned()));

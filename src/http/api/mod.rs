@@ -66,8 +66,8 @@ pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut S
     let board = Data::new(BoardApi {
         topology: topology.clone(),
         journals: journals.clone(),
-        trials: Semaphore::new(board::AT_ONCE),
-        looks: Semaphore::new(board::LOOKS),
+        trials: Arc::new(Semaphore::new(board::AT_ONCE)),
+        looks: Arc::new(Semaphore::new(board::LOOKS)),
         histories: board::lasted::Histories::default(),
     });
     let resources =

@@ -54,9 +54,9 @@ pub struct BoardApi {
     /// Journals of the partitions: which nodes are torpid, and why others are drained.
     pub journals: Arc<Journals>,
     /// Who looks for remedies.
-    pub trials: Semaphore,
+    pub trials: Arc<Semaphore>,
     /// Who looks at all nodes or through the events, without looking for remedies.
-    pub looks: Semaphore,
+    pub looks: Arc<Semaphore>,
     /// How long allocations lasted.
     pub histories: Histories,
 }
@@ -170,7 +170,7 @@ async fn explain_one(
     let config = listing.rms.iter().find(|rm| rm.id == entry.rm).filter(|_| remedies).map(|rm| rm.config.clone());
     // Trials take their time: a few at once, beside the workers, and on a snapshot, so that the partition does not notice.
     let turns = if config.is_some() { &api.trials } else { &api.looks };
-    let _turn = turns.acquire().await.ok();
+    let turn = turns.clone().acquire_owned().await.ok();
     let view = api.view(&partition).await?;
     let paused = api.is_paused(&view.rm).await;
     let subject = Subject::of(view.partition(), &application).filter(|_| wants_timeline);
@@ -183,6 +183,8 @@ async fn explain_one(
         None => None,
     };
     let computed = web::block(move || {
+        // It takes its time, though nobody may wait for it any more.
+        let _turn = turn;
         let begun = Instant::now();
         let (stop, stop_when) = (|| begun.elapsed() >= TRIALS, || begun.elapsed() >= 2 * TRIALS);
         let wanted = explain::Wanted {

@@ -83,11 +83,16 @@ async fn whatif(
         None => own(),
     };
     let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "others ask what would be: try again in a moment");
-    let _turn = timeout(PATIENCE, api.trials.acquire()).await.map_err(|_| busy())?;
+    let turn = timeout(PATIENCE, api.trials.clone().acquire_owned()).await.map_err(|_| busy())?;
     let view = api.view(partition).await?;
     let lasted = api.histories.of(&api.topology.events, view.partition()).await;
     let (shown, now) = (view.shown.clone(), Clock::default().now());
-    let computed = web::block(move || compute(&shown, &wanted, config, &view.snapshot, &lasted, now)).await;
+    let computed = web::block(move || {
+        // It takes its time, though nobody may wait for it any more.
+        let _turn = turn;
+        compute(&shown, &wanted, config, &view.snapshot, &lasted, now)
+    })
+    .await;
     let answer =
         computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??;
     Ok(HttpResponse::Ok().json(answer))

@@ -303,10 +303,11 @@ impl Resource {
     }
 
     /// Used here of `capacity` in whole percent, for types in both (RES-067).
-    pub fn percent_of(&self, capacity: &Resource) -> Vec<(ResourceType, i64)> {
-        let share =
-            |(kind, capacity, used): (&ResourceType, _, Option<i128>)| Some((kind.clone(), percent(used?, capacity)));
-        self.beside(capacity).filter_map(share).collect()
+    pub fn percent_of<'a>(&'a self, capacity: &'a Resource) -> impl Iterator<Item = (ResourceType, i64)> + 'a {
+        let share = |(kind, capacity, used): (&'a ResourceType, _, Option<i128>)| {
+            Some((kind.clone(), percent(used?, capacity)))
+        };
+        self.beside(capacity).filter_map(share)
     }
 }
 
@@ -442,7 +443,7 @@ mod tests {
             prop_assert_eq!(model(&left.min(&right)), least);
             // RES-067
             let both: Vec<_> = b.keys().filter(|name| a.contains_key(*name)).cloned().collect();
-            let percents = left.percent_of(&right);
+            let percents: Vec<_> = left.percent_of(&right).collect();
             prop_assert_eq!(percents.iter().map(|(kind, _)| kind.name().to_owned()).collect::<Vec<_>>(), both);
             for (kind, percent) in percents {
                 let (used, whole) = (amount(&a, &kind.name().to_owned()), amount(&b, &kind.name().to_owned()));

@@ -174,21 +174,16 @@ pub fn find<'a>(view: &'a View, queue: Option<QueueIx>, id: &str) -> Option<Appl
 }
 
 /// The live applications of a queue, of a status where one is given, by id.
-pub fn of_queue(view: &View, queue: QueueIx, status: Option<AppState>) -> Vec<ApplicationView<'_>> {
+pub fn of_queue(view: &View, queue: QueueIx, status: Option<AppState>) -> impl Iterator<Item = ApplicationView<'_>> {
     let partition = view.partition();
     let rows = partition.queues.get(queue).map(|queue| &queue.apps);
     let mut apps: Vec<&App> = rows.into_iter().flatten().filter_map(|ix| partition.apps.get(*ix)).collect();
     apps.retain(|app| status.is_none_or(|status| app.state == status));
     apps.sort_by(|a, b| a.id.cmp(&b.id));
-    apps.into_iter().map(|app| application(view, app, AppList::Active)).collect()
+    apps.into_iter().map(|app| application(view, app, AppList::Active))
 }
 
 /// One of the three lists of a partition, by id; `status` filters the active ones.
-pub fn list(view: &View, list: AppList, status: Option<AppState>) -> Vec<ApplicationView<'_>> {
-    each(view, list, status).collect()
-}
-
-/// The same, one by one.
 pub fn each(view: &View, list: AppList, status: Option<AppState>) -> impl Iterator<Item = ApplicationView<'_>> {
     let partition = view.partition();
     let live = (list == AppList::Active).then(|| partition.app_by_id.values());

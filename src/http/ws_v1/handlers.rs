@@ -28,7 +28,7 @@ pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) 
         Decision::Handle(route, params) => {
             let params: Vec<&str> = params.iter().map(String::as_str).collect();
             let answer = answer(route, &params, &req, payload, &state).await;
-            reply::send(&req, answer.into())
+            reply::send_any(&req, answer.into()).await
         }
         Decision::Redirect(path) => reply::redirect(&req, &path),
         Decision::Options(allow) => reply::preflight(&req, allow),
@@ -68,50 +68,65 @@ async fn answer(
             Ok(Reply::json(&views.iter().map(partitions::partition).collect::<Vec<_>>()))
         }
         Endpoint::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
-        Endpoint::Queues => found(queues::tree(&view().await?), "Queue not found"),
+        Endpoint::Queues => state.about(param(0), |view| found(queues::tree(view), "Queue not found")).await,
         Endpoint::Queue => {
-            let view = view().await?;
-            let queue = queue(&view, &checks::unescape(param(1))?)?;
+            let name = param(1).to_owned();
             let subtree = super::url::query_value(query, "subtree").is_some();
-            found(queues::one(&view, queue, subtree), "Queue not found")
+            let make = move |view: &View| {
+                let queue = queue(view, &checks::unescape(&name)?)?;
+                found(queues::one(view, queue, subtree), "Queue not found")
+            };
+            state.about(param(0), make).await
         }
-        Endpoint::Nodes => Ok(Reply::json(&nodes::nodes(&view().await?))),
+        Endpoint::Nodes => state.about(param(0), |view| Ok(Reply::list(nodes::each(view)))).await,
         Endpoint::Node => found(nodes::node(&view().await?, param(1)), "Node not found"),
         Endpoint::QueueApplications => {
             let name = checks::unescape(param(1))?;
             checks::queue_name(&name)?;
-            let view = view().await?;
-            let queue = queue(&view, &name)?;
-            Ok(Reply::json(&applications::of_queue(&view, queue, None)))
+            let make = move |view: &View| Ok(Reply::list(applications::of_queue(view, queue(view, &name)?, None)));
+            state.about(param(0), make).await
         }
         Endpoint::QueueApplicationsByState => {
-            let view = view().await?;
-            let queue = queue(&view, &checks::unescape(param(1))?)?;
-            checks::queue_app_list(param(2))?;
-            let status = checks::active_status(query)?;
-            Ok(Reply::json(&applications::of_queue(&view, queue, status)))
+            let (name, list) = (param(1).to_owned(), param(2).to_owned());
+            let status = checks::active_status(query);
+            let make = move |view: &View| {
+                let queue = queue(view, &checks::unescape(&name)?)?;
+                checks::queue_app_list(&list)?;
+                Ok(Reply::list(applications::of_queue(view, queue, status?)))
+            };
+            state.about(param(0), make).await
         }
         Endpoint::QueueApplication => {
-            let name = checks::unescape(param(1))?;
-            let view = view().await?;
-            let queue = if name.is_empty() { None } else { Some(queue(&view, &name)?) };
-            found(applications::find(&view, queue, param(2)), "Application not found")
+            let (name, id) = (checks::unescape(param(1))?, param(2).to_owned());
+            let make = move |view: &View| {
+                let queue = if name.is_empty() { None } else { Some(queue(view, &name)?) };
+                found(applications::find(view, queue, &id), "Application not found")
+            };
+            state.about(param(0), make).await
         }
-        Endpoint::Application => found(applications::find(&view().await?, None, param(1)), "Application not found"),
+        Endpoint::Application => {
+            let id = param(1).to_owned();
+            let make = move |view: &View| found(applications::find(view, None, &id), "Application not found");
+            state.about(param(0), make).await
+        }
         Endpoint::ApplicationsByState => {
-            let view = view().await?;
-            let list = checks::app_list(param(1))?;
-            let status = if list == checks::AppList::Active { checks::active_status(query)? } else { None };
-            Ok(Reply::json(&applications::list(&view, list, status)))
+            let list = param(1).to_owned();
+            let status = checks::active_status(query);
+            let make = move |view: &View| {
+                let list = checks::app_list(&list)?;
+                let status = if list == checks::AppList::Active { status? } else { None };
+                Ok(Reply::list(applications::each(view, list, status)))
+            };
+            state.about(param(0), make).await
         }
-        Endpoint::Users => Ok(Reply::json(&usage::users(&view().await?))),
+        Endpoint::Users => state.about(param(0), |view| Ok(Reply::json(&usage::users(view)))).await,
         Endpoint::User => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
             checks::user_name(&name)?;
             found(usage::user(&view, &name), "User not found")
         }
-        Endpoint::Groups => Ok(Reply::json(&usage::groups(&view().await?))),
+        Endpoint::Groups => state.about(param(0), |view| Ok(Reply::json(&usage::groups(view)))).await,
         Endpoint::Group => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;

@@ -11,6 +11,7 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::ser::Formatter;
+use smallvec::SmallVec;
 
 use crate::domain::{
     resources::{Resource, ResourceType, clamp},
@@ -27,11 +28,15 @@ pub fn line<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 /// One compact document.
 pub fn compact<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
-    if let Err(error) = write_to(&mut text, value) {
+    append(&mut text, value);
+    text
+}
+
+fn append<T: Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
+    if let Err(error) = write_to(text, value) {
         // Writing to a Vec cannot fail, and keys of our maps are strings: only a faulty `Serialize` gets here.
         tracing::error!(code = "view-unwritable", %error, "a view could not be written as JSON");
     }
-    text
 }
 
 /// Adds a text in quotes.
@@ -47,6 +52,19 @@ pub fn string(to: &mut Vec<u8>, text: &str) {
 pub fn write_to<W: Write, T: Serialize + ?Sized>(writer: W, value: &T) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(writer, Escaping);
     value.serialize(&mut serializer).map_err(io::Error::from)
+}
+
+/// A compact list with a newline at its end, whose rows are made as they are written.
+pub fn list<T: Serialize>(rows: impl Iterator<Item = T>) -> Vec<u8> {
+    let mut text = vec![b'['];
+    for (at, row) in rows.enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        append(&mut text, &row);
+    }
+    text.extend(b"]\n");
+    text
 }
 
 /// Indents a compact document as it passes: two spaces for each level; empty lists and objects stay as they are.
@@ -161,7 +179,7 @@ impl Formatter for Escaping {
 
 /// A resource, or percentages, as an object with sorted names; unset and empty look the same (REST 1.5).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Amounts(pub Vec<(ResourceType, i64)>);
+pub struct Amounts(pub SmallVec<[(ResourceType, i64); 3]>);
 
 impl JsonSchema for Amounts {
     fn schema_name() -> Cow<'static, str> {
@@ -185,7 +203,7 @@ impl Amounts {
 
     /// Percentages of what is used of a capacity, where both are known.
     pub fn percent(used: &Resource, capacity: Option<&Resource>) -> Amounts {
-        Amounts(capacity.map_or_else(Vec::new, |capacity| used.percent_of(capacity)))
+        Amounts(capacity.into_iter().flat_map(|capacity| used.percent_of(capacity)).collect())
     }
 }
 
@@ -274,6 +292,14 @@ mod tests {
         let weights: BTreeMap<&str, f64> = [("memory", 2.0), ("vcore", 0.5)].into();
         assert_eq!(compact(&weights), br#"{"memory":2,"vcore":0.5}"#);
         assert_eq!(line(&[1, 2]), b"[1,2]\n");
+    }
+
+    #[test]
+    fn lists_are_those_of_vectors() {
+        for length in [0, 1, 2, 500] {
+            let rows: Vec<String> = (0..length).map(|n| format!("<{n}>")).collect();
+            assert_eq!(list(rows.iter()), line(&rows), "{length}");
+        }
     }
 
     // REST 1.5: the state dump is indented with two spaces; empty objects stay on one line.

@@ -79,11 +79,6 @@ fn utilized(node: &Node) -> Amounts {
 }
 
 /// All nodes of a partition, by id.
-pub fn nodes(view: &View) -> Vec<NodeView<'_>> {
-    each(view).collect()
-}
-
-/// The same, one by one.
 pub fn each(view: &View) -> impl Iterator<Item = NodeView<'_>> {
     rows(view).map(move |node| node_view(view, node))
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpRequest, HttpResponse, HttpResponseBuilder,
     http::{
         Method, StatusCode,
         header::{self, HeaderValue},
@@ -12,12 +12,16 @@ use actix_web::{
 use flate2::{Compression, write::GzEncoder};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 
 use super::{json, url};
 use crate::http::origins::is_readable;
 
 /// Bodies of at least this many bytes are compressed for clients that take it (REST 1.4).
 pub const COMPRESS_FROM: usize = 1400;
+
+/// Bodies of at least this many bytes are compressed on another thread: 1 ms of work.
+const LONG: usize = 64 << 10;
 
 /// `Content-Type` of JSON.
 pub const JSON: &str = "application/json; charset=UTF-8";
@@ -79,6 +83,11 @@ impl Reply {
         Reply::data(JSON, json::line(value))
     }
 
+    /// A list.
+    pub fn list<T: Serialize>(rows: impl Iterator<Item = T>) -> Reply {
+        Reply::data(JSON, json::list(rows))
+    }
+
     /// A document of this type, below `/ws/v1` readable for other origins.
     pub fn data(content_type: &'static str, body: Vec<u8>) -> Reply {
         Reply { status: StatusCode::OK, content_type, cors: true, body }
@@ -107,26 +116,48 @@ impl From<Result<Reply, Failure>> for Reply {
     }
 }
 
+/// Sends an answer as [`send`] does; a long one is compressed on another thread.
+pub async fn send_any(req: &HttpRequest, reply: Reply) -> HttpResponse {
+    if reply.body.len() < LONG || !takes_gzip(req) {
+        return send(req, reply);
+    }
+    let Reply { status, content_type, cors, body } = reply;
+    match spawn_blocking(move || gzip(&body)).await {
+        Ok(Some(compressed)) => compressed_answer(begin(req, status, content_type, cors), compressed),
+        // Writing to a vector cannot fail.
+        _ => HttpResponse::InternalServerError().finish(),
+    }
+}
+
 /// Sends an answer, compressed where the client takes it and it is worth it.
 pub fn send(req: &HttpRequest, reply: Reply) -> HttpResponse {
-    let mut response = HttpResponse::build(reply.status);
-    response.insert_header((header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type)));
-    if reply.cors {
-        for (name, value) in cors_headers(req) {
-            response.insert_header((name, value));
-        }
-    } else if reply.content_type.starts_with("text/plain; charset") {
-        response.insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"));
-    }
+    let mut response = begin(req, reply.status, reply.content_type, reply.cors);
     if reply.body.len() >= COMPRESS_FROM
         && takes_gzip(req)
         && let Some(compressed) = gzip(&reply.body)
     {
-        response.insert_header((header::CONTENT_ENCODING, "gzip"));
-        response.insert_header((header::VARY, "Accept-Encoding"));
-        return response.body(compressed);
+        return compressed_answer(response, compressed);
     }
     response.body(reply.body)
+}
+
+fn begin(req: &HttpRequest, status: StatusCode, content_type: &'static str, cors: bool) -> HttpResponseBuilder {
+    let mut response = HttpResponse::build(status);
+    response.insert_header((header::CONTENT_TYPE, HeaderValue::from_static(content_type)));
+    if cors {
+        for (name, value) in cors_headers(req) {
+            response.insert_header((name, value));
+        }
+    } else if content_type.starts_with("text/plain; charset") {
+        response.insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"));
+    }
+    response
+}
+
+fn compressed_answer(mut response: HttpResponseBuilder, body: Vec<u8>) -> HttpResponse {
+    response.insert_header((header::CONTENT_ENCODING, "gzip"));
+    response.insert_header((header::VARY, "Accept-Encoding"));
+    response.body(body)
 }
 
 /// The answer to OPTIONS: what the path takes, and that pages of other origins may read it, with a token too (REST quirk M).

@@ -1,17 +1,29 @@
 //! What the handlers read.
 
 use std::{
+    num::NonZero,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
+    thread::available_parallelism,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use actix_web::http::StatusCode;
 use futures::future::join_all;
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::{Mutex, Semaphore},
+    task::spawn_blocking,
+    time::timeout,
+};
 
-use super::{health::Health, history::History, reply::Failure, waiting::WaitingAsks};
+use super::{
+    health::Health,
+    history::History,
+    reply::{Failure, Reply},
+    waiting::WaitingAsks,
+};
 use crate::{
     actors::{
         directory::{Listing, PartitionEntry},
@@ -32,6 +44,9 @@ use crate::{
 /// The cluster is not waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Answers about a partition of more rows than this are made on a thread of their own.
+const FEW: usize = 1000;
+
 /// Shared by all HTTP workers.
 pub struct RestState {
     /// Resource managers, partitions and process-wide settings.
@@ -50,6 +65,8 @@ pub struct RestState {
     pub trends: Arc<Trends>,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
+    /// Long answers are made so many at a time as there are cores.
+    making: Arc<Semaphore>,
     /// Resource journals.
     journals: Option<Arc<Journals>>,
 }
@@ -66,6 +83,7 @@ impl RestState {
             waiting: Arc::default(),
             trends: Arc::default(),
             dumping: Arc::default(),
+            making: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
             journals: None,
         }
     }
@@ -129,6 +147,41 @@ impl RestState {
         let listing = self.listing();
         let entry = listing.partition(name).ok_or_else(no_partition)?;
         take(entry).await.ok_or_else(no_partition)
+    }
+
+    /// An answer about a partition. One of many rows does not hold up what else its worker does.
+    ///
+    /// # Errors
+    /// There is no such partition, or what `make` says.
+    pub async fn about<F>(&self, name: &str, make: F) -> Result<Reply, Failure>
+    where
+        F: FnOnce(&View) -> Result<Reply, Failure> + Send + 'static,
+    {
+        let mut view = self.view(name).await?;
+        if view.rows() <= FEW {
+            return make(&view);
+        }
+        let turn = match self.making.clone().try_acquire_owned() {
+            Ok(turn) => turn,
+            Err(_) => {
+                // What waits for its turn holds no old rows.
+                drop(view);
+                let turn = self.making.clone().acquire_owned().await.map_err(|_| no_partition())?;
+                view = self.view(name).await?;
+                turn
+            }
+        };
+        let made = spawn_blocking(move || {
+            // It takes its time, though nobody may wait for it any more.
+            let _turn = turn;
+            make(&view)
+        });
+        made.await.unwrap_or_else(|error| {
+            Err(Failure {
+                status: StatusCode::INTERNAL_SERVER_ERROR,
+                message: format!("the answer could not be made: {error}"),
+            })
+        })
     }
 
     /// All of them, see [`views`].
@@ -204,6 +257,13 @@ impl View {
     /// The rows.
     pub fn partition(&self) -> &Partition {
         &self.snapshot.partition
+    }
+
+    /// About how many there are to tell of.
+    fn rows(&self) -> usize {
+        let partition = self.partition();
+        let ended = partition.terminated.len() + partition.rejected.len();
+        partition.nodes.len() + partition.queues.len() + partition.apps.len() + partition.allocs.len() + ended
     }
 }
 

@@ -17,9 +17,9 @@ fn vcore(amounts: &Value) -> i64 {
 fn shown(world: &World) -> ([i64; 4], [usize; 3], [i64; 2]) {
     let view = world.view();
     let read = |line: Vec<u8>| serde_json::from_slice::<Value>(&line).unwrap();
-    let apps = read(json::line(&applications::list(&view, AppList::Active, None)));
+    let apps = read(json::list(applications::each(&view, AppList::Active, None)));
     let app = apps.as_array().unwrap().iter().find(|app| app["applicationID"] == "app-done").unwrap();
-    let all = read(json::line(&nodes::nodes(&view)));
+    let all = read(json::list(nodes::each(&view)));
     let all = all.as_array().unwrap();
     let queue = read(json::line(&queues::one(&view, queues::find(&view, "root.sandbox").unwrap(), false).unwrap()));
     let whole = read(json::line(&partitions::partition(&view)));

@@ -32,6 +32,10 @@ fn matches<T: Serialize>(ours: T, captured: (&str, &[u8])) {
     same(captured.0, &json::line(&ours), captured.1);
 }
 
+fn lists<T: Serialize>(ours: impl Iterator<Item = T>, captured: (&str, &[u8])) {
+    same(captured.0, &json::list(ours), captured.1);
+}
+
 fn queue<'a>(view: &'a View, path: &str, subtree: bool) -> QueueView<'a> {
     queues::one(view, queues::find(view, path).unwrap(), subtree).unwrap()
 }
@@ -69,16 +73,16 @@ fn lists_of_applications() {
     world.pass(100);
     let view = world.view();
     let find = |path: &str| queues::find(&view, path).unwrap();
-    matches(applications::list(&view, AppList::Active, None), captured!("applications-active"));
-    matches(applications::of_queue(&view, find("root.sandbox"), None), captured!("queue-applications-active"));
-    matches(applications::of_queue(&view, find("root.prod.gang"), None), captured!("queue-applications"));
-    matches(applications::of_queue(&view, find("root.prod"), None), captured!("queue-applications-empty"));
-    matches(applications::list(&view, AppList::Rejected, None), captured!("applications-rejected"));
-    let new = applications::list(&view, AppList::Active, Some(AppState::New));
-    assert_eq!(new.len(), 2);
+    lists(applications::each(&view, AppList::Active, None), captured!("applications-active"));
+    lists(applications::of_queue(&view, find("root.sandbox"), None), captured!("queue-applications-active"));
+    lists(applications::of_queue(&view, find("root.prod.gang"), None), captured!("queue-applications"));
+    lists(applications::of_queue(&view, find("root.prod"), None), captured!("queue-applications-empty"));
+    lists(applications::each(&view, AppList::Rejected, None), captured!("applications-rejected"));
+    let new = applications::each(&view, AppList::Active, Some(AppState::New));
+    assert_eq!(new.count(), 2);
     world.pass(31_000);
     let view = world.view();
-    matches(applications::list(&view, AppList::Completed, None), captured!("applications-completed"));
+    lists(applications::each(&view, AppList::Completed, None), captured!("applications-completed"));
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn queues_and_nodes() {
     let view = world.view();
     matches([nodes::utilization(&view)], captured!("node-utilizations"));
     matches(nodes::node(&view, "node-1"), captured!("node-single"));
-    matches(nodes::nodes(&view), captured!("nodes"));
+    lists(nodes::each(&view), captured!("nodes"));
     matches(queues::tree(&view), captured!("queues"));
     matches(queue(&view, "root.prod", false), captured!("queue-single"));
     matches(queue(&view, "ROOT.Prod", true), captured!("queue-subtree"));

@@ -1,7 +1,17 @@
 //! Every request of the captured error run (REST section 8), sent again.
 
+use std::{collections::BTreeMap, io::Read as _};
+
+use callboard::{
+    domain::{
+        command::{Command, NodeAction, NodeItem},
+        resources::Resource,
+        sorted::Texts,
+    },
+    messages::partition::Commands,
+};
+use flate2::read::GzDecoder;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 use super::{cluster, server::Server};
 
@@ -84,6 +94,41 @@ async fn check(server: &Server, captured: &Captured) {
         ours.remove("content-length");
     }
     assert_eq!(ours, theirs, "{name}");
+}
+
+/// With more than 1,000 rows an answer is made on another thread.
+#[actix::test]
+async fn many_rows_change_no_refusal() {
+    const MORE: usize = 1200;
+    let server = cluster::start().await;
+    let path = "/ws/v1/partition/default/nodes";
+    let few = server.get(path).await.json().as_array().unwrap().len();
+    let node = |number: usize| NodeItem {
+        id: format!("z-{number:04}").into(),
+        action: NodeAction::CreateDrain,
+        capacity: Some(Resource::of(&[("memory", 1)])),
+        attributes: Texts::default(),
+    };
+    let partition = &server.state.listing().partitions[0];
+    let more = vec![Command::Nodes((0..MORE).map(node).collect())];
+    partition.addr.send(Commands::of(1, more)).await.unwrap();
+    let nodes = server.get(path).await.json();
+    let ids: Vec<&str> = nodes.as_array().unwrap().iter().map(|node| node["nodeID"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), few + MORE);
+    assert!(ids.is_sorted());
+    // REST 1.4
+    let compressed = server.request("GET", path, &["Accept-Encoding: gzip"], "").await;
+    assert_eq!(compressed.headers["content-encoding"], "gzip");
+    let mut text = String::new();
+    GzDecoder::new(&compressed.body[..]).read_to_string(&mut text).unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), nodes);
+    for line in REQUESTS.lines() {
+        let captured: Captured = serde_json::from_str(line).unwrap();
+        if captured.status >= 400 {
+            check(&server, &captured).await;
+        }
+    }
+    server.stop().await;
 }
 
 #[actix::test]

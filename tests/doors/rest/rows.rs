@@ -103,7 +103,7 @@ fn completed_applications_are_not_found() {
     world.pass(31_000);
     let view = world.view();
     assert!(applications::find(&view, None, "app-done").is_none());
-    assert_eq!(applications::list(&view, AppList::Completed, None).len(), 1);
+    assert_eq!(applications::each(&view, AppList::Completed, None).count(), 1);
 }
 
 /// A stream that was opened, with the first line that it sent.

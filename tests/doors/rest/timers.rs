@@ -14,7 +14,7 @@ use super::scenario::World;
 fn ended(world: &World) -> Option<String> {
     let view = world.view();
     let list: serde_json::Value =
-        serde_json::from_slice(&json::line(&applications::list(&view, AppList::Completed, None))).unwrap();
+        serde_json::from_slice(&json::list(applications::each(&view, AppList::Completed, None))).unwrap();
     let app = list.as_array().unwrap().iter().find(|app| app["applicationID"] == "app-done")?;
     app["applicationState"].as_str().map(str::to_owned)
 }

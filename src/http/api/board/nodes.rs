@@ -86,7 +86,7 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
 
 fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -> NodeView<'a> {
     let taken = node.placed().plus(&node.occupied);
-    let percent: BTreeMap<ResourceType, i64> = taken.percent_of(&node.capacity).into_iter().collect();
+    let percent: BTreeMap<ResourceType, i64> = taken.percent_of(&node.capacity).collect();
     let used = |kind: &&ResourceType| node.capacity.get(kind).map(|_| percent.get(*kind).copied().unwrap_or(0));
     let drain = target.and_then(|target| target.drain.as_ref());
     NodeView {

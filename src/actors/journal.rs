@@ -406,9 +406,8 @@ impl Handler<Begin> for JournalActor {
 
     fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) -> Self::Result {
         self.session = Some((msg.epoch, msg.partition));
-        let mut out = Vec::new();
-        self.journal.begin(self.now(), &mut out);
-        self.commit(out, ctx);
+        self.journal.begin(self.now());
+        self.commit(Vec::new(), ctx);
         Standing { hosts: self.journal.held_hosts(), notes: self.journal.drain_notes(), orders: self.orders.list() }
     }
 }

@@ -258,6 +258,7 @@ impl Digest {
                 self.words([6, 5, u8::from(*schedulable), 0], [node]);
             }
             NodeEffect::Removed { node } => self.words([6, 7, 0, 0], [node]),
+            NodeEffect::Renamed { node, host } => self.words([6, 8, 0, 0], [node, host]),
         }
     }
 }

@@ -287,6 +287,13 @@ pub enum NodeEffect {
         /// It takes allocations.
         schedulable: bool,
     },
+    /// It has another host name.
+    Renamed {
+        /// Id of the node.
+        node: Arc<str>,
+        /// As in [`NodeEffect::Registered`].
+        host: Arc<str>,
+    },
     /// It is gone.
     Removed {
         /// Id of the node.
@@ -332,4 +339,5 @@ variants!(NodeEffect {
     4 Capacity { node, capacity },
     5 Schedulable { node, schedulable },
     7 Removed { node },
+    8 Renamed { node, host },
 });

@@ -28,6 +28,14 @@ impl NodeSpec {
         self.attributes.get("si/hostname").map_or("", String::as_str)
     }
 
+    /// The name of its host in the resource journal: its own id, where it has no host name.
+    pub fn host(&self) -> Arc<str> {
+        match self.host_name() {
+            "" => self.id.clone(),
+            host => host.into(),
+        }
+    }
+
     /// Attribute `si/rackname`, empty where missing.
     pub fn rack_name(&self) -> &str {
         self.attributes.get("si/rackname").map_or("", String::as_str)

@@ -65,6 +65,7 @@ fn node_of(effect: &NodeEffect) -> &Id {
         | NodeEffect::Seen { node }
         | NodeEffect::Capacity { node, .. }
         | NodeEffect::Schedulable { node, .. }
+        | NodeEffect::Renamed { node, .. }
         | NodeEffect::Removed { node } => node,
     }
 }

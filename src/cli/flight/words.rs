@@ -155,6 +155,7 @@ pub fn effect(effect: &Effect) -> String {
             NodeEffect::Seen { node } => format!("node {node} lives"),
             NodeEffect::Capacity { node, capacity } => format!("node {node} has {}", amounts(capacity)),
             NodeEffect::Schedulable { node, schedulable } => format!("node {node} takes allocations: {schedulable}"),
+            NodeEffect::Renamed { node, host } => format!("node {node} is on host {host}"),
             NodeEffect::Removed { node } => format!("node {node} is gone"),
         },
     }

@@ -181,9 +181,8 @@ impl Server {
     pub(super) fn begin_journal(&mut self, at: usize, restored: bool) {
         let internal = self.parts[at].internal.clone();
         let begun = self.of_journal(&internal, |kept, now| {
-            let mut out = Vec::new();
-            kept.journal.begin(kept.moment(now), &mut out);
-            let commands = kept.commit(out)?;
+            kept.journal.begin(kept.moment(now));
+            let commands = kept.commit(Vec::new())?;
             Ok(((kept.journal.held_hosts(), kept.journal.drain_notes(), kept.orders.list()), commands))
         });
         let Some((hosts, notes, orders)) = begun else { return };

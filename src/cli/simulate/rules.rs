@@ -294,6 +294,9 @@ impl Shadow {
                         self.off.insert(node.clone())
                     };
                 }
+                Effect::Node(NodeEffect::Renamed { node, host }) if self.held.contains(host) => {
+                    self.drained.insert(node.clone());
+                }
                 Effect::Node(NodeEffect::Schedulable { node, schedulable }) => {
                     if *schedulable {
                         self.off.remove(node)

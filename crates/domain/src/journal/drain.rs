@@ -207,6 +207,27 @@ impl Journal {
         }
     }
 
+    /// A node has another host name than before: what an operator drained there stays drained at its new rank.
+    pub(super) fn move_drain(&mut self, old: u32, new: u32, now: Moment, out: &mut Vec<Output>) {
+        let slots = (self.slots.get(old as usize), self.slots.get(new as usize));
+        let (Some(from), Some(to)) = slots else { return };
+        let Some(DrainNote { reason, deadline, .. }) = from.note() else { return };
+        let why = format!("its node is {} now", to.host);
+        let mut events = Vec::new();
+        if !to.drained_by_operator() {
+            let (targets, overwrite, origin) =
+                (self.targets(IdSet::from_iter([new])), Overwrite::Nothing, Origin::Operator);
+            events.push(Kind::Drain { targets, reason, overwrite, origin, deadline });
+        }
+        let targets = self.targets(IdSet::from_iter([old]));
+        events.push(Kind::Undrain { targets, reason: Some(why.into()), origin: Origin::Operator });
+        let events: Vec<_> = events.into_iter().map(|kind| ResourceEvent { at: now.wall, kind }).collect();
+        // The map first, without which a reader does not know the new rank.
+        self.flush(now, out);
+        out.extend(events.iter().cloned().map(Output::Event));
+        self.carry_out(&events, out);
+    }
+
     /// An operator drained a rank of this host.
     fn holds(&self, host: &Arc<str>) -> bool {
         let ranks = self.by_host.get(host).map_or(&[][..], Vec::as_slice);

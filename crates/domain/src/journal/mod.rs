@@ -28,7 +28,7 @@ pub use replay::Past;
 use slot::Slot;
 pub use slot::{Capacity, DrainNote, DrainState, Known, ResourceSet, Target};
 
-use super::{command::Command, effect::NodeEffect, hostlist, idset::IdSet, types::Nanos};
+use super::{command::Command, effect::NodeEffect, hostlist, types::Nanos};
 
 /// What may be set. Durations.
 #[derive(Clone, Copy, Debug)]
@@ -131,17 +131,12 @@ impl Journal {
         journal
     }
 
-    /// A session begins: no node is registered, and the resource manager has drained none.
-    pub fn begin(&mut self, now: Moment, out: &mut Vec<Output>) {
-        let mut released = IdSet::new();
+    /// A session begins, or goes on after a restart: no node is registered yet. What the resource manager had drained stays so
+    /// until the first events leave: the nodes of a session that goes on are there again by then, and others are not drained
+    /// by it any more.
+    pub fn begin(&mut self, now: Moment) {
         for rank in 0..self.size() {
             self.leave(rank, now);
-            if self.slots[rank as usize].release_rm() {
-                released.insert(rank);
-            }
-        }
-        if !released.is_empty() {
-            self.undrained_by_rm(&released, now, out);
         }
         self.by_node.clear();
         if !self.slots.is_empty() {
@@ -162,6 +157,15 @@ impl Journal {
         match fact {
             Fact::Node(NodeEffect::Registered { node, host, capacity, schedulable }) => {
                 self.registered(&node, &host, Capacity::of(&capacity), schedulable, now, out);
+            }
+            Fact::Node(NodeEffect::Renamed { node, host }) => {
+                if let Some(rank) = self.by_node.get(&node).copied() {
+                    let Slot { capacity, schedulable, torpid, .. } = self.slots[rank as usize].clone();
+                    self.registered(&node, &host, capacity, schedulable, now, out);
+                    if let Some(rank) = self.by_node.get(&node).copied() {
+                        self.set_torpid(rank, torpid, now);
+                    }
+                }
             }
             Fact::Node(NodeEffect::Removed { node }) => {
                 if let Some(rank) = self.by_node.remove(&node) {
@@ -206,7 +210,8 @@ impl Journal {
     ) {
         let name = if host.is_empty() { &**node } else { host };
         let host: Arc<str> = hostlist::safe_name(name).into();
-        if let Some(old) = self.by_node.remove(node) {
+        let old = self.by_node.remove(node);
+        if let Some(old) = old {
             self.leave(old, now);
         }
         let rank = self.rank_for(node, &host, now);
@@ -226,6 +231,9 @@ impl Journal {
         }
         self.set_torpid(rank, false, now);
         self.changed(now);
+        if let Some(old) = old.filter(|old| *old != rank) {
+            self.move_drain(old, rank, now, out);
+        }
     }
 
     /// The rank of a host's node: the one it had, else one of the host that is free, else one that was given up, else a new one.

@@ -84,10 +84,7 @@ impl Partition {
         let id = item.id.clone();
         let rank = self.rank_for(&id);
         let spec = Arc::new(NodeSpec { id: id.clone(), attributes: item.attributes });
-        let host: Arc<str> = match spec.host_name() {
-            "" => id.clone(),
-            host => host.into(),
-        };
+        let host = spec.host();
         let held = self.is_held(&id, &host);
         let node = Node {
             spec,
@@ -174,7 +171,11 @@ impl Partition {
             }
             // An update that says nothing but the partition carries no attributes of its own.
             if attributes.len() > 1 || (attributes.len() == 1 && !attributes.contains_key(key)) {
+                let before = row.spec.host();
                 row.spec = Arc::new(NodeSpec { id: row.spec.id.clone(), attributes });
+                if row.spec.host() != before {
+                    self.host_changed(ix, cx);
+                }
             }
         }
         let Some(capacity) = item.capacity else { return };
@@ -197,6 +198,16 @@ impl Partition {
         self.rouse_required(&id);
         self.drop_impossible_reservations(ix, cx);
         cx.fx.push(Effect::Node(NodeEffect::Capacity { node: id, capacity: shared }));
+    }
+
+    /// The node has another host name: what operators drained of that host holds for it, and what they drained it for stays.
+    fn host_changed(&mut self, ix: NodeIx, cx: &mut Cx) {
+        let row = &mut self.nodes[ix];
+        let (node, host) = (row.spec.id.clone(), row.spec.host());
+        cx.fx.push(Effect::Node(NodeEffect::Renamed { node: node.clone(), host: host.clone() }));
+        if self.is_held(&node, &host) && !self.nodes[ix].operator_drained {
+            self.operator_drain(&[node], true, cx);
+        }
     }
 
     /// A node that shrank is not kept for asks that it can never hold (R2.29).

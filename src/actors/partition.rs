@@ -1,5 +1,5 @@
 //! `PartitionActor`: owns `domain::Partition`, runs the scheduling loop, routes effects, starts and stops the conversations
-//! of queues, applications and nodes. Nobody else names the partition's numbers.
+//! of queues, applications and nodes. Nobody else changes the partition.
 
 mod conversations;
 mod handlers;

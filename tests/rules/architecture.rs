@@ -156,6 +156,46 @@ fn only_its_actor_names_the_partition() {
 }
 
 #[test]
+fn what_the_document_names_is_there() {
+    let sources = sources();
+    let document = fs::read_to_string(project("ARCHITECTURE.md")).unwrap();
+    let section = |title: &str| {
+        let from = document.find(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no section {title:?}"));
+        let text = &document[from + 1..];
+        text.split_once("\n## ").map_or(text, |(section, _)| section).to_owned()
+    };
+    let mut faults = String::new();
+    for title in ["The path of one allocation", "The path of one swap"] {
+        let text = section(title);
+        let names: Vec<&str> = quoted(&text).collect();
+        assert!(names.len() > 10, "{title}: {names:?}");
+        for name in names.into_iter().filter(|name| !name.ends_with('/')) {
+            let there = match name.strip_suffix(".rs") {
+                Some(_) => sources.iter().any(|source| format!("/{}", source.path).ends_with(&format!("/{name}"))),
+                None if name.starts_with(char::is_uppercase) => sources.iter().any(|source| names_it(source, name)),
+                None => sources.iter().any(|source| names_it(source, &format!("fn {name}"))),
+            };
+            if !there {
+                writeln!(faults, "{title}: `{name}`").unwrap();
+            }
+        }
+    }
+    for title in ["Layers", "The map"] {
+        for row in section(title).lines().filter(|line| line.starts_with("| `")) {
+            let folders = row.split('|').nth(1).unwrap_or_default();
+            for path in quoted(folders).filter(|path| !project(path).exists()) {
+                writeln!(faults, "{title}: `{path}`").unwrap();
+            }
+        }
+    }
+    assert!(faults.is_empty(), "ARCHITECTURE.md names what is not there:\n{faults}");
+}
+
+fn names_it(source: &Source, name: &str) -> bool {
+    source.code.match_indices(name).any(|(at, _)| !source.code[at + name.len()..].starts_with(in_word))
+}
+
+#[test]
 fn no_file_grows_beyond_one_subject() {
     let sources = sources();
     let long = sources.iter().map(|source| (source.whole.lines().count(), &source.path)).filter(|(n, _)| *n > LONGEST);

@@ -241,10 +241,14 @@ pub enum Hold {
     UserQuota,
     /// Max of a queue.
     QueueQuota,
+    /// Size of the cluster.
+    ClusterFull,
     /// No node has room for them, or none passes the predicates.
     Nodes,
-    /// Real asks wait for the gang, or for a placeholder to replace.
+    /// Real asks wait for the gang, or for a placeholder to replace; a gang that is placed at once for its members.
     Gang,
+    /// A queue, or the limits of the user or group, have no room for the whole gang.
+    GangRoom,
     /// The required node is unknown or full.
     RequiredNode,
 }
@@ -418,7 +422,7 @@ map!(App {
     69 gang as Skip,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
-variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode });
+variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom });
 list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });

@@ -5,7 +5,7 @@ use callboard::domain::{
     types::{AppState, Termination},
 };
 
-use super::env::{Ask, Env, QUEUES};
+use super::env::{Ask, Env, QUEUES, res};
 
 /// Two placeholders of one group on n1, allocated: the gang is there.
 fn two(style: &str) -> Env {
@@ -229,4 +229,30 @@ fn real_asks_wait_until_the_gang_is_there() {
     assert!(env.heard().is_empty());
     env.node("n2", 15);
     assert_eq!(env.heard(), ["node n2", "app-1 Running", "new ph2 on n2", "new r1 on n1"]);
+}
+
+#[test]
+fn a_swap_on_a_node_that_is_too_full_already() {
+    // R6.9, R6.15: it makes the node no fuller.
+    let full = |capacity: i64| {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", capacity);
+        env.gang("app-1", "root.a", 10, "Soft");
+        env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg")]);
+        let mut foreign = Ask::new("", "f1", 16).on("n1");
+        foreign.spec.foreign = Some(callboard::domain::alloc::Foreign::Static);
+        env.ask(vec![foreign]);
+        env.heard();
+        env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+        assert_eq!(env.heard(), ["released ph1 PlaceholderReplaced"]);
+        env
+    };
+    let mut env = full(20);
+    env.confirm_all();
+    assert!(env.heard().contains(&"new r1 on n1".to_owned()), "{:?}", env.told);
+    // SEEDS S25: one that shrinks meanwhile is another matter.
+    let mut env = full(20);
+    env.node_action("n1", NodeAction::Update, Some(res(18, 18)));
+    env.confirm_all();
+    assert!(!env.heard().contains(&"new r1 on n1".to_owned()));
 }

@@ -279,3 +279,33 @@ fn who_takes_the_place_of_a_placeholder_that_fails_is_asked_about_anew() {
     env.remove_app("gang");
     env.assert_empty();
 }
+
+#[test]
+fn what_the_shim_refuses_holds_no_place_of_its_user() {
+    // R5.27, R3.52, SEEDS S28: charged and shown to nobody, also where other asks of the application wait.
+    let limited = QUEUES.replace(
+        "- name: a\n",
+        "- name: a\n            limits: [{limit: alice, users: [alice], maxapplications: 1}]\n",
+    );
+    let mut env = Env::new(&limited);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 50);
+    for app in ["app-1", "app-2"] {
+        env.app(app, "root.a");
+    }
+    env.ask(vec![Ask::new("app-1", "bad1", 2), Ask::new("app-1", "bad2", 3)]);
+    env.ask(vec![Ask::new("app-2", "k", 2)]);
+    for key in ["bad1", "bad2"] {
+        env.refuse(key, "n1");
+    }
+    env.answer_all();
+    assert!(env.heard().contains(&"new k on n1".to_owned()), "{:?}", env.told);
+    let user = env.partition.ugm.users().next().expect("a user");
+    assert_eq!(user.root.applications, ["app-2".into()]);
+    // One that has something keeps its place.
+    env.ask(vec![Ask::new("app-2", "bad3", 2), Ask::new("app-2", "waits", 100)]);
+    env.refuse("bad3", "n1");
+    let user = env.partition.ugm.users().next().expect("a user");
+    assert_eq!(user.root.applications, ["app-2".into()]);
+}

@@ -1,10 +1,12 @@
 //! Less headroom reaches asks that wait already (R4.34, R4.35, R5.24, SEEDS S7): log, event, SKIPPED and explain.
 
+use std::sync::Arc;
+
 use callboard::domain::{
     command::AddApplication,
     event::{Detail, EventKind},
     partition::{Explainer, Why},
-    types::Termination,
+    types::{AppState, Termination},
 };
 
 use super::env::{Ask, Env, res};
@@ -245,4 +247,121 @@ fn nobody_looks_at_asks_of_a_queue_that_became_a_parent() {
     env.pass(1);
     let text = "Request 'k1' does not fit in queue 'root.a' (requested map[memory:25 vcore:25], available map[memory:10 vcore:10])";
     assert_eq!(messages(&mut env, "k1"), [text]);
+}
+
+const SHARED: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n          - name: b\n            \
+                      resources: {max: {memory: 20}}\n";
+
+fn skipped(env: &mut Env) -> Vec<String> {
+    env.heard().into_iter().filter(|told| told.ends_with("Skipped")).collect()
+}
+
+#[test]
+fn a_queue_that_is_full_where_the_cluster_was() {
+    // SEEDS S7: that the cluster was full before does not hide it.
+    let mut env = Env::new(SHARED);
+    env.node("n1", 30);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask(vec![Ask::new("app-a", "x1", 10), Ask::new("app-a", "x2", 10), Ask::new("app-b", "y0", 10)]);
+    env.ask(vec![Ask::new("app-b", "y1", 10), Ask::new("app-b", "y2", 10)]);
+    env.pass(1);
+    assert_eq!(skipped(&mut env), [""; 0], "the cluster is full");
+    env.release("app-a", "x1", Termination::StoppedByRm);
+    env.pass(1);
+    assert_eq!(skipped(&mut env), ["y2 Skipped"], "y1 took the rest of its queue");
+    env.release("app-a", "x2", Termination::StoppedByRm);
+    env.pass(5);
+    assert_eq!(skipped(&mut env), [""; 0], "once");
+}
+
+#[test]
+fn a_limit_of_applications_that_comes_back() {
+    // SEEDS S7: each time that it begins.
+    let limited = |max: u32| {
+        SHARED.replace("{memory: 20}}\n", &format!("{{memory: 20}}}}\n            maxapplications: {max}\n"))
+    };
+    let mut env = Env::new(&limited(1));
+    env.node("n1", 10);
+    for id in ["app-1", "app-2"] {
+        env.app(id, "root.b");
+        env.ask(vec![Ask::new(id, &format!("{id}-k"), 10)]);
+    }
+    env.pass(1);
+    assert_eq!(skipped(&mut env), ["app-2-k Skipped"]);
+    env.reload(&limited(5));
+    env.pass(1);
+    assert_eq!(skipped(&mut env), [""; 0]);
+    env.reload(&limited(1));
+    env.pass(1);
+    assert_eq!(skipped(&mut env), ["app-2-k Skipped"]);
+}
+
+#[test]
+fn a_gang_whose_queue_has_no_room_for_it() {
+    // SEEDS S11, S7, EVT-012
+    let mut env = Env::new(&SHARED.replace("{memory: 20}", "{memory: 30}"));
+    env.node("n1", 100);
+    env.app("app-b", "root.b");
+    env.ask(vec![Ask::new("app-b", "b1", 10)]);
+    env.gang("gang", "root.b", 30, "Soft");
+    env.heard();
+    env.ask((1..=3).map(|n| Ask::new("gang", &format!("p{n}"), 10).placeholder("g")).collect());
+    env.pass(1);
+    assert_eq!(skipped(&mut env), ["p1 Skipped", "p2 Skipped", "p3 Skipped"]);
+    let text = "Request 'p1' does not fit in queue 'root.b' with all of its gang (requested map[memory:30 vcore:30], available map[memory:20 vcore:90])";
+    assert_eq!(messages(&mut env, "p1"), [text]);
+    assert!(env.log("gang", "p1").contains(&"Not enough queue quota".to_owned()));
+    env.pass(5);
+    assert_eq!(skipped(&mut env), [""; 0], "once");
+    env.release("app-b", "b1", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"new p3 on n1".to_owned()), "{:?}", env.told);
+    assert_eq!(messages(&mut env, "p1"), ["Request 'p1' has become schedulable in queue 'root.b'"]);
+}
+
+#[test]
+fn a_gang_that_timed_out_with_nothing_left_makes_room() {
+    // 002, SEEDS S35: it counts only while something of it is allocated or waits.
+    let user = "maxapplications: 1, maxresources: {memory: 20}";
+    for limit in [
+        "            maxapplications: 1\n".to_owned(),
+        format!("            limits: [{{limit: alice, users: [alice], {user}}}]\n"),
+    ] {
+        let mut env = Env::new(&SHARED.replace("{memory: 20}}\n", &format!("{{memory: 20}}}}\n{limit}")));
+        env.node("n1", 20);
+        env.gang("gang", "root.b", 20, "Soft");
+        env.ask(vec![Ask::new("gang", "p1", 5).placeholder("g"), Ask::new("gang", "p2", 5).placeholder("g")]);
+        env.app("next", "root.b");
+        env.ask(vec![Ask::new("next", "k", 5)]);
+        env.pass(70);
+        assert_eq!(env.state("gang"), Some(AppState::Resuming), "{limit}");
+        env.heard();
+        env.confirm_all();
+        assert_eq!(env.state("gang"), Some(AppState::Accepted), "{limit}");
+        assert!(env.heard().contains(&"new k on n1".to_owned()), "{limit}");
+        let users: Vec<_> = env.partition.ugm.users().map(|user| user.root.applications).collect();
+        assert_eq!(users, [[Arc::from("next")]], "{limit}");
+    }
+}
+
+#[test]
+fn the_group_is_chosen_by_the_limits_at_the_first_usage() {
+    // 002: "a group is selected when the first usage is registered for the application"
+    let mut env = Env::new(SHARED);
+    env.node("n1", 30);
+    env.app("app-a", "root.b");
+    env.ask(vec![Ask::new("app-a", "x1", 20)]);
+    let item = AddApplication { groups: Some(["dev".into(), "qa".into()].into()), ..env.by("bob") };
+    env.add_app(AddApplication { id: "app-b".into(), queue: "root.b".into(), ..item });
+    env.ask(vec![Ask::new("app-b", "y1", 5), Ask::new("app-b", "y2", 5)]);
+    env.pass(1);
+    let limited = SHARED.to_owned() + "            limits: [{limit: dev, groups: [dev], maxresources: {memory: 5}}]\n";
+    env.reload(&limited);
+    assert!(env.events.iter().all(|event| event.detail != Detail::AppLink));
+    env.heard();
+    env.release("app-a", "x1", Termination::StoppedByRm);
+    env.pass(1);
+    let heard = env.heard();
+    assert!(heard.contains(&"new y1 on n1".to_owned()) && !heard.contains(&"new y2 on n1".to_owned()), "{heard:?}");
+    assert!(env.events.iter().any(|event| event.detail == Detail::AppLink && &*event.object == "dev"));
 }

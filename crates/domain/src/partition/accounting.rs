@@ -7,7 +7,7 @@ use crate::{
     conf::{LimitConf, PartitionConf, QueueConf},
     effect::Effect,
     resources::Resource,
-    types::{AppIx, AppState, QueueIx},
+    types::{AppIx, QueueIx},
     ugm::UgmEvent,
 };
 
@@ -24,12 +24,10 @@ impl Partition {
         paths.into()
     }
 
-    /// Chooses the group of an application where that is not done yet (UGM-020).
-    pub(super) fn user_resolve(&mut self, app: AppIx, cx: &mut Cx) {
+    /// The application is looked at: its user's levels are there from now on.
+    pub(super) fn user_resolve(&mut self, app: AppIx) {
         if let Some(track) = self.apps[app].track {
-            let mut events = Vec::new();
-            self.ugm.resolve(track, &mut events);
-            publish(events, cx);
+            self.ugm.resolve(track);
         }
     }
 
@@ -55,7 +53,6 @@ impl Partition {
     pub(super) fn user_increase(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
         if let Some(track) = self.apps[app].track {
             let mut events = Vec::new();
-            self.ugm.resolve(track, &mut events);
             self.ugm.increase(track, amount, &mut events);
             publish(events, cx);
         }
@@ -69,8 +66,7 @@ impl Partition {
         let row = &self.apps[app];
         // EVT-050: what a removal by the shim takes goes as one sum at its end.
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all) {
-            // A resuming application goes on, and counts (R6.21).
-            let last = self.is_idle(app) && row.gang.placeholders == 0 && row.state != AppState::Resuming;
+            let last = self.is_idle(app) && row.gang.placeholders == 0;
             let mut events = Vec::new();
             self.ugm.decrease(track, amount, last, &mut events);
             publish(events, cx);
@@ -83,7 +79,6 @@ impl Partition {
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all)
             && self.is_idle(app)
             && row.gang.placeholders == 0
-            && row.state != AppState::Resuming
         {
             let mut events = Vec::new();
             self.ugm.leave(track, &mut events);

@@ -9,7 +9,7 @@ use crate::{
     app::{AskOrder, GroupKey, Hold},
     effect::Effect,
     resources::Resource,
-    types::{AllocIx, AppIx, NodeIx},
+    types::{AllocIx, AppIx, NodeIx, QueueIx},
 };
 
 /// A gang that fits, while the shim is asked about each of its placeholders.
@@ -34,6 +34,22 @@ impl Partition {
         !self.queues[self.apps[app].queue].leaf || self.goes_all_at_once(app, key) || self.waits_for_gang(app, key)
     }
 
+    /// What a gang wants of its queues and user at once, with the level, nearest to the leaf, that has no room for it.
+    pub(super) fn gang_shortage(&self, app: AppIx) -> (Resource, Option<QueueIx>) {
+        let row = &self.apps[app];
+        if !self.queues[row.queue].settings.atomic_gangs {
+            let wanted = row.gang.placeholder_ask.as_deref().cloned().unwrap_or_default();
+            return (wanted, self.gang_level(app));
+        }
+        let mut total = Resource::new();
+        for (key, group) in row.groups_by_key.iter().filter(|(key, _)| key.placeholder) {
+            total.add(&self.shapes.resource(key.shape).times(group.asks.len() as i128));
+        }
+        // The size of the cluster is no limit: it may grow.
+        let level = self.queue_fits(row.queue, &total).err().filter(|level| *level != self.root);
+        (total, level)
+    }
+
     /// Places all pending placeholders of an application, if all that were announced have come and all fit at once.
     pub(super) fn try_gang(&mut self, app: AppIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let row = &self.apps[app];
@@ -41,16 +57,10 @@ impl Partition {
         if missing || row.gang.awaiting_shim > 0 {
             return Err(Hold::Gang);
         }
-        let mut total = Resource::new();
-        for (key, group) in row.groups_by_key.iter().filter(|(key, _)| key.placeholder) {
-            total.add(&self.shapes.resource(key.shape).times(group.asks.len() as i128));
-        }
-        let queue = row.queue;
-        // The size of the cluster is no limit: it may grow.
-        let level = self.queue_fits(queue, &total).err().filter(|level| *level != self.root);
+        let (total, level) = self.gang_shortage(app);
         if !self.user_fits(app, &total) || level.is_some() {
             self.limited = true;
-            return Err(Hold::Gang);
+            return Err(Hold::GangRoom);
         }
         if self.gang(app).any(|(_, alloc)| self.waits_for_turn(*alloc)) {
             return Ok(Outcome::Waits);

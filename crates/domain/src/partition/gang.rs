@@ -184,6 +184,9 @@ impl Partition {
             let placement = self.past_limits(real, Some(node), Books::NODE);
             self.charge(&placement, cx);
             self.node_event(real, node, Change::Add, cx);
+        } else if !self.swap_fits(placeholder, real) {
+            // R6.9: on the placeholder's own node the room is not looked at, however full it is.
+            self.overfull_swaps.insert(placeholder, self.nodes[node].available.value());
         }
         let app_row = &mut self.apps[app];
         app_row.gang.swaps += 1;
@@ -250,6 +253,7 @@ impl Partition {
     }
 
     fn unlink(&mut self, placeholder: AllocIx, real: AllocIx) {
+        self.overfull_swaps.remove(&placeholder);
         let ph = &mut self.allocs[placeholder];
         ph.link = None;
         let (app, group) = (ph.app, ph.spec.task_group.clone());
@@ -270,11 +274,15 @@ impl Partition {
         }
     }
 
-    /// The node of a replacement still has room for the real allocation once the placeholder is gone.
+    /// The node of a replacement still has room for the real allocation once the placeholder is gone, or no less than when it
+    /// began there.
     fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
         let mut room = self.nodes[node].available.value();
+        if ph.node == row.node && self.overfull_swaps.get(&placeholder).is_some_and(|before| room.ge_all(before)) {
+            return true;
+        }
         room.add(if ph.node == row.node { &ph.resource } else { &row.resource });
         room.fits(&row.resource)
     }
@@ -390,6 +398,10 @@ impl Partition {
             AppState::Failing => self.fail_if_empty(app, cx),
             AppState::Resuming => {
                 self.fire(app, AppEvent::Run, None, cx);
+                if self.is_idle(app) {
+                    // Nothing of it is allocated or waits: another may take its place (SEEDS S35).
+                    self.leave_allocating(app);
+                }
             }
             AppState::Completing if row.state_timer.is_none() && self.is_done(app) => {
                 self.fire(app, AppEvent::Complete, None, cx);

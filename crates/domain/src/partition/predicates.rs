@@ -82,6 +82,8 @@ pub(crate) struct Questions {
     refused_victims: imbl::OrdSet<(AllocIx, NodeIx)>,
     /// Number of the last question.
     next: u64,
+    /// Applications that count among their user's only for what the shim is asked about.
+    pub(super) only_asked: imbl::OrdSet<AppIx>,
     /// Whose turn it is.
     pub(super) turn: Place,
     /// The changes that other partitions know of.
@@ -235,6 +237,10 @@ impl Partition {
         let mut effects = Vec::new();
         let hidden = &mut cx.with(&mut effects);
         self.await_shim(placement.alloc, node, true);
+        let app = self.allocs[placement.alloc].app;
+        if self.apps[app].track.is_some_and(|track| !self.ugm.counts(track)) {
+            self.questions.only_asked.insert(app);
+        }
         self.charge(placement, hidden);
         effects
     }
@@ -533,6 +539,15 @@ impl Partition {
         let hidden = &mut cx.with(&mut hidden);
         self.refund(alloc, self.allocs[alloc].node, Books::ALL, hidden);
         self.count_awaiting_shim(alloc, true, false);
+        let app = self.allocs[alloc].app;
+        if self.apps[app].asked.iter().all(|asked| asked.count == 0)
+            && self.questions.only_asked.remove(&app).is_some()
+            && let Some(track) = self.apps[app].track
+        {
+            // What was asked is charged to nobody: it holds no place of its user's either (R5.27, R3.52).
+            self.ugm.leave(track, &mut Vec::new());
+            self.unblock_limits();
+        }
         self.pending_again(alloc);
     }
 
@@ -655,4 +670,5 @@ map!(Questions {
     11 next,
     12 turn,
     13 told,
+    14 only_asked,
 });

@@ -111,7 +111,7 @@ impl Partition {
         if self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return Outcome::Nothing;
         }
-        self.user_resolve(app, cx);
+        self.user_resolve(app);
         if self.apps[app].state == AppState::Accepted && !self.may_run(app, cx) {
             self.limited = true;
             return Outcome::Nothing;
@@ -128,7 +128,7 @@ impl Partition {
             match self.try_group(app, &key, cx) {
                 Ok(outcome) => return outcome,
                 Err(hold) => {
-                    if hold == Hold::QueueQuota
+                    if matches!(hold, Hold::QueueQuota | Hold::ClusterFull)
                         && let Some(outcome) = self.preempt_group(app, &key, hold, cx)
                     {
                         return outcome;
@@ -176,6 +176,10 @@ impl Partition {
         let by_quota = !by_queue && !self.user_can_run(app);
         let row = &mut self.apps[app];
         let id = row.id.clone();
+        if row.held_by_queue != by_queue || !by_queue && row.held_by_quota != by_quota {
+            // Where a limit holds it back anew, or another one does, its asks are told anew.
+            row.skipped_to = 0;
+        }
         if row.held_by_queue != by_queue {
             row.held_by_queue = by_queue;
             let detail = if by_queue { Detail::AppCannotRunQueue } else { Detail::AppRunnableQueue };
@@ -203,7 +207,7 @@ impl Partition {
         }
     }
 
-    /// Each ask of an application that may not begin is told of it once (SEEDS S7).
+    /// Each ask of an application that may not begin is told of it once, each time that it begins (SEEDS S7).
     fn skip_asks(&mut self, app: AppIx, reason: &str, cx: &mut Cx) {
         let row = &self.apps[app];
         let asks = row.by_seq.range(row.skipped_to + 1..);
@@ -219,7 +223,7 @@ impl Partition {
     /// Tries the first ask of a group (R5.24); the error says why all of them wait.
     fn try_group(&mut self, app: AppIx, key: &GroupKey, cx: &mut Cx) -> Result<Outcome, Hold> {
         if self.waits_for_gang(app, key) {
-            return Err(Hold::Gang);
+            return Err(if key.placeholder { Hold::GangRoom } else { Hold::Gang });
         }
         if self.goes_all_at_once(app, key) {
             return self.try_gang(app, cx);
@@ -229,8 +233,8 @@ impl Partition {
             return Err(Hold::UserQuota);
         }
         let queue = self.apps[app].queue;
-        if self.queue_fits(queue, &resource).is_err() {
-            return Err(Hold::QueueQuota);
+        if let Err(level) = self.queue_fits(queue, &resource) {
+            return Err(self.hold_of(level));
         }
         let group = self.apps[app].groups_by_key.get(key);
         let Some(alloc) = group.and_then(|group| group.asks.get_min().map(|(_, alloc)| *alloc)) else {
@@ -284,12 +288,17 @@ impl Partition {
             && !(self.ask_shim && self.is_refused(alloc, node))
     }
 
+    /// What holds back where this level of the queues has no room: root is the cluster, and has no limit of its own.
+    pub(super) fn hold_of(&self, level: QueueIx) -> Hold {
+        if level == self.root { Hold::ClusterFull } else { Hold::QueueQuota }
+    }
+
     /// Places an ask on a node, or asks the shim first.
     pub(super) fn take(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let placement = match self.check(alloc, node) {
             Ok(placement) => placement,
             Err(super::Reason::User) => return Err(Hold::UserQuota),
-            Err(super::Reason::Queue(_)) => return Err(Hold::QueueQuota),
+            Err(super::Reason::Queue(level)) => return Err(self.hold_of(level)),
             Err(super::Reason::Node) => return Err(Hold::Nodes),
         };
         self.note_passed(alloc, cx);
@@ -370,23 +379,25 @@ impl Partition {
 
     /// The asks of a group wait, for one reason: each is told of it once (R4.35, R4.37, SEEDS S7).
     pub(super) fn hold(&mut self, app: AppIx, key: &GroupKey, hold: Hold, cx: &mut Cx) {
-        if matches!(hold, Hold::UserQuota | Hold::QueueQuota) {
+        if matches!(hold, Hold::UserQuota | Hold::QueueQuota | Hold::ClusterFull) {
             self.limited = true;
         }
         let Some(group) = self.apps[app].groups_by_key.get_mut(key) else { return };
-        let again = group.hold == Some(hold);
-        group.hold = Some(hold);
+        let before = group.hold.replace(hold);
+        let again = before == Some(hold);
         let fresh = std::mem::take(&mut group.fresh);
         let asks: Vec<AllocIx> = if again { &fresh } else { &group.asks }.values().copied().collect();
         for alloc in asks {
-            self.hold_ask(alloc, hold, cx);
+            self.hold_ask(alloc, hold, before, cx);
         }
     }
 
-    fn hold_ask(&mut self, alloc: AllocIx, hold: Hold, cx: &mut Cx) {
+    fn hold_ask(&mut self, alloc: AllocIx, hold: Hold, before: Option<Hold>, cx: &mut Cx) {
         match hold {
             // What fills queue and user is promised to this very ask.
-            Hold::UserQuota | Hold::QueueQuota if self.has_claim(alloc) && self.reserved_ask_fits_limits(alloc) => {
+            Hold::UserQuota | Hold::QueueQuota | Hold::ClusterFull
+                if self.has_claim(alloc) && self.reserved_ask_fits_limits(alloc) =>
+            {
                 self.note_passed(alloc, cx);
             }
             Hold::UserQuota => {
@@ -404,7 +415,7 @@ impl Partition {
                     self.skipped(alloc, "held back by a limit of its user or group", cx);
                 }
             }
-            Hold::QueueQuota => {
+            Hold::QueueQuota | Hold::ClusterFull => {
                 self.note_attempt(alloc);
                 self.log_no_preemption(alloc, cx.now);
                 self.log(alloc, "Not enough queue quota", cx.now);
@@ -413,9 +424,10 @@ impl Partition {
                     self.fits_user_event(alloc, cx);
                 }
                 let row = &mut self.allocs[alloc];
-                if !row.over_queue_quota {
-                    row.over_queue_quota = true;
-                    let (key, app, resource) = (row.spec.key.clone(), row.app, row.resource.clone());
+                let (app, resource) = (row.app, row.resource.clone());
+                let begins = !std::mem::replace(&mut row.over_queue_quota, true);
+                if begins {
+                    let key = row.spec.key.clone();
                     let headroom = self.headroom(self.apps[app].queue);
                     let path = self.queue_path(alloc);
                     let text = format!(
@@ -423,12 +435,15 @@ impl Partition {
                         Shown(headroom.as_ref())
                     );
                     self.message_of(alloc, &text, cx);
-                    // A cluster that is too small is no limit: that the ask waits for nodes is told once a second.
-                    let level = self.queue_fits(self.apps[app].queue, &resource).err();
-                    if let Some(level) = level.filter(|level| *level != self.root) {
-                        let path = self.queues[level].path.clone();
-                        self.skipped(alloc, &format!("held back by the max of queue {path}"), cx);
-                    }
+                }
+                // A cluster that is too small is no limit: that the ask waits for nodes is told once a second.
+                let level = self.queue_fits(self.apps[app].queue, &resource).err();
+                if hold == Hold::QueueQuota
+                    && (begins || before == Some(Hold::ClusterFull))
+                    && let Some(level) = level
+                {
+                    let path = self.queues[level].path.clone();
+                    self.skipped(alloc, &format!("held back by the max of queue {path}"), cx);
                 }
             }
             Hold::Nodes => {
@@ -436,8 +451,48 @@ impl Partition {
                 self.log_no_preemption(alloc, cx.now);
             }
             Hold::RequiredNode => self.note_passed(alloc, cx),
+            Hold::GangRoom => self.hold_in_gang(alloc, cx),
             Hold::Gang => {}
         }
+    }
+
+    /// A placeholder waits for room for its whole gang (SEEDS S11): told as of any other ask that a limit holds back.
+    fn hold_in_gang(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let row = &self.allocs[alloc];
+        let (app, key) = (row.app, row.spec.key.clone());
+        let (wanted, level) = self.gang_shortage(app);
+        self.log(alloc, if level.is_some() { "Not enough queue quota" } else { "Not enough user quota" }, cx.now);
+        let row = &self.allocs[alloc];
+        if row.over_queue_quota || row.over_user_quota {
+            return;
+        }
+        let (text, reason) = match level {
+            Some(level) => {
+                self.allocs[alloc].over_queue_quota = true;
+                let headroom = self.headroom(self.apps[app].queue);
+                let (queue, path) = (self.queue_path(alloc), self.queues[level].path.clone());
+                let headroom = Shown(headroom.as_ref());
+                (
+                    format!(
+                        "Request '{key}' does not fit in queue '{queue}' with all of its gang (requested {wanted}, available {headroom})"
+                    ),
+                    format!("held back by the max of queue {path}, which has no room for all of its gang"),
+                )
+            }
+            None => {
+                self.allocs[alloc].over_user_quota = true;
+                let headroom = self.user_headroom(app);
+                let headroom = Shown(headroom.as_ref());
+                (
+                    format!(
+                        "Request '{key}' exceeds the available user quota with all of its gang (requested {wanted}, available {headroom})"
+                    ),
+                    "held back by a limit of its user or group, which has no room for all of its gang".to_owned(),
+                )
+            }
+        };
+        self.message_of(alloc, &text, cx);
+        self.skipped(alloc, &reason, cx);
     }
 
     /// Tells the shim that an ask is held back by a limit, once each time it begins (SEEDS S7).

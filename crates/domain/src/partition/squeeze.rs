@@ -11,7 +11,7 @@ use super::{Cx, Partition, deadlines::Deadline};
 use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
-    types::{AppIx, AppState, Nanos, QueueIx},
+    types::{AppIx, AppState, Nanos},
 };
 
 /// Between two looks; what the rules call a cycle where nothing happens (R5.1).
@@ -34,7 +34,7 @@ pub(super) struct Squeeze {
 
 /// Less headroom may hold it back for another reason than this.
 fn may_get_worse(hold: Hold) -> bool {
-    matches!(hold, Hold::Nodes | Hold::RequiredNode | Hold::QueueQuota)
+    matches!(hold, Hold::Nodes | Hold::RequiredNode | Hold::QueueQuota | Hold::ClusterFull)
 }
 
 impl Partition {
@@ -113,18 +113,19 @@ impl Partition {
         let limited = self.limited;
         match self.other_hold(app, &key) {
             None => {}
-            Some((hold, Some(level))) if level == self.root => {
-                self.hold(app, &key, hold, cx);
-                // The cluster is full: that is told, and a node with room brings the asks back as before.
+            Some(Hold::ClusterFull) => {
+                self.hold(app, &key, Hold::ClusterFull, cx);
+                // That is told, and a node with room brings the asks back as before.
                 self.limited = limited;
             }
-            Some((hold, _)) => self.hold(app, &key, hold, cx),
+            Some(hold) => self.hold(app, &key, hold, cx),
         }
     }
 
-    /// The limit that holds a blocked group back now, where it was something else that comes later in the order of the
-    /// scheduling step (R5.24); with the queue where it is one of a queue's. Nodes, where it was a queue and is no more.
-    fn other_hold(&self, app: AppIx, key: &GroupKey) -> Option<(Hold, Option<QueueIx>)> {
+    /// What holds a blocked group back now, where it was something else: a limit before what comes later in the order of the
+    /// scheduling step (R5.24), a queue instead of the cluster and the other way round, nodes where it was one of these and is
+    /// no more.
+    fn other_hold(&self, app: AppIx, key: &GroupKey) -> Option<Hold> {
         // Of a gang that is placed all at once the limits look at the whole.
         if self.goes_all_at_once(app, key) {
             return None;
@@ -134,14 +135,15 @@ impl Partition {
         let hold = group.hold.filter(|hold| may_get_worse(*hold))?;
         let resource = self.shapes.resource(key.shape);
         if !self.user_fits_beside(app, resource) {
-            return Some((Hold::UserQuota, None));
+            return Some(Hold::UserQuota);
         }
-        match (hold, self.queue_fits(row.queue, resource)) {
-            (Hold::QueueQuota, Ok(())) if key.required_node.is_some() => Some((Hold::RequiredNode, None)),
-            (Hold::QueueQuota, Ok(())) => Some((Hold::Nodes, None)),
-            (Hold::QueueQuota, Err(_)) | (_, Ok(())) => None,
-            (_, Err(level)) => Some((Hold::QueueQuota, Some(level))),
-        }
+        let now = match self.queue_fits(row.queue, resource) {
+            Err(level) => self.hold_of(level),
+            Ok(()) if !matches!(hold, Hold::QueueQuota | Hold::ClusterFull) => return None,
+            Ok(()) if key.required_node.is_some() => Hold::RequiredNode,
+            Ok(()) => Hold::Nodes,
+        };
+        (now != hold).then_some(now)
     }
 }
 

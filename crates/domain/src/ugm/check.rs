@@ -93,6 +93,11 @@ impl Ugm {
         self.apps[track].counted || self.all(track, |bound| bound.admits())
     }
 
+    /// An application counts among those of its user: since its first allocation (UGM-033).
+    pub fn counts(&self, track: Tracked) -> bool {
+        self.apps[track].counted
+    }
+
     /// The limit that a request does not fit, the one nearest to root, the user's before the group's; `None` where it fits.
     pub fn exceeded(&self, track: Tracked, request: &Resource) -> Option<Refusal> {
         self.first(track, |bound| bound.fits(request))
@@ -146,7 +151,7 @@ impl Ugm {
     /// Visits the limits of an application until one does not pass.
     fn all(&self, track: Tracked, mut passes: impl FnMut(&Bound) -> bool) -> bool {
         let app = &self.apps[track];
-        let Some(hold) = &app.hold else { return self.all_unresolved(track, passes) };
+        let Some(hold) = app.hold.as_ref().filter(|_| app.counted) else { return self.all_unresolved(track, passes) };
         for side in app.sides() {
             let tracker = &self.trackers[side.tracker];
             for (n, at) in side.levels.iter().enumerate() {

@@ -2,9 +2,9 @@
 //!
 //! - A *tracker* is a user or a group; a *level* is a tracker in one queue: its usage, its applications, its limit.
 //! - An application is [opened](Ugm::open) when it is admitted and [closed](Ugm::close) or [removed](Ugm::remove) when it
-//!   leaves; in between its handle ([`Tracked`]) is all that is needed. The first check or charge [resolves](Ugm::resolve)
-//!   it: its group is chosen, once, and the levels of its user and group on the whole path are linked to it. From
-//!   then on a check or a charge touches those levels and nothing else, however many users there are.
+//!   leaves; in between its handle ([`Tracked`]) is all that is needed. With its first charge its group is chosen, and the
+//!   levels of its user and group on the whole path are linked to it (its user's as soon as it is [looked at](Ugm::resolve)). From then on a check or a charge touches those levels
+//!   and nothing else, however many users there are; a check before that looks up what would be chosen.
 //! - Group usage is the sum over the linked applications, and a link lasts until the application's last allocation
 //!   is gone, whatever the configuration does meanwhile (section 12 item 7 mends UGM-018).
 //! - A tracker is listed while an application of it is counted (SEEDS S28); what nobody needs any more goes in the same
@@ -130,14 +130,14 @@ struct App {
     usage: Rare<Resource>,
     /// It had an allocation, and something of it is left (UGM-041).
     counted: bool,
-    /// `None` until the group is chosen.
+    /// `None` until it is looked at.
     hold: Option<Hold>,
 }
 
 #[derive(Clone, Debug)]
 struct Hold {
     user: Side,
-    /// `None`: charged to no group (UGM-023).
+    /// `None`: charged to no group (UGM-023), or not chosen yet, where it does not count.
     group: Option<Side>,
 }
 
@@ -183,30 +183,36 @@ impl Ugm {
         }
     }
 
-    /// Chooses the group of an application, unless that is done already (UGM-020–UGM-024). To be called before a check
-    /// whose answer is acted upon; the checks alone change nothing.
-    pub fn resolve(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+    /// Links an application to the levels of its user, unless that is done already: it is looked at, and will be charged there.
+    pub fn resolve(&mut self, track: Tracked) {
         let app = &self.apps[track];
-        if app.hold.is_some() {
+        if app.hold.is_none() {
+            let (user, chain) = (app.user.clone(), app.chain.clone());
+            let user = self.link(Who::User, &user, &chain, track);
+            self.apps[track].hold = Some(Hold { user, group: None });
+        }
+    }
+
+    /// Chooses the group of an application with its first usage (UGM-020–UGM-024).
+    fn choose(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+        self.resolve(track);
+        let app = &self.apps[track];
+        let (id, chain) = (app.id.clone(), app.chain.clone());
+        let Some(object) = self.limits.group_of(&app.groups, &chain) else { return };
+        if app.hold.as_ref().is_some_and(|hold| hold.group.is_some()) {
             return;
         }
-        let (id, user, chain) = (app.id.clone(), app.user.clone(), app.chain.clone());
-        let group = self.limits.group_of(&app.groups, &chain);
-        let hold = Hold {
-            user: self.link(Who::User, &user, &chain, track),
-            group: group.as_ref().map(|group| self.link(Who::Group, group, &chain, track)),
-        };
-        self.apps[track].hold = Some(hold);
-        if let Some(object) = group {
-            let detail = Detail::AppLink;
-            out.push(UgmEvent { change: Change::Set, detail, object, reference: id, resource: None });
+        let side = self.link(Who::Group, &object, &chain, track);
+        if let Some(hold) = &mut self.apps[track].hold {
+            hold.group = Some(side);
         }
+        out.push(UgmEvent { change: Change::Set, detail: Detail::AppLink, object, reference: id, resource: None });
     }
 
     /// Charges an allocation of an application to its user and group (UGM-040); never refused (UGM-035).
     pub fn increase(&mut self, track: Tracked, amount: &Arc<Resource>, out: &mut Vec<UgmEvent>) {
-        self.resolve(track, out);
         if !self.apps[track].counted {
+            self.choose(track, out);
             self.count(track);
         }
         self.each_usage(track, |usage| usage.add(amount));

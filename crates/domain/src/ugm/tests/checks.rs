@@ -74,10 +74,15 @@ fn a_users_own_limit_comes_before_those_of_groups() {
 fn the_choice_is_kept() {
     let mut b = Bench::default();
     let first = b.open("app-1", "alice", &["dev"], "root.a");
-    b.resolve(first);
-    b.limits(&[("root.a", vec![limit(&[], &["dev"], 10, 0)])]);
+    let waits = b.open("app-3", "alice", &["dev"], "root.a");
+    b.ugm.resolve(waits);
     b.add(first, 50);
+    b.limits(&[("root.a", vec![limit(&[], &["dev"], 10, 0)])]);
     assert_eq!(b.ugm.group(first), None);
+    // 002: one that waited meanwhile chooses by the limits at its first usage.
+    assert!(!b.ugm.fits(waits, &mem(11)));
+    b.add(waits, 1);
+    b.sub(waits, 1, true);
     let second = b.open("app-2", "alice", &["dev"], "root.a");
     b.add(second, 5);
     assert_eq!(b.group_used("dev", "root.a"), Some(5));

@@ -55,8 +55,9 @@ impl Bench {
         self.live.iter_mut().find(|known| known.track == track).expect("a live application")
     }
 
+    /// As its first usage does.
     fn resolve(&mut self, track: Tracked) {
-        self.ugm.resolve(track, &mut self.events);
+        self.ugm.choose(track, &mut self.events);
         self.check();
     }
 

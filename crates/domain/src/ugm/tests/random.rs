@@ -127,7 +127,7 @@ impl Model {
             }
             Step::Resolve(at) => {
                 if let Some(at) = self.pick(at) {
-                    self.bench.resolve(self.apps[at].0);
+                    self.bench.ugm.resolve(self.apps[at].0);
                 }
             }
             Step::Add(at, memory, vcore) => {
@@ -196,18 +196,18 @@ impl Model {
         }
         self.bench.check();
         for (track, _) in self.apps.clone() {
-            if self.bench.ugm.apps[track].hold.is_some() {
+            if self.bench.ugm.apps[track].counted {
                 let ugm = &self.bench.ugm;
                 assert_eq!((ugm.headroom(track), ugm.can_run(track)), self.expected(track), "{:?}", self.limits);
             }
         }
     }
 
-    /// All checks say the same, and the same before the group is chosen as after.
+    /// All checks say the same, and the same before the application is linked to its user as after.
     fn agree(&mut self, track: Tracked, request: &Resource) {
         let ask = |ugm: &Ugm| (ugm.headroom(track), ugm.fits(track, request), ugm.can_run(track));
         let before = ask(&self.bench.ugm);
-        self.bench.ugm.resolve(track, &mut self.bench.events);
+        self.bench.ugm.resolve(track);
         let (headroom, fits, can_run) = ask(&self.bench.ugm);
         assert_eq!((&headroom, fits, can_run), (&before.0, before.1, before.2));
         assert_eq!(fits, headroom.is_none_or(|headroom| headroom.fits_or_unlimited(request)));

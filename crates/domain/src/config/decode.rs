@@ -17,6 +17,8 @@ use super::{
 const LISTED: usize = 1_000;
 
 const TEXT: &[&str] = &["partitions", "checksum"];
+/// What `/ws/v1/config` shows beside these: read over, so that its answer can be edited and sent (CFG-005).
+const SHOWN: &[&str] = &["extra", "deadlockdetectionenabled", "deadlocktimeoutseconds"];
 const PARTITION: &[&str] =
     &["name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver"];
 const PREEMPTION: &[&str] = &["enabled", "quotapreemptionenabled"];
@@ -72,10 +74,14 @@ pub struct Misfit {
 pub fn scheduler(node: &Node) -> (Scheduler, Vec<Misfit>) {
     let mut decoder = Decoder::default();
     let mut scheduler = Scheduler::default();
-    decoder.object(node, "configs.SchedulerConfig", TEXT, |decoder, key, value| match key {
+    let name = "configs.SchedulerConfig";
+    decoder.pairs(node, name, |decoder, key, key_at, value| match key {
         "partitions" => scheduler.partitions = decoder.list(value, "configs.PartitionConfig", Decoder::partition),
         // Never compared with the computed one (CFG-081).
-        _ => drop(decoder.text(value)),
+        "checksum" => drop(decoder.text(value)),
+        "extra" => scheduler.extra = Some(key_at),
+        key if SHOWN.contains(&key) => {}
+        key => decoder.unknown(key, key_at, name, TEXT),
     });
     (scheduler, decoder.misfits)
 }
@@ -110,10 +116,14 @@ impl Decoder {
             if keys.contains(&key) {
                 each(decoder, key, value);
             } else {
-                let hint = format!("known keys: {}", keys.join(", "));
-                decoder.misfit(key_at, format!("field {key} not found in type {name}"), hint);
+                decoder.unknown(key, key_at, name, keys);
             }
         });
+    }
+
+    fn unknown(&mut self, key: &str, at: At, name: &str, keys: &[&str]) {
+        let hint = format!("known keys: {}", keys.join(", "));
+        self.misfit(at, format!("field {key} not found in type {name}"), hint);
     }
 
     /// Reads the keys of a map; the first of duplicate ones counts.

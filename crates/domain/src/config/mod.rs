@@ -123,6 +123,10 @@ pub fn load(text: &str) -> Result<LoadedConfig, Refused> {
     all.refusal()?;
     let scheduler = scheduler.0;
     let (mut rule_faults, mut warnings) = (Faults::default(), Faults::default());
+    if let Some(at) = scheduler.extra {
+        let detail = "they come with the registration of a resource manager, or with --set";
+        warnings.add(at, "CFG-005", "settings under `extra` are read over", detail);
+    }
     let partitions = scheduler.partitions.iter().flatten();
     let partitions =
         partitions.map(|partition| Arc::new(build::partition(partition, &mut rule_faults, &mut warnings))).collect();

@@ -24,6 +24,8 @@ pub type Quantities = BTreeMap<String, Text>;
 pub struct Scheduler {
     /// `None` where the key is missing or empty.
     pub partitions: Option<Vec<Partition>>,
+    /// Where settings stand that are not read here.
+    pub extra: Option<At>,
 }
 
 /// A partition.

@@ -16,6 +16,18 @@ fn as_a_running_core_shows_it() {
 }
 
 #[test]
+fn what_is_shown_is_read_again() {
+    // CFG-005
+    let partitions = |config: &LoadedConfig| config.shown.fields().swap_remove(0);
+    let again = load(SHOWN_YAML).unwrap();
+    assert_eq!(partitions(&again), partitions(&load(WRITTEN).unwrap()));
+    let told = |config: &LoadedConfig| config.warnings.iter().filter(|told| told.rule == "CFG-005").count();
+    assert_eq!(told(&again), 1, "of `extra`: {:?}", again.warnings);
+    let again = load(&rest(Some(&again), &BTreeMap::new()).to_yaml()).unwrap();
+    assert_eq!(told(&again), 0, "{:?}", again.warnings);
+}
+
+#[test]
 fn without_a_configuration() {
     let shown = rest(None, &BTreeMap::new()).to_yaml();
     assert_eq!(shown, "deadlockdetectionenabled: false\ndeadlocktimeoutseconds: 60\n");
@@ -157,7 +169,7 @@ prop_compose! {
             resolver: spanned(resolver),
             ..Partition::default()
         };
-        Scheduler { partitions: Some(vec![partition]) }
+        Scheduler { partitions: Some(vec![partition]), ..Scheduler::default() }
     }
 }
 

@@ -7,6 +7,7 @@ mod interfaces;
 mod links;
 mod reference;
 mod settings;
+mod site;
 mod warnings;
 
 use std::{

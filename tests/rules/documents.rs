@@ -104,18 +104,31 @@ fn configurations_are_valid() {
 /// Whoever looks up what the page, an alert or the health check says finds it.
 #[test]
 fn troubleshooting_knows_every_reason_and_alert() {
-    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let page = read("docs/troubleshooting.md");
     let why = read("src/http/api/board/why.rs");
     let titles = why.split_once("pub fn title(").and_then(|(_, rest)| rest.split_once("\n}")).expect("the titles").0;
     let codes =
         titles.lines().filter_map(|line| line.trim().strip_prefix('"')?.split_once("\" =>")).map(|(code, _)| code);
     let rules = read("deploy/prometheus-rules.yml");
-    let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
-    let named: Vec<&str> = codes.chain(alerts).chain(["turn"]).collect();
+    let named: Vec<&str> = codes.chain(alerts(&rules)).chain(["turn"]).collect();
     assert!(named.len() > 25, "{named:?}");
     let missing: Vec<_> = named.into_iter().filter(|name| !page.contains(&format!("| `{name}` |"))).collect();
     assert_eq!(missing, Vec::<&str>::new(), "not in docs/troubleshooting.md");
+}
+
+#[test]
+fn each_alert_has_a_runbook() {
+    let (page, rules) = (read("docs/operations.md"), read("deploy/prometheus-rules.yml"));
+    let runbooks: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    assert_eq!(runbooks, alerts(&rules).collect::<Vec<_>>(), "headings of docs/operations.md, and alerts");
+}
+
+fn alerts(rules: &str) -> impl Iterator<Item = &str> {
+    rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod configurations;
 mod interfaces;
 mod links;
 mod reference;
+mod rejections;
 mod settings;
 mod site;
 mod warnings;

@@ -3,20 +3,17 @@
 mod carry;
 mod config;
 
-use std::{
-    fmt::Write as _,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
     client::net::Answer,
     door::{Door, Error},
     out::{self, Output},
+    wait::within,
 };
 use crate::messages::leaders::{ClusterStatus, GroupStatus, ServerStatus};
 
@@ -155,7 +152,8 @@ async fn until(
             return Err(Error { text: format!("{} after {} s", not(), PATIENCE.as_secs()), status: None });
         }
         sleep(LOOK).await;
-        *status = read(&text(args.door.get_of_server("cluster").await?).await?)?;
+        let asked = async { text(args.door.get_of_server("cluster").await?).await };
+        *status = read(&within(&args.door, end, asked).await.flatten()?)?;
     }
     Ok(())
 }

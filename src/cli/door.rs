@@ -53,6 +53,14 @@ impl Door {
         self.send(Method::GET, &self.url(path), None).await
     }
 
+    /// As [`Door::get`]; the error comes with whether a server was there, which may be again.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its answer is an error.
+    pub async fn get_if_there(&self, path: &str) -> Result<Answer, (Error, bool)> {
+        self.try_send(Method::GET, &self.url(path), None).await
+    }
+
     /// GET of a path below `/api/v1`, such as `log/level`.
     ///
     /// # Errors
@@ -100,16 +108,21 @@ impl Door {
     }
 
     async fn send(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, Error> {
-        let client = Client::new(&self.server, &self.trust).map_err(|text| Error { text, status: None })?;
-        let answer = client.send(method, url, body).await.map_err(|error| self.unreachable(&error))?;
+        self.try_send(method, url, body).await.map_err(|(error, _)| error)
+    }
+
+    async fn try_send(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, (Error, bool)> {
+        let failed = |error: Failed| (self.unreachable(&error), error.was_there);
+        let client = Client::new(&self.server, &self.trust).map_err(|text| (Error { text, status: None }, false))?;
+        let answer = client.send(method, url, body).await.map_err(failed)?;
         let status = answer.status;
         if status.is_success() {
             return Ok(answer);
         }
-        let text = answer.text().await.map_err(|error| self.unreachable(&error))?;
+        let text = answer.text().await.map_err(failed)?;
         let text = serde_json::from_str(&text)
             .map_or_else(|_| format!("{} answers {status}: {}", self.server, text.trim()), |Problem { detail }| detail);
-        Err(Error { text, status: Some(status.as_u16()) })
+        Err((Error { text, status: Some(status.as_u16()) }, false))
     }
 
     fn unreachable(&self, error: &Failed) -> Error {

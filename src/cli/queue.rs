@@ -9,6 +9,7 @@ use std::{
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{
     client::http::segment,
@@ -78,10 +79,14 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
         What::Resume(order) => give(door, "resume", order, err).await,
         What::Drain { order, wait: false, .. } => give(door, "drain", order, err).await,
         What::Drain { order, timeout, .. } => {
-            let given = give(door, "drain", order, err).await;
+            let end = Instant::now() + *timeout;
+            let given = match wait::within(door, end, give(door, "drain", order, err)).await {
+                Ok(given) => given,
+                Err(error) => return fail(err, &error),
+            };
             let targets: Vec<Named> =
                 order.paths.iter().map(|path| Named { kind: Kind::Queue, name: path.clone() }).collect();
-            given.max(wait::wait(door, &targets, "empty", *timeout, out, err).await)
+            given.max(wait::wait(door, &targets, "empty", end, out, err).await)
         }
         What::Show { path } => match show(door, path).await {
             Ok(text) => u8::from(out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err()),

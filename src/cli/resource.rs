@@ -14,12 +14,13 @@ use std::{
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use self::state::Cluster;
 use super::{
     door::{Door, Error},
     out,
-    wait::time,
+    wait::{time, within},
 };
 
 /// Options of `callboard resource`.
@@ -137,7 +138,19 @@ pub async fn run(args: ResourceArgs) -> ExitCode {
 
 /// Like [`run`], with the time zone and the outputs chosen by the caller. Gives the exit status.
 pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-    let text = match carry_out(&args, zone).await {
+    let end = match &args.what {
+        What::Drain(DrainArgs { wait: true, timeout, deadline, .. }) => {
+            let until = || deadline.as_deref().and_then(|deadline| time(deadline).ok());
+            Some(Instant::now() + timeout.or_else(until).unwrap_or(Duration::from_secs(30)))
+        }
+        _ => None,
+    };
+    let carried_out = carry_out(&args, zone);
+    let text = match end {
+        Some(end) => within(&args.door, end, carried_out).await.flatten(),
+        None => carried_out.await,
+    };
+    let text = match text {
         Ok(text) => text,
         Err(error) => {
             // Where nobody reads the errors, the status still tells.
@@ -148,11 +161,9 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
         return 1;
     }
-    match &args.what {
-        What::Drain(DrainArgs { wait: true, timeout, deadline, targets: Some(targets), .. }) => {
-            let until = || deadline.as_deref().and_then(|deadline| time(deadline).ok());
-            let longest = timeout.or_else(until).unwrap_or(Duration::from_secs(30));
-            drained::wait(&args.door, targets, longest, out, err).await
+    match (&args.what, end) {
+        (What::Drain(DrainArgs { targets: Some(targets), .. }), Some(end)) => {
+            drained::wait(&args.door, targets, end, out, err).await
         }
         _ => 0,
     }

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     client::http::segment,
@@ -23,6 +23,8 @@ use crate::{domain::duration, messages::wait::Kind};
 const SLICE: Duration = Duration::from_secs(600);
 /// A session that ended may begin again, and a server may come back: it is asked again after this time.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A server that says nothing so long after the time that it was given does not answer: it hangs, or its machine is gone.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Waits until something holds of everything that is named. Exit status 0 when it does, 1 when the time is over or it will
 /// not hold any more, with the state of each and why.
@@ -107,7 +109,19 @@ pub async fn run_with(args: &WaitArgs, out: &mut dyn Write, err: &mut dyn Write)
             return 1;
         }
     }
-    wait(&args.door, &args.targets, &args.condition, args.timeout, out, err).await
+    wait(&args.door, &args.targets, &args.condition, Instant::now() + args.timeout, out, err).await
+}
+
+/// What a command asks that has until then.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn within<T>(door: &Door, end: Instant, asked: impl Future<Output = T>) -> Result<T, Error> {
+    timeout_at(end + LATE, asked).await.map_err(|_| silent(door))
+}
+
+fn silent(door: &Door) -> Error {
+    Error { text: format!("timed out: {} does not answer", door.server), status: None }
 }
 
 /// Waits for all of them at once; each is told of when it is decided.
@@ -115,11 +129,10 @@ pub async fn wait(
     door: &Door,
     targets: &[Named],
     condition: &str,
-    longest: Duration,
+    end: Instant,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
-    let end = Instant::now() + longest;
     let mut waiting: FuturesUnordered<_> =
         targets.iter().map(async |target| (target, one(door, target, condition, end).await)).collect();
     let mut status = 0;
@@ -157,16 +170,16 @@ async fn one(door: &Door, target: &Named, condition: &str, end: Instant) -> Resu
             segment(&target.name),
             slice.as_millis()
         );
-        let began = Instant::now();
-        match ask(door, &path).await {
+        let asked = timeout_at(Instant::now() + slice + LATE, ask(door, &path)).await;
+        match asked.unwrap_or_else(|_| Err((silent(door), true))) {
             Ok(answer) if answer.met || answer.never || left <= slice => return Ok(answer),
             Ok(_) => answered = true,
             // The session ended, or the server is being restarted: both may come back.
-            Err(error) if left > AGAIN && may_come_back(&error, answered || began.elapsed() > AGAIN) => {
+            Err((error, was_there)) if Instant::now() + AGAIN < end && may_come_back(&error, answered || was_there) => {
                 answered = true;
                 sleep(AGAIN).await;
             }
-            Err(error) => return Err(error),
+            Err((error, _)) => return Err(error),
         }
     }
 }
@@ -180,16 +193,82 @@ fn may_come_back(error: &Error, answered: bool) -> bool {
     }
 }
 
-async fn ask(door: &Door, path: &str) -> Result<Answer, Error> {
-    let answer = door.get(path).await?;
-    let broken = |text: String| Error { text, status: None };
-    let text = answer.text().await.map_err(|error| broken(format!("{}: {error}", door.server)))?;
-    serde_json::from_str(&text).map_err(|error| broken(format!("the server sent what is no answer: {error}")))
+/// The error comes with whether a server was there.
+async fn ask(door: &Door, path: &str) -> Result<Answer, (Error, bool)> {
+    let answer = door.get_if_there(path).await?;
+    let broken = |text: String, was_there| (Error { text, status: None }, was_there);
+    let text = answer.text().await.map_err(|error| broken(format!("{}: {error}", door.server), error.was_there))?;
+    serde_json::from_str(&text).map_err(|error| broken(format!("the server sent what is no answer: {error}"), false))
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
     use super::*;
+    use crate::cli::{client::trust::Trust, context::ContextArg};
+
+    fn door(listener: &TcpListener) -> Door {
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let (context, trust) = (ContextArg::default(), Trust::default());
+        Door { server, partition: "default".to_owned(), context, trust }
+    }
+
+    fn app() -> Named {
+        Named { kind: Kind::Application, name: "app-1".to_owned() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_hangs_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = door(&listener);
+        let (began, mut err) = (Instant::now(), Vec::new());
+        let end = began + Duration::from_secs(3);
+        let status = wait(&door, &[app()], "running", end, &mut Vec::new(), &mut err).await;
+        assert!(began.elapsed() < Duration::from_secs(3) + LATE * 2, "{:?}", began.elapsed());
+        let expected = format!("callboard: app/app-1: timed out: {} does not answer\n", door.server);
+        assert_eq!((status, String::from_utf8(err).unwrap()), (1, expected));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_in_the_first_moment_is_asked_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = door(&listener);
+        let serves = async {
+            let mut request = [0; 1024];
+            let (mut first, _) = listener.accept().await.unwrap();
+            assert!(first.read(&mut request).await.unwrap() > 0);
+            drop(first);
+            let (mut second, _) = listener.accept().await.unwrap();
+            assert!(second.read(&mut request).await.unwrap() > 0);
+            let body = r#"{"met":true,"state":"Running"}"#;
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            second.write_all(answer.as_bytes()).await.unwrap();
+            second
+        };
+        let app = app();
+        let end = Instant::now() + Duration::from_secs(60);
+        let (answer, _) = tokio::join!(one(&door, &app, "running", end), serves);
+        assert!(answer.unwrap().met);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_server_is_told_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = door(&listener);
+        let answers = async {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            assert!(peer.read(&mut [0; 1024]).await.unwrap() > 0);
+            peer.write_all(b"SSH-2.0-OpenSSH\r\n").await.unwrap();
+            peer
+        };
+        let (app, end) = (app(), Instant::now() + Duration::from_secs(3600));
+        let (answer, _) = tokio::join!(one(&door, &app, "running", end), answers);
+        assert!(answer.unwrap_err().text.contains("cannot be reached"));
+    }
 
     #[test]
     fn things_are_named_by_kind_and_name() {

@@ -19,7 +19,7 @@ use hyper::{
 };
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client as Pool, connect::HttpConnector},
+    client::legacy::{self as pool, Client as Pool, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use rustls::RootCertStore;
@@ -30,20 +30,38 @@ use super::trust::{self, Trust};
 /// How long it may take to reach a server.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// Why nothing came back, in a few words: the innermost cause, which says most.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Failed(pub String);
+/// Why nothing came back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Failed {
+    /// In a few words: the innermost cause, which says most.
+    pub text: String,
+    /// A server that speaks HTTP was there, and may be again.
+    pub was_there: bool,
+}
 
 impl Failed {
-    fn of(error: &(dyn std::error::Error + 'static)) -> Failed {
+    fn of(error: &(dyn std::error::Error + 'static), was_there: bool) -> Failed {
         let mut cause = error;
         while let Some(source) = cause.source() {
             cause = source;
         }
         let text = cause.to_string();
         let hint = if text.contains("UnknownIssuer") { "; --ca FILE names whom to believe" } else { "" };
-        Failed(format!("{text}{hint}"))
+        Failed { text: format!("{text}{hint}"), was_there }
+    }
+
+    fn of_request(error: &pool::Error) -> Failed {
+        // A port that is another's answers, too.
+        let is_foreign = |source: &(dyn std::error::Error + 'static)| {
+            source.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
+        };
+        Failed::of(error, !error.is_connect() && !error.source().is_some_and(is_foreign))
+    }
+
+    /// No answer came in this time.
+    pub fn late(limit: Duration) -> Failed {
+        Failed { text: format!("no answer within {} s", limit.as_secs()), was_there: false }
     }
 }
 
@@ -134,7 +152,7 @@ impl Client {
     async fn send_to_one(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, Failed> {
         let path = url.strip_prefix(&*self.given).unwrap_or(url).trim_start_matches('/');
         let first = self.good.load(Ordering::Relaxed);
-        let mut failed = Failed(String::new());
+        let mut failed = Failed::default();
         for nth in 0..self.bases.len() {
             let at = (first + nth) % self.bases.len();
             let url = format!("{}/{path}", self.bases[at]);
@@ -165,8 +183,9 @@ impl Client {
         }
         let request = request
             .body(Full::new(body.map(|body| body.bytes).unwrap_or_default()))
-            .map_err(|error| (Failed::of(&error), false))?;
-        let response = self.pool.request(request).await.map_err(|error| (Failed::of(&error), error.is_connect()))?;
+            .map_err(|error| (Failed::of(&error, false), false))?;
+        let response =
+            self.pool.request(request).await.map_err(|error| (Failed::of_request(&error), error.is_connect()))?;
         let (head, body) = response.into_parts();
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
@@ -176,7 +195,7 @@ impl Client {
     /// # Errors
     /// No answer came.
     pub async fn pass(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failed> {
-        let (head, body) = self.pool.request(request).await.map_err(|error| Failed::of(&error))?.into_parts();
+        let (head, body) = self.pool.request(request).await.map_err(|error| Failed::of_request(&error))?.into_parts();
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
@@ -191,8 +210,7 @@ impl Client {
         url: &str,
         body: Option<Body>,
     ) -> Result<Answer, Failed> {
-        let late = |_| Err(Failed(format!("no answer within {} s", limit.as_secs())));
-        timeout(limit, self.send(method, url, body)).await.unwrap_or_else(late)
+        timeout(limit, self.send(method, url, body)).await.unwrap_or_else(|_| Err(Failed::late(limit)))
     }
 }
 
@@ -261,7 +279,7 @@ impl Answer {
         loop {
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(Failed::of(&error)),
+                Some(Err(error)) => return Err(Failed::of(&error, true)),
                 // What is not data are trailers.
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
@@ -289,7 +307,7 @@ impl Answer {
     /// # Errors
     /// The connection broke.
     pub async fn text(self) -> Result<String, Failed> {
-        let body = self.body.collect().await.map_err(|error| Failed::of(&error))?;
+        let body = self.body.collect().await.map_err(|error| Failed::of(&error, true))?;
         Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
     }
 }

@@ -1,8 +1,9 @@
 //! `callboard resource drain --wait`: until nothing is left on the targets; when the time is over, what still runs is told.
 
-use std::{collections::BTreeSet, io::Write, time::Duration};
+use std::{collections::BTreeSet, io::Write};
 
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::state::Cluster;
 use crate::{
@@ -29,9 +30,9 @@ struct Node {
 }
 
 /// Waits for the nodes of these targets, which were drained just now. Gives the exit status.
-pub async fn wait(door: &Door, targets: &str, longest: Duration, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-    match nodes(door, targets).await {
-        Ok(nodes) => wait::wait(door, &nodes, "drained", longest, out, err).await,
+pub async fn wait(door: &Door, targets: &str, end: Instant, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+    match wait::within(door, end, nodes(door, targets)).await.flatten() {
+        Ok(nodes) => wait::wait(door, &nodes, "drained", end, out, err).await,
         Err(error) => {
             // Where nobody reads the errors, the status still tells.
             let _ = writeln!(err, "callboard: {error}");

@@ -127,15 +127,14 @@ mod sender {
         async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
             let client = self.client.clone();
             let sent = self.runtime.spawn(async move {
-                timeout(PATIENCE, send(client, request))
-                    .await
-                    .unwrap_or_else(|_| Err(Failed(format!("no answer within {} s", PATIENCE.as_secs()))))
+                timeout(PATIENCE, send(client, request)).await.unwrap_or_else(|_| Err(Failed::late(PATIENCE)))
             });
-            let answer = sent.await.unwrap_or_else(|_| Err(Failed("the server ends".to_owned())));
+            let ends = |_| Err(Failed { text: "the server ends".to_owned(), was_there: false });
+            let answer = sent.await.unwrap_or_else(ends);
             match &answer {
                 Ok(answer) if !answer.status().is_success() => self.tell(answer.status().as_str()),
                 Ok(_) => {}
-                Err(failed) => self.tell(&failed.0),
+                Err(failed) => self.tell(&failed.text),
             }
             answer.map_err(Into::into)
         }

@@ -44,6 +44,7 @@ use crate::{
         },
         ready::Readiness,
         rm::{DeliverEvents, Info, Predicates, Refusal, RefusalKind, RmState, Shutdown},
+        wait::EndWaits,
     },
     metrics::Metrics,
     trace::Traces,
@@ -404,11 +405,14 @@ impl Topology {
         Ok(config)
     }
 
-    /// From now on nothing new is taken, and streams get their last line.
+    /// From now on nothing new is taken, streams get their last line, and whoever waits for something an answer.
     pub fn close(&self) {
         self.closing.store(true, Relaxed);
         for handle in lock(&self.registry).all() {
             handle.addr.do_send(Shutdown);
+        }
+        for (_, partitions) in lock(&self.listed).values() {
+            partitions.iter().for_each(|partition| partition.addr.do_send(EndWaits));
         }
     }
 

@@ -191,7 +191,7 @@ pub struct NodeStatus {
     pub allocations: usize,
 }
 
-/// The session ends: nobody waits any longer.
+/// The session ends, or the server: nobody waits any longer.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct EndWaits;

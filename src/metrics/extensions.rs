@@ -39,6 +39,8 @@ pub struct PartitionGauges {
     pub longest_slice: u64,
     /// Live conversations by kind.
     pub conversations: [(&'static str, u64); 3],
+    /// Requests that wait until something holds, and the things that are not there of which somebody waits for something.
+    pub waits: [u64; 2],
     /// Asks that wait, by why.
     pub waiting: BTreeMap<&'static str, u64>,
     /// The same by queue: path, why, and how many.
@@ -119,6 +121,9 @@ impl ExtensionGauges {
         let longest = seconds("callboard_slice_longest_seconds", "The longest scheduling slice since the start.")?;
         let conversations =
             gauge("callboard_conversations", "Live conversation actors by `kind`.", &["partition", "kind"])?;
+        let waits = gauge("callboard_waits", "Requests that wait until something holds (…/wait).", &["partition"])?;
+        let absent =
+            gauge("callboard_waits_absent", "Things that are waited for and are not there.", &["partition"])?;
         let waiting = gauge(
             "callboard_asks_waiting",
             "Asks that wait, by `reason` (see docs/web.md).",
@@ -148,6 +153,8 @@ impl ExtensionGauges {
             slices.with_label_values(label).inc_by(row.slices);
             decisions.with_label_values(label).inc_by(row.decisions);
             longest.with_label_values(label).set(row.longest_slice as f64 / 1e9);
+            waits.with_label_values(label).set(signed(row.waits[0]));
+            absent.with_label_values(label).set(signed(row.waits[1]));
             for (kind, count) in row.conversations {
                 conversations.with_label_values(&[name.as_str(), kind]).set(signed(count));
             }

@@ -1,6 +1,7 @@
 //! HTTP as the commands speak it: plain or encrypted, with a token where there is one.
 
 use std::{
+    error::Error as _,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},

@@ -35,6 +35,8 @@ pub(super) struct Conversations {
     send: Recipient<SendAgain>,
     /// Most have nobody to talk to, and no actor.
     apps: FxHashMap<Id, Option<Addr<ApplicationActor>>>,
+    /// Applications that have one.
+    app_actors: usize,
     queues: FxHashMap<Id, Addr<QueueActor>>,
     nodes: FxHashMap<Id, Addr<NodeActor>>,
     app_updates: BTreeMap<Id, Vec<AppEffect>>,
@@ -77,6 +79,7 @@ impl Conversations {
             silence,
             send,
             apps: FxHashMap::default(),
+            app_actors: 0,
             queues: FxHashMap::default(),
             nodes: FxHashMap::default(),
             app_updates: BTreeMap::new(),
@@ -86,7 +89,7 @@ impl Conversations {
 
     /// Number of conversations: applications, queues, nodes.
     pub(super) fn counts(&self) -> [usize; 3] {
-        [self.apps.len(), self.queues.len(), self.nodes.len()]
+        [self.app_actors, self.queues.len(), self.nodes.len()]
     }
 
     pub(super) fn app(&mut self, effect: AppEffect, waits: &mut Waits) {
@@ -103,6 +106,7 @@ impl Conversations {
             AppEffect::Removed { .. } => {
                 let effects = self.app_updates.remove(&app);
                 if let Some(addr) = self.apps.remove(&app).flatten() {
+                    self.app_actors -= 1;
                     if let Some(effects) = effects {
                         addr.do_send(AppUpdate { effects, status: None });
                     }
@@ -117,8 +121,11 @@ impl Conversations {
 
     /// The conversation of a live application, which begins with this where it had none.
     fn app_actor(&mut self, app: &Id) -> Option<&Addr<ApplicationActor>> {
-        let (sums, send) = (&self.unconfirmed, &self.send);
-        let begin = || ApplicationActor::new(app.clone(), sums.clone(), send.clone()).start();
+        let (sums, send, count) = (&self.unconfirmed, &self.send, &mut self.app_actors);
+        let begin = || {
+            *count += 1;
+            ApplicationActor::new(app.clone(), sums.clone(), send.clone()).start()
+        };
         Some(self.apps.get_mut(app)?.get_or_insert_with(begin))
     }
 
@@ -321,6 +328,7 @@ impl Conversations {
 
     /// Ends all conversations.
     pub(super) fn stop(&mut self) {
+        self.app_actors = 0;
         for addr in self.apps.drain().filter_map(|(_, addr)| addr) {
             addr.do_send(AppGone);
         }

@@ -154,7 +154,7 @@ impl Waits {
         }
     }
 
-    /// The session ends. Gives the things for which somebody waits.
+    /// Nobody waits any longer. Gives the things for which somebody waits.
     fn end(&mut self) -> Vec<Target> {
         let watched = std::mem::take(self).watched;
         watched.into_keys().collect()
@@ -218,7 +218,7 @@ impl PartitionActor {
         }
     }
 
-    /// The session ends: whoever waits hears it.
+    /// Whoever waits hears that it is in vain.
     pub(super) fn end_waits(&mut self) {
         for target in self.waits.end() {
             self.conversations.pass_on(&target, EndWaits);
@@ -253,6 +253,14 @@ impl Handler<Withdraw> for PartitionActor {
         self.waits.unwatch(&msg.target, msg.id);
         self.waits.withdraw_from_absent(&msg);
         self.conversations.pass_on(&msg.target.clone(), msg);
+    }
+}
+
+impl Handler<EndWaits> for PartitionActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: EndWaits, _ctx: &mut Self::Context) {
+        self.end_waits();
     }
 }
 

@@ -225,7 +225,7 @@ async fn wait(
     let target = Target { kind, name: name.into() };
     let answer = loop {
         let left = longest.saturating_sub(began.elapsed());
-        match ask(&entry, &waiting, &target, condition, left).await? {
+        match ask(api, &entry, &waiting, &target, condition, left).await? {
             // It went, and may come again.
             Answer::Gone if began.elapsed() < longest => {}
             answer => break answer,
@@ -258,6 +258,7 @@ async fn wait(
 
 /// One wait at the conversation of the thing.
 async fn ask(
+    api: &BoardApi,
     entry: &PartitionEntry,
     waiting: &Waiting,
     target: &Target,
@@ -269,6 +270,12 @@ async fn ask(
     let addr = entry.addr.clone();
     addr.do_send(Wait { id, target: target.clone(), condition, answer });
     let mut guard = Guard { addr, withdraw: Some(Withdraw { id, target: target.clone() }) };
+    let ends =
+        || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down: ask again when it is back");
+    // After it was handed in: what comes later than the end of all waits finds this.
+    if api.topology.is_closing() {
+        return Err(ends());
+    }
     let answer = match timeout(longest, &mut answered).await {
         Ok(answer) => answer,
         Err(_) => {
@@ -277,6 +284,9 @@ async fn ask(
         }
     };
     answer.map_err(|_| {
+        if api.topology.is_closing() {
+            return ends();
+        }
         let detail = format!("the session of resource manager {} ended while {target} was waited for", entry.rm);
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{detail}; ask again when it is registered"))
     })

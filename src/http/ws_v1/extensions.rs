@@ -58,6 +58,7 @@ pub async fn add(state: &RestState, gauges: &mut Gauges) {
             decisions: talk.decisions,
             longest_slice: talk.longest_slice,
             conversations: [("application", applications), ("queue", queues), ("node", nodes)],
+            waits: talk.waits.map(|count| count as u64),
             waiting: counted.reasons,
             // Of queues that have metrics of their own.
             waiting_of_queues: counted

@@ -68,6 +68,22 @@ async fn a_session_that_ends_answers_its_waiters() {
 }
 
 #[tokio::test]
+async fn a_server_that_ends_answers_who_waits() {
+    let server = Server::registered(&[]).await;
+    let path = wait("application/later", "for=running&timeout=1h");
+    let ends = async {
+        common::until(async || {
+            let metrics = server.http.get(server.url("/metrics")).send().await.expect("an answer");
+            metrics.text().await.expect("a text").contains("\ncallboard_waits{partition=\"default\"} 1\n")
+        })
+        .await;
+        server.program.signal("TERM");
+    };
+    let ((status, problem), ()) = tokio::join!(server.get(&path), ends);
+    assert_eq!((status, &problem["detail"]), (503, &json!("the server is shutting down: ask again when it is back")));
+}
+
+#[tokio::test]
 async fn the_command_waits_for_several_and_tells_by_its_status() {
     let server = Server::registered(&[]).await;
     application(&server, "app-1").await;

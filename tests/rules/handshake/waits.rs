@@ -7,7 +7,7 @@ use callboard::{
     },
     messages::{
         partition::{Observe, StopPartition},
-        wait::{Answer, Condition, Kind, Target, Wait, Withdraw},
+        wait::{Answer, Condition, EndWaits, Kind, Target, Wait, Withdraw},
     },
 };
 use tokio::sync::oneshot::{Receiver, channel, error::TryRecvError};
@@ -172,6 +172,32 @@ async fn a_session_that_ends_lets_everybody_go() {
     for mut answered in waiting {
         assert_eq!(answered.try_recv(), Err(TryRecvError::Closed), "not that the teardown emptied it");
     }
+}
+
+#[actix::test]
+async fn a_server_that_ends_lets_everybody_go() {
+    let shim = Shim::in_flight("Soft").await;
+    let mut running = shim.waits_for(1, target(Kind::Application, "to-come"), Condition::Running).await;
+    let mut empty = shim.waits_for(2, target(Kind::Queue, "root.a"), Condition::Empty).await;
+    shim.partition.send(EndWaits).await.unwrap();
+    shim.settle().await;
+    assert_eq!(running.try_recv(), Err(TryRecvError::Closed));
+    assert_eq!(empty.try_recv(), Err(TryRecvError::Closed));
+    assert_eq!(shim.counts().await, [0, 0]);
+}
+
+#[actix::test]
+async fn an_application_has_a_conversation_since_somebody_waits_for_it() {
+    let shim = Shim::new();
+    let app = target(Kind::Application, "app-2");
+    let conversations = async || shim.partition.send(Observe).await.unwrap().conversations[0];
+    shim.send(preemptor(5)).await;
+    assert_eq!(conversations().await, 0, "nobody talks about it");
+    let _running = shim.waits_for(1, app.clone(), Condition::Running).await;
+    let _placed = shim.waits_for(2, app, Condition::Placed).await;
+    assert_eq!(conversations().await, 1);
+    shim.send(vec![Command::Applications { new: Vec::new(), remove: vec!["app-2".into()] }]).await;
+    assert_eq!(conversations().await, 0);
 }
 
 #[actix::test]

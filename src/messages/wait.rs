@@ -22,7 +22,7 @@ pub enum Kind {
 /// What is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// The application has, or had, a real allocation.
+    /// The application is, or was, Running: something real of it runs, or all placeholders of its gang have their places.
     Running,
     /// The application is Completed.
     Completed,
@@ -32,7 +32,7 @@ pub enum Condition {
     Empty,
     /// An application that comes to the queue now could begin to run: it is let in, and no limit on the way is used up.
     Room,
-    /// The node is registered and heard of.
+    /// The node is registered and not torpid.
     Online,
     /// Nothing new goes to the node, and nothing is left on it.
     Drained,
@@ -161,7 +161,7 @@ pub enum Answer {
 pub struct AppStatus {
     /// Its state.
     pub state: AppState,
-    /// It has run.
+    /// It was Running.
     pub began: bool,
     /// It has allocations, placeholders count.
     pub allocated: bool,

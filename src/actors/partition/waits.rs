@@ -148,7 +148,7 @@ impl Waits {
 
     fn withdraw_from_absent(&mut self, msg: &Withdraw) {
         let Some(waiters) = self.absent.get_mut(&msg.target) else { return };
-        waiters.withdraw(msg.id, "absent", |_| Verdict::NotYet(format!("there is no {} yet", msg.target)));
+        waiters.withdraw(msg.id, "absent", |_| Verdict::NotYet(format!("there is no {}", msg.target)));
         if waiters.is_empty() {
             self.absent.remove(&msg.target);
         }

@@ -94,7 +94,7 @@ async fn the_command_waits_for_several_and_tells_by_its_status() {
     let args = ["wait", "app/app-1", "app/app-2", "--for", "running", "--timeout", "2s"];
     let ((status, out, err), ()) = tokio::join!(command(&server, &args), comes);
     assert_eq!((status, &*out), (Some(1), "app/app-1 condition met: running (Running)\n"), "{err}");
-    assert_eq!(err, "callboard: app/app-2 timed out: not running; state absent: there is no application app-2 yet\n");
+    assert_eq!(err, "callboard: app/app-2 timed out: not running; state absent: there is no application app-2\n");
     let (status, out, _) = command(&server, &["wait", "node/n1", "--for", "online"]).await;
     assert_eq!((status, &*out), (Some(0), "node/n1 condition met: online (online)\n"));
     let (status, _, err) = command(&server, &["wait", "node/n1", "--for", "running"]).await;

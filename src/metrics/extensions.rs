@@ -122,8 +122,7 @@ impl ExtensionGauges {
         let conversations =
             gauge("callboard_conversations", "Live conversation actors by `kind`.", &["partition", "kind"])?;
         let waits = gauge("callboard_waits", "Requests that wait until something holds (…/wait).", &["partition"])?;
-        let absent =
-            gauge("callboard_waits_absent", "Things that are waited for and are not there.", &["partition"])?;
+        let absent = gauge("callboard_waits_absent", "Things that are waited for and are not there.", &["partition"])?;
         let waiting = gauge(
             "callboard_asks_waiting",
             "Asks that wait, by `reason` (see docs/web.md).",

@@ -52,11 +52,18 @@ const LONGEST_NAME: usize = 1_024;
 /// Applications that a reason names at most.
 const NAMED: usize = 5;
 
-/// Who waits, by caller.
+/// Who waits.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    callers: Mutex<HashMap<String, usize>>,
+    callers: Mutex<Callers>,
     next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Callers {
+    by_name: HashMap<String, usize>,
+    /// Of all together.
+    all: usize,
 }
 
 /// The right to wait, given back at the end.
@@ -316,17 +323,15 @@ async fn reason(api: &BoardApi, entry: &PartitionEntry, target: &Target, conditi
 fn what_is_there(view: &View, target: &Target) -> Option<String> {
     let partition = view.partition();
     if target.kind == Kind::Queue {
-        let mut below = vec![*partition.queue_by_path.get(&*target.name)?];
-        let mut apps = Vec::new();
+        let (mut below, mut count, mut apps) = (vec![*partition.queue_by_path.get(&*target.name)?], 0, Vec::new());
         while let Some(ix) = below.pop() {
             let row = &partition.queues[ix];
-            apps.extend(row.apps.iter().map(|ix| partition.apps[*ix].id.clone()));
+            count += row.apps.len();
+            apps.extend(row.apps.iter().take(NAMED - apps.len()).map(|ix| partition.apps[*ix].id.to_string()));
             below.extend(row.children.values());
         }
-        let count = apps.len();
         let noun = if count == 1 { "application is" } else { "applications are" };
-        return (count > 0)
-            .then(|| format!("{count} {noun} in it: {}", named(apps.into_iter().map(|app| app.to_string()))));
+        return (count > 0).then(|| format!("{count} {noun} in it: {}", named(&apps, count)));
     }
     let node = &partition.nodes[*partition.node_by_id.get(&*target.name)?];
     let mut by_app: std::collections::BTreeMap<Arc<str>, usize> = std::collections::BTreeMap::new();
@@ -336,20 +341,16 @@ fn what_is_there(view: &View, target: &Target) -> Option<String> {
     }
     let count = node.allocs.len();
     let noun = if count == 1 { "allocation runs" } else { "allocations run" };
-    (count > 0).then(|| {
-        let apps = by_app
-            .into_iter()
-            .map(|(app, count)| if count == 1 { app.to_string() } else { format!("{app} ({count})") });
-        format!("{count} {noun} on it: {}", named(apps))
-    })
+    let all = by_app.len();
+    let apps = by_app.into_iter().take(NAMED);
+    let apps = apps.map(|(app, count)| if count == 1 { app.to_string() } else { format!("{app} ({count})") });
+    (count > 0).then(|| format!("{count} {noun} on it: {}", named(&apps.collect::<Vec<_>>(), all)))
 }
 
-/// The first of them, and how many more.
-fn named(all: impl Iterator<Item = String>) -> String {
-    let mut all: Vec<String> = all.collect();
-    let more = all.len().saturating_sub(NAMED);
-    all.truncate(NAMED);
-    let list = all.join(", ");
+/// The first of so many, and how many more.
+fn named(first: &[String], all: usize) -> String {
+    let list = first.join(", ");
+    let more = all - first.len();
     if more > 0 { format!("{list} and {more} more") } else { list }
 }
 
@@ -357,8 +358,8 @@ fn named(all: impl Iterator<Item = String>) -> String {
 fn permit(waiting: Data<Waiting>, caller: &Caller, request: &HttpRequest) -> Result<Permit, Problem> {
     let caller = caller.identity(request.peer_addr().map(|peer| peer.ip()));
     let mut callers = waiting.callers.lock().unwrap_or_else(PoisonError::into_inner);
-    let all: usize = callers.values().sum();
-    let own = callers.get(&caller).copied().unwrap_or_default();
+    let all = callers.all;
+    let own = callers.by_name.get(&caller).copied().unwrap_or_default();
     let too_many = |detail: String| Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     if own >= OF_ONE {
         return too_many(format!("{own} requests of {caller} wait already, which is the limit of one caller"));
@@ -366,7 +367,8 @@ fn permit(waiting: Data<Waiting>, caller: &Caller, request: &HttpRequest) -> Res
     if all >= OF_ALL {
         return too_many(format!("{all} requests wait already, which is the limit of this server"));
     }
-    *callers.entry(caller.clone()).or_default() += 1;
+    *callers.by_name.entry(caller.clone()).or_default() += 1;
+    callers.all += 1;
     drop(callers);
     Ok(Permit { waiting, caller })
 }
@@ -374,10 +376,11 @@ fn permit(waiting: Data<Waiting>, caller: &Caller, request: &HttpRequest) -> Res
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut callers = self.waiting.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = callers.get_mut(&self.caller) {
+        callers.all -= 1;
+        if let Some(count) = callers.by_name.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
-                callers.remove(&self.caller);
+                callers.by_name.remove(&self.caller);
             }
         }
     }
@@ -417,6 +420,7 @@ mod tests {
         assert!(refused.detail.contains("10.0.0.1"), "{}", refused.detail);
         assert!(permit(waiting.clone(), &Caller::Anyone, &other).is_ok());
         drop(own);
-        assert!(waiting.callers.lock().unwrap().is_empty(), "nothing is left of who has gone");
+        let left = waiting.callers.lock().unwrap();
+        assert!(left.by_name.is_empty() && left.all == 0, "nothing is left of who has gone");
     }
 }

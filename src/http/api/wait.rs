@@ -17,7 +17,7 @@ use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Data, Path},
+    web::{Data, Path},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,6 +33,7 @@ use crate::{
         operation::one_of,
         problem::Problem,
         route::{Access, Route},
+        shim::query,
         ws_v1::{
             View,
             reply::{self, Reply},
@@ -165,31 +166,19 @@ async fn node(
 
 /// What of a request is wanted.
 fn parse(kind: Kind, query: &str) -> Result<(Condition, Duration), Problem> {
-    let pairs = web::Query::<Vec<(String, String)>>::from_query(query).map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, format!("the query '{query}' cannot be read: {error}"))
-    })?;
-    let (mut condition, mut longest) = (None, TIMEOUT);
-    for (key, value) in pairs.iter() {
-        match key.as_str() {
-            "for" => {
-                condition = Some(kind.condition(value).map_err(|detail| Problem::field("for", detail))?);
-            }
-            "timeout" => {
-                longest = time::length(value).filter(|length| *length <= LONGEST).ok_or_else(|| {
-                    let most = "a duration from 0 to 1h, such as 60s or 5m";
-                    Problem::field("timeout", format!("timeout is '{value}', but may be {most} only"))
-                })?;
-            }
-            _ => {
-                let detail = format!("query parameter '{key}' does not exist; there are: for, timeout");
-                return Err(Problem::field(key, detail));
-            }
-        }
-    }
-    let condition = condition.ok_or_else(|| {
+    let given = query::read(query, &["for", "timeout"], &[])?;
+    let longest = match query::one(&given, "timeout") {
+        Some(text) => time::length(text).filter(|length| *length <= LONGEST).ok_or_else(|| {
+            let most = "a duration from 0 to 1h, such as 60s or 5m";
+            Problem::field("timeout", format!("timeout is '{text}', but may be {most} only"))
+        })?,
+        None => TIMEOUT,
+    };
+    let name = query::one(&given, "for").ok_or_else(|| {
         let names: Vec<&str> = kind.conditions().iter().map(|condition| condition.name()).collect();
         Problem::field("for", format!("for is missing: say what to wait for; there are: {}", names.join(", ")))
     })?;
+    let condition = kind.condition(name).map_err(|detail| Problem::field("for", detail))?;
     Ok((condition, Duration::from_nanos(longest.0.unsigned_abs())))
 }
 
@@ -400,7 +389,8 @@ mod tests {
             ("for=empty", "'empty' cannot be waited for of an application; there are: running, completed, placed"),
             ("for=running&timeout=2h", "timeout is '2h', but may be a duration from 0 to 1h"),
             ("for=running&timeout=-1s", "timeout is '-1s'"),
-            ("for=running&until=5m", "query parameter 'until' does not exist; there are: for, timeout"),
+            ("for=running&until=5m", "unknown query parameter until=5m; known: for, timeout"),
+            ("for=completed&for=running", "for is given twice, as 'completed' and 'running'"),
         ] {
             let error = parsed(query).unwrap_err();
             assert!(error.contains(part), "{query}: {error}");

@@ -14,13 +14,13 @@ use crate::{
     },
     http::{
         problem::Problem,
+        shim::query,
         ws_v1::{
             View,
             checks::{AppList, app_list},
             json::{Amounts, unset},
             state::now,
             time_text,
-            url::query_value,
         },
     },
 };
@@ -43,16 +43,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads a query; unknown parameters are refused.
+    /// Reads a query.
     pub fn read(query: &str) -> Result<Wanted, Problem> {
         const KNOWN: [&str; 8] = ["list", "queue", "user", "state", "reason", "text", "waiting", "limit"];
-        for name in query.split('&').filter_map(|pair| pair.split('=').next()).filter(|name| !name.is_empty()) {
-            if !KNOWN.contains(&name) {
-                let detail = format!("unknown parameter '{name}'; there are: {}", KNOWN.join(", "));
-                return Err(Problem::field(name, detail));
-            }
-        }
-        let value = |name: &str| query_value(query, name).unwrap_or_default().into_owned();
+        let given = query::read(query, &KNOWN, &[])?;
+        let value = |name: &str| query::one(&given, name).unwrap_or_default().to_owned();
         let list = match value("list").as_str() {
             "" => AppList::Active,
             list => app_list(list).map_err(|_| {

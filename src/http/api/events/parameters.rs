@@ -10,7 +10,7 @@ use crate::{
     http::{
         api::time,
         problem::Problem,
-        shim::query::{one, parameters},
+        shim::query::{self, one},
         ws_v1::state::now,
     },
 };
@@ -90,10 +90,8 @@ impl Wanted {
     }
 
     fn read_at(request: &HttpRequest, now: Nanos) -> Result<Wanted, Problem> {
-        let given = parameters(
-            request,
-            &["from", "count", "last", "before", "follow", "object", "children", "type", "since", "until"],
-        )?;
+        let known = ["from", "count", "last", "before", "follow", "object", "children", "type", "since", "until"];
+        let given = query::read(request.query_string(), &known, &["type"])?;
         let moment = |field| one(&given, field).map(|text| time::moment(field, text, now)).transpose();
         let wanted = Wanted {
             from: one(&given, "from").map(|text| number("from", text)).transpose()?,
@@ -244,6 +242,7 @@ mod tests {
             ("?last=5&follow=true", "last", "last does not follow"),
             ("?before=5", "before", "before needs last"),
             ("?follow=true&until=5m", "until", "leave out until"),
+            ("?from=1&from=5", "from", "is given twice, as '1' and '5'"),
             ("?start=5", "start", "unknown query parameter start=5; known: from, count"),
         ] {
             let (named, detail) = read(query).unwrap_err();

@@ -127,6 +127,12 @@ impl Route {
         self
     }
 
+    /// The body may be left out.
+    pub fn or_nothing(mut self) -> Route {
+        self.document["requestBody"]["required"] = json!(false);
+        self
+    }
+
     /// May answer so.
     pub fn answer(mut self, status: u16, kind: &str, schema: Value) -> Route {
         self = self.bare(status);

@@ -132,7 +132,8 @@ async fn post(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Pr
         let form = r#"{"index": 1234} or {"time": "2026-11-21T02:13:00Z"}"#;
         Problem::new(StatusCode::BAD_REQUEST, format!("the body is to be {form}: {why}"))
     };
-    let wanted: Wanted = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let body::Object(wanted) =
+        serde_json::from_slice::<body::Object<Wanted>>(&bytes).map_err(|error| wrong(error.to_string()))?;
     if wanted.index.is_some() == wanted.time.is_some() {
         return Err(wrong("one of both is wanted".to_owned()));
     }

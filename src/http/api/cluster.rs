@@ -3,10 +3,10 @@
 use actix_web::{
     HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{Bytes, Data, Payload},
+    web::{Data, Payload},
 };
 use jiff::Timestamp;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::board::BoardApi;
@@ -82,11 +82,6 @@ async fn get(api: Data<BoardApi>, request: HttpRequest) -> Result<HttpResponse, 
     told(&request, leaders(&api)?).await
 }
 
-fn read<T: DeserializeOwned>(bytes: &Bytes, form: &str) -> Result<T, Problem> {
-    let wrong = |error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"));
-    serde_json::from_slice(bytes).map_err(wrong)
-}
-
 fn note(request: &HttpRequest, text: String) {
     if let Some(detail) = request.extensions().get::<Detail>() {
         detail.tell(text);
@@ -112,7 +107,7 @@ async fn post_move(
     let leaders = leaders(&api)?;
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let form = r#"{"rm": "id of a resource manager", "server": "id or URL of a server"}"#;
-    let Move { rm, server } = read(&bytes, form)?;
+    let Move { rm, server } = body::json(&bytes, form)?;
     note(&request, format!("resource manager {rm} to {server}"));
     tracing::info!(by = caller.name(), rm, server, "an operator moves a resource manager");
     if let Err(refusal) = leaders.hand_over(&rm, &server).await {
@@ -141,7 +136,7 @@ async fn post_drain(
     let leaders = leaders(&api)?;
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let form = r#"{"server": "id or URL of a server", "reason": "why, or left out"}"#;
-    let ToDrain { server, reason } = read(&bytes, form)?;
+    let ToDrain { server, reason } = body::json(&bytes, form)?;
     let reason = reason.unwrap_or_default();
     if reason.len() > LONGEST_REASON {
         let detail = format!("the reason has {} bytes, and {LONGEST_REASON} are allowed", reason.len());
@@ -169,7 +164,7 @@ async fn post_undrain(
 ) -> Result<HttpResponse, Problem> {
     let leaders = leaders(&api)?;
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let ToUndrain { server } = read(&bytes, r#"{"server": "id or URL of a server"}"#)?;
+    let ToUndrain { server } = body::json(&bytes, r#"{"server": "id or URL of a server"}"#)?;
     note(&request, format!("server {server}"));
     tracing::info!(by = caller.name(), server, "an operator lets a server lead again");
     leaders.drain(&server, None).await?;

@@ -2,7 +2,6 @@
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::StatusCode,
     web::{Data, Payload},
 };
 use schemars::JsonSchema;
@@ -92,10 +91,8 @@ async fn post(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let Body { level } = serde_json::from_slice(&bytes).map_err(|error| {
-        let form = r#"{"level": "debug", "info", "warn", "error", or null for what the settings say}"#;
-        Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
-    })?;
+    let form = r#"{"level": "debug", "info", "warn", "error", or null for what the settings say}"#;
+    let Body { level } = body::json(&bytes, form)?;
     if let Some(level) = level.as_deref().filter(|level| !LEVELS.contains(level)) {
         let detail = format!("level is '{level}'; it may be {}, or null for what the settings say", LEVELS.join(", "));
         return Err(Problem::field("level", detail));

@@ -101,7 +101,7 @@ pub(super) fn routes() -> Vec<Route> {
         "properties": {"reason": reason, "overwrite": overwrite},
     });
     let ordered = |route: Route| {
-        let route = route.body("application/json", order.clone()).json(200, nothing());
+        let route = route.body("application/json", order.clone()).or_nothing().json(200, nothing());
         route.problems(&[400, 404, 408, 409, 413, 415, 503])
     };
     let told = |path| Access::Operator.post(path);
@@ -173,7 +173,7 @@ impl<'a> Order<'a> {
 }
 
 /// Body of an order. All of it may be left out.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
     #[serde(default)]
@@ -205,10 +205,10 @@ async fn order(
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let (partition, queue) = path.into_inner();
     let entry = api.entry(&partition)?;
-    let body: Body = serde_json::from_slice(&bytes).map_err(|error| {
-        let form = r#"{"reason": "…", "overwrite": true or false}"#;
-        Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"))
-    })?;
+    let body: Body = match bytes.is_empty() {
+        true => Body::default(),
+        false => body::json(&bytes, r#"{"reason": "…", "overwrite": true or false}"#)?,
+    };
     let reason = body.reason.unwrap_or_default();
     if reason.len() > LONGEST_REASON {
         let detail = format!("reason has {} bytes: at most {LONGEST_REASON} are allowed", reason.len());

@@ -12,7 +12,7 @@ use actix_web::{
     http::StatusCode,
     web::{self, Bytes, Data, Path, Payload},
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -167,12 +167,6 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
     Ok(HttpResponse::Ok().content_type("application/json").body(status::text(&state, &overdue, allocated)))
 }
 
-/// A body of this form.
-fn read<T: DeserializeOwned>(bytes: &Bytes, form: &str) -> Result<T, Problem> {
-    let problem = |error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"));
-    serde_json::from_slice(bytes).map_err(problem)
-}
-
 /// Body of drain and undrain.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -211,7 +205,7 @@ impl Body {
     }
 
     fn parse(bytes: &Bytes) -> Result<(Body, Option<Overwrite>), Problem> {
-        let body: Body = read(
+        let body: Body = body::json(
             bytes,
             r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2, "deadline": "30m"}"#,
         )?;
@@ -281,7 +275,8 @@ async fn expiration(
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let (journal, _) = api.find(&path)?;
-    let ExpirationBody { expiration } = read(&bytes, r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#)?;
+    let ExpirationBody { expiration } =
+        body::json(&bytes, r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#)?;
     // A real is taken as from other writers of the RFC, and its fraction cut (SEEDS S19).
     let seconds = expiration.as_i64().or_else(|| expiration.as_f64().map(|real| real as i64));
     let seconds = seconds.filter(|seconds| (0..=LAST_SECOND).contains(seconds)).ok_or_else(|| {

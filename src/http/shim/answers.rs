@@ -7,7 +7,7 @@ use actix_web::{
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
-    body,
+    body::{self, Object},
     requests::{accepted, enter},
 };
 use crate::{
@@ -31,7 +31,7 @@ struct Given {
     #[serde(default)]
     index: i32,
     errors: Option<Vec<String>>,
-    answers: Option<Vec<OfAsk>>,
+    answers: Option<Vec<Object<OfAsk>>>,
     json: Option<String>,
     error: Option<String>,
 }
@@ -66,14 +66,14 @@ pub async fn answers(
 pub fn read(text: &[u8], limit: usize) -> Result<Vec<Answer>, Fault> {
     intake::bounded(text, limit)?;
     let list = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let given: Vec<Given> = if list { decode::message(text)? } else { vec![decode::message(text)?] };
-    Ok(given.into_iter().map(answer).collect())
+    let given: Vec<Object<Given>> = if list { decode::message(text)? } else { vec![decode::message(text)?] };
+    Ok(given.into_iter().map(|Object(given)| answer(given)).collect())
 }
 
 fn answer(given: Given) -> Answer {
     let batch = |errors: Vec<String>| errors.into_iter().map(verdict).collect();
     let body = if let Some(answers) = given.answers {
-        AnswerBody::Several(answers.into_iter().map(|of| batch(of.errors)).collect())
+        AnswerBody::Several(answers.into_iter().map(|Object(of)| batch(of.errors)).collect())
     } else if let Some(errors) = given.errors {
         AnswerBody::Batch(batch(errors))
     } else if let Some(error) = given.error {

@@ -1,6 +1,10 @@
 //! Bodies of requests up to a size, most of them JSON.
 
-use std::{fmt::Display, time::Duration};
+use std::{
+    fmt::{self, Display},
+    marker::PhantomData,
+    time::Duration,
+};
 
 use actix_web::{
     HttpRequest,
@@ -8,6 +12,10 @@ use actix_web::{
     web::{Bytes, BytesMut, Payload},
 };
 use futures::{Stream, StreamExt as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::http::problem::Problem;
@@ -112,6 +120,41 @@ pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpi
     let _ = timeout(DRAIN, read).await;
 }
 
+/// A JSON body of this form.
+pub fn json<T: DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Problem> {
+    let wrong = |error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not {form}: {error}"));
+    serde_json::from_slice(body).map(|Object(read)| read).map_err(wrong)
+}
+
+/// What is read from an object only: a derived `Deserialize` takes a list of the values of its fields as well.
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Object<T>, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        from.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// A list of objects, for `deserialize_with`.
+pub fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    let list = Vec::<Object<T>>::deserialize(from)?;
+    Ok(list.into_iter().map(|Object(one)| one).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -138,6 +181,30 @@ mod tests {
         assert_eq!(collect(pieces(9, &[1; 100]), 1000).await, Err(Unread::Slow), "never whole");
         assert_eq!(begun.elapsed(), WHOLE);
         assert!(Unread::Slow.to_string().contains("10 s may pass without any of it, and 60 s"), "{}", Unread::Slow);
+    }
+
+    #[test]
+    fn a_list_is_no_object() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Order {
+            reason: Option<String>,
+            #[serde(default)]
+            overwrite: bool,
+        }
+        let read = |text: &str| json::<Order>(text.as_bytes(), "an order").map_err(|problem| problem.detail);
+        let order = Order { reason: Some("r".to_owned()), overwrite: true };
+        assert_eq!(read(r#" {"overwrite": true, "reason": "r"}"#), Ok(order));
+        for (wrong, why) in [
+            (r#"["r", true]"#, "the body is not an order: invalid type: sequence, expected an object"),
+            (r#"{"why": "r"}"#, "unknown field `why`"),
+            (r#"{"reason": "r", "reason": "s"}"#, "duplicate field `reason`"),
+            ("{} {}", "trailing characters"),
+            ("null", "expected an object"),
+        ] {
+            let fault = read(wrong).unwrap_err();
+            assert!(fault.contains(why), "{wrong}: {fault}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

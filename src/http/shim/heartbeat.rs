@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::StatusCode,
     web::{Data, Path, Payload},
 };
 use serde::Deserialize;
@@ -57,9 +56,7 @@ pub async fn heartbeat(
         Turn::Now(handing) => handing,
     };
     intake::bounded(&text, gate.shared.max_items)?;
-    let body: Body = serde_json::from_slice(&text).map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, format!(r#"the body is not {{"nodes": ["node id", …]}}: {error}"#))
-    })?;
+    let body: Body = body::json(&text, r#"{"nodes": ["node id", …]}"#)?;
     drop(text);
     let items = body.nodes.len();
     let permit = handing.take(take(&gate, items, &rm)?, items);

@@ -98,12 +98,15 @@ async fn what_makes_no_sense_is_refused() {
         (of("root.x", "drain"), json!({}), 404, "queue 'root.x' not found"),
         (of("root.a", "stop"), json!({"why": "x"}), 400, "unknown field `why`"),
         (of("root.a", "stop"), json!({"reason": "x".repeat(1025)}), 400, "reason has 1025 bytes"),
+        (of("root.a", "stop"), json!(["x", true]), 400, "expected an object"),
     ] {
         let (answer, problem) = server.send("POST", &path, &body).await;
         let text = problem["detail"].as_str().unwrap_or_default();
         assert!(answer == status && text.contains(part), "{path}: {answer} {problem}");
     }
     assert_eq!(server.get(of("root.x", "").trim_end_matches('/')).await.0, 404);
+    // All of it may be left out.
+    assert_eq!(server.send_text("POST", &of("root.a", "stop"), "", "application/json").await.0, 200);
 }
 
 #[tokio::test]

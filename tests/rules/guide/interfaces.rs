@@ -71,7 +71,8 @@ fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
     };
     let body = named(&operation["requestBody"]["content"]);
     if !body.is_empty() {
-        let _ = writeln!(page, "\nBody: {body}");
+        let or_none = if operation["requestBody"]["required"] == true { "" } else { "; it may be left out" };
+        let _ = writeln!(page, "\nBody: {body}{or_none}");
     }
     let mut answers: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (status, answer) in operation["responses"].as_object().expect("answers") {

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::{leaders, note, read};
+use super::{leaders, note};
 use crate::{
     access::Caller,
     config::table::{self, Scope},
@@ -109,7 +109,7 @@ pub(super) async fn post(
 ) -> Result<HttpResponse, Problem> {
     let leaders = leaders(&api)?;
     let bytes = body::read(&request, payload, doors.limits().body()).await?;
-    let change: Change = read(
+    let change: Change = body::json(
         &bytes,
         r#"{"config": "text, null, or left out", "settings": {"key": "value, or null"}, "plan": false, "force": false}"#,
     )?;

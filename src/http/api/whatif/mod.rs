@@ -73,7 +73,7 @@ async fn whatif(
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&request, payload, doors.limits().body()).await?;
     let parameters = query::parameters(&request, &["partition"])?;
-    let wanted: Request = decode::message(&body)?;
+    let body::Object(wanted): body::Object<Request> = decode::message(&body)?;
     let partition = query::one(&parameters, "partition").unwrap_or("default");
     let entry = api.entry(partition)?;
     let listing = api.topology.directory.get();

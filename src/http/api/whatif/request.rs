@@ -19,7 +19,7 @@ use crate::{
         resources::Resource,
         types::Nanos,
     },
-    http::problem::Problem,
+    http::{problem::Problem, shim::body::objects},
 };
 
 /// Nodes that may come at most.
@@ -43,7 +43,7 @@ const LONGEST: Nanos = Nanos::from_secs(7 * 86_400);
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Request {
     /// Nodes that come.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub node_add: Vec<NodeAdd>,
     /// Nodes that an operator drains, by id, or as lists of hosts such as `n[1-3]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -52,10 +52,10 @@ pub struct Request {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub node_undrain: Vec<String>,
     /// Settings of queues.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub queue: Vec<QueueChange>,
     /// Applications that are submitted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub submit: Vec<Application>,
     /// A configuration as YAML, instead of the one in force.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +128,7 @@ pub struct Application {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<String>,
     /// What it asks for.
+    #[serde(deserialize_with = "objects")]
     pub asks: Vec<Asks>,
 }
 

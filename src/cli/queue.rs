@@ -75,12 +75,12 @@ pub async fn run(args: QueueArgs) -> ExitCode {
 pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let door = &args.door;
     match &args.what {
-        What::Stop(order) => give(door, "stop", order, err).await,
-        What::Resume(order) => give(door, "resume", order, err).await,
-        What::Drain { order, wait: false, .. } => give(door, "drain", order, err).await,
+        What::Stop(order) => give(door, "stop", order, out, err).await,
+        What::Resume(order) => give(door, "resume", order, out, err).await,
+        What::Drain { order, wait: false, .. } => give(door, "drain", order, out, err).await,
         What::Drain { order, timeout, .. } => {
             let end = Instant::now() + *timeout;
-            let given = match wait::within(door, end, give(door, "drain", order, err)).await {
+            let given = match wait::within(door, end, give(door, "drain", order, out, err)).await {
                 Ok(given) => given,
                 Err(error) => return fail(err, &error),
             };
@@ -101,19 +101,46 @@ fn fail(err: &mut dyn Write, error: &Error) -> u8 {
     1
 }
 
-/// Each queue by itself: one that is refused leaves the others.
-async fn give(door: &Door, what: &str, order: &OrderArgs, err: &mut dyn Write) -> u8 {
+/// Each queue by itself: one that is refused leaves the others. One that was resumed and takes nothing all the same is told.
+async fn give(door: &Door, what: &str, order: &OrderArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let mut status = 0;
     for path in &order.paths {
-        let body = json!({"reason": order.reason, "overwrite": order.force});
-        if let Err(mut error) = door.post(&format!("queue/{}/{what}", segment(path)), &body).await {
-            if error.status == Some(409) && error.text.contains("overwrite true") {
-                error.text.push_str("; --force does it");
+        match give_one(door, what, path, order).await {
+            Ok(Ordered { state, why: Some(why) }) if what == "resume" => {
+                if writeln!(out, "{path} is {state} still: {why}").is_err() {
+                    status = 1;
+                }
             }
-            status = fail(err, &error);
+            Ok(_) => {}
+            Err(mut error) => {
+                if error.status == Some(409) && error.text.contains("overwrite true") {
+                    error.text.push_str("; --force does it");
+                }
+                status = fail(err, &error);
+            }
         }
     }
-    status
+    // Where nobody reads it, the status still tells.
+    status.max(u8::from(out.flush().is_err()))
+}
+
+/// How a queue is after an order.
+#[derive(Deserialize)]
+struct Ordered {
+    state: String,
+    #[serde(default)]
+    why: Option<String>,
+}
+
+async fn give_one(door: &Door, what: &str, path: &str, order: &OrderArgs) -> Result<Ordered, Error> {
+    let body = json!({"reason": order.reason, "overwrite": order.force});
+    let answer = door.post(&format!("queue/{}/{what}", segment(path)), &body).await?;
+    let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| broken(error.to_string()))
+}
+
+fn broken(why: String) -> Error {
+    Error { text: format!("the server sent what is no queue: {why}"), status: None }
 }
 
 #[derive(Deserialize)]
@@ -145,7 +172,6 @@ struct Refusal {
 }
 
 async fn show(door: &Door, path: &str) -> Result<String, Error> {
-    let broken = |why: String| Error { text: format!("the server sent what is no queue: {why}"), status: None };
     let text = door.get(&format!("queue/{}", segment(path))).await?.text().await;
     let text = text.map_err(|error| broken(error.to_string()))?;
     let answer: Answer = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;

@@ -16,11 +16,11 @@ use super::{board::BoardApi, counts::counts, gone};
 use crate::{
     access::Caller,
     domain::{
+        Partition,
         queue_order::{OrderKind, OrderRefusal, QueueOrder},
         types::Nanos,
     },
     http::{
-        operation::nothing,
         problem::Problem,
         route::{Access, Route},
         shim::body,
@@ -76,6 +76,18 @@ pub struct Order<'a> {
     reason: &'a str,
 }
 
+/// How a queue is after an order was carried out.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QueueOrdered")]
+pub struct Ordered<'a> {
+    queue: &'a str,
+    /// Active, Stopped or Draining; absent where it is not there.
+    state: &'static str,
+    /// Why it takes no application: after a resume, an order to a queue above it, or the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "AppRefusal")]
 struct Refused {
@@ -101,7 +113,7 @@ pub(super) fn routes() -> Vec<Route> {
         "properties": {"reason": reason, "overwrite": overwrite},
     });
     let ordered = |route: Route| {
-        let route = route.body("application/json", order.clone()).or_nothing().json(200, nothing());
+        let route = route.body("application/json", order.clone()).or_nothing().gives::<Ordered>(200);
         route.problems(&[400, 404, 408, 409, 413, 415, 503])
     };
     let told = |path| Access::Operator.post(path);
@@ -154,7 +166,7 @@ async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answere
     let shown = Shown {
         partition: &view.shown,
         queue: &path,
-        state: ix.map_or("absent", |ix| rows.shown_state(ix).name()),
+        state: shown_state(rows, &path),
         order,
         empty: ix.is_none_or(|ix| rows.is_queue_empty(ix)),
         managed: ix.is_some_and(|ix| rows.queues[ix].managed),
@@ -228,7 +240,16 @@ async fn order(
     counts(&api.topology, &entry).await?;
     let what = kind.map_or("resume", OrderKind::name);
     tracing::info!(partition = &*entry.internal, queue = &*queue, by = &*by, reason, "queue: {what}");
-    Ok(HttpResponse::Ok().content_type("application/json").body("{}"))
+    let view = api.view(&partition).await?;
+    let rows = view.partition();
+    let state = shown_state(rows, &queue);
+    let ordered = rows.order_for(&queue).map(|(above, order)| order.told_of(above));
+    let why = ordered.or_else(|| (state == "Draining").then(|| "the configuration does not have it".to_owned()));
+    Ok(reply::send(&request, Reply::json(&Ordered { queue: &queue, state, why })))
+}
+
+fn shown_state(rows: &Partition, queue: &str) -> &'static str {
+    rows.queue_by_path.get(queue).map_or("absent", |ix| rows.shown_state(*ix).name())
 }
 
 /// RFC 3339 in whole seconds: people read it in rejections.

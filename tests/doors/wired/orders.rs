@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     common,
-    shim::server::Server,
+    shim::server::{CONFIG, Server},
     wired::rig::{application, until, with_data},
 };
 
@@ -30,7 +30,8 @@ async fn an_order_outlives_sessions_and_kills() {
     let mut server = with_data(dir.path());
     server.register("rm-1", &[]).await;
     assert_eq!(submit(&server, "app-1").await, None);
-    assert_eq!(order(&server, "stop", json!({"reason": "billing"})).await, (200, json!({})));
+    let (status, ordered) = order(&server, "stop", json!({"reason": "billing"})).await;
+    assert_eq!((status, &ordered["state"]), (200, &json!("Stopped")), "{ordered}");
     server.program.kill();
 
     server = with_data(dir.path());
@@ -107,6 +108,27 @@ async fn what_makes_no_sense_is_refused() {
     assert_eq!(server.get(of("root.x", "").trim_end_matches('/')).await.0, 404);
     // All of it may be left out.
     assert_eq!(server.send_text("POST", &of("root.a", "stop"), "", "application/json").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_resumed_queue_below_a_drained_one_says_so() {
+    let server = Server::registered(&[]).await;
+    let config = format!("{CONFIG}            queues:\n              - name: b\n");
+    let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": config})).await;
+    assert_eq!(status, 200, "{body}");
+    let tell = async |queue: &str, what: &str| {
+        let path = format!("/api/v1/partition/default/queue/{queue}/{what}");
+        server.send("POST", &path, &json!({"reason": "billing"})).await
+    };
+    assert_eq!(tell("root.a.b", "stop").await.0, 200);
+    assert_eq!(tell("root.a", "drain").await.0, 200);
+    let mut resume = common::command(&["queue", "resume", "root.a.b", "--server", &server.url("")]);
+    let output = tokio::task::spawn_blocking(move || resume.output().expect("it runs")).await.expect("waited for");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = "root.a.b is Draining still: root.a was drained by an operator at ";
+    assert!(output.status.success() && text.starts_with(expected), "{text}");
+    let (_, resumed) = tell("root.a", "resume").await;
+    assert_eq!(resumed, json!({"queue": "root.a", "state": "Active"}));
 }
 
 #[tokio::test]

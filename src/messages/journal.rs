@@ -40,16 +40,11 @@ pub struct Standing {
     pub orders: Vec<(Arc<str>, Option<Arc<QueueOrder>>)>,
 }
 
-/// An operator tells a queue to become something, or (`None`) takes that back. Answered when it is on disk; the partition, which
-/// asks, then does it.
+/// Operators tell queues, by their paths in lowercase, to become something, or (`None`) take that back. Answered when all of it is
+/// on disk; the partition, which asks, then does it.
 #[derive(Message)]
 #[rtype(result = "Result<(), OrderRefusal>")]
-pub struct KeepOrder {
-    /// Path in lowercase.
-    pub queue: Arc<str>,
-    /// The order.
-    pub order: Option<Arc<QueueOrder>>,
-}
+pub struct KeepOrders(pub Vec<(Arc<str>, Option<Arc<QueueOrder>>)>);
 
 /// The session ended; all its nodes are gone.
 #[derive(Message)]

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use super::{JournalActor, Storage};
 use crate::{
     domain::queue_order::{OrderRefusal, QueueOrder},
-    messages::journal::KeepOrder,
+    messages::journal::KeepOrders,
     store::queue_orders::{self, Orders},
 };
 
@@ -34,15 +34,17 @@ impl Kept {
     }
 }
 
-impl Handler<KeepOrder> for JournalActor {
+impl Handler<KeepOrders> for JournalActor {
     type Result = AtomicResponse<JournalActor, Result<(), OrderRefusal>>;
 
-    fn handle(&mut self, msg: KeepOrder, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: KeepOrders, _ctx: &mut Self::Context) -> Self::Result {
         let before = self.orders.orders.clone();
         let mut after = before.clone();
-        match msg.order {
-            Some(order) => drop(after.insert(msg.queue, order)),
-            None => drop(after.remove(&msg.queue)),
+        for (queue, order) in msg.0 {
+            match order {
+                Some(order) => drop(after.insert(queue, order)),
+                None => drop(after.remove(&queue)),
+            }
         }
         let change = self.orders.change + 1;
         let broken = match &self.storage {

@@ -10,7 +10,7 @@ use crate::{
     actors::journal::JournalActor,
     domain::{command::Command, effect::NodeEffect, journal::Fact},
     messages::{
-        journal::{Agree, Begin, End, KeepOrder, Post, Standing},
+        journal::{Agree, Begin, End, KeepOrders, Post, Standing},
         partition::Alive,
     },
 };
@@ -63,8 +63,8 @@ impl Link {
         }
     }
 
-    /// The journal keeps an order; `None` where there is none, and nothing outlives the session.
-    pub(super) fn keep(&self, keep: KeepOrder) -> Option<Request<JournalActor, KeepOrder>> {
+    /// The journal keeps orders; `None` where there is none, and nothing outlives the session.
+    pub(super) fn keep(&self, keep: KeepOrders) -> Option<Request<JournalActor, KeepOrders>> {
         self.journal.as_ref().map(|journal| journal.send(keep))
     }
 
@@ -90,7 +90,7 @@ impl PartitionActor {
         }
         let asked = journal.send(begin).timeout(PATIENCE).into_actor(self);
         ctx.wait(asked.map(|answer, actor, ctx| match answer {
-            Ok(Standing { orders, .. }) if actor.link.restored && actor.link.shared => actor.hand_down(orders),
+            Ok(Standing { orders, .. }) if actor.link.restored && actor.link.shared => actor.hand_down(&orders),
             Ok(known) if inherited.is_some() => {
                 let Standing { hosts, notes, orders } = inherited.unwrap_or_default();
                 let commands = [
@@ -99,13 +99,13 @@ impl PartitionActor {
                     Command::OrderQueues(orders),
                 ];
                 actor.apply(commands.into(), ctx);
-                actor.keep_orders(known.orders);
+                actor.keep_orders(&known.orders);
             }
             Ok(Standing { hosts, notes, orders }) => {
                 let (mut commands, mut orders) = (Vec::new(), orders);
                 if actor.link.restored {
                     commands = actor.agree(&hosts);
-                    orders = other_orders(&actor.partition, orders);
+                    orders = other_orders(&actor.partition, &orders);
                 }
                 commands.extend((!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true }));
                 commands.extend((!notes.is_empty()).then_some(Command::NoteDrains(notes)));

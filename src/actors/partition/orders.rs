@@ -5,7 +5,7 @@ use actix::prelude::*;
 use super::PartitionActor;
 use crate::{
     domain::{command::Command, queue_order::OrderRefusal},
-    messages::{journal::KeepOrder, partition::OrderQueue},
+    messages::{journal::KeepOrders, partition::OrderQueue},
 };
 
 impl Handler<OrderQueue> for PartitionActor {
@@ -16,7 +16,7 @@ impl Handler<OrderQueue> for PartitionActor {
         if let Err(refusal) = self.partition.check_order(&queue, order.as_ref().map(|order| order.kind), overwrite) {
             return Box::pin(async { Err(refusal) }.into_actor(self));
         }
-        let keep = self.link.keep(KeepOrder { queue: queue.clone(), order: order.clone() });
+        let keep = self.link.keep(KeepOrders(vec![(queue.clone(), order.clone())]));
         let kept = async move {
             match keep {
                 Some(keep) => keep.await.unwrap_or_else(|error| Err(OrderRefusal::Disk(error.to_string()))),

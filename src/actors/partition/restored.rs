@@ -1,12 +1,15 @@
 //! A partition that goes on after a restart: its conversations, what it counts, and what its journal is told.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::PartitionActor;
 use crate::{
     domain::{Partition, command::Command, effect::NodeEffect, journal::Fact, node::Node, queue_order::QueueOrder},
     messages::{
-        journal::{Agree, KeepOrder, Standing},
+        journal::{Agree, KeepOrders, Standing},
         recorded::Talks,
     },
 };
@@ -20,7 +23,7 @@ impl PartitionActor {
     }
 
     /// Another server may have led the partition before: the journal of this one hears what holds.
-    pub(super) fn hand_down(&mut self, standing: Orders) {
+    pub(super) fn hand_down(&mut self, standing: &Orders) {
         let nodes = || self.partition.nodes.values();
         self.link.facts.extend(nodes().map(registered));
         let nodes = nodes().filter(|node| node.operator_drained).map(|node| node.id().clone()).collect();
@@ -32,19 +35,14 @@ impl PartitionActor {
     }
 
     /// The journal keeps the orders to queues that the partition has, where it knows others.
-    pub(super) fn keep_orders(&self, standing: Orders) {
-        let known: BTreeMap<_, _> = self.partition.queue_orders().collect();
-        let gone = standing.iter().filter(|(path, _)| !known.contains_key(path)).map(|(path, _)| (path.clone(), None));
-        let held = |path: &Arc<str>, order: &Arc<QueueOrder>| {
-            standing.iter().any(|(other, kept)| other == path && kept.as_ref() == Some(order))
-        };
-        let new = known.iter().filter(|(path, order)| !held(path, order));
-        let new = new.map(|(path, order)| (Arc::clone(path), Some(Arc::clone(order))));
-        for (queue, order) in gone.chain(new) {
-            if let Some(keep) = self.link.keep(KeepOrder { queue, order }) {
-                // The journal says what is wrong where it cannot keep it; the log has it.
-                actix::spawn(keep);
-            }
+    pub(super) fn keep_orders(&self, standing: &Orders) {
+        let change = difference(&held(standing), &self.partition.queue_orders().collect());
+        if change.is_empty() {
+            return;
+        }
+        if let Some(keep) = self.link.keep(KeepOrders(change)) {
+            // The journal says what is wrong where it cannot keep it; the log has it.
+            actix::spawn(keep);
         }
     }
 
@@ -81,22 +79,31 @@ pub(crate) fn facts_of(partition: &Partition) -> Vec<Fact> {
 
 /// Hosts that the partition holds back, and no operator has drained.
 pub(crate) fn held_no_more(partition: &Partition, hosts: &[Arc<str>]) -> Option<Command> {
-    let stale: Vec<_> = partition.held_hosts().filter(|host| !hosts.contains(host)).cloned().collect();
+    let drained: BTreeSet<_> = hosts.iter().collect();
+    let stale: Vec<_> = partition.held_hosts().filter(|host| !drained.contains(host)).cloned().collect();
     (!stale.is_empty()).then_some(Command::HoldHosts { hosts: stale, held: false })
 }
 
 /// The orders to queues that stand, where the partition knows others: those that came last were not recorded.
-pub(crate) fn other_orders(partition: &Partition, standing: Orders) -> Orders {
-    let known: BTreeMap<_, _> = partition.queue_orders().collect();
-    let gone = known.keys().filter(|path| !standing.iter().any(|(queue, _)| queue == **path));
-    let gone: Vec<_> = gone.map(|path| (Arc::clone(path), None)).collect();
-    let is_new = |path: &Arc<str>, order: &Option<Arc<QueueOrder>>| known.get(path).copied() != order.as_ref();
-    let new = standing.into_iter().filter(|(path, order)| is_new(path, order));
-    gone.into_iter().chain(new).collect()
+pub(crate) fn other_orders(partition: &Partition, standing: &Orders) -> Orders {
+    difference(&partition.queue_orders().collect(), &held(standing))
 }
 
 /// Orders by the path of their queue; `None` takes one back.
 type Orders = Vec<(Arc<str>, Option<Arc<QueueOrder>>)>;
+
+type Held<'a> = BTreeMap<&'a Arc<str>, &'a Arc<QueueOrder>>;
+
+fn held(orders: &Orders) -> Held<'_> {
+    orders.iter().filter_map(|(path, order)| Some((path, order.as_ref()?))).collect()
+}
+
+/// What makes those orders of these.
+fn difference(these: &Held<'_>, those: &Held<'_>) -> Orders {
+    let gone = these.keys().filter(|path| !those.contains_key(*path)).map(|path| (Arc::clone(path), None));
+    let new = those.iter().filter(|(path, order)| these.get(*path) != Some(*order));
+    gone.chain(new.map(|(path, order)| (Arc::clone(path), Some(Arc::clone(order))))).collect()
+}
 
 fn registered(node: &Node) -> Fact {
     let host = match node.spec.host_name() {
@@ -109,4 +116,23 @@ fn registered(node: &Node) -> Fact {
         capacity: node.capacity.clone().into(),
         schedulable: node.rm_schedulable,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{queue_order::OrderKind, types::Nanos};
+
+    #[test]
+    fn orders_that_differ_go_come_or_change() {
+        let order = |reason: &str| {
+            let (by, when) = ("alice".into(), "2027-01-15T08:00:00Z".into());
+            Some(Arc::new(QueueOrder { kind: OrderKind::Stop, by, at: Nanos::ZERO, when, reason: reason.into() }))
+        };
+        let row = |path: &str, reason| (Arc::from(path), order(reason));
+        let these = vec![row("root.a", "x"), row("root.b", "x"), row("root.c", "x")];
+        let those = vec![row("root.a", "x"), row("root.c", "y"), row("root.d", "x")];
+        let expected = vec![("root.b".into(), None), row("root.c", "y"), row("root.d", "x")];
+        assert_eq!(difference(&held(&these), &held(&those)), expected);
+    }
 }

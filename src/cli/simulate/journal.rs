@@ -190,7 +190,7 @@ impl Server {
         if restored {
             let partition = &self.parts[at].partition;
             commands.extend(restored::held_no_more(partition, &hosts));
-            orders = restored::other_orders(partition, orders);
+            orders = restored::other_orders(partition, &orders);
             let facts = restored::facts_of(partition);
             self.post(&internal, facts);
         }

@@ -411,7 +411,7 @@ fn wire(
     let pool = (0..cores().saturating_sub(1).max(1)).map(|_| arbiter()).collect();
     let events = EventActor::start_in_arbiter(&control, |_| events);
     let kept = data.map(|data| data.join("journal"));
-    let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default(), journal::DEFAULT_LIMIT));
+    let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default()));
     let metrics = Arc::new(Metrics::new()?);
     let links = (journals.clone(), metrics.clone(), ldap_secrets.into());
     let topology = Topology::linked(pool, links, events, default_config);

@@ -86,11 +86,6 @@ where
     Ok((server.run(), bound))
 }
 
-/// The services for other paths where there are none.
-pub fn nothing_else(config: &mut web::ServiceConfig) {
-    config.default_service(web::to(not_found));
-}
-
 /// 404 for a path that nothing is at.
 pub async fn not_found(request: HttpRequest) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", request.path()))

@@ -248,17 +248,6 @@ impl Resource {
         Resource { amounts: most.collect() }
     }
 
-    /// Covers `other` on the types that both have (R0.9, RES-050).
-    pub fn ge_known(&self, other: &Resource) -> bool {
-        if self.is_empty() {
-            return false;
-        }
-        if other.is_empty() {
-            return self.amounts.iter().all(|(_, a)| *a > 0);
-        }
-        other.beside(self).all(|(_, amount, least)| least.is_none_or(|least| least <= amount))
-    }
-
     /// At least `other` in every type of either, a missing one counting as 0 (R0.10).
     pub fn ge_all(&self, other: &Resource) -> bool {
         self.both(other).all(|(_, a, b)| a.unwrap_or(0) >= b.unwrap_or(0))
@@ -267,11 +256,6 @@ impl Resource {
     /// As [`Resource::ge_all`], and at least one type differs (R0.10).
     pub fn gt_all(&self, other: &Resource) -> bool {
         self.ge_all(other) && self != other
-    }
-
-    /// Same types with the same amounts (RES-045), where `==` takes a missing type as 0 (RES-043).
-    pub fn same_types(&self, other: &Resource) -> bool {
-        self.amounts == other.amounts
     }
 
     /// The types of either, by name.
@@ -428,13 +412,6 @@ mod tests {
             prop_assert_eq!(left.fits(&right), b.iter().all(|(name, small)| *small <= amount(&a, name).max(0)));
             let unlimited = |(name, small): (&String, &i64)| a.get(name).is_none_or(|limit| *small <= (*limit).max(0));
             prop_assert_eq!(left.fits_or_unlimited(&right), b.iter().all(unlimited));
-            // R0.9
-            let covers = match (a.is_empty(), b.is_empty()) {
-                (true, _) => false,
-                (false, true) => a.values().all(|own| *own > 0),
-                (false, false) => a.iter().all(|(name, own)| b.get(name).is_none_or(|other| other <= own)),
-            };
-            prop_assert_eq!(left.ge_known(&right), covers);
             // R0.10, R0.11
             prop_assert_eq!(left.ge_all(&right), union().all(|name| amount(&a, name) >= amount(&b, name)));
             prop_assert_eq!(left == right, union().all(|name| amount(&a, name) == amount(&b, name)));

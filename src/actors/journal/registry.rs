@@ -10,7 +10,7 @@ use actix::prelude::*;
 
 use tokio::task::spawn_blocking;
 
-use super::{Faults, JournalActor, JournalSetup, disk};
+use super::{DEFAULT_LIMIT, Faults, JournalActor, JournalSetup, disk};
 use crate::{domain::journal::Settings, messages::journal::GetStatus};
 
 /// Starts journals and finds them again.
@@ -20,7 +20,6 @@ pub struct Journals {
     /// Directory of all journals; `None`: memory only.
     base: Option<PathBuf>,
     settings: Settings,
-    limit: usize,
     started: Mutex<BTreeMap<Arc<str>, Started>>,
 }
 
@@ -32,9 +31,9 @@ struct Started {
 }
 
 impl Journals {
-    /// Journals will live on `arbiter`, each with a directory of its own in `base`, and with up to `limit` events in memory.
-    pub fn new(arbiter: ArbiterHandle, base: Option<PathBuf>, settings: Settings, limit: usize) -> Journals {
-        Journals { arbiter, base, settings, limit, started: Mutex::default() }
+    /// Journals will live on `arbiter`, each with a directory of its own in `base`.
+    pub fn new(arbiter: ArbiterHandle, base: Option<PathBuf>, settings: Settings) -> Journals {
+        Journals { arbiter, base, settings, started: Mutex::default() }
     }
 
     /// Journals outlive the process.
@@ -67,7 +66,7 @@ impl Journals {
             partition: partition.clone(),
             dir: self.base.as_ref().map(|base| disk::directory(base, &partition)),
             settings: self.settings,
-            limit: self.limit,
+            limit: DEFAULT_LIMIT,
             faults: faults.clone(),
         };
         let addr = JournalActor::start_on(&self.arbiter, setup);

@@ -512,7 +512,7 @@ async fn an_expiration_outlives_the_process() {
 async fn journals_are_started_once_and_those_on_disk_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let base = || Some(dir.path().to_owned());
-    let journals = Journals::new(Arbiter::current(), base(), Settings::default(), DEFAULT_LIMIT);
+    let journals = Journals::new(Arbiter::current(), base(), Settings::default());
     let addr = journals.of("[rm]default");
     assert!(journals.of("[rm]default") == addr && journals.of("[rm]other") != addr);
     assert!(addr.send(GetStatus).await.unwrap().targets.is_empty());
@@ -522,7 +522,7 @@ async fn journals_are_started_once_and_those_on_disk_at_the_start() {
     assert_eq!(names, ["%5Brm%5Ddefault"]);
     std::fs::remove_file(dir.path().join("%5Brm%5Ddefault/resource.eventlog")).unwrap();
 
-    let journals = Journals::new(Arbiter::current(), base(), Settings::default(), DEFAULT_LIMIT);
+    let journals = Journals::new(Arbiter::current(), base(), Settings::default());
     journals.start_kept().await;
     let (name, faults) = journals.faults().pop().unwrap();
     assert_eq!(&*name, "[rm]default");

@@ -95,7 +95,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new()?);
     let refused = metrics.refused();
     let topology = Topology::new(pool.clone(), Topology::launcher(), events, config);
-    let journals = Arc::new(Journals::new(control, None, journal::Settings::default(), journal::DEFAULT_LIMIT));
+    let journals = Arc::new(Journals::new(control, None, journal::Settings::default()));
     let rest = Arc::new(RestState::new(topology.clone(), metrics));
     let sink = Sink::start_in_arbiter(&pool[0], |_| Sink);
     let stage = Stage {

@@ -7,7 +7,7 @@ use actix_web::{App, HttpServer, web::Data};
 use callboard::{
     actors::{
         directory::{Directory, Listing, PartitionEntry},
-        journal::{DEFAULT_LIMIT, Journals},
+        journal::Journals,
         partition::PartitionActor,
     },
     cli::{journal::JournalArgs, resource::ResourceArgs},
@@ -100,7 +100,7 @@ impl Rig {
             }],
         });
         let settings = Settings { batch: Nanos::ZERO, ..Settings::default() };
-        let journals = Arc::new(Journals::new(Arbiter::current(), None, settings, DEFAULT_LIMIT));
+        let journals = Arc::new(Journals::new(Arbiter::current(), None, settings));
         let api = Data::new(ResourceApi { directory, topology: None, journals: journals.clone() });
         let server = HttpServer::new(move || {
             App::new().app_data(api.clone()).configure(|config| register(config, &resource::routes()))

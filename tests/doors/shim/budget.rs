@@ -17,7 +17,7 @@ use callboard::{
     http::{
         doors::Doors,
         origins::Origins,
-        server::{Listen, bind, nothing_else},
+        server::{Listen, bind, not_found},
     },
     messages::partition::{Commands, PartitionSetup},
 };
@@ -80,7 +80,7 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
         Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, patience: Duration::from_secs(10), tls: None };
     let others = |config: &mut ServiceConfig| {
         config.route("/panics", web::get().to(panics));
-        nothing_else(config);
+        config.default_service(web::to(not_found));
     };
     let (server, bound) = bind(listen, doors, others).expect("a free port");
     let handle = server.handle();

@@ -225,7 +225,7 @@ fn queues_as_the_domain_sees_them() {
     let queue = &partition.root.children[0];
     assert!(queue.admin_acl.allows("x", &[]) && queue.submit_acl.allows("y", &["dev".into()]));
     assert_eq!(queue.guaranteed, Some(Resource::of(&[("vcore", 1000)])));
-    assert!(queue.max.as_ref().unwrap().same_types(&Resource::of(&[("vcore", 2000), ("memory", 0)])));
+    assert_eq!(queue.max.as_ref().unwrap().named(), Resource::of(&[("vcore", 2000), ("memory", 0)]).named());
     assert_eq!(queue.limits[0].max_resources, Some(Resource::of(&[("vcore", 500)])));
 }
 

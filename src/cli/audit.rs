@@ -101,7 +101,7 @@ async fn show(args: &AuditArgs) -> Result<(), String> {
 
 fn text(line: &str) -> Result<String, String> {
     let line: Line =
-        serde_json::from_str(line).map_err(|error| format!("the server sent what is no record: {error}: {line}"))?;
+        out::answer(line).map_err(|error| format!("the server sent what is no record: {error}: {line}"))?;
     Ok(match line {
         Line::Record(record) => {
             let Record { id, time, entry } = *record;

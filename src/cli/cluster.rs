@@ -163,8 +163,7 @@ async fn text(answer: Answer) -> Result<String, Error> {
 }
 
 fn read(text: &str) -> Result<ClusterStatus, Error> {
-    serde_json::from_str(text)
-        .map_err(|error| Error { text: format!("the answer is not understood: {error}"), status: None })
+    out::answer(text).map_err(|error| Error { text: format!("the answer is not understood: {error}"), status: None })
 }
 
 fn tables(status: &ClusterStatus) -> String {

@@ -11,6 +11,7 @@ use super::{
         trust::Trust,
     },
     context::ContextArg,
+    out,
 };
 
 /// Which server, and which of its partitions.
@@ -36,7 +37,7 @@ struct Problem {
 
 /// Why a request failed: the text for people, and the HTTP status where there is one.
 #[derive(Debug, thiserror::Error)]
-#[error("{text}")]
+#[error("{}", out::lines(text))]
 pub struct Error {
     /// What went wrong.
     pub text: String,

@@ -332,10 +332,10 @@ fn shown(line: &Line) -> String {
         row.push_str(&format!(" [{}]", amounts.collect::<Vec<_>>().join(" ")));
     }
     if !line.message.is_empty() {
-        // One event, one line.
-        row.push_str(&format!(" {}", line.message.escape_debug()));
+        row.push_str(&format!(" {}", line.message));
     }
-    row
+    // One event, one line.
+    out::line(&row)
 }
 
 #[cfg(test)]
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(
             out,
             "2026-11-20T17:03:52.864123Z       12 APP       ADD    APP_ALLOC            app-1 k1 [gpu:0 memory:10]\n\
-             1970-01-01T00:00:00.000000Z       13 REQUEST   -      -                    k1 two\\nlines\n\
+             1970-01-01T00:00:00.000000Z       13 REQUEST   -      -                    k1 two lines\n\
              --- events 14 to 19 are missing (retention)\n"
         );
         assert_eq!(wanted.from, Some(20));

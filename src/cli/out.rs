@@ -8,6 +8,8 @@ use std::{
 };
 
 use clap::ValueEnum;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Exit status of a command whose output nobody reads any more.
 pub const CLOSED: i32 = 141;
@@ -61,5 +63,57 @@ pub fn print(text: impl Display) -> io::Result<()> {
 
 /// Says something beside the output; where nobody reads it, the output and the status still tell.
 pub fn note(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", lines(&text.to_string()));
+}
+
+/// A text of others, such as an id or a reason, on one line: what a terminal would obey becomes spaces.
+pub fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The same of a text that may have several lines.
+pub fn lines(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+}
+
+/// Reads an answer for people: all texts in it are as [`line`] makes them, and what is to be copied as [`lines`] does.
+///
+/// # Errors
+/// It is not what was asked for.
+pub fn answer<T: DeserializeOwned>(json: &str) -> serde_json::Result<T> {
+    fn clean(value: &mut Value, shown: fn(&str) -> String) {
+        match value {
+            Value::String(text) => *text = shown(text),
+            Value::Array(list) => list.iter_mut().for_each(|value| clean(value, shown)),
+            Value::Object(fields) => {
+                let fields_of = std::mem::take(fields).into_iter();
+                fields.extend(fields_of.map(|(name, mut value)| {
+                    clean(&mut value, if name == "copy" { lines } else { line });
+                    (line(&name), value)
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    let mut value = serde_json::from_str(json)?;
+    clean(&mut value, line);
+    serde_json::from_value(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_taken_out() {
+        assert_eq!(line("a\u{1b}[2Jb\nc\u{9b}d"), "a [2Jb c d");
+        assert_eq!(lines("a\r\nb\u{7}"), "a \nb ");
+        let json = r#"{"a\u001b": ["x\ny", {"copy": "x\ny\u0007"}], "n": 7}"#;
+        let read: BTreeMap<String, Value> = answer(json).unwrap();
+        let expected = serde_json::json!({"a ": ["x y", {"copy": "x\ny "}], "n": 7});
+        assert_eq!(serde_json::to_value(read).unwrap(), expected);
+    }
 }

@@ -116,8 +116,8 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
     let status = answer.status;
     let mut json = answer.text().await.map_err(unreachable)?;
     if !status.is_success() {
-        let problem: Problem = serde_json::from_str(&json)
-            .map_err(|_| Failure::unknown(format!("{server} answers {status}: {}", json.trim())))?;
+        let problem: Problem =
+            out::answer(&json).map_err(|_| Failure::unknown(format!("{server} answers {status}: {}", json.trim())))?;
         if problem.errors.is_empty() {
             return Err(Failure::unknown(problem.detail));
         }
@@ -132,7 +132,7 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
         }
         return Err(Failure { status: REFUSED, on_stdout: true, text });
     }
-    let plan = serde_json::from_str(&json)
+    let plan = out::answer(&json)
         .map_err(|error| Failure::unknown(format!("the answer of {server} is not a plan: {error}")))?;
     json.push('\n');
     Ok(Answer { plan, json })

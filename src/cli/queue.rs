@@ -136,7 +136,7 @@ async fn give_one(door: &Door, what: &str, path: &str, order: &OrderArgs) -> Res
     let body = json!({"reason": order.reason, "overwrite": order.force});
     let answer = door.post(&format!("queue/{}/{what}", segment(path)), &body).await?;
     let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| broken(error.to_string()))
+    out::answer(&text).map_err(|error| broken(error.to_string()))
 }
 
 fn broken(why: String) -> Error {
@@ -174,7 +174,7 @@ struct Refusal {
 async fn show(door: &Door, path: &str) -> Result<String, Error> {
     let text = door.get(&format!("queue/{}", segment(path))).await?.text().await;
     let text = text.map_err(|error| broken(error.to_string()))?;
-    let answer: Answer = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    let answer: Answer = out::answer(&text).map_err(|error| broken(error.to_string()))?;
     Ok(shown(path, &answer))
 }
 
@@ -201,10 +201,10 @@ mod tests {
         let answer = json!({
             "state": "Stopped", "empty": false, "admitted": 3, "refused": 1,
             "order": {"order": "stop", "queue": "root.a", "by": "alice", "since": "2026-11-22T07:00:00Z", "reason": "billing"},
-            "refusals": [{"applicationID": "app-9", "time": "2026-11-22T07:01:00Z", "reason": "queue root.a.b is stopped"}],
+            "refusals": [{"applicationID": "app-9\u{1b}[2J", "time": "2026-11-22T07:01:00Z", "reason": "queue root.a.b\nis stopped"}],
         });
         let expected = "root.a.b Stopped\n  stop of root.a by alice since 2026-11-22T07:00:00Z: billing\n  \
-                        3 applications admitted, 1 refused\n  2026-11-22T07:01:00Z app-9: queue root.a.b is stopped\n";
-        assert_eq!(shown("root.a.b", &serde_json::from_value(answer).unwrap()), expected);
+                        3 applications admitted, 1 refused\n  2026-11-22T07:01:00Z app-9 [2J: queue root.a.b is stopped\n";
+        assert_eq!(shown("root.a.b", &out::answer(&answer.to_string()).unwrap()), expected);
     }
 }

@@ -66,7 +66,7 @@ async fn shown(args: &SettingsArgs) -> Result<String, Error> {
     if args.output == Output::Json {
         return Ok(text);
     }
-    let answer = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    let answer = out::answer(&text).map_err(|error| broken(error.to_string()))?;
     Ok(tables(&answer, args.changed))
 }
 

@@ -73,7 +73,7 @@ impl FromStr for Named {
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = if self.kind == Kind::Application { "app" } else { self.kind.name() };
-        write!(f, "{kind}/{}", self.name)
+        write!(f, "{kind}/{}", out::line(&self.name))
     }
 }
 
@@ -198,7 +198,7 @@ async fn ask(door: &Door, path: &str) -> Result<Answer, (Error, bool)> {
     let answer = door.get_if_there(path).await?;
     let broken = |text: String, was_there| (Error { text, status: None }, was_there);
     let text = answer.text().await.map_err(|error| broken(format!("{}: {error}", door.server), error.was_there))?;
-    serde_json::from_str(&text).map_err(|error| broken(format!("the server sent what is no answer: {error}"), false))
+    out::answer(&text).map_err(|error| broken(format!("the server sent what is no answer: {error}"), false))
 }
 
 #[cfg(test)]
@@ -244,7 +244,7 @@ mod tests {
             drop(first);
             let (mut second, _) = listener.accept().await.unwrap();
             assert!(second.read(&mut request).await.unwrap() > 0);
-            let body = r#"{"met":true,"state":"Running"}"#;
+            let body = r#"{"met":true,"state":"Run\u001bning"}"#;
             let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
             second.write_all(answer.as_bytes()).await.unwrap();
             second
@@ -252,7 +252,8 @@ mod tests {
         let app = app();
         let end = Instant::now() + Duration::from_secs(60);
         let (answer, _) = tokio::join!(one(&door, &app, "running", end), serves);
-        assert!(answer.unwrap().met);
+        let answer = answer.unwrap();
+        assert_eq!((answer.met, &*answer.state), (true, "Run ning"), "no terminal obeys what a server tells");
     }
 
     #[tokio::test]

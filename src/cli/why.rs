@@ -134,7 +134,7 @@ async fn ask(door: &Door, application: &str, ask: Option<&String>) -> Result<(St
     let answer = door.get(&path).await?;
     let broken = |what: String| Error { text: format!("the server sent what is no explanation: {what}"), status: None };
     let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
-    let explained = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    let explained = out::answer(&text).map_err(|error| broken(error.to_string()))?;
     Ok((text, explained))
 }
 

@@ -77,7 +77,7 @@ fn text(record: &Record<'_>, replay: &Replay, args: &ShowArgs) -> Option<String>
     if differs {
         text += "  this leads to something else than it did\n";
     }
-    text.extend(went_in.iter().map(|line| format!("  in   {line}\n")));
-    text.extend(came_out.iter().map(|line| format!("  out  {line}\n")));
+    text.extend(went_in.iter().map(|line| format!("  in   {}\n", out::line(line))));
+    text.extend(came_out.iter().map(|line| format!("  out  {}\n", out::line(line))));
     Some(text)
 }

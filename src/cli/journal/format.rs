@@ -5,7 +5,10 @@ use std::io::{self, Write};
 use clap::ValueEnum;
 use jiff::{Timestamp, tz::TimeZone};
 
-use crate::store::eventlog::{Ordered, Record};
+use crate::{
+    cli::out,
+    store::eventlog::{Ordered, Record},
+};
 
 /// How events are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -92,11 +95,11 @@ impl Printer {
             return writeln!(out, "{}", event.json);
         }
         let time = self.time(event.at);
-        write!(out, "{} {}", self.paint(GREEN, &time), self.paint(YELLOW, &printable(&event.name)))?;
+        write!(out, "{} {}", self.paint(GREEN, &time), self.paint(YELLOW, &out::line(&event.name)))?;
         for (key, value) in &event.context.0 {
             let value = value.get();
             let color = if value.starts_with('"') { MAGENTA } else { WHITE };
-            write!(out, " {}={}", self.paint(BLUE, &printable(key)), self.paint(color, value))?;
+            write!(out, " {}={}", self.paint(BLUE, &out::line(key)), self.paint(color, &out::line(value)))?;
         }
         writeln!(out)
     }
@@ -128,11 +131,6 @@ impl Printer {
             },
         }
     }
-}
-
-/// Text of others on a terminal: control characters are escaped.
-fn printable(text: &str) -> String {
-    if text.chars().any(char::is_control) { text.escape_debug().to_string() } else { text.to_owned() }
 }
 
 fn micros(at: f64) -> i64 {

@@ -237,7 +237,7 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         let now = states(&list);
         list.rows.retain(|row| known.get(&row.name) != now.get(&row.name));
         let gone = known.keys().filter(|name| !now.contains_key(*name));
-        let mut text = gone.fold(String::new(), |text, name| format!("{text}{name} is gone\n"));
+        let mut text = gone.fold(String::new(), |text, name| format!("{text}{} is gone\n", out::line(name)));
         if !list.rows.is_empty() {
             text.push_str(&match show.output {
                 Format::Table | Format::Wide => list.table(show.output == Format::Wide, false),

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use super::yaml;
+use crate::cli::out;
 
 /// How a list is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -69,7 +70,7 @@ impl Cell {
 
     /// As it stands in a table: on one line, and with a dash for nothing.
     pub fn shown(&self) -> String {
-        let text: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text = out::line(&self.text);
         if text.is_empty() { "-".to_owned() } else { text }
     }
 }
@@ -127,7 +128,9 @@ impl List {
     /// The list as it is printed.
     pub fn shown(&self, format: Format) -> String {
         match format {
-            Format::Table | Format::Wide => format!("{}{}", self.table(format == Format::Wide, true), self.note),
+            Format::Table | Format::Wide => {
+                format!("{}{}", self.table(format == Format::Wide, true), out::lines(&self.note))
+            }
             Format::Json => format!("{:#}\n", Value::Array(self.rows.iter().map(|row| row.value.clone()).collect())),
             Format::Yaml => yaml::document(&Value::Array(self.rows.iter().map(|row| row.value.clone()).collect())),
             Format::Name => self.rows.iter().fold(String::new(), |text, row| text + &row.name + "\n"),

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::{
-    cli::door::{Door, Error},
+    cli::{
+        door::{Door, Error},
+        out,
+    },
     domain::{hostlist::HostList, idset::IdSet, journal::Known},
     store::resource_set,
 };
@@ -87,7 +90,7 @@ impl Cluster {
     /// # Errors
     /// Why it is none.
     pub fn parse(text: &str) -> Result<Cluster, String> {
-        let body: Body = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let body: Body = out::answer(text).map_err(|error| error.to_string())?;
         let ids = |text: &str| IdSet::parse(text).map_err(|error| error.to_string());
         let hosts = HostList::parse(&body.all.nodelist).map_err(|error| error.to_string())?;
         let (known, _) = resource_set::decode(body.r.get())?;

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::state::{Cluster, Target};
-use crate::domain::{hostlist::HostList, idset::IdSet};
+use crate::{
+    cli::out,
+    domain::{hostlist::HostList, idset::IdSet},
+};
 
 /// Characters of a reason that are shown.
 const REASON: usize = 30;
@@ -109,7 +112,7 @@ pub fn drained(cluster: &Cluster, long: bool, header: bool, zone: &TimeZone) -> 
 
 /// A reason that fits its column, without control characters.
 fn cut(reason: &str) -> String {
-    let shown: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let shown = out::line(reason);
     if shown.chars().count() <= REASON {
         return shown;
     }

@@ -40,6 +40,8 @@ pub struct RmEntry {
     pub default_config: bool,
     /// Extra configuration in force.
     pub extra: Arc<BTreeMap<String, String>>,
+    /// What of it is in force since the session, or this process, began, whatever came later; empty where that is not known here.
+    pub at_registration: BTreeMap<&'static str, String>,
 }
 
 /// A partition.

@@ -123,9 +123,10 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
 /// The data directory of a server on this machine, as its settings name it.
 fn named_directory(settings: &str) -> Option<PathBuf> {
     let settings: Value = serde_json::from_str(settings).ok()?;
-    let options = &settings["options"];
-    let data = Path::new(options["data"].as_str()?);
-    (options["ephemeral"] != "true" && data.is_absolute() && data.join("log").is_dir()).then(|| data.to_owned())
+    let options = settings["options"].as_array()?;
+    let option = |name: &str| options.iter().find(|row| row["name"] == name)?["value"].as_str();
+    let data = Path::new(option("data")?);
+    (option("ephemeral") != Some("true") && data.is_absolute() && data.join("log").is_dir()).then(|| data.to_owned())
 }
 
 /// What happened of late, to be seen again with `callboard flight`, without names of people and applications.

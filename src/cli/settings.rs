@@ -2,15 +2,18 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use serde::Deserialize;
 
 use super::{
-    Cli,
     door::{Door, Error},
     out::{self, Output},
+    serve::options,
 };
-use crate::config::table::{self, Scope, Setting};
+use crate::{
+    config::table::{self, Scope, Setting},
+    messages::settings::ServerOption,
+};
 
 /// Shows the settings of a running server: its options, those of the whole server, and those of each resource manager.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +31,7 @@ pub struct SettingsArgs {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
-    options: std::collections::BTreeMap<String, String>,
+    options: Vec<OptionRow>,
     server: Vec<Row>,
     resource_managers: Vec<Manager>,
 }
@@ -41,6 +44,15 @@ struct Manager {
 }
 
 #[derive(Deserialize)]
+struct OptionRow {
+    name: String,
+    value: Option<String>,
+    #[serde(default)]
+    default: Option<String>,
+    set: bool,
+}
+
+#[derive(Deserialize)]
 struct Row {
     key: String,
     value: Option<String>,
@@ -49,6 +61,14 @@ struct Row {
     set: bool,
     #[serde(default)]
     unreadable: Option<String>,
+}
+
+impl Row {
+    /// It is not as it would be without what was set.
+    fn is_changed(&self) -> bool {
+        self.unreadable.is_some()
+            || self.default.as_ref().map_or(self.set, |default| self.value.as_ref() != Some(default))
+    }
 }
 
 /// Prints them.
@@ -72,22 +92,25 @@ async fn shown(args: &SettingsArgs) -> Result<String, Error> {
 
 fn tables(Answer { options, server, resource_managers }: &Answer, changed: bool) -> String {
     let mut text = String::new();
-    let options = options.iter().filter(|(_, value)| !changed || !(value.is_empty() || *value == "false"));
-    section(&mut text, "OPTION", options.map(|(name, value)| [format!("--{name}"), value.clone(), String::new()]));
-    section(&mut text, "SERVER", server.iter().filter(|row| !changed || row.set).map(columns));
+    let options = options.iter().filter(|row| !changed || row.set).map(|OptionRow { name, value, default, set }| {
+        let remark = default.as_ref().filter(|_| *set).map(|default| format!("default {default}"));
+        [format!("--{name}"), value.clone().unwrap_or_default(), remark.unwrap_or_default()]
+    });
+    section(&mut text, "OPTION", options);
+    section(&mut text, "SERVER", server.iter().filter(|row| !changed || row.is_changed()).map(columns));
     for Manager { rm, settings } in resource_managers {
-        let rows = settings.iter().filter(|row| !changed || row.set).map(columns);
+        let rows = settings.iter().filter(|row| !changed || row.is_changed()).map(columns);
         section(&mut text, &format!("RESOURCE MANAGER {rm}"), rows);
     }
     text
 }
 
 fn columns(row: &Row) -> [String; 3] {
-    let Row { key, value, default, set, unreadable } = row;
+    let Row { key, value, default, unreadable, .. } = row;
     let value = value.clone().unwrap_or_else(|| "as started".to_owned());
     let remark = match (unreadable, default) {
         (Some(bad), _) => format!("\"{bad}\" cannot be read"),
-        (None, Some(default)) if *set && *default != value && !default.is_empty() => format!("default {default}"),
+        (None, Some(default)) if *default != value && !default.is_empty() => format!("default {default}"),
         _ => String::new(),
     };
     [key.clone(), value, remark]
@@ -119,23 +142,12 @@ pub fn page() -> String {
         Given to `callboard serve`, or in the environment; a change takes a restart.\n\n\
         | option | variable | default | meaning |\n| --- | --- | --- | --- |\n"
         .to_owned();
-    let mut command = Cli::command();
-    command.build();
-    let serve = command.find_subcommand("serve").cloned().unwrap_or_default();
-    for arg in serve.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())) {
-        let Some(long) = arg.get_long() else { continue };
-        let value = if arg.get_action().takes_values() {
-            format!(" {}", arg.get_value_names().unwrap_or_default().join(" "))
-        } else {
-            String::new()
-        };
-        let code = |text: String| if text.is_empty() { text } else { format!("`{text}`") };
-        let env = code(arg.get_env().map(|env| env.to_string_lossy().into_owned()).unwrap_or_default());
-        let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-        let default = if value.is_empty() { String::new() } else { code(defaults.join(" ")) };
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        let option = cell(&format!("--{long}{value}"));
-        let _ = writeln!(page, "| `{option}` | {env} | {default} | {} |", cell(&help));
+    let code = |text: Option<String>| text.map_or(String::new(), |text| format!("`{text}`"));
+    for ServerOption { name, r#type, default, environment, description, .. } in options::described() {
+        let is_flag = r#type == "flag";
+        let option = cell(&if is_flag { format!("--{name}") } else { format!("--{name} {type}", r#type = r#type) });
+        let (env, default) = (code(environment), code(default.filter(|_| !is_flag)));
+        let _ = writeln!(page, "| `{option}` | {env} | {default} | {} |", cell(&description));
     }
     page.push_str(
         "\n## Settings of the whole server\n\n\
@@ -185,19 +197,25 @@ mod tests {
     #[test]
     fn what_was_set_shows_beside_its_default() {
         let answer = serde_json::json!({
-            "options": {"data": "/d", "ephemeral": "false"},
+            "options": [
+                {"name": "data", "type": "DIR", "value": "/d", "default": "./callboard-data", "set": true, "description": ""},
+                {"name": "ephemeral", "type": "flag", "value": "false", "default": "false", "set": false, "description": ""},
+                {"name": "tokens", "type": "FILE", "value": null, "set": false, "description": ""},
+            ],
             "server": [
                 {"key": "log.level", "value": "warn", "default": "info", "set": true},
                 {"key": "event.maxStreams", "value": "100", "default": "100", "set": true, "unreadable": "many"},
                 {"key": "http.maxBodyBytes", "value": null, "set": false},
             ],
-            "resourceManagers": [{"rmID": "rm-1", "settings": [{"key": "rm.gracePeriod", "value": "30s", "default": "30s", "set": false}]}],
+            "resourceManagers": [{"rmID": "rm-1", "settings": [{"key": "rm.gracePeriod", "value": "30s", "default": "30s", "set": true}]}],
         });
         let answer = serde_json::from_value(answer).unwrap();
-        let expected = "OPTION\n--data       /d\n--ephemeral  false\n\nSERVER\nlog.level          warn        default info\n\
+        let expected = "OPTION\n--data       /d     default ./callboard-data\n--ephemeral  false\n--tokens\n\nSERVER\nlog.level          warn        default info\n\
                         event.maxStreams   100         \"many\" cannot be read\nhttp.maxBodyBytes  as started\n\n\
                         RESOURCE MANAGER rm-1\nrm.gracePeriod         30s\n";
         assert_eq!(tables(&answer, false), expected);
-        assert!(!tables(&answer, true).contains("RESOURCE MANAGER"));
+        let changed = tables(&answer, true);
+        assert!(changed.starts_with("OPTION\n--data  /d  default ./callboard-data\n\nSERVER\nlog.level"), "{changed}");
+        assert!(!changed.contains("RESOURCE MANAGER") && !changed.contains("maxBodyBytes"), "{changed}");
     }
 }

@@ -39,6 +39,11 @@ impl Budget {
         })
     }
 
+    /// How many items of requests may be in flight, and how many callbacks undelivered.
+    pub fn whole(&self) -> [i64; 2] {
+        self.whole
+    }
+
     /// Items of requests that were taken and are not applied yet.
     pub fn in_flight(&self) -> u64 {
         u64::try_from(self.whole[0] - self.inward.load(SeqCst)).unwrap_or(0)

@@ -19,5 +19,6 @@ pub mod ready;
 pub mod receipts;
 pub mod recorded;
 pub mod rm;
+pub mod settings;
 pub mod ugm;
 pub mod wait;

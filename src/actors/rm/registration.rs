@@ -13,6 +13,7 @@ use super::{
     RmActor,
     buffer::Buffer,
     handle,
+    log::LogSync,
     questions::Questions,
     record::{self, Ended, Manner, SavedStanding, SavedStandings, kind},
     session::Session,
@@ -346,6 +347,7 @@ impl RmActor {
             config: session.config.clone(),
             default_config: session.default_config,
             extra: session.extra.clone(),
+            at_registration: session.at_registration(self.log.as_ref().map_or(LogSync::Off, |log| log.sync)),
         };
         self.topology.list(&self.id, false, Some((entry, &session.partitions)));
     }

@@ -263,6 +263,16 @@ impl Session {
         }
     }
 
+    /// Settings that are in force since it began, whatever was set later.
+    pub fn at_registration(&self, sync: LogSync) -> BTreeMap<&'static str, String> {
+        let [inward, outward] = self.budget.whole();
+        BTreeMap::from([
+            ("log.sync", sync.to_string()),
+            ("rm.itemsInFlight", inward.to_string()),
+            ("rm.undeliveredCallbacks", outward.to_string()),
+        ])
+    }
+
     /// The rest of that.
     pub fn present_manner(&self) -> Manner {
         Manner { asking: record::number_of(self.asking), had_stream: self.had_stream, heartbeats: self.heartbeats }

@@ -77,6 +77,7 @@ impl RmActor {
             config,
             default_config: registered.default_config,
             extra: registered.extra,
+            at_registration: BTreeMap::new(),
         };
         let handles: Vec<_> = standby.partitions.values().cloned().collect();
         self.topology.list(&self.id, true, Some((entry, &handles)));

@@ -9,6 +9,7 @@ use super::lock;
 use crate::{
     config::table::{is_of_server, unreadable},
     domain::names::shorten,
+    messages::settings::ServerOption,
 };
 
 /// What the log tells.
@@ -41,8 +42,8 @@ pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Ve
 /// above all of them.
 #[derive(Default)]
 pub struct ProcessSettings {
-    /// Options that the server was started with, by name.
-    pub options: OnceLock<BTreeMap<String, String>>,
+    /// Options that the server was started with.
+    pub options: OnceLock<Vec<ServerOption>>,
     own: Mutex<BTreeMap<String, String>>,
     /// They hold for all servers of a cluster.
     shared: Mutex<BTreeMap<String, String>>,

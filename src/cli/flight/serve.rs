@@ -4,6 +4,7 @@
 //! other partitions in the directory that readers look into.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write as _},
     num::NonZeroUsize,
     process::ExitCode,
@@ -264,6 +265,7 @@ impl Stage {
             config,
             default_config: registered.default_config,
             extra: registered.extra,
+            at_registration: BTreeMap::new(),
         });
         let mut started = Vec::new();
         for (place, (instance, (internal, replica))) in partitions.into_iter().enumerate() {

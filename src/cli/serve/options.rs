@@ -2,12 +2,60 @@
 
 use std::collections::BTreeMap;
 
-use clap::ValueEnum;
+use clap::{Args as _, Command, FromArgMatches as _, ValueEnum, builder::Resettable};
 
 use super::{AccessArgs, ClusterArgs, ServeArgs, TraceArgs, cluster::EtcdArgs, oidc::OidcArgs};
+use crate::messages::settings::ServerOption;
+
+/// The options in the order of the help, with their present values.
+pub fn of(args: &ServeArgs) -> Vec<ServerOption> {
+    let (mut given, plain) = (values(args), plain());
+    let mut rows = described();
+    for row in &mut rows {
+        let value = given.remove(&row.name).unwrap_or_default();
+        row.set = plain.get(&row.name) != Some(&value);
+        row.value = Some(value).filter(|value| !value.is_empty());
+    }
+    rows
+}
+
+fn command() -> Command {
+    ServeArgs::augment_args(Command::new("serve"))
+}
+
+/// The options without values.
+pub fn described() -> Vec<ServerOption> {
+    let one_line = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let command = command();
+    let mut rows = Vec::new();
+    for arg in command.get_arguments() {
+        let Some(name) = arg.get_long() else { continue };
+        let takes = arg.get_action().takes_values();
+        let names = arg.get_value_names().unwrap_or_default().join(" ");
+        let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let default = if takes { defaults.join(",") } else { "false".to_owned() };
+        rows.push(ServerOption {
+            name: name.to_owned(),
+            r#type: if takes { names } else { "flag".to_owned() },
+            value: None,
+            default: Some(default).filter(|default| !default.is_empty()),
+            environment: arg.get_env().map(|name| name.to_string_lossy().into_owned()),
+            set: false,
+            description: one_line(arg.get_help().map(ToString::to_string).unwrap_or_default()),
+        });
+    }
+    rows
+}
+
+/// What the values are where nothing is given, neither with the command nor in the environment.
+fn plain() -> BTreeMap<String, String> {
+    let command = command().mut_args(|arg| arg.env(Resettable::Reset));
+    let args = command.try_get_matches_from(["serve"]).and_then(|matches| ServeArgs::from_arg_matches(&matches));
+    args.as_ref().map(values).unwrap_or_default()
+}
 
 /// Each option by its name, as text; what was not given and has no default is empty.
-pub fn of(args: &ServeArgs) -> BTreeMap<String, String> {
+fn values(args: &ServeArgs) -> BTreeMap<String, String> {
     // Whole, so that a new option is not forgotten.
     let ServeArgs {
         http,
@@ -108,19 +156,30 @@ fn name(value: &impl ValueEnum) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use clap::{Args as _, Command, FromArgMatches as _};
-
     use super::*;
 
     #[test]
     fn every_option_is_shown() {
-        let command = ServeArgs::augment_args(Command::new("serve"));
-        let matches = command.clone().get_matches_from(["serve", "--data", "/d", "--set", "log.level=warn"]);
+        let matches = command().get_matches_from(["serve", "--data", "/d", "--set", "log.level=warn"]);
         let shown = of(&ServeArgs::from_arg_matches(&matches).expect("read"));
-        let known: BTreeSet<&str> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
-        assert_eq!(shown.keys().map(String::as_str).collect::<BTreeSet<_>>(), known);
-        assert_eq!((&*shown["data"], &*shown["set"], &*shown["ephemeral"]), ("/d", "log.level=warn", "false"));
+        let row = |name: &str| shown.iter().find(|row| row.name == name).expect("shown");
+        let data = row("data");
+        assert_eq!((&*data.r#type, data.value.as_deref(), data.set), ("DIR", Some("/d"), true));
+        assert_eq!(data.default.as_deref(), Some("./callboard-data"));
+        assert_eq!(data.environment.as_deref(), Some("CALLBOARD_DATA"));
+        assert!(data.description.starts_with("Directory of everything"), "{}", data.description);
+        let ephemeral = row("ephemeral");
+        assert_eq!((&*ephemeral.r#type, ephemeral.value.as_deref()), ("flag", Some("false")));
+        assert_eq!((row("tokens").value.as_deref(), row("set").value.as_deref()), (None, Some("log.level=warn")));
+        let set: Vec<&str> = shown.iter().filter(|row| row.set).map(|row| &*row.name).collect();
+        assert_eq!(set, ["data", "set"], "what has a value by default is not set");
+    }
+
+    #[test]
+    fn each_option_has_a_value() {
+        let names: Vec<String> = described().into_iter().map(|row| row.name).collect();
+        let values = plain();
+        assert_eq!(names.len(), values.len());
+        assert!(names.iter().all(|name| values.contains_key(name)), "{names:?}");
     }
 }

@@ -13,6 +13,7 @@ use crate::{
         route::{Access, Route},
         ws_v1::reply::{self, Reply},
     },
+    messages::settings::ServerOption,
 };
 
 /// The answer.
@@ -20,8 +21,8 @@ use crate::{
 #[schemars(rename = "Settings")]
 #[serde(rename_all = "camelCase")]
 pub struct Shown {
-    /// Options of the command line, or of the environment. Paths of secrets, never what is in them.
-    options: BTreeMap<String, String>,
+    /// Options of the command line, or of the environment.
+    options: Vec<ServerOption>,
     /// Settings of the whole server.
     server: Vec<Row>,
     /// Settings of each registered resource manager.
@@ -70,34 +71,39 @@ async fn settings(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {
     let listing = api.topology.directory.get();
     let shown = Shown {
         options: api.topology.process.options.get().cloned().unwrap_or_default(),
-        server: rows(Scope::Server, &api.topology.process.get()),
+        server: rows(Scope::Server, &api.topology.process.get(), &BTreeMap::new()),
         resource_managers: listing
             .rms
             .iter()
-            .map(|rm| Manager { rm: rm.id.to_string(), settings: rows(Scope::ResourceManager, &rm.extra) })
+            .map(|rm| Manager {
+                rm: rm.id.to_string(),
+                settings: rows(Scope::ResourceManager, &rm.extra, &rm.at_registration),
+            })
             .collect(),
     };
     reply::send(&request, Reply::json(&shown))
 }
 
+/// What holds, by key, whatever was set later.
+type Fixed = BTreeMap<&'static str, String>;
+
 /// The settings of a scope as this map has them. Keys that stand for several are listed where they are set.
-fn rows(scope: Scope, given: &BTreeMap<String, String>) -> Vec<Row> {
+fn rows(scope: Scope, given: &BTreeMap<String, String>, fixed: &Fixed) -> Vec<Row> {
     let whole = table::TABLE.iter().filter(|row| row.scope() == scope && !row.is_pattern());
-    let mut rows: Vec<Row> = whole.map(|row| shown(row.key, row, given)).collect();
+    let mut rows: Vec<Row> = whole.map(|row| shown(row.key, row, given, fixed)).collect();
     let several = given.keys().filter_map(|key| Some((key, table::find(key)?)));
-    rows.extend(
-        several.filter(|(_, row)| row.is_pattern() && row.scope() == scope).map(|(key, row)| shown(key, row, given)),
-    );
+    let several = several.filter(|(_, row)| row.is_pattern() && row.scope() == scope);
+    rows.extend(several.map(|(key, row)| shown(key, row, given, fixed)));
     rows
 }
 
-fn shown(key: &str, row: &'static Setting, given: &BTreeMap<String, String>) -> Row {
+fn shown(key: &str, row: &'static Setting, given: &BTreeMap<String, String>, fixed: &Fixed) -> Row {
     let text = given.get(key);
     let readable = text.filter(|text| row.read(text).is_ok());
     Row {
         key: key.to_owned(),
         r#type: row.form.name().0,
-        value: readable.cloned().or_else(|| row.default.map(str::to_owned)),
+        value: fixed.get(key).or(readable).cloned().or_else(|| row.default.map(str::to_owned)),
         default: row.default,
         set: text.is_some(),
         unreadable: text.filter(|_| readable.is_none()).map(|text| text.chars().take(200).collect()),
@@ -114,7 +120,7 @@ mod tests {
     fn a_value_is_what_is_in_force() {
         let given = [("event.maxStreams", "many"), ("log.core.rest.level", "debug"), ("event.store.maxAge", "24h")];
         let given = given.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let rows = rows(Scope::Server, &given);
+        let rows = rows(Scope::Server, &given, &Fixed::new());
         let of = |key: &str| rows.iter().find(|row| row.key == key).expect("shown");
         let streams = of("event.maxStreams");
         assert_eq!((streams.value.as_deref(), streams.unreadable.as_deref()), (Some("100"), Some("many")));
@@ -122,5 +128,14 @@ mod tests {
         assert!(of("log.core.rest.level").set && !of("log.level").set);
         assert_eq!((of("http.maxBodyBytes").value.as_deref(), of("http.maxBodyBytes").default), (None, None));
         assert!(rows.iter().all(|row| !row.key.contains("SUBSYSTEM") && !row.key.starts_with("rm.")));
+        let given = BTreeMap::from([("rm.itemsInFlight".to_owned(), "7".to_owned())]);
+        let fixed = Fixed::from([("rm.itemsInFlight", "1000000".to_owned())]);
+        let rows = super::rows(Scope::ResourceManager, &given, &fixed);
+        let row = rows.iter().find(|row| row.key == "rm.itemsInFlight").expect("shown");
+        assert_eq!(
+            (row.value.as_deref(), row.set, row.live),
+            (Some("1000000"), true, false),
+            "not before it registers"
+        );
     }
 }

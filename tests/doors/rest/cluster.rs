@@ -68,6 +68,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         config: Arc::new(config),
         default_config: false,
         extra: Arc::new(extra),
+        at_registration: BTreeMap::new(),
     };
     (rm, PartitionEntry { rm: id.into(), epoch: 1, internal, shown: shown.into(), addr, followed: false })
 }

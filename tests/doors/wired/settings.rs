@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{common, shim::server::Server};
+use crate::{
+    common,
+    shim::server::{CONFIG, Server},
+};
 
 fn row<'a>(rows: &'a Value, key: &str) -> &'a Value {
     rows.as_array().and_then(|rows| rows.iter().find(|row| row["key"] == key)).unwrap_or(&Value::Null)
@@ -11,10 +14,26 @@ fn row<'a>(rows: &'a Value, key: &str) -> &'a Value {
 #[tokio::test]
 async fn settings_are_shown_with_their_present_values() {
     let server = Server::start(&["--grpc", "off", "--set", "log.core.rest.level=warn"]);
-    server.register("rm-1", &[("rm.pauseTimeout", "7m"), ("event.maxStreams", "many"), ("other.key", "x")]).await;
+    server
+        .register(
+            "rm-1",
+            &[
+                ("rm.pauseTimeout", "7m"),
+                ("event.maxStreams", "many"),
+                ("other.key", "x"),
+                ("rm.bufferedCallbacks", "2000"),
+            ],
+        )
+        .await;
     let (status, shown) = server.get("/api/v1/settings").await;
     assert_eq!(status, 200);
-    assert_eq!((&shown["options"]["grpc"], &shown["options"]["ephemeral"]), (&json!("off"), &json!("true")));
+    let option = |name: &str| {
+        let rows = shown["options"].as_array().expect("rows");
+        rows.iter().find(|row| row["name"] == name).expect("shown").clone()
+    };
+    let grpc = option("grpc");
+    assert_eq!((&grpc["value"], &grpc["type"], &grpc["set"]), (&json!("off"), &json!("ADDR|off"), &json!(true)));
+    assert_eq!((&option("ephemeral")["value"], &option("log-format")["set"]), (&json!("true"), &json!(false)));
     let streams = row(&shown["server"], "event.maxStreams");
     assert_eq!((&streams["value"], &streams["unreadable"]), (&json!("100"), &json!("many")));
     assert_eq!(row(&shown["server"], "log.core.rest.level")["value"], "warn");
@@ -22,12 +41,28 @@ async fn settings_are_shown_with_their_present_values() {
     let pause = row(&manager["settings"], "rm.pauseTimeout");
     assert_eq!((&manager["rmID"], &pause["value"], &pause["default"]), (&json!("rm-1"), &json!("7m"), &json!("5m")));
     assert!(row(&manager["settings"], "other.key").is_null());
+    let undelivered = row(&manager["settings"], "rm.undeliveredCallbacks");
+    assert_eq!(
+        (&undelivered["value"], &undelivered["set"]),
+        (&json!("1000"), &json!(false)),
+        "half of what is buffered"
+    );
+    // Read at registration: what is sent later is not in force.
+    let extra = json!({"rm.pauseTimeout": "7m", "rm.gracePeriod": "10m", "rm.bufferedCallbacks": "2000", "rm.itemsInFlight": "7"});
+    let update = json!({"config": CONFIG, "extraConfig": extra});
+    let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &update).await;
+    assert_eq!(status, 200, "{body}");
+    let (_, updated) = server.get("/api/v1/settings").await;
+    let items = row(&updated["resourceManagers"][0]["settings"], "rm.itemsInFlight");
+    assert_eq!((&items["value"], &items["set"]), (&json!("1000000"), &json!(true)));
     let mut command = common::command(&["settings", "--changed", "--server", &server.url("")]);
     let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        text.contains("RESOURCE MANAGER rm-1\nrm.gracePeriod         10m  default 30s\nrm.pauseTimeout")
-            && text.contains("\"many\" cannot be read"),
+        text.contains("RESOURCE MANAGER rm-1\n")
+            && text.contains("rm.gracePeriod           10m   default 30s\n")
+            && text.contains("rm.undeliveredCallbacks  1000  default 100000\n")
+            && !text.contains("--data"),
         "{text}"
     );
 }

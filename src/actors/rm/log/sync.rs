@@ -22,3 +22,13 @@ impl std::str::FromStr for LogSync {
         <LogSync as clap::ValueEnum>::from_str(text, false).map_err(drop)
     }
 }
+
+impl std::fmt::Display for LogSync {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LogSync::Interval => "interval",
+            LogSync::Batch => "batch",
+            LogSync::Off => "off",
+        })
+    }
+}

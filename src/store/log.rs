@@ -3,7 +3,7 @@
 //! The store knows frames, files and checksums; what a record says is known by `actors::rm`. A directory holds
 //! `NNNNNNNNNNNNNNNNNNNN.log`, segments that are named by the index of their first record, and
 //! `NNNNNNNNNNNNNNNNNNNN.snapshot`, states after that index. Each begins with a title: the version of the format, the
-//! server and the resource manager that it belongs to.
+//! server and the resource manager that it belongs to. `newest` names the last segment, so that its loss is noticed.
 //!
 //! A frame is appended by one `write`. A process that is killed leaves at most one torn frame, at the end, which nobody was
 //! told of. Damage anywhere else ends what can be read; the files stay beside, for whoever wants to look.
@@ -13,6 +13,7 @@ pub mod far;
 pub mod flight;
 mod frame;
 pub mod mark;
+mod newest;
 mod reader;
 mod snapshot;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     far::{Far, Home, Place, records},
     frame::{seal, total},
+    newest::noted,
     reader::{Cut, End, flush, read},
     snapshot::{Part, Snapshot, bytes as snapshot_bytes, load, read as read_snapshot, write as write_snapshot},
     writer::{Refusal, Unsynced, Writer},
@@ -216,6 +218,7 @@ pub fn prune(dir: &Path, index: u64, state: u64) -> io::Result<u64> {
 /// # Errors
 /// A file cannot be removed.
 pub fn remove(dir: &Path) -> io::Result<()> {
+    newest::forget(dir)?;
     for (_, path) in segments(dir)?.into_iter().chain(snapshots(dir)?) {
         super::files::remove(&path)?;
     }

@@ -197,7 +197,12 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
     let segments = log::segments(dir).map_err(unreadable)?;
     let Some(Title { rm, .. }) = log::title_of(dir) else {
         if segments.is_empty() && log::snapshots(dir).map_err(unreadable)?.is_empty() {
-            return Ok(None);
+            return match log::noted(dir).map_err(unreadable)? {
+                Some(first) => {
+                    Err(format!("log {}: its segments are missing, up to that from record {first} on", dir.display()))
+                }
+                None => Ok(None),
+            };
         }
         let why = log::why_untitled(dir).map(|why| format!(" ({why})")).unwrap_or_default();
         return Err(format!("log {}: no file of it says whose it is{why}", dir.display()));

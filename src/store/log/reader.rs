@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Record, TITLE, Title, check_title, frame, segments};
+use super::{Record, SEGMENT_END, TITLE, Title, check_title, frame, newest, path_of, segments};
 use crate::store::files;
 
 /// How reading ended.
@@ -44,6 +44,9 @@ impl Cut {
     /// It cannot be written.
     pub fn repair(&self) -> io::Result<()> {
         if self.offset == 0 {
+            if let Some(dir) = self.path.parent() {
+                newest::forget(dir)?;
+            }
             return files::remove(&self.path);
         }
         let file = OpenOptions::new().write(true).open(&self.path)?;
@@ -65,7 +68,14 @@ impl std::fmt::Display for Cut {
 /// # Errors
 /// The disk refuses.
 pub fn flush(dir: &Path) -> Result<(), String> {
-    let flush = || segments(dir)?.iter().try_for_each(|(_, path)| File::open(path)?.sync_data());
+    let flush = || {
+        let all = segments(dir)?;
+        all.iter().try_for_each(|(_, path)| File::open(path)?.sync_data())?;
+        match all.last() {
+            Some((last, _)) if newest::noted(dir)? != Some(*last) => newest::note(dir, *last),
+            _ => Ok(()),
+        }
+    };
     flush().map_err(|error| format!("log {}: cannot be flushed: {error}", dir.display()))
 }
 
@@ -79,6 +89,8 @@ pub fn read(
     after: u64,
     mut take: impl FnMut(Record<'_>) -> Result<(), String>,
 ) -> io::Result<End> {
+    // Before the files are listed: a server may be making the next one just now.
+    let noted = newest::noted(dir)?;
     let all = segments(dir)?;
     let mut end = End { last: after, bytes: 0, cut: None };
     for (place, (first, path)) in all.iter().enumerate() {
@@ -103,7 +115,8 @@ pub fn read(
         let mut at = match check_title(&bytes, Some(title)) {
             Ok((_, length)) => length,
             Err(why) => {
-                let torn = last_file && frame::is_torn(&bytes);
+                // One that is noted had a title.
+                let torn = last_file && frame::is_torn(&bytes) && noted != Some(*first);
                 end.cut = Some(Cut { torn, at_end: last_file && frame::is_last(&bytes), ..cut(0, why) });
                 return Ok(end);
             }
@@ -135,6 +148,13 @@ pub fn read(
             }
             end.last = head.index;
         }
+    }
+    if let Some(noted) = noted
+        && all.last().is_none_or(|(last, _)| *last < noted)
+    {
+        let why = format!("the newest segment is missing, and with it the records from {noted} on");
+        let path = path_of(dir, noted, SEGMENT_END);
+        end.cut = Some(Cut { path, offset: 0, bytes: 0, why, torn: false, at_end: false });
     }
     Ok(end)
 }

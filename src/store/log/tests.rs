@@ -85,6 +85,71 @@ fn a_segment_of_which_not_even_the_title_was_written_goes() {
     }
 }
 
+// No later file tells of the gap.
+#[test]
+fn a_newest_segment_that_is_missing_is_a_loss_and_nothing_else_is_taken_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = written(dir.path(), 50, 400);
+    let newest = |dir: &Path| segments(dir).unwrap().pop().unwrap();
+    let (last, path) = newest(dir.path());
+    assert_eq!(noted(dir.path()).unwrap(), Some(last));
+    // What is not flushed is not noted: the machine may lose it.
+    let mut frame = Vec::new();
+    seal(&mut frame, 5, 51, Nanos(51), b"record 51");
+    writer.begin_segment();
+    writer.write(51, &frame).unwrap();
+    assert_eq!(noted(dir.path()).unwrap(), Some(last));
+    fs::remove_file(newest(dir.path()).1).unwrap();
+    assert_eq!(read_all(dir.path(), 0).1.cut, None);
+    // Whatever goes of what is old, the newest stays.
+    prune(dir.path(), u64::MAX, 0).unwrap();
+    let (seen, end) = read_all(dir.path(), last - 1);
+    assert_eq!((seen, end.cut), ((last..=50).collect::<Vec<_>>(), None));
+
+    let kept = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let cut = read_all(dir.path(), last - 1).1.cut.expect("missing");
+    assert!(cut.path == path && !cut.torn && cut.why.contains(&format!("the records from {last} on")), "{cut}");
+    // Of one that was noted the title was there: this is not what a kill leaves.
+    fs::write(&path, b"").unwrap();
+    assert!(!read_all(dir.path(), last - 1).1.cut.expect("damaged").torn);
+    // A later one says that it was there; its gap is told as any other.
+    fs::remove_file(&path).unwrap();
+    fs::write(dir.path().join("00000000000000000060.log"), &kept).unwrap();
+    assert!(read_all(dir.path(), last - 1).1.cut.unwrap().why.contains("are missing before it"));
+    fs::remove_file(dir.path().join("00000000000000000060.log")).unwrap();
+
+    // A release before kept no note, and a damaged one is no reason to lose what is there.
+    fs::write(&path, kept).unwrap();
+    for note in [None, Some("7 00000000\n"), Some(""), Some("x")] {
+        let file = dir.path().join("newest");
+        let _ = fs::remove_file(&file);
+        if let Some(note) = note {
+            fs::write(&file, note).unwrap();
+        }
+        assert_eq!(noted(dir.path()).unwrap(), None);
+        assert_eq!(read_all(dir.path(), last - 1).1.cut, None);
+        // Whoever goes on from it flushes it, and notes it.
+        flush(dir.path()).unwrap();
+        assert_eq!(noted(dir.path()).unwrap(), Some(last));
+    }
+    remove(dir.path()).unwrap();
+    assert!(!dir.path().exists());
+}
+
+// The segment that is cut off whole may have been noted by nobody, or by a start that found it empty.
+#[test]
+fn a_segment_that_is_cut_off_whole_is_not_named_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 6, 1 << 20);
+    fs::write(dir.path().join("00000000000000000007.log"), b"").unwrap();
+    let cut = read_all(dir.path(), 0).1.cut.expect("torn");
+    assert!(cut.torn);
+    newest::note(dir.path(), 7).unwrap();
+    cut.repair().unwrap();
+    assert_eq!(read_all(dir.path(), 0).1.cut, None);
+}
+
 #[test]
 fn damage_ends_what_is_read_and_is_told_from_a_torn_end() {
     let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{SEGMENT, SEGMENT_END, TITLE, Title, WriteError, failed, frame, path_of, segments, title_bytes};
+use super::{SEGMENT, SEGMENT_END, TITLE, Title, WriteError, failed, frame, newest, path_of, segments, title_bytes};
 use crate::{domain::types::Nanos, store::files};
 
 /// The only one that changes segments.
@@ -52,6 +52,8 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Unsynced {
     pieces: Vec<Piece>,
+    /// Where a segment was made that is to be noted as the newest, and its first record.
+    made: Option<(PathBuf, u64)>,
     /// A flush of some of it failed. The kernel may have dropped those pages and says so once only: what is flushed after
     /// that without being written again would be nothing.
     again: bool,
@@ -90,8 +92,11 @@ impl Unsynced {
             file.sync_data().map_err(failed("flush", path))?;
             flushed = Some(file);
         }
-        match self.pieces.last().filter(|_| self.refused) {
-            Some(piece) => Err(failed("flush", &piece.path)(io::ErrorKind::Other.into())),
+        if let Some(piece) = self.pieces.last().filter(|_| self.refused) {
+            return Err(failed("flush", &piece.path)(io::ErrorKind::Other.into()));
+        }
+        match &self.made {
+            Some((dir, first)) => newest::note(dir, *first).map_err(failed("note the newest segment", dir)),
             None => Ok(()),
         }
     }
@@ -165,7 +170,8 @@ impl Writer {
     /// The disk refused to flush these: they are to be written once more, and flushed.
     pub fn keep(&mut self, mut unsynced: Unsynced) {
         unsynced.pieces.append(&mut self.unsynced.pieces);
-        self.unsynced = Unsynced { again: true, ..unsynced };
+        let made = self.unsynced.made.take().or(unsynced.made);
+        self.unsynced = Unsynced { again: true, made, ..unsynced };
     }
 
     /// Waits until everything is on the disk.
@@ -196,8 +202,9 @@ impl Writer {
         frame::seal(&mut title, TITLE, first, Nanos::ZERO, &title_bytes(&self.title));
         self.open = Some(Open { file: Arc::new(file), path, length: 0, torn: false });
         let written = self.append(&title);
-        if written.is_err() {
-            self.open = None;
+        match written {
+            Ok(()) => self.unsynced.made = Some((self.dir.clone(), first)),
+            Err(_) => self.open = None,
         }
         written
     }

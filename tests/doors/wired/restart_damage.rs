@@ -78,7 +78,7 @@ fn written_by(data: &Path, change: impl FnOnce(Title) -> Title) {
 /// What is done to a log, and what is said of it then.
 type Wrong = (&'static str, fn(&Path), &'static str);
 
-const ALL: [Wrong; 7] = [
+const ALL: [Wrong; 9] = [
     (
         "a later format",
         |data| written_by(data, |title| Title { version: title.version + 1, ..title }),
@@ -95,6 +95,16 @@ const ALL: [Wrong; 7] = [
         "it was written by another server (another, this one is ",
     ),
     ("a segment is missing", |data| fs::remove_file(&segments(data)[1]).expect("removed"), "are missing before it"),
+    (
+        "the newest segment is missing",
+        |data| fs::remove_file(segments(data).pop().expect("a segment")).expect("removed"),
+        "the newest segment is missing, and with it the records from ",
+    ),
+    (
+        "the newest is missing behind a snapshot",
+        |data| fs::remove_file(segments(data).pop().expect("a segment")).expect("removed"),
+        "the newest segment is missing, and with it the records from ",
+    ),
     (
         "a segment is cut short",
         |data| {

@@ -47,6 +47,8 @@ use crate::{
     },
 };
 
+/// How long it is waited before files are opened again that could not be for the moment.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Responses that wait for one reader at most.
 const MAX_WAITING: usize = 10_000;
 
@@ -141,6 +143,57 @@ impl JournalActor {
     fn now(&self) -> Moment {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment { wall: nanos(wall), steady: nanos(self.started.elapsed()) }
+    }
+
+    /// Reads the directory. Nothing else is handled before that is done. Where it cannot be opened at present it is tried again:
+    /// until then the journal is in memory, and an operator is refused.
+    fn load(&mut self, dir: PathBuf, ctx: &mut Context<Self>) {
+        let (settings, limit, of_load) = (self.setup.settings, self.setup.limit, dir.clone());
+        let load = spawn_blocking(move || disk::load(&of_load, settings, limit + 1));
+        ctx.wait(load.into_actor(self).map(move |loaded, actor, ctx| match loaded {
+            Ok(disk::Loaded { passing: Some(why), .. }) => actor.not_loaded(dir, why, ctx),
+            Ok(loaded) if matches!(actor.storage, Storage::Memory) => actor.loaded(dir, loaded),
+            Ok(loaded) => actor.loaded_late(dir, loaded, ctx),
+            Err(error) => {
+                let why = format!("the journal in {} cannot be read: {error}", dir.display());
+                actor.setup.faults.found(dir, vec![why.clone()], Vec::new());
+                actor.storage = Storage::Broken(why);
+            }
+        }));
+    }
+
+    fn not_loaded(&mut self, dir: PathBuf, why: String, ctx: &mut Context<Self>) {
+        if self.setup.faults.failing(Some(&why)) {
+            tracing::error!(
+                code = "journal-not-read",
+                partition = %self.setup.partition,
+                "{why}: it is tried again each second; until then what operators drained is not known"
+            );
+        }
+        self.storage = Storage::Broken(why);
+        ctx.run_later(AGAIN, |actor, ctx| actor.load(dir, ctx));
+    }
+
+    /// A session that began meanwhile hears what operators told, and the journal of its nodes, as after a restart.
+    fn loaded_late(&mut self, dir: PathBuf, loaded: disk::Loaded, ctx: &mut Context<Self>) {
+        tracing::info!(partition = %self.setup.partition, "the journal is read now");
+        let before = self.journal.clone();
+        self.log = Log::new(self.setup.limit);
+        self.loaded(dir, loaded);
+        let Some((epoch, partition)) = &self.session else { return };
+        let (hosts, notes, orders) = (self.journal.held_hosts(), self.journal.drain_notes(), self.orders.list());
+        let told = [
+            (!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true }),
+            (!notes.is_empty()).then_some(Command::NoteDrains(notes)),
+            (!orders.is_empty()).then_some(Command::OrderQueues(orders)),
+        ];
+        let commands: Vec<Command> = told.into_iter().flatten().collect();
+        if !commands.is_empty() {
+            partition.do_send(Commands::of(*epoch, commands));
+        }
+        let mut out = Vec::new();
+        self.journal.take_up(&before, self.now(), &mut out);
+        self.commit(out, ctx);
     }
 
     fn loaded(&mut self, dir: PathBuf, loaded: disk::Loaded) {
@@ -388,16 +441,7 @@ impl Actor for JournalActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let Some(dir) = self.setup.dir.clone() else { return };
-        let (settings, limit, of_load) = (self.setup.settings, self.setup.limit, dir.clone());
-        let load = spawn_blocking(move || disk::load(&of_load, settings, limit + 1));
-        ctx.wait(load.into_actor(self).map(move |loaded, actor, _| match loaded {
-            Ok(loaded) => actor.loaded(dir, loaded),
-            Err(error) => {
-                let why = format!("the journal in {} cannot be read: {error}", dir.display());
-                actor.setup.faults.found(dir, vec![why.clone()], Vec::new());
-                actor.storage = Storage::Broken(why);
-            }
-        }));
+        self.load(dir, ctx);
     }
 }
 

@@ -121,6 +121,14 @@ pub fn flush_names_at(path: &Path) -> io::Result<()> {
     }
 }
 
+/// What is short is short for the moment, such as descriptors or memory: nothing is wrong with the file.
+pub fn is_passing(error: &io::Error) -> bool {
+    use nix::errno::Errno;
+    let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EAGAIN, Errno::EINTR];
+    error.raw_os_error().is_some_and(|code| passing.contains(&Errno::from_raw(code)))
+        || error.kind() == io::ErrorKind::OutOfMemory
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -57,6 +57,8 @@ pub struct Opened {
     pub lines: Lines,
     /// What was found damaged now, for an operator to read. Where it could be written, it is in the report too.
     pub damage: Vec<String>,
+    /// Nothing is known of it yet, and why: it cannot be opened at present, and nothing of it is damaged.
+    pub passing: Option<String>,
 }
 
 /// The lines of a log.
@@ -92,7 +94,10 @@ impl Lines {
 pub fn open(path: &Path, at: &str) -> Opened {
     let found = match EventLog::open(path) {
         Ok(found) => found,
-        Err(error) => return Opened::not(format!("the journal in {} cannot be read: {error}", path.display())),
+        Err(error) => {
+            let why = format!("the journal in {} cannot be read: {error}", path.display());
+            return if files::is_passing(&error) { Opened::not_yet(why) } else { Opened::not(why) };
+        }
     };
     let newer = |name: &str, version: u32| {
         format!(
@@ -114,7 +119,10 @@ pub fn open(path: &Path, at: &str) -> Opened {
     let last_set = log.as_ref().map_or_else(|merged| log::last_set(&merged.lines), EventLog::last_set);
     let set = match set::open(path, last_set) {
         Ok(set) => set,
-        Err(set::Newer(version)) => {
+        Err(set::Unopened::Passing(error)) => {
+            return Opened::not_yet(format!("the journal in {} cannot be read: {error}", path.display()));
+        }
+        Err(set::Unopened::Newer(version)) => {
             let lines = log.map_or_else(|merged| Lines::Merged(merged.lines), |log| Lines::of(Some(&log)));
             return Opened { lines, set: set::as_it_is(path), ..Opened::not(newer(set::COPY, version)) };
         }
@@ -130,7 +138,11 @@ impl Lines {
 
 impl Opened {
     fn not(why: String) -> Opened {
-        Opened { directory: Err(why.clone()), set: None, lines: Lines::None, damage: vec![why] }
+        Opened { directory: Err(why.clone()), set: None, lines: Lines::None, damage: vec![why], passing: None }
+    }
+
+    fn not_yet(why: String) -> Opened {
+        Opened { damage: Vec::new(), passing: Some(why.clone()), ..Opened::not(why) }
     }
 }
 
@@ -175,7 +187,10 @@ impl Directory {
 
     /// Somebody else has changed the files.
     fn open_again(&mut self, at: &str) -> Result<(), String> {
-        let Opened { directory, mut damage, .. } = open(&self.path, at);
+        let Opened { directory, mut damage, passing, .. } = open(&self.path, at);
+        if let Some(why) = passing {
+            return Err(why);
+        }
         let fresh = directory.inspect_err(|why| self.damage.push(why.clone()))?;
         if fresh.lines < self.lines {
             let lost = format!(
@@ -224,7 +239,7 @@ impl Mending<'_> {
         match told.and_then(|()| self.put_right(&mut damage)) {
             Ok((log, files)) => {
                 let lines = Lines::of(Some(&log));
-                Opened { directory: Ok(directory(Some(log), files)), set, lines, damage }
+                Opened { directory: Ok(directory(Some(log), files)), set, lines, damage, passing: None }
             }
             Err(error) => {
                 let files = self.set.files();
@@ -242,7 +257,7 @@ impl Mending<'_> {
                         format!("{} cannot be mended, and is not written to before it can: {error}", path.display());
                     damage.push(why);
                 }
-                Opened { directory: Ok(directory(log, files)), set, lines, damage }
+                Opened { directory: Ok(directory(log, files)), set, lines, damage, passing: None }
             }
         }
     }

@@ -38,6 +38,8 @@ pub struct Loaded {
     pub change: u64,
     /// What was damaged.
     pub damage: Vec<String>,
+    /// They cannot be opened at present, and why; nothing of them is damaged.
+    pub passing: Option<String>,
     /// Why nothing may be written: the files are of a later release, or cannot be read.
     pub broken: Option<String>,
 }
@@ -136,7 +138,13 @@ pub fn load(dir: &Path) -> Loaded {
             Ok(Read::Found(file)) => found.push(file),
             Ok(Read::Missing) => missing.push(path),
             Ok(Read::Newer(why)) => loaded.broken = Some(why),
-            Err(error) => loaded.broken = Some(format!("{} cannot be read: {error}", path.display())),
+            Err(error) => {
+                let why = format!("{} cannot be read: {error}", path.display());
+                if files::is_passing(&error) {
+                    return Loaded { passing: Some(why), ..Loaded::default() };
+                }
+                loaded.broken = Some(why);
+            }
         }
     }
     loaded.damage.extend(loaded.broken.clone());

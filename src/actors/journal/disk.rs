@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -10,6 +11,7 @@ use crate::{
     domain::journal::{Journal, Settings},
     store::{
         eventlog::{self, Record},
+        files,
         journal::{self, Directory},
         queue_orders,
     },
@@ -32,12 +34,41 @@ pub struct Loaded {
     pub damage: Vec<String>,
     /// Lines of the log that say nothing, each with its place.
     pub faults: Vec<String>,
+    /// Nothing is known yet, and why: the files cannot be opened at present, and it is to be tried again.
+    pub passing: Option<String>,
+}
+
+impl Loaded {
+    fn not_yet(why: String, settings: Settings) -> Loaded {
+        Loaded {
+            directory: Err(why.clone()),
+            journal: Journal::new(settings, Vec::new(), 0),
+            orders: Kept { broken: Some(why.clone()), ..Kept::default() },
+            records: Vec::new(),
+            damage: Vec::new(),
+            faults: Vec::new(),
+            passing: Some(why),
+        }
+    }
 }
 
 /// Reads a directory. The newest `keep` events are given back. Nothing that is found there stops the start: it is told.
 pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
+    #[cfg(test)]
+    if dir.with_extension("busy").exists() {
+        return Loaded::not_yet("a test says so".to_owned(), settings);
+    }
     let at = stamp();
+    // Before the journal's own files are mended: that is done once.
+    let (orders, reported) = (queue_orders::load(dir), journal::read_report(dir));
+    let report = |error: &io::Error| format!("the report of damage in {} cannot be read: {error}", dir.display());
+    if let Some(why) = orders.passing.clone().or_else(|| Some(report(reported.as_ref().err()?))) {
+        return Loaded::not_yet(why, settings);
+    }
     let opened = journal::open(dir, &at);
+    if let Some(why) = opened.passing {
+        return Loaded::not_yet(why, settings);
+    }
     let (known, expiration) = opened.set.unwrap_or_default();
     let mut journal = Journal::new(settings, known, expiration);
     let (mut records, mut faults) = (VecDeque::new(), Faults::default());
@@ -61,6 +92,9 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
     let mut directory = opened.directory;
     let mut damage = opened.damage;
     if let Err(error) = scanned {
+        if files::is_passing(&error) {
+            return Loaded::not_yet(format!("{} cannot be read: {error}", log.display()), settings);
+        }
         let why = format!("{} cannot be read to its end: {error}", log.display());
         damage.push(why.clone());
         directory = Err(why);
@@ -70,17 +104,16 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
         // They are new, as the lines are. Where they cannot be written they are told all the same.
         let _ = journal::report(dir, &at, &faults);
     }
-    let (orders, found) = load_orders(dir, &at);
+    let (orders, found) = mend_orders(dir, &at, orders);
     damage.extend(found);
-    let reported = journal::read_report(dir);
+    let reported = journal::read_report(dir).or(reported).unwrap_or_default();
     damage.retain(|new| !reported.iter().any(|line| line.ends_with(new)));
     let damage = reported.into_iter().chain(damage).collect();
-    Loaded { directory, journal, orders, records: records.into(), damage, faults }
+    Loaded { directory, journal, orders, records: records.into(), damage, faults, passing: None }
 }
 
-/// Reads the orders to queues, and mends them where they are damaged. Gives what was found.
-fn load_orders(dir: &Path, at: &str) -> (Kept, Vec<String>) {
-    let loaded = queue_orders::load(dir);
+/// Mends the orders to queues where they are damaged. Gives what was found.
+fn mend_orders(dir: &Path, at: &str, loaded: queue_orders::Loaded) -> (Kept, Vec<String>) {
     let mut damage = loaded.damage.clone();
     let mut broken = loaded.broken.clone();
     let mut change = loaded.change;

@@ -529,3 +529,37 @@ async fn journals_are_started_once_and_those_on_disk_at_the_start() {
     assert!(faults.all().iter().any(|fault| fault.contains("resource.eventlog: missing")), "{:?}", faults.all());
     assert!(journals.faults_of("[rm]default").is_some() && journals.faults_of("[rm]other").is_none());
 }
+
+#[actix::test]
+async fn a_journal_that_cannot_be_opened_for_the_moment_is_read_when_it_can() {
+    tokio::time::pause();
+    let base = tempfile::tempdir().unwrap();
+    let (dir, busy) = (&base.path().join("journal"), base.path().join("journal.busy"));
+    let rig = Rig::start(Some(dir), 100);
+    rig.begin(1).await;
+    rig.register(1, &FOUR).await;
+    pass(150).await;
+    rig.drain("1").await.unwrap();
+
+    std::fs::write(&busy, "").unwrap();
+    let rig = Rig::start(Some(dir), 100);
+    assert!(rig.begin(2).await.is_empty());
+    // Others first: ranks are those of the directory all the same.
+    rig.register(2, &["n3", "n1", "n9"]).await;
+    pass(3_000).await;
+    assert!(matches!(rig.drain("n3").await, Err(Refusal::Disk(why)) if why.contains("a test says so")));
+    assert_eq!((rig.faults.all(), rig.told()), (vec!["a test says so".to_owned()], Vec::new()));
+
+    std::fs::remove_file(busy).unwrap();
+    pass(1_500).await;
+    assert!(rig.faults.all().is_empty());
+    // What is here is drained, and what comes will be.
+    assert_eq!(rig.told(), ["2 true hosts n1", "2 true node-n1"]);
+    rig.drain("n3").await.unwrap();
+    let status = rig.journal.send(GetStatus).await.unwrap();
+    let shown = status.targets.iter().map(|target| (&*target.host, target.online, target.drain.is_some()));
+    let expected =
+        [("n0", false, false), ("n1", true, true), ("n2", false, false), ("n3", true, true), ("n9", true, false)];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+    assert!(rig.history().await.iter().any(|event| event.starts_with("drain idset=1 ")));
+}

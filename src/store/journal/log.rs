@@ -59,8 +59,10 @@ impl EventLog {
     /// There is one, and neither can be read.
     pub fn open(dir: &Path) -> io::Result<Found> {
         let (log, copy) = (dir.join(eventlog::FILE), dir.join(copy::FILE));
-        if let Ok(Some(agreed)) = compare(&log, &copy) {
-            return Ok(Found::Sound(agreed));
+        match compare(&log, &copy) {
+            Ok(Some(agreed)) => return Ok(Found::Sound(agreed)),
+            Err(error) if files::is_passing(&error) => return Err(error),
+            _ => {}
         }
         let (log, copy) = (read(&log)?, read(&copy)?);
         if let merge::File::Bytes(bytes) = &copy
@@ -270,7 +272,7 @@ fn read(path: &Path) -> io::Result<merge::File> {
     match fs::read(path) {
         Ok(bytes) => Ok(merge::File::Bytes(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(merge::File::Missing),
-        Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(error),
+        Err(error) if files::is_passing(&error) => Err(error),
         Err(error) => Ok(merge::File::Unreadable(format!("cannot be read: {error}"))),
     }
 }

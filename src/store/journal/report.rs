@@ -11,15 +11,19 @@ pub const FILE: &str = "resource.damage";
 const SHOWN: usize = 100;
 
 /// What it says.
-pub fn read(dir: &Path) -> Vec<String> {
+///
+/// # Errors
+/// It cannot be opened at present.
+pub fn read(dir: &Path) -> io::Result<Vec<String>> {
     let path = dir.join(FILE);
     let text = match fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         // Without a directory there is none; that is told elsewhere.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        Err(error) => return vec![format!("{} cannot be read: {error}", path.display())],
+        Err(error) if files::is_passing(&error) => return Err(error),
+        Err(error) => return Ok(vec![format!("{} cannot be read: {error}", path.display())]),
     };
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if lines.len() > SHOWN {
@@ -27,7 +31,7 @@ pub fn read(dir: &Path) -> Vec<String> {
         lines.truncate(SHOWN);
         lines.push(format!("and {more} more in {}", path.display()));
     }
-    lines
+    Ok(lines)
 }
 
 /// It is there: an operator has to look at something. Where that cannot be told, it is.

@@ -42,9 +42,14 @@ pub struct Found {
     sum: Option<u32>,
 }
 
-/// A file of a later release.
+/// Why the files are not looked at.
 #[derive(Debug)]
-pub struct Newer(pub u32);
+pub enum Unopened {
+    /// The copy is of a later release.
+    Newer(u32),
+    /// They cannot be opened at present.
+    Passing(io::Error),
+}
 
 /// The copy.
 struct Copy {
@@ -64,19 +69,20 @@ enum CopyFile {
 /// is changed.
 ///
 /// # Errors
-/// The copy is of a later release.
-pub fn open(dir: &Path, last_set: u64) -> Result<Found, Newer> {
+/// The copy is of a later release, or they cannot be opened at present.
+pub fn open(dir: &Path, last_set: u64) -> Result<Found, Unopened> {
     let bytes = |name: &str| match fs::read(dir.join(name)) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("cannot be read: {error}")),
+        Ok(bytes) => Ok(Ok(Some(bytes))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Ok(None)),
+        Err(error) if files::is_passing(&error) => Err(Unopened::Passing(error)),
+        Err(error) => Ok(Err(format!("cannot be read: {error}"))),
     };
-    let copy = match bytes(COPY) {
+    let copy = match bytes(COPY)? {
         Ok(None) => CopyFile::Missing,
         Ok(Some(bytes)) => read_copy(&bytes)?,
         Err(why) => CopyFile::Bad(why),
     };
-    let r = bytes(FILE);
+    let r = bytes(FILE)?;
     let sum = r.as_ref().ok().and_then(|r| Some(crc32fast::hash(r.as_deref()?)));
     let text = match r {
         Ok(None) => Err("missing".to_owned()),
@@ -203,12 +209,12 @@ impl SetFiles {
     }
 }
 
-fn read_copy(bytes: &[u8]) -> Result<CopyFile, Newer> {
+fn read_copy(bytes: &[u8]) -> Result<CopyFile, Unopened> {
     let Some((version, rest, text)) = str::from_utf8(bytes).ok().and_then(title) else {
         return Ok(CopyFile::Bad("damaged".to_owned()));
     };
     if version > VERSION {
-        return Err(Newer(version));
+        return Err(Unopened::Newer(version));
     }
     let copy = fields(rest, text).filter(|copy| crc32fast::hash(text.as_bytes()) == copy.sum && decode(text).is_ok());
     Ok(copy.map_or_else(|| CopyFile::Bad("damaged".to_owned()), CopyFile::Good))

@@ -101,7 +101,7 @@ fn is_made_good(dir: &Path, sound: &Said, state: &[(String, Vec<u8>)], what: &st
     assert_eq!(said, *sound, "{what}");
     assert!(opened.directory.is_ok(), "{what}: {opened:?}");
     assert!(!opened.damage.is_empty(), "{what}: nothing is told");
-    let report = read_report(dir);
+    let report = read_report(dir).unwrap();
     assert!(
         report.iter().all(|line| line.starts_with(AT)) && report.len() == opened.damage.len(),
         "{what}: {report:?}"

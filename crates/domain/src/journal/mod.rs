@@ -144,6 +144,18 @@ impl Journal {
         }
     }
 
+    /// Another journal stood in for this one, which was not known yet: a session begins here with the nodes that it has there.
+    pub fn take_up(&mut self, other: &Journal, now: Moment, out: &mut Vec<Output>) {
+        self.begin(now, out);
+        let here = other.slots.iter().filter(|slot| slot.online());
+        for (slot, node) in here.filter_map(|slot| Some((slot, slot.node.as_ref()?))) {
+            self.registered(node, &slot.host, slot.capacity, slot.schedulable, now, out);
+            if let Some(rank) = self.by_node.get(node).copied() {
+                self.set_torpid(rank, slot.torpid, now);
+            }
+        }
+    }
+
     /// The session ended: all its nodes are gone.
     pub fn end(&mut self, now: Moment, out: &mut Vec<Output>) {
         for (_, rank) in std::mem::take(&mut self.by_node) {

@@ -199,6 +199,8 @@ impl Door {
 /// Serves until SIGTERM or SIGINT. Whatever keeps it from starting is one line on stderr.
 pub fn run(args: ServeArgs) -> ExitCode {
     log::start(args.log_format);
+    // Before anything asks how many connections there may be.
+    limits::raise_descriptors();
     panics::install();
     let done = actix::System::new().block_on(serve(args));
     match done {

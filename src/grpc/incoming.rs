@@ -1,4 +1,4 @@
-//! Connections as they come, encrypted where the door has a certificate. One that asks for nothing is closed.
+//! Connections as they come, so many at a time, encrypted where the door has a certificate. One that asks for nothing is closed.
 
 use std::{
     io,
@@ -12,16 +12,16 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, stream};
 use rustls::ServerConfig;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::{Sleep, sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
 use super::paced::{Arrived, Paced};
@@ -30,13 +30,18 @@ use crate::access::certificate;
 /// Connections that nobody has taken yet.
 const READY: usize = 64;
 
-/// Plain connections, each of which has so long for its first request.
-pub fn plain(listener: TcpListener, patience: Duration) -> impl Stream<Item = io::Result<Patient<TcpStream>>> {
-    accepted(listener).map(move |connection| {
-        connection.map(|stream| {
-            let peer = peer(&stream);
-            Patient::new(stream, peer, Vec::new(), patience)
-        })
+/// How long it is waited after none could be accepted: what is short then (descriptors, memory) is not there at once.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Plain connections, at most `room` at a time, each of which has so long for its first request.
+pub fn plain(
+    listener: TcpListener,
+    room: usize,
+    patience: Duration,
+) -> impl Stream<Item = io::Result<Patient<TcpStream>>> {
+    accepted(listener, room).map(move |(stream, place)| {
+        let peer = peer(&stream);
+        Ok(Patient::new(stream, place, peer, Vec::new(), patience))
     })
 }
 
@@ -44,41 +49,58 @@ fn peer(stream: &TcpStream) -> Option<IpAddr> {
     Some(stream.peer_addr().ok()?.ip())
 }
 
-fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
-    TcpListenerStream::new(listener).map(|connection| {
-        connection.inspect(|stream| {
-            // It still works without, only slower.
-            let _ = stream.set_nodelay(true);
-        })
+/// Connections, each with its place among those that may be open. Those beyond wait in the kernel.
+fn accepted(listener: TcpListener, room: usize) -> impl Stream<Item = (TcpStream, OwnedSemaphorePermit)> {
+    let room = Arc::new(Semaphore::new(room));
+    stream::unfold((listener, room), |(listener, room)| async {
+        let place = room.clone().acquire_owned().await.ok()?;
+        let stream = accept(|| async { Ok(listener.accept().await?.0) }).await;
+        // It still works without, only slower.
+        let _ = stream.set_nodelay(true);
+        Some(((stream, place), (listener, room)))
     })
 }
 
-/// Encrypted ones, each of which has so long for its part of the handshake, and then for its first request. A slow peer
+/// The next connection, whatever goes wrong before. That is told once: it may go on for hours.
+async fn accept<S, F: Future<Output = io::Result<S>>>(next: impl Fn() -> F) -> S {
+    let mut told = false;
+    loop {
+        let error = match next().await {
+            Ok(stream) => return stream,
+            // Whoever was about to connect has gone.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => error,
+        };
+        if !told {
+            tracing::warn!(
+                code = "grpc-not-accepted",
+                %error,
+                "a gRPC connection cannot be accepted: it is tried again twice a second"
+            );
+            told = true;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Encrypted ones, at most `room` at a time, each of which has so long for its part of the handshake, and then for its first request. A slow peer
 /// holds up nobody else; one that fails is not seen.
 pub fn encrypted(
     listener: TcpListener,
+    room: usize,
     config: ServerConfig,
     patience: Duration,
 ) -> impl Stream<Item = io::Result<Patient<TlsStream<TcpStream>>>> {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let (ready, connections) = mpsc::channel(READY);
     tokio::spawn(async move {
-        let mut accepted = Box::pin(accepted(listener));
+        let mut accepted = Box::pin(accepted(listener, room));
         loop {
             let stream = tokio::select! {
                 stream = accepted.next() => stream,
                 () = ready.closed() => return,
             };
-            let stream = match stream {
-                Some(Ok(stream)) => stream,
-                Some(Err(error)) => {
-                    if ready.send(Err(error)).await.is_err() {
-                        return;
-                    }
-                    continue;
-                }
-                None => return,
-            };
+            let Some((stream, place)) = stream else { return };
             let (acceptor, ready) = (acceptor.clone(), ready.clone());
             tokio::spawn(async move {
                 let peer = peer(&stream);
@@ -86,7 +108,7 @@ pub fn encrypted(
                     // Nobody takes it: the door is being closed.
                     Ok(Ok(stream)) => {
                         let shown = certificate::names(stream.get_ref().1.peer_certificates());
-                        drop(ready.send(Ok(Patient::new(stream, peer, shown, patience))).await);
+                        drop(ready.send(Ok(Patient::new(stream, place, peer, shown, patience))).await);
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS on a gRPC connection"),
                     Err(_) => tracing::debug!("no TLS on a gRPC connection in time"),
@@ -104,6 +126,8 @@ pub struct Patient<S> {
     request: Connection,
     paced: Paced,
     end: Option<Pin<Box<Sleep>>>,
+    /// Its place among those that may be open.
+    _place: OwnedSemaphorePermit,
 }
 
 /// What a connection shares with its requests, each of which carries it in its extensions.
@@ -137,10 +161,16 @@ impl Connection {
 }
 
 impl<S> Patient<S> {
-    fn new(io: S, address: Option<IpAddr>, shown: Vec<Box<str>>, patience: Duration) -> Patient<S> {
+    fn new(
+        io: S,
+        place: OwnedSemaphorePermit,
+        address: Option<IpAddr>,
+        shown: Vec<Box<str>>,
+        patience: Duration,
+    ) -> Patient<S> {
         let request = Connection { address, shown: shown.into(), ..Connection::default() };
         let paced = Paced::new(request.arrived.clone());
-        Patient { io, request, paced, end: Some(Box::pin(sleep(patience))) }
+        Patient { io, request, paced, end: Some(Box::pin(sleep(patience))), _place: place }
     }
 }
 
@@ -191,5 +221,42 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_door_without_descriptors_waits_between_its_tries() {
+        let (tries, began) = (AtomicU32::new(0), Instant::now());
+        let next = || async {
+            match tries.fetch_add(1, SeqCst) {
+                0 => Err(io::ErrorKind::ConnectionAborted.into()),
+                1..=4 => Err(io::Error::from_raw_os_error(nix::libc::EMFILE)),
+                _ => Ok(7),
+            }
+        };
+        assert_eq!(accept(next).await, 7);
+        assert_eq!((tries.load(SeqCst), began.elapsed()), (6, PAUSE * 4));
+    }
+
+    #[tokio::test]
+    async fn connections_beyond_the_bound_wait_until_one_has_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut incoming = Box::pin(plain(listener, 2, Duration::from_secs(60)));
+        let _peers = [(); 3].map(|()| std::net::TcpStream::connect(addr).unwrap());
+        let first = incoming.next().await.unwrap().unwrap();
+        let _second = incoming.next().await.unwrap().unwrap();
+        // Not there without waiting.
+        assert!(futures::FutureExt::now_or_never(incoming.next()).is_none());
+        drop(first);
+        assert!(incoming.next().await.unwrap().is_ok());
     }
 }

@@ -10,6 +10,7 @@ use super::{arrival::Arrivals, extension::Extension, guard::Guard, incoming, sch
 use crate::{
     access::{Audit, Rates, Tokens},
     actors::topology::Topology,
+    messages::limits,
     metrics::Refused,
     si::{
         DESCRIPTORS,
@@ -87,6 +88,7 @@ async fn serve(
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::from_std(listener)?;
     let Listen { patience, tokens, refused, tls, audit, rates, .. } = listen;
+    let (_, room) = limits::connections();
     // How large a message may be is told where it arrives: that changes.
     let arrivals = Arrivals { limits: topology.limits.clone() };
     let for_guard = topology.clone();
@@ -118,8 +120,10 @@ async fn serve(
         let _ = stopped.await;
     };
     match tls {
-        None => router.serve_with_incoming_shutdown(incoming::plain(listener, patience), stopped).await?,
-        Some(tls) => router.serve_with_incoming_shutdown(incoming::encrypted(listener, tls, patience), stopped).await?,
+        None => router.serve_with_incoming_shutdown(incoming::plain(listener, room, patience), stopped).await?,
+        Some(tls) => {
+            router.serve_with_incoming_shutdown(incoming::encrypted(listener, room, tls, patience), stopped).await?
+        }
     }
     Ok(())
 }

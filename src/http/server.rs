@@ -27,7 +27,10 @@ use super::{
     route::{Access, Route, register},
     routes, standby,
 };
-use crate::{access::certificate, messages::ready::Ready};
+use crate::{
+    access::certificate,
+    messages::{limits, ready::Ready},
+};
 
 /// How the listener is set up.
 #[derive(Clone, Debug)]
@@ -70,6 +73,8 @@ where
             .configure(others.clone())
     })
     .workers(listen.workers)
+    // Of each worker.
+    .max_connections((limits::connections().0 / listen.workers.max(1)).max(1))
     .client_request_timeout(listen.patience)
     .keep_alive(IDLE)
     .tcp_nodelay(true)

@@ -2,10 +2,37 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
 /// Largest body or message in bytes, where nothing else is said.
 pub const BODY: usize = 8 << 20;
 /// Most items of a request, where nothing else is said.
 pub const ITEMS: usize = 100_000;
+
+/// Connections that a door takes at most, whatever the process may open.
+const CONNECTIONS: usize = 100_000;
+
+/// From now on the process may open as many files and connections as the system lets it.
+pub fn raise_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // Where it is refused there are those that there were.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+/// Connections that may be open at a time at the HTTP doors and at the gRPC door: half and an eighth of the descriptors, so
+/// that there are some left for files whoever connects.
+pub fn connections() -> (usize, usize) {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1_024, 1_024));
+    shares(usize::try_from(soft).unwrap_or(usize::MAX))
+}
+
+fn shares(descriptors: usize) -> (usize, usize) {
+    let share = |part: usize| (descriptors / part).clamp(1, CONNECTIONS);
+    (share(2), share(8))
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -43,5 +70,17 @@ impl Limits {
     /// Most items of a request; a resource manager may be content with fewer.
     pub fn items(&self) -> usize {
         self.items.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_left_for_files() {
+        assert_eq!(shares(256), (128, 32));
+        assert_eq!(shares(0), (1, 1));
+        assert_eq!(shares(usize::MAX), (CONNECTIONS, CONNECTIONS));
     }
 }

@@ -7,6 +7,7 @@ mod access;
 mod cluster;
 mod damage;
 mod demo;
+mod descriptors;
 mod disk;
 mod events_http;
 mod events_kill;

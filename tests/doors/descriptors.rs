@@ -1,0 +1,92 @@
+//! Servers that may open few files and connections.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpStream},
+    process::Command,
+};
+
+use reqwest::Client;
+use serde_json::{Value, json};
+
+use crate::{
+    common::{Program, serve, skip, until},
+    shim::server::{CONFIG, Server},
+    wired::rig::{self, with_data},
+};
+
+const STATUS: &str = "/api/v1/partition/default/resource/status";
+
+/// prlimit is there, and may change what a process may open.
+fn has_prlimit() -> bool {
+    Command::new("prlimit").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+fn may_open(server: &Server, descriptors: u32) {
+    let (pid, limit) = (server.program.pid().to_string(), format!("--nofile={descriptors}:"));
+    assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().expect("it runs").success());
+}
+
+async fn drain(server: &Server) -> (u16, Value) {
+    let path = "/api/v1/partition/default/resource/drain";
+    server.send("POST", path, &json!({"targets": "n1", "reason": "disk"})).await
+}
+
+#[tokio::test]
+async fn a_journal_that_found_no_descriptor_is_opened_when_there_are_some() {
+    if !has_prlimit() {
+        return skip("descriptors", "there is no prlimit (util-linux)");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = with_data(dir.path());
+    // The connection stays, and is used again.
+    assert_eq!(server.get("/healthz").await.0, 200);
+    may_open(&server, 3);
+    let body = json!({"rmID": "rm-1", "config": CONFIG, "extraConfig": {"rm.gracePeriod": "10m"}});
+    let register = server.send("POST", "/si/v1/rm", &body);
+    let raise = async {
+        until(async || server.program.log().contains("journal-not-read")).await;
+        may_open(&server, 1024);
+    };
+    let ((status, answer), ()) = tokio::join!(register, raise);
+    assert_eq!(status, 200, "{answer}");
+    server.nodes(&["n1"]).await;
+    rig::until(&server, STATUS, |status| status["faults"] == json!([]) && status["online"]["nodelist"] == "n1").await;
+    assert_eq!(drain(&server).await, (200, json!({})));
+    let log = server.program.log();
+    assert!(!log.contains("journal-damaged") && log.contains("the journal is read now"), "{log}");
+    assert!(!dir.path().join("journal/%5Brm-1%5Ddefault/resource.damage").exists());
+}
+
+#[tokio::test]
+async fn connections_leave_descriptors_for_files() {
+    if !has_prlimit() {
+        return skip("descriptors", "there is no prlimit (util-linux)");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let started = serve(&["--data", &dir.path().display().to_string()]);
+    let mut command = Command::new("prlimit");
+    // The soft limit is raised to the hard one at the start.
+    command.args(["--nofile=100:256"]).arg(started.get_program()).args(started.get_args());
+    let program = Program::try_start(command).expect("it starts");
+    let server = Server { program, http: Client::new() };
+    assert_eq!(server.get("/healthz").await.0, 200);
+    let connect = |door: &str, count: usize| {
+        let at: SocketAddr = server.program.address(door).trim_start_matches("http://").parse().expect("an address");
+        (0..count).map(|_| TcpStream::connect(at).expect("taken by the kernel")).collect::<Vec<_>>()
+    };
+    let crowd = (connect("http", 150), connect("grpc", 60));
+    let opened = || fs::read_dir(format!("/proc/{}/fd", server.program.pid())).expect("a process").count();
+    // All that are let in.
+    until(async || opened() > 160).await;
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    rig::until(&server, STATUS, |status| status["online"]["nodelist"] == "n1").await;
+    assert_eq!(drain(&server).await, (200, json!({})));
+    assert!(opened() < 256, "{}", opened());
+    drop(crowd);
+    // Those who waited are let in.
+    assert_eq!(Client::new().get(server.url("/healthz")).send().await.expect("an answer").status(), 200);
+    let log = server.program.log();
+    assert!(!log.contains("Too many open files") && !log.contains("grpc-not-accepted"), "{log}");
+}

@@ -4,6 +4,7 @@ pub mod api;
 pub mod doors;
 pub mod forward;
 pub mod guard;
+mod long;
 pub mod openapi;
 mod operation;
 pub mod origins;

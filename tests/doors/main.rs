@@ -18,6 +18,7 @@ mod hostile;
 mod journal_door;
 mod journal_flux;
 mod ldap;
+mod long;
 mod observed;
 mod openapi;
 mod packages;

@@ -1,6 +1,6 @@
 //! `GET /api/v1/partition/{p}/demand`: what waits only for lack of nodes, for autoscalers (API section 4).
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use actix_web::{
     HttpResponse,
@@ -12,12 +12,13 @@ use serde::Serialize;
 use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
-    domain::{partition::Demand, resources::clamp, types::Nanos},
+    domain::{Partition, partition::Demand, resources::clamp, types::Nanos},
     http::{
+        long,
         problem::Problem,
         route::{Access, Route},
     },
-    messages::partition::GetSnapshot,
+    messages::partition::{GetSnapshot, Snapshot},
 };
 
 /// The answer.
@@ -59,8 +60,14 @@ pub(super) fn routes() -> Vec<Route> {
 /// hold the [`Directory`].
 pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let entry = find_partition(&directory.get(), &path)?;
-    let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
-    let demands = snapshot.partition.demand();
+    let rows = |snapshot: &Arc<Snapshot>| snapshot.partition.apps.len() + snapshot.partition.nodes.len();
+    let (snapshot, turn) = long::turn(async || entry.addr.send(GetSnapshot).await.map_err(gone), rows).await?;
+    let body = turn.make(move || text(&entry.shown, &snapshot.partition)).await?;
+    Ok(HttpResponse::Ok().content_type("application/json").body(body))
+}
+
+fn text(name: &str, partition: &Partition) -> Vec<u8> {
+    let demands = partition.demand();
     let mut total: BTreeMap<_, i64> = BTreeMap::new();
     for demand in &demands {
         for (kind, amount) in demand.resource.times(i128::from(demand.asks)).iter() {
@@ -68,8 +75,9 @@ pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<Ht
             *sum = sum.saturating_add(clamp(amount));
         }
     }
-    let shown = Shown { partition: &entry.shown, demand: demands.into_iter().map(row).collect(), total };
-    Ok(HttpResponse::Ok().json(shown))
+    let shown = Shown { partition: name, demand: demands.into_iter().map(row).collect(), total };
+    // Texts and numbers have a JSON text.
+    serde_json::to_vec(&shown).unwrap_or_default()
 }
 
 fn row(demand: Demand) -> Row {

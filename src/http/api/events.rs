@@ -183,7 +183,11 @@ impl Reading {
                 return None;
             }
             match self.pieces.pop_front() {
-                Some(piece) => self.piece(piece),
+                Some(piece) => {
+                    // A reader that takes all at once leaves the others of its worker their turn.
+                    tokio::task::yield_now().await;
+                    self.piece(piece);
+                }
                 None => match (self.end, self.reader.take()) {
                     (Some(end), _) if self.from >= end => self.finish(end),
                     (_, Some(reader)) => self.live(reader).await,

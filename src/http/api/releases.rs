@@ -14,6 +14,7 @@ use crate::{
     actors::directory::Directory,
     domain::types::Nanos,
     http::{
+        long,
         problem::Problem,
         route::{Access, Route},
     },
@@ -64,9 +65,15 @@ pub fn routes() -> Vec<Route> {
 
 async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let entry = find_partition(&api.directory.get(), &path)?;
-    let releases = entry.addr.send(ListUnconfirmed).await.map_err(gone)?;
-    let partition = entry.shown;
-    Ok(HttpResponse::Ok().json(Shown { partition, releases: releases.into_iter().map(row).collect() }))
+    let take = async || entry.addr.send(ListUnconfirmed).await.map_err(gone);
+    let (releases, turn) = long::turn(take, Vec::len).await?;
+    let partition = entry.shown.clone();
+    let make = move || {
+        let shown = Shown { partition, releases: releases.into_iter().map(row).collect() };
+        // Texts and numbers have a JSON text.
+        serde_json::to_vec(&shown).unwrap_or_default()
+    };
+    Ok(HttpResponse::Ok().content_type("application/json").body(turn.make(make).await?))
 }
 
 fn row(unconfirmed: UnconfirmedRelease) -> Row {

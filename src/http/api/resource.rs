@@ -28,6 +28,7 @@ use crate::{
     },
     http::{
         api::{counts::counts, find_partition, gone, overdue::OverdueDrains, time::length},
+        long,
         operation::{nothing, yes_or_no},
         problem::Problem,
         route::{Access, Route},
@@ -36,7 +37,7 @@ use crate::{
     },
     messages::{
         journal::{Attach, Cancel, Drain, GetOverdue, GetStatus, SetExpiration, Undrain},
-        partition::GetSnapshot,
+        partition::{GetSnapshot, Snapshot},
     },
 };
 
@@ -156,15 +157,18 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
 async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let (journal, partition) = api.find(&path)?;
     api.look(&path).await?;
-    let snapshot = partition.addr.send(GetSnapshot).await.map_err(gone)?;
+    let targets = |snapshot: &Arc<Snapshot>| snapshot.partition.nodes.len();
+    let (snapshot, turn) = long::turn(async || partition.addr.send(GetSnapshot).await.map_err(gone), targets).await?;
     let state = journal.send(GetStatus).await.map_err(gone)?;
-    let allocated = |node: &str| {
-        let rows = &snapshot.partition;
-        rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[*ix].allocs.is_empty())
-    };
     let passed = journal.send(GetOverdue).await.map_err(gone)?;
-    let overdue = OverdueDrains::of(&snapshot.partition, passed);
-    Ok(HttpResponse::Ok().content_type("application/json").body(status::text(&state, &overdue, allocated)))
+    // Hosts that are away have no rows.
+    let turn = turn.of(state.targets.len()).await;
+    let make = move || {
+        let rows = &snapshot.partition;
+        let allocated = |node: &str| rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[*ix].allocs.is_empty());
+        status::text(&state, &OverdueDrains::of(rows, passed), allocated)
+    };
+    Ok(HttpResponse::Ok().content_type("application/json").body(turn.make(make).await?))
 }
 
 /// Body of drain and undrain.

@@ -22,6 +22,7 @@ use self::records::Encoder;
 use crate::{
     actors::event::EventActor,
     domain::event_block::EventSlice,
+    http::long,
     messages::event::{
         Batch, CheckStreams, Ended, EventPage, GetEvents, LineForm, OpenStream, OpenedStream, StreamReader,
     },
@@ -48,9 +49,13 @@ pub async fn batch(req: &HttpRequest, events: &Addr<EventActor>) -> HttpResponse
         Ok(start) => start,
         Err(text) => return error(StatusCode::BAD_REQUEST, &text),
     };
-    match events.send(GetEvents { start, count }).await {
-        Ok(page) => answer(StatusCode::OK).body(page_body(&page)),
-        Err(_) => stopping(),
+    let rows = |page: &EventPage| page.slices.iter().map(EventSlice::len).sum();
+    let Ok((page, turn)) = long::turn(async || events.send(GetEvents { start, count }).await, rows).await else {
+        return stopping();
+    };
+    match turn.make(move || page_body(&page)).await {
+        Ok(body) => answer(StatusCode::OK).body(body),
+        Err(broken) => error(StatusCode::INTERNAL_SERVER_ERROR, &broken.to_string()),
     }
 }
 

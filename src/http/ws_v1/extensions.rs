@@ -20,9 +20,8 @@ use crate::{
 /// A scrape does not wait longer for the cluster.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Asks all partitions and sessions.
-pub async fn add(state: &RestState, gauges: &mut Gauges) {
-    let shown: BTreeSet<String> = gauges.queues.iter().map(|queue| queue.path.clone()).collect();
+/// Asks all partitions and sessions. `shown`: queues that have metrics of their own.
+pub async fn add(state: &RestState, shown: &BTreeSet<String>, gauges: &mut Gauges) {
     let mut own = ExtensionGauges {
         healthy: state.health.last().map(|last| last.is_healthy()),
         journal_faults: state.counts_of_faults(),
@@ -60,7 +59,6 @@ pub async fn add(state: &RestState, gauges: &mut Gauges) {
             conversations: [("application", applications), ("queue", queues), ("node", nodes)],
             waits: talk.waits.map(|count| count as u64),
             waiting: counted.reasons,
-            // Of queues that have metrics of their own.
             waiting_of_queues: counted
                 .queues
                 .into_iter()

@@ -8,22 +8,21 @@ use actix_web::{
 use serde::Serialize;
 
 use super::{
-    View, applications, checks,
-    chosen::Chosen,
-    config, debug, dump, extensions, nodes, partitions, queues,
+    View, applications, checks, config, debug, dump, nodes, partitions, queues,
     reply::{self, Failure, Reply},
     router::{self, Decision, Endpoint},
     rules, scrape,
     state::RestState,
     usage,
 };
-use crate::{domain::types::QueueIx, messages::event::GetEventStatus, metrics::openmetrics};
+use crate::domain::types::QueueIx;
 
 /// Answers every request to `/ws/v1` and `/debug`, and what no service knows.
 pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
     match router::decide(req.method(), req.uri().path()) {
         Decision::Handle(Endpoint::EventsStream, _) => super::events::stream(&req, &state.topology.events).await,
         Decision::Handle(Endpoint::StateDump, _) => dump::dump(&req, &state).await,
+        Decision::Handle(Endpoint::Metrics, _) => scrape::answer(&req, &state).await,
         Decision::Handle(Endpoint::Moved, _) => reply::redirect(&req, &req.path().replacen("/ws/v1", "/debug", 1)),
         Decision::Handle(route, params) => {
             let params: Vec<&str> = params.iter().map(String::as_str).collect();
@@ -58,14 +57,13 @@ async fn answer(
     let view = || state.view(param(0));
     match route {
         Endpoint::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
-        Endpoint::Metrics => metrics(req, state).await,
         Endpoint::Config => config::config(req, state),
         Endpoint::ValidateConf => config::validate(req, payload, state).await,
         Endpoint::HistoryApps => Ok(Reply::json(&state.history.apps())),
         Endpoint::HistoryContainers => Ok(Reply::json(&state.history.containers())),
         Endpoint::Partitions => {
-            let views = state.views().await;
-            Ok(Reply::json(&views.iter().map(partitions::partition).collect::<Vec<_>>()))
+            let make = |views: &[View]| Reply::json(&views.iter().map(partitions::partition).collect::<Vec<_>>());
+            state.about_all(make).await
         }
         Endpoint::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
         Endpoint::Queues => state.about(param(0), |view| found(queues::tree(view), "Queue not found")).await,
@@ -136,15 +134,19 @@ async fn answer(
         Endpoint::EventsBatch => buffered(super::events::batch(req, &state.topology.events).await).await,
         Endpoint::HealthCheck => found(state.health.last().as_deref(), "Health check is not available"),
         Endpoint::NodeUtilizations => {
-            let views = state.views().await;
-            let all: Vec<_> = views.iter().map(nodes::utilization).collect();
-            // Without partitions this list alone is null (REST quirk 1).
-            Ok(Reply::json(&Some(all).filter(|all| !all.is_empty())))
+            let make = |views: &[View]| {
+                let all: Vec<_> = views.iter().map(nodes::utilization).collect();
+                // Without partitions this list alone is null (REST quirk 1).
+                Reply::json(&Some(all).filter(|all| !all.is_empty()))
+            };
+            state.about_all(make).await
         }
         Endpoint::Stack => Ok(debug::stack()),
         Endpoint::Profiles => Ok(debug::profiles()),
         Endpoint::Profile => Ok(debug::profile(req.uri().path())),
-        Endpoint::EventsStream | Endpoint::StateDump | Endpoint::Moved => Err(Failure::not_found("404 page not found")),
+        Endpoint::EventsStream | Endpoint::StateDump | Endpoint::Metrics | Endpoint::Moved => {
+            Err(Failure::not_found("404 page not found"))
+        }
     }
 }
 
@@ -156,26 +158,6 @@ fn queue(view: &View, name: &str) -> Result<QueueIx, Failure> {
 
 fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure> {
     value.map(|value| Reply::json(&value)).ok_or_else(|| Failure::not_found(missing))
-}
-
-async fn metrics(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure> {
-    let mut gauges = scrape::gauges(&state.tables().await, &Chosen::of(&state.settings()));
-    extensions::add(state, &mut gauges).await;
-    gauges.sessions = scrape::sessions(&state.topology);
-    gauges.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(scrape::events);
-    let text = state.metrics.text(&gauges).map_err(|error| Failure {
-        status: StatusCode::INTERNAL_SERVER_ERROR,
-        message: format!("the metrics could not be written: {error}"),
-    })?;
-    let accepts = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let (kind, text) = match accepts.contains(openmetrics::ACCEPTED) {
-        true => (openmetrics::CONTENT_TYPE, {
-            let text = openmetrics::from(&String::from_utf8_lossy(&text), &state.metrics.exemplars);
-            text.into_bytes()
-        }),
-        false => (scrape::CONTENT_TYPE, text),
-    };
-    Ok(Reply { cors: false, ..Reply::data(kind, text) })
 }
 
 /// An answer of another module, so that it is compressed like all others.

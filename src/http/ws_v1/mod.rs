@@ -1,6 +1,6 @@
 //! `/ws/v1` and `/debug`: the REST API that dashboards and scripts of YuniKorn know, to the last field.
 //!
-//! Everything is computed on the HTTP workers from snapshots of the partitions (`GetSnapshot`); nothing here is kept but
+//! Everything is computed from snapshots of the partitions (`GetSnapshot`); nothing here is kept but
 //! the history, the last health check and the metrics. Rule numbers `REST n` are those of the REST contract.
 
 pub mod allocations;

@@ -9,19 +9,22 @@ use actix_web::{
         header::{self, HeaderValue},
     },
 };
+use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
 use super::{json, url};
-use crate::http::origins::is_readable;
+use crate::http::{long, origins::is_readable};
 
 /// Bodies of at least this many bytes are compressed for clients that take it (REST 1.4).
 pub const COMPRESS_FROM: usize = 1400;
 
 /// Bodies of at least this many bytes are compressed on another thread: 1 ms of work.
 const LONG: usize = 64 << 10;
+/// And from this many on when it is their turn: many of them would leave nothing to others.
+const VERY_LONG: usize = 1 << 20;
 
 /// `Content-Type` of JSON.
 pub const JSON: &str = "application/json; charset=UTF-8";
@@ -122,7 +125,12 @@ pub async fn send_any(req: &HttpRequest, reply: Reply) -> HttpResponse {
         return send(req, reply);
     }
     let Reply { status, content_type, cors, body } = reply;
-    match spawn_blocking(move || gzip(&body)).await {
+    let turn = if body.len() < VERY_LONG { None } else { Some(long::wait().await) };
+    let compress = spawn_blocking(move || {
+        let _turn = turn;
+        gzip(&body)
+    });
+    match compress.await {
         Ok(Some(compressed)) => compressed_answer(begin(req, status, content_type, cors), compressed),
         // Writing to a vector cannot fail.
         _ => HttpResponse::InternalServerError().finish(),
@@ -154,10 +162,16 @@ fn begin(req: &HttpRequest, status: StatusCode, content_type: &'static str, cors
     response
 }
 
-fn compressed_answer(mut response: HttpResponseBuilder, body: Vec<u8>) -> HttpResponse {
+/// Sends bytes that are ready, compressed or not. Pages of other origins may not read them.
+pub fn send_made(req: &HttpRequest, content_type: &'static str, compressed: bool, body: Bytes) -> HttpResponse {
+    let mut response = begin(req, StatusCode::OK, content_type, false);
+    if compressed { compressed_answer(response, body) } else { response.body(body) }
+}
+
+fn compressed_answer(mut response: HttpResponseBuilder, body: impl Into<Bytes>) -> HttpResponse {
     response.insert_header((header::CONTENT_ENCODING, "gzip"));
     response.insert_header((header::VARY, "Accept-Encoding"));
-    response.body(body)
+    response.body(body.into())
 }
 
 /// The answer to OPTIONS: what the path takes, and that pages of other origins may read it, with a token too (REST quirk M).
@@ -221,7 +235,7 @@ fn is_zero_quality(parameter: &str) -> bool {
     quality.is_some_and(|q| q.starts_with('0') && q[1..].chars().all(|c| c == '0' || c == '.'))
 }
 
-fn gzip(body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn gzip(body: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
     encoder.write_all(body).ok()?;
     encoder.finish().ok()

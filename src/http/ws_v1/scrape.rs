@@ -1,8 +1,20 @@
 //! `/ws/v1/metrics`: the gauges, counted over all partitions at the time of the scrape.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{chosen::Chosen, nodes};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{StatusCode, header},
+    web::Data,
+};
+use bytes::Bytes;
+
+use super::{
+    chosen::Chosen,
+    extensions, nodes,
+    reply::{self, COMPRESS_FROM, Failure, gzip, takes_gzip},
+    state::RestState,
+};
 use crate::{
     actors::topology::Topology,
     domain::{
@@ -11,17 +23,84 @@ use crate::{
         resources::{Resource, ResourceType, clamp},
         types::{AppState, Nanos},
     },
+    http::long::{self, Shared},
     messages::{
-        event::{EventCounters, EventStatus},
+        event::{EventCounters, EventStatus, GetEventStatus},
         partition::UnconfirmedSums,
         rm::RmState,
     },
-    metrics::{Amounts, EventGauges, EventStoreGauges, Gauges, QueueGauges},
+    metrics::{Amounts, EventGauges, EventStoreGauges, Gauges, QueueGauges, openmetrics},
     si::outward,
 };
 
 /// `Content-Type` of the exposition.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// What scrapes are answered with that come while one is made: by whether it is OpenMetrics, and compressed.
+#[derive(Debug, Default)]
+pub struct Scrapes([[Shared<Text>; 2]; 2]);
+
+/// The answer to a scrape.
+#[derive(Debug)]
+struct Text {
+    content_type: &'static str,
+    body: Vec<u8>,
+    compressed: bool,
+}
+
+/// Keeps it until it is sent, so that others may have it, too.
+struct Body(Arc<Text>);
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.body
+    }
+}
+
+/// Answers a scrape. Those that come at the same time are answered with the same text.
+pub async fn answer(req: &HttpRequest, state: &Data<RestState>) -> HttpResponse {
+    let accepts = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let (open, zip) = (accepts.contains(openmetrics::ACCEPTED), takes_gzip(req));
+    match state.scrapes.0[usize::from(open)][usize::from(zip)].get(async || text(state, open, zip).await).await {
+        Ok(text) => reply::send_made(req, text.content_type, text.compressed, Bytes::from_owner(Body(text))),
+        Err(failure) => reply::send(req, failure.into()),
+    }
+}
+
+async fn text(state: &RestState, open: bool, zip: bool) -> Result<Text, Failure> {
+    let rows = |tables: &Vec<Arc<Tables>>| tables.iter().map(|all| all.nodes().count() + all.queues().count()).sum();
+    let (tables, turn) = long::turn(async || Ok::<_, Failure>(state.tables().await), rows).await?;
+    let chosen = Chosen::of(&state.settings());
+    let count = move || {
+        let gauges = gauges(&tables, &chosen);
+        let shown: BTreeSet<String> = gauges.queues.iter().map(|queue| queue.path.clone()).collect();
+        (gauges, shown)
+    };
+    let (mut gauges, shown) = turn.make(count).await?;
+    extensions::add(state, &shown, &mut gauges).await;
+    gauges.sessions = sessions(&state.topology);
+    gauges.events = state.topology.events.send(GetEventStatus).await.ok().as_ref().map(events);
+    let metrics = state.metrics.clone();
+    let write = move || {
+        let text = metrics.text(&gauges).map_err(|error| Failure {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            message: format!("the metrics could not be written: {error}"),
+        })?;
+        let (content_type, body) = match open {
+            true => {
+                let text = openmetrics::from(&String::from_utf8_lossy(&text), &metrics.exemplars);
+                (openmetrics::CONTENT_TYPE, text.into_bytes())
+            }
+            false => (CONTENT_TYPE, text),
+        };
+        let compressed = (zip && body.len() >= COMPRESS_FROM).then(|| gzip(&body)).flatten();
+        Ok(match compressed {
+            Some(body) => Text { content_type, body, compressed: true },
+            None => Text { content_type, body, compressed: false },
+        })
+    };
+    turn.make(write).await?
+}
 
 /// What the gauges show.
 pub fn gauges(tables: &[Arc<Tables>], chosen: &Chosen) -> Gauges {

@@ -1,27 +1,21 @@
 //! What the handlers read.
 
 use std::{
-    num::NonZero,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
-    thread::available_parallelism,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use actix_web::http::StatusCode;
 use futures::future::join_all;
-use tokio::{
-    sync::{Mutex, Semaphore},
-    task::spawn_blocking,
-    time::timeout,
-};
+use tokio::{sync::Mutex, time::timeout};
 
 use super::{
     health::Health,
     history::History,
     reply::{Failure, Reply},
+    scrape::Scrapes,
     waiting::WaitingAsks,
 };
 use crate::{
@@ -32,7 +26,10 @@ use crate::{
     },
     config::extra::Settings,
     domain::{Partition, partition::Tables, types::Nanos},
-    http::api::{overdue::OverdueDrains, trends::series::Trends},
+    http::{
+        api::{overdue::OverdueDrains, trends::series::Trends},
+        long,
+    },
     messages::{
         journal::GetOverdue,
         leaders::GroupStatus,
@@ -43,9 +40,6 @@ use crate::{
 
 /// The cluster is not waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Answers about a partition of more rows than this are made on a thread of their own.
-const FEW: usize = 1000;
 
 /// Shared by all HTTP workers.
 pub struct RestState {
@@ -65,8 +59,8 @@ pub struct RestState {
     pub trends: Arc<Trends>,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
-    /// Long answers are made so many at a time as there are cores.
-    making: Arc<Semaphore>,
+    /// What several scrapes are answered with.
+    pub scrapes: Scrapes,
     /// Resource journals.
     journals: Option<Arc<Journals>>,
 }
@@ -83,7 +77,7 @@ impl RestState {
             waiting: Arc::default(),
             trends: Arc::default(),
             dumping: Arc::default(),
-            making: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
+            scrapes: Scrapes::default(),
             journals: None,
         }
     }
@@ -157,31 +151,21 @@ impl RestState {
     where
         F: FnOnce(&View) -> Result<Reply, Failure> + Send + 'static,
     {
-        let mut view = self.view(name).await?;
-        if view.rows() <= FEW {
-            return make(&view);
-        }
-        let turn = match self.making.clone().try_acquire_owned() {
-            Ok(turn) => turn,
-            Err(_) => {
-                // What waits for its turn holds no old rows.
-                drop(view);
-                let turn = self.making.clone().acquire_owned().await.map_err(|_| no_partition())?;
-                view = self.view(name).await?;
-                turn
-            }
-        };
-        let made = spawn_blocking(move || {
-            // It takes its time, though nobody may wait for it any more.
-            let _turn = turn;
-            make(&view)
-        });
-        made.await.unwrap_or_else(|error| {
-            Err(Failure {
-                status: StatusCode::INTERNAL_SERVER_ERROR,
-                message: format!("the answer could not be made: {error}"),
-            })
-        })
+        let (view, turn) = long::turn(async || self.view(name).await, View::rows).await?;
+        turn.make(move || make(&view)).await?
+    }
+
+    /// The same about all partitions.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub async fn about_all<F>(&self, make: F) -> Result<Reply, Failure>
+    where
+        F: FnOnce(&[View]) -> Reply + Send + 'static,
+    {
+        let rows = |views: &Vec<View>| views.iter().map(View::rows).sum();
+        let (views, turn) = long::turn(async || Ok::<_, Failure>(self.views().await), rows).await?;
+        Ok(turn.make(move || make(&views)).await?)
     }
 
     /// All of them, see [`views`].
@@ -260,7 +244,7 @@ impl View {
     }
 
     /// About how many there are to tell of.
-    fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         let partition = self.partition();
         let ended = partition.terminated.len() + partition.rejected.len();
         partition.nodes.len() + partition.queues.len() + partition.apps.len() + partition.allocs.len() + ended

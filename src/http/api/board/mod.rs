@@ -1,7 +1,7 @@
 //! What the web page reads, and scripts that ask "why is this pending?": an overview of all partitions, their applications
 //! with the reason of each that waits, one application explained, and nodes in short.
 //!
-//! Everything is computed on the HTTP workers from snapshots, and small: no list of allocations is in any of it.
+//! Everything is computed from snapshots, and small: no list of allocations is in any of it.
 
 pub mod advice;
 pub mod applications;
@@ -32,6 +32,7 @@ use crate::{
     access::Caller,
     actors::{directory::PartitionEntry, journal::Journals, topology::Topology},
     http::{
+        long::{self, Turn},
         operation::{one_of, text, yes_or_no},
         problem::Problem,
         route::{Access, Route},
@@ -111,6 +112,11 @@ impl BoardApi {
         find_partition(&self.topology.directory.get(), partition)
     }
 
+    /// The same, when it is its turn to be told of.
+    async fn view_in_turn(&self, partition: &str) -> Result<(View, Turn), Problem> {
+        long::turn(async || self.view(partition).await, View::rows).await
+    }
+
     pub(super) async fn view(&self, partition: &str) -> Result<View, Problem> {
         let entry = self.entry(partition)?;
         let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
@@ -134,9 +140,9 @@ impl BoardApi {
     }
 }
 
-async fn get_overview(api: Data<BoardApi>, caller: Caller, request: HttpRequest) -> HttpResponse {
-    let overview = overview::overview(&api, &caller).await;
-    reply::send(&request, Reply::json(&overview))
+async fn get_overview(api: Data<BoardApi>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let overview = overview::overview(&api, &caller).await?;
+    Ok(reply::send(&request, Reply::json(&overview)))
 }
 
 async fn get_applications(
@@ -145,9 +151,10 @@ async fn get_applications(
     request: HttpRequest,
 ) -> Result<HttpResponse, Problem> {
     let wanted = Wanted::read(request.query_string())?;
-    let view = api.view(&partition).await?;
+    let (view, turn) = api.view_in_turn(&partition).await?;
     let paused = api.is_paused(&view.rm).await;
-    Ok(reply::send(&request, Reply::json(&applications::list(&view, &wanted, paused))))
+    let made = turn.make(move || Reply::json(&applications::list(&view, &wanted, paused))).await?;
+    Ok(reply::send_any(&request, made).await)
 }
 
 async fn explain_one(
@@ -203,7 +210,7 @@ async fn explain_one(
     });
     let reply =
         computed.await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??;
-    Ok(reply::send(&request, reply))
+    Ok(reply::send_any(&request, reply).await)
 }
 
 async fn get_nodes(
@@ -213,7 +220,11 @@ async fn get_nodes(
 ) -> Result<HttpResponse, Problem> {
     let given = parameters(&request, &["node"])?;
     let entry = api.entry(&partition)?;
-    let view = api.view(&partition).await?;
+    let only = one(&given, "node").map(str::to_owned);
+    let (view, turn) = api.view_in_turn(&partition).await?;
     let status = nodes::status(&api, &entry).await;
-    Ok(reply::send(&request, Reply::json(&nodes::list(&view, status.as_ref(), one(&given, "node")))))
+    // Hosts that are away have no rows.
+    let turn = turn.of(status.as_ref().map_or(0, |status| status.targets.len())).await;
+    let made = turn.make(move || Reply::json(&nodes::list(&view, status.as_ref(), only.as_deref()))).await?;
+    Ok(reply::send_any(&request, made).await)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use actix::MailboxError;
 use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use crate::{
     domain::{partition::Explainer, queue::Queue},
     http::{
         api::overdue::OverdueDrains,
+        long::{self, Broken},
         ws_v1::{View, json::Amounts, nodes::rows, state::now, time_text},
     },
     messages::{
@@ -119,7 +121,10 @@ struct ReasonRow {
 }
 
 /// Looks at all partitions.
-pub async fn overview(api: &BoardApi, caller: &Caller) -> Overview {
+///
+/// # Errors
+/// It could not be made.
+pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broken> {
     let mut partitions = Vec::new();
     let fresh = match api.topology.leaders() {
         Some(leaders) => leaders.freshen().await,
@@ -129,12 +134,14 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Overview {
     let managers: Vec<RmInfo> = join_all(asked).await.into_iter().flatten().collect();
     for entry in &api.topology.directory.get().partitions {
         // One that just stopped is left out.
-        let Ok(snapshot) = entry.addr.send(GetSnapshot).await else { continue };
-        let view = View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot };
+        let take = async || {
+            let snapshot = entry.addr.send(GetSnapshot).await?;
+            Ok::<_, MailboxError>(View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot })
+        };
+        let Ok((view, turn)) = long::turn(take, View::rows).await else { continue };
         let status = nodes::status(api, entry).await;
-        let manager = managers.iter().find(|manager| manager.id == entry.rm);
+        let manager = managers.iter().find(|manager| manager.id == entry.rm).cloned();
         let passed = api.journals.of(&entry.internal).send(GetOverdue).await.unwrap_or_default();
-        let overdue = OverdueDrains::of(view.partition(), passed);
         let standby = entry.followed.then(|| {
             let found = fresh.iter().find(|fresh| fresh.rm == entry.rm);
             let elsewhere = api.topology.find(&entry.rm).and_then(|handle| handle.is_here().err());
@@ -145,21 +152,25 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Overview {
                 lag: found.map_or(0.0, |fresh| fresh.lag.as_secs_f64()),
             }
         });
-        let mut row = PartitionRow { overdue, standby, ..row(&view, status.as_ref(), manager) };
+        let made = turn.make(move || {
+            let overdue = OverdueDrains::of(view.partition(), passed);
+            PartitionRow { overdue, standby, ..row(&view, status.as_ref(), manager.as_ref()) }
+        });
+        let mut row = made.await?;
         if entry.followed {
             row.rm_state = "Followed";
         }
         partitions.push(row);
     }
     let events = api.topology.events.send(GetEventStatus).await.ok();
-    Overview {
+    Ok(Overview {
         now: time_text(now()),
         version: env!("CARGO_PKG_VERSION"),
         next_event: events.filter(|events| events.tracking).map(|events| events.next),
         role: caller.role().name(),
         resource_managers: managers.iter().map(manager_row).collect(),
         partitions,
-    }
+    })
 }
 
 fn manager_row(manager: &RmInfo) -> ManagerRow {

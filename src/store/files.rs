@@ -73,6 +73,17 @@ pub fn replace_with<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<
     Ok(written)
 }
 
+/// Replaces a file, and waits for no disk: when the machine stops, either may be there, or nothing that can be read.
+///
+/// # Errors
+/// Writing failed; the old file is there as it was.
+pub fn replace_unflushed(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    fs::write(&name, bytes)?;
+    fs::rename(&name, path)
+}
+
 /// Moves a directory to a place in which nothing is kept: what was there goes.
 ///
 /// # Errors

@@ -253,6 +253,13 @@ impl Shared {
         }
     }
 
+    /// Writes what waits, which counts when the kernel has it, and what is to be known of it. May block.
+    pub fn count(&self) -> Result<u64, WriteError> {
+        let written = self.commit(false)?;
+        lock(&self.writer).note()?;
+        Ok(written)
+    }
+
     /// Sends what waits to where it counts.
     fn send(&self, far: &dyn Far) -> Result<u64, WriteError> {
         let _one_at_a_time = lock(&self.syncing);
@@ -531,7 +538,7 @@ impl RmActor {
                 }
             }
             LogSync::Interval | LogSync::Off => {
-                let written = log.shared.commit(false);
+                let written = log.shared.count();
                 if written.is_ok() && !log.flushing {
                     log.flushing = true;
                     ctx.run_later(FLUSH, |actor, ctx| actor.commit_elsewhere(ctx));

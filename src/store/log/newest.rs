@@ -1,8 +1,9 @@
 //! The note of the newest segment: where that one is missing, no later file tells of the gap.
 //!
-//! It is written with the first flush of a segment, so that nothing waits for it but what waits for the disk anyway, and a
-//! segment that is named was there, with its title, whatever became of the machine. A log of a release that kept no note is
-//! taken as it is, and gets one when a start flushes it. A note that lags behind, as a killed process leaves it, says less.
+//! It is flushed behind the first flush of a segment, so that nothing waits for it but what waits for the disk anyway. Where records
+//! count when the kernel has them, the kernel gets it before they do; when the machine stops, such a log is not believed anyway. So
+//! a segment that is named was there, with its title. A log of a release that kept no note is taken as it is, and gets one when a
+//! start flushes it.
 
 use std::{fs, io, path::Path};
 
@@ -17,6 +18,14 @@ const FILE: &str = "newest";
 /// It cannot be written; the note before holds.
 pub fn note(dir: &Path, first: u64) -> io::Result<()> {
     files::replace(&dir.join(FILE), line(first).as_bytes())
+}
+
+/// The same, and the kernel has it.
+///
+/// # Errors
+/// It cannot be written; the note before holds.
+pub fn note_unflushed(dir: &Path, first: u64) -> io::Result<()> {
+    files::replace_unflushed(&dir.join(FILE), line(first).as_bytes())
 }
 
 /// The segment that was noted. `None` where none was, or the note is damaged: the log is what counts.

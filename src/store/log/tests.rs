@@ -90,8 +90,8 @@ fn a_segment_of_which_not_even_the_title_was_written_goes() {
 fn a_newest_segment_that_is_missing_is_a_loss_and_nothing_else_is_taken_for_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = written(dir.path(), 50, 400);
-    let newest = |dir: &Path| segments(dir).unwrap().pop().unwrap();
-    let (last, path) = newest(dir.path());
+    let last_of = |dir: &Path| segments(dir).unwrap().pop().unwrap();
+    let (last, path) = last_of(dir.path());
     assert_eq!(noted(dir.path()).unwrap(), Some(last));
     // What is not flushed is not noted: the machine may lose it.
     let mut frame = Vec::new();
@@ -99,8 +99,14 @@ fn a_newest_segment_that_is_missing_is_a_loss_and_nothing_else_is_taken_for_one(
     writer.begin_segment();
     writer.write(51, &frame).unwrap();
     assert_eq!(noted(dir.path()).unwrap(), Some(last));
-    fs::remove_file(newest(dir.path()).1).unwrap();
+    let (after, unflushed) = last_of(dir.path());
+    fs::remove_file(&unflushed).unwrap();
     assert_eq!(read_all(dir.path(), 0).1.cut, None);
+    // Where it counts before that, the kernel knows it.
+    writer.note().unwrap();
+    assert_eq!(noted(dir.path()).unwrap(), Some(after));
+    assert_eq!(read_all(dir.path(), 0).1.cut.expect("missing").path, unflushed);
+    newest::note(dir.path(), last).unwrap();
     // Whatever goes of what is old, the newest stays.
     prune(dir.path(), u64::MAX, 0).unwrap();
     let (seen, end) = read_all(dir.path(), last - 1);

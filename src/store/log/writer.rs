@@ -52,13 +52,21 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Unsynced {
     pieces: Vec<Piece>,
-    /// Where a segment was made that is to be noted as the newest, and its first record.
-    made: Option<(PathBuf, u64)>,
+    /// A segment that is to be noted as the newest.
+    made: Option<Made>,
     /// A flush of some of it failed. The kernel may have dropped those pages and says so once only: what is flushed after
     /// that without being written again would be nothing.
     again: bool,
     /// See [`Refusal::Flushes`].
     refused: bool,
+}
+
+#[derive(Debug)]
+struct Made {
+    dir: PathBuf,
+    first: u64,
+    /// The kernel has the note.
+    noted: bool,
 }
 
 #[derive(Debug)]
@@ -96,7 +104,7 @@ impl Unsynced {
             return Err(failed("flush", &piece.path)(io::ErrorKind::Other.into()));
         }
         match &self.made {
-            Some((dir, first)) => newest::note(dir, *first).map_err(failed("note the newest segment", dir)),
+            Some(Made { dir, first, .. }) => newest::note(dir, *first).map_err(failed("note the newest segment", dir)),
             None => Ok(()),
         }
     }
@@ -160,6 +168,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Has the kernel know which segment is the newest: what was written counts then.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn note(&mut self) -> Result<(), WriteError> {
+        if let Some(Made { dir, first, noted }) = self.unsynced.made.as_mut().filter(|made| !made.noted) {
+            newest::note_unflushed(dir, *first).map_err(failed("note the newest segment", dir))?;
+            *noted = true;
+        }
+        Ok(())
+    }
+
     /// What is to be flushed, for someone else to wait for it.
     pub fn unsynced(&mut self) -> Option<Unsynced> {
         let refused = self.refuses == Some(Refusal::Flushes);
@@ -203,7 +223,7 @@ impl Writer {
         self.open = Some(Open { file: Arc::new(file), path, length: 0, torn: false });
         let written = self.append(&title);
         match written {
-            Ok(()) => self.unsynced.made = Some((self.dir.clone(), first)),
+            Ok(()) => self.unsynced.made = Some(Made { dir: self.dir.clone(), first, noted: false }),
             Err(_) => self.open = None,
         }
         written

@@ -82,8 +82,9 @@ impl Listing {
         Listing { rms: self.rms.iter().filter(|rm| !followed(rm)).cloned().collect(), partitions }
     }
 
-    /// A partition by the name that REST shows or by its internal one.
+    /// A partition by its internal name, which nobody else can choose, or by the one that REST shows.
     pub fn partition(&self, name: &str) -> Option<&PartitionEntry> {
-        self.partitions.iter().find(|entry| *entry.shown == *name || *entry.internal == *name)
+        let internal = self.partitions.iter().find(|entry| *entry.internal == *name);
+        internal.or_else(|| self.partitions.iter().find(|entry| *entry.shown == *name))
     }
 }

@@ -21,6 +21,7 @@ use std::{
 
 use actix::prelude::*;
 use arc_swap::ArcSwapOption;
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 pub use self::process::ProcessSettings;
 use self::{defaults::Defaults, names::shown, registry::Registry};
@@ -32,7 +33,7 @@ use super::{
     rm::{Reconfigure, Register, RmActor, RmSettings, handle::RmHandle, log::Logs, no_partitions, replay::Progress},
 };
 use crate::{
-    config::{LoadedConfig, Refused, extra::Settings},
+    config::{LoadedConfig, Refused, extra::Settings, table},
     domain::conf::PartitionConf,
     messages::{
         event::{ApplyEventSettings, Intake, Publisher, ShimSubscribe, ShimUnsubscribe, Word},
@@ -52,6 +53,11 @@ use crate::{
 
 /// A caller waits so long, at most, until it is known whether another server leads what it asks for.
 const HEARD: Duration = Duration::from_secs(1);
+/// Configurations that are read at once, and trials: each takes many times the memory of its text.
+const LOADS: usize = 2;
+const TRIALS: usize = 2;
+/// How long a configuration waits until it is read.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The wiring of one server.
 pub struct Topology {
@@ -67,6 +73,10 @@ pub struct Topology {
     pub limits: Arc<Limits>,
     /// What has to come before requests are welcome.
     pub ready: Readiness,
+    /// Who tries a configuration or a change: each takes many times the memory of what was sent.
+    pub trials: Arc<Semaphore>,
+    /// Who has a configuration read.
+    loads: Arc<Semaphore>,
     pool: Vec<ArbiterHandle>,
     next_home: AtomicUsize,
     launcher: Launcher,
@@ -220,6 +230,8 @@ impl Topology {
             process,
             limits,
             ready: Readiness::default(),
+            trials: Arc::new(Semaphore::new(TRIALS)),
+            loads: Arc::new(Semaphore::new(LOADS)),
             pool,
             next_home: AtomicUsize::new(0),
             launcher,
@@ -327,7 +339,7 @@ impl Topology {
         if let Some(why) = self.logs.get().and_then(|logs| logs.refuses(&registration.rm)) {
             return Err(Refusal::new(RefusalKind::Closing, why).into());
         }
-        let settings = self.read_settings(&registration.extra)?;
+        let settings = self.read_settings(&registration.extra, registration.tenant)?;
         let default_config = registration.config.is_empty();
         let config = self.load(registration.config, "registration of RM failed").await?;
         let extra = Arc::new(registration.extra);
@@ -380,7 +392,7 @@ impl Topology {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
         let handle = self.look_up(rm).await?.ok_or_else(unknown)?;
-        let settings = self.read_settings(&extra)?;
+        let settings = self.read_settings(&extra, tenant)?;
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
         let extra = Arc::new(extra);
@@ -520,10 +532,13 @@ impl Topology {
         if self.is_closing() { Err(super::rm::handle::closing()) } else { Ok(()) }
     }
 
-    /// What the extra configuration of a resource manager says about it.
-    fn read_settings(&self, extra: &BTreeMap<String, String>) -> Result<RmSettings, Refusal> {
+    /// What the extra configuration of a resource manager says about it; a tenant may take only so much.
+    fn read_settings(&self, extra: &BTreeMap<String, String>, tenant: bool) -> Result<RmSettings, Refusal> {
         let invalid = |detail| Refusal::new(RefusalKind::Invalid, detail);
         let settings = RmSettings::read(extra).map_err(invalid)?;
+        if tenant {
+            table::check_most(extra).map_err(|fault| invalid(format!("extraConfig {fault}")))?;
+        }
         let most = self.limits.items();
         match settings.max_items.filter(|items| *items > most) {
             None => Ok(settings),
@@ -538,8 +553,16 @@ impl Topology {
         if text.is_empty() {
             return Ok(lock(&self.defaults).present());
         }
+        let busy = format!("{what}: other configurations are read: try again in a moment");
+        let turn = timeout(PATIENCE, self.loads.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| Refusal::new(RefusalKind::Closing, busy))?;
         // A large text takes a while: not on the thread of a door.
-        let loaded = tokio::task::spawn_blocking(move || crate::config::load(&text)).await;
+        let loaded = spawn_blocking(move || {
+            // It takes its memory, though nobody may wait for it any more.
+            let _turn = turn;
+            crate::config::load(&text)
+        })
+        .await;
         let loaded = loaded.map_err(|_| Refusal::new(RefusalKind::Invalid, format!("{what}: unreadable")))?;
         loaded.map(Arc::new).map_err(|refused| prefixed(refused, what))
     }

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     domain::alloc::AskSpec,
-    messages::rm::{Kind, Line, Payload, Refusal, RefusalKind},
+    messages::rm::{Kind, Line, Payload, Refusal, RefusalKind, Rejected},
 };
 
 #[cfg(test)]
@@ -316,17 +316,26 @@ impl Buffer {
 
 /// Bytes of memory that a line keeps, roughly.
 pub fn weight(payload: &Payload) -> usize {
-    // Row, box and shared text of one entry; texts are counted where they belong to the entry alone.
+    // Row, box and shared text of one entry; texts are counted where they belong to the entry alone, or may once the row that
+    // has them is gone.
     const ENTRY: usize = 160;
+    let refused = |list: &[Rejected]| -> usize {
+        list.iter().map(|entry| entry.key.len() + entry.app.len() + entry.reason.len()).sum()
+    };
+    let ids = |list: &[Arc<str>]| -> usize { list.iter().map(|id| id.len()).sum() };
     let texts: usize = match payload {
-        Payload::New(list) => list.iter().map(|new| tags(&new.spec)).sum(),
-        Payload::RejectedAllocations(list) => list.iter().map(|entry| entry.reason.len()).sum(),
-        Payload::Applications { rejected, .. } | Payload::Nodes { rejected, .. } => {
-            rejected.iter().map(|entry| entry.reason.len()).sum()
+        Payload::New(list) => list.iter().map(|new| new.spec.key.len() + tags(&new.spec)).sum(),
+        Payload::Released(list) => list.iter().map(|released| released.key.len()).sum(),
+        Payload::RejectedAllocations(list) => refused(list),
+        Payload::Applications { accepted, rejected } | Payload::Nodes { accepted, rejected } => {
+            ids(accepted) + refused(rejected)
         }
-        Payload::Events(list) => list.iter().map(|event| event.message.len()).sum(),
-        Payload::ContainerState { reason, .. } => reason.len(),
-        _ => 0,
+        Payload::UpdatedApplications(list) => list.iter().map(|updated| updated.app.len()).sum(),
+        Payload::Events(list) => {
+            list.iter().map(|event| event.object.len() + event.reference.len() + event.message.len()).sum()
+        }
+        Payload::ContainerState { key, reason, .. } => key.len() + reason.len(),
+        Payload::Ask(_) | Payload::AskBatch(_) | Payload::AskSeveral(_) | Payload::StateDump => 0,
     };
     payload.entries() * ENTRY + texts
 }

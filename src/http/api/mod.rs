@@ -15,6 +15,7 @@ pub mod resource;
 pub mod settings;
 mod time;
 pub mod trends;
+pub mod trial;
 pub mod usage;
 pub mod wait;
 pub mod whatif;
@@ -66,7 +67,7 @@ pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut S
     let board = Data::new(BoardApi {
         topology: topology.clone(),
         journals: journals.clone(),
-        trials: Arc::new(Semaphore::new(board::AT_ONCE)),
+        trials: topology.trials.clone(),
         looks: Arc::new(Semaphore::new(board::LOOKS)),
         histories: board::lasted::Histories::default(),
     });

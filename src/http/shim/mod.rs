@@ -2,6 +2,7 @@
 
 mod answers;
 pub(super) mod body;
+mod frames;
 mod heartbeat;
 pub mod info;
 pub mod once;

@@ -2,12 +2,14 @@
 
 use std::{cell::Cell, pin::pin, rc::Rc};
 
-use actix_web::{FromRequest as _, HttpRequest, dev, error::PayloadError, web::Payload};
-use actix_ws::AggregatedMessage;
+use actix_web::web::Bytes;
 use futures::{Stream, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
-use super::body::{SILENCE, WHOLE};
+use super::{
+    body::{SILENCE, WHOLE},
+    frames::Message,
+};
 
 /// What a frame of control costs beside its content: two bytes and the mask.
 const CONTROL: usize = 6;
@@ -33,18 +35,16 @@ pub struct TooSlow;
 
 impl Pace {
     /// What comes in is noted from here on.
-    ///
-    /// # Errors
-    /// None that is known.
-    pub async fn watch(&self, request: &HttpRequest, payload: Payload) -> actix_web::Result<Payload> {
+    pub fn watch<S: Stream<Item = Result<Bytes, E>>, E>(
+        &self,
+        pieces: S,
+    ) -> impl Stream<Item = Result<Bytes, E>> + use<S, E> {
         let pace = self.clone();
-        let noted = payload.into_inner().map(move |chunk: Result<_, PayloadError>| {
-            if let Ok(bytes) = &chunk {
-                pace.came(<actix_web::web::Bytes>::len(bytes));
+        pieces.inspect(move |piece| {
+            if let Ok(bytes) = piece {
+                pace.came(bytes.len());
             }
-            chunk
-        });
-        Payload::from_request(request, &mut dev::Payload::Stream { payload: Box::pin(noted) }).await
+        })
     }
 
     fn came(&self, bytes: usize) {
@@ -59,8 +59,8 @@ impl Pace {
     /// One has begun and takes too long.
     pub async fn next<E>(
         &self,
-        messages: &mut (impl Stream<Item = Result<AggregatedMessage, E>> + Unpin),
-    ) -> Result<Option<Result<AggregatedMessage, E>>, TooSlow> {
+        messages: &mut (impl Stream<Item = Result<Message, E>> + Unpin),
+    ) -> Result<Option<Result<Message, E>>, TooSlow> {
         // While requests waited for their budget nothing was read.
         let now = Instant::now();
         self.0.set(self.0.get().map(|begun| Begun { since: now, last: now, ..begun }));
@@ -80,9 +80,9 @@ impl Pace {
     }
 
     /// A message is there; one of control may stand between the parts of another.
-    fn whole(&self, message: &AggregatedMessage) {
+    fn whole(&self, message: &Message) {
         let control = match message {
-            AggregatedMessage::Ping(content) | AggregatedMessage::Pong(content) => content.len() + CONTROL,
+            Message::Ping(content) | Message::Pong(content) => content.len() + CONTROL,
             _ => usize::MAX,
         };
         let left = self.0.get().map(|begun| Begun { bytes: begun.bytes.saturating_sub(control), ..begun });
@@ -94,12 +94,11 @@ impl Pace {
 mod tests {
     use std::time::Duration;
 
-    use actix_web::web::Bytes;
     use futures::{FutureExt as _, stream};
 
     use super::*;
 
-    fn messages(list: Vec<AggregatedMessage>) -> impl Stream<Item = Result<AggregatedMessage, ()>> + Unpin {
+    fn messages(list: Vec<Message>) -> impl Stream<Item = Result<Message, ()>> + Unpin {
         stream::iter(list.into_iter().map(Ok)).chain(stream::pending())
     }
 
@@ -137,12 +136,12 @@ mod tests {
     async fn a_message_of_control_does_not_stand_for_another() {
         let pace = Pace::default();
         pace.came(100 + CONTROL + 2);
-        let mut ping = messages(vec![AggregatedMessage::Ping(Bytes::from_static(b"hi"))]);
+        let mut ping = messages(vec![Message::Ping(Bytes::from_static(b"hi"))]);
         assert!(pace.next(&mut ping).await.is_ok());
         assert_eq!(pace.next(&mut ping).await.map(drop), Err(TooSlow), "100 bytes of another are there");
         let pace = Pace::default();
         pace.came(100);
-        let mut text = messages(vec![AggregatedMessage::Text("whole".into())]);
+        let mut text = messages(vec![Message::Content(Bytes::from_static(b"whole"))]);
         assert!(pace.next(&mut text).await.is_ok());
         assert!(pace.next(&mut text).now_or_never().is_none() && pace.0.get().is_none());
     }
@@ -152,7 +151,7 @@ mod tests {
         let pace = Pace::default();
         pace.came(100);
         tokio::time::sleep(2 * WHOLE).await;
-        let mut text = messages(vec![AggregatedMessage::Text("whole".into())]);
+        let mut text = messages(vec![Message::Content(Bytes::from_static(b"whole"))]);
         assert!(pace.next(&mut text).await.is_ok());
     }
 }

@@ -1,14 +1,15 @@
 //! The WebSocket: the same callbacks out, and requests and answers in. Numbered requests are acknowledged.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, task::Poll, time::Duration};
 
 use actix_web::{
-    HttpMessage as _, HttpRequest, HttpResponse,
+    FromRequest as _, HttpMessage as _, HttpRequest, HttpResponse, dev,
     http::StatusCode,
     rt,
     web::{Bytes, Data, Path, Payload},
 };
-use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session};
+use actix_ws::{CloseCode, CloseReason, Session};
+use futures::{StreamExt as _, stream};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, Visitor},
@@ -21,6 +22,7 @@ use tokio::{
 
 use super::{
     answers, body,
+    frames::{Frames, Message, Refused},
     once::{self, Once, Turn},
     pace::{Pace, TooSlow},
     query,
@@ -53,15 +55,21 @@ pub async fn ws(
     let handle = find(&doors, &rm)?;
     let parameters = query::parameters(&request, &["after"])?;
     let after = query::one(&parameters, "after").map(|after| number("after", after)).transpose()?;
-    let pace = Pace::default();
-    let payload =
-        pace.watch(&request, payload).await.map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))?;
-    let upgrade = actix_ws::handle_with_protocols(&request, payload, &[PROTOCOL]);
-    let (response, session, messages) =
+    // What comes in is read here; `ended` says when the connection is over.
+    let mut silent: dev::Payload = dev::Payload::Stream { payload: Box::pin(stream::pending()) };
+    let silent = Payload::from_request(&request, &mut silent).await;
+    let silent = silent.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let upgrade = actix_ws::handle_with_protocols(&request, silent, &[PROTOCOL]);
+    let (response, session, mut ended) =
         upgrade.map_err(|error| Problem::field("Upgrade", format!("this path speaks WebSocket: {error}")))?;
     let (open, words) = attach(&handle, "http-ws", after).await?;
-    let messages = messages.max_frame_size(doors.limits().body()).aggregate_continuations();
-    let messages = messages.max_continuation_size(doors.limits().body());
+    let pace = Pace::default();
+    let limits = doors.topology.limits.clone();
+    let mut frames = Frames::new(pace.watch(payload), move || limits.body());
+    let messages = stream::poll_fn(move |cx| match frames.poll_next_unpin(cx) {
+        Poll::Pending => ended.poll_next_unpin(cx).map(|_| None),
+        message => message,
+    });
     let (reads, gone) = oneshot::channel();
     rt::spawn(write(open, words, session.clone(), gone));
     let stream = Stream(request.extensions().get::<Point>().cloned());
@@ -125,7 +133,7 @@ fn cut(detail: &str) -> String {
 
 /// Requests in, until the peer ends. While the budget is spent nothing is read.
 async fn read(
-    mut messages: AggregatedMessageStream,
+    mut messages: impl futures::Stream<Item = Result<Message, Refused>> + Unpin,
     pace: Pace,
     mut session: Session,
     doors: Data<Doors>,
@@ -146,24 +154,18 @@ async fn read(
             }
         };
         let done = match message {
-            Ok(AggregatedMessage::Text(text)) => take(text.into_bytes(), &doors, &handle, &taken, &stream).await,
-            Ok(AggregatedMessage::Binary(bytes)) => take(bytes, &doors, &handle, &taken, &stream).await,
-            Ok(AggregatedMessage::Ping(bytes)) => {
+            Ok(Message::Content(content)) => take(content, &doors, &handle, &taken, &stream).await,
+            Ok(Message::Ping(bytes)) => {
                 let _ = session.pong(&bytes).await;
                 Ok(())
             }
-            Ok(AggregatedMessage::Pong(_)) => Ok(()),
-            Ok(AggregatedMessage::Close(_)) => break,
-            Err(error) => {
-                tracing::debug!(rm = &*handle.id, %error, "WebSocket ended");
-                // Pieces that are too large together are told as the latter.
-                if matches!(error, ProtocolError::Overflow | ProtocolError::Io(_)) {
-                    let large = body::Unread::Large(doors.limits().body()).to_string();
-                    let reason = CloseReason { code: CloseCode::Size, description: Some(cut(&large)) };
-                    let _ = session.close(Some(reason)).await;
-                    return;
-                }
-                break;
+            Ok(Message::Pong(_)) => Ok(()),
+            Ok(Message::Close) => break,
+            Err(refused) => {
+                tracing::debug!(rm = &*handle.id, error = %refused, "WebSocket ended");
+                let Some(reason) = refused.reason() else { break };
+                let _ = session.close(Some(reason)).await;
+                return;
             }
         };
         if let Err((number, problem)) = done

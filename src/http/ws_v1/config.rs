@@ -22,7 +22,10 @@ use crate::{
         self,
         shown::{Form, rest},
     },
-    http::{api::plan::view::Warning, shim::body},
+    http::{
+        api::{plan::view::Warning, trial},
+        shim::body,
+    },
 };
 
 const YAML: &str = "application/x-yaml; charset=UTF-8";
@@ -88,8 +91,15 @@ pub struct VerdictView {
 pub async fn validate(request: &HttpRequest, payload: Payload, state: &RestState) -> Result<Reply, Failure> {
     let text = body::bytes(request, payload, state.topology.limits.body()).await;
     let text = text.map_err(|unread| Failure { status: unread.status(), message: unread.to_string() })?;
+    let turn = trial::turn(&state.topology.trials).await;
+    let turn = turn.map_err(|busy| Failure { status: busy.status, message: busy.detail })?;
     // A large text takes a while: not on the thread of a door.
-    let checked = web::block(move || config::validate_conf(&text)).await;
+    let checked = web::block(move || {
+        // It takes its memory, though nobody may wait for it any more.
+        let _turn = turn;
+        config::validate_conf(&text)
+    })
+    .await;
     let checked = checked.map_err(|_| Failure {
         status: StatusCode::SERVICE_UNAVAILABLE,
         message: "the server is shutting down".to_owned(),

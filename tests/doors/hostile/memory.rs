@@ -193,6 +193,13 @@ fn orders(bytes: usize) -> Vec<(&'static str, &'static str, String, usize, usize
         }
         (text + tail, items)
     };
+    // As many queues as there may be, and more.
+    let queues = |count: usize| {
+        let count = count.min(bytes / 20);
+        let list: String = (0..count).map(|n| format!("- {{name: q{n}}}\n")).collect();
+        // Each is a map, a key and a value.
+        (format!("partitions:\n- name: default\n  queues:\n{list}"), 3 * count)
+    };
     let (nested, anchors) = ("- ".repeat(bytes / 2), "x".repeat(bytes / 2));
     let bodies: Vec<(&str, (String, usize))> = vec![
         ("a list of nothing", many(bytes, "partitions: [", &|_| "a,".into(), "]")),
@@ -201,6 +208,8 @@ fn orders(bytes: usize) -> Vec<(&'static str, &'static str, String, usize, usize
         ("unknown keys", many(bytes, "{", &|n| format!("k{n}: 1,"), "}")),
         ("the same key", many(bytes, "{", &|_| "a: 1,".into(), "}")),
         ("queues", many(bytes, "partitions: [{name: default, queues: [", &|n| format!("{{name: q{n}}},"), "]}]")),
+        ("queues that are taken", queues(25_000)),
+        ("queues that are too many", queues(90_000)),
         ("the same queue", many(bytes, "partitions: [{name: default, queues: [", &|_| "{name: q},".into(), "]}]")),
         ("bad queues", many(bytes, "partitions: [{name: default, queues: [", &|_| "{name: '!'},".into(), "]}]")),
         (
@@ -248,7 +257,7 @@ fn orders(bytes: usize) -> Vec<(&'static str, &'static str, String, usize, usize
     // One after the other through one of the doors, which all read them alike.
     let configurations = bodies.into_iter().enumerate().map(|(nth, (what, (text, items)))| {
         let paths = ["/ws/v1/validate-conf", "/api/v1/plan", "/si/v1/rm"];
-        let path = if what == "queues" { paths[1] } else { paths[nth % 3] };
+        let path = if what.starts_with("queues") { paths[1] } else { paths[nth % 3] };
         let length = text.len();
         let body = if path == paths[2] { json!({"rmID": "rm-2", "config": text}).to_string() } else { text };
         (what, path, body, length, items)
@@ -330,6 +339,85 @@ async fn a_message_that_is_too_large_is_told() {
             ended => panic!("{ended:?}"),
         }
     }
+}
+
+/// A WebSocket whose frames are made here.
+fn raw_websocket(server: &Server) -> TcpStream {
+    let mut socket = TcpStream::connect(server.url("").trim_start_matches("http://")).expect("connected");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    let request = "GET /si/v1/rm/rm-1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    socket.write_all(request.as_bytes()).expect("sent");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).expect("an answer");
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+    socket
+}
+
+/// Reads what a small frame carries, of which this is the first byte.
+fn frame(socket: &mut TcpStream, first: u8) -> Vec<u8> {
+    loop {
+        let mut head = [0; 2];
+        socket.read_exact(&mut head).expect("a frame");
+        assert!(head[1] < 126, "a small one");
+        let mut content = vec![0; head[1].into()];
+        socket.read_exact(&mut content).expect("its content");
+        if head[0] == first {
+            return content;
+        }
+    }
+}
+
+/// A frame with a mask of zeros.
+fn masked(first: u8, content: &[u8]) -> Vec<u8> {
+    [&[first, 0x80 | content.len() as u8, 0, 0, 0, 0], content].concat()
+}
+
+#[tokio::test]
+async fn a_frame_is_refused_where_it_announces_too_much() {
+    let server = registered().await;
+    let before = memory(&server, "VmRSS");
+    let part = [&masked(0x02, &[b'x'; 100]), &[0x80, 0xff][..], &(8_u64 << 20).to_be_bytes()].concat();
+    for head in [[&[0x82, 0xff][..], &(1_u64 << 40).to_be_bytes(), &[0; 4]].concat(), part] {
+        let peak = peak(&server, before, async {
+            let mut socket = raw_websocket(&server);
+            socket.write_all(&head).expect("sent");
+            let told = frame(&mut socket, 0x88);
+            assert_eq!(told[..2], 1009_u16.to_be_bytes(), "{}", String::from_utf8_lossy(&told));
+            // It is not kept either, until the connection is gone.
+            let zeros = vec![0; 1 << 20];
+            for _ in 0..200 {
+                if socket.write_all(&zeros).is_err() {
+                    break;
+                }
+            }
+        });
+        let peak = peak.await;
+        assert!(peak < SLACK, "{} KiB", peak >> 10);
+    }
+}
+
+#[tokio::test]
+async fn what_comes_between_the_parts_of_a_message_is_not_kept() {
+    let server = registered().await;
+    let before = memory(&server, "VmRSS");
+    let peak = peak(&server, before, async {
+        let mut socket = raw_websocket(&server);
+        socket.write_all(&masked(0x02, b"x")).expect("sent");
+        // One byte of content in 32 KiB, 100 MiB of them.
+        let part = [masked(0x00, b"x"), masked(0x8a, &[b'x'; 125]).repeat(250)].concat();
+        for _ in 0..3_200 {
+            socket.write_all(&part).expect("sent");
+        }
+        socket.write_all(&masked(0x89, b"all")).expect("sent");
+        assert_eq!(frame(&mut socket, 0x8a), b"all");
+    });
+    let peak = peak.await;
+    assert!(peak < SLACK, "{} KiB", peak >> 10);
 }
 
 /// Bytes out, and bytes in.

@@ -1,4 +1,5 @@
-//! Names of resource types: limited in length and in number per resource manager, and nobody else's business.
+//! Names of resource types: limited in length and in number per resource manager, and nobody else's business. Names of partitions:
+//! none is another's.
 
 use serde_json::{Map, Value, json};
 
@@ -60,4 +61,37 @@ async fn names_have_at_most_253_bytes_wherever_they_come_from() {
     let yaml = format!("partitions: [{{name: default, queues: [{{name: a, resources: {{max: {{{long}: 1}}}}}}]}}]");
     let (_, body) = server.send_text("POST", "/ws/v1/validate-conf", &yaml, "application/yaml").await;
     assert_eq!(body, json!({"allowed": false, "reason": told}));
+}
+
+#[tokio::test]
+async fn no_partition_is_called_as_that_of_another_resource_manager() {
+    let server = Server::start(&[]);
+    let yaml = "partitions: [{name: '[rm-a]default', queues: []}]";
+    let told = "invalid partition name \"[rm-a]default\"";
+    let is_told = |body: &Value| assert!(body["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{body}");
+    let (status, body) = server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-b", "config": yaml})).await;
+    assert_eq!(status, 400);
+    is_told(&body);
+    server.register("rm-b", &[]).await;
+    let (status, body) = server.send("PUT", "/si/v1/rm/rm-b/configuration", &json!({"config": yaml})).await;
+    assert_eq!(status, 400);
+    is_told(&body);
+    let (status, body) = server.send_text("POST", "/api/v1/plan", yaml, "application/yaml").await;
+    assert_eq!(status, 400);
+    is_told(&body);
+    let (status, body) = server.send("POST", "/api/v1/whatif", &json!({"config": yaml})).await;
+    assert_eq!(status, 400);
+    is_told(&body);
+    let (_, body) = server.send_text("POST", "/ws/v1/validate-conf", yaml, "application/yaml").await;
+    assert!(body["allowed"] == false && body["reason"].as_str().is_some_and(|reason| reason.contains(told)), "{body}");
+    // Nor by a file of the server.
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("queues.yaml");
+    std::fs::write(&file, yaml).expect("written");
+    let file = file.to_str().expect("a path");
+    for args in [&["serve", "--ephemeral", "--config", file][..], &["validate", file]] {
+        let refused = crate::access::rig::program(args).output().expect("runs");
+        let text = String::from_utf8_lossy(&[refused.stdout, refused.stderr].concat()).into_owned();
+        assert!(!refused.status.success() && text.contains(told), "{args:?}: {text}");
+    }
 }

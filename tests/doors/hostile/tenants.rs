@@ -123,3 +123,28 @@ async fn the_server_is_started_with_its_own() {
         assert!(!refused.status.success() && text.contains(says), "{bad}: {text}");
     }
 }
+
+#[tokio::test]
+async fn a_resource_manager_takes_no_more_of_the_memory_than_it_may() {
+    let server = Server::start(&[]);
+    for (key, value) in [
+        ("rm.bufferedBytes", "18446744073709551615"),
+        ("rm.bufferedCallbacks", "4294967295"),
+        ("journal.maxEvents", "18446744073709551615"),
+        ("rm.pauseTimeout", "2562047h"),
+        ("rm.gracePeriod", "2562047h"),
+        ("rm.itemsInFlight", "1099511627775"),
+    ] {
+        let refused = server.send("shim", "POST", "/si/v1/rm", Some(&registration(&[(key, value)]))).await;
+        assert_eq!(refused.status(), 400, "{key}");
+        let body: Value = refused.json().await.expect("JSON");
+        let detail = body["detail"].as_str().expect("a text");
+        assert!(detail.contains(key) && detail.contains(value) && detail.contains("only an operator"), "{detail}");
+    }
+    register(&server, "shim", &[("rm.bufferedBytes", "1Gi"), ("rm.pauseTimeout", "24h")]).await;
+    // An update is held to the same.
+    let change = json!({"config": CONFIG, "extraConfig": {"rm.bufferedBytes": "2Gi"}});
+    assert_eq!(server.send("configurer", "PUT", "/si/v1/rm/rm-1/configuration", Some(&change)).await.status(), 400);
+    assert_eq!(server.send("operator", "PUT", "/si/v1/rm/rm-1/configuration", Some(&change)).await.status(), 200);
+    register(&server, "operator", &[("rm.pauseTimeout", "2562047h")]).await;
+}

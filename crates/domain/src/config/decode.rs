@@ -13,6 +13,8 @@ use super::{
     yaml::{At, Kind, Node, Value, float, integer},
 };
 
+/// Most queues of a configuration: each takes some kilobytes while it is read, and in what is made of it.
+pub const MAX_QUEUES: usize = 25_000;
 /// Misfits that are listed: whoever mends these sees the next ones.
 const LISTED: usize = 1_000;
 
@@ -71,7 +73,10 @@ pub struct Misfit {
 }
 
 /// Reads a document; what does not fit is left out of the result and listed.
-pub fn scheduler(node: &Node) -> (Scheduler, Vec<Misfit>) {
+///
+/// # Errors
+/// Where the first queue stands that is too many.
+pub fn scheduler(node: &Node) -> Result<(Scheduler, Vec<Misfit>), At> {
     let mut decoder = Decoder::default();
     let mut scheduler = Scheduler::default();
     let name = "configs.SchedulerConfig";
@@ -83,13 +88,18 @@ pub fn scheduler(node: &Node) -> (Scheduler, Vec<Misfit>) {
         key if SHOWN.contains(&key) => {}
         key => decoder.unknown(key, key_at, name, TEXT),
     });
-    (scheduler, decoder.misfits)
+    match decoder.too_many {
+        Some(at) => Err(at),
+        None => Ok((scheduler, decoder.misfits)),
+    }
 }
 
 #[derive(Default)]
 struct Decoder {
     misfits: Vec<Misfit>,
     hidden: bool,
+    queues: usize,
+    too_many: Option<At>,
 }
 
 impl Decoder {
@@ -292,6 +302,11 @@ impl Decoder {
     fn queue(&mut self, node: &Node) -> Queue {
         let mut to = Queue { at: node.at, name: nothing(node), ..Queue::default() };
         to.max_applications.at = node.at;
+        self.queues += 1;
+        if self.queues > MAX_QUEUES {
+            self.too_many.get_or_insert(node.at);
+            return to;
+        }
         self.object(node, "configs.QueueConfig", QUEUE, |decoder, key, value| match key {
             "name" => to.name = decoder.text(value),
             "parent" => to.parent = decoder.boolean(value).unwrap_or_default(),

@@ -19,7 +19,7 @@ pub mod yaml;
 use std::{fmt, sync::Arc};
 
 use crate::conf::PartitionConf;
-pub use decode::OBJECTS;
+pub use decode::{MAX_QUEUES, OBJECTS};
 pub use edit::Edited;
 use faults::Faults;
 pub use shown::Shown;
@@ -165,8 +165,15 @@ fn read(text: &str) -> Result<(written::Scheduler, Faults), Refused> {
     let Some(node) = node else {
         return Ok(Default::default());
     };
-    let (scheduler, misfits) = decode::scheduler(&node);
     let mut faults = Faults::default();
+    let (scheduler, misfits) = match decode::scheduler(&node) {
+        Ok(read) => read,
+        Err(at) => {
+            let text = format!("more than {MAX_QUEUES} queues are configured");
+            faults.add(at, "CFG-012", text, "queues that are alike can be made by placement rules");
+            return faults.refusal().map(|()| Default::default());
+        }
+    };
     for misfit in &misfits {
         faults.add(misfit.at, "CFG-005", &misfit.message, &misfit.hint);
     }

@@ -102,6 +102,16 @@ const fn as_started(key: &'static str, form: Form, text: &'static str) -> Settin
     Setting { key, form, default: None, live: true, strict: true, text }
 }
 
+/// What a resource manager may set at most whose token is no operator's: more would be taken from the others.
+pub const MOST: [(&str, &str); 6] = [
+    ("journal.maxEvents", "1000000"),
+    ("rm.bufferedBytes", "1Gi"),
+    ("rm.bufferedCallbacks", "10000000"),
+    ("rm.gracePeriod", "24h"),
+    ("rm.itemsInFlight", "10000000"),
+    ("rm.pauseTimeout", "24h"),
+];
+
 /// All of them, by scope and name.
 pub static TABLE: &[Setting] = &[
     lenient("event.RESTResponseSize", ONE_OR_MORE, "10000", "Records in one answer of `/ws/v1/events/batch`"),
@@ -141,7 +151,12 @@ pub static TABLE: &[Setting] = &[
         "0",
         "Requests of one caller at the HTTP and gRPC doors: a token, else an address; two seconds' worth at once, beyond it 429; 0: no limit",
     ),
-    strict("journal.maxEvents", Form::Count(2, u64::MAX), "100000", "Events that a resource journal keeps in memory"),
+    strict(
+        "journal.maxEvents",
+        Form::Count(2, u64::MAX),
+        "100000",
+        "Events that a resource journal keeps in memory; more than 1000000 only by an operator",
+    ),
     strict("journal.torpidAfter", FROM_ZERO, "30s", "Silence after which a node is torpid; 0: never"),
     lenient(
         SUBSYSTEM,
@@ -176,26 +191,41 @@ pub static TABLE: &[Setting] = &[
         "20",
         "Users that have a metric of what they have, in each partition: those with the largest shares; 0: none",
     ),
-    strict("rm.bufferedBytes", Form::Bytes(1), "256Mi", "Size of the callbacks that are kept for a shim that is away"),
+    strict(
+        "rm.bufferedBytes",
+        Form::Bytes(1),
+        "256Mi",
+        "Size of the callbacks that are kept for a shim that is away; more than 1Gi only by an operator",
+    ),
     strict(
         "rm.bufferedCallbacks",
         CREDITS,
         "1000000",
-        "Callbacks that are kept for a shim that is away; beyond it the session ends",
+        "Callbacks that are kept for a shim that is away, beyond which the session ends; more than 10000000 only by an operator",
     ),
-    strict("rm.gracePeriod", ABOVE_ZERO, "30s", "Time after a registration in which no stream need be open"),
+    strict(
+        "rm.gracePeriod",
+        ABOVE_ZERO,
+        "30s",
+        "Time after a registration in which no stream need be open; more than 24h only by an operator",
+    ),
     at_registration(
         "rm.itemsInFlight",
         CREDITS,
         "1000000",
-        "Items of requests that may be on their way; beyond it 429",
+        "Items of requests that may be on their way, beyond which 429; more than 10000000 only by an operator",
     ),
     as_started(
         "rm.maxItems",
         CREDITS,
         "Items of one request, no more than `--rm-max-items`, which holds where it is not set",
     ),
-    strict("rm.pauseTimeout", ABOVE_ZERO, "5m", "Time after which a resource manager without a stream is Stopped"),
+    strict(
+        "rm.pauseTimeout",
+        ABOVE_ZERO,
+        "5m",
+        "Time after which a resource manager without a stream is Stopped; more than 24h only by an operator",
+    ),
     strict(
         "rm.resendAfter",
         ABOVE_ZERO,
@@ -268,6 +298,25 @@ pub fn check(map: &Map) -> Result<(), String> {
     for (key, text) in map {
         if let Some(row) = find(key).filter(|row| row.strict) {
             row.read(text).map_err(|want| format!("{key}: \"{}\" is not {want}", short(text)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Holds a map to [`MOST`]. What cannot be read is left to [`check`].
+///
+/// # Errors
+/// The first that is more: key, value and the most.
+pub fn check_most(map: &Map) -> Result<(), String> {
+    for (key, most) in MOST {
+        let (Some(row), Some(text)) = (find(key), map.get(key)) else { continue };
+        let is_more = match (row.read(text), row.read(most)) {
+            (Ok(Value::Number(given)), Ok(Value::Number(most))) => given > most,
+            (Ok(Value::Duration(given)), Ok(Value::Duration(most))) => given > most,
+            _ => false,
+        };
+        if is_more {
+            return Err(format!("{key}: \"{}\" is more than {most}, which only an operator may set", short(text)));
         }
     }
     Ok(())
@@ -393,6 +442,7 @@ impl fmt::Display for Form {
                 write!(f, "a duration from {} to {}, such as 1s", duration::format(*least), duration::format(*most))
             }
             Form::Duration(..) => f.write_str("a duration, such as 30s, or 0"),
+            Form::Count(least, most) if *most < u64::MAX => write!(f, "a whole number from {least} to {most}"),
             Form::Count(0, _) => f.write_str("a whole number"),
             Form::Count(1, _) => f.write_str("a whole number above zero"),
             Form::Count(least, _) => write!(f, "a whole number of {least} or more"),
@@ -478,6 +528,8 @@ mod tests {
         assert_eq!(unreadable(&given), ["event.maxStreams: \"many\" is not a whole number"]);
         let refused = check(&map(&[("rm.bufferedBytes", "big")])).unwrap_err();
         assert_eq!(refused, "rm.bufferedBytes: \"big\" is not a number of bytes, 1 at least, such as 8Mi");
+        let refused = check(&map(&[("rm.itemsInFlight", "9999999999999")])).unwrap_err();
+        assert_eq!(refused, "rm.itemsInFlight: \"9999999999999\" is not a whole number from 1 to 1099511627775");
         let reader = map(&[("rm.bufferedBytes", "1Mi"), ("rm.maxItems", "7"), ("shim.containerStates", "")]);
         let reader = Reader(&reader);
         assert_eq!((reader.number("rm.bufferedBytes"), reader.given_number("rm.maxItems")), (1 << 20, Some(7)));
@@ -489,5 +541,29 @@ mod tests {
         assert!(["all", "root", "root.*", "root.a, root.b.*"].iter().all(|text| queues(text)));
         assert!(["", "a", "root.", "root..a", "root.a,", "*", "all,root"].iter().all(|text| !queues(text)));
         assert_eq!((reader.flag("rm.reservations"), reader.flag("event.trackingEnabled")), (None, Some(true)));
+    }
+
+    #[test]
+    fn who_is_no_operator_may_set_so_much() {
+        for (key, most) in MOST {
+            let row = find(key).expect("a row");
+            assert!(row.read(most).is_ok() && row.strict, "{key}");
+            assert!(row.text.ends_with(&format!("; more than {most} only by an operator")), "{key}");
+        }
+        let check = |key: &str, value: &str| check_most(&[(key.to_owned(), value.to_owned())].into());
+        for (key, most, more) in [
+            ("rm.bufferedBytes", "1Gi", "18446744073709551615"),
+            ("rm.bufferedCallbacks", "10000000", "4294967295"),
+            ("journal.maxEvents", "1000000", "1000001"),
+            ("rm.pauseTimeout", "24h", "2562047h"),
+            ("rm.gracePeriod", "1440m", "24h1s"),
+            ("rm.itemsInFlight", "10000000", "10000001"),
+        ] {
+            assert_eq!(check(key, most), Ok(()));
+            let refused = check(key, more).unwrap_err();
+            assert!(refused.contains(more) && refused.contains("only an operator"), "{refused}");
+        }
+        assert_eq!(check("rm.resendAfter", "2562047h"), Ok(()));
+        assert_eq!(check("rm.bufferedBytes", "x"), Ok(()), "another check tells");
     }
 }

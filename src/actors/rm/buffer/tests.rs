@@ -1,7 +1,6 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::messages::rm::Rejected;
 
 /// What a reader that has everything up to `after` would be given.
 fn after(buffer: &Buffer, after: u64, kind: Option<Kind>, entries: usize) -> Vec<u64> {
@@ -79,6 +78,23 @@ fn bytes_are_bounded_too() {
     buffer.hand(1, None);
     assert!(buffer.trim(Bounds { entries: 10, bytes: 10 }));
     assert_eq!((buffer.entries(), buffer.last(), buffer.oldest()), (0, 1, 1));
+}
+
+#[test]
+fn ids_are_counted_among_the_bytes() {
+    // Each may have 1,024 bytes, and belongs to nobody but the entry once its row is gone, or where there was none.
+    let long: Arc<str> = "x".repeat(1_024).into();
+    let none: Arc<str> = "".into();
+    let rejected =
+        |key: &Arc<str>, app: &Arc<str>| Rejected { key: key.clone(), app: app.clone(), reason: none.clone() };
+    for (payload, ids) in [
+        (Payload::RejectedAllocations(vec![rejected(&long, &long)]), 2),
+        (Payload::Nodes { accepted: vec![long.clone()], rejected: vec![rejected(&long, &none)] }, 2),
+        (Payload::Applications { accepted: vec![long.clone()], rejected: vec![rejected(&none, &long)] }, 2),
+    ] {
+        let bytes = weight(&payload);
+        assert!((ids * 1_024..ids * 1_024 + 400).contains(&bytes), "{payload:?}");
+    }
 }
 
 /// The same in the plainest words: every question looks at every line.

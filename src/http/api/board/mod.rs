@@ -54,7 +54,7 @@ pub struct BoardApi {
     pub topology: Arc<Topology>,
     /// Journals of the partitions: which nodes are torpid, and why others are drained.
     pub journals: Arc<Journals>,
-    /// Who looks for remedies.
+    /// Who looks for remedies: of all trials.
     pub trials: Arc<Semaphore>,
     /// Who looks at all nodes or through the events, without looking for remedies.
     pub looks: Arc<Semaphore>,
@@ -62,8 +62,6 @@ pub struct BoardApi {
     pub histories: Histories,
 }
 
-/// How many look for remedies at once.
-pub const AT_ONCE: usize = 2;
 /// How many explain without that, or tell what happened so far: the workers and the events are there for others, too.
 pub const LOOKS: usize = 4;
 /// How long one may look for them, and once more for when it will be.

@@ -20,6 +20,7 @@ use crate::{
         api::{
             board::BoardApi,
             plan::{self, view::Plan},
+            trial,
         },
         doors::Doors,
         problem::Problem,
@@ -129,7 +130,8 @@ pub(super) async fn post(
     };
     let mut plans = Vec::new();
     for rm in listing.rms.iter().filter(|rm| rm.default_config) {
-        plans.push(plan::of(&listing, rm.clone(), loaded.clone()).await?);
+        let turn = trial::turn(&doors.topology.trials).await?;
+        plans.push(plan::of(&listing, rm.clone(), loaded.clone(), turn).await?);
     }
     let hurt: Vec<&str> = plans.iter().filter(|plan| plan.has_consequences()).map(|plan| &*plan.rm_id).collect();
     if !only_plan {

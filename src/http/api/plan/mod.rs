@@ -11,9 +11,10 @@ use actix_web::{
     web::{self, Data, Payload},
 };
 use futures::future::try_join_all;
+use tokio::sync::OwnedSemaphorePermit;
 
 use self::view::{Change, PartitionPlan, Plan, Warning};
-use super::gone;
+use super::{gone, trial};
 use crate::{
     actors::{
         clock::Clock,
@@ -53,22 +54,33 @@ async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Res
     })?;
     let listing = doors.topology.directory.get();
     let rm = find_rm(&listing, query::one(&parameters, "rm"))?.clone();
+    let turn = trial::turn(&doors.topology.trials).await?;
     let config = doors.topology.load_update(text).await?;
-    Ok(HttpResponse::Ok().json(of(&listing, rm, config).await?))
+    Ok(HttpResponse::Ok().json(of(&listing, rm, config, turn).await?))
 }
 
 /// What a configuration would do to a resource manager.
 ///
 /// # Errors
 /// It ends, or the server does.
-pub async fn of(listing: &Listing, rm: RmEntry, config: Arc<LoadedConfig>) -> Result<Plan, Problem> {
+pub async fn of(
+    listing: &Listing,
+    rm: RmEntry,
+    config: Arc<LoadedConfig>,
+    turn: OwnedSemaphorePermit,
+) -> Result<Plan, Problem> {
     // Snapshots first: all of them are of one moment, or close to it.
     let own: Vec<PartitionEntry> = listing.partitions.iter().filter(|entry| entry.rm == rm.id).cloned().collect();
     let snapshots = own.iter().map(|entry| entry.addr.send(GetSnapshot));
     let snapshots = try_join_all(snapshots).await.map_err(gone)?;
     let now = Clock::default().now();
     let running: Vec<_> = own.into_iter().zip(snapshots).collect();
-    let computed = web::block(move || compute(&rm, &config, &running, now)).await;
+    let computed = web::block(move || {
+        // It takes its memory, though nobody may wait for it any more.
+        let _turn = turn;
+        compute(&rm, config, &running, now)
+    })
+    .await;
     computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))
 }
 
@@ -92,7 +104,7 @@ fn find_rm<'a>(listing: &'a Listing, named: Option<&str>) -> Result<&'a RmEntry,
     }
 }
 
-fn compute(rm: &RmEntry, config: &LoadedConfig, running: &[(PartitionEntry, Arc<Snapshot>)], now: Nanos) -> Plan {
+fn compute(rm: &RmEntry, config: Arc<LoadedConfig>, running: &[(PartitionEntry, Arc<Snapshot>)], now: Nanos) -> Plan {
     let mut plan = Plan {
         rm_id: rm.id.to_string(),
         checksum: config.checksum.clone(),
@@ -100,11 +112,13 @@ fn compute(rm: &RmEntry, config: &LoadedConfig, running: &[(PartitionEntry, Arc<
         partitions: Vec::new(),
         warnings: config.warnings.iter().map(Warning::from).collect(),
     };
+    // As it was written it takes more than what is tried, and goes first.
+    let partitions = Arc::try_unwrap(config).map_or_else(|shared| shared.partitions.clone(), |own| own.partitions);
     if plan.unchanged {
         // CFG-093: partitions and queues are left untouched, also queues that drain.
         return plan;
     }
-    for conf in &config.partitions {
+    for conf in &partitions {
         let known = running.iter().find(|(_, snapshot)| snapshot.partition.name == conf.name);
         plan.partitions.push(match known {
             Some((_, snapshot)) => {
@@ -116,7 +130,7 @@ fn compute(rm: &RmEntry, config: &LoadedConfig, running: &[(PartitionEntry, Arc<
     }
     for (_, snapshot) in running {
         let name = &snapshot.partition.name;
-        if !config.partitions.iter().any(|conf| conf.name == *name) {
+        if !partitions.iter().any(|conf| conf.name == *name) {
             plan.partitions.push(PartitionPlan::of(name, Change::Removed, snapshot.partition.dry_run_of_removal()));
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     config::Fault,
     domain::{
-        partition::dry_run::{self, DryRun},
+        partition::dry_run::{self, DryRun, LISTED},
         ugm::Who,
     },
 };
@@ -44,6 +44,9 @@ pub struct PartitionPlan {
     pub applications: Vec<Application>,
     /// Quotas and limits that would stand below usage.
     pub exceeded: Vec<Exceeded>,
+    /// Queues, applications and quotas that are not listed.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub more: usize,
 }
 
 /// What becomes of a partition.
@@ -151,15 +154,21 @@ impl Plan {
 impl PartitionPlan {
     /// The plan for a partition of this plain name.
     pub fn of(name: &str, change: Change, dry_run: DryRun) -> PartitionPlan {
+        let beyond = |rows: usize| rows.saturating_sub(LISTED);
         PartitionPlan {
             partition: name.to_owned(),
             change,
+            more: dry_run.more_queues + beyond(dry_run.applications.len()) + beyond(dry_run.exceeded.len()),
             settings: settings(dry_run.settings),
             queues: dry_run.queues.into_iter().map(queue).collect(),
-            applications: dry_run.applications.into_iter().map(application).collect(),
-            exceeded: dry_run.exceeded.into_iter().map(exceeded).collect(),
+            applications: dry_run.applications.into_iter().take(LISTED).map(application).collect(),
+            exceeded: dry_run.exceeded.into_iter().take(LISTED).map(exceeded).collect(),
         }
     }
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 fn settings(settings: Vec<dry_run::Setting>) -> Vec<Setting> {

@@ -9,15 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::StatusCode,
-    web::{self, Data, Payload},
-};
-use tokio::time::timeout;
-
 use self::{request::Request, view::WhatIf};
-use super::board::BoardApi;
+use super::{board::BoardApi, trial};
 use crate::{
     actors::clock::Clock,
     config::LoadedConfig,
@@ -40,6 +33,11 @@ use crate::{
     messages::partition::Snapshot,
     si::decode,
 };
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Data, Payload},
+};
 
 /// Decisions of one run at most.
 const DECISIONS: usize = 400_000;
@@ -47,8 +45,6 @@ const DECISIONS: usize = 400_000;
 const RUN: Duration = Duration::from_millis(800);
 /// How far ahead is looked where nothing is said.
 const HORIZON: Nanos = Nanos::from_secs(300);
-/// How long one waits for those before it.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Where nothing is known of how long allocations last.
 const NO_ENDS: &str = "Allocations are taken to go on: too little is known of how long such ones last.";
 
@@ -78,12 +74,11 @@ async fn whatif(
     let entry = api.entry(partition)?;
     let listing = api.topology.directory.get();
     let own = || listing.rms.iter().find(|rm| rm.id == entry.rm).map(|rm| rm.config.clone());
+    let turn = trial::turn(&api.trials).await?;
     let config = match &wanted.config {
         Some(text) => Some(doors.topology.load_update(text.clone()).await?),
         None => own(),
     };
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "others ask what would be: try again in a moment");
-    let turn = timeout(PATIENCE, api.trials.clone().acquire_owned()).await.map_err(|_| busy())?;
     let view = api.view(partition).await?;
     let lasted = api.histories.of(&api.topology.events, view.partition()).await;
     let (shown, now) = (view.shown.clone(), Clock::default().now());

@@ -142,6 +142,7 @@ export function whatif(context) {
         part.queues.length > 0 && grid("Queues", ["Queue", "Change", "Applications", "Settings"], part.queues.map((queue) => [queue.queueName, queue.change, number(queue.applications), queue.settings.map((one) => `${one.setting}: ${one.from ?? "–"} → ${one.to ?? "–"}`).join(" · ")])),
         part.applications.length > 0 && grid("Applications that would not be admitted", ["Application", "Queue", "Reason"], part.applications.map((app) => [open("app", "applications", app.applicationID), app.queueName, app.reason])),
         part.exceeded.length > 0 && grid("Quotas that would stand below usage", ["Queue", "Whose", "What", "Limit", "Used"], part.exceeded.map((row) => [row.queueName, row.user || row.group || "queue", row.what, number(row.limit), number(row.used)])),
+        part.more > 0 && el("p", { class: "muted" }, `${plural(part.more, "row")} more`),
       ]),
     ];
   }

@@ -1123,6 +1123,7 @@ class PartitionPlan(TypedDict):
     applications: list[ApplicationPlan]
     change: PartitionChange
     exceeded: list[ExceededQuota]
+    more: NotRequired[int]
     partition: str
     queues: list[QueuePlan]
     settings: list[SettingChange]

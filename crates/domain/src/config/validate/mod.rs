@@ -70,6 +70,11 @@ fn name(partition: &mut Partition, names: &mut Vec<String>, faults: &mut Faults)
     if lower.is_empty() || lower == DEFAULT_PARTITION {
         *name = DEFAULT_PARTITION.to_owned();
     }
+    // A full name is `[rmID]name`: one of another resource manager could be taken for it.
+    if name.chars().any(|c| c.is_control() || matches!(c, '[' | ']')) {
+        let text = format!("invalid partition name {name:?}, control characters, '[' and ']' are not allowed");
+        faults.add(partition.name.at, "CFG-010", text, "'[' and ']' stand around the id of the resource manager");
+    }
     let lower = name.to_lowercase();
     if names.contains(&lower) {
         let text = format!("duplicate partition name found with name {name}");

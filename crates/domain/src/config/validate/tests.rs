@@ -1,4 +1,4 @@
-use super::super::{Refused, load};
+use super::super::{MAX_QUEUES, Refused, load};
 
 /// The text of the refusal, `ok` where it is accepted.
 fn checked(text: &str) -> String {
@@ -36,6 +36,10 @@ fn partition_names() {
     assert_eq!(two("''", "Default"), "duplicate partition name found with name default");
     assert_eq!(two("gpu", "Gpu"), "duplicate partition name found with name Gpu");
     assert_eq!(two("gpu", "cpu"), "ok");
+    for odd in ["[rm-a]default", "a]", "[", "a\\nb", "\\u0085"] {
+        let text = checked(&format!("partitions: [{{name: \"{odd}\", queues: []}}]"));
+        assert!(text.starts_with("invalid partition name "), "{odd}: {text}");
+    }
     let config = load("partitions: [{name: Gpu, queues: []}, {name: DEFAULT, queues: []}]").unwrap();
     assert_eq!(config.partitions.iter().map(|p| &*p.name).collect::<Vec<_>>(), ["Gpu", "default"]);
 }
@@ -174,6 +178,17 @@ fn what_costs_every_submission_is_limited() {
     };
     assert_eq!(partitions(100), "ok");
     assert_eq!(partitions(101), "101 partitions are configured: at most 100 are allowed");
+    // Those of all partitions and levels together.
+    let many = |count: usize| {
+        let list =
+            |prefix: char, count: usize| (0..count).map(|n| format!("{{name: {prefix}{n}}},")).collect::<String>();
+        let (a, b) = (list('a', count / 2 - 1), list('b', count - count / 2 - 1));
+        checked(&format!(
+            "partitions: [{{queues: [{{name: root, queues: [{a}]}}]}}, {{name: other, queues: [{{name: p, queues: [{b}]}}]}}]"
+        ))
+    };
+    assert_eq!(many(MAX_QUEUES), "ok");
+    assert_eq!(many(MAX_QUEUES + 1), "more than 25000 queues are configured");
 }
 
 #[test]

@@ -19,6 +19,9 @@ use crate::{
     ugm::Who,
 };
 
+/// Queues and settings of queues that are listed: whoever has more of them looks at these first.
+pub const LISTED: usize = 10_000;
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryRun {
@@ -26,6 +29,8 @@ pub struct DryRun {
     pub settings: Vec<Setting>,
     /// Queues that would differ, by path.
     pub queues: Vec<QueueImpact>,
+    /// Those that are not listed.
+    pub more_queues: usize,
     /// Live applications that would not be admitted, or not run, as they are now; by id.
     pub applications: Vec<NotAdmitted>,
     /// Quotas and limits that would stand below what is used, by queue.
@@ -124,9 +129,11 @@ impl Partition {
     pub fn dry_run(&self, conf: Arc<PartitionConf>, now: Nanos) -> DryRun {
         let mut trial = self.clone();
         trial.apply(Command::Configure(conf), now, &mut Vec::new());
+        let (queues, more_queues) = queue_changes(Some(self), &trial);
         DryRun {
             settings: diff(&settings::of_partition(&self.conf), &settings::of_partition(&trial.conf)),
-            queues: queue_changes(Some(self), &trial),
+            queues,
+            more_queues,
             applications: impact::applications(self, &trial),
             exceeded: impact::exceeded(&trial, now),
         }
@@ -140,10 +147,11 @@ impl Partition {
             settings: Vec::new(),
             applications: row.apps.len(),
         };
-        let mut dry_run = DryRun::default();
-        for ix in self.queue_by_path.values() {
-            dry_run.queues.push(gone(&self.queues[*ix]));
-        }
+        let mut dry_run = DryRun {
+            queues: self.queue_by_path.values().take(LISTED).map(|ix| gone(&self.queues[*ix])).collect(),
+            more_queues: self.queue_by_path.len().saturating_sub(LISTED),
+            ..DryRun::default()
+        };
         for ix in self.app_by_id.values() {
             let row = &self.apps[*ix];
             dry_run.applications.push(impact::not_admitted(row, "its partition would be removed".to_owned()));
@@ -155,15 +163,18 @@ impl Partition {
     /// What a configuration for a partition that does not exist would make.
     pub fn dry_run_of_new(conf: Arc<PartitionConf>, now: Nanos) -> DryRun {
         let made = Partition::new(Arc::default(), Arc::default(), conf, now, &mut Vec::new());
+        let (queues, more_queues) = queue_changes(None, &made);
         DryRun {
             settings: diff(&BTreeMap::new(), &settings::of_partition(&made.conf)),
-            queues: queue_changes(None, &made),
+            queues,
+            more_queues,
             ..DryRun::default()
         }
     }
 }
 
-fn queue_changes(before: Option<&Partition>, after: &Partition) -> Vec<QueueImpact> {
+/// The first of them, and how many more there are.
+fn queue_changes(before: Option<&Partition>, after: &Partition) -> (Vec<QueueImpact>, usize) {
     let old = |path: &str| {
         let before = before?;
         Some(&before.queues[*before.queue_by_path.get(path)?])
@@ -178,7 +189,7 @@ fn queue_changes(before: Option<&Partition>, after: &Partition) -> Vec<QueueImpa
         }
         settings
     };
-    let mut changes = Vec::new();
+    let (mut changes, mut more, mut room) = (Vec::new(), 0, LISTED);
     for (path, ix) in &after.queue_by_path {
         let row = &after.queues[*ix];
         let was = old(path);
@@ -194,10 +205,15 @@ fn queue_changes(before: Option<&Partition>, after: &Partition) -> Vec<QueueImpa
         if change == QueueChange::Changed && settings.is_empty() {
             continue;
         }
+        if room == 0 {
+            more += 1;
+            continue;
+        }
+        room = room.saturating_sub(1 + settings.len());
         let applications = was.map_or(0, |was| was.apps.len());
         changes.push(QueueImpact { queue: path.clone(), change, settings, applications });
     }
-    changes
+    (changes, more)
 }
 
 /// What differs, by name.

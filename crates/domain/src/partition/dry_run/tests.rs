@@ -248,3 +248,17 @@ fn partitions_that_come_and_go() {
     );
     assert!(new.settings.iter().any(|s| s.name == "nodesortpolicy.type" && s.to.as_deref() == Some("fair")));
 }
+
+#[test]
+fn so_many_rows_are_listed() {
+    let many: String = (0..LISTED).map(|n| format!("{{name: q{n}}},")).collect();
+    let partition = running("[]", &[]);
+    let told = |dry_run: &DryRun| (dry_run.queues.len(), dry_run.more_queues);
+    // Each new queue is a row, and one for its only setting.
+    assert_eq!(told(&partition.dry_run(conf(&format!("[{many}]")), NOW)), (LISTED / 2, LISTED / 2));
+    let new = Partition::dry_run_of_new(conf(&format!("[{many}]")), NOW);
+    assert_eq!(new.queues.len() + new.more_queues, LISTED + 1, "root is new, too");
+    assert!(new.queues.len() <= LISTED / 2);
+    let many = running(&format!("[{many}]"), &[]);
+    assert_eq!(told(&many.dry_run_of_removal()), (LISTED, 1));
+}

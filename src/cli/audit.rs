@@ -7,7 +7,11 @@ use hyper::Method;
 use serde::Deserialize;
 
 use super::{
-    client::{net::Client, trust::Trust},
+    client::{
+        net::{Client, sentence},
+        trust::Trust,
+    },
+    context::ContextArg,
     out,
 };
 use crate::access::audit::Record;
@@ -15,7 +19,7 @@ use crate::access::audit::Record;
 /// Shows who changed what through any door
 #[derive(Args, Clone, Debug)]
 pub struct AuditArgs {
-    /// Address of the server
+    /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
     #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// From this id on; from the oldest that is kept in memory where it is left out
@@ -30,6 +34,8 @@ pub struct AuditArgs {
     /// The lines of the server as they are, one JSON object each
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
 }
@@ -80,7 +86,7 @@ async fn show(args: &AuditArgs) -> Result<(), String> {
     if !answer.status.is_success() {
         let status = answer.status;
         let text = answer.text().await.unwrap_or_default();
-        return Err(format!("{} answers {status}: {}", args.server, text.trim()));
+        return Err(sentence(&text).unwrap_or_else(|| format!("{} answers {status}: {}", args.server, text.trim())));
     }
     let mut stdout = out::stdout();
     let mut rest = Vec::new();

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     client::{net::Client, trust::Trust},
+    context::ContextArg,
     flight, out,
 };
 use crate::{actors::clock::Clock, domain::types::Nanos};
@@ -46,7 +47,7 @@ const ASKED: [(&str, &str); 9] = [
 /// Writes what is needed to find a fault into one file, without secrets, names of people and addresses
 #[derive(Args, Clone, Debug)]
 pub struct DiagnoseArgs {
-    /// Address of the server
+    /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
     #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// The file that is written [default: callboard-diagnose.tar.gz]
@@ -59,6 +60,8 @@ pub struct DiagnoseArgs {
     /// machine names
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
 }
@@ -79,7 +82,7 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
     let hider = Hider::new();
     let version = format!("callboard {}\n", env!("CARGO_PKG_VERSION"));
     let mut parts = vec![("version.txt".to_owned(), Ok(version.into_bytes()))];
-    let mut data = args.data.clone();
+    let mut data = args.data.clone().map(Ok);
     let client = Client::new(&args.server, &args.trust).map_err(|text| anyhow!(text))?;
     for (name, path) in ASKED {
         let asked = ask(&client, args.server.trim_end_matches('/'), path).await;
@@ -89,8 +92,10 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
         parts.push((name.to_owned(), asked.map(|text| hider.hidden(name, &text).into_bytes())));
     }
     parts.push(("log.txt".to_owned(), log(args.log.as_deref()).map(|text| hider.text(&text).into_bytes())));
-    if let Some(data) = data {
-        parts.extend(flights(&data));
+    match data {
+        Some(Ok(data)) => parts.extend(flights(&data)),
+        Some(Err(error)) => parts.push(("flight".to_owned(), Err(error))),
+        None => {}
     }
     let named = || format!("--out {}", args.out.display());
     let file = File::create(&args.out).with_context(named)?;
@@ -120,13 +125,20 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
     Ok(missing)
 }
 
-/// The data directory of a server on this machine, as its settings name it.
-fn named_directory(settings: &str) -> Option<PathBuf> {
+/// The data directory of the server, as its settings name it; `None` where it has no logs there.
+fn named_directory(settings: &str) -> Option<anyhow::Result<PathBuf>> {
     let settings: Value = serde_json::from_str(settings).ok()?;
     let options = settings["options"].as_array()?;
     let option = |name: &str| options.iter().find(|row| row["name"] == name)?["value"].as_str();
     let data = Path::new(option("data")?);
-    (option("ephemeral") != Some("true") && data.is_absolute() && data.join("log").is_dir()).then(|| data.to_owned())
+    if option("ephemeral") == Some("true") || option("cluster").is_some_and(|urls| !urls.is_empty()) {
+        return None;
+    }
+    if data.is_absolute() && data.is_dir() {
+        return data.join("log").is_dir().then(|| Ok(data.to_owned()));
+    }
+    let shown = data.display();
+    Some(Err(anyhow!("the server's data directory {shown} is not on this machine: --data names it where it is")))
 }
 
 /// What happened of late, to be seen again with `callboard flight`, without names of people and applications.
@@ -263,6 +275,22 @@ impl Hider {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_data_directory_that_cannot_be_read_is_told() {
+        let named = |options: Value| named_directory(&serde_json::json!({"options": options}).to_string());
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().to_str().unwrap();
+        assert!(named(serde_json::json!({"data": data})).is_none(), "it has no logs");
+        fs::create_dir(dir.path().join("log")).unwrap();
+        assert_eq!(named(serde_json::json!({"data": data})).unwrap().unwrap(), dir.path());
+        assert!(named(serde_json::json!({"data": data, "ephemeral": "true"})).is_none());
+        assert!(named(serde_json::json!({"data": data, "cluster": "http://etcd:2379"})).is_none());
+        for elsewhere in ["/no/such/directory", "src"] {
+            let error = named(serde_json::json!({"data": elsewhere})).unwrap().unwrap_err().to_string();
+            assert!(error.contains(elsewhere) && error.contains("--data"), "{error}");
+        }
+    }
 
     #[test]
     fn nothing_that_is_nobodys_business_is_left() {

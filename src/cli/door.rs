@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     client::{
         http::segment,
-        net::{Answer, Body, Client, Failed},
+        net::{Answer, Body, Client, Failed, sentence},
         trust::Trust,
     },
     context::ContextArg,
@@ -27,12 +27,6 @@ pub struct Door {
     pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
-}
-
-/// The parts of a problem that people read.
-#[derive(Deserialize)]
-struct Problem {
-    detail: String,
 }
 
 /// Why a request failed: the text for people, and the HTTP status where there is one.
@@ -121,8 +115,7 @@ impl Door {
             return Ok(answer);
         }
         let text = answer.text().await.map_err(failed)?;
-        let text = serde_json::from_str(&text)
-            .map_or_else(|_| format!("{} answers {status}: {}", self.server, text.trim()), |Problem { detail }| detail);
+        let text = sentence(&text).unwrap_or_else(|| format!("{} answers {status}: {}", self.server, text.trim()));
         Err((Error { text, status: Some(status.as_u16()) }, false))
     }
 

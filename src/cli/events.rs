@@ -130,8 +130,8 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     let mut out = out::stdout();
     if wanted.from.is_none() {
         match last(&mut wanted, &mut out).await {
-            Ok(()) if wanted.follow => {}
-            Ok(()) => return ExitCode::SUCCESS,
+            Ok(_) if wanted.follow => {}
+            Ok(found) => return found.told(),
             Err(error) => {
                 out::note(format_args!("callboard: {error}"));
                 return ExitCode::FAILURE;
@@ -141,7 +141,7 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     let mut told = String::new();
     loop {
         match read(&mut wanted, &mut out).await {
-            Ok(()) => return ExitCode::SUCCESS,
+            Ok(found) => return found.told(),
             Err(Error::Lost(what)) if wanted.follow && wanted.from.is_some() => {
                 if what != told {
                     out::note(format_args!("callboard: {what}; trying again"));
@@ -158,9 +158,31 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     }
 }
 
+/// What was looked for is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// Or nothing was looked for.
+    Something,
+    Nothing,
+}
+
+impl Found {
+    fn of(something: bool) -> Found {
+        if something { Found::Something } else { Found::Nothing }
+    }
+
+    fn told(self) -> ExitCode {
+        if self == Found::Nothing {
+            out::note(format_args!("callboard: no events match"));
+        }
+        ExitCode::SUCCESS
+    }
+}
+
 /// Prints the last events; a follower goes on behind them.
-async fn last(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error> {
-    let mut left = wanted.count.unwrap_or(LAST);
+async fn last(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<Found, Error> {
+    let count = wanted.count.unwrap_or(LAST);
+    let mut left = count;
     // The latest page first, each in its order.
     let mut pages: Vec<Vec<String>> = Vec::new();
     let (mut before, mut next) = (None, None);
@@ -175,11 +197,12 @@ async fn last(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error
             None => Line::default(),
         };
         next = next.or(end.next);
-        let found = lines.len() as u64;
         if left > 0 {
+            // Gaps between them do not count.
+            let events = lines.iter().filter(|line| !is_gap(line.as_bytes()));
+            left = left.saturating_sub(events.count() as u64);
             pages.push(lines);
         }
-        left = left.saturating_sub(found);
         before = end.previous;
         if left == 0 || before.is_none() {
             break;
@@ -190,7 +213,12 @@ async fn last(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error
         self::line(wanted, line.as_bytes(), out)?;
     }
     wanted.from = next;
-    Ok(out.flush()?)
+    out.flush()?;
+    Ok(Found::of(count == 0 || left < count))
+}
+
+fn is_gap(line: &[u8]) -> bool {
+    line.starts_with(b"{\"gap\":")
 }
 
 fn broken(wanted: &EventsArgs, error: &serde_json::Error) -> Error {
@@ -198,10 +226,11 @@ fn broken(wanted: &EventsArgs, error: &serde_json::Error) -> Error {
 }
 
 /// Reads one answer. `wanted` is changed to what is still wanted after it.
-async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error> {
+async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<Found, Error> {
     if wanted.count == Some(0) {
-        return Ok(());
+        return Ok(Found::Something);
     }
+    let mut found = false;
     let answer = open(wanted, &url(wanted)).await?;
     let mut body = Box::pin(answer.chunks());
     let mut rest: Vec<u8> = Vec::new();
@@ -212,8 +241,14 @@ async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<(), Error
         while let Some(length) = rest[from..].iter().position(|byte| *byte == b'\n') {
             let line = &rest[from..from + length];
             from += length + 1;
-            if !line.is_empty() && self::line(wanted, line, out)? {
-                return Ok(out.flush()?);
+            if line.is_empty() {
+                continue;
+            }
+            let last = self::line(wanted, line, out)?;
+            found |= !last && !is_gap(line) || wanted.count == Some(0);
+            if last {
+                out.flush()?;
+                return Ok(Found::of(found));
             }
         }
         rest.drain(..from);
@@ -446,7 +481,7 @@ mod tests {
         // The last ones, the newest last; whoever follows goes on behind them.
         let mut wanted = EventsArgs { server: wanted.server, follow: true, count: Some(2), ..EventsArgs::default() };
         let mut out = Vec::new();
-        last(&mut wanted, &mut out).await.unwrap();
+        assert_eq!(last(&mut wanted, &mut out).await.unwrap(), Found::Something);
         let out = String::from_utf8(out).unwrap();
         let ids: Vec<&str> = out.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         assert_eq!((ids, wanted.from, wanted.count), (vec!["3", "4"], Some(5), None));
@@ -454,6 +489,10 @@ mod tests {
         let mut out = Vec::new();
         last(&mut wanted, &mut out).await.unwrap();
         assert_eq!((out.len(), wanted.from), (0, Some(5)));
+        let mut wanted = EventsArgs { object: Some("nobody".into()), from: None, count: None, ..wanted };
+        assert_eq!(last(&mut wanted, &mut Vec::new()).await.unwrap(), Found::Nothing);
+        let mut wanted = EventsArgs { follow: false, from: Some(0), ..wanted };
+        assert_eq!(read(&mut wanted, &mut Vec::new()).await.unwrap(), Found::Nothing);
         handle.stop(false).await;
     }
 }

@@ -4,6 +4,7 @@ mod format;
 mod options;
 
 use std::{
+    env,
     io::{self, IsTerminal, Write},
     process::ExitCode,
     time::Duration,
@@ -47,7 +48,7 @@ pub struct JournalArgs {
     /// The same as --time-format=human
     #[arg(short = 'H', long)]
     human: bool,
-    /// Colour the text
+    /// Colour the text; auto: on a terminal, unless NO_COLOR is set or TERM is dumb
     #[arg(short = 'L', long, value_name = "WHEN", default_value = "auto", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     color: When,
 }
@@ -78,7 +79,7 @@ enum Failure {
 
 /// Runs the command. Exit status 0 when the journal was printed as asked, else 1.
 pub async fn run(args: JournalArgs) -> ExitCode {
-    let color = args.color.colored(io::stdout().is_terminal());
+    let color = args.color.colored(io::stdout().is_terminal(), |name| env::var_os(name));
     let (mut out, mut err) = (out::stdout(), io::stderr().lock());
     ExitCode::from(run_with(args, color, TimeZone::system(), &mut out, &mut err).await)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,7 +13,10 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde::Serialize;
 
-use super::client::{net::Client, trust::Trust};
+use super::client::{
+    net::{Client, sentence},
+    trust::Trust,
+};
 use crate::store::log::{self, mark::Mark};
 
 /// Options of `callboard log`.
@@ -77,6 +81,8 @@ struct Disk {
 /// Runs it.
 pub async fn run(args: &LogArgs) -> anyhow::Result<ExitCode> {
     let Command::Info(args) = &args.command;
+    let named = || format!("--data {}: its logs cannot be read", args.data.display());
+    fs::read_dir(&args.data).with_context(named)?;
     let base = args.data.join("log");
     let mark = Mark::look(&base);
     let disks = match &args.server {
@@ -129,7 +135,10 @@ async fn disks(server: &str, trust: &Trust) -> Result<BTreeMap<String, Disk>, St
     let answer = client.send(Method::GET, &url, None).await.map_err(unreachable)?;
     let status = answer.status;
     let text = answer.text().await.map_err(unreachable)?;
-    if status.is_success() { Ok(read_disks(&text)) } else { Err(format!("--server {server} answers {status}: {text}")) }
+    if status.is_success() {
+        return Ok(read_disks(&text));
+    }
+    Err(format!("--server {server} answers {status}: {}", sentence(&text).unwrap_or(text)))
 }
 
 /// Reads them from metrics.

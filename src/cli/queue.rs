@@ -74,6 +74,11 @@ pub async fn run(args: QueueArgs) -> ExitCode {
 /// Like [`run`], with the outputs chosen by the caller. Gives the exit status.
 pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let door = &args.door;
+    if let What::Stop(order) | What::Resume(order) | What::Drain { order, .. } = &args.what
+        && !are_there(door, order, err).await
+    {
+        return 1;
+    }
     match &args.what {
         What::Stop(order) => give(door, "stop", order, out, err).await,
         What::Resume(order) => give(door, "resume", order, out, err).await,
@@ -99,6 +104,23 @@ fn fail(err: &mut dyn Write, error: &Error) -> u8 {
     // Where nobody reads the errors, the status still tells.
     let _ = writeln!(err, "callboard: {error}");
     1
+}
+
+/// Where one of several is no queue, nothing is changed: it may be meant otherwise.
+async fn are_there(door: &Door, order: &OrderArgs, err: &mut dyn Write) -> bool {
+    let mut all = true;
+    for path in order.paths.iter().filter(|_| order.paths.len() > 1) {
+        let Err(mut error) = door.get(&format!("queue/{}", segment(path))).await else { continue };
+        if error.status == Some(404) && path.split('.').next() != Some("root") {
+            error.text.push_str("; a reason is given with -r REASON");
+        }
+        fail(err, &error);
+        all = false;
+    }
+    if !all {
+        fail(err, &Error { text: "no queue was told anything".to_owned(), status: None });
+    }
+    all
 }
 
 /// Each queue by itself: one that is refused leaves the others. One that was resumed and takes nothing all the same is told.

@@ -5,17 +5,22 @@ use std::process::ExitCode;
 use clap::Args;
 use hyper::Method;
 
-use super::client::{net::Client, trust::Trust};
+use super::{
+    client::{net::Client, trust::Trust},
+    context::ContextArg,
+};
 
 /// Says whether a server takes requests, by its exit status
 #[derive(Args, Clone, Debug)]
 pub struct ReadyArgs {
-    /// Address of the server
+    /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
     #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// Only whether it lives: it answers, and is not shutting down
     #[arg(long)]
     pub alive: bool,
+    #[command(flatten)]
+    pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
 }

@@ -51,7 +51,9 @@ fn check(file: &Path, input: &mut impl Read, out: &mut impl Write, err: &mut imp
         Ok(config) => {
             let queues: u64 = config.partitions.iter().map(|partition| queues(&partition.root)).sum();
             let partitions = plural(config.partitions.len() as u64, "partition");
-            writeln!(out, "{name}: accepted: {partitions}, {}", plural(queues, "queue"))?;
+            let queues = plural(queues, "queue");
+            let empty = if text.is_empty() { " (it is empty, and stands for the built-in default)" } else { "" };
+            writeln!(out, "{name}: accepted: {partitions}, {queues}{empty}")?;
             Ok(true)
         }
         Err(refused) => {
@@ -86,6 +88,10 @@ mod tests {
     fn accepted() {
         let told = "FILE: accepted: 1 partition, 1 queue\n";
         assert_eq!(checked(b"partitions: [{queues: []}]"), (true, told.into(), String::new()));
+        let (accepted, out, _) = checked(b"");
+        let told = "FILE: accepted: 1 partition, 1 queue (it is empty, and stands for the built-in default)\n";
+        assert_eq!((accepted, &*out), (true, told));
+        let told = "FILE: accepted: 1 partition, 1 queue\n";
         let (accepted, out, err) = checked(b"partitions: [{queues: [{name: root, submitacl: 'a,1b'}]}]");
         assert_eq!((accepted, out.as_str()), (true, told));
         assert!(err.starts_with("FILE:1:48: warning: ") && err.contains("`1b`"), "{err}");

@@ -1,6 +1,6 @@
 //! For `EventActor`.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, ops::Range, sync::Arc};
 
 use actix::prelude::*;
 
@@ -193,6 +193,15 @@ pub struct UsagePage {
 pub struct FindInLog {
     /// The time.
     pub at: Nanos,
+}
+
+/// The gap in which an id lies, whole; `None` where it lies in none, or where it is not known how far back that reaches. What a kill leaves are
+/// about a million ids, which nobody has to go through.
+#[derive(Message)]
+#[rtype(result = "Result<Option<Range<u64>>, ReadError>")]
+pub struct FindGap {
+    /// The id.
+    pub at: u64,
 }
 
 /// Why the log cannot be read there.

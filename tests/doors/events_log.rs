@@ -1,6 +1,6 @@
 //! `/api/v1/events` over real sockets, with a durable store.
 
-use std::{net::SocketAddr, ops::Range, path::Path, sync::Arc};
+use std::{fs, net::SocketAddr, ops::Range, path::Path, sync::Arc};
 
 use actix::prelude::*;
 use actix_web::{App, HttpRequest, HttpServer, dev::ServerHandle, web};
@@ -16,6 +16,7 @@ use callboard::{
 };
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::common;
 
@@ -224,6 +225,50 @@ async fn gaps_are_lines() {
     door.publish(0..20);
     let gap = r#"{"gap":{"from":3,"reason":"retention","to":14}}"#;
     assert_eq!(door.all("?from=3").await, [gap, "15-19", r#"{"next":20}"#]);
+    door.end().await;
+}
+
+/// What a killed process leaves is what the files hold.
+fn killed(directory: &Path) -> TempDir {
+    let left = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, left.path().join(path.file_name().unwrap())).unwrap();
+    }
+    left
+}
+
+#[actix::test]
+async fn what_happened_before_kills_is_found_behind_one_gap() {
+    let directory = tempfile::tempdir().unwrap();
+    let door = Door::durable(directory.path(), 10);
+    door.publish(0..30);
+    door.stored().await;
+    let once = killed(directory.path());
+    door.end().await;
+    // Killed once more, before anything has happened.
+    let door = Door::durable(once.path(), 10);
+    door.stored().await;
+    let twice = killed(once.path());
+    door.end().await;
+    let door = Door::durable(twice.path(), 10);
+    let next = door.events.send(GetEventStatus).await.unwrap().next;
+    assert!(next > 2_000_000, "{next}");
+    let gap = |end: u64| json!({"gap": {"from": 30, "to": end - 1, "reason": "crash"}}).to_string();
+    let end = |next: u64, previous: Option<u64>| json!({"next": next, "previous": previous}).to_string();
+    assert_eq!(door.all("?last=2").await, ["28-29".into(), gap(next), end(next, Some(28))]);
+    door.stored().await;
+    assert_eq!(door.all("?last=2").await, ["28-29".into(), gap(next), end(next, Some(28))]);
+    assert_eq!(door.all("?last=1&object=seventh").await, ["28-28".into(), gap(next), end(next, Some(28))]);
+    let since = "since=1970-01-01T00:00:00.00000002Z";
+    let lowest = door.all(&format!("?last=100&{since}")).await;
+    assert_eq!(lowest[1..], [gap(next), end(next, None)]);
+    // From within the gap.
+    assert_eq!(door.all("?last=1&before=1000000").await, ["29-29".into(), gap(1_000_000), end(1_000_000, Some(29))]);
+    door.publish(next..next + 3);
+    let new = format!("{next}-{}", next + 2);
+    assert_eq!(door.all("?last=5").await, ["28-29".into(), gap(next), new.clone(), end(next + 3, Some(28))]);
+    assert_eq!(door.all("?last=3").await, [new, end(next + 3, Some(next))]);
     door.end().await;
 }
 

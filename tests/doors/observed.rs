@@ -32,7 +32,10 @@ async fn probes_and_metrics_are_where_they_are_looked_for() {
 async fn what_helpers_need_is_in_one_file() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
-    let server = Program::start(&["--data", &path("data")]);
+    // As it is where nothing is said: as seen from where the server was started.
+    let mut serve = crate::common::serve(&["--data", "data"]);
+    serve.current_dir(dir.path());
+    let server = Program::try_start(serve).unwrap_or_else(|why| panic!("{why}"));
     let register =
         r#"{"rmID":"rm-1","config":"partitions: [{name: default, queues: [{name: root, submitacl: '*'}]}]"}"#;
     let submit = r#"{"new":[{"applicationID":"app","queueName":"root","ugi":{"user":"alice"}}]}"#;
@@ -76,9 +79,22 @@ async fn what_helpers_need_is_in_one_file() {
 #[tokio::test]
 async fn the_log_begins_with_version_and_settings_and_can_be_json() {
     let server = Program::start(&["--log-format", "json", "--set", "log.level=DEBUG"]);
+    let level = format!("{}/api/v1/log/level", server.address("http"));
+    let told =
+        reqwest::Client::new().post(level).header("Content-Type", "application/json").body(r#"{"level":"debug"}"#);
+    assert!(told.send().await.expect("an answer").status().is_success());
     let log = server.log();
+    // Readers take the first of a name, or the last.
+    for name in ["level", "target", "timestamp", "message"] {
+        let key = format!("\"{name}\":");
+        let odd = log.lines().find(|line| line.matches(&key).count() > 1);
+        assert_eq!(odd, None, "{name}");
+    }
+    assert!(log.contains("\"log-level-changed\""), "{log}");
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines[0]["message"], "callboard starts", "{log}");
+    let platform = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+    assert_eq!(lines[0]["platform"], platform);
     assert_eq!((&lines[0]["version"], &lines[0]["data"]), (&env!("CARGO_PKG_VERSION").into(), &"memory".into()));
     assert!(lines[0]["settings"].as_str().is_some_and(|settings| settings.contains("log.level")), "{log}");
     let server = Program::start(&[]);
@@ -121,7 +137,7 @@ mod audit {
         let eve = made(&tokens, "viewer", "eve");
         let args = ["--data", &data, "--tokens", &tokens];
         let mut server = Program::start(&args);
-        let register = r#"{"rmID":"rm-1","version":"1","policyGroup":"queues"}"#;
+        let register = r#"{"rmID":"rm-1","version":"1","policyGroup":"queues","config":"partitions: [{name: default, queues: [{name: root, queues: [{name: a}]}]}]"}"#;
         assert_eq!(send(&server, &k8s, "POST", "/si/v1/rm", register).await, 200);
         let nodes = r#"{"rmID":"rm-1","nodes":[{"nodeID":"n1","action":"CREATE","schedulableResource":{"resources":{"vcore":{"value":"1"}}}}]}"#;
         for _ in 0..3 {
@@ -130,6 +146,14 @@ mod audit {
         let drain = "/api/v1/partition/default/resource/drain";
         let body = r#"{"targets":"n1","reason":"disk"}"#;
         until(async || send(&server, &alice, "POST", drain, body).await == 200).await;
+        for (path, body) in [
+            ("/api/v1/partition/default/resource/expiration", r#"{"expiration":1800000000}"#),
+            ("/api/v1/partition/default/queue/root.a/stop", r#"{"reason":"billing"}"#),
+            ("/api/v1/partition/default/queue/root.a/resume", "{}"),
+            ("/api/v1/log/level", r#"{"level":"info"}"#),
+        ] {
+            assert_eq!(send(&server, &alice, "POST", path, body).await, 200, "{path}");
+        }
         assert_eq!(send(&server, &eve, "POST", drain, body).await, 403);
         assert_eq!(send(&server, &eve, "GET", "/api/v1/audit", "").await, 403);
 
@@ -137,6 +161,10 @@ mod audit {
         for wanted in [
             "k8s (shim) from 127.0.0.1 http POST /si/v1/rm done 200: resource manager rm-1",
             "alice (operator) from 127.0.0.1 http POST /api/v1/partition/default/resource/drain done 200: n1: disk",
+            "POST /api/v1/partition/default/resource/expiration done 200: 2027-01-15T08:00:00Z",
+            "POST /api/v1/partition/default/queue/root.a/stop done 200: billing",
+            "POST /api/v1/partition/default/queue/root.a/resume done 200: no reason",
+            "POST /api/v1/log/level done 200: info",
             "k8s from 127.0.0.1 http POST /si/v1/rm/rm-1/nodes x3 done",
             "eve from 127.0.0.1 http POST /api/v1/partition/default/resource/drain x1 refused",
         ] {

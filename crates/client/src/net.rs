@@ -24,6 +24,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use rustls::RootCertStore;
+use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::trust::{self, Trust};
@@ -48,7 +49,13 @@ impl Failed {
             cause = source;
         }
         let text = cause.to_string();
-        let hint = if text.contains("UnknownIssuer") { "; --ca FILE names whom to believe" } else { "" };
+        let hints = [
+            ("UnknownIssuer", "; --ca FILE names whom to believe"),
+            // What a server without TLS answers, to one who reads it as TLS; and the other way round.
+            ("InvalidContentType", " (does it speak TLS? try http://)"),
+            ("invalid HTTP version parsed", " (does it speak TLS? try https://)"),
+        ];
+        let hint = hints.into_iter().find(|(told, _)| text.contains(told)).map_or("", |(_, hint)| hint);
         Failed { text: format!("{text}{hint}"), was_there }
     }
 
@@ -64,6 +71,16 @@ impl Failed {
     pub fn late(limit: Duration) -> Failed {
         Failed { text: format!("no answer within {} s", limit.as_secs()), was_there: false }
     }
+}
+
+/// What the body of a refusal says to people: the detail of a problem, or the message of `/ws/v1`; `None` where it is neither.
+pub fn sentence(body: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        #[serde(alias = "message")]
+        detail: String,
+    }
+    serde_json::from_str(body).ok().map(|Refusal { detail }| detail)
 }
 
 /// Servers of a cluster that send a request to each other, at most.

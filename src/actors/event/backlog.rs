@@ -1,6 +1,6 @@
 //! What the durable store is still to be given: bounded, so that a slow or full disk costs history and not memory.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use crate::domain::{
     event::Event,
@@ -191,6 +191,15 @@ impl Backlog {
         (found, end == self.end)
     }
 
+    /// The ids of the gap in which an id lies, where it lies in one.
+    pub fn gap_at(&self, id: u64) -> Option<Range<u64>> {
+        let at = self.pieces.partition_point(|piece| piece.end() <= id);
+        match self.pieces.get(at)? {
+            EventPiece::Gap(gap) if gap.from <= id => Some(gap.from..gap.end),
+            _ => None,
+        }
+    }
+
     /// What waits from id `from` on, up to about `events` events.
     pub fn read(&mut self, from: u64, events: usize) -> Vec<EventPiece> {
         self.seal();
@@ -265,6 +274,7 @@ mod tests {
         push(&mut backlog, &mut ring, 10);
         assert_eq!(shown(&backlog.all()), ["0..200", "gap 200..370", "370..380"]);
         assert_eq!(shown(&backlog.read(300, 9)), ["gap 300..370", "370..379"]);
+        assert_eq!([199, 200, 369, 370].map(|id| backlog.gap_at(id)), [None, Some(200..370), Some(200..370), None]);
         backlog.written(210, 0);
         assert_eq!(shown(&backlog.all()), ["gap 210..370", "370..380"]);
         assert_eq!(push(&mut backlog, &mut ring, 200), 0);

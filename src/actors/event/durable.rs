@@ -3,6 +3,7 @@
 //! take is written in time however slow the disk is. Nothing here ever blocks the arbiter.
 
 use std::{
+    ops::Range,
     path::Path,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
@@ -387,6 +388,13 @@ impl Durable {
             }
             Ok(pieces)
         }))
+    }
+
+    /// Looks for the gap in which an id lies, blocking.
+    pub fn gap_at(&self, id: u64) -> impl FnOnce() -> std::io::Result<Option<Range<u64>>> + Send + use<> {
+        let waits = (id >= self.backlog.first()).then(|| self.backlog.gap_at(id));
+        let reader = self.reader.clone();
+        move || waits.map_or_else(|| reader.gap_at(id), Ok)
     }
 
     /// Usage is not told by events for a while, and changed by that.

@@ -1,6 +1,6 @@
 //! Reading and following the log, from the disk over the memory to what is still to come, and its end.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use actix::prelude::*;
 use tokio::sync::oneshot;
@@ -9,7 +9,8 @@ use super::{EventActor, durable::Source, now};
 use crate::{
     domain::event_block::{EventGap, EventPiece, GapReason},
     messages::event::{
-        EndStreams, EventCounters, FindInLog, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog, StopEvents,
+        EndStreams, EventCounters, FindGap, FindInLog, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog,
+        StopEvents,
     },
 };
 
@@ -64,6 +65,25 @@ impl Handler<FindInLog> for EventActor {
             let found = tokio::task::spawn_blocking(find).await;
             let failed = |text: String| ReadError::Failed(text.into());
             found.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        })
+    }
+}
+
+impl Handler<FindGap> for EventActor {
+    type Result = ResponseFuture<Result<Option<Range<u64>>, ReadError>>;
+
+    fn handle(&mut self, msg: FindGap, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
+        let lowest = self.ring.lowest();
+        let durable = self.durable.as_ref().filter(|_| msg.at < lowest);
+        let Some(durable) = durable else { return Box::pin(std::future::ready(Ok(None))) };
+        let find = durable.gap_at(msg.at);
+        Box::pin(async move {
+            let found = tokio::task::spawn_blocking(find).await;
+            let failed = |text: String| ReadError::Failed(text.into());
+            let gap = found.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+            // Of a gap in the store the newest events are in the ring still.
+            Ok(gap.map(|gap| gap.start..gap.end.min(lowest)))
         })
     }
 }

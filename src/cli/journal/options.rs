@@ -1,6 +1,6 @@
 //! Values of options that are more than a word.
 
-use std::{str::FromStr, time::Duration};
+use std::{ffi::OsString, str::FromStr, time::Duration};
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -17,17 +17,20 @@ pub enum When {
     Always,
     /// Nowhere.
     Never,
-    /// On a terminal.
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb.
     Auto,
 }
 
 impl When {
-    /// What it means where the output is a terminal, or not.
-    pub fn colored(self, terminal: bool) -> bool {
+    /// What it means where the output is a terminal, or not, in such an environment (<https://no-color.org>).
+    pub fn colored(self, terminal: bool, var: impl Fn(&str) -> Option<OsString>) -> bool {
         match self {
             When::Always => true,
             When::Never => false,
-            When::Auto => terminal,
+            When::Auto => {
+                let refused = var("NO_COLOR").is_some_and(|value| !value.is_empty());
+                terminal && !refused && var("TERM").is_none_or(|term| term != "dumb")
+            }
         }
     }
 }
@@ -91,6 +94,17 @@ mod tests {
         for text in ["notanumber", "", "s", "-1s", "nan", "1e400s"] {
             assert!(duration(text).unwrap_err().starts_with(&format!("invalid duration '{text}'")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_terminal_may_refuse_colours() {
+        let colored = |when: When, terminal, name: &str, value: &str| {
+            when.colored(terminal, |asked| (asked == name).then(|| OsString::from(value)))
+        };
+        assert!(colored(When::Auto, true, "TERM", "xterm") && colored(When::Auto, true, "NO_COLOR", ""));
+        assert!(!colored(When::Auto, true, "NO_COLOR", "1") && !colored(When::Auto, true, "TERM", "dumb"));
+        assert!(!colored(When::Auto, false, "TERM", "xterm"));
+        assert!(colored(When::Always, true, "NO_COLOR", "1") && !colored(When::Never, true, "TERM", "xterm"));
     }
 
     #[test]

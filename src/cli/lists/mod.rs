@@ -6,7 +6,7 @@ mod yaml;
 
 use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -16,6 +16,7 @@ use super::{
     door::{Door, Error},
     out,
 };
+use crate::{domain::types::AppState, http::api::board::why};
 
 /// Between two looks of a list that is watched.
 const EVERY: Duration = Duration::from_secs(2);
@@ -54,11 +55,11 @@ pub struct AppsArgs {
     /// Those of this user
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Those in this state, such as Running
-    #[arg(long, value_name = "STATE")]
+    /// Those in this state
+    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = app_states())]
     state: Option<String>,
-    /// Those that wait for this reason, such as queueQuota
-    #[arg(long, value_name = "CODE")]
+    /// Those that wait for this reason
+    #[arg(long, value_name = "CODE", value_parser = why::CODES)]
     reason: Option<String>,
     /// Those with this in their id, queue or user
     #[arg(long, value_name = "TEXT")]
@@ -74,6 +75,10 @@ pub struct AppsArgs {
     limit: u32,
     #[command(flatten)]
     show: Show,
+}
+
+fn app_states() -> PossibleValuesParser {
+    AppState::ALL.map(AppState::name).into()
 }
 
 /// See [`AppsArgs`].
@@ -94,8 +99,8 @@ pub struct QueuesArgs {
     /// This queue and those below it
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
-    /// Those in this state: Active, Draining or Stopped
-    #[arg(long, value_name = "STATE")]
+    /// Those in this state
+    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = ["Active", "Draining", "Stopped"])]
     state: Option<String>,
     #[command(flatten)]
     show: Show,
@@ -105,8 +110,8 @@ pub struct QueuesArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
 pub struct NodesArgs {
-    /// Those in this state: ready, drained, reserved, torpid or offline
-    #[arg(long, value_name = "STATE")]
+    /// Those in this state
+    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = rows::NODE_STATES)]
     state: Option<String>,
     #[command(flatten)]
     show: Show,
@@ -116,8 +121,8 @@ pub struct NodesArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
 pub struct RmsArgs {
-    /// Those in this state: Running, Paused or Stopped
-    #[arg(long, value_name = "STATE")]
+    /// Those in this state
+    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = ["init", "Running", "Paused", "Stopped"])]
     state: Option<String>,
     #[command(flatten)]
     show: Show,
@@ -157,8 +162,13 @@ impl Wanted {
             Wanted::Apps(args) => {
                 let list = args.list.to_possible_value().map_or(String::new(), |list| list.get_name().to_owned());
                 let mut path = format!("/api/v1/partition/{partition}/applications?list={list}&limit={}", args.limit);
-                let given =
-                    [("queue", &args.queue), ("user", &args.user), ("reason", &args.reason), ("text", &args.text)];
+                let given = [
+                    ("queue", &args.queue),
+                    ("user", &args.user),
+                    ("state", &args.state),
+                    ("reason", &args.reason),
+                    ("text", &args.text),
+                ];
                 for (name, value) in given {
                     if let Some(value) = value {
                         path.push_str(&format!("&{name}={}", segment(value)));
@@ -187,8 +197,7 @@ impl Wanted {
             wanted.as_ref().is_none_or(|wanted| value[key].as_str().is_some_and(|is| is.eq_ignore_ascii_case(wanted)))
         };
         match self {
-            Wanted::Status(_) => {}
-            Wanted::Apps(args) => list.rows.retain(|row| is(&row.value, "state", &args.state)),
+            Wanted::Status(_) | Wanted::Apps(_) => {}
             Wanted::Queues(args) => {
                 let below = args.queue.as_ref().map(|queue| queue.to_lowercase());
                 list.rows.retain(|row| {
@@ -204,6 +213,18 @@ impl Wanted {
             Wanted::Rms(args) => list.rows.retain(|row| is(&row.value, "state", &args.state)),
         }
         list
+    }
+
+    /// Of what is not there nothing is listed, without a word: a queue that was asked for may be written wrongly.
+    async fn check(&self, list: &List) -> Result<(), Error> {
+        let queue = match self {
+            Wanted::Apps(AppsArgs { queue, .. }) | Wanted::Queues(QueuesArgs { queue, .. }) => queue.as_ref(),
+            _ => None,
+        };
+        let Some(queue) = queue.filter(|_| list.rows.is_empty()) else { return Ok(()) };
+        let door = &self.show().door;
+        let path = format!("/api/v1/partition/{}/queue/{}", segment(&door.partition), segment(queue));
+        door.value_at(&path).await.map(|_| ())
     }
 
     async fn ask(&self) -> Result<List, Error> {
@@ -226,6 +247,7 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let failed = |error: std::io::Error| Error { text: format!("cannot write: {error}"), status: None };
     let mut out = out::stdout();
     let list = wanted.ask().await?;
+    wanted.check(&list).await?;
     out.write_all(list.shown(show.output).as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
     let mut known = states(&list);
     if !show.watch {

@@ -228,15 +228,19 @@ fn queue(value: &Value, rows: &mut Vec<Row>) {
     }
 }
 
+/// See [`node_state`].
+pub const NODE_STATES: [&str; 5] = ["ready", "drained", "reserved", "torpid", "offline"];
+
 /// What is the matter with a node, in a word.
 pub fn node_state(row: &Value) -> &'static str {
+    let [ready, drained, reserved, torpid, offline] = NODE_STATES;
     let is = |key: &str| row[key].as_bool() == Some(true);
     match row {
-        _ if is("offline") => "offline",
-        row if row["drained"].is_string() => "drained",
-        _ if is("torpid") => "torpid",
-        _ if is("reserved") => "reserved",
-        _ => "ready",
+        _ if is("offline") => offline,
+        row if row["drained"].is_string() => drained,
+        _ if is("torpid") => torpid,
+        _ if is("reserved") => reserved,
+        _ => ready,
     }
 }
 

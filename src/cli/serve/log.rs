@@ -102,7 +102,7 @@ pub fn first_line(args: &ServeArgs) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         build,
-        target = %format_args!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        platform = %format_args!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         http = door(args.http),
         grpc = door(args.grpc),
         data,

@@ -104,7 +104,8 @@ fn values(args: &ServeArgs) -> BTreeMap<String, String> {
     let options = [
         ("http", http.map(|door| door.to_string())),
         ("grpc", grpc.map(|door| door.to_string())),
-        ("data", Some(data.display().to_string())),
+        // Whoever reads it stands somewhere else.
+        ("data", Some(std::path::absolute(data).as_ref().unwrap_or(data).display().to_string())),
         ("ephemeral", Some(ephemeral.to_string())),
         ("log-sync", name(log_sync)),
         ("trust-clock", Some(trust_clock.to_string())),

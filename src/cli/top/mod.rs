@@ -5,6 +5,7 @@ mod model;
 
 use std::{
     collections::BTreeMap,
+    env,
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
     time::Duration,
@@ -14,7 +15,11 @@ use clap::Args;
 use jiff::Timestamp;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    time::Instant,
+};
 
 use self::model::{Key, Model, Panel, View, Wish};
 use super::{
@@ -54,12 +59,13 @@ pub struct TopArgs {
 /// # Errors
 /// The server cannot be asked, or the terminal cannot be used.
 pub async fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
-    let terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    // A dumb one cannot be drawn on.
+    let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let terminal = !dumb && io::stdout().is_terminal() && io::stdin().is_terminal();
     if terminal {
-        live(args).await?
-    } else {
-        once(&args).await?
+        return Ok(live(args).await?);
     }
+    once(&args).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -132,11 +138,32 @@ enum Answer {
     Panel(String, Result<String, Error>),
 }
 
-async fn live(args: TopArgs) -> Result<(), Error> {
+async fn live(args: TopArgs) -> Result<ExitCode, Error> {
+    let ended = ended();
     let mut terminal = ratatui::try_init().map_err(|error| failed(&error))?;
-    let done = watch(&args, &mut terminal).await;
-    ratatui::restore();
+    let done = tokio::select! {
+        done = watch(&args, &mut terminal) => done.map(|()| ExitCode::SUCCESS),
+        status = ended => Ok(status),
+    };
+    // After a hang-up there is no terminal any more.
+    let _ = ratatui::try_restore();
     done
+}
+
+/// A signal that ends the command, as the exit status that a shell shows for it. Without this the terminal would stay as it was drawn on.
+fn ended() -> impl Future<Output = ExitCode> {
+    let signals = (signal(SignalKind::hangup()), signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async {
+        let (Ok(mut hangup), Ok(mut interrupt), Ok(mut terminate)) = signals else {
+            return std::future::pending().await;
+        };
+        let kind = tokio::select! {
+            _ = hangup.recv() => SignalKind::hangup(),
+            _ = interrupt.recv() => SignalKind::interrupt(),
+            _ = terminate.recv() => SignalKind::terminate(),
+        };
+        ExitCode::from(u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX))
+    }
 }
 
 /// Draws, reads keys, and asks the server beside it, so that a slow answer holds up no key.

@@ -1,7 +1,7 @@
 //! `/api/v1/cluster`: which servers there are, who leads what, and an operator's word on it.
 
 use actix_web::{
-    HttpMessage as _, HttpRequest, HttpResponse,
+    HttpRequest, HttpResponse,
     http::StatusCode,
     web::{Data, Payload},
 };
@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::board::BoardApi;
+use super::{board::BoardApi, note};
 use crate::{
-    access::{Caller, audit::Detail},
+    access::Caller,
     http::{
         doors::Doors,
         problem::Problem,
@@ -80,12 +80,6 @@ async fn told(request: &HttpRequest, leaders: &dyn Leaders) -> Result<HttpRespon
 
 async fn get(api: Data<BoardApi>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     told(&request, leaders(&api)?).await
-}
-
-fn note(request: &HttpRequest, text: String) {
-    if let Some(detail) = request.extensions().get::<Detail>() {
-        detail.tell(text);
-    }
 }
 
 #[derive(Deserialize)]

@@ -6,6 +6,7 @@
 //! say that the server is there. `last=200` reads backwards: the last 200 before the end, or before the id `before`, and the
 //! last line has `previous` too, the id before which older ones are read; null where there are none.
 
+pub mod back;
 mod last;
 mod parameters;
 

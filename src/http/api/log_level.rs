@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::board::BoardApi;
+use super::{board::BoardApi, note};
 use crate::{
     access::Caller,
     actors::topology::process::LOG_LEVEL,
@@ -97,10 +97,13 @@ async fn post(
         let detail = format!("level is '{level}'; it may be {}, or null for what the settings say", LEVELS.join(", "));
         return Err(Problem::field("level", detail));
     }
+    let told = level.as_deref().unwrap_or("as set");
+    note(&request, told);
     tracing::warn!(
         code = "log-level-changed",
         by = caller.name(),
-        level = level.as_deref().unwrap_or("as set"),
+        // As `level` it would be the second of that name in a line.
+        tells = told,
         "an operator changes the log level"
     );
     api.topology.process.say(LOG_LEVEL, level);

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{board::BoardApi, counts::counts, gone};
+use super::{board::BoardApi, counts::counts, gone, note};
 use crate::{
     access::Caller,
     domain::{
@@ -226,6 +226,7 @@ async fn order(
         let detail = format!("reason has {} bytes: at most {LONGEST_REASON} are allowed", reason.len());
         return Err(Problem::field("reason", detail));
     }
+    note(&request, if reason.is_empty() { "no reason" } else { &reason });
     let by: Arc<str> = match caller {
         Caller::Holder(grant) => grant.name.clone(),
         Caller::Anyone => "an operator".into(),

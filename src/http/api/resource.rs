@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use actix::Addr;
 use actix_web::{
-    HttpMessage as _, HttpRequest, HttpResponse,
+    HttpRequest, HttpResponse,
     http::StatusCode,
     web::{self, Bytes, Data, Path, Payload},
 };
@@ -16,7 +16,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    access::audit::Detail,
     actors::{
         directory::{Directory, PartitionEntry},
         journal::{JournalActor, Journals},
@@ -27,7 +26,7 @@ use crate::{
         types::Nanos,
     },
     http::{
-        api::{counts::counts, find_partition, gone, overdue::OverdueDrains, time::length},
+        api::{counts::counts, find_partition, gone, note, overdue::OverdueDrains, time::length},
         long,
         operation::{nothing, yes_or_no},
         problem::Problem,
@@ -203,9 +202,7 @@ fn deadline(text: &str) -> Result<Nanos, Problem> {
 impl Body {
     /// What the audit log says of it.
     fn tell(&self, request: &HttpRequest) {
-        if let Some(detail) = request.extensions().get::<Detail>() {
-            detail.tell(format!("{}: {}", self.targets, self.reason.as_deref().unwrap_or("no reason")));
-        }
+        note(request, format!("{}: {}", self.targets, self.reason.as_deref().unwrap_or("no reason")));
     }
 
     fn parse(bytes: &Bytes) -> Result<(Body, Option<Overwrite>), Problem> {
@@ -287,8 +284,17 @@ async fn expiration(
         let range = format!("0 (none) to {LAST_SECOND}, in seconds since 1970-01-01 UTC");
         Problem::field("expiration", format!("expiration is {expiration}, but may be {range}"))
     })?;
+    note(&request, time_of(seconds));
     journal.send(SetExpiration(seconds)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
+}
+
+/// An expiration for people.
+fn time_of(seconds: i64) -> String {
+    match seconds {
+        0 => "none".to_owned(),
+        _ => jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| time.to_string()),
+    }
 }
 
 fn empty() -> HttpResponse {

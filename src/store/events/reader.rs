@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom},
+    ops::Range,
     sync::Arc,
 };
 
@@ -60,6 +61,20 @@ impl Reader {
             }
         }
         Ok(None)
+    }
+
+    /// The ids of the gap in which an id lies, as it was written; `None` where it lies in none, or in what is damaged.
+    ///
+    /// # Errors
+    /// When a file cannot be read at all.
+    pub fn gap_at(&self, id: u64) -> io::Result<Option<Range<u64>>> {
+        let segments = self.shared.list();
+        let after = segments.partition_point(|segment| segment.first <= id);
+        let Some(segment) = after.checked_sub(1).and_then(|at| segments.get(at)) else { return Ok(None) };
+        match gap_in(segment, id) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found,
+        }
     }
 
     /// What begins at an id: at least one piece, and frames until `events` are read or the end is reached; nothing where
@@ -123,24 +138,51 @@ impl Reader {
 }
 
 fn find_in(segment: &Segment, time: Nanos) -> io::Result<Option<u64>> {
-    let (written, end) = segment.extent();
     let mut file = BufReader::with_capacity(BUFFER, File::open(&segment.path)?);
-    let (mut at, mut id) = (HEADER, segment.first);
+    let begin = (segment.first, HEADER);
+    let found = find_head(segment, &mut file, begin, |head| head.events() > 0 && head.newest >= time.0)?;
+    Ok(found.map(|(head, _)| head.first))
+}
+
+fn gap_in(segment: &Segment, wanted: u64) -> io::Result<Option<Range<u64>>> {
+    let mut file = BufReader::with_capacity(BUFFER, File::open(&segment.path)?);
+    let Some((head, at)) = find_head(segment, &mut file, segment.near(wanted), |head| head.end > wanted)? else {
+        return Ok(None);
+    };
+    if head.first > wanted || head.kind == Kind::Events {
+        return Ok(None);
+    }
+    // Events that a damaged head hides would be passed over.
+    file.seek(SeekFrom::Start(at))?;
+    let mut bytes = vec![0; head.total() as usize];
+    let gap = read_whole(&mut file, &mut bytes)? && frame::whole(&bytes).is_some();
+    Ok(gap.then_some(head.first..head.end))
+}
+
+/// The first head that is wanted, and its place, looked for from where a frame begins, with its first id.
+fn find_head(
+    segment: &Segment,
+    file: &mut BufReader<File>,
+    begin: (u64, u64),
+    wanted: impl Fn(&Head) -> bool,
+) -> io::Result<Option<(Head, u64)>> {
+    let (written, end) = segment.extent();
+    let (mut id, mut at) = begin;
     let mut before = (at, id);
     file.seek(SeekFrom::Start(at))?;
     while id < end && written.saturating_sub(at) >= HEAD as u64 {
         let mut start = [0; HEAD];
-        let head = if read_whole(&mut file, &mut start)? { Head::read(&start) } else { None };
+        let head = if read_whole(file, &mut start)? { Head::read(&start) } else { None };
         // Ids follow each other; where they do not, a damaged length may have led here.
         match head.filter(|head| head.first == id && written - at >= head.total()) {
-            Some(head) if head.events() > 0 && head.newest >= time.0 => return Ok(Some(head.first)),
+            Some(head) if wanted(&head) => return Ok(Some((head, at))),
             Some(head) => {
                 file.seek_relative(i64::from(head.length))?;
                 segment.note(head.first, at);
                 before = (at, id);
                 (at, id) = (at + head.total(), head.end);
             }
-            None => match skip(segment, &mut file, before.0, written, before.1)? {
+            None => match skip(segment, file, before.0, written, before.1)? {
                 Some((distance, first)) => {
                     (at, id) = (before.0 + distance, first);
                     before = (at, id);

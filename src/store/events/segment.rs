@@ -96,9 +96,14 @@ impl Segment {
 
     /// A place at or before the frame that holds an id.
     pub fn place_of(&self, id: u64) -> u64 {
+        self.near(id).1
+    }
+
+    /// The same with the id of what begins there.
+    pub fn near(&self, id: u64) -> (u64, u64) {
         let places = lock(&self.places);
         let after = places.partition_point(|(first, _)| *first <= id);
-        after.checked_sub(1).and_then(|at| places.get(at)).map_or(HEADER, |(_, at)| *at)
+        after.checked_sub(1).and_then(|at| places.get(at)).copied().unwrap_or((self.first, HEADER))
     }
 
     /// A place before everything that is there for an id.

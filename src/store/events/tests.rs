@@ -161,6 +161,9 @@ fn a_gap_is_explicit() {
     opened.writer.write(&items, Nanos::ZERO).unwrap();
     assert_eq!(read(&opened.reader, 1), ["1..3", "not-stored 3..1000000", "1000000..1000002"]);
     assert_eq!(read(&opened.reader, 500), ["not-stored 500..1000000", "1000000..1000002"]);
+    let whole = Some(3..1_000_000);
+    let gaps = [2, 3, 500, 999_999, 1_000_000, 2_000_000].map(|id| opened.reader.gap_at(id).unwrap());
+    assert_eq!(gaps, [None, whole.clone(), whole.clone(), whole, None, None]);
 }
 
 #[test]

@@ -66,6 +66,17 @@ fn commands_send_a_token_and_believe_an_authority() {
     rig.fails(&drain, Some(&viewer), "this needs the role operator; the token \"viewer\" has the role viewer");
     let drain = ["resource", "--ca", &rig.ca, "--token-file", &operator, "drain", "0", "disk"];
     rig.fails(&drain, None, "partition 'default' not found");
+    let audit = ["audit", "--ca", &rig.ca];
+    rig.fails(
+        &audit,
+        Some(&viewer),
+        "callboard: this needs the role operator; the token \"viewer\" has the role viewer",
+    );
+    let plain = rig.server.address("http").replace("https://", "http://");
+    rig.fails(&["ready", "--server", &plain], None, "(does it speak TLS? try https://)");
+    let clear = Server::start(&[]);
+    let encrypted = clear.address("http").replace("http://", "https://");
+    rig.fails(&["ready", "--server", &encrypted], None, "(does it speak TLS? try http://)");
     rig.fails(&["events", "--token-file", "/nonexistent/token"], None, "/nonexistent/token");
     rig.fails(&["events", "--ca", "/nonexistent/ca"], None, "/nonexistent/ca");
 }

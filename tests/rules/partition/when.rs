@@ -1,6 +1,7 @@
 //! When asks that wait will be placed: from how long others lasted, in runs forward on clones.
 
 use callboard::domain::{
+    command::NodeAction,
     event::Event,
     lasted::Lasted,
     partition::{
@@ -11,7 +12,7 @@ use callboard::domain::{
     types::{Nanos, Termination},
 };
 
-use super::env::{Ask, Env, QUEUES};
+use super::env::{Ask, Env, QUEUES, res};
 
 fn never() -> bool {
     false
@@ -79,18 +80,24 @@ fn what_is_not_known_is_not_said() {
     env.ask(vec![Ask::new("two", "k", 10)]);
     let found = when(&env, &lasted(&env), "two");
     assert_eq!((found.unknown, found.p50, found.running, found.known), (Some(Unknown::TooLittle), None, 1, 0));
-    // Nothing that ends makes it fit.
     let mut env = practised();
     env.app("one", "root.a");
     env.ask(vec![Ask::new("one", "k", 10)]);
     env.app("large", "root.a");
     env.ask(vec![Ask::new("large", "k", 11)]);
-    assert_eq!(when(&env, &lasted(&env), "large").unknown, Some(Unknown::Never));
     let hurry = Bounds { decisions: 100_000, stop: &|| true };
-    let ix = env.partition.app_by_id["large"];
-    let waiting = Explainer::new(&env.partition).application(ix, env.now);
-    let found = env.partition.when(ix, &waiting[0], &lasted(&env), env.now, DAY, hurry);
-    assert_eq!(found.unknown, Some(Unknown::NoTime));
+    let in_a_hurry = |env: &Env| {
+        let ix = env.partition.app_by_id["large"];
+        let waiting = Explainer::new(&env.partition).application(ix, env.now);
+        env.partition.when(ix, &waiting[0], &lasted(env), env.now, DAY, hurry).unknown
+    };
+    assert_eq!(in_a_hurry(&env), Some(Unknown::TooLarge), "no time is needed to see that");
+    // Nothing that ends makes room on a drained node.
+    env.node_action("n2", NodeAction::CreateDrain, Some(res(11, 11)));
+    assert_eq!(when(&env, &lasted(&env), "large").unknown, Some(Unknown::Never));
+    assert_eq!(in_a_hurry(&env), Some(Unknown::NoTime));
+    env.ask(vec![Ask::new("one", "own", 11).requires("n1")]);
+    assert_eq!(when(&env, &lasted(&env), "one").unknown, Some(Unknown::TooLarge));
 }
 
 #[test]

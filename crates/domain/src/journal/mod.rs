@@ -146,7 +146,7 @@ impl Journal {
 
     /// Another journal stood in for this one, which was not known yet: a session begins here with the nodes that it has there.
     pub fn take_up(&mut self, other: &Journal, now: Moment, out: &mut Vec<Output>) {
-        self.begin(now, out);
+        self.begin(now);
         let here = other.slots.iter().filter(|slot| slot.online());
         for (slot, node) in here.filter_map(|slot| Some((slot, slot.node.as_ref()?))) {
             self.registered(node, &slot.host, slot.capacity, slot.schedulable, now, out);

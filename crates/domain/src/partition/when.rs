@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Partition, Waiting, Why,
+    Partition, Unfit, Waiting, Why,
     forward::{AskName, Bounds, Forward},
 };
 use crate::{
@@ -47,6 +47,8 @@ pub struct When {
 pub enum Unknown {
     /// It is placed only if somebody does something: nothing that ends makes room for it.
     Never,
+    /// The nodes that it may use are too small for it, even when they are empty.
+    TooLarge,
     /// Too little is known of how long what runs lasts.
     TooLittle,
     /// There was not enough time to find out.
@@ -161,6 +163,10 @@ impl Partition {
             when.unknown = Some(Unknown::Never);
             return when;
         }
+        if self.is_too_large(waiting) {
+            when.unknown = Some(Unknown::TooLarge);
+            return when;
+        }
         let lengths = self.lengths(lasted, now);
         (when.running, when.known) = (lengths.running, lengths.known);
         let asks = self.awaited(app, waiting);
@@ -202,12 +208,20 @@ impl Partition {
         when
     }
 
+    /// Whatever holds these asks back, no node that there is could hold one of them.
+    fn is_too_large(&self, waiting: &Waiting) -> bool {
+        match waiting.why {
+            Why::RequiredNode { why, .. } => why == Unfit::TooSmall,
+            _ => !self.nodes.values().any(|node| node.capacity.fits(&waiting.resource)),
+        }
+    }
+
     /// Who comes later, and may be placed first, is in no run; how long others had to wait tells of them, too. The later of the two counts.
     fn widen(&self, when: &mut When, ask: AllocIx, (lasted, now, horizon): (&Lasted, Nanos, Nanos)) {
         let forward = match when.unknown {
             None => true,
             Some(Unknown::TooLittle) => false,
-            Some(Unknown::Never | Unknown::NoTime) => return,
+            Some(Unknown::Never | Unknown::TooLarge | Unknown::NoTime) => return,
         };
         let Some((curve, age, placed)) = self.waits(ask, lasted, now) else { return };
         let at = |share| curve.quantile(age.0, share).map(|at| Nanos(at - age.0)).filter(|wait| *wait <= horizon);

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use crate::{
     actors::event::EventActor,
     domain::{Partition, event_block::EventPiece, lasted::Lasted},
+    http::api::events::back,
     messages::event::{GetEventStatus, ReadLog},
 };
 
@@ -53,12 +54,11 @@ impl Histories {
 impl History {
     async fn read(&mut self, events: &Addr<EventActor>, partition: &Partition) -> Option<()> {
         let status = events.send(GetEventStatus).await.ok()?;
-        let stored = status.store.as_ref().map(|store| store.lowest).filter(|lowest| *lowest <= status.lowest);
-        let lowest = stored.unwrap_or(status.lowest);
+        let lowest = back::lowest(&status);
         let begin = Instant::now();
         let mut from = match self.next {
             Some(next) if next <= status.next => next.max(lowest),
-            _ => status.next.saturating_sub(FIRST).max(lowest),
+            _ => back::begin_of_last(events, FIRST, lowest, status.next).await.ok()?,
         };
         while from < status.next && begin.elapsed() < READ {
             let page = events.send(ReadLog { from: Some(from), events: PAGE }).await.ok()?.ok()?;
@@ -85,6 +85,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        actors::event::testing::after_a_kill,
         config,
         domain::{
             event::{Change, Detail, Event, EventKind},
@@ -130,7 +131,10 @@ mod tests {
         actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new() });
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5);
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5, "nothing is new");
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new() });
         assert_eq!(histories.of(&actor, &partition).await.ended(), 10);
+        // A kill leaves more ids without events than are read at first.
+        let (actor, _directories) = after_a_kill(events).await;
+        assert_eq!(Histories::default().of(&actor, &partition).await.ended(), 5);
     }
 }

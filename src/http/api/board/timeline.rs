@@ -17,12 +17,10 @@ use crate::{
         resources::Resource,
         types::Nanos,
     },
-    http::ws_v1::time_text,
-    messages::event::{GetEventStatus, ReadLog},
+    http::{api::events::back::Back, ws_v1::time_text},
 };
 
-/// Events that are looked at in one step back, and by one answer.
-const STEP: u64 = 4_096;
+/// Events that one answer looks at.
 const LOOKED_AT: u64 = 1 << 17;
 /// Rows of an answer.
 const ROWS: usize = 50;
@@ -113,6 +111,25 @@ impl Subject {
         Some(TimelineRow { at, of: of.to_owned(), name: name.to_string(), text, count: 1 })
     }
 
+    fn step(&self, pieces: &[EventPiece]) -> Step {
+        let mut found = Step { rows: Vec::new(), begun: false };
+        for piece in pieces {
+            let EventPiece::Events(slice) = piece else { continue };
+            for event in slice.events() {
+                found.begun |= event.at < self.since;
+                if event.at < self.since {
+                    continue;
+                }
+                let submitted = event.detail == Detail::AppNew && event.object == self.app;
+                found.begun |= submitted && event.partition == self.partition;
+                if let Some(row) = self.told(event) {
+                    join(&mut found.rows, row);
+                }
+            }
+        }
+        found
+    }
+
     fn of_queue(&self, event: &Event) -> Option<String> {
         Some(match event.detail {
             Detail::QueueApp if event.reference == self.app => match event.change {
@@ -186,21 +203,16 @@ fn of_node(event: &Event) -> Option<String> {
 
 /// Reads the timeline. What cannot be read is left out.
 pub async fn timeline(events: &Addr<EventActor>, subject: &Subject) -> Timeline {
-    let Ok(status) = events.send(GetEventStatus).await else { return Timeline::default() };
-    let stored = status.store.as_ref().map(|store| store.lowest).filter(|lowest| *lowest <= status.lowest);
-    let lowest = stored.unwrap_or(status.lowest);
-    let furthest = status.next.saturating_sub(LOOKED_AT).max(lowest);
-    let mut end = status.next;
+    let Some(mut back) = Back::from_end(events).await else { return Timeline::default() };
     // The latest first.
     let mut steps: Vec<Vec<TimelineRow>> = Vec::new();
     let (mut rows, mut complete) = (0, false);
-    while end > furthest && rows < ROWS && !complete {
-        let from = end.saturating_sub(STEP).max(furthest);
-        let Some(step) = step(events, subject, from, end).await else { break };
+    while back.looked() < LOOKED_AT && rows < ROWS && !complete {
+        let Ok(Some(pieces)) = back.step().await else { break };
+        let step = subject.step(&pieces);
         complete = step.begun;
         rows += step.rows.len();
         steps.push(step.rows);
-        end = from;
     }
     let mut all: Vec<TimelineRow> = Vec::new();
     for row in steps.into_iter().rev().flatten() {
@@ -227,29 +239,6 @@ struct Step {
     rows: Vec<TimelineRow>,
     /// The submission is among them, or something older.
     begun: bool,
-}
-
-async fn step(events: &Addr<EventActor>, subject: &Subject, mut from: u64, end: u64) -> Option<Step> {
-    let mut found = Step { rows: Vec::new(), begun: false };
-    while from < end {
-        let page = events.send(ReadLog { from: Some(from), events: (end - from) as usize }).await.ok()?.ok()?;
-        from = page.pieces.last()?.end();
-        for piece in &page.pieces {
-            let EventPiece::Events(slice) = piece else { continue };
-            for (_, event) in (slice.first()..end).zip(slice.events()) {
-                found.begun |= event.at < subject.since;
-                if event.at < subject.since {
-                    continue;
-                }
-                let submitted = event.detail == Detail::AppNew && event.object == subject.app;
-                found.begun |= submitted && event.partition == subject.partition;
-                if let Some(row) = subject.told(event) {
-                    join(&mut found.rows, row);
-                }
-            }
-        }
-    }
-    Some(found)
 }
 
 #[cfg(test)]
@@ -312,24 +301,32 @@ mod tests {
         assert_eq!(subject.told(&elsewhere), None);
     }
 
-    #[actix::test]
-    async fn the_log_is_read_back_to_the_submission() {
-        use actix::Actor as _;
-
-        use crate::messages::event::Publish;
-
-        let actor = EventActor::default().start();
+    fn events() -> Vec<Event> {
         let mut events = vec![event(EventKind::Queue, "root.a", "", Change::Set, Detail::QueueMax)];
         events[0].at = Nanos::ZERO;
         events.push(event(EventKind::App, "app-1", "", Change::Add, Detail::AppNew));
         events
             .extend((0..3).map(|n| event(EventKind::App, "app-1", &format!("k{n}"), Change::Add, Detail::AppRequest)));
         events.push(event(EventKind::Node, "n1", "", Change::Set, Detail::NodeSchedulable));
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() });
+        events
+    }
+
+    #[actix::test]
+    async fn the_log_is_read_back_to_the_submission() {
+        use actix::Actor as _;
+
+        use crate::{actors::event::testing::after_a_kill, messages::event::Publish};
+
+        let actor = EventActor::default().start();
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(), traced: Vec::new() });
         let subject = Subject { since: Nanos::from_secs(1), ..subject() };
         let timeline = timeline(&actor, &subject).await;
         let told: Vec<(&str, u64)> = timeline.rows.iter().map(|row| (&*row.text, row.count)).collect();
         assert_eq!(told, [("submitted", 1), ("asked for 2 cores", 3), ("drained", 1)]);
         assert!(timeline.complete && timeline.rows[1].name == "k0");
+
+        // Over the ids that a kill leaves without events.
+        let (actor, _directories) = after_a_kill(events()).await;
+        assert_eq!(super::timeline(&actor, &subject).await, timeline);
     }
 }

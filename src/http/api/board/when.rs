@@ -56,6 +56,7 @@ fn text(when: &When) -> String {
         Some(Unknown::Never) => {
             return "Not known: nothing that ends by itself within a day makes room for it.".to_owned();
         }
+        Some(Unknown::TooLarge) => return "Never, as it is: no node is large enough for it.".to_owned(),
         Some(Unknown::TooLittle) => {
             return format!(
                 "Not known: of {running} allocations that run, {known} are of a kind of which enough have ended to say how long such ones last."
@@ -106,6 +107,7 @@ mod tests {
         assert!(of(secs(9000), None, None).starts_with("Probably within 2.5 h, but it may take more than a day"));
         assert!(of(None, None, None).starts_with("Probably not within a day"));
         assert_eq!(of(secs(0), secs(0), None), "At once.");
+        assert!(of(None, None, Some(Unknown::TooLarge)).starts_with("Never, as it is"));
         for unknown in [Unknown::Never, Unknown::TooLittle, Unknown::NoTime] {
             assert!(of(None, None, Some(unknown)).starts_with("Not known: "));
         }

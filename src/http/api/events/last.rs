@@ -3,24 +3,28 @@
 use actix::Addr;
 use bytes::Bytes;
 
-use super::{Filter, gap_line, problem, stopping};
+use super::{
+    Filter,
+    back::{Back, lowest},
+    gap_line, problem, stopping,
+};
 use crate::{
     actors::event::EventActor,
     domain::{
-        event_block::{EventPiece, EventSlice},
+        event_block::{EventGap, EventPiece, EventSlice},
         types::Nanos,
     },
     http::{problem::Problem, ws_v1::events::records::Encoder},
     messages::event::{FindInLog, GetEventStatus, ReadLog},
 };
 
-/// Events that are looked at in one step back.
-const STEP: u64 = 4_096;
+/// Events that are asked for at a time.
+const PAGE: usize = 4_096;
 /// Events that one answer looks at, so that a rare object does not make it read a whole log; it says where to go on.
 const LOOKED_AT: u64 = 1 << 18;
 
-/// The lines of an answer: events in their order, gaps, and as the last one `next` and `previous`: the first id that was
-/// not looked at on the way back, null where nothing is older.
+/// The lines of an answer: `count` events in their order, the gaps between them and behind them, and as the last one `next` and `previous`: the
+/// first id that was not looked at on the way back, null where nothing is older.
 ///
 /// # Errors
 /// As [`super::events`].
@@ -31,8 +35,7 @@ pub async fn last(
     count: usize,
 ) -> Result<Vec<Bytes>, Problem> {
     let status = events.send(GetEventStatus).await.map_err(|_| stopping())?;
-    let stored = status.store.as_ref().map(|store| store.lowest).filter(|lowest| *lowest <= status.lowest);
-    let mut lowest = stored.unwrap_or(status.lowest);
+    let mut lowest = lowest(&status);
     if let Some(since) = filter.since {
         lowest = lowest.max(find(events, since).await?);
     }
@@ -41,26 +44,67 @@ pub async fn last(
         end = end.min(after(events, filter, until, status.next).await?);
     }
     let next = end.max(lowest);
+    let mut back = Back::new(events, lowest, end);
     // The latest step first, each in its order.
-    let mut steps: Vec<Vec<(u64, Bytes)>> = Vec::new();
+    let mut steps: Vec<Vec<Found>> = Vec::new();
     let mut found = 0;
-    let furthest = end.saturating_sub(LOOKED_AT);
-    while end > lowest.max(furthest) && found < count {
-        let from = end.saturating_sub(STEP).max(lowest);
-        let step = step(events, filter, from, end).await?;
-        found += step.len();
+    while found < count && back.looked() < LOOKED_AT {
+        let step = back.step().await.map_err(|error| error.map_or_else(stopping, problem))?;
+        let Some(pieces) = step else { break };
+        let step = wanted(pieces, filter);
+        found += step.iter().filter(|found| matches!(found, Found::Event(..))).count();
         steps.push(step);
-        end = from;
     }
-    let mut lines: Vec<(u64, Bytes)> = steps.into_iter().rev().flatten().collect();
-    let beyond = lines.len().saturating_sub(count);
-    if let Some((id, _)) = lines.get(beyond).filter(|_| beyond > 0) {
-        end = *id;
+    let mut all: Vec<Found> = Vec::new();
+    for found in steps.into_iter().rev().flatten() {
+        join(&mut all, found);
+    }
+    let mut end = back.end();
+    // What is before the oldest one that is wanted belongs to the page before, also a gap, which may begin in a step that was not taken.
+    let mut events = all.iter().enumerate().filter_map(|(at, found)| Some((at, found.event()?)));
+    let oldest = found.checked_sub(count).and_then(|beyond| events.nth(beyond));
+    if let Some((at, id)) = oldest.filter(|(at, _)| *at > 0) {
+        end = id;
+        all.drain(..at);
     }
     let previous = if end > lowest { end.to_string() } else { "null".to_owned() };
-    let mut lines: Vec<Bytes> = lines.drain(beyond..).map(|(_, line)| line).collect();
+    let mut lines: Vec<Bytes> = all.into_iter().map(Found::line).collect();
     lines.push(format!("{{\"next\":{next},\"previous\":{previous}}}\n").into());
     Ok(lines)
+}
+
+/// What an answer has.
+enum Found {
+    /// An event with its line.
+    Event(u64, Bytes),
+    /// What is missing.
+    Gap(EventGap),
+}
+
+impl Found {
+    fn event(&self) -> Option<u64> {
+        match self {
+            Found::Event(id, _) => Some(*id),
+            Found::Gap(_) => None,
+        }
+    }
+
+    fn line(self) -> Bytes {
+        match self {
+            Found::Event(_, line) => line,
+            Found::Gap(gap) => gap_line(&gap),
+        }
+    }
+}
+
+/// Adds what comes next. A gap that goes on is one.
+fn join(all: &mut Vec<Found>, next: Found) {
+    match (all.last_mut(), &next) {
+        (Some(Found::Gap(last)), Found::Gap(gap)) if last.end == gap.from && last.reason == gap.reason => {
+            last.end = gap.end;
+        }
+        _ => all.push(next),
+    }
 }
 
 async fn find(events: &Addr<EventActor>, at: Nanos) -> Result<u64, Problem> {
@@ -71,7 +115,7 @@ async fn find(events: &Addr<EventActor>, at: Nanos) -> Result<u64, Problem> {
 pub async fn after(events: &Addr<EventActor>, filter: &Filter, until: Nanos, next: u64) -> Result<u64, Problem> {
     let mut from = find(events, until).await?;
     while from < next {
-        let page = events.send(ReadLog { from: Some(from), events: STEP as usize }).await;
+        let page = events.send(ReadLog { from: Some(from), events: PAGE }).await;
         let page = page.map_err(|_| stopping())?.map_err(problem)?;
         for piece in &page.pieces {
             if let EventPiece::Events(slice) = piece
@@ -88,35 +132,23 @@ pub async fn after(events: &Addr<EventActor>, filter: &Filter, until: Nanos, nex
     Ok(next)
 }
 
-/// What is wanted of these ids.
-async fn step(
-    events: &Addr<EventActor>,
-    filter: &Filter,
-    mut from: u64,
-    end: u64,
-) -> Result<Vec<(u64, Bytes)>, Problem> {
-    let mut lines = Vec::new();
-    while from < end {
-        let page = events.send(ReadLog { from: Some(from), events: (end - from) as usize }).await;
-        let page = page.map_err(|_| stopping())?.map_err(problem)?;
-        let Some(reached) = page.pieces.last().map(EventPiece::end) else { break };
-        for piece in &page.pieces {
-            match piece {
-                EventPiece::Gap(gap) if gap.from < end => lines.push((gap.from, gap_line(gap))),
-                EventPiece::Gap(_) => {}
-                EventPiece::Events(slice) => wanted(slice, filter, end, &mut lines),
-            }
+fn wanted(pieces: Vec<EventPiece>, filter: &Filter) -> Vec<Found> {
+    let mut found = Vec::new();
+    for piece in pieces {
+        match piece {
+            EventPiece::Gap(gap) => found.push(Found::Gap(gap)),
+            EventPiece::Events(slice) => found.extend(events_of(&slice, filter)),
         }
-        from = reached;
     }
-    Ok(lines)
+    found
 }
 
-fn wanted(slice: &EventSlice, filter: &Filter, end: u64, lines: &mut Vec<(u64, Bytes)>) {
-    for (id, event) in (slice.first()..end).zip(slice.events()).filter(|(_, event)| filter.wants(event)) {
+fn events_of(slice: &EventSlice, filter: &Filter) -> impl Iterator<Item = Found> {
+    let wanted = (slice.first()..).zip(slice.events()).filter(|(_, event)| filter.wants(event));
+    wanted.map(|(id, event)| {
         let mut line = Encoder::default();
         line.numbered(id, event);
         line.raw("\n");
-        lines.push((id, line.finish()));
-    }
+        Found::Event(id, line.finish())
+    })
 }

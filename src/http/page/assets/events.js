@@ -56,7 +56,9 @@ export function events(context) {
   function read(item) {
     if (item.gap) {
       const { from, to, reason } = item.gap;
-      return { key: `gap-${from}`, id: `${from}–${to}`, at: "", type: "", object: "", change: "gap", reference: "", message: `${plural(to - from + 1, "event")} missing: ${reason}` };
+      // Not all of the ids that a kill leaves were given to events.
+      const message = reason === "crash" ? `the server was killed: events from ${from} on may be missing; ids go on at ${to + 1}` : `${plural(to - from + 1, "event")} missing: ${reason}`;
+      return { key: `gap-${from}`, id: `${from}–${to}`, at: "", type: "", object: "", change: "gap", reference: "", message };
     }
     const at = Number(BigInt(item.timestampNano || 0) / 1_000_000n);
     return { key: String(item.id), id: item.id, at, type: item.type || "", object: item.objectID || "", change: change(item), reference: item.referenceID || "", message: item.message || "" };

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -146,9 +146,14 @@ fn revoke(file: &Path, wanted: &str, all: bool) -> anyhow::Result<Vec<String>> {
         }
     }
     let kept: String = text.lines().filter(|line| matches(line).is_none()).map(|line| format!("{line}\n")).collect();
-    let mode = fs::metadata(file).with_context(named)?.permissions();
-    files::replace(file, kept.as_bytes()).with_context(named)?;
-    fs::set_permissions(file, mode).with_context(named)?;
+    let was = fs::metadata(file).with_context(named)?;
+    // Readable for whom it was before it takes its place: a server that cannot read it goes on with what was taken back.
+    let replaced = files::replace_with(file, |new| {
+        fchown(&*new, Some(was.uid()), Some(was.gid()))?;
+        new.set_permissions(was.permissions())?;
+        new.write_all(kept.as_bytes())
+    });
+    replaced.with_context(named)?;
     Ok(gone)
 }
 
@@ -205,7 +210,7 @@ fn append(path: &Path, line: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, chown};
 
     use clap::Parser;
 
@@ -250,7 +255,9 @@ mod tests {
             line("shim", "k8s", "3")
         );
         fs::write(&file, &text).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        // As an administrator does for the user of the service; others may not.
+        let group = chown(&file, None, Some(1)).map_or(fs::metadata(&file).unwrap().gid(), |()| 1);
         let shown = list(&file).unwrap();
         assert_eq!(shown.lines().count(), 4, "{shown}");
         assert!(!shown.contains(&Digest::of("1").to_string()), "a digest is not shown whole");
@@ -264,7 +271,8 @@ mod tests {
             fs::read_to_string(&file).unwrap(),
             text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>()
         );
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let after = fs::metadata(&file).unwrap();
+        assert_eq!((after.permissions().mode() & 0o777, after.gid()), (0o640, group));
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! `callboard demo`: however it ends, its server ends with it.
+//! `callboard demo`: what it says to try works, and however it ends, its server ends with it.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     net::{TcpStream, ToSocketAddrs as _},
-    process::{Child, ExitStatus, Stdio},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -20,6 +21,8 @@ pub struct Demo {
     child: Child,
     /// URL of its page.
     pub address: String,
+    /// What it says at its begin.
+    welcome: Vec<String>,
     said: Option<JoinHandle<String>>,
 }
 
@@ -28,16 +31,21 @@ impl Demo {
         let mut demo = command(&["demo", "--http", "127.0.0.1:0", "--seconds", "120"]);
         let mut child = demo.stderr(Stdio::null()).spawn().expect("the demo starts");
         let mut said = BufReader::new(child.stdout.take().expect("piped"));
-        let address = said.by_ref().lines().map_while(Result::ok).find_map(|line| {
-            let at = line.find("http://127.0.0.1:")?;
-            Some(line[at..].split_whitespace().next()?.trim_end_matches(['/', '.', ',']).to_owned())
-        });
+        let mut welcome: Vec<String> = Vec::new();
+        while !welcome.last().is_some_and(|line| line.starts_with("Ctrl-C")) {
+            let mut line = String::new();
+            let read = said.read_line(&mut line).expect("the demo can be read");
+            assert!(read > 0, "the demo ended: {welcome:?}");
+            welcome.push(line.trim_end().to_owned());
+        }
+        let address = welcome.iter().find_map(|line| line.trim().strip_prefix("page")?.trim().strip_suffix('/'));
+        let address = address.expect("the demo says where its page is").to_owned();
         let said = thread::spawn(move || {
             let mut rest = String::new();
             let _ = said.read_to_string(&mut rest);
             rest
         });
-        Demo { child, address: address.expect("the demo says where its page is"), said: Some(said) }
+        Demo { child, address, welcome, said: Some(said) }
     }
 
     fn tell(&self, signal: Signal) {
@@ -45,7 +53,7 @@ impl Demo {
         let _ = kill(pid, signal);
     }
 
-    /// Tells it to end; gives how it did, and what it said from its address on.
+    /// Tells it to end; gives how it did, and what it said after its welcome.
     fn end(mut self, signal: Signal) -> (ExitStatus, String) {
         self.tell(signal);
         let status = self.child.wait().expect("it ends");
@@ -67,6 +75,48 @@ fn until_closed(address: &str) {
     while host.to_socket_addrs().expect("an address").any(|at| TcpStream::connect_timeout(&at, LIMIT).is_ok()) {
         assert!(begin.elapsed() < LIMIT, "something still listens at {address}");
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a command prints, however it ends; of one that goes on, its first line.
+fn tried(shell: &str, folder: &Path) -> (bool, String) {
+    let mut sh = Command::new("sh");
+    sh.args(["-c", &format!("exec {shell} 2>&1")]).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CALLBOARD_")) {
+        sh.env_remove(name);
+    }
+    let mut child = sh.spawn().expect("sh runs");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut printed = String::new();
+    if shell.ends_with(" -f") {
+        let read = out.read_line(&mut printed);
+        let _ = child.kill();
+        let _ = child.wait();
+        return (read.is_ok(), printed);
+    }
+    out.read_to_string(&mut printed).expect("it can be read");
+    (child.wait().expect("it ends").success(), printed)
+}
+
+#[test]
+fn what_a_demo_says_to_try_works_and_shows_what_it_says() {
+    let demo = Demo::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let shells: Vec<&str> = demo.welcome.iter().filter_map(|line| line.strip_prefix("       ")).collect();
+    // A word of what each shows; the one that saves the configuration prints nothing.
+    let shown = ["larger than every node", "userQuota", "cpu-r07-n20", " ", "", "demo: 0 queues differ"];
+    assert_eq!(shells.len(), shown.len(), "{shells:?}");
+    for (shell, shown) in shells.into_iter().zip(shown) {
+        let begin = Instant::now();
+        // The rack is drained, and the limit reached, a while after the begin.
+        loop {
+            let (done, printed) = tried(shell, folder.path());
+            if done && printed.contains(shown) {
+                break;
+            }
+            assert!(begin.elapsed() < LIMIT, "{shell}\nprints, with {done}, and without `{shown}`\n{printed}");
+            thread::sleep(Duration::from_millis(200));
+        }
     }
 }
 

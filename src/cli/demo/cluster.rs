@@ -114,6 +114,7 @@ mod tests {
     fn the_configuration_is_valid_and_the_cluster_is_what_the_welcome_says() {
         let loaded = config::load(QUEUES).expect("valid");
         assert!(loaded.check_rules().is_ok() && loaded.warnings.is_empty(), "{loaded:?}");
+        assert!(QUEUES.contains(&format!("users: [{}]", super::super::teams::LIMITED)));
         let nodes = nodes("demo").nodes;
         let gpus = |node: &NodeInfo| {
             node.schedulable_resource.as_ref().and_then(|all| all.resources.get(GPU)).map_or(0, |gpu| gpu.value)

@@ -4,13 +4,16 @@ mod cluster;
 mod shim;
 mod teams;
 
-use std::{process::ExitCode, time::Duration};
+use std::{env, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::shim::{Outbox, Shop};
+use self::{
+    shim::{Outbox, Shop},
+    teams::LIMITED,
+};
 use super::{
     client::{Callbacks, DoorKind, Incoming, Message, Shim, server::Server, trust::Trust},
     out,
@@ -86,7 +89,7 @@ async fn live(args: &DemoArgs, server: &Server) -> Result<()> {
     shop.furnish();
     // Before anybody is told how to end it.
     let interrupted = super::interrupted();
-    out::print(format_args!("{}\n", welcome(&server.http, args.speed)))?;
+    out::print(format_args!("{}\n", welcome(&program(), &server.http, args.speed)))?;
     let begin = Instant::now();
     let end = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     let lived = tokio::select! {
@@ -142,7 +145,15 @@ async fn follow(shim: &Shim, callbacks: &mut Callbacks, shop: &mut Shop, begin: 
     }
 }
 
-fn welcome(http: &str, speed: f64) -> String {
+/// This program as it was called, for a shell.
+fn program() -> String {
+    let called = env::args().next().filter(|called| !called.is_empty()).unwrap_or_else(|| "callboard".to_owned());
+    let plain = called.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./+@%:,".contains(&byte));
+    if plain { called } else { format!("'{}'", called.replace('\'', "'\\''")) }
+}
+
+/// What there is, and what to try: a test runs each line that is further in than the others.
+fn welcome(program: &str, http: &str, speed: f64) -> String {
     format!(
         "\
 A cluster of 200 nodes in 10 racks, 320 GPUs and four teams; a second is {speed} seconds there.
@@ -152,16 +163,16 @@ A cluster of 200 nodes in 10 racks, 320 GPUs and four teams; a second is {speed}
 Five things to try, on the page or in another terminal:
 
   1. Why does it wait?   adhoc-giant asks for more than any node has:
-       curl -s {http}/api/v1/partition/default/application/adhoc-giant/explain
-  2. Who is over a limit?   dan's jobs are held back while his colleagues' run:
-       curl -s {http}/ws/v1/partition/default/usage/user/dan
+       {program} why adhoc-giant --server {http}
+  2. Who is at a limit?   {LIMITED}'s jobs are held back while his colleagues' run:
+       {program} apps --user {LIMITED} --server {http}
   3. What happens to a drained rack?   Nothing new starts on rack-07, and it empties:
-       curl -s {http}/ws/v1/partition/default/node/cpu-r07-n01
+       {program} nodes --state drained --server {http}
   4. What happens right now?
-       callboard events --server {http} -f
+       {program} events --server {http} -f
   5. What would a change do?   Save the configuration, edit it, and ask before it is applied:
        curl -s {http}/ws/v1/config > queues.yaml
-       callboard plan --server {http} --config queues.yaml
+       {program} plan --server {http} --config queues.yaml
 
 Ctrl-C ends it."
     )

@@ -3,12 +3,12 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BinaryHeap, HashMap, HashSet},
 };
 
 use super::{
     cluster::resource,
-    teams::{Job, Teams},
+    teams::{BACKFILL, Job, LIMITED, Teams},
 };
 use crate::si::v1::{
     AddApplicationRequest, Allocation, AllocationRelease, AllocationReleasesRequest, AllocationRequest,
@@ -40,6 +40,8 @@ pub struct Shop {
     /// Application and task of what runs or waits, by key.
     keys: HashMap<String, (String, usize)>,
     ends: BinaryHeap<Reverse<(u64, String)>>,
+    /// Keys of asks that wait, of the user who is at his limit.
+    held: HashSet<String>,
     submissions: Vec<AddApplicationRequest>,
     asks: Vec<Allocation>,
     releases: Vec<AllocationRelease>,
@@ -69,6 +71,7 @@ impl Shop {
             apps: HashMap::new(),
             keys: HashMap::new(),
             ends: BinaryHeap::new(),
+            held: HashSet::new(),
             submissions: Vec::new(),
             asks: Vec::new(),
             releases: Vec::new(),
@@ -102,6 +105,11 @@ impl Shop {
         for job in self.teams.until(now) {
             self.submit(job);
         }
+        // Something of his waits, whenever somebody looks.
+        if self.held.len() < BACKFILL {
+            let job = self.teams.backfill();
+            self.submit(job);
+        }
     }
 
     /// Placed, released and rejected asks.
@@ -113,6 +121,7 @@ impl Shop {
             self.let_go(released);
         }
         for rejected in response.rejected_allocations {
+            self.held.remove(&rejected.allocation_key);
             if self.keys.remove(&rejected.allocation_key).is_some() {
                 self.task_is_over(&rejected.application_id);
             }
@@ -124,6 +133,7 @@ impl Shop {
         for rejected in response.rejected {
             self.apps.remove(&rejected.application_id);
             self.keys.retain(|_, (app, _)| *app != rejected.application_id);
+            self.held.retain(|key| self.keys.contains_key(key));
         }
     }
 
@@ -192,10 +202,14 @@ impl Shop {
             placeholder,
             ..Default::default()
         });
+        if job.user == LIMITED {
+            self.held.insert(key.clone());
+        }
         self.keys.insert(key, (job.id.clone(), task));
     }
 
     fn place(&mut self, allocation: &Allocation) {
+        self.held.remove(&allocation.allocation_key);
         let Some((id, task)) = self.keys.get(&allocation.allocation_key).cloned() else { return };
         let Some(app) = self.apps.get_mut(&id) else { return };
         if !allocation.placeholder {
@@ -219,6 +233,7 @@ impl Shop {
 
     /// The scheduler let something go.
     fn let_go(&mut self, released: AllocationRelease) {
+        self.held.remove(&released.allocation_key);
         let Some((id, task)) = self.keys.remove(&released.allocation_key) else { return };
         match released.termination_type() {
             // A placeholder made room for a member, or its time was over.
@@ -333,5 +348,19 @@ mod tests {
         // The end of the first try does not end the second.
         shop.advance(500);
         assert!(shop.take_outbox().removals.is_none());
+    }
+
+    #[test]
+    fn something_of_the_limited_user_waits_at_all_times() {
+        let mut shop = Shop::new("demo", 1);
+        shop.furnish();
+        for minute in 1..600 {
+            let asks = shop.take_outbox().allocations.map(|request| request.allocations).unwrap_or_default();
+            let waiting = |shop: &Shop| shop.held.iter().filter(|key| shop.keys.contains_key(*key)).count();
+            assert!(waiting(&shop) >= BACKFILL, "minute {minute}: {}", waiting(&shop));
+            // All that is asked for has a place: he waits for what comes with the next step.
+            shop.allocations(placed(&asks));
+            shop.advance(minute * 60_000);
+        }
     }
 }

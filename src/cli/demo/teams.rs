@@ -8,6 +8,10 @@ use rand_chacha::{
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 const GIB: i64 = 1 << 30;
+/// The user whose limit in the configuration is less than what he wants.
+pub const LIMITED: &str = "dan";
+/// Tasks of one of his backfills; at his limit 64 of them run.
+pub const BACKFILL: usize = 60;
 
 /// An application to be submitted.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub struct Teams {
     random: ChaCha8Rng,
     /// The next job of each kind: when, and which it is.
     next: [(u64, u32); 5],
+    /// Of backfills, which are made when they are wanted and must not change the other jobs.
+    backfills: (ChaCha8Rng, u32),
 }
 
 #[derive(Clone, Copy)]
@@ -47,7 +53,10 @@ const KINDS: [Kind; 5] = [Kind::Web, Kind::Etl, Kind::Training, Kind::Notebook, 
 impl Teams {
     /// The same seed makes the same jobs.
     pub fn new(seed: u64) -> Teams {
-        Teams { random: ChaCha8Rng::seed_from_u64(seed), next: [(0, 1); 5] }
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        let mut other = random.clone();
+        other.set_stream(1);
+        Teams { random, next: [(0, 1); 5], backfills: (other, 1) }
     }
 
     /// What is there when the demo begins: enough of everything that the cluster is busy, one ask that no node can take,
@@ -66,15 +75,8 @@ impl Teams {
                 jobs.push(job);
             }
         }
-        for number in 1..=3 {
-            jobs.push(Job {
-                id: format!("etl-dan-backfill-{number}"),
-                queue: "root.etl",
-                user: "dan",
-                needs: (4000, 32 * GIB, 0),
-                tasks: (0..60).map(|_| self.between(20, 90) * MINUTE).collect(),
-                gang: false,
-            });
+        for _ in 0..3 {
+            jobs.push(self.backfill());
         }
         jobs.push(Job {
             id: "adhoc-giant".to_owned(),
@@ -85,6 +87,15 @@ impl Teams {
             gang: false,
         });
         jobs
+    }
+
+    /// More work of the user who is at his limit.
+    pub fn backfill(&mut self) -> Job {
+        let (random, number) = &mut self.backfills;
+        let id = format!("etl-{LIMITED}-backfill-{number}");
+        *number += 1;
+        let tasks = (0..BACKFILL).map(|_| between(random, 20, 90) * MINUTE).collect();
+        Job { id, queue: "root.etl", user: LIMITED, needs: (4000, 32 * GIB, 0), tasks, gang: false }
     }
 
     /// What was submitted up to `now`, in milliseconds of the cluster. The first call begins the clock.
@@ -133,7 +144,7 @@ impl Teams {
                 let cores = self.one_of(&[2, 4, 8]);
                 let needs = (cores * 1000, cores * self.one_of(&[4, 8]) * GIB, 0);
                 let tasks = (0..self.between(20, 160)).map(|_| self.between(8, 50) * MINUTE).collect();
-                let user = if self.between(1, 16) == 1 { "dan" } else { self.one_of(&["cleo", "eve"]) };
+                let user = if self.between(1, 16) == 1 { LIMITED } else { self.one_of(&["cleo", "eve"]) };
                 Job { id: format!("etl-{number}"), queue: "root.etl", user, needs, tasks, gang: false }
             }
             Kind::Training => {
@@ -168,12 +179,16 @@ impl Teams {
 
     /// From `low` to `high`, both included.
     fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.random.next_u64() % (high - low + 1)
+        between(&mut self.random, low, high)
     }
 
     fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[(self.random.next_u64() % choices.len() as u64) as usize]
     }
+}
+
+fn between(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
+    low + random.next_u64() % (high - low + 1)
 }
 
 #[cfg(test)]
@@ -192,5 +207,12 @@ mod tests {
         assert_eq!(day(1), day(1));
         assert_ne!(day(1), day(2));
         assert!(day(1).len() > 500, "{}", day(1).len());
+        let others = |backfills| {
+            let mut teams = Teams::new(1);
+            (0..backfills).for_each(|_| drop(teams.backfill()));
+            teams.until(HOUR);
+            teams.until(5 * HOUR).iter().map(|job| format!("{job:?}")).collect::<Vec<_>>()
+        };
+        assert_eq!(others(0), others(7), "backfills come when they are wanted");
     }
 }

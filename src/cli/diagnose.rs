@@ -278,7 +278,11 @@ mod tests {
 
     #[test]
     fn a_data_directory_that_cannot_be_read_is_told() {
-        let named = |options: Value| named_directory(&serde_json::json!({"options": options}).to_string());
+        let named = |options: Value| {
+            let row = |(name, value): (&String, &Value)| serde_json::json!({"name": name, "value": value});
+            let rows: Vec<Value> = options.as_object().unwrap().iter().map(row).collect();
+            named_directory(&serde_json::json!({"options": rows}).to_string())
+        };
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().to_str().unwrap();
         assert!(named(serde_json::json!({"data": data})).is_none(), "it has no logs");

@@ -11,6 +11,9 @@ use crate::{
 /// More than are told of at once.
 const NODES: usize = 1_200;
 
+/// A path, and what is right of its answer.
+type Wanted<'a> = (String, &'a dyn Fn(&Value) -> bool);
+
 #[tokio::test]
 async fn long_answers_are_whole_however_many_want_them() {
     let server = Server::registered(&[]).await;
@@ -22,7 +25,7 @@ async fn long_answers_are_whole_however_many_want_them() {
     until(&server, &of("resource/status"), |status| status["online"]["idset"] == "0-1199").await;
     until(&server, &of("applications"), |all| all["applications"][0]["asks"] == 1).await;
     let len = |value: &Value| value.as_array().map_or(0, Vec::len);
-    let wanted: [(String, &dyn Fn(&Value) -> bool); 7] = [
+    let wanted: [Wanted<'_>; 7] = [
         (of("nodes"), &|all| len(&all["nodes"]) == NODES),
         (of("resource/status"), &|status| status["all"]["idset"] == "0-1199" && status["R"].is_object()),
         (of("applications"), &|all| all["matched"] == 1 && all["applications"][0]["reason"].is_object()),

@@ -364,6 +364,12 @@ class QueueOrder(TypedDict):
     since: str
 
 
+class QueueOrdered(TypedDict):
+    queue: str
+    state: str
+    why: NotRequired[str | None]
+
+
 class ReasonOfOverview(TypedDict):
     applications: int
     asks: int
@@ -414,6 +420,16 @@ class Rule(TypedDict):
     name: str
     parameters: dict[str, str]
     parentRule: NotRequired[Rule | None]
+
+
+class ServerOption(TypedDict):
+    default: NotRequired[str | None]
+    description: str
+    environment: NotRequired[str | None]
+    name: str
+    set: bool
+    type: str
+    value: str | None
 
 
 class ServerStatus(TypedDict):
@@ -976,7 +992,7 @@ class ResourceStatus(TypedDict):
 
 
 class Settings(TypedDict):
-    options: dict[str, str]
+    options: list[ServerOption]
     resourceManagers: list[SettingsOfResourceManager]
     server: list[Setting]
 

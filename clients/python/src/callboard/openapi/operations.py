@@ -184,24 +184,24 @@ class Api(Door):
         """GET `/api/v1/partition/{partition}/queue/{queue}`."""
         return cast("models.QueueDoor", await self._call("GET", f"/api/v1/partition/{quote(partition)}/queue/{quote(queue)}"))
 
-    async def queue_drain(self, partition: str, queue: str, body: models.ApiQueueDrainBody) -> dict[str, Any]:
+    async def queue_drain(self, partition: str, queue: str, body: models.ApiQueueDrainBody) -> models.QueueOrdered:
         """POST `/api/v1/partition/{partition}/queue/{queue}/drain`."""
         return cast(
-            "dict[str, Any]",
+            "models.QueueOrdered",
             await self._call("POST", f"/api/v1/partition/{quote(partition)}/queue/{quote(queue)}/drain", json=body),
         )
 
-    async def queue_resume(self, partition: str, queue: str, body: models.ApiQueueResumeBody) -> dict[str, Any]:
+    async def queue_resume(self, partition: str, queue: str, body: models.ApiQueueResumeBody) -> models.QueueOrdered:
         """POST `/api/v1/partition/{partition}/queue/{queue}/resume`."""
         return cast(
-            "dict[str, Any]",
+            "models.QueueOrdered",
             await self._call("POST", f"/api/v1/partition/{quote(partition)}/queue/{quote(queue)}/resume", json=body),
         )
 
-    async def queue_stop(self, partition: str, queue: str, body: models.ApiQueueStopBody) -> dict[str, Any]:
+    async def queue_stop(self, partition: str, queue: str, body: models.ApiQueueStopBody) -> models.QueueOrdered:
         """POST `/api/v1/partition/{partition}/queue/{queue}/stop`."""
         return cast(
-            "dict[str, Any]",
+            "models.QueueOrdered",
             await self._call("POST", f"/api/v1/partition/{quote(partition)}/queue/{quote(queue)}/stop", json=body),
         )
 

@@ -363,8 +363,14 @@ fn frame(socket: &mut TcpStream, first: u8) -> Vec<u8> {
     loop {
         let mut head = [0; 2];
         socket.read_exact(&mut head).expect("a frame");
-        assert!(head[1] < 126, "a small one");
-        let mut content = vec![0; head[1].into()];
+        let mut length = usize::from(head[1]);
+        // Lines of the session come in between, which are longer.
+        if length == 126 {
+            let mut long = [0; 2];
+            socket.read_exact(&mut long).expect("its length");
+            length = u16::from_be_bytes(long).into();
+        }
+        let mut content = vec![0; length];
         socket.read_exact(&mut content).expect("its content");
         if head[0] == first {
             return content;

@@ -173,7 +173,14 @@ impl Decoder {
         match &node.value {
             Value::List(items) => {
                 let there = items.iter().filter(|item| !matches!(item.value, Value::Scalar(_, Kind::Null)));
-                Some(there.map(|item| each(self, item)).collect())
+                let mut list = Vec::new();
+                for item in there {
+                    if self.too_many.is_some() {
+                        break;
+                    }
+                    list.push(each(self, item));
+                }
+                Some(list)
             }
             Value::Scalar(_, Kind::Null) => None,
             _ => {

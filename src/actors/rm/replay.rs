@@ -197,12 +197,8 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
     let segments = log::segments(dir).map_err(unreadable)?;
     let Some(Title { rm, .. }) = log::title_of(dir) else {
         if segments.is_empty() && log::snapshots(dir).map_err(unreadable)?.is_empty() {
-            return match log::noted(dir).map_err(unreadable)? {
-                Some(first) => {
-                    Err(format!("log {}: its segments are missing, up to that from record {first} on", dir.display()))
-                }
-                None => Ok(None),
-            };
+            let lost = |first| Err(format!("log {}: its segments up to record {first} are missing", dir.display()));
+            return log::noted(dir).map_err(unreadable)?.map_or(Ok(None), lost);
         }
         let why = log::why_untitled(dir).map(|why| format!(" ({why})")).unwrap_or_default();
         return Err(format!("log {}: no file of it says whose it is{why}", dir.display()));
@@ -275,8 +271,7 @@ fn is_harmless(cut: &Cut, whole: bool) -> bool {
     cut.torn && (whole || cut.at_end)
 }
 
-/// The newest snapshot that can be read and whose log is there, and how it is named; else none, and the log is read from its
-/// beginning.
+/// The newest snapshot that can be read and whose log is there, and how it is named; else none: the log is read whole.
 fn newest_snapshot(dir: &Path, title: &Title, first: u64) -> std::io::Result<(Replay, Option<(u64, u64)>)> {
     for (index, path) in log::snapshots(dir)?.into_iter().rev() {
         match log::load(&path, title).and_then(|snapshot| Replay::of(&snapshot)) {

@@ -188,7 +188,7 @@ fn a_gang_starts_when_its_queue_has_room_for_all_of_it() {
     env.gang("app-1", "root.a", 20, "Soft");
     env.heard();
     env.ask(vec![Ask::new("app-1", "q1", 10).placeholder("tg"), Ask::new("app-1", "q2", 10).placeholder("tg")]);
-    assert_eq!(env.heard(), ["app-1 Accepted"]);
+    assert_eq!(env.heard(), ["app-1 Accepted", "q1 Skipped", "q2 Skipped"]);
     env.release("other", "k1", Termination::StoppedByRm);
     let heard = env.heard();
     assert!(heard.contains(&"new q1 on n1".to_owned()) && heard.contains(&"new q2 on n1".to_owned()), "{heard:?}");

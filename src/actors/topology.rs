@@ -56,6 +56,8 @@ const HEARD: Duration = Duration::from_secs(1);
 /// Configurations that are read at once, and trials: each takes many times the memory of its text.
 const LOADS: usize = 2;
 const TRIALS: usize = 2;
+/// What the refusal of an update begins with.
+const UPDATE: &str = "update of configuration failed";
 /// How long a configuration waits until it is read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -409,12 +411,21 @@ impl Topology {
         Ok(config)
     }
 
-    /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied.
+    /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied. A registration runs
+    /// a partition whose rules cannot be built without any, an update is refused (CFG-098).
     pub async fn load_update(&self, text: String) -> Result<Arc<LoadedConfig>, Refusals> {
-        let config = self.load(text, "update of configuration failed").await?;
-        // A registration runs such a partition without any rule, an update is refused (CFG-098).
-        config.check_rules().map_err(|refused| prefixed(refused, "update of configuration failed"))?;
+        let config = self.load(text, UPDATE).await?;
+        config.check_rules().map_err(|refused| prefixed(refused, UPDATE))?;
         Ok(config)
+    }
+
+    /// The same on the thread of the caller, which has to be one that may take its time.
+    pub fn load_update_here(&self, text: &str) -> Result<Arc<LoadedConfig>, Refusals> {
+        if text.is_empty() {
+            return Ok(lock(&self.defaults).present());
+        }
+        let loaded = crate::config::load(text).and_then(|config| config.check_rules().map(|()| config));
+        loaded.map(Arc::new).map_err(|refused| prefixed(refused, UPDATE))
     }
 
     /// From now on nothing new is taken, streams get their last line, and whoever waits for something an answer.

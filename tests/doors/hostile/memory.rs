@@ -193,12 +193,12 @@ fn orders(bytes: usize) -> Vec<(&'static str, &'static str, String, usize, usize
         }
         (text + tail, items)
     };
-    // As many queues as there may be.
+    // As many queues as there may be, and more.
     let queues = |count: usize| {
         let count = count.min(bytes / 20);
-        let list: String = (0..count).map(|n| format!("- {{name: q{n}}}\n")).collect();
-        // Each is a map, a key and a value.
-        (format!("partitions:\n- name: default\n  queues:\n{list}"), 3 * count)
+        let list: String = (0..count).map(|n| format!("  - {{name: q{n}}}\n")).collect();
+        // A queue counts as four: what is made of it is a row of a partition.
+        (format!("partitions:\n- name: default\n  queues:\n{list}"), 4 * count)
     };
     let (nested, anchors) = ("- ".repeat(bytes / 2), "x".repeat(bytes / 2));
     let bodies: Vec<(&str, (String, usize))> = vec![
@@ -209,6 +209,11 @@ fn orders(bytes: usize) -> Vec<(&'static str, &'static str, String, usize, usize
         ("the same key", many(bytes, "{", &|_| "a: 1,".into(), "}")),
         ("queues", many(bytes, "partitions: [{name: default, queues: [", &|n| format!("{{name: q{n}}},"), "]}]")),
         ("queues that are taken", queues(25_000)),
+        ("queues that are too many", queues(90_000)),
+        ("partitions that are too many", {
+            let (text, parts) = queues(90_000);
+            (text.replacen("- name: default\n  queues:\n", "", 1), parts)
+        }),
         ("the same queue", many(bytes, "partitions: [{name: default, queues: [", &|_| "{name: q},".into(), "]}]")),
         ("bad queues", many(bytes, "partitions: [{name: default, queues: [", &|_| "{name: '!'},".into(), "]}]")),
         (

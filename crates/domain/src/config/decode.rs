@@ -13,6 +13,8 @@ use super::{
     yaml::{At, Kind, Node, Value, float, integer},
 };
 
+/// Most partitions of a configuration: each has actors and a journal of its own.
+const MAX_PARTITIONS: usize = 100;
 /// Most queues of a configuration: each takes some kilobytes while it is read, and in what is made of it.
 pub const MAX_QUEUES: usize = 25_000;
 /// Misfits that are listed: whoever mends these sees the next ones.
@@ -72,16 +74,22 @@ pub struct Misfit {
     pub hidden: bool,
 }
 
+/// More than there may be: where, by which rule, and in words.
+pub type TooMany = (At, &'static str, String);
+
 /// Reads a document; what does not fit is left out of the result and listed.
 ///
 /// # Errors
-/// Where the first queue stands that is too many.
-pub fn scheduler(node: &Node) -> Result<(Scheduler, Vec<Misfit>), At> {
+/// There is more than may be.
+pub fn scheduler(node: &Node) -> Result<(Scheduler, Vec<Misfit>), TooMany> {
     let mut decoder = Decoder::default();
     let mut scheduler = Scheduler::default();
     let name = "configs.SchedulerConfig";
     decoder.pairs(node, name, |decoder, key, key_at, value| match key {
-        "partitions" => scheduler.partitions = decoder.list(value, "configs.PartitionConfig", Decoder::partition),
+        "partitions" => {
+            decoder.count_partitions(value);
+            scheduler.partitions = decoder.list(value, "configs.PartitionConfig", Decoder::partition);
+        }
         // Never compared with the computed one (CFG-081).
         "checksum" => drop(decoder.text(value)),
         "extra" => scheduler.extra = Some(key_at),
@@ -89,7 +97,7 @@ pub fn scheduler(node: &Node) -> Result<(Scheduler, Vec<Misfit>), At> {
         key => decoder.unknown(key, key_at, name, TEXT),
     });
     match decoder.too_many {
-        Some(at) => Err(at),
+        Some(too_many) => Err(too_many),
         None => Ok((scheduler, decoder.misfits)),
     }
 }
@@ -99,7 +107,7 @@ struct Decoder {
     misfits: Vec<Misfit>,
     hidden: bool,
     queues: usize,
-    too_many: Option<At>,
+    too_many: Option<TooMany>,
 }
 
 impl Decoder {
@@ -172,9 +180,8 @@ impl Decoder {
     fn list<T>(&mut self, node: &Node, name: &str, each: fn(&mut Decoder, &Node) -> T) -> Option<Vec<T>> {
         match &node.value {
             Value::List(items) => {
-                let there = items.iter().filter(|item| !matches!(item.value, Value::Scalar(_, Kind::Null)));
                 let mut list = Vec::new();
-                for item in there {
+                for item in items.iter().filter(|item| item.is_there()) {
                     if self.too_many.is_some() {
                         break;
                     }
@@ -188,6 +195,15 @@ impl Decoder {
                 // Not missing: only this one fault is to be told.
                 Some(Vec::new())
             }
+        }
+    }
+
+    fn count_partitions(&mut self, node: &Node) {
+        let Value::List(items) = &node.value else { return };
+        let there = || items.iter().filter(|item| item.is_there());
+        if let Some(first) = there().nth(MAX_PARTITIONS) {
+            let text = format!("{} partitions are configured: at most {MAX_PARTITIONS} are allowed", there().count());
+            self.too_many = Some((first.at, "CFG-010", text));
         }
     }
 
@@ -311,7 +327,8 @@ impl Decoder {
         to.max_applications.at = node.at;
         self.queues += 1;
         if self.queues > MAX_QUEUES {
-            self.too_many.get_or_insert(node.at);
+            self.too_many
+                .get_or_insert_with(|| (node.at, "CFG-012", format!("more than {MAX_QUEUES} queues are configured")));
             return to;
         }
         self.object(node, "configs.QueueConfig", QUEUE, |decoder, key, value| match key {

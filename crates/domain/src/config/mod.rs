@@ -168,9 +168,8 @@ fn read(text: &str) -> Result<(written::Scheduler, Faults), Refused> {
     let mut faults = Faults::default();
     let (scheduler, misfits) = match decode::scheduler(&node) {
         Ok(read) => read,
-        Err(at) => {
-            let text = format!("more than {MAX_QUEUES} queues are configured");
-            faults.add(at, "CFG-012", text, "queues that are alike can be made by placement rules");
+        Err((at, rule, text)) => {
+            faults.add(at, rule, text, "");
             return faults.refusal().map(|()| Default::default());
         }
     };

@@ -44,6 +44,13 @@ pub struct Node {
     bytes: usize,
 }
 
+impl Node {
+    /// It is not nothing, as an entry of a list may be.
+    pub fn is_there(&self) -> bool {
+        !matches!(self.value, Value::Scalar(_, Kind::Null))
+    }
+}
+
 /// A key and its value.
 pub type Pair = (Arc<Node>, Arc<Node>);
 

@@ -131,7 +131,8 @@ pub(super) async fn post(
     let mut plans = Vec::new();
     for rm in listing.rms.iter().filter(|rm| rm.default_config) {
         let turn = trial::turn(&doors.topology.trials).await?;
-        plans.push(plan::of(&listing, rm.clone(), loaded.clone(), turn).await?);
+        let loaded = loaded.clone();
+        plans.push(plan::of(&listing, rm.clone(), turn, || Ok(loaded)).await?);
     }
     let hurt: Vec<&str> = plans.iter().filter(|plan| plan.has_consequences()).map(|plan| &*plan.rm_id).collect();
     if !only_plan {

@@ -19,6 +19,7 @@ use crate::{
     actors::{
         clock::Clock,
         directory::{Listing, PartitionEntry, RmEntry},
+        topology::Refusals,
     },
     config::LoadedConfig,
     domain::{Partition, types::Nanos},
@@ -55,19 +56,21 @@ async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Res
     let listing = doors.topology.directory.get();
     let rm = find_rm(&listing, query::one(&parameters, "rm"))?.clone();
     let turn = trial::turn(&doors.topology.trials).await?;
-    let config = doors.topology.load_update(text).await?;
-    Ok(HttpResponse::Ok().json(of(&listing, rm, config, turn).await?))
+    let topology = doors.topology.clone();
+    let plan = of(&listing, rm, turn, move || topology.load_update_here(&text)).await?;
+    Ok(HttpResponse::Ok().json(plan))
 }
 
-/// What a configuration would do to a resource manager.
+/// What a configuration would do to a resource manager. It is read on the thread that computes the plan, which uses again what
+/// reading took.
 ///
 /// # Errors
-/// It ends, or the server does.
+/// It is refused, or the resource manager or the server ends.
 pub async fn of(
     listing: &Listing,
     rm: RmEntry,
-    config: Arc<LoadedConfig>,
     turn: OwnedSemaphorePermit,
+    config: impl FnOnce() -> Result<Arc<LoadedConfig>, Refusals> + Send + 'static,
 ) -> Result<Plan, Problem> {
     // Snapshots first: all of them are of one moment, or close to it.
     let own: Vec<PartitionEntry> = listing.partitions.iter().filter(|entry| entry.rm == rm.id).cloned().collect();
@@ -78,10 +81,12 @@ pub async fn of(
     let computed = web::block(move || {
         // It takes its memory, though nobody may wait for it any more.
         let _turn = turn;
-        compute(&rm, config, &running, now)
+        Ok::<_, Refusals>(compute(&rm, config()?, &running, now))
     })
     .await;
-    computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))
+    let computed =
+        computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))?;
+    Ok(computed?)
 }
 
 /// The resource manager that is named, or the only one.

@@ -18,8 +18,6 @@ use super::{
 };
 use crate::placement::MAX_EXPRESSIONS;
 
-/// Most partitions of a configuration: each has actors and a journal of its own.
-const MAX_PARTITIONS: usize = 100;
 /// Most placement rules of a partition: each submission is tried on all of them.
 const MAX_RULES: usize = 1_000;
 const DEFAULT_PARTITION: &str = "default";
@@ -29,12 +27,6 @@ const ROOT: &str = "root";
 pub fn normalise_and_check(scheduler: &mut Scheduler, faults: &mut Faults) {
     let mut names = Vec::new();
     let (mut types, mut room) = (BTreeSet::new(), MAX_EXPRESSIONS);
-    if let Some(partition) = scheduler.partitions.iter().flatten().nth(MAX_PARTITIONS) {
-        let count = scheduler.partitions.iter().flatten().count();
-        let text = format!("{count} partitions are configured: at most {MAX_PARTITIONS} are allowed");
-        faults.add(partition.at, "CFG-010", text, "");
-        return;
-    }
     for partition in scheduler.partitions.iter_mut().flatten() {
         name(partition, &mut names, faults);
         structure(partition, faults);

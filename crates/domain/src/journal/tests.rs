@@ -36,8 +36,9 @@ fn show(output: &Output) -> String {
             let reason = reason.as_deref().unwrap_or("-");
             format!("{name} {} {} <{reason}> {}{}", targets.idset, targets.nodelist, overwrite.number(), by(origin))
         }
-        Kind::Undrain { targets, origin, .. } => {
-            format!("{name} {} {}{}", targets.idset, targets.nodelist, by(origin))
+        Kind::Undrain { targets, reason, origin } => {
+            let reason = reason.as_deref().map(|reason| format!(" <{reason}>")).unwrap_or_default();
+            format!("{name} {} {}{reason}{}", targets.idset, targets.nodelist, by(origin))
         }
         Kind::Online(set) | Kind::Offline(set) | Kind::Torpid(set) | Kind::Lively(set) => format!("{name} {set}"),
     }
@@ -425,7 +426,7 @@ fn a_drain_goes_with_a_node_that_has_another_host_name() {
     script.remove("n1");
     assert_eq!(
         rename(&mut script, "n0", "n1"),
-        ["offline 5", "undrain 5 y <its node is n1 now>", "hold n0"].map(str::to_owned)
+        ["hold n0", "offline 5", "undrain 5 y <its node is n1 now>"].map(str::to_owned)
     );
     assert!(rename(&mut script, "nobody", "z").is_empty());
 }

@@ -213,6 +213,10 @@ fn part(text: &mut String, plan: &PartitionPlan) {
             let _ = writeln!(text, "  {}{who}  {} {}, used {}{after}", row.queue_name, row.what, row.limit, row.used);
         }
     }
+    if plan.more > 0 {
+        let _ =
+            writeln!(text, "and {} more queues, applications and quotas, which the server does not list", plan.more);
+    }
 }
 
 fn lines(text: &mut String, settings: &[Setting]) {

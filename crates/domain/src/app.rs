@@ -192,6 +192,28 @@ impl App {
         (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
     }
 
+    /// So many asks, at least one, failed on nodes before the next one that is to be tried, or that waits for something else
+    /// (R5.26). Those that failed earlier count as long as nothing has come that could help them: they would fail again.
+    pub fn failed_on_nodes(&self, limit: usize) -> bool {
+        let unlucky = |key: &GroupKey, group: &AskGroup| {
+            group.blocked && group.hold == Some(Hold::Nodes) && key.required_node.is_none()
+        };
+        let groups = self.groups_by_key.iter().filter(|(key, group)| unlucky(key, group));
+        let mut failed: Vec<AskOrder> = groups.flat_map(|(_, group)| group.asks.keys().take(limit)).copied().collect();
+        if failed.len() < limit {
+            return false;
+        }
+        let (_, last, _) = failed.select_nth_unstable(limit - 1);
+        let last = *last;
+        match self.group_order.first_key_value() {
+            Some((next, _)) => *next > last,
+            None => {
+                let mut ends = self.groups_by_key.values().filter_map(|group| group.asks.keys().next_back());
+                ends.any(|end| *end > last)
+            }
+        }
+    }
+
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
     pub fn awaits_placeholders(&self) -> bool {
         self.gang.pending_placeholders + self.gang.awaiting_shim > 0

@@ -155,6 +155,9 @@ partition second would be added
     assert_eq!((status, out.as_str()), (0, "rm-1: this configuration is in force, nothing would change\n"));
     let (status, out, _) = run(&server, &format!("{CONFIG}          - name: b\n"), &[]).await;
     assert!(status == 0 && out.contains("added     root.b"), "{status} {out}");
+    let many: String = (0..6_000).map(|n| format!("          - name: q{n}\n")).collect();
+    let (status, out, _) = run(&server, &format!("{CONFIG}{many}"), &[]).await;
+    assert!(status == 0 && out.contains(" more queues, applications and quotas, which the server does not list\n"));
     let (status, out, _) = run(&server, NEW, &["--json", "--rm", "rm-1"]).await;
     let plan: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((status, &plan["rmID"]), (3, &json!("rm-1")));

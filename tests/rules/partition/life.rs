@@ -63,6 +63,59 @@ fn priorities_and_ages_order_the_asks() {
     assert_eq!(env.heard(), ["node n1", "app-1 Running", "new old on n1", "new new on n1", "new low on n1"]);
 }
 
+/// R5.26: asks that failed count as long as they would fail again, however they came.
+#[test]
+fn an_application_that_fails_on_nodes_is_left_alone_for_a_while() {
+    let yaml = "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n    queues:\n    - name: a\n      \
+                properties: {application.unschedasks.backoff: '2', application.unschedasks.backoff.delay: 10s}\n";
+    let mut env = Env::calm(yaml);
+    env.node("n1", 20);
+    env.node("n2", 20);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "wide", 25)]);
+    env.ask(vec![Ask::new("app-1", "small", 5)]);
+    assert_eq!(env.heard().last().unwrap(), "new small on n1", "one is not enough");
+    env.ask(vec![Ask::new("app-1", "broad", 24)]);
+    env.ask(vec![Ask::new("app-1", "first", 5).priority(9)]);
+    assert_eq!(env.heard().last().unwrap(), "new first on n2", "so many are none that come before the next");
+    let backs_off = |env: &Env| {
+        let partition = &env.partition;
+        partition.apps[partition.app_by_id["app-1"]].backoff_until
+    };
+    assert_eq!(backs_off(&env), None);
+    env.ask(vec![Ask::new("app-1", "next", 5)]);
+    assert_eq!(env.heard(), [""; 0]);
+    assert_eq!(backs_off(&env), Some(env.now.plus(Nanos::from_secs(10))));
+    env.ask(vec![Ask::new("app-1", "urgent", 5).priority(9)]);
+    env.pass(9);
+    assert_eq!(env.heard(), [""; 0], "new asks do not end it");
+    env.pass(2);
+    assert_eq!(env.heard(), ["new urgent on n1"]);
+    env.node("n3", 40);
+    env.pass(10);
+    assert_eq!(env.heard(), ["node n3", "new wide on n3", "new next on n2"]);
+    env.node("n4", 50);
+    assert_eq!(env.heard(), ["node n4", "new broad on n4"]);
+}
+
+/// R5.26: asks of one size are tried as one, and are as many.
+#[test]
+fn asks_of_one_size_that_fail_on_nodes_are_many() {
+    let yaml = "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n    queues:\n    - name: a\n      \
+                properties: {application.unschedasks.backoff: '2'}\n";
+    for (asks, waits) in [(2, false), (3, true)] {
+        let mut env = Env::calm(yaml);
+        env.node("n1", 20);
+        env.node("n2", 20);
+        env.app("app-1", "root.a");
+        for n in 0..asks {
+            env.ask(vec![Ask::new("app-1", &format!("k{n}"), 25)]);
+        }
+        let partition = &env.partition;
+        assert_eq!(partition.apps[partition.app_by_id["app-1"]].backoff_until.is_some(), waits, "{asks} asks");
+    }
+}
+
 #[test]
 fn a_removed_node_takes_its_allocations_with_it() {
     // R2.22, R2.27

@@ -83,15 +83,13 @@ impl Partition {
         Ok(Outcome::Placed)
     }
 
-    /// The gang was tried as a whole and waits as a whole. Gives the number of its asks.
-    pub(super) fn hold_gang(&mut self, app: AppIx, hold: Hold, cx: &mut Cx) -> u64 {
-        let groups = self.apps[app].groups_by_key.iter().filter(|(key, _)| key.placeholder);
-        let groups: Vec<_> = groups.map(|(key, group)| (key.clone(), group.asks.len() as u64)).collect();
-        for (key, _) in &groups {
-            self.hold(app, key, hold, cx);
-            self.block_group(app, key);
+    /// The gang was tried as a whole and waits as a whole.
+    pub(super) fn hold_gang(&mut self, app: AppIx, hold: Hold, cx: &mut Cx) {
+        let keys = self.apps[app].groups_by_key.keys().filter(|key| key.placeholder);
+        for key in keys.cloned().collect::<Vec<_>>() {
+            self.hold(app, &key, hold, cx);
+            self.block_group(app, &key);
         }
-        groups.iter().map(|(_, asks)| asks).sum()
     }
 
     /// The pending placeholders of an application, with their places in its order.

@@ -117,13 +117,14 @@ impl Partition {
             return Outcome::Nothing;
         }
         let queue = self.apps[app].queue;
-        let backoff = self.queues[queue].settings.backoff;
-        let mut failed = 0;
-        while let Some((_, key)) = self.apps[app].group_order.first_key_value() {
-            if backoff > 0 && failed >= backoff {
+        let backoff = usize::try_from(self.queues[queue].settings.backoff).unwrap_or(usize::MAX);
+        loop {
+            let row = &self.apps[app];
+            if backoff > 0 && row.failed_on_nodes(backoff) {
                 self.back_off(app, cx.now);
                 return Outcome::Nothing;
             }
+            let Some((_, key)) = row.group_order.first_key_value() else { return Outcome::Nothing };
             let key = key.clone();
             match self.try_group(app, &key, cx) {
                 Ok(outcome) => return outcome,
@@ -134,18 +135,12 @@ impl Partition {
                         return outcome;
                     }
                     let gang = self.goes_all_at_once(app, &key);
-                    let asks = if gang {
-                        self.hold_gang(app, hold, cx)
+                    if gang {
+                        self.hold_gang(app, hold, cx);
                     } else {
                         self.hold(app, &key, hold, cx);
-                        self.apps[app].groups_by_key.get(&key).map_or(0, |group| group.asks.len() as u64)
-                    };
+                    }
                     if hold == Hold::Nodes {
-                        failed += asks;
-                        if backoff > 0 && failed > backoff {
-                            self.back_off(app, cx.now);
-                            return Outcome::Nothing;
-                        }
                         // Neither helps a gang that is placed all at once.
                         if !gang && self.want_reservation(app, &key, cx.now) {
                             self.block_group(app, &key);
@@ -159,7 +154,6 @@ impl Partition {
                 }
             }
         }
-        Outcome::Nothing
     }
 
     /// Too many asks failed on nodes: the application waits (R5.26).

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         app::App,
         partition::{Explainer, Waiting},
-        types::{AppIx, Nanos},
+        types::{AppIx, AppState, Nanos},
     },
     http::{
         problem::Problem,
@@ -59,6 +59,11 @@ impl Wanted {
             "true" => true,
             other => return Err(Problem::field("waiting", format!("waiting is '{other}'; it may be true or false"))),
         };
+        let state = value("state");
+        if !state.is_empty() && !AppState::ALL.iter().any(|known| known.name().eq_ignore_ascii_case(&state)) {
+            let known = AppState::ALL.map(AppState::name).join(", ");
+            return Err(Problem::field("state", format!("state is '{state}'; it may be one of {known}")));
+        }
         let limit = match value("limit").as_str() {
             "" => LIMIT,
             text => text.parse().ok().filter(|limit| (1..=MOST).contains(limit)).ok_or_else(|| {
@@ -69,7 +74,7 @@ impl Wanted {
             list,
             queue: value("queue").to_lowercase(),
             user: value("user"),
-            state: value("state"),
+            state,
             code: value("reason"),
             text: value("text").to_lowercase(),
             waiting,

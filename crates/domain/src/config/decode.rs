@@ -74,8 +74,8 @@ pub struct Misfit {
     pub hidden: bool,
 }
 
-/// More than there may be: where, by which rule, and in words.
-pub type TooMany = (At, &'static str, String);
+/// More than there may be: where, by which rule, in words, and the way out where there is another than fewer.
+pub type TooMany = (At, &'static str, String, &'static str);
 
 /// Reads a document; what does not fit is left out of the result and listed.
 ///
@@ -203,7 +203,7 @@ impl Decoder {
         let there = || items.iter().filter(|item| item.is_there());
         if let Some(first) = there().nth(MAX_PARTITIONS) {
             let text = format!("{} partitions are configured: at most {MAX_PARTITIONS} are allowed", there().count());
-            self.too_many = Some((first.at, "CFG-010", text));
+            self.too_many = Some((first.at, "CFG-010", text, ""));
         }
     }
 
@@ -233,7 +233,7 @@ impl Decoder {
 
     /// A map that may be missing; empty counts as there.
     fn quantities(&mut self, node: &Node) -> Option<Quantities> {
-        (!matches!(node.value, Value::Scalar(_, Kind::Null))).then(|| self.map(node))
+        node.is_there().then(|| self.map(node))
     }
 
     /// `true`, `false`, and the older words where nothing but a boolean is wanted (CFG-007).
@@ -327,8 +327,10 @@ impl Decoder {
         to.max_applications.at = node.at;
         self.queues += 1;
         if self.queues > MAX_QUEUES {
-            self.too_many
-                .get_or_insert_with(|| (node.at, "CFG-012", format!("more than {MAX_QUEUES} queues are configured")));
+            self.too_many.get_or_insert_with(|| {
+                let text = format!("more than {MAX_QUEUES} queues are configured");
+                (node.at, "CFG-012", text, "queues that are alike can be made by placement rules")
+            });
             return to;
         }
         self.object(node, "configs.QueueConfig", QUEUE, |decoder, key, value| match key {
@@ -371,7 +373,7 @@ impl Decoder {
             "name" => to.name = decoder.text(value),
             "create" => to.create = decoder.boolean(value).unwrap_or_default(),
             "filter" => to.filter = decoder.filter(value),
-            "parent" if matches!(value.value, Value::Scalar(_, Kind::Null)) => {}
+            "parent" if !value.is_there() => {}
             "parent" => to.parent = Some(Box::new(decoder.rule(value))),
             _ => to.value = decoder.text(value),
         });

@@ -168,8 +168,8 @@ fn read(text: &str) -> Result<(written::Scheduler, Faults), Refused> {
     let mut faults = Faults::default();
     let (scheduler, misfits) = match decode::scheduler(&node) {
         Ok(read) => read,
-        Err((at, rule, text)) => {
-            faults.add(at, rule, text, "");
+        Err((at, rule, text, hint)) => {
+            faults.add(at, rule, text, hint);
             return faults.refusal().map(|()| Default::default());
         }
     };

@@ -183,12 +183,14 @@ fn what_costs_every_submission_is_limited() {
         let list =
             |prefix: char, count: usize| (0..count).map(|n| format!("{{name: {prefix}{n}}},")).collect::<String>();
         let (a, b) = (list('a', count / 2 - 1), list('b', count - count / 2 - 1));
-        checked(&format!(
+        format!(
             "partitions: [{{queues: [{{name: root, queues: [{a}]}}]}}, {{name: other, queues: [{{name: p, queues: [{b}]}}]}}]"
-        ))
+        )
     };
-    assert_eq!(many(MAX_QUEUES), "ok");
-    assert_eq!(many(MAX_QUEUES + 1), "more than 25000 queues are configured");
+    assert_eq!(checked(&many(MAX_QUEUES)), "ok");
+    let too_many = refused(&many(MAX_QUEUES + 1));
+    assert_eq!(too_many.message, "more than 25000 queues are configured");
+    assert!(too_many.faults[0].message.ends_with(" (queues that are alike can be made by placement rules)"));
 }
 
 #[test]

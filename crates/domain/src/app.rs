@@ -93,6 +93,8 @@ pub struct App {
     pub blocked: bool,
     /// Groups that are blocked.
     pub blocked_groups: Vec<Arc<GroupKey>>,
+    /// Of these the ones that were blocked because no node takes them, in a queue with a back-off (R5.26).
+    pub failed_groups: BTreeSet<Arc<GroupKey>>,
     /// Epoch in which they were blocked.
     pub blocked_in: u64,
     /// Its key in the order of its queue, while something is pending.
@@ -190,28 +192,6 @@ impl App {
     /// Its submission time, and its place among those that were submitted with the same request or at the same moment.
     pub fn age(&self) -> (Nanos, u64) {
         (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
-    }
-
-    /// So many asks, at least one, failed on nodes before the next one that is to be tried, or that waits for something else
-    /// (R5.26). Those that failed earlier count as long as nothing has come that could help them: they would fail again.
-    pub fn failed_on_nodes(&self, limit: usize) -> bool {
-        let unlucky = |key: &GroupKey, group: &AskGroup| {
-            group.blocked && group.hold == Some(Hold::Nodes) && key.required_node.is_none()
-        };
-        let groups = self.groups_by_key.iter().filter(|(key, group)| unlucky(key, group));
-        let mut failed: Vec<AskOrder> = groups.flat_map(|(_, group)| group.asks.keys().take(limit)).copied().collect();
-        if failed.len() < limit {
-            return false;
-        }
-        let (_, last, _) = failed.select_nth_unstable(limit - 1);
-        let last = *last;
-        match self.group_order.first_key_value() {
-            Some((next, _)) => *next > last,
-            None => {
-                let mut ends = self.groups_by_key.values().filter_map(|group| group.asks.keys().next_back());
-                ends.any(|end| *end > last)
-            }
-        }
     }
 
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
@@ -442,6 +422,7 @@ map!(App {
     67 free,
     68 asked,
     69 gang as Skip,
+    70 failed_groups,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom });

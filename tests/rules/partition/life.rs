@@ -63,12 +63,14 @@ fn priorities_and_ages_order_the_asks() {
     assert_eq!(env.heard(), ["node n1", "app-1 Running", "new old on n1", "new new on n1", "new low on n1"]);
 }
 
+/// A queue whose applications back off.
+const PATIENT: &str = "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n    queues:\n    - name: a\n      \
+     properties: {application.unschedasks.backoff: '2', application.unschedasks.backoff.delay: 10s}\n";
+
 /// R5.26: asks that failed count as long as they would fail again, however they came.
 #[test]
 fn an_application_that_fails_on_nodes_is_left_alone_for_a_while() {
-    let yaml = "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n    queues:\n    - name: a\n      \
-                properties: {application.unschedasks.backoff: '2', application.unschedasks.backoff.delay: 10s}\n";
-    let mut env = Env::calm(yaml);
+    let mut env = Env::calm(PATIENT);
     env.node("n1", 20);
     env.node("n2", 20);
     env.app("app-1", "root.a");
@@ -101,10 +103,8 @@ fn an_application_that_fails_on_nodes_is_left_alone_for_a_while() {
 /// R5.26: asks of one size are tried as one, and are as many.
 #[test]
 fn asks_of_one_size_that_fail_on_nodes_are_many() {
-    let yaml = "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n    queues:\n    - name: a\n      \
-                properties: {application.unschedasks.backoff: '2'}\n";
     for (asks, waits) in [(2, false), (3, true)] {
-        let mut env = Env::calm(yaml);
+        let mut env = Env::calm(PATIENT);
         env.node("n1", 20);
         env.node("n2", 20);
         env.app("app-1", "root.a");

@@ -179,6 +179,7 @@ impl Partition {
             backoff_until: None,
             blocked: false,
             blocked_groups: Vec::new(),
+            failed_groups: BTreeSet::new(),
             blocked_in: 0,
             order: None,
             dirty: false,

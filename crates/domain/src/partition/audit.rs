@@ -169,6 +169,9 @@ impl Partition {
             let grouped: usize = app.groups_by_key.values().map(|group| group.asks.len()).sum();
             let waiting = app.by_seq.values().filter(|a| self.allocs[**a].is_pending()).count();
             report.count(name, "number of grouped asks", grouped as u64, waiting as u64);
+            let blocked = |key: &&_| app.groups_by_key.get(*key).is_some_and(|group| group.blocked);
+            let failed = app.failed_groups.iter().filter(blocked).count() as u64;
+            report.count(name, "number of groups that failed on nodes", app.failed_groups.len() as u64, failed);
             allocations += count;
             placeholders += ph_count;
         }

@@ -59,6 +59,9 @@ impl Partition {
         }
         group.unreported += usize::from(unreported);
         let was_blocked = std::mem::take(&mut group.blocked);
+        if was_blocked {
+            app.failed_groups.remove(&key);
+        }
         // One more behind others changes no place.
         let leads = head.is_none_or(|head| order < head);
         if leads && key.may_replace() {
@@ -123,6 +126,7 @@ impl Partition {
             }
             if next.is_none() {
                 app.groups_by_key.remove(&key);
+                app.failed_groups.remove(&key);
             }
             if was_head
                 && key.may_replace()
@@ -156,12 +160,14 @@ impl Partition {
             row.blocked_groups.push(key.clone());
             let hold = group.hold;
             self.note_blocked(app, hold);
+            self.note_failed(app, key, hold);
         }
     }
 
     /// Groups that were blocked come back.
     pub(super) fn unblock_groups(&mut self, app: AppIx) {
         let row = &mut self.apps[app];
+        row.failed_groups.clear();
         for key in std::mem::take(&mut row.blocked_groups) {
             if let Some(group) = row.groups_by_key.get_mut(&key)
                 && group.blocked

@@ -9,6 +9,7 @@ mod apps;
 mod asks;
 mod atomic;
 mod audit;
+mod backoff;
 mod books;
 mod deadlines;
 pub mod dry_run;

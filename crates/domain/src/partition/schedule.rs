@@ -116,15 +116,14 @@ impl Partition {
             self.limited = true;
             return Outcome::Nothing;
         }
-        let queue = self.apps[app].queue;
-        let backoff = usize::try_from(self.queues[queue].settings.backoff).unwrap_or(usize::MAX);
+        let mut failed = self.failed_on_nodes(app);
         loop {
-            let row = &self.apps[app];
-            if backoff > 0 && row.failed_on_nodes(backoff) {
+            let next = self.apps[app].group_order.first_key_value();
+            if failed.as_ref().is_some_and(|failed| failed.are_enough_before(next.map(|(order, _)| order))) {
                 self.back_off(app, cx.now);
                 return Outcome::Nothing;
             }
-            let Some((_, key)) = row.group_order.first_key_value() else { return Outcome::Nothing };
+            let Some((_, key)) = next else { return Outcome::Nothing };
             let key = key.clone();
             match self.try_group(app, &key, cx) {
                 Ok(outcome) => return outcome,
@@ -137,16 +136,20 @@ impl Partition {
                     let gang = self.goes_all_at_once(app, &key);
                     if gang {
                         self.hold_gang(app, hold, cx);
+                        failed = self.failed_on_nodes(app);
                     } else {
                         self.hold(app, &key, hold, cx);
                     }
-                    if hold == Hold::Nodes {
-                        // Neither helps a gang that is placed all at once.
-                        if !gang && self.want_reservation(app, &key, cx.now) {
+                    // Neither reservation nor preemption helps a gang that is placed all at once.
+                    if hold == Hold::Nodes && !gang {
+                        if let Some(failed) = &mut failed {
+                            failed.add(&key, &self.apps[app]);
+                        }
+                        if self.want_reservation(app, &key, cx.now) {
                             self.block_group(app, &key);
                             continue;
                         }
-                        if !gang && let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
+                        if let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
                             return outcome;
                         }
                     }
@@ -154,14 +157,6 @@ impl Partition {
                 }
             }
         }
-    }
-
-    /// Too many asks failed on nodes: the application waits (R5.26).
-    fn back_off(&mut self, app: AppIx, now: Nanos) {
-        let queue = self.apps[app].queue;
-        let until = now.plus(self.queues[queue].settings.backoff_delay);
-        self.apps[app].backoff_until = Some(until);
-        self.wake_at(app, until);
     }
 
     /// An accepted application may begin, by its queues' and its user's limits; events on the edge (R5.23, EVT-027–EVT-02A).

@@ -111,6 +111,18 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// Applications that count against `max_applications`: running ones, and accepted ones that begin (QUE-090).
+    pub fn begun(&self) -> u64 {
+        self.running + self.allocating.len() as u64
+    }
+
+    /// The limit of running applications lets one begin here, or it counts already (QUE-091); as if so many of those that count did
+    /// not.
+    pub fn may_begin(&self, app: AppIx, less: u64) -> bool {
+        let max = self.max_applications;
+        max == 0 || self.begun() - less < max || self.allocating.contains(&app)
+    }
+
     /// What is allocated, for all to see: what the shim is still asked about waits.
     pub fn placed(&self) -> Resource {
         self.allocated.minus(&self.asked.amount).pruned()

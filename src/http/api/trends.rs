@@ -98,7 +98,7 @@ async fn trends(
                 let detail = format!("node '{}' not found in partition '{}'", wanted.name, entry.shown);
                 Problem::new(StatusCode::NOT_FOUND, detail)
             })?;
-            let used = node.allocated.plus(&node.occupied);
+            let used = node.placed().plus(&node.occupied);
             let known =
                 node::Known { partition: &entry.internal, id: &wanted.name, used: &used, capacity: &node.capacity };
             let steps = node::read(&state.topology.events, &known, &times).await.map_err(|error| match error {

@@ -114,7 +114,7 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
     let children = || queue.children.values().copied();
     let settings = &queue.settings;
     let mut allocating: Vec<&str> =
-        queue.allocating.iter().filter_map(|ix| Some(&*partition.apps.get(*ix)?.id)).collect();
+        partition.allocating(at).filter_map(|ix| Some(&*partition.apps.get(ix)?.id)).collect();
     allocating.sort_unstable();
     let placed = queue.placed();
     Some(QueueView {

@@ -3,6 +3,7 @@
 use callboard::domain::{
     command::{Command, NodeAction, PredicateAnswer, PredicateTerms, Turn},
     effect::Effect,
+    event::Detail,
     log::Input,
     types::{AppState, Nanos, Termination},
 };
@@ -308,4 +309,125 @@ fn what_the_shim_refuses_holds_no_place_of_its_user() {
     env.refuse("bad3", "n1");
     let user = env.partition.ugm.users().next().expect("a user");
     assert_eq!(user.root.applications, ["app-2".into()]);
+}
+
+/// Two leaves with limits: of applications and of memory, each of the queue and of each user.
+const LIMITS: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: queue-apps\n            \
+                      maxapplications: 1\n          - name: queue-quota\n            resources: {max: {memory: 10}}\n          - name: user-apps\n            \
+                      limits: [{limit: l, users: ['*'], maxapplications: 1}]\n          - name: user-quota\n            limits: [{limit: l, users: ['*'], maxresources: {memory: 10}}]\n          \
+                      - name: group-apps\n            limits: [{limit: l, groups: [staff], maxapplications: 1}]\n          - name: group-quota\n            limits: [{limit: l, groups: \
+                      [staff], maxresources: {memory: 10}}]\n";
+
+/// The shim is asked about an ask that fills a limit, and another one of another application comes.
+fn filled_by_a_question(queue: &str) -> Env {
+    let mut env = Env::new(LIMITS);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 100);
+    env.refuse("first", "n1");
+    for (app, key) in [("app-1", "first"), ("app-2", "second")] {
+        let user = if queue.contains("group") { app } else { "alice" };
+        let queue = format!("root.{queue}").into();
+        env.add_app(callboard::domain::command::AddApplication { id: app.into(), queue, ..env.by(user) });
+        env.ask(vec![Ask::new(app, key, 6)]);
+    }
+    assert_eq!(env.questions.len(), 1, "{queue}: {:?}", env.questions);
+    env.heard();
+    env.events.clear();
+    env
+}
+
+const FILLED: [&str; 6] = ["queue-apps", "queue-quota", "user-apps", "user-quota", "group-apps", "group-quota"];
+
+#[test]
+fn what_only_a_question_holds_back_is_told_when_it_is_answered() {
+    // R5.23, R5.27, SEEDS S7: what the shim may still refuse is no reason to tell that another ask has to wait.
+    for queue in FILLED {
+        let mut env = filled_by_a_question(queue);
+        env.pass(1);
+        assert_eq!(env.heard(), [""; 0], "{queue}: nobody knows yet");
+        assert_eq!(env.events.iter().map(|event| &*event.message).collect::<Vec<_>>(), [""; 0], "{queue}");
+        assert_eq!(env.log("app-2", "second"), [""; 0], "{queue}");
+        env.refusals.clear();
+        env.answer_one();
+        env.pass(1);
+        assert_eq!(env.questions.len(), 0, "{queue}");
+        let heard = env.heard();
+        assert!(heard.contains(&"new first on n1".to_owned()), "{queue}: {heard:?}");
+        assert_eq!(heard.last().map(String::as_str), Some("second Skipped"), "{queue}: {heard:?}");
+        env.remove_app("app-1");
+        env.answer_all();
+        assert!(env.heard().contains(&"new second on n1".to_owned()), "{queue}");
+        env.remove_app("app-2");
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn what_the_shim_refuses_has_held_nobody_back() {
+    // R5.27: another core asks its shim within the decision, and goes on to the next ask.
+    for queue in FILLED {
+        let mut env = filled_by_a_question(queue);
+        env.answer_one();
+        assert_eq!(env.questions.iter().map(|question| &*question.key).collect::<Vec<_>>(), ["second"], "{queue}");
+        env.answer_all();
+        let heard = env.heard();
+        assert!(heard.contains(&"new second on n1".to_owned()), "{queue}: {heard:?}");
+        assert!(!heard.contains(&"second Skipped".to_owned()), "{queue}: {heard:?}");
+        let told: Vec<&str> =
+            env.events.iter().map(|event| &*event.message).filter(|text| text.contains("second")).collect();
+        assert_eq!(told, [""; 0], "{queue}");
+        for app in ["app-1", "app-2"] {
+            env.remove_app(app);
+        }
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn a_question_counts_against_the_applications_that_may_run() {
+    // QUE-090, QUE-091: with many answers under way no more run than may.
+    let mut env = Env::calm(LIMITS);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 100);
+    for n in 1..=3 {
+        env.app(&format!("app-{n}"), "root.queue-apps");
+    }
+    for n in 1..=3 {
+        env.ask(vec![Ask::new(&format!("app-{n}"), &format!("k{n}"), 1)]);
+    }
+    let asked = |env: &Env| env.questions.iter().map(|question| question.key.to_string()).collect::<Vec<_>>();
+    assert_eq!(asked(&env), ["k1"]);
+    let root = env.partition.queue_by_path["root.queue-apps"];
+    assert_eq!(env.partition.allocating(root).count(), 0, "for all to see it has not begun");
+    env.unanswered();
+    assert_eq!(asked(&env), ["k1"], "the one that nobody answered comes first again");
+    env.answer_all();
+    assert_eq!((env.state("app-1"), env.state("app-2")), (Some(AppState::Running), Some(AppState::Accepted)));
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    assert_eq!(asked(&env), ["k2"]);
+    env.remove_app("app-2");
+    env.questions.clear();
+    assert_eq!(env.questions.len(), 0);
+    env.run();
+    assert_eq!(env.partition.queues[root].allocating.len(), 1, "app-3 begins");
+}
+
+#[test]
+fn what_is_allocated_in_a_queue_is_told_without_what_the_shim_is_asked_about() {
+    // EVT-04B
+    let mut env = Env::new(QUEUES);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 10);
+    env.app("app-1", "root.a");
+    env.ask(asks("app-1", 2));
+    for allocated in [1, 2] {
+        env.events.clear();
+        env.answer_one();
+        let told: Vec<_> = env.events.iter().filter(|event| event.detail == Detail::QueueAlloc).collect();
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].resource.as_deref(), Some(&res(allocated, allocated)));
+    }
 }

@@ -299,6 +299,13 @@ impl Partition {
                 let text = format!("row {} is gone, but counts as allocating", app.0);
                 report.0.push(Finding { object: name(), text });
             }
+            for app in queue.allocating.iter().filter(|app| self.counts_only_for_questions(**app)) {
+                let asked = self.apps[*app].asked.iter().map(|asked| asked.count).sum::<u64>();
+                if asked == 0 {
+                    let text = format!("row {} counts as allocating for questions, but there is none", app.0);
+                    report.0.push(Finding { object: name(), text });
+                }
+            }
         }
     }
 

@@ -330,8 +330,7 @@ impl<'a> Explainer<'a> {
             .full_of_apps(app)
             .map(|queue| {
                 let row = &partition.queues[queue];
-                let running = row.running + row.allocating.len() as u64;
-                Why::RunningApps { queue: row.path.clone(), max: row.max_applications, running }
+                Why::RunningApps { queue: row.path.clone(), max: row.max_applications, running: row.begun() }
             })
             .or_else(|| row.track.and_then(|track| partition.ugm.held(track)).map(Why::UserApps))
     }
@@ -533,17 +532,5 @@ impl Partition {
         row.capacity.fits(resource)
             && row.available.fits(resource)
             && (!others || self.is_shared(node) && self.open_room(node).fits(resource))
-    }
-
-    /// The queue, nearest to the leaf, that runs as many applications as it may (R4.36).
-    fn full_of_apps(&self, app: AppIx) -> Option<QueueIx> {
-        for ix in self.path(self.apps[app].queue) {
-            let row = &self.queues[ix];
-            let taken = row.running + row.allocating.len() as u64;
-            if row.max_applications > 0 && !row.allocating.contains(&app) && taken >= row.max_applications {
-                return Some(ix);
-            }
-        }
-        None
     }
 }

@@ -6,6 +6,7 @@
 mod accounting;
 mod admission;
 mod apps;
+mod asked;
 mod asks;
 mod atomic;
 mod audit;

@@ -84,6 +84,8 @@ pub(crate) struct Questions {
     next: u64,
     /// Applications that count among their user's only for what the shim is asked about.
     pub(super) only_asked: imbl::OrdSet<AppIx>,
+    /// Accepted ones that do so among those of their queues.
+    pub(super) entering: imbl::OrdSet<AppIx>,
     /// Whose turn it is.
     pub(super) turn: Place,
     /// The changes that other partitions know of.
@@ -91,6 +93,11 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
+    /// Asks with an open question.
+    pub(super) fn asks(&self) -> impl Iterator<Item = AllocIx> {
+        self.open.values().map(|open| open.alloc)
+    }
+
     /// A constrained ask is being asked about.
     pub(super) fn is_in_turn(&self) -> bool {
         self.in_turn > 0
@@ -237,10 +244,7 @@ impl Partition {
         let mut effects = Vec::new();
         let hidden = &mut cx.with(&mut effects);
         self.await_shim(placement.alloc, node, true);
-        let app = self.allocs[placement.alloc].app;
-        if self.apps[app].track.is_some_and(|track| !self.ugm.counts(track)) {
-            self.questions.only_asked.insert(app);
-        }
+        self.counts_for_question(placement.app);
         self.charge(placement, hidden);
         effects
     }
@@ -539,15 +543,7 @@ impl Partition {
         let hidden = &mut cx.with(&mut hidden);
         self.refund(alloc, self.allocs[alloc].node, Books::ALL, hidden);
         self.count_awaiting_shim(alloc, true, false);
-        let app = self.allocs[alloc].app;
-        if self.apps[app].asked.iter().all(|asked| asked.count == 0)
-            && self.questions.only_asked.remove(&app).is_some()
-            && let Some(track) = self.apps[app].track
-        {
-            // What was asked is charged to nobody: it holds no place of its user's either (R5.27, R3.52).
-            self.ugm.leave(track, &mut Vec::new());
-            self.unblock_limits();
-        }
+        self.counts_no_more_for_questions(self.allocs[alloc].app);
         self.pending_again(alloc);
     }
 
@@ -671,4 +667,5 @@ map!(Questions {
     12 turn,
     13 told,
     14 only_asked,
+    15 entering,
 });

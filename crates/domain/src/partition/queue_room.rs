@@ -30,7 +30,7 @@ impl Partition {
             if row.state != ObjectState::Active {
                 return Err(format!("{} is {}: it takes no new application", row.path, row.state.name()));
             }
-            let running = row.running + row.allocating.len() as u64;
+            let running = row.begun();
             if row.max_applications > 0 && running >= row.max_applications {
                 let run = if running == 1 { "application runs" } else { "applications run" };
                 return Err(format!("{running} {run} in {}, which is its limit", row.path));

@@ -27,16 +27,13 @@ impl Partition {
         row.reserved = Some(node);
         row.reserved_at = cx.now;
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
-        // R5.23
-        if self.apps[app].state == AppState::Accepted {
-            self.enter_allocating(app);
-        }
         self.apps[app].reservations.insert(alloc);
         self.reserved_apps.insert(app);
         self.reservations += 1;
         // R5.23: an accepted application that holds a reservation counts as allocating.
         if self.apps[app].state == AppState::Accepted {
             self.enter_allocating(app);
+            self.questions.entering.remove(&app);
         }
         let row = &mut self.nodes[node];
         row.reservations.push(alloc);
@@ -102,8 +99,12 @@ impl Partition {
         self.reservations -= 1;
         self.wanting.again();
         let app_row = &self.apps[app];
-        if app_row.state == AppState::Accepted && app_row.reservations.is_empty() && app_row.allocs.is_empty() {
-            self.leave_allocating(app);
+        if app_row.state == AppState::Accepted && app_row.reservations.is_empty() && app_row.placements() == 0 {
+            if app_row.allocs.is_empty() {
+                self.leave_allocating(app);
+            } else {
+                self.questions.entering.insert(app);
+            }
         }
         let row = &mut self.nodes[node];
         row.reservations.retain(|reserved| *reserved != alloc);
@@ -129,7 +130,9 @@ impl Partition {
                 continue;
             }
             let app = row.app;
-            if self.apps[app].state == AppState::Accepted && !(self.queues_can_run(app) && self.user_can_run(app)) {
+            if self.apps[app].state == AppState::Accepted
+                && (self.full_of_apps(app).is_some() || !self.user_can_run(app))
+            {
                 self.limited = true;
                 self.held_back.insert(alloc);
                 continue;

@@ -127,6 +127,10 @@ impl Partition {
             let key = key.clone();
             match self.try_group(app, &key, cx) {
                 Ok(outcome) => return outcome,
+                Err(hold) if self.is_held_by_questions(app, &key, hold) => {
+                    self.limited = true;
+                    self.block_group(app, &key);
+                }
                 Err(hold) => {
                     if matches!(hold, Hold::QueueQuota | Hold::ClusterFull)
                         && let Some(outcome) = self.preempt_group(app, &key, hold, cx)
@@ -159,10 +163,14 @@ impl Partition {
         }
     }
 
-    /// An accepted application may begin, by its queues' and its user's limits; events on the edge (R5.23, EVT-027–EVT-02A).
+    /// An accepted application may begin, by its queues' and its user's limits; events on the edge (R5.23, EVT-027–EVT-02A), but
+    /// none of what only questions to the shim hold back.
     pub(super) fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
-        let by_queue = !self.queues_can_run(app);
+        let by_queue = self.full_of_apps(app).is_some();
         let by_quota = !by_queue && !self.user_can_run(app);
+        if (by_queue || by_quota) && self.is_kept_by_questions(app) {
+            return false;
+        }
         let row = &mut self.apps[app];
         let id = row.id.clone();
         if row.held_by_queue != by_queue || !by_queue && row.held_by_quota != by_quota {

@@ -6,7 +6,7 @@ use super::{Cx, Partition, deadlines::Deadline};
 use crate::{
     effect::Callback,
     event::{Change, Detail, EventKind},
-    types::{AppIx, AppState, Nanos},
+    types::{AppIx, AppState, Nanos, QueueIx},
 };
 
 /// What may happen to an application (R3.2).
@@ -190,16 +190,9 @@ impl Partition {
         }
     }
 
-    /// May an accepted application begin, by the limits of running applications of its queues (QUE-091)?
-    pub(super) fn queues_can_run(&self, ix: AppIx) -> bool {
-        for queue in self.path(self.apps[ix].queue) {
-            let row = &self.queues[queue];
-            let taken = row.running + row.allocating.len() as u64;
-            if row.max_applications > 0 && !row.allocating.contains(&ix) && taken + 1 > row.max_applications {
-                return false;
-            }
-        }
-        true
+    /// The queue, nearest to the leaf, whose limit of running applications keeps an accepted one from beginning (QUE-091, R4.36).
+    pub(super) fn full_of_apps(&self, app: AppIx) -> Option<QueueIx> {
+        self.path(self.apps[app].queue).find(|ix| !self.queues[*ix].may_begin(app, 0))
     }
 
     /// A timer of a state fell due (R3.5, R3.19).

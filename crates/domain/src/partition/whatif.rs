@@ -355,7 +355,7 @@ fn queues(one: &Run, other: &Run) -> Vec<QueueFate> {
     for path in paths {
         let (old, new) = (row(without, path), row(with, path));
         let amount = |row: &Option<Queue>, of: fn(&Queue) -> Resource| row.as_ref().map(of).unwrap_or_default();
-        let running = |row: &Option<Queue>| row.as_ref().map_or(0, |row| row.running + row.allocating.len() as u64);
+        let running = |row: &Option<Queue>| row.as_ref().map_or(0, Queue::begun);
         let pending = |row: &Queue| row.waiting().pruned();
         let fate = QueueFate {
             queue: path.clone(),

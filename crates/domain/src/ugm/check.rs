@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Level, Limit, Tracked, Ugm, Who};
-use crate::resources::Resource;
+use super::{Level, LevelIx, Limit, Tracked, Ugm, Who};
+use crate::resources::{Resource, ResourceType};
 
 /// The limit that holds a request or an application back, for messages and explanations.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,15 +30,21 @@ struct Bound<'a> {
     limit: &'a Arc<Limit>,
     /// `None`: nothing is used.
     level: Option<&'a Level>,
+    at: Option<LevelIx>,
 }
 
 impl Bound<'_> {
     /// The types of the request are compared one by one; those that the limit leaves out are free, and what is
     /// over-used counts as 0 (R0.4).
     fn fits(&self, request: &Resource) -> bool {
+        self.fits_without(request, |_| 0)
+    }
+
+    /// As `fits`, as if so much of what is used were not.
+    fn fits_without(&self, request: &Resource, less: impl Fn(&ResourceType) -> i128) -> bool {
         let Some(max) = &self.limit.resources else { return true };
         request.iter().all(|(kind, amount)| {
-            let used = || self.level.map_or(0, |level| level.usage.amount(kind));
+            let used = || self.level.map_or(0, |level| level.usage.amount(kind)) - less(kind);
             max.get(kind).is_none_or(|max| amount <= (max - used()).max(0))
         })
     }
@@ -49,7 +55,12 @@ impl Bound<'_> {
     }
 
     fn admits(&self) -> bool {
-        self.limit.applications == 0 || self.applications() < self.limit.applications
+        self.admits_without(0)
+    }
+
+    /// As `admits`, as if so many of the applications that count did not.
+    fn admits_without(&self, less: u64) -> bool {
+        self.limit.applications == 0 || self.applications().saturating_sub(less) < self.limit.applications
     }
 
     fn applications(&self) -> u64 {
@@ -88,6 +99,26 @@ impl Ugm {
         self.all(track, |bound| bound.fits(request))
     }
 
+    /// A request would fit the headroom if these amounts of these applications were not charged.
+    pub fn fits_without(&self, track: Tracked, request: &Resource, less: &[(Tracked, Resource)]) -> bool {
+        self.all(track, |bound| {
+            let there = less.iter().filter(|(app, _)| self.is_charged_at(*app, bound.at));
+            let there: Vec<&Resource> = there.map(|(_, amount)| amount).collect();
+            bound.fits_without(request, |kind| there.iter().map(|amount| amount.amount(kind)).sum())
+        })
+    }
+
+    /// An application could start if these did not count, which do.
+    pub fn can_run_without(&self, track: Tracked, less: &[Tracked]) -> bool {
+        let at = |bound: &Bound| less.iter().filter(|app| self.is_charged_at(**app, bound.at)).count() as u64;
+        self.apps[track].counted || self.all(track, |bound| bound.admits_without(at(bound)))
+    }
+
+    /// What an application uses is part of what is used at a level.
+    fn is_charged_at(&self, app: Tracked, level: Option<LevelIx>) -> bool {
+        level.is_some_and(|level| self.apps[app].sides().any(|side| side.levels.contains(&level)))
+    }
+
     /// An application may start, or counts already (UGM-033).
     pub fn can_run(&self, track: Tracked) -> bool {
         self.apps[track].counted || self.all(track, |bound| bound.admits())
@@ -124,7 +155,14 @@ impl Ugm {
         for (at, level) in self.levels.iter() {
             let Some(limit) = &level.limit else { continue };
             let tracker = &self.trackers[level.tracker];
-            let bound = Bound { who: tracker.who, name: &tracker.name, path: &level.path, limit, level: Some(level) };
+            let bound = Bound {
+                who: tracker.who,
+                name: &tracker.name,
+                path: &level.path,
+                limit,
+                level: Some(level),
+                at: Some(at),
+            };
             let used_up = bound.headroom().is_some_and(|headroom| headroom.has_negative());
             if used_up || limit.applications > 0 && bound.applications() > limit.applications {
                 let counted = tracker.apps.iter().map(|app| &self.apps[*app]).filter(|app| app.counted);
@@ -160,8 +198,8 @@ impl Ugm {
                 if tracker.who == Who::Group && self.levels[hold.user.levels[n]].configured {
                     continue;
                 }
-                let bound =
-                    Bound { who: tracker.who, name: &tracker.name, path: &level.path, limit, level: Some(level) };
+                let (who, name, path) = (tracker.who, &tracker.name, &level.path);
+                let bound = Bound { who, name, path, limit, level: Some(level), at: Some(*at) };
                 if !passes(&bound) {
                     return false;
                 }
@@ -182,8 +220,8 @@ impl Ugm {
                 if who == Who::Group && self.limits.named(Who::User, &app.user, path).is_some() {
                     continue;
                 }
-                let level = tracker.and_then(|tracker| self.level_by_path.get(&(*tracker, path.clone())));
-                let bound = Bound { who, name, path, limit, level: level.map(|level| &self.levels[*level]) };
+                let at = tracker.and_then(|tracker| self.level_by_path.get(&(*tracker, path.clone()))).copied();
+                let bound = Bound { who, name, path, limit, level: at.map(|at| &self.levels[at]), at };
                 if !passes(&bound) {
                     return false;
                 }

@@ -205,7 +205,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             used: Amounts::from(&queue.placed()),
             guaranteed: Amounts::from(queue.guaranteed.as_ref()),
             max: Amounts::from(queue.max.as_ref()),
-            running: queue.running + queue.allocating.len() as u64,
+            running: queue.begun(),
             max_running: queue.max_applications,
             order: partition.order_for(&queue.path).map(|(path, order)| order.told_of(path)),
         });

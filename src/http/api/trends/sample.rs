@@ -86,8 +86,8 @@ fn of_partition(sample: &mut Sample, view: &View, paused: bool, at: Nanos) {
     let mut open: Vec<QueueIx> = vec![partition.root];
     while let Some(queue) = open.pop().and_then(|ix| partition.queues.get(ix)) {
         let row = rows.of(Subject::Queue(queue.path.to_string()));
-        set(row, Measure::Used, &queue.allocated);
-        set(row, Measure::Pending, &queue.pending);
+        set(row, Measure::Used, &queue.placed());
+        set(row, Measure::Pending, &queue.waiting());
         queue.guaranteed.iter().for_each(|amounts| set(row, Measure::Guaranteed, amounts));
         // What all nodes have is the max of all queues together.
         let max = if queue.parent.is_none() { Some(&partition.total) } else { queue.max.as_ref() };

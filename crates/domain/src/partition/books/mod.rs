@@ -67,6 +67,14 @@ pub enum Reason {
     Node,
 }
 
+/// What of a queue is kept for asks that have preempted, beside what their victims still have there.
+fn promised(row: &Queue, kind: &ResourceType) -> i128 {
+    match row.claimed.is_empty() {
+        true => 0,
+        false => (row.claimed.amount(kind) - row.preempting.amount(kind)).max(0),
+    }
+}
+
 impl Partition {
     /// All limits of a placement on a node: user and group, every queue of the path, the node.
     pub(super) fn check(&self, alloc: AllocIx, node: NodeIx) -> Result<Placement, Reason> {
@@ -112,11 +120,12 @@ impl Partition {
     /// Room for a request on every level of the path, beside what is promised to asks that have preempted; else the level
     /// that has none (QUE-025, QUE-030).
     pub(super) fn queue_fits(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
-        let promised = |row: &Queue, kind: &ResourceType| match row.claimed.is_empty() {
-            true => 0,
-            false => (row.claimed.amount(kind) - row.preempting.amount(kind)).max(0),
-        };
         self.level_without_room(queue, request, promised)
+    }
+
+    /// The same, as if nothing were charged for questions to the shim.
+    pub(super) fn queue_fits_without_questions(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        self.level_without_room(queue, request, |row, kind| promised(row, kind) - row.asked.amount.amount(kind))
     }
 
     /// Room for a request on every level of the path, whatever is promised to others; else the level that has none.
@@ -148,12 +157,13 @@ impl Partition {
         Ok(())
     }
 
-    /// Headroom of a queue: what may still be allocated in it, over the whole path; `None`: nothing limits (QUE-029).
+    /// Headroom of a queue: what may still be allocated in it, over the whole path, for all to see: what the shim is still asked
+    /// about waits. `None`: nothing limits (QUE-029).
     pub fn headroom(&self, queue: QueueIx) -> Option<Resource> {
         let mut headroom = None;
         for ix in self.path(queue) {
             let row = &self.queues[ix];
-            let own = row.max.as_ref().map(|max| max.minus_known(&row.allocated));
+            let own = row.max.as_ref().map(|max| max.minus_known(&row.placed()));
             headroom = min_limit(own.as_ref(), headroom.as_ref());
         }
         headroom

@@ -22,12 +22,16 @@ impl Partition {
     pub(in super::super) fn tell_allocated(&mut self, cx: &mut Cx) {
         while let Some(queue) = self.alloc_changed.pop() {
             let row = &self.queues[queue];
-            if row.is_free() || row.told_allocated == row.allocated {
+            if row.is_free() {
+                continue;
+            }
+            let allocated = row.placed();
+            if row.told_allocated == allocated {
                 continue;
             }
             let row = &mut self.queues[queue];
-            row.told_allocated = row.allocated.value();
-            let (path, allocated) = (row.path.clone(), Arc::new(row.allocated.value()));
+            row.told_allocated = allocated.clone();
+            let (path, allocated) = (row.path.clone(), Arc::new(allocated));
             cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueueAlloc), "", Some(allocated));
         }
     }

@@ -74,24 +74,17 @@ fn newly_held(now: &Partition, then: &Partition, ix: AppIx) -> Option<String> {
     if row.state != AppState::Accepted {
         return None;
     }
-    if now.queues_can_run(ix) && !then.queues_can_run(ix) {
-        return then.path(row.queue).map(|ix| &then.queues[ix]).find(|queue| is_full(queue)).map(full);
+    if now.full_of_apps(ix).is_none()
+        && let Some(queue) = then.full_of_apps(ix)
+    {
+        return Some(full(&then.queues[queue]));
     }
     let held = |partition: &Partition| partition.apps[ix].track.and_then(|track| partition.ugm.held(track));
     if held(now).is_none() { held(then).map(|refusal| full_for(&refusal)) } else { None }
 }
 
-fn is_full(queue: &Queue) -> bool {
-    queue.max_applications > 0 && running(queue) >= queue.max_applications
-}
-
-/// Applications that a queue counts as running (QUE-090).
-fn running(queue: &Queue) -> u64 {
-    queue.running + queue.allocating.len() as u64
-}
-
 fn full(queue: &Queue) -> String {
-    let (path, limit, running) = (&queue.path, queue.max_applications, running(queue));
+    let (path, limit, running) = (&queue.path, queue.max_applications, queue.begun());
     format!("queue {path} would run {limit} applications at most, {running} are running")
 }
 
@@ -113,7 +106,7 @@ fn shown(who: Who) -> &'static str {
 fn too_many(then: &Partition) -> Vec<(AppIx, String)> {
     let mut beyond = Vec::new();
     for (at, queue) in then.queues.iter().filter(|(_, queue)| queue.max_applications > 0) {
-        if running(queue) > queue.max_applications {
+        if queue.begun() > queue.max_applications {
             let live = then.app_by_id.values().copied();
             let below = live.filter(|ix| counts(then, *ix) && then.is_below(then.apps[*ix].queue, at));
             beyond.extend(last(then, below, queue.max_applications).map(|ix| (ix, full(queue))));
@@ -156,8 +149,8 @@ pub(super) fn exceeded(then: &Partition, now: Nanos) -> Vec<Exceeded> {
                 all.push(Exceeded { queue, who, what, limit: clamp(limit), used: clamp(used), preempted_after });
             }
         }
-        if row.max_applications > 0 && running(row) > row.max_applications {
-            let (limit, used) = (number(row.max_applications), number(running(row)));
+        if row.max_applications > 0 && row.begun() > row.max_applications {
+            let (limit, used) = (number(row.max_applications), number(row.begun()));
             all.push(Exceeded { queue, who, what: APPLICATIONS.into(), limit, used, preempted_after: None });
         }
     }

@@ -127,10 +127,7 @@ impl Search<'_> {
 
     fn raise_applications(&mut self, ix: QueueIx, above: &[QueueIx]) {
         let partition = self.partition;
-        let running = move |partition: &Partition| {
-            let row = &partition.queues[ix];
-            row.running + row.allocating.len() as u64
-        };
+        let running = move |partition: &Partition| partition.queues[ix].begun();
         let row = &partition.queues[ix];
         let (queue, max) = (row.path.clone(), row.max_applications);
         let above = above.iter().map(|level| partition.queues[*level].max_applications).filter(|max| *max > 0);

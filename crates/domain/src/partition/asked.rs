@@ -1,0 +1,104 @@
+//! What is charged while the shim is asked about it, and may be refunded at once: it keeps others from what it takes, but until
+//! the answer is there nobody is told that he waits for it, nor is anything preempted for that (R5.27, SEEDS S7).
+
+use std::collections::BTreeSet;
+
+use super::Partition;
+use crate::{
+    app::{GroupKey, Hold},
+    resources::Resource,
+    types::{AppIx, AppState, QueueIx},
+    ugm::Tracked,
+};
+
+impl Partition {
+    /// An accepted application is about to have its first allocation, if the shim agrees: it counts against the limits of running
+    /// applications (QUE-090, UGM-033).
+    pub(super) fn counts_for_question(&mut self, app: AppIx) {
+        let row = &self.apps[app];
+        let (accepted, queue, track) = (row.state == AppState::Accepted, row.queue, row.track);
+        if track.is_some_and(|track| !self.ugm.counts(track)) {
+            self.questions.only_asked.insert(app);
+        }
+        if accepted && !self.queues[queue].allocating.contains(&app) {
+            self.enter_allocating(app);
+            self.questions.entering.insert(app);
+        }
+    }
+
+    /// The last of what the shim was asked about is charged to an application no more: it holds no place among the running ones
+    /// of its user and queues either.
+    pub(super) fn counts_no_more_for_questions(&mut self, app: AppIx) {
+        if self.apps[app].asked.iter().any(|asked| asked.count > 0) {
+            return;
+        }
+        if self.questions.only_asked.remove(&app).is_some()
+            && let Some(track) = self.apps[app].track
+        {
+            self.ugm.leave(track, &mut Vec::new());
+            self.unblock_limits();
+        }
+        if self.questions.entering.remove(&app).is_some() {
+            self.leave_allocating(app);
+        }
+    }
+
+    /// The shim agreed, or the application goes: it counts for itself.
+    pub(super) fn counts_for_itself(&mut self, app: AppIx) {
+        self.questions.only_asked.remove(&app);
+        self.questions.entering.remove(&app);
+    }
+
+    /// Accepted applications of a queue and below that have an allocation or a reservation, for all to see (QUE-090).
+    pub fn allocating(&self, queue: QueueIx) -> impl Iterator<Item = AppIx> + '_ {
+        let all = self.queues[queue].allocating.iter().copied();
+        all.filter(|app| !self.counts_only_for_questions(*app))
+    }
+
+    pub(super) fn counts_only_for_questions(&self, app: AppIx) -> bool {
+        self.questions.entering.contains(&app)
+    }
+
+    /// What is charged for questions, by application: as many at most as questions may be open.
+    fn charged_for_questions(&self) -> Vec<(Tracked, Resource)> {
+        let asks = self.questions.asks().map(|alloc| self.allocs[alloc].app);
+        let apps: BTreeSet<AppIx> = asks.chain(self.questions.gangs.keys().copied()).collect();
+        let charged = |app: &AppIx| {
+            let row = &self.apps[*app];
+            Some((row.track?, row.asked.iter().fold(Resource::new(), |sum, asked| sum.plus(&asked.amount))))
+        };
+        apps.iter().filter_map(charged).collect()
+    }
+
+    /// Only what the shim may still refuse fills the limit that holds a group back.
+    pub(super) fn is_held_by_questions(&self, app: AppIx, key: &GroupKey, hold: Hold) -> bool {
+        if self.queues[self.root].asked.count == 0 {
+            return false;
+        }
+        let row = &self.apps[app];
+        let resource = self.shapes.resource(key.shape);
+        match hold {
+            Hold::QueueQuota | Hold::ClusterFull => self.queue_fits_without_questions(row.queue, resource).is_ok(),
+            Hold::UserQuota => row.track.is_some_and(|track| {
+                self.ugm.fits_without(track, &resource.plus(&row.claimed), &self.charged_for_questions())
+            }),
+            Hold::Nodes | Hold::RequiredNode | Hold::Gang | Hold::GangRoom => false,
+        }
+    }
+
+    /// Only applications that run if the shim agrees keep one from beginning.
+    pub(super) fn is_kept_by_questions(&self, app: AppIx) -> bool {
+        if self.questions.entering.is_empty() && self.questions.only_asked.is_empty() {
+            return false;
+        }
+        let row = &self.apps[app];
+        let by_queue = self.path(row.queue).any(|queue| {
+            let row = &self.queues[queue];
+            let asked = self.questions.entering.iter().filter(|other| row.allocating.contains(other)).count();
+            !row.may_begin(app, asked as u64)
+        });
+        let others = self.questions.only_asked.iter().filter_map(|other| self.apps[*other].track);
+        let others: Vec<Tracked> = others.collect();
+        !by_queue && row.track.is_none_or(|track| self.ugm.can_run_without(track, &others))
+    }
+}

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::coded::{Deltas, Skip, list, map, variants};
 use super::{
     node::Asked,
-    partition::Amount,
+    partition::{Amount, Bar},
     rare::Rare,
     resources::Resource,
     run::Run,
@@ -91,6 +91,8 @@ pub struct App {
     pub backoff_until: Option<Nanos>,
     /// Nothing of it can be placed in this epoch: it is out of its queue's order until then.
     pub blocked: bool,
+    /// The limit that it waits for with others, out of that order until there is room (see `partition::parked`).
+    pub parked: Option<Arc<Bar>>,
     /// Groups that are blocked.
     pub blocked_groups: Vec<Arc<GroupKey>>,
     /// Of these the ones that were blocked because no node takes them, in a queue with a back-off (R5.26).
@@ -423,6 +425,7 @@ map!(App {
     68 asked,
     69 gang as Skip,
     70 failed_groups,
+    71 parked,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom });

@@ -11,7 +11,7 @@ use super::{
     app::AppKey,
     conf::TemplateConf,
     node::Asked,
-    partition::Amount,
+    partition::{Amount, Parked},
     resources::Resource,
     sorted::Sorted,
     table::Free,
@@ -100,6 +100,8 @@ pub struct Queue {
     pub blocked_apps: Vec<AppIx>,
     /// Epoch in which they were blocked.
     pub blocked_in: u64,
+    /// Applications that wait for a limit only.
+    pub parked: Parked,
     /// Its place in the order is to be computed again.
     pub dirty: bool,
     /// Distance from root.
@@ -260,6 +262,7 @@ map!(Queue {
     40 quota_start,
     41 free,
     42 asked,
+    43 parked,
 });
 list!(ChildKey { first, second, third, queue });
 list!(QueueSettings {

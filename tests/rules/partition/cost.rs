@@ -390,3 +390,71 @@ fn thousands_that_require_one_full_node_need_no_deep_stack() {
     world.run();
     assert_eq!(world.p.reservations, 5_000);
 }
+
+/// An application that asks for one of what there is, by turns of other users and in other queues, so that each waits for a limit.
+fn crowd(world: &mut World, kind: &str, n: usize) {
+    for i in 0..n + 100 {
+        let (id, user) = (format!("app-{i:05}"), if kind == "users" { format!("u{}", i % 3) } else { "alice".into() });
+        world.app(&id, &user, None);
+        world.ask(Ask::new(&id, &format!("k{i:05}"), 1));
+    }
+    world.run();
+}
+
+#[test]
+fn applications_that_wait_for_a_limit_cost_nobody_anything() {
+    // R5.10, R5.23, R5.24: what is released or placed costs as much with ten times as many that wait, for whatever limit, in the same
+    // queue and in another one.
+    for (kind, limits) in [
+        ("queue", "resources: {max: {memory: 10}}"),
+        ("user", "limits: [{limit: l, users: ['*'], maxresources: {memory: 10}}]"),
+        ("users", "limits: [{limit: l, users: ['*'], maxresources: {memory: 10}}]"),
+        ("group", "limits: [{limit: l, groups: [staff], maxresources: {memory: 10}}]"),
+        ("running", "maxapplications: 10"),
+        ("user runs", "limits: [{limit: l, users: ['*'], maxapplications: 10}]"),
+        ("cluster", "parent: false"),
+    ] {
+        for predicates in [false, true] {
+            let yaml = QUEUES.replace("- name: a\n", &format!("- name: a\n            {limits}\n"));
+            constant(&format!("applications that wait for a limit: {kind}, {predicates}"), |n| {
+                let mut world = World::new(&yaml);
+                world.node("n1", if kind == "cluster" { 10 } else { 1_000_000 });
+                world.apply(Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1, shared: false }));
+                world.apply(Command::AskPredicates(predicates));
+                crowd(&mut world, kind, n);
+                let most = if kind == "users" { 30 } else { 10 };
+                assert_eq!(world.p.allocations, most, "{kind} {predicates} {n}");
+                // Once each of them is looked at again.
+                world.release("app-00000", "k00000", Termination::StoppedByRm);
+                world.run();
+                let mut next: Vec<usize> = (1..n.min(60) + 1).collect();
+                let freed = looked(|| {
+                    for i in &mut next {
+                        let (app, key) = (format!("app-{i:05}"), format!("k{i:05}"));
+                        world.release(&app, &key, Termination::StoppedByRm);
+                        world.run();
+                    }
+                });
+                assert_eq!(world.p.allocations, most, "{kind} {predicates} {n}");
+                let other = AddApplication {
+                    id: "other".into(),
+                    queue: "root.b".into(),
+                    user: "bob".into(),
+                    ..AddApplication::default()
+                };
+                world.apply(Command::Applications { new: vec![other], remove: Vec::new() });
+                let beside = looked(|| {
+                    for i in 0..60 {
+                        world.ask(Ask::new("other", &format!("o{i:05}"), 1));
+                        world.run();
+                        world.release("other", &format!("o{i:05}"), Termination::StoppedByRm);
+                        world.run();
+                    }
+                });
+                // `constant` divides by what there is.
+                let times = |looks: u64| looks * n as u64 / 60;
+                vec![("a release", times(freed)), ("one of another queue", times(beside))]
+            });
+        }
+    }
+}

@@ -178,6 +178,7 @@ impl Partition {
             history: Rare::default(),
             backoff_until: None,
             blocked: false,
+            parked: None,
             blocked_groups: Vec::new(),
             failed_groups: BTreeSet::new(),
             blocked_in: 0,

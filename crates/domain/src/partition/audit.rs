@@ -299,6 +299,19 @@ impl Partition {
                 let text = format!("row {} is gone, but counts as allocating", app.0);
                 report.0.push(Finding { object: name(), text });
             }
+            for (key, app) in queue.parked.apps() {
+                let app_row = &self.apps[app];
+                if app_row.is_free()
+                    || !app_row.blocked
+                    || app_row.parked.is_none()
+                    || app_row.order.as_ref() != Some(key)
+                {
+                    report.0.push(Finding {
+                        object: name(),
+                        text: format!("row {} is parked, but not as it should be", app.0),
+                    });
+                }
+            }
             for app in queue.allocating.iter().filter(|app| self.counts_only_for_questions(**app)) {
                 let asked = self.apps[*app].asked.iter().map(|asked| asked.count).sum::<u64>();
                 if asked == 0 {

@@ -195,12 +195,13 @@ impl Partition {
         row.blocked_apps.push(app);
     }
 
-    fn unblock_app(&mut self, app: AppIx) {
+    pub(super) fn unblock_app(&mut self, app: AppIx) {
         let row = &mut self.apps[app];
         if row.blocked {
             row.blocked = false;
-            let queue = row.queue;
-            if let Some(key) = row.order.clone().filter(|_| !row.is_free()) {
+            let (queue, key) = (row.queue, row.order.clone().filter(|_| !row.is_free()));
+            self.unpark(app, key.as_ref());
+            if let Some(key) = key {
                 self.queues[queue].app_order.insert(key, app);
             }
         }
@@ -243,7 +244,10 @@ impl Partition {
                 self.unblock_queue(child);
             }
             for app in apps {
-                self.unblock_app(app);
+                let row = &self.apps[app];
+                if row.parked.is_none() && (!row.blocked || !self.park(app)) {
+                    self.unblock_app(app);
+                }
             }
         }
     }

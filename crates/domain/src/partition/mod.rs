@@ -25,6 +25,7 @@ pub mod line;
 mod nodes;
 mod order;
 mod overdue;
+mod parked;
 mod predicates;
 mod preempt;
 mod queue_orders;
@@ -57,6 +58,7 @@ pub use books::{Amount, Books, Placement, Reason};
 pub use explain::{Explainer, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use overdue::Left;
+pub use parked::{Bar, Parked};
 pub use saved::{SAVED_FORMAT, Unreadable};
 pub use tables::Tables;
 

@@ -117,8 +117,12 @@ impl Partition {
             count_up(&mut queue_row.priorities, new);
             self.touch_queue(queue);
         }
-        let row = &mut self.apps[ix];
-        if row.order != key {
+        if self.apps[ix].order != key {
+            if self.apps[ix].parked.is_some() {
+                // With another place it is tried as any other.
+                self.unblock_app(ix);
+            }
+            let row = &mut self.apps[ix];
             let blocked = row.blocked;
             let old = std::mem::replace(&mut row.order, key.clone());
             if !blocked {
@@ -144,6 +148,7 @@ impl Partition {
         }
         if let Some(key) = row.order.take() {
             queue_row.app_order.remove(&key);
+            self.unpark(ix, Some(&key));
         }
         self.touch_queue(queue);
     }

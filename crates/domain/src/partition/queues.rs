@@ -7,7 +7,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::{Amount, Cx, Partition};
+use super::{Amount, Cx, Parked, Partition};
 use crate::{
     acl::Acl,
     conf::{QueueConf, TemplateConf},
@@ -132,6 +132,7 @@ impl Partition {
             blocked_children: Vec::new(),
             blocked_apps: Vec::new(),
             blocked_in: 0,
+            parked: Parked::default(),
             dirty: false,
             depth,
             quota_start: None,

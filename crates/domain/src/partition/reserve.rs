@@ -34,6 +34,8 @@ impl Partition {
         if self.apps[app].state == AppState::Accepted {
             self.enter_allocating(app);
             self.questions.entering.remove(&app);
+            // No limit of running applications keeps its other asks any more.
+            self.rouse_parked(app);
         }
         let row = &mut self.nodes[node];
         row.reservations.push(alloc);

@@ -95,7 +95,17 @@ impl Partition {
         if !self.queues[queue].leaf {
             return Outcome::Nothing;
         }
-        while let Some(app) = self.queues[queue].app_order.get_min().map(|(_, app)| *app) {
+        loop {
+            let parked = self.first_parked(queue);
+            let next = self.queues[queue].app_order.get_min();
+            let app = match (next, parked) {
+                (next, Some((key, app))) if next.is_none_or(|(first, _)| key < *first) => {
+                    self.unblock_app(app);
+                    app
+                }
+                (Some((_, app)), _) => *app,
+                (None, _) => break,
+            };
             let outcome = self.try_app(app, cx);
             if outcome != Outcome::Nothing {
                 return outcome;

@@ -210,6 +210,7 @@ impl Partition {
             self.touch_app(placement.app);
             self.user_increase(placement.app, &placement.resource, cx);
             self.squeezed(cx.now);
+            self.rouse_parked(placement.app);
         }
     }
 

@@ -391,7 +391,7 @@ fn thousands_that_require_one_full_node_need_no_deep_stack() {
     assert_eq!(world.p.reservations, 5_000);
 }
 
-/// An application that asks for one of what there is, by turns of other users and in other queues, so that each waits for a limit.
+/// Applications that ask for one each, of one user or of three by turns.
 fn crowd(world: &mut World, kind: &str, n: usize) {
     for i in 0..n + 100 {
         let (id, user) = (format!("app-{i:05}"), if kind == "users" { format!("u{}", i % 3) } else { "alice".into() });
@@ -427,9 +427,8 @@ fn applications_that_wait_for_a_limit_cost_nobody_anything() {
                 // Once each of them is looked at again.
                 world.release("app-00000", "k00000", Termination::StoppedByRm);
                 world.run();
-                let mut next: Vec<usize> = (1..n.min(60) + 1).collect();
                 let freed = looked(|| {
-                    for i in &mut next {
+                    for i in 1..=60 {
                         let (app, key) = (format!("app-{i:05}"), format!("k{i:05}"));
                         world.release(&app, &key, Termination::StoppedByRm);
                         world.run();

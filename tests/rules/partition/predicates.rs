@@ -1,7 +1,7 @@
 //! A shim that is asked about many asks at once: how many questions may be open is bounded, and nothing waits longer for that.
 
 use callboard::domain::{
-    command::{Command, NodeAction, PredicateAnswer, PredicateTerms, Turn},
+    command::{AddApplication, Command, NodeAction, PredicateAnswer, PredicateTerms, Turn},
     effect::Effect,
     event::Detail,
     log::Input,
@@ -311,7 +311,7 @@ fn what_the_shim_refuses_holds_no_place_of_its_user() {
     assert_eq!(user.root.applications, ["app-2".into()]);
 }
 
-/// Two leaves with limits: of applications and of memory, each of the queue and of each user.
+/// Leaves with a limit each: of applications or of memory, of the queue, of each user or of a group.
 const LIMITS: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: queue-apps\n            \
                       maxapplications: 1\n          - name: queue-quota\n            resources: {max: {memory: 10}}\n          - name: user-apps\n            \
                       limits: [{limit: l, users: ['*'], maxapplications: 1}]\n          - name: user-quota\n            limits: [{limit: l, users: ['*'], maxresources: {memory: 10}}]\n          \
@@ -328,7 +328,7 @@ fn filled_by_a_question(queue: &str) -> Env {
     for (app, key) in [("app-1", "first"), ("app-2", "second")] {
         let user = if queue.contains("group") { app } else { "alice" };
         let queue = format!("root.{queue}").into();
-        env.add_app(callboard::domain::command::AddApplication { id: app.into(), queue, ..env.by(user) });
+        env.add_app(AddApplication { id: app.into(), queue, ..env.by(user) });
         env.ask(vec![Ask::new(app, key, 6)]);
     }
     assert_eq!(env.questions.len(), 1, "{queue}: {:?}", env.questions);
@@ -399,8 +399,8 @@ fn a_question_counts_against_the_applications_that_may_run() {
     }
     let asked = |env: &Env| env.questions.iter().map(|question| question.key.to_string()).collect::<Vec<_>>();
     assert_eq!(asked(&env), ["k1"]);
-    let root = env.partition.queue_by_path["root.queue-apps"];
-    assert_eq!(env.partition.allocating(root).count(), 0, "for all to see it has not begun");
+    let queue = env.partition.queue_by_path["root.queue-apps"];
+    assert_eq!(env.partition.allocating(queue).count(), 0, "for all to see it has not begun");
     env.unanswered();
     assert_eq!(asked(&env), ["k1"], "the one that nobody answered comes first again");
     env.answer_all();
@@ -408,10 +408,8 @@ fn a_question_counts_against_the_applications_that_may_run() {
     env.release("app-1", "k1", Termination::StoppedByRm);
     assert_eq!(asked(&env), ["k2"]);
     env.remove_app("app-2");
-    env.questions.clear();
-    assert_eq!(env.questions.len(), 0);
-    env.run();
-    assert_eq!(env.partition.queues[root].allocating.len(), 1, "app-3 begins");
+    assert_eq!(asked(&env), ["k2", "k3"], "app-3 is next");
+    assert_eq!(env.partition.queues[queue].allocating.len(), 1, "app-2 counts no more");
 }
 
 #[test]
@@ -430,4 +428,23 @@ fn what_is_allocated_in_a_queue_is_told_without_what_the_shim_is_asked_about() {
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].resource.as_deref(), Some(&res(allocated, allocated)));
     }
+}
+
+#[test]
+fn a_limit_that_a_question_filled_is_told_to_who_waited_for_nodes_before() {
+    // R4.35, SEEDS S7: with the answer, which charges nothing.
+    let mut env = Env::new(LIMITS);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 6);
+    for (app, key, size) in [("app-2", "second", 7), ("app-1", "first", 6)] {
+        env.app(app, "root.queue-quota");
+        env.ask(vec![Ask::new(app, key, size)]);
+    }
+    env.heard();
+    env.pass(1);
+    assert!(!env.heard().contains(&"second Skipped".to_owned()));
+    env.answer_all();
+    env.pass(1);
+    assert!(env.heard().contains(&"second Skipped".to_owned()));
 }

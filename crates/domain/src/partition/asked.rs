@@ -43,7 +43,7 @@ impl Partition {
         }
     }
 
-    /// The shim agreed, or the application goes: it counts for itself.
+    /// The shim agreed: the application counts for itself.
     pub(super) fn counts_for_itself(&mut self, app: AppIx) {
         self.questions.only_asked.remove(&app);
         self.questions.entering.remove(&app);
@@ -70,7 +70,7 @@ impl Partition {
         apps.iter().filter_map(charged).collect()
     }
 
-    /// Only what the shim may still refuse fills the limit that holds a group back.
+    /// Only what the shim may still refuse fills the limit that holds a group back, and that is to be told, or could lead to preemption.
     pub(super) fn is_held_by_questions(&self, app: AppIx, key: &GroupKey, hold: Hold) -> bool {
         if self.queues[self.root].asked.count == 0 {
             return false;
@@ -78,10 +78,17 @@ impl Partition {
         let row = &self.apps[app];
         let resource = self.shapes.resource(key.shape);
         match hold {
-            Hold::QueueQuota | Hold::ClusterFull => self.queue_fits_without_questions(row.queue, resource).is_ok(),
-            Hold::UserQuota => row.track.is_some_and(|track| {
-                self.ugm.fits_without(track, &resource.plus(&row.claimed), &self.charged_for_questions())
-            }),
+            Hold::QueueQuota | Hold::ClusterFull => {
+                let level = self.queue_fits_without_questions(row.queue, resource).err();
+                level.is_none_or(|level| self.hold_of(level) != hold)
+            }
+            Hold::UserQuota => {
+                let group = row.groups_by_key.get(key);
+                let told = group.is_some_and(|group| group.hold == Some(hold) && group.fresh.is_empty());
+                let wanted = || resource.plus(&row.claimed);
+                let fits = |track| self.ugm.fits_without(track, &wanted(), &self.charged_for_questions());
+                !told && row.track.is_some_and(fits)
+            }
             Hold::Nodes | Hold::RequiredNode | Hold::Gang | Hold::GangRoom => false,
         }
     }
@@ -94,8 +101,8 @@ impl Partition {
         let row = &self.apps[app];
         let by_queue = self.path(row.queue).any(|queue| {
             let row = &self.queues[queue];
-            let asked = self.questions.entering.iter().filter(|other| row.allocating.contains(other)).count();
-            !row.may_begin(app, asked as u64)
+            let asked = || self.questions.entering.iter().filter(|other| row.allocating.contains(other)).count();
+            !row.may_begin(app, 0) && !row.may_begin(app, asked() as u64)
         });
         let others = self.questions.only_asked.iter().filter_map(|other| self.apps[*other].track);
         let others: Vec<Tracked> = others.collect();

@@ -113,8 +113,8 @@ impl Partition {
         let limited = self.limited;
         match self.other_hold(app, &key) {
             None => {}
-            // Told when they are answered, and all is tried again.
-            Some(hold) if self.is_held_by_questions(app, &key, hold) => {}
+            // Whether that is so is known when they are answered.
+            Some(hold) if self.is_held_by_questions(app, &key, hold) => self.squeeze.again = true,
             Some(Hold::ClusterFull) => {
                 self.hold(app, &key, Hold::ClusterFull, cx);
                 // That is told, and a node with room brings the asks back as before.

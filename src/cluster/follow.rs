@@ -101,8 +101,8 @@ pub struct Followed {
 }
 
 enum Word {
-    /// These values count.
-    Add(Vec<(u64, Bytes)>),
+    /// These values count, and none before the first that the head tells of.
+    Add(Vec<(u64, Bytes)>, u64),
     /// This server leads from now on.
     Finish(oneshot::Sender<Box<Followed>>),
     /// What it has led to is wanted.
@@ -149,10 +149,10 @@ impl Following {
         Following { words, seen, task }
     }
 
-    /// These values of the log count.
-    pub fn add(&self, values: Vec<(u64, Bytes)>) {
+    /// These values of the log count, and none before `first` any more.
+    pub fn add(&self, values: Vec<(u64, Bytes)>, first: u64) {
         // Whoever is gone has said why.
-        let _ = self.words.send(Word::Add(values));
+        let _ = self.words.send(Word::Add(values, first));
     }
 
     /// For readers.
@@ -200,8 +200,11 @@ async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>
             Word::View(tell) => {
                 let _ = tell.send(followed.follower.view());
             }
-            Word::Add(values) => {
+            Word::Add(values, first) => {
                 let last = followed.chunks.back().map_or(source.head.last, |(number, ..)| *number);
+                // The newest stays: what comes next follows it.
+                let gone = followed.chunks.iter().take_while(|(number, ..)| *number < first.min(last)).count();
+                followed.chunks.drain(..gone);
                 let values: Vec<_> = values.into_iter().filter(|(number, _)| *number > last).collect();
                 if values.is_empty() {
                     continue;

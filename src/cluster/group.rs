@@ -344,6 +344,10 @@ impl Group {
     async fn let_go(&self, index: u64, state: u64) -> Result<(), Fault> {
         let mut inner = self.inner.lock().await;
         self.be_sure(&mut inner).await?;
+        // Another server, or a change that was not answered, may have let go more than is to go now.
+        let first = inner.head.first;
+        let gone = inner.chunks.iter().take_while(|(number, ..)| *number < first).count();
+        inner.chunks.drain(..gone);
         let mut head = inner.head.clone();
         let old: Vec<Chunk> = inner.chunks.iter().take(unneeded(&inner.chunks, index)).copied().collect();
         let mut changes = Vec::new();
@@ -416,6 +420,7 @@ impl Far for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::etcd::{Done, Found, Model};
 
     #[test]
     fn a_record_that_is_cut_goes_with_all_its_parts() {
@@ -426,5 +431,42 @@ mod tests {
             assert_eq!(unneeded(&chunks, index), gone, "{index}");
         }
         assert_eq!(unneeded(&VecDeque::new(), 1), 0);
+    }
+
+    /// An etcd that does all that it is told, and keeps it.
+    #[derive(Default)]
+    struct Obedient(std::sync::Mutex<Vec<Vec<Change>>>);
+
+    impl Model for Obedient {
+        fn range(&self, _: &str, _: &str, _: i64, _: i64) -> Result<Found, Trouble> {
+            Err(Trouble::Silent("nothing is read here".to_owned()))
+        }
+
+        fn txn(&self, _: &[If], changes: Vec<Change>) -> Result<Done, Trouble> {
+            let mut all = self.0.lock().unwrap();
+            all.push(changes);
+            Ok(Done { held: true, revision: 100 + all.len() as i64, found: Vec::new() })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_let_go_before_does_not_come_back_to_the_head() {
+        // Values 1 to 15 were let go by the server that led before, while this one followed.
+        let etcd = Arc::<Obedient>::default();
+        let setup = Setup {
+            etcd: Etcd::modelled(etcd.clone()),
+            keys: Keys::new("/callboard"),
+            runtime: Handle::current(),
+            tell: tokio::sync::mpsc::unbounded_channel().0,
+            max_bytes: 1_000,
+        };
+        let head = Head { rm: "rm".to_owned(), first: 16, last: 20, index: 20, bytes: 50, ..Head::default() };
+        let group = Group::new(setup, head, 100, (1..=20).map(|number| (number, number, 10)).collect());
+        let head = async || group.inner.lock().await.head.clone();
+        group.let_go(10, 0).await.expect("done");
+        assert_eq!((head().await.first, head().await.bytes), (16, 50), "nothing of that is there any more");
+        group.let_go(18, 0).await.expect("done");
+        assert_eq!((head().await.first, head().await.bytes), (18, 30));
+        assert_eq!(etcd.0.lock().unwrap().len(), 1);
     }
 }

@@ -515,14 +515,20 @@ impl Manager {
             return;
         }
         let led = known.head.server != head.server || known.head.epoch != head.epoch;
-        let last = head.last;
+        let (first, last, let_go) = (head.first, head.last, head.first != known.head.first);
         known.look();
         if led && !head.server.is_empty() {
             known.heir = None;
         }
         (known.head, known.revision, known.changed) = (head, revision, Instant::now());
         match &known.role {
-            Role::Follows(following) => following.add(counting(&mut known.pending, last)),
+            Role::Follows(following) => following.add(counting(&mut known.pending, last), first),
+            // What could not be read may be gone.
+            Role::Broken(_) if let_go && self.leaving.is_none() => {
+                let head = known.head.clone();
+                let role = self.role_of(&head, at);
+                self.become_role(&name, role);
+            }
             Role::Leads(group) if led && known.head.server != self.options.me.id => {
                 group.depose();
                 self.give_up(&name, at);

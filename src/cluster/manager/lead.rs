@@ -81,7 +81,7 @@ impl Manager {
                 // What came meanwhile.
                 if let Some(known) = self.known.get_mut(name) {
                     if let Role::Follows(following) = &known.role {
-                        following.add(counting(&mut known.pending, known.head.last));
+                        following.add(counting(&mut known.pending, known.head.last), known.head.first);
                     }
                     known.vacant = None;
                 }

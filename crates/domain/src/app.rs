@@ -266,6 +266,8 @@ pub struct AskGroup {
     pub blocked: bool,
     /// Why the group waited when it was last tried.
     pub hold: Option<Hold>,
+    /// Epoch in which it last stayed blocked from an earlier one.
+    pub kept_in: u64,
     /// Asks that were added since; none as long as it never waited, since then all of them are.
     pub fresh: Rare<Run<AskOrder, AllocIx>>,
     /// No ask of it tries to preempt before.
@@ -278,6 +280,11 @@ pub struct AskGroup {
 }
 
 impl AskGroup {
+    /// All of its asks wait for a node that takes them, and none of them may preempt by now.
+    pub fn waits_for_nodes(&self, preempts: bool, now: Nanos) -> bool {
+        self.hold == Some(Hold::Nodes) && self.fresh.is_empty() && !(preempts && self.preempt_at <= now)
+    }
+
     /// Every ask is looked at from the first one on when the group next tries to preempt, which it may at once.
     pub fn preempt_anew(&mut self) {
         (self.preempt_at, self.preempted_up_to) = (Nanos::ZERO, None);
@@ -429,7 +436,7 @@ map!(App {
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom });
-list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to });
+list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to, kept_in });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });
 list!(TaskGroup { count, min, replaced, timed_out, live, swapping });

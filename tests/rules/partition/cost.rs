@@ -457,3 +457,39 @@ fn applications_that_wait_for_a_limit_cost_nobody_anything() {
         }
     }
 }
+
+#[test]
+fn asks_that_wait_for_nodes_cost_nobody_anything() {
+    // R5.24, R5.27: no node has room for them, though the cluster has. What is released makes room for one of them, and costs as much
+    // with ten times as many that wait: in as many applications, of one size or of 40.
+    for sizes in [1, 40] {
+        constant(&format!("applications that wait for nodes: {sizes}"), |n| {
+            let mut world = World::new(QUEUES);
+            for i in 0..70 {
+                world.node(&format!("m{i:02}"), 100);
+            }
+            world.app("first", "alice", None);
+            (0..70).for_each(|i| world.ask(Ask::new("first", &format!("r{i:02}"), 90)));
+            world.run();
+            assert_eq!(world.p.allocations, 70);
+            for i in 0..n + 100 {
+                let id = format!("app-{i:05}");
+                world.app(&id, "alice", None);
+                world.ask(Ask::new(&id, &format!("k{i:05}"), 60 + (i % sizes) as i64));
+            }
+            world.run();
+            // Once each of them is looked at again.
+            world.release("first", "r69", Termination::StoppedByRm);
+            world.run();
+            let freed = looked(|| {
+                for i in 0..60 {
+                    world.release("first", &format!("r{i:02}"), Termination::StoppedByRm);
+                    world.run();
+                }
+            });
+            assert_eq!(world.p.allocations, 70);
+            assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());
+            vec![("a release", freed * n as u64 / 60)]
+        });
+    }
+}

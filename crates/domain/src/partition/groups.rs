@@ -12,8 +12,8 @@ use super::{
     order::{count_down, count_up},
 };
 use crate::{
-    app::GroupKey,
-    types::{AllocIx, AppIx, QueueIx},
+    app::{AskGroup, GroupKey},
+    types::{AllocIx, AppIx, Nanos, QueueIx},
 };
 
 impl Partition {
@@ -164,7 +164,7 @@ impl Partition {
         }
     }
 
-    /// Groups that were blocked come back.
+    /// All groups that were blocked come back.
     pub(super) fn unblock_groups(&mut self, app: AppIx) {
         let row = &mut self.apps[app];
         row.failed_groups.clear();
@@ -234,7 +234,7 @@ impl Partition {
     }
 
     /// Brings back what was blocked below a queue in an earlier epoch.
-    pub(super) fn sync_queue(&mut self, queue: QueueIx) {
+    pub(super) fn sync_queue(&mut self, queue: QueueIx, now: Nanos) {
         let epoch = self.epoch;
         let row = &mut self.queues[queue];
         if row.blocked_in != epoch {
@@ -245,21 +245,41 @@ impl Partition {
             }
             for app in apps {
                 let row = &self.apps[app];
-                if row.parked.is_none() && (!row.blocked || !self.park(app)) {
+                if row.parked.is_none() && (!row.blocked || !self.park(app, now)) {
                     self.unblock_app(app);
                 }
             }
         }
     }
 
-    /// Brings back the groups that were blocked in an earlier epoch.
-    pub(super) fn sync_app(&mut self, app: AppIx) {
+    /// Brings back the groups that were blocked in an earlier epoch, but for those that would fail on nodes again.
+    pub(super) fn sync_app(&mut self, app: AppIx, now: Nanos) {
         let epoch = self.epoch;
         let row = &mut self.apps[app];
-        if row.blocked_in != epoch {
-            row.blocked_in = epoch;
-            self.unblock_groups(app);
+        if row.blocked_in == epoch {
+            return;
         }
+        row.blocked_in = epoch;
+        let (shapes, preempts) = (&self.shapes, self.conf.preemption);
+        let in_vain =
+            |key: &GroupKey, group: &AskGroup| group.waits_for_nodes(preempts, now) && shapes.is_nowhere(key.shape);
+        let mut left = Vec::new();
+        for key in std::mem::take(&mut row.blocked_groups) {
+            let Some(group) = row.groups_by_key.get_mut(&key).filter(|group| group.blocked) else { continue };
+            if in_vain(&key, group) {
+                // It may be listed twice.
+                if std::mem::replace(&mut group.kept_in, epoch) != epoch {
+                    left.push(key);
+                }
+                continue;
+            }
+            group.blocked = false;
+            row.failed_groups.remove(&key);
+            if let Some((head, _)) = group.asks.get_min() {
+                row.group_order.insert(*head, key);
+            }
+        }
+        row.blocked_groups = left;
     }
 
     /// An application is to be looked at again, and so are the queues above it.

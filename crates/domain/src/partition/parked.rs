@@ -1,16 +1,20 @@
-//! Applications that wait for a limit only, and were told so: they are *parked* in their leaf, by the limit that they wait for, and
-//! not tried again before it leaves room for the least that one of them wants. So a release costs as many looks as there are
-//! limits that hold somebody back, however many wait behind each of them, in this queue and in those of others.
+//! Applications that wait for a limit only, or for nodes only, and were told so: they are *parked* in their leaf, by what they wait
+//! for, and not tried again before the limit leaves room for the least that one of them wants, or a node has room for a shape. So
+//! a release costs as many looks as there are limits and shapes that hold somebody back, however many wait behind each of them, in
+//! this queue and in those of others.
 
 use std::sync::Arc;
 
 use super::Partition;
-use crate::coded::list;
+use crate::coded::{Coded, Error, Reader, Writer, list};
 use crate::{
     app::{App, AppKey, Hold},
     resources::Resource,
-    types::{AppIx, AppState, QueueIx},
+    types::{AppIx, AppState, Nanos, QueueIx, ShapeIx},
 };
+
+/// Shapes of one application that are looked at each time; with more it is tried instead.
+const SHAPES: usize = 8;
 
 /// What applications of a leaf wait for: those of one kind can begin, or have nothing placed, all at once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +23,8 @@ pub struct Bar {
     to_run: bool,
     /// A limit of their user or group, else of a queue or the size of the cluster.
     owner: Option<Owner>,
+    /// No limit, but nodes: one that takes any of these, in ascending order.
+    shapes: Vec<ShapeIx>,
 }
 
 /// Applications that have these in common are charged to the same user and group.
@@ -35,8 +41,8 @@ struct Owner {
 #[derive(Clone, Debug, Default)]
 pub struct Parked {
     bars: imbl::OrdMap<Arc<Bar>, Row>,
-    /// Of these, in this epoch, the ones that may have room.
-    open: Vec<Arc<Bar>>,
+    /// Of these, in this epoch, the ones that may have room, by the first that waited there when that was last looked at.
+    open: imbl::OrdMap<AppKey, Arc<Bar>>,
     epoch: u64,
 }
 
@@ -70,8 +76,8 @@ fn least(one: &Resource, other: &Resource) -> Resource {
 
 impl Partition {
     /// Parks an application that was tried in vain, where only a limit is in its way; false where something else is, or is as well.
-    pub(super) fn park(&mut self, app: AppIx) -> bool {
-        let Some((bar, wants)) = self.bar_of(app) else { return false };
+    pub(super) fn park(&mut self, app: AppIx, now: Nanos) -> bool {
+        let Some((bar, wants)) = self.bar_of(app, now) else { return false };
         let row = &mut self.apps[app];
         let (queue, Some(key)) = (row.queue, row.order.clone()) else { return false };
         let bars = &mut self.queues[queue].parked.bars;
@@ -105,48 +111,66 @@ impl Partition {
 
     /// The first of a leaf, in their order, for which there may be room by now.
     pub(super) fn first_parked(&mut self, queue: QueueIx) -> Option<(AppKey, AppIx)> {
-        let parked = &self.queues[queue].parked;
-        if parked.bars.is_empty() || parked.epoch == self.epoch && parked.open.is_empty() {
+        if self.queues[queue].parked.bars.is_empty() {
             return None;
         }
+        if self.queues[queue].parked.epoch != self.epoch {
+            self.open_bars(queue);
+        }
+        // There is less room than when they were opened, and others may be the first.
+        while let Some((key, bar)) = self.queues[queue].parked.open.get_min().cloned() {
+            let parked = &self.queues[queue].parked;
+            let row = parked.bars.get(&bar).filter(|row| self.may_pass(&bar, row));
+            let first = row.and_then(|row| row.apps.get_min()).map(|(first, app)| (first.clone(), *app));
+            if let Some((first, app)) = &first
+                && *first == key
+            {
+                return Some((key, *app));
+            }
+            let open = &mut self.queues[queue].parked.open;
+            open.remove(&key);
+            if let Some((first, _)) = first {
+                open.insert(first, bar);
+            }
+        }
+        None
+    }
+
+    /// Finds the bars that may have room in this epoch.
+    fn open_bars(&mut self, queue: QueueIx) {
+        let (mut open, mut limits) = (imbl::OrdMap::new(), false);
+        for (bar, row) in &self.queues[queue].parked.bars {
+            limits |= bar.shapes.is_empty();
+            if let Some((first, _)) = row.apps.get_min()
+                && self.may_pass(bar, row)
+            {
+                open.insert(first.clone(), bar.clone());
+            }
+        }
+        // What is not tried now is when a limit leaves room.
+        self.limited |= limits;
         let epoch = self.epoch;
         let parked = &mut self.queues[queue].parked;
-        let mut open = std::mem::take(&mut parked.open);
-        if parked.epoch != epoch {
-            parked.epoch = epoch;
-            open = parked.bars.keys().cloned().collect();
-            // What is not tried now is when a limit leaves room.
-            self.limited = true;
-        }
-        let parked = &self.queues[queue].parked;
-        let mut first: Option<(&AppKey, AppIx)> = None;
-        open.retain(|bar| {
-            let Some(row) = parked.bars.get(bar) else { return false };
-            let Some((key, app)) = row.apps.get_min() else { return false };
-            let may = self.may_pass(bar, *app, &row.least);
-            if may && first.is_none_or(|(other, _)| key < other) {
-                first = Some((key, *app));
-            }
-            may
-        });
-        let first = first.map(|(key, app)| (key.clone(), app));
-        self.queues[queue].parked.open = open;
-        first
+        (parked.open, parked.epoch) = (open, epoch);
     }
 
-    /// The limit does not hold back one that wants so much.
-    fn may_pass(&self, bar: &Bar, app: AppIx, wants: &Resource) -> bool {
+    /// The limit does not hold back one that wants so little, or a node may have room.
+    fn may_pass(&self, bar: &Bar, row: &Row) -> bool {
+        if !bar.shapes.is_empty() {
+            return bar.shapes.iter().any(|shape| !self.shapes.is_nowhere(*shape));
+        }
+        let Some((_, app)) = row.apps.get_min() else { return false };
         match (bar.to_run, bar.owner.is_some()) {
-            (true, true) => self.user_can_run(app),
-            (true, false) => self.full_of_apps(app).is_none(),
-            (false, true) => self.user_fits(app, wants),
-            (false, false) => self.queue_fits(self.apps[app].queue, wants).is_ok(),
+            (true, true) => self.user_can_run(*app),
+            (true, false) => self.full_of_apps(*app).is_none(),
+            (false, true) => self.user_fits(*app, &row.least),
+            (false, false) => self.queue_fits(self.apps[*app].queue, &row.least).is_ok(),
         }
     }
 
-    /// What an application that was tried in vain waits for, and the least that it wants, where that is one limit, and all of its asks
-    /// were told. It looks at as many groups of asks as the attempt did.
-    fn bar_of(&self, app: AppIx) -> Option<(Bar, Resource)> {
+    /// What an application that was tried in vain waits for, and the least that it wants of a limit, where that is one limit or nodes,
+    /// and all of its asks were told. It looks at as many groups of asks as the attempt did.
+    fn bar_of(&self, app: AppIx, now: Nanos) -> Option<(Bar, Resource)> {
         let row = &self.apps[app];
         let waits = matches!(row.state, AppState::Accepted | AppState::Running) && !row.pending.is_zero();
         if row.is_free() || !waits || row.backoff_until.is_some() || !row.reservations.is_empty() {
@@ -155,28 +179,47 @@ impl Partition {
         if row.state == AppState::Accepted && (row.held_by_queue || row.held_by_quota) {
             let told = row.by_seq.keys().next_back().is_none_or(|seq| *seq <= row.skipped_to);
             let owner = (!row.held_by_queue).then(|| self.owner(row));
-            return told.then(|| (Bar { to_run: true, owner }, Resource::new()));
+            return told.then(|| (Bar { to_run: true, owner, shapes: Vec::new() }, Resource::new()));
         }
         if !row.group_order.is_empty() || !row.claimed.is_empty() {
             return None;
         }
         let mut wants: Option<Resource> = None;
-        let mut by_user = None;
+        let (mut by_user, mut shapes) = (None, Vec::new());
         for (key, group) in row.groups_by_key.iter() {
+            if !group.blocked || !group.fresh.is_empty() {
+                return None;
+            }
             let user = match group.hold {
                 Some(Hold::UserQuota) => true,
                 Some(Hold::QueueQuota | Hold::ClusterFull) => false,
+                Some(Hold::Nodes)
+                    if wants.is_none()
+                        && group.waits_for_nodes(self.conf.preemption, now)
+                        && !self.goes_all_at_once(app, key) =>
+                {
+                    if shapes.last() != Some(&key.shape) {
+                        shapes.push(key.shape);
+                    }
+                    if shapes.len() > SHAPES {
+                        return None;
+                    }
+                    continue;
+                }
                 _ => return None,
             };
-            if !group.blocked || !group.fresh.is_empty() || by_user.is_some_and(|by_user| by_user != user) {
+            if !shapes.is_empty() || by_user.is_some_and(|by_user| by_user != user) {
                 return None;
             }
             by_user = Some(user);
             let resource = self.shapes.resource(key.shape);
             wants = Some(wants.map_or_else(|| (**resource).clone(), |wants| least(&wants, resource)));
         }
+        if !shapes.is_empty() {
+            return Some((Bar { to_run: false, owner: None, shapes }, Resource::new()));
+        }
         let owner = by_user?.then(|| self.owner(row));
-        Some((Bar { to_run: false, owner }, wants?))
+        Some((Bar { to_run: false, owner, shapes }, wants?))
     }
 
     fn owner(&self, row: &App) -> Owner {
@@ -187,6 +230,26 @@ impl Partition {
 }
 
 list!(Owner { user, groups, charged, group });
-list!(Bar { to_run, owner });
+list!(Bar { to_run, owner, shapes });
 list!(Row { apps, least });
-list!(Parked { bars, open, epoch });
+
+/// Of the open bars only which they are, and only where somebody waits: that the first at each was another before is no matter.
+impl Coded for Parked {
+    fn write(&self, to: &mut Writer) {
+        let Parked { bars, open, epoch } = self;
+        to.array(3);
+        bars.write(to);
+        let mut open: Vec<Arc<Bar>> = open.values().filter(|bar| bars.contains_key(*bar)).cloned().collect();
+        open.sort();
+        open.write(to);
+        epoch.write(to);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        type Saved = (imbl::OrdMap<Arc<Bar>, Row>, Vec<Arc<Bar>>, u64);
+        let (bars, open, epoch): Saved = Coded::read(from)?;
+        let first = |bar: &Arc<Bar>| bars.get(bar).and_then(|row| row.apps.get_min()).map(|(first, _)| first.clone());
+        let open = open.into_iter().filter_map(|bar| Some((first(&bar)?, bar))).collect();
+        Ok(Parked { bars, open, epoch })
+    }
+}

@@ -236,6 +236,9 @@ impl Partition {
     pub(super) fn set_reservations(&mut self, on: bool) {
         self.wanting = Wanting::default();
         self.reservation_delay = if on { RESERVATION_DELAY } else { Nanos(i64::MAX) };
+        for app in self.apps.keys() {
+            self.rouse_groups(app);
+        }
         self.unblock();
     }
 }

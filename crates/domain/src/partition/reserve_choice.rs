@@ -132,12 +132,12 @@ impl Partition {
                     continue;
                 }
                 // What waits for its gang would have to let go of the node at once (R5.38).
-                if !self.still_wants(*app, key, cx.now) || self.reserves_nothing(*app, key) {
+                let wants = self.still_wants(*app, key, cx.now) && !self.reserves_nothing(*app, key);
+                let next = wants.then(|| self.next_to_reserve(*app, key, cx.now)).flatten();
+                let Some(alloc) = next else {
                     self.wanting.groups.remove(&wanting);
-                    continue;
-                }
-                let Some(alloc) = self.next_to_reserve(*app, key, cx.now) else {
-                    self.wanting.groups.remove(&wanting);
+                    // When it next wants one is found when it is tried, which it may not be as long as no node has room.
+                    self.rouse_groups(*app);
                     continue;
                 };
                 let young = young.get_or_insert_with(|| self.young_nodes(cx.now));

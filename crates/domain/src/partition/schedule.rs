@@ -83,7 +83,7 @@ impl Partition {
 
     /// The first child or application in order that yields something (R5.10).
     fn try_queue(&mut self, queue: QueueIx, cx: &mut Cx) -> Outcome {
-        self.sync_queue(queue);
+        self.sync_queue(queue, cx.now);
         while let Some(child) = self.queues[queue].child_order.get_min().map(|(_, child)| *child) {
             let outcome = self.try_queue(child, cx);
             if outcome != Outcome::Nothing {
@@ -116,7 +116,7 @@ impl Partition {
     }
 
     pub(super) fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
-        self.sync_app(app);
+        self.sync_app(app, cx.now);
         let row = &self.apps[app];
         if self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return Outcome::Nothing;

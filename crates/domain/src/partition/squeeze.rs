@@ -103,8 +103,14 @@ impl Partition {
         if row.is_free() || self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return false;
         }
+        let held = (row.held_by_queue, row.held_by_quota);
         let begins = row.state != AppState::Accepted || self.may_run(app, cx);
         self.limited |= !begins;
+        let row = &self.apps[app];
+        if held != (row.held_by_queue, row.held_by_quota) {
+            // It waits for something else now.
+            self.rouse_parked(app);
+        }
         begins
     }
 
@@ -120,7 +126,15 @@ impl Partition {
                 // That is told, and a node with room brings the asks back as before.
                 self.limited = limited;
             }
-            Some(hold) => self.hold(app, &key, hold, cx),
+            Some(Hold::Nodes) => {
+                self.hold(app, &key, Hold::Nodes, cx);
+                // It is not tried for that, nor as long as no node has room.
+                self.want_reservation(app, &key, cx.now);
+            }
+            Some(hold) => {
+                self.hold(app, &key, hold, cx);
+                self.rouse_parked(app);
+            }
         }
     }
 

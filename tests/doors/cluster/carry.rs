@@ -12,7 +12,9 @@ use crate::{
 /// Asks for one more, and reads all lines from this one on; gives the number of the last.
 async fn goes_on(server: &Server, after: u64, key: &str) -> u64 {
     let info = leads(server).await;
-    assert_eq!((&info["epoch"], info["lastSequence"].as_u64()), (&json!(1), Some(after)), "{info}");
+    assert_eq!(info["epoch"], 1, "{info}");
+    // Events may have come since.
+    assert!(info["lastSequence"].as_u64() >= Some(after), "{info}");
     let mut lines = server.stream(&format!("?after={after}")).await;
     ask(server, &[key]).await;
     let line = loop {

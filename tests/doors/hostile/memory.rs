@@ -21,7 +21,7 @@ use tonic::{
     transport::Channel,
 };
 
-use crate::shim::server::Server;
+use crate::{common::LIMIT, shim::server::Server};
 
 /// Beside what a request takes: threads that did nothing yet, buffers of the sockets, pages that are used in part, and the events
 /// and callbacks that answer it, which a busy machine sends later.
@@ -163,7 +163,7 @@ async fn requests_in_json_over_websocket() {
                 let _ = socket.send(Message::text(text)).await;
                 let _ = socket.send(Message::text(r#"{"nodes":{"nodes":[{"nodeID":"n1","action":1}]}}"#)).await;
                 loop {
-                    let told = tokio::time::timeout(Duration::from_secs(60), socket.next()).await.expect("in time");
+                    let told = tokio::time::timeout(LIMIT, socket.next()).await.expect("in time");
                     match told {
                         Some(Ok(Message::Text(text)))
                             if text.contains("existing node n1") || text.contains("accepted") =>
@@ -330,7 +330,7 @@ async fn a_message_that_is_too_large_is_told() {
     let (mut socket, _) = connect_async_with_config(url, None, false).await.expect("upgraded");
     socket.send(Message::text("x".repeat(1_001))).await.expect("sent");
     loop {
-        match tokio::time::timeout(Duration::from_secs(60), socket.next()).await.expect("in time") {
+        match tokio::time::timeout(LIMIT, socket.next()).await.expect("in time") {
             Some(Ok(Message::Close(Some(told)))) => {
                 assert_eq!(
                     (u16::from(told.code), told.reason.contains("larger than 1000 bytes")),
@@ -348,7 +348,7 @@ async fn a_message_that_is_too_large_is_told() {
 /// A WebSocket whose frames are made here.
 fn raw_websocket(server: &Server) -> TcpStream {
     let mut socket = TcpStream::connect(server.url("").trim_start_matches("http://")).expect("connected");
-    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    socket.set_read_timeout(Some(LIMIT)).expect("set");
     let request = "GET /si/v1/rm/rm-1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     socket.write_all(request.as_bytes()).expect("sent");
@@ -481,7 +481,7 @@ async fn send(server: &Server, path: &'static str, messages: [Bytes; 3]) -> Opti
         Err(status) => return Some(status),
     };
     loop {
-        match tokio::time::timeout(Duration::from_secs(60), answer.message()).await.expect("in time") {
+        match tokio::time::timeout(LIMIT, answer.message()).await.expect("in time") {
             Ok(Some(bytes)) if bytes.windows(4).any(|four| four == b"last") => return None,
             Ok(Some(_)) => {}
             Ok(None) => return None,

@@ -118,15 +118,16 @@ async fn http_1_0_gets_no_chunks_and_a_stream_ends_with_its_connection() {
         stream.write_all(request.as_bytes()).expect("sent");
         server.until(|info| info["streams"] != serde_json::json!([])).await;
         server.nodes(&["n1"]).await;
-        server.until(|info| info["deliveredSequence"] == 1).await;
+        server.until(|info| info["deliveredSequence"].as_u64() >= Some(1)).await;
         assert_eq!(server.delete("/si/v1/rm/rm-1").await.0, 200);
         let answer = tokio::task::spawn_blocking(move || until_closed(&stream)).await.expect("no panic");
         let answer = String::from_utf8(answer).expect("text");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.0 200 "), "{head}");
         assert!(!head.to_lowercase().contains("transfer-encoding") && !head.contains("keep-alive"), "{head}");
-        let lines: Vec<&str> = body.lines().collect();
+        // Events come on their own every second.
+        let lines: Vec<&str> = body.lines().filter(|line| !line.contains("\"events\":")).collect();
         assert_eq!(lines.len(), 2, "{body}");
-        assert!(lines[0].starts_with("{\"seq\":1,\"node\":") && lines[1].starts_with("{\"closing\":"), "{body}");
+        assert!(lines[0].contains(",\"node\":") && lines[1].starts_with("{\"closing\":"), "{body}");
     }
 }

@@ -268,7 +268,8 @@ async fn the_extension_waits_for_the_registration_and_orders_predicates_after_do
 
 #[tokio::test]
 async fn the_extension_resumes_and_is_refused() {
-    let server = Server::start(&[]);
+    // Events would be lines of their own, each second.
+    let server = Server::start(&["--set", "event.trackingEnabled=false"]);
     let channel = channel_to(&server).await;
     let resume = |after| ext::Hello { resume: true, resume_after: after, ..hello() };
     let code = async |hello: ext::Hello| {

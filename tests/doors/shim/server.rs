@@ -129,6 +129,16 @@ impl Lines {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
+    /// The next line that is none of the events, which come on their own every second.
+    pub async fn told(&mut self) -> Value {
+        loop {
+            let line = self.next().await;
+            if line.get("events").is_none() {
+                return line;
+            }
+        }
+    }
+
     /// Lines up to the one with this number.
     pub async fn up_to(&mut self, seq: u64) -> Vec<Value> {
         let mut lines = Vec::new();

@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::shim::server::{CONFIG, Server, command};
+use crate::{
+    common,
+    shim::server::{CONFIG, Server, command},
+};
 
 /// `rm-1` with a node of 100 and an application of `u` in `root.a` that has 80 of it and waits for 80 more.
 async fn busy() -> Server {
@@ -22,6 +25,9 @@ async fn busy() -> Server {
     assert_eq!(status, 202, "{body}");
     let mut stream = server.stream("?after=0").await;
     while stream.next().await["allocation"]["new"][0]["allocationKey"] != "k1" {}
+    // A moment later it is said of the other one that it waits for a larger cluster, which is seen.
+    let app = async || server.get("/ws/v1/partition/default/application/app-1").await.1;
+    common::answer("the ask that waits", app, |app| app["requests"][0]["triggeredScaleUp"] == true).await;
     server
 }
 

@@ -168,7 +168,29 @@ pub struct Gang {
     pub timer: Option<u64>,
 }
 
+impl Gang {
+    /// What a gang that has begun keeps from others that have not: what of it waits, and what of the announced total has not
+    /// come yet, as long as its time-out runs (SEEDS S11).
+    pub fn kept(&self) -> Resource {
+        let mut kept = self.awaited.clone();
+        let announced = self.placeholder_ask.iter().filter(|_| self.started && self.timer.is_some());
+        for (kind, total) in announced.flat_map(|ask| ask.iter()) {
+            let rest = total - self.announced.amount(kind);
+            if rest > 0 {
+                kept.set(kind.clone(), kept.amount(kind) + rest);
+            }
+        }
+        kept
+    }
+}
+
 impl App {
+    /// Its gang has begun and keeps something from others (SEEDS S11).
+    pub fn keeps_for_gang(&self) -> bool {
+        let waits = || self.gang.pending_placeholders > 0 || !self.gang.kept().is_empty();
+        self.gang.started && !self.is_free() && waits()
+    }
+
     /// What its real allocations have and what its placeholders have, for all to see: what the shim is still asked about waits.
     pub fn placed(&self) -> [Resource; 2] {
         let [real, placeholders] = &*self.asked;

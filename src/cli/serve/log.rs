@@ -79,13 +79,46 @@ fn of_settings(levels: &LogLevels) -> Filter {
 /// Starts logging. A second call in the same process changes nothing.
 pub fn start(format: Format) {
     let (filter, handle) = reload::Layer::new(of_environment().unwrap_or_else(|| of_settings(&LogLevels::default())));
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).log_internal_errors(false);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).log_internal_errors(false);
     let lines = match format {
-        Format::Text => lines.boxed(),
-        Format::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
+        Format::Text => lines.with_writer(|| OneLine(io::stderr())).boxed(),
+        Format::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .with_writer(io::stderr)
+            .boxed(),
     };
     if tracing_subscriber::registry().with(filter).with(lines).try_init().is_ok() {
         let _ = FILTER.set(handle);
+    }
+}
+
+/// Each event is written at once, as one line: names and reasons may come from anybody, who must not write lines of his own with
+/// them, nor commands to a terminal.
+struct OneLine<W>(W);
+
+impl<W: io::Write> io::Write for OneLine<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let Ok(text) = std::str::from_utf8(event) else { return self.0.write(event) };
+        let line = text.strip_suffix('\n').unwrap_or(text);
+        let strays = |of: char| of.is_control() || matches!(of, '\u{2028}' | '\u{2029}');
+        if !line.contains(strays) {
+            self.0.write_all(event)?;
+            return Ok(event.len());
+        }
+        let mut shown = String::with_capacity(text.len() + 16);
+        for of in line.chars() {
+            if strays(of) { shown.extend(of.escape_default()) } else { shown.push(of) }
+        }
+        shown.push_str(&text[line.len()..]);
+        self.0.write_all(shown.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -177,5 +210,20 @@ mod tests {
         assert!(usual.would_enable("h2::codec", &tracing::Level::WARN));
         assert!(!usual.would_enable("h2::codec", &tracing::Level::INFO));
         assert!(PARTS.iter().all(|(_, subsystem)| SUBSYSTEMS.contains(subsystem)));
+    }
+
+    #[test]
+    fn what_anybody_names_writes_no_lines_of_its_own() {
+        let written = |event: &str| {
+            let mut out = Vec::new();
+            let mut line = OneLine(&mut out);
+            io::Write::write_all(&mut line, event.as_bytes()).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written("INFO ask größer k1\n"), "INFO ask größer k1\n");
+        assert_eq!(
+            written("INFO rejected=[\"k1: no\n2026 ERROR all is lost\u{1b}[2J\0\u{2028}\"]\n"),
+            "INFO rejected=[\"k1: no\\n2026 ERROR all is lost\\u{1b}[2J\\u{0}\\u{2028}\"]\n"
+        );
     }
 }

@@ -85,20 +85,20 @@ impl From<QueueUsage> for UsageView {
 
 /// All users, by name.
 pub fn users(view: &View) -> Vec<UserView> {
-    view.partition().ugm.users().map(UserView::from).collect()
+    view.partition().usage().users().map(UserView::from).collect()
 }
 
 /// One user.
 pub fn user(view: &View, name: &str) -> Option<UserView> {
-    view.partition().ugm.user(name).map(UserView::from)
+    view.partition().usage().user(name).map(UserView::from)
 }
 
 /// All groups, by name.
 pub fn groups(view: &View) -> Vec<GroupView> {
-    view.partition().ugm.groups().map(GroupView::from).collect()
+    view.partition().usage().groups().map(GroupView::from).collect()
 }
 
 /// One group.
 pub fn group(view: &View, name: &str) -> Option<GroupView> {
-    view.partition().ugm.group_named(name).map(GroupView::from)
+    view.partition().usage().group_named(name).map(GroupView::from)
 }

@@ -84,7 +84,7 @@ rows! {
     ended_then_the_real_one_is_released: Ended, [release("r1", StoppedByRm)]
         => ["app-1 Completing", "released r1 StoppedByRm"], NONE;
     ended_then_the_real_one_fails: Ended, [release("r1", FailedOnRm)]
-        => ["app-1 Completing", "app-1 Running", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
     ended_then_everything_is_released: Ended, [release("", StoppedByRm)]
         => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
     ended_then_a_stale_confirmation: Ended, [release("nothing", PlaceholderReplaced)] => NONE, NONE;

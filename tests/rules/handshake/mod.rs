@@ -130,7 +130,7 @@ rows! {
         => ["app-1 Completing", "released r1 StoppedByRm"], NONE;
     // R4.28: it waits again, and takes the other placeholder.
     ended_then_the_real_one_fails: Ended, [release("r1", FailedOnRm)]
-        => ["app-1 Completing", "app-1 Running", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
+        => ["released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];
     ended_then_the_application_goes: Ended, [remove()]
         => ["app-1 Completing", "released ph2 StoppedByRm", "released r1 StoppedByRm"], NONE;
 }

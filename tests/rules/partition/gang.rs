@@ -197,24 +197,17 @@ fn a_gang_starts_when_its_queue_has_room_for_all_of_it() {
 #[test]
 fn a_gang_begins_when_another_waits_for_less() {
     // SEEDS S11: what a gang that has begun still waits for counts as used, as long as it does.
-    let less: [fn(&mut Env); 2] = [
-        |env| env.release("app-1", "q3", Termination::StoppedByRm),
-        |env| env.ask(vec![Ask::new("app-1", "q3", 6).placeholder("tg")]),
-    ];
-    for less in less {
-        let mut env =
-            Env::new(&QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 41}}\n"));
-        env.node("n1", 15);
-        env.gang("app-1", "root.a", 30, "Soft");
-        env.ask(["q1", "q2", "q3"].map(|key| Ask::new("app-1", key, 10).placeholder("tg")).into());
-        env.gang("app-2", "root.a", 15, "Soft");
-        env.ask(["g1", "g2", "g3"].map(|key| Ask::new("app-2", key, 5).placeholder("tg")).into());
-        assert_eq!(env.partition.placeholders, 1, "10 + 20 + 15 are too much");
-        env.heard();
-        less(&mut env);
-        let heard = env.heard();
-        assert!(heard.contains(&"new g1 on n1".to_owned()), "{heard:?}");
-    }
+    let mut env = Env::new(&QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 41}}\n"));
+    env.node("n1", 15);
+    env.gang("app-1", "root.a", 30, "Soft");
+    env.ask(["q1", "q2", "q3"].map(|key| Ask::new("app-1", key, 10).placeholder("tg")).into());
+    env.gang("app-2", "root.a", 15, "Soft");
+    env.ask(["g1", "g2", "g3"].map(|key| Ask::new("app-2", key, 5).placeholder("tg")).into());
+    assert_eq!(env.partition.placeholders, 1, "10 + 20 + 15 are too much");
+    env.heard();
+    env.release("app-1", "q3", Termination::StoppedByRm);
+    let heard = env.heard();
+    assert!(heard.contains(&"new g1 on n1".to_owned()), "{heard:?}");
 }
 
 #[test]

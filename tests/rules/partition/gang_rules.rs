@@ -2,6 +2,7 @@
 
 use callboard::domain::{
     command::{AddApplication, AllocationItem, Command, NodeAction, ReleaseItem},
+    event::Detail,
     types::{AppState, Nanos, Termination},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -590,4 +591,91 @@ fn a_real_ask_that_requires_a_node_runs_there() {
     env.ask(vec![Ask::new("gang", "here", 10).group("tg").requires("n1")]);
     let heard = env.heard();
     assert_eq!(heard.iter().filter(|line| line.ends_with("PlaceholderReplaced")).count(), 1, "{heard:?}");
+}
+
+#[test]
+fn the_time_out_starts_also_where_the_application_runs_already() {
+    // R3.39 [DEFECT], 003: an originator was placed first, or the gang is the second of its application.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 25);
+    gang_of(&mut env, "app-1", 30, 60_000, "Soft", &[]);
+    env.ask(vec![Ask::new("app-1", "driver", 5).originator()]);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    env.ask(placeholders("app-1", 3));
+    env.pass(59);
+    env.heard();
+    env.pass(2);
+    assert_eq!(env.heard(), ["released ph1 Timeout", "released ph2 Timeout"]);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    env.confirm_all();
+    // R6.17: the one that waits stays, and has a time-out of its own.
+    assert!(env.heard().contains(&"new ph3 on n1".to_owned()));
+    env.pass(61);
+    assert_eq!(env.heard(), ["released ph3 Timeout"]);
+    env.confirm_all();
+    end(env);
+}
+
+#[test]
+fn gangs_whose_placeholders_come_one_by_one_do_not_share_what_is_enough_for_one() {
+    // 003, SEEDS S11: what was announced and has not come counts as used.
+    let yaml = QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 50}}\n");
+    for come in [true, false] {
+        let mut env = Env::calm(&yaml);
+        env.node("n1", 100);
+        for app in ["app-1", "app-2"] {
+            gang_of(&mut env, app, 30, 60_000, "Soft", &[]);
+        }
+        for n in 1..=3 {
+            for app in ["app-1", "app-2"] {
+                if app == "app-2" || come || n == 1 {
+                    env.ask(vec![Ask::new(app, &format!("{app}-{n}"), 10).placeholder("tg")]);
+                }
+            }
+        }
+        let placed = |env: &Env, app: &str| {
+            let row = &env.partition.apps[env.partition.app_by_id[app]];
+            row.gang.placeholders
+        };
+        assert_eq!((placed(&env, "app-1"), placed(&env, "app-2")), (if come { 3 } else { 1 }, 0));
+        env.pass(61);
+        env.confirm_all();
+        env.run();
+        // What never came is waited for no longer than the time-out; what is there is not kept twice.
+        assert_eq!(placed(&env, "app-2"), 3, "{come}");
+        for app in ["app-1", "app-2"] {
+            env.remove_app(app);
+        }
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn a_replacement_that_moves_is_told_at_its_nodes() {
+    // EVT-033, EVT-034, SEEDS S25
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    env.node("n2", 20);
+    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
+    env.ask(placeholders("app-1", 2));
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.events.clear();
+    env.node_action("n1", NodeAction::Update, Some(res(5, 5)));
+    env.release("app-1", "ph1", Termination::PlaceholderReplaced);
+    let told: Vec<_> = env
+        .events
+        .iter()
+        .filter(|event| event.detail == Detail::NodeAlloc)
+        .map(|event| format!("{} {} {:?}", event.object, event.reference, event.change))
+        .collect();
+    assert_eq!(told, ["n2 r1 Add", "n1 ph1 Remove"]);
+    end(env);
+}
+
+#[test]
+fn a_gang_of_less_than_nothing_is_rejected() {
+    let mut env = Env::calm(QUEUES);
+    gang_of(&mut env, "app-1", -5, 60_000, "Soft", &[]);
+    assert_eq!(env.heard(), ["rejected app-1: application app-1 announces placeholders of a negative amount"]);
+    env.assert_empty();
 }

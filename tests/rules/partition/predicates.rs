@@ -5,6 +5,7 @@ use callboard::domain::{
     effect::Effect,
     event::Detail,
     log::Input,
+    resources::Resource,
     types::{AppState, Nanos, Termination},
 };
 
@@ -447,4 +448,57 @@ fn a_limit_that_a_question_filled_is_told_to_who_waited_for_nodes_before() {
     env.answer_all();
     env.pass(1);
     assert!(env.heard().contains(&"second Skipped".to_owned()));
+}
+
+#[test]
+fn a_refusal_changes_nothing_of_what_its_application_has_had() {
+    // UGM-041, 002: it has no allocation any more, but an ask that waits; its group is chosen once.
+    for refused in [true, false] {
+        let mut env = Env::new(&QUEUES.replace(
+            "- name: a\n",
+            "- name: a\n            limits: [{limit: l, groups: [staff], maxresources: {memory: 100}}]\n",
+        ));
+        env.apply(side_by_side());
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 50);
+        env.app("app-1", "root.a");
+        env.ask(vec![Ask::new("app-1", "k1", 2), Ask::new("app-1", "big", 60)]);
+        env.answer_all();
+        env.ask(vec![Ask::new("app-1", "k2", 2)]);
+        env.release("app-1", "k1", Termination::StoppedByRm);
+        env.events.clear();
+        if refused {
+            env.refuse("k2", "n1");
+            env.answer_all();
+        } else {
+            env.unanswered();
+        }
+        let links = env.events.iter().filter(|event| event.detail == Detail::AppLink).count();
+        assert_eq!(links, 0);
+        let usage = env.partition.usage();
+        let staff = usage.group_named("staff").expect("listed");
+        assert_eq!((staff.applications.len(), staff.root.usage.is_empty()), (1, true));
+    }
+}
+
+#[test]
+fn what_the_shim_is_asked_about_is_no_usage_yet() {
+    // SEEDS S28
+    let mut env = Env::new(QUEUES);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 50);
+    env.app("app-1", "root.a");
+    env.app("app-2", "root.b");
+    env.ask(vec![Ask::new("app-1", "k1", 2)]);
+    assert_eq!(env.partition.usage().users().count(), 0);
+    env.answer_all();
+    env.ask(vec![Ask::new("app-1", "k2", 3), Ask::new("app-2", "k3", 4)]);
+    let alice = env.partition.usage().user("alice").expect("listed");
+    assert_eq!((alice.root.usage.clone(), alice.root.applications.len()), (res(2, 2), 1));
+    let used: Vec<_> = alice.root.children.iter().map(|child| child.usage.clone()).collect();
+    assert_eq!(used, [res(2, 2), Resource::new()]);
+    env.answer_all();
+    let alice = env.partition.usage().user("alice").expect("listed");
+    assert_eq!(alice.root.usage, res(9, 9));
 }

@@ -1,6 +1,6 @@
 //! Reservations of asks that wait: how many, of which node, for how long, and what they leave to others.
 
-use callboard::domain::types::Termination;
+use callboard::domain::{command::Command, types::Termination};
 
 use super::env::{Ask, Env, QUEUES, res};
 
@@ -92,4 +92,23 @@ fn what_the_ask_does_not_need_stays_open() {
     assert_eq!(env.heard(), Vec::<String>::new());
     env.release("app-1", "s", Termination::StoppedByRm);
     assert!(env.heard().contains(&"new big on n1".to_owned()));
+}
+
+#[test]
+fn reservations_that_are_switched_off_end() {
+    // R5.37: what is kept for who waits is open to others at once; nothing else is kept.
+    let mut env = full(20);
+    env.app("big", "root.b");
+    env.ask(vec![Ask::new("big", "k", 10)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    env.apply(Command::Reservations(false));
+    env.run();
+    assert_eq!(env.partition.reservations, 0);
+    env.pass(700);
+    assert_eq!(env.partition.reservations, 0);
+    env.apply(Command::Reservations(true));
+    env.run();
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1, "and on again");
 }

@@ -1,7 +1,8 @@
 //! What is withdrawn or dropped is told (SEEDS S31), and holds nothing any more (SEEDS S35).
 
 use callboard::domain::{
-    command::AddApplication,
+    command::{AddApplication, NodeAction},
+    event::Detail,
     types::{AppState, Termination},
 };
 
@@ -174,4 +175,41 @@ fn nor_does_it_hold_a_place_in_its_queue() {
     assert!(heard.contains(&"new k1 on n1".to_owned()), "the place is free at once: {heard:?}");
     let root = &env.partition.queues[env.partition.root];
     assert!(root.allocating.is_empty() && root.allocated == res(5, 5));
+}
+
+#[test]
+fn an_application_whose_only_allocation_fails_at_the_shim_goes_on() {
+    // R4.28, UGM-041: its ask waits again in the same moment, so nothing of it ends.
+    let mut env = Env::calm(&USERS.replace("users: ['*']", "groups: [staff]"));
+    env.node("n1", 10);
+    env.app("app-1", "root.a");
+    env.app("app-2", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.ask(vec![Ask::new("app-2", "k2", 5)]);
+    env.heard();
+    env.events.clear();
+    env.node_action("n1", NodeAction::Drain, None);
+    env.release("app-1", "k1", Termination::FailedOnRm);
+    assert_eq!(env.heard(), [""; 0]);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    assert!(env.events.iter().all(|event| event.detail != Detail::AppLink), "{:?}", env.events);
+    env.node_action("n1", NodeAction::DrainToSchedulable, None);
+    assert_eq!(env.heard(), ["new k1 on n1"], "app-2 has not taken its place");
+}
+
+#[test]
+fn the_last_allocation_that_fails_at_the_shim_is_told_of_before_its_application_ends() {
+    // SEEDS S31
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    limited(&mut env, "app-1", 5_000);
+    env.ask(vec![Ask::new("app-1", "k0", 10)]);
+    env.pass(6);
+    env.heard();
+    env.release("app-1", "k0", Termination::FailedOnRm);
+    assert_eq!(
+        env.heard(),
+        ["rejected k0: application app-1 is Running and ends: it takes no more asks", "app-1 Expired"]
+    );
+    env.assert_empty();
 }

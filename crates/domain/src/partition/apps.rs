@@ -121,6 +121,9 @@ impl Partition {
             )
             .into());
         }
+        if item.placeholder_ask.as_ref().is_some_and(|ask| ask.has_negative()) {
+            return Err(format!("application {} announces placeholders of a negative amount", item.id).into());
+        }
         let queue = self.place_application(item, row, cx)?;
         self.apply_tags(queue, &item.tags, cx);
         if let Err(reason) = self.check_gang(queue, row) {
@@ -248,7 +251,7 @@ impl Partition {
         match closing {
             Closing::Asks(from) => {
                 // Nothing of it may end it on the way: it ends here.
-                self.apps[ix].gang.written(|gang| gang.timer = None);
+                self.stop_gang_timer(ix);
                 self.apps[ix].execution_timer = None;
                 let drop = |p: &mut Partition, ask| drop(p.drop_ask(ask, Detail::RequestCancel, cx));
                 if let Some(next) = self.each_item(ix, from, items, drop) {

@@ -1,14 +1,14 @@
 //! What is charged while the shim is asked about it, and may be refunded at once: it keeps others from what it takes, but until
 //! the answer is there nobody is told that he waits for it, nor is anything preempted for that (R5.27, SEEDS S7).
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use super::Partition;
 use crate::{
     app::{GroupKey, Hold},
     resources::Resource,
     types::{AppIx, AppState, QueueIx},
-    ugm::Tracked,
+    ugm::{Tracked, Ugm},
 };
 
 impl Partition {
@@ -57,6 +57,22 @@ impl Partition {
 
     pub(super) fn counts_only_for_questions(&self, app: AppIx) -> bool {
         self.questions.entering.contains(&app)
+    }
+
+    /// What users and groups use, for all to see: what the shim is still asked about waits (SEEDS S28).
+    pub fn usage(&self) -> Cow<'_, Ugm> {
+        let charged = self.charged_for_questions();
+        if charged.is_empty() {
+            return Cow::Borrowed(&self.ugm);
+        }
+        let mut shown = self.ugm.clone();
+        for (track, amount) in charged {
+            shown.decrease(track, &amount.into(), false, &mut Vec::new());
+        }
+        for track in self.questions.only_asked.iter().filter_map(|app| self.apps[*app].track) {
+            shown.leave(track, &mut Vec::new());
+        }
+        Cow::Owned(shown)
     }
 
     /// What is charged for questions, by application: as many at most as questions may be open.

@@ -126,8 +126,8 @@ impl Partition {
         if spec.placeholder {
             app_row.gang.to_come = false;
             app_row.gang.wait = None;
-            app_row.gang.announced.add(&spec.resource);
-            let group = app_row
+            self.gang_changes(app, |gang| gang.announced.add(&spec.resource));
+            let group = self.apps[app]
                 .gang
                 .task_groups
                 .entry(spec.task_group.clone())
@@ -271,7 +271,7 @@ impl Partition {
         let placeholder = row.is_placeholder();
         if placeholder {
             let delta = resource.minus(&row.resource);
-            self.apps[row.app].gang.announced.add(&delta);
+            self.gang_changes(row.app, |gang| gang.announced.add(&delta));
         }
         let (shape, resource) = self.shapes.intern(resource, self.ask_shim.then_some(alloc));
         let old = std::mem::replace(&mut self.allocs[alloc].shape, shape);

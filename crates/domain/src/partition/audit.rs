@@ -185,6 +185,10 @@ impl Partition {
         let gone = |app: &&AppIx| self.apps[**app].is_free();
         let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
         report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
+        for (ix, app) in self.apps.iter().filter(|(ix, app)| self.gangs.contains(ix) != app.keeps_for_gang()) {
+            let text = format!("its gang is listed: {}", self.gangs.contains(&ix));
+            report.0.push(Finding { object: format!("application {}", app.id), text });
+        }
     }
 
     /// Replacements in flight, placeholders that may be replaced, and the counters of task groups.
@@ -257,7 +261,7 @@ impl Partition {
         let mut awaited: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         for app in self.gangs.iter().map(|app| &self.apps[*app]) {
             for queue in self.path(app.queue) {
-                awaited.entry(queue).or_default().add(&app.gang.awaited);
+                awaited.entry(queue).or_default().add(&app.gang.kept());
             }
         }
         for app in self.apps.values() {

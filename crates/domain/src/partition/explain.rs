@@ -87,6 +87,13 @@ pub enum Why {
     Nodes(Arc<Nodes>),
     /// The shim is being asked whether it fits on this node.
     Asking(Arc<str>),
+    /// It takes the place of a placeholder, which the shim has been asked to release (R6.13).
+    Replacing {
+        /// Key of the placeholder.
+        placeholder: Arc<str>,
+        /// Id of the node that it will run on.
+        node: Arc<str>,
+    },
     /// It has preempted, and is placed when those are gone who go for it (section 7 of the scheduling rules).
     Preempting {
         /// The node that is kept for it.
@@ -209,7 +216,7 @@ impl<'a> Explainer<'a> {
         let row = partition.apps.get(app)?;
         let alloc = partition.by_key(app, key)?;
         if partition.allocs.get(alloc)?.phase != Phase::Pending {
-            return None;
+            return self.at_the_shim(alloc).map(|(_, waiting)| waiting);
         }
         let key = partition.group_key(alloc);
         let group = row.groups_by_key.get(&key)?;
@@ -233,15 +240,27 @@ impl<'a> Explainer<'a> {
             let (those, others) = self.of_group(app, (key, group), those, whole.as_ref());
             found.extend(those.into_iter().chain(others));
         }
-        if partition.ask_shim {
-            for alloc in row.by_seq.values().filter(|alloc| partition.allocs[**alloc].phase == Phase::AwaitingShim) {
-                let node = partition.allocs[*alloc].node.and_then(|node| partition.nodes.get(node));
-                let why = Why::Asking(node.map(|node| node.spec.id.clone()).unwrap_or_default());
-                found.push((partition.ask_order(*alloc), self.waiting(*alloc, 1, why)));
-            }
+        if partition.ask_shim || row.gang.swaps > 0 {
+            found.extend(row.by_seq.values().filter_map(|alloc| self.at_the_shim(*alloc)));
         }
         found.sort_by_key(|(order, _)| *order);
         found.into_iter().map(|(_, waiting)| waiting).collect()
+    }
+
+    /// What waits for a word of the shim alone: whether it fits, or that its placeholder is gone.
+    fn at_the_shim(&self, alloc: AllocIx) -> Option<Ordered> {
+        let partition = self.partition;
+        let row = &partition.allocs[alloc];
+        let node = || row.node.and_then(|node| partition.nodes.get(node)).map(|node| node.spec.id.clone());
+        let why = match row.phase {
+            Phase::AwaitingShim => Why::Asking(node().unwrap_or_default()),
+            Phase::Replacing => Why::Replacing {
+                placeholder: partition.allocs[row.link?].spec.key.clone(),
+                node: node().unwrap_or_default(),
+            },
+            _ => return None,
+        };
+        Some((partition.ask_order(alloc), self.waiting(alloc, 1, why)))
     }
 
     /// The asks of a group that have preempted, and the others. `whole`: what holds back the application.
@@ -263,7 +282,7 @@ impl<'a> Explainer<'a> {
         (preempting.map(|(order, alloc, why)| (order, self.waiting(alloc, number as u64, why))), first)
     }
 
-    /// The asks of an application for which others have to go, by group; no limit is against them.
+    /// The asks of an application for which others have to go, by group. Limits of queues may be used up by just those.
     fn preempting(&self, app: AppIx) -> BTreeMap<GroupKey, Vec<Preempting>> {
         let partition = self.partition;
         let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -271,7 +290,8 @@ impl<'a> Explainer<'a> {
             let node = partition.allocs[alloc].reserved.and_then(|node| partition.nodes.get(node));
             let name = |row: &Alloc| (partition.apps[row.app].id.clone(), row.spec.key.clone());
             let leaving: Vec<_> = partition.leaving_for(alloc).map(name).collect();
-            if let Some(node) = node.filter(|_| !leaving.is_empty() && partition.reserved_ask_fits_limits(alloc)) {
+            let row = &partition.allocs[alloc];
+            if let Some(node) = node.filter(|_| !leaving.is_empty() && partition.user_fits(app, &row.resource)) {
                 let why = Why::Preempting { node: node.spec.id.clone(), leaving };
                 let of = found.entry(partition.group_key(alloc)).or_default();
                 of.push((partition.ask_order(alloc), alloc, why));
@@ -362,17 +382,21 @@ impl<'a> Explainer<'a> {
         if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, &wanted)) {
             return Why::UserQuota(refusal);
         }
-        if let Err(level) = partition.queue_fits(row.queue, resource)
-            && level != partition.root
-        {
+        let level = partition.queue_fits(row.queue, resource).err();
+        if let Some(level) = level.filter(|level| *level != partition.root) {
             return self.queue_quota(level);
         }
-        match &key.required_node {
+        let why = match &key.required_node {
             Some(node) => self.required(first, node),
             None => {
                 let nodes = self.nodes_of(key.shape, first);
                 if nodes.open > 0 { Why::Turn } else { Why::Nodes(nodes) }
             }
+        };
+        match level {
+            // A node has room, and yet all of them together have not: one holds more than it has.
+            Some(root) if why == Why::Turn => self.queue_quota(root),
+            _ => why,
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     alloc::Phase,
+    app::Gang,
     effect::{AppEffect, Callback, Effect, NewAllocation, Released},
     event::{Change, Detail, EventKind},
     resources::Resource,
@@ -22,8 +23,8 @@ use crate::{
 };
 
 impl Partition {
-    /// A placeholder was allocated: the time-out starts with the first, the application runs when the gang is there
-    /// (R3.12, R3.39).
+    /// A placeholder was allocated: the time-out starts with the first, whatever the application does by then, and it runs when
+    /// the gang is there (R3.12, R3.39).
     pub(super) fn placeholder_allocated(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &self.allocs[alloc];
         let (app, group) = (row.app, row.spec.task_group.clone());
@@ -31,14 +32,14 @@ impl Partition {
         let row = &mut self.apps[app];
         row.gang.replaceable.entry(group).or_default().insert(alloc);
         let begins = !std::mem::replace(&mut row.gang.started, true);
-        if row.state == AppState::Accepted && row.gang.timer.is_none() {
-            row.gang.timer = Some(timer);
+        if row.gang.timer.is_none() && row.state != AppState::Failing {
             // An application that announced no gang has an execution time instead, if any (SEEDS S6).
             let timeout = match row.gang.placeholder_ask {
                 Some(_) => row.timeout,
                 None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
             };
             self.deadlines.add(cx.now.plus(timeout), Deadline::Placeholder { app, timer });
+            self.gang_changes(app, |gang| gang.timer = Some(timer));
         }
         let row = &self.apps[app];
         if row.state == AppState::Accepted
@@ -95,19 +96,52 @@ impl Partition {
     /// Keeps the set of gangs that have begun and still wait (SEEDS S11).
     pub(super) fn gang_progress(&mut self, app: AppIx) {
         let row = &self.apps[app];
-        if !row.gang.started || row.gang.pending_placeholders == 0 || row.is_free() {
+        if !row.keeps_for_gang() {
             self.leave_gangs(app);
         } else if self.gangs.insert(app).is_none() {
-            let awaited = row.gang.awaited.clone();
-            self.count_awaited(app, &awaited, true);
+            let kept = self.apps[app].gang.kept();
+            self.count_awaited(app, &kept, true);
+        }
+    }
+
+    /// Changes what a gang waits for, in the books of its queues too. Who calls it sees to those that may begin then.
+    pub(super) fn gang_changes(&mut self, app: AppIx, change: impl FnOnce(&mut Gang)) {
+        if !self.gangs.contains(&app) {
+            change(&mut self.apps[app].gang);
+            return;
+        }
+        let before = self.apps[app].gang.kept();
+        change(&mut self.apps[app].gang);
+        let after = self.apps[app].gang.kept();
+        self.count_awaited(app, &before, false);
+        self.count_awaited(app, &after, true);
+    }
+
+    /// The placeholders of a gang time out no more: nothing is kept for those that have not come.
+    pub(super) fn stop_gang_timer(&mut self, app: AppIx) {
+        if self.apps[app].gang.timer.is_some() {
+            self.gang_changes(app, |gang| gang.timer = None);
+            self.gang_progress(app);
+            self.unblock_limits();
+        }
+    }
+
+    /// What gangs keep, counted anew: earlier releases kept nothing for placeholders that had not come.
+    pub(super) fn count_gangs(&mut self) {
+        for queue in self.queues.keys() {
+            self.queues[queue].awaited = Resource::new();
+        }
+        self.gangs = Default::default();
+        for app in self.apps.keys() {
+            self.gang_progress(app);
         }
     }
 
     /// A gang waits no more, or is gone.
     pub(super) fn leave_gangs(&mut self, app: AppIx) {
         if self.gangs.remove(&app).is_some() {
-            let awaited = self.apps[app].gang.awaited.clone();
-            self.count_awaited(app, &awaited, false);
+            let kept = self.apps[app].gang.kept();
+            self.count_awaited(app, &kept, false);
             self.unblock_limits();
         }
     }
@@ -117,11 +151,11 @@ impl Partition {
         for queue in self.up(self.apps[app].queue) {
             let row = &mut self.queues[queue];
             if more {
-                row.awaited.add(amount);
+                row.awaited.add(amount)
             } else {
-                row.awaited.sub(amount);
-                row.awaited.prune();
+                row.awaited.sub(amount)
             }
+            row.awaited.prune();
         }
     }
 
@@ -136,8 +170,12 @@ impl Partition {
             row.gang.awaited.sub(amount);
             row.gang.awaited.prune();
         }
+        let first_or_last = self.apps[app].gang.pending_placeholders == u32::from(more);
         if self.gangs.contains(&app) {
             self.count_awaited(app, amount, more);
+        }
+        if first_or_last {
+            self.gang_progress(app);
         }
     }
 
@@ -299,13 +337,16 @@ impl Partition {
                 self.drop_placeholder(placeholder, cx);
                 return;
             };
-            if self.allocs[real].node != self.allocs[placeholder].node {
-                self.refund(real, self.allocs[real].node, Books::NODE, cx);
+            let home = self.allocs[placeholder].node;
+            if let Some(node) = self.allocs[real].node.filter(|node| home != Some(*node)) {
+                self.refund(real, Some(node), Books::NODE, cx);
+                self.node_event(real, node, Change::Remove, cx);
             }
             self.allocs[real].node = Some(other);
-            if self.allocs[placeholder].node != Some(other) {
+            if home != Some(other) {
                 let placement = self.past_limits(real, Some(other), Books::NODE);
                 self.charge(&placement, cx);
+                self.node_event(real, other, Change::Add, cx);
             }
         }
         self.swap(placeholder, real, false, cx);
@@ -455,11 +496,12 @@ impl Partition {
 
     /// The gang took too long (R6.17–R6.22, SEEDS S13: the releases come first, then the state).
     pub(super) fn placeholder_timer(&mut self, app: AppIx, timer: u64, cx: &mut Cx) {
-        let row = &mut self.apps[app];
+        let row = &self.apps[app];
         if row.is_free() || row.gang.timer != Some(timer) {
             return;
         }
-        row.gang.timer = None;
+        self.stop_gang_timer(app);
+        let row = &self.apps[app];
         let message = "releasing allocated placeholders on placeholder timeout";
         if matches!(row.state, AppState::Running | AppState::Completing) {
             self.release_placeholders(app, message, cx);

@@ -396,7 +396,7 @@ impl Partition {
             Command::PredicateTerms(terms) => self.set_predicate_terms(terms),
             Command::Turn(turn) => self.apply_turn(turn, cx),
             Command::ContainerStates(all) => self.all_container_states = all,
-            Command::Reservations(on) => self.set_reservations(on),
+            Command::Reservations(on) => self.set_reservations(on, cx),
             Command::OperatorDrain { nodes, drained } => self.operator_drain(&nodes, drained, cx),
             Command::HoldHosts { hosts, held } => self.hold_hosts(hosts, held),
             Command::NoteDrains(notes) => self.drain_notes.extend(notes),

@@ -315,6 +315,8 @@ impl Partition {
         }
         let text = format!("schedulable: {after}");
         cx.message(EventKind::Node, &id, &"".into(), (Change::Set, Detail::NodeSchedulable), &text, None);
+        // What the shim said of it was said of a node that took nothing, or may have been the reason for the drain.
+        self.questions.refusals.node_changed(ix);
         self.reindex(ix);
         self.unblock_shapes(ix);
     }

@@ -541,9 +541,13 @@ impl Partition {
         self.drop_questions_of(alloc);
         let mut hidden = Vec::new();
         let hidden = &mut cx.with(&mut hidden);
+        let app = self.allocs[alloc].app;
+        // It waits all the while: its application goes on to count where it did before the question (UGM-041).
+        self.apps[app].asking += 1;
         self.refund(alloc, self.allocs[alloc].node, Books::ALL, hidden);
+        self.apps[app].asking -= 1;
         self.count_awaiting_shim(alloc, true, false);
-        self.counts_no_more_for_questions(self.allocs[alloc].app);
+        self.counts_no_more_for_questions(app);
         self.pending_again(alloc);
     }
 

@@ -113,22 +113,26 @@ impl Partition {
             None => {}
         }
         let key = self.allocs[alloc].spec.key.clone();
+        let (fails, ends) = (termination == Termination::FailedOnRm, self.is_ending(app));
+        if fails && ends {
+            // SEEDS S31: it would wait for nothing. The application may end with it.
+            let lost = Lost { key: key.clone(), placeholder: self.allocs[alloc].is_placeholder() };
+            let state = self.apps[app].state;
+            let reason = format!("application {app_id} is {state} and ends: it takes no more asks");
+            self.tell_lost(app, vec![lost], "releasing pending placeholders on application end", &reason, cx);
+        }
+        // It waits again in the same moment: its application does not end with it.
+        let waits = u32::from(fails && !ends);
+        self.apps[app].asking += waits;
         self.remove_allocation(alloc, Removal { termination: given, node_goes: false, silent: false }, cx);
+        self.apps[app].asking -= waits;
         confirm(&app_id, [key], termination, ECHO, cx);
         // The application may have ended with it.
         if self.apps[app].is_free() || self.allocs[alloc].is_free() {
             return;
         }
         match termination {
-            Termination::FailedOnRm if self.is_ending(app) => {
-                // SEEDS S31: it would wait for nothing.
-                let row = &self.allocs[alloc];
-                let lost = Lost { key: row.spec.key.clone(), placeholder: row.is_placeholder() };
-                let state = self.apps[app].state;
-                let reason = format!("application {app_id} is {state} and ends: it takes no more asks");
-                self.forget(alloc);
-                self.tell_lost(app, vec![lost], "releasing pending placeholders on application end", &reason, cx);
-            }
+            Termination::FailedOnRm if ends => self.forget(alloc),
             Termination::FailedOnRm => self.pend_again(alloc, cx),
             // R4.19: the record stays, unless the core itself asked for this release.
             Termination::Timeout if !released => {}
@@ -406,7 +410,7 @@ impl Partition {
                 group.live = group.live.saturating_sub(1);
             }
             if row.gang.placeholders == 0 {
-                row.gang.timer = None;
+                self.stop_gang_timer(app);
             }
         }
     }

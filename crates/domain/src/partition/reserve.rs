@@ -1,7 +1,7 @@
 //! Reservations (sections 5.E and 5.F of the scheduling rules): made for asks that have waited, kept in exact counters, turned
 //! into allocations before anything else is placed.
 
-use super::{Cx, Partition, reserve_choice::Wanting, schedule::Outcome};
+use super::{Cx, Partition, schedule::Outcome};
 use crate::{
     alloc::Phase,
     effect::{Callback, ContainerState},
@@ -232,9 +232,16 @@ impl Partition {
         }
     }
 
-    /// Asks that wait long enough reserve nodes, or not (R5.37).
-    pub(super) fn set_reservations(&mut self, on: bool) {
-        self.wanting = Wanting::default();
+    /// Asks that wait long enough reserve nodes, or not (R5.37): then those that only wait let go of theirs.
+    pub(super) fn set_reservations(&mut self, on: bool, cx: &mut Cx) {
+        self.wanting.clear();
+        if !on {
+            let held: Vec<AllocIx> =
+                self.reserved_apps.iter().flat_map(|app| self.apps[*app].reservations.iter().copied()).collect();
+            for alloc in held.into_iter().filter(|alloc| self.is_for_waiting(*alloc)).collect::<Vec<_>>() {
+                self.unreserve(alloc, cx);
+            }
+        }
         self.reservation_delay = if on { RESERVATION_DELAY } else { Nanos(i64::MAX) };
         for app in self.apps.keys() {
             self.rouse_groups(app);

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, reserve::RESERVATION_WAIT};
+use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, preempt::NEVER, reserve::RESERVATION_WAIT};
 use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
@@ -39,6 +39,12 @@ pub(super) struct Wanting {
 }
 
 impl Wanting {
+    /// Nothing wants one.
+    pub fn clear(&mut self) {
+        self.groups = Default::default();
+        self.again();
+    }
+
     /// A node may be reserved again.
     pub fn again(&mut self) {
         self.not_before = None;
@@ -94,8 +100,9 @@ impl Partition {
             let first = self.wanting.groups.insert((created, app, key.clone())).is_none();
             if first {
                 self.wanting.again();
-                if due > now {
-                    self.wake_at(app, due);
+                if self.conf.preemption && due != NEVER {
+                    // Due already: once more after the search for a node, since nothing else may come that tries it again.
+                    self.wake_at(app, due.max(now.plus(PAUSE)));
                 }
             }
             return first;
@@ -179,7 +186,7 @@ impl Partition {
     }
 
     /// The reservation is neither one of preemption nor one of a required node.
-    fn is_for_waiting(&self, alloc: AllocIx) -> bool {
+    pub(super) fn is_for_waiting(&self, alloc: AllocIx) -> bool {
         self.allocs[alloc].spec.required_node.is_none() && !self.has_claim(alloc)
     }
 

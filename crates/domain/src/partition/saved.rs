@@ -224,6 +224,7 @@ impl Partition {
             partition.epoch += 1;
         }
         let conf = partition.conf.clone();
+        partition.count_gangs();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         Ok(partition)
     }

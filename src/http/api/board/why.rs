@@ -146,7 +146,7 @@ pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
         Why::RunningApps { .. } => "runningApps",
         Why::UserApps(_) => "userApps",
         Why::Gang { .. } | Why::GangToCome(_) => "gang",
-        Why::Placeholder { .. } => "placeholder",
+        Why::Placeholder { .. } | Why::Replacing { .. } => "placeholder",
         Why::GangRoom { .. } | Why::GangNodes(_) => "gangRoom",
         Why::GangShort(_) => "gang",
         Why::UserQuota(_) => "userQuota",
@@ -177,6 +177,14 @@ impl Reason {
 
     /// The reason of these asks. `paused`: the resource manager is away, so that nothing new is placed.
     pub fn of(waiting: &Waiting, paused: bool) -> Reason {
+        let mut reason = Reason::by_itself(waiting, paused);
+        if paused && reason.code != "paused" {
+            reason.text.push_str(" Besides, the resource manager is away: nothing new is placed until it is back.");
+        }
+        reason
+    }
+
+    fn by_itself(waiting: &Waiting, paused: bool) -> Reason {
         let wanted = &*waiting.wanted;
         let code = code(waiting, paused);
         match &waiting.why {
@@ -198,7 +206,10 @@ impl Reason {
                 queue: Some(queue.to_string()),
                 ..Reason::new(
                     code,
-                    format!("Queue {queue} runs {running} of at most {max} applications; this one has to wait for an end."),
+                    format!(
+                        "Queue {queue} runs {running} of at most {}; this one has to wait for an end.",
+                        count(usize::try_from(*max).unwrap_or(usize::MAX), "application")
+                    ),
                 )
             },
             Why::UserApps(refusal) => user_apps(refusal),
@@ -236,9 +247,17 @@ impl Reason {
             Why::UserQuota(refusal) => user_quota(refusal, wanted),
             Why::QueueQuota { queue, max, used } => {
                 let short = short_of(wanted, max, used);
+                let text = match &**queue {
+                    // All nodes together: see `Why::QueueQuota`.
+                    "root" => format!(
+                        "A node has room, but all nodes together have none beside what they hold and what is promised: {}.",
+                        told(&short)
+                    ),
+                    _ => format!("Queue {queue} is at its max: {}.", told(&short)),
+                };
                 Reason {
                     queue: Some(queue.to_string()),
-                    text: format!("Queue {queue} is at its max: {}.", told(&short)),
+                    text,
                     short,
                     ..Reason::new(code, String::new())
                 }
@@ -248,6 +267,16 @@ impl Reason {
             Why::Asking(node) => Reason {
                 node: Some(node.to_string()),
                 ..Reason::new(code, format!("The resource manager is being asked whether it fits on node {node}."))
+            },
+            Why::Replacing { placeholder, node } => Reason {
+                node: Some(node.to_string()),
+                ..Reason::new(
+                    code,
+                    format!(
+                        "It takes the place of placeholder {placeholder} and runs on node {node} when the resource manager has \
+                         confirmed that this is gone."
+                    ),
+                )
             },
             Why::Preempting { node, leaving } => {
                 Reason { node: Some(node.to_string()), ..Reason::new(code, preempting(node, leaving)) }
@@ -297,8 +326,11 @@ fn whose(refusal: &Refusal) -> (&'static str, Option<String>, Option<String>) {
 fn user_apps(refusal: &Refusal) -> Reason {
     let (who, user, group) = whose(refusal);
     let text = format!(
-        "{who} {} runs {} of at most {} applications in queue {}; this one has to wait for an end.",
-        refusal.name, refusal.applications, refusal.limit.applications, refusal.queue
+        "{who} {} runs {} of at most {} in queue {}; this one has to wait for an end.",
+        refusal.name,
+        refusal.applications,
+        count(usize::try_from(refusal.limit.applications).unwrap_or(usize::MAX), "application"),
+        refusal.queue
     );
     Reason { user, group, queue: Some(refusal.queue.to_string()), ..Reason::new("userApps", text) }
 }

@@ -94,13 +94,14 @@ fn of_partition(sample: &mut Sample, view: &View, paused: bool, at: Nanos) {
         max.into_iter().for_each(|amounts| set(row, Measure::Max, amounts));
         open.extend(queue.children.values());
     }
+    let usage_shown = partition.usage();
     // Which group an application counts for.
     let mut groups: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
-    for user in partition.ugm.users() {
+    for user in usage_shown.users() {
         usage(&mut rows, &user.root, &|queue| Subject::User(user.name.to_string(), queue));
         groups.extend(user.groups.iter().map(|(app, group)| (app.clone(), group.clone())));
     }
-    for group in partition.ugm.groups() {
+    for group in usage_shown.groups() {
         usage(&mut rows, &group.root, &|queue| Subject::Group(group.name.to_string(), queue));
     }
     let mut explainer = Explainer::new(partition);

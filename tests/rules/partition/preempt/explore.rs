@@ -78,9 +78,9 @@ impl World {
         self.apply(Command::Allocations { allocations, releases: Vec::new() });
     }
 
-    /// One decision.
-    fn decide(&mut self) -> bool {
-        self.now = self.now.plus(STEP);
+    /// One decision, after so long.
+    fn decide(&mut self, step: Nanos) -> bool {
+        self.now = self.now.plus(step);
         self.apply(Command::Tick);
         let mut effects = Vec::new();
         let step = Step { at: self.now, input: twin::schedule(1) };
@@ -114,7 +114,7 @@ impl World {
         let mut next = Vec::new();
         if !self.idle {
             let mut world = self.clone();
-            let preempted = world.decide();
+            let preempted = world.decide(STEP);
             next.push((world, preempted));
         }
         for (app, key) in &self.open {
@@ -211,7 +211,8 @@ fn world(guaranteed: [i64; 3], nested: bool, running: [&[i64]; 3], asking: [&[i6
                 |(k, size): (usize, &i64)| Ask::new(&format!("app{n}"), &format!("{kind}{n}{k}"), *size).preempts();
             world.ask(sizes.iter().enumerate().map(ask).collect());
             while kind == "r" && !world.idle {
-                world.decide();
+                // Too soon for any of them to preempt.
+                world.decide(Nanos::from_millis(1));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Which victims go for an ask within its guarantee (R7.2–R7.5, R7.8, R7.12–R7.27).
 
-use callboard::domain::{command::NodeAction, event::EventKind, resources::Resource};
+use callboard::domain::{command::NodeAction, event::EventKind, resources::Resource, types::Nanos};
 
 use super::{
     super::env::{Ask, Env, res},
@@ -325,4 +325,24 @@ fn drained_nodes_and_those_of_others_are_out() {
     env.node_action("n1", NodeAction::DrainToSchedulable, None);
     env.pass(20);
     assert_eq!(env.heard(), ["released v4 Preempted"]);
+}
+
+#[test]
+fn who_may_preempt_as_soon_as_it_waits_for_nodes_does_so() {
+    // R7.2: it is old already when it comes, and the nodes that it could reserve are of no use to it.
+    let queues = "{name: g, resources: {guaranteed: {memory: 4}}}, {name: v}";
+    let mut env = Env::calm(&tree(queues));
+    env.node("m1", 8);
+    env.node("k1", 1);
+    env.node("k2", 1);
+    env.app("x", "root.v");
+    env.app("y", "root.g");
+    env.ask((0..4).map(|n| Ask::new("x", &format!("v{n}"), 2).preempts()).collect());
+    let mut ask = Ask::new("y", "k", 2).preempts();
+    ask.spec.created = Some(env.now.minus(Nanos::from_secs(60)));
+    env.ask(vec![ask]);
+    env.pass(3);
+    assert_eq!(env.unconfirmed.len(), 1, "{:?}", env.told);
+    env.confirm_all();
+    assert_eq!(env.heard().last().map(String::as_str), Some("new k on m1"));
 }

@@ -41,6 +41,7 @@ mod quota_victims;
 mod required;
 mod scope;
 
+pub(super) use attempt::NEVER;
 pub(crate) use attempt::Search;
 pub(crate) use claim::Claim;
 pub(super) use quota::is_above;

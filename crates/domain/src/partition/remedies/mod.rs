@@ -110,7 +110,9 @@ impl Partition {
         match &waiting.why {
             Why::Stopped | Why::Ending(_) | Why::NotALeaf => return only(Nothing::Never),
             Why::NoNodes => return only(Nothing::NoNodes),
-            Why::Asking(_) | Why::GangShort(_) | Why::Preempting { .. } => return only(Nothing::ResourceManager),
+            Why::Asking(_) | Why::Replacing { .. } | Why::GangShort(_) | Why::Preempting { .. } => {
+                return only(Nothing::ResourceManager);
+            }
             _ => {}
         }
         let asks = self.awaited_with(app, waiting);

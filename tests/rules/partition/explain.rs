@@ -130,3 +130,83 @@ fn the_shim_holds_back() {
     assert_eq!((nodes.refused, nodes.open, nodes.too_small), (2, 0, 1));
     assert_eq!(nodes.refusal.as_deref(), Some("the shim does not want it there"));
 }
+
+// R5.24: the cluster as a whole has no room where a node holds more than it has.
+#[test]
+fn a_node_that_holds_too_much_takes_from_all() {
+    let mut env = Env::calm(CONFIG);
+    env.node("n1", 40);
+    env.node("n2", 40);
+    app(&mut env, "a", "root.wide", "u");
+    env.ask(vec![Ask::new("a", "1", 40)]);
+    env.node_action("n1", NodeAction::Update, Some(res(5, 5)));
+    env.ask(vec![Ask::new("a", "2", 10)]);
+    let found = why(&env, "a");
+    let [Why::QueueQuota { queue, max, used }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((&**queue, max, used), ("root", &res(45, 45), &res(40, 40)));
+}
+
+// R6.13, R5.27: what only the shim can say.
+#[test]
+fn what_the_shim_has_to_say() {
+    let mut env = env();
+    env.gang("g", "root.wide", 10, "Soft");
+    env.ask(vec![Ask::new("g", "ph", 10).placeholder("tg")]);
+    env.ask(vec![Ask::new("g", "r", 10).group("tg")]);
+    let node =
+        env.partition.node_by_id.keys().find(|id| env.partition.nodes[env.partition.node_by_id[*id]].allocs.len() == 1);
+    let node = node.expect("the placeholder's").clone();
+    let replacing = Why::Replacing { placeholder: "ph".into(), node };
+    assert_eq!(why(&env, "g"), [replacing.clone()]);
+    let one = |env: &Env, app: &str, key: &str| {
+        Explainer::new(&env.partition).ask(env.partition.app_by_id[app], key, env.now).map(|waiting| waiting.why)
+    };
+    assert_eq!(one(&env, "g", "r"), Some(replacing));
+    env.apply(Command::AskPredicates(true));
+    app(&mut env, "a", "root.wide", "u");
+    env.ask(vec![Ask::new("a", "k", 10)]);
+    let asked = env.questions[0].node.clone();
+    assert_eq!(one(&env, "a", "k"), Some(Why::Asking(asked)));
+    env.answer_all();
+    assert_eq!(one(&env, "a", "k"), None, "it does not wait");
+}
+
+// R7.2: those who go still fill the queue, and are the reason all the same.
+#[test]
+fn who_goes_for_it_is_told_while_they_fill_the_queue() {
+    let yaml = CONFIG.replace(
+        "- name: wide\n",
+        "- name: p\n      parent: true\n      resources: {max: {memory: 40}}\n      queues:\n      - name: g\n        resources: {guaranteed: {memory: 20}}\n        \
+         properties: {preemption.delay: 1s}\n      - name: v\n    - name: wide\n",
+    );
+    let mut env = Env::calm(&yaml);
+    env.node("n1", 40);
+    env.app("v", "root.p.v");
+    env.app("g", "root.p.g");
+    env.ask((0..4).map(|n| Ask::new("v", &format!("v{n}"), 10).preempts()).collect());
+    env.ask(vec![Ask::new("g", "k", 10).preempts()]);
+    env.pass(3);
+    let found = why(&env, "g");
+    let [Why::Preempting { leaving, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(leaving.len(), 1);
+}
+
+// R5.27: the reason for a refusal may have been the reason for the drain.
+#[test]
+fn a_refusal_is_forgotten_when_its_node_is_undrained() {
+    let mut env = Env::calm(CONFIG);
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 40);
+    app(&mut env, "a", "root.wide", "u");
+    env.refuse("k", "n1");
+    env.ask(vec![Ask::new("a", "k", 10)]);
+    env.answer_all();
+    let found = why(&env, "a");
+    let [Why::Nodes(nodes)] = &found[..] else { panic!("{found:?}") };
+    assert!(nodes.is_refused());
+    env.refusals.clear();
+    env.node_action("n1", NodeAction::Drain, None);
+    env.node_action("n1", NodeAction::DrainToSchedulable, None);
+    env.answer_all();
+    assert_eq!(env.heard().last().map(String::as_str), Some("new k on n1"));
+}

@@ -5,7 +5,6 @@ use callboard::domain::{
     effect::Effect,
     event::Detail,
     log::Input,
-    resources::Resource,
     types::{AppState, Nanos, Termination},
 };
 
@@ -497,7 +496,7 @@ fn what_the_shim_is_asked_about_is_no_usage_yet() {
     let alice = env.partition.usage().user("alice").expect("listed");
     assert_eq!((alice.root.usage.clone(), alice.root.applications.len()), (res(2, 2), 1));
     let used: Vec<_> = alice.root.children.iter().map(|child| child.usage.clone()).collect();
-    assert_eq!(used, [res(2, 2), Resource::new()]);
+    assert_eq!(used, [res(2, 2)]);
     env.answer_all();
     let alice = env.partition.usage().user("alice").expect("listed");
     assert_eq!(alice.root.usage, res(9, 9));

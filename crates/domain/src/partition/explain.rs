@@ -146,6 +146,11 @@ pub struct Nodes {
 }
 
 impl Nodes {
+    /// The shim refused the only room that there is.
+    pub fn is_refused(&self) -> bool {
+        self.refused > 0 && self.reserved == 0
+    }
+
     /// None is large enough, even when empty.
     pub fn is_too_large(&self) -> bool {
         self.drained + self.full + self.reserved + self.refused + self.open == 0 && self.too_small > 0

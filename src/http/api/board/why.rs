@@ -161,7 +161,7 @@ pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
 }
 
 fn nodes_code(nodes: &Nodes) -> &'static str {
-    if nodes.refused > 0 && nodes.reserved == 0 {
+    if nodes.is_refused() {
         "refused"
     } else if nodes.is_too_large() {
         "tooLarge"

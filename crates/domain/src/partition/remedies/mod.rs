@@ -75,7 +75,7 @@ pub enum Nothing {
     TooLarge,
     /// No node is registered.
     NoNodes,
-    /// It is up to the resource manager: to send the rest of a gang, or an answer.
+    /// It is up to the resource manager: to send the rest of a gang, an answer, or another one.
     ResourceManager,
     /// The application ends, or its queue is no leaf: nothing is placed in it whatever is changed.
     Never,
@@ -113,6 +113,9 @@ impl Partition {
             Why::Asking(_) | Why::Replacing { .. } | Why::GangShort(_) | Why::Preempting { .. } => {
                 return only(Nothing::ResourceManager);
             }
+            // Nobody but the shim knows what it would say of another node, or of the same one later.
+            Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_refused() => return only(Nothing::ResourceManager),
+            Why::RequiredNode { why: super::Unfit::Refused, .. } => return only(Nothing::ResourceManager),
             _ => {}
         }
         let asks = self.awaited_with(app, waiting);

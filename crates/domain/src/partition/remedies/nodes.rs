@@ -78,7 +78,9 @@ impl Search<'_> {
         for ix in partition.node_by_id.values().copied() {
             let node = &partition.nodes[ix];
             let wanted = required.as_ref().is_none_or(|required| required == node.id());
-            if !wanted || !node.schedulable() || !node.capacity.fits(&self.each) || node.available.fits(&self.each) {
+            // What requires a node runs there though it is drained.
+            let open = required.is_some() || node.schedulable();
+            if !wanted || !open || !node.capacity.fits(&self.each) || node.available.fits(&self.each) {
                 continue;
             }
             if let Some((leaving, freed)) = self.least_of(node) {

@@ -299,6 +299,8 @@ pub struct AskGroup {
     /// The last ask that had its turn to preempt, where not all had theirs, and the earliest moment at which one of those up to
     /// it may try again.
     pub preempted_up_to: Option<Box<(AskOrder, Nanos)>>,
+    /// It is among those that may reserve a node, as what was created then.
+    pub wants: Option<Nanos>,
 }
 
 impl AskGroup {
@@ -458,7 +460,7 @@ map!(App {
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom });
-list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to, kept_in });
+list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to, kept_in, wants });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });
 list!(TaskGroup { count, min, replaced, timed_out, live, swapping });

@@ -177,6 +177,8 @@ impl Partition {
         }
         report.count(|| "partition".into(), "number of allocations", self.allocations, allocations);
         report.count(|| "partition".into(), "number of placeholders", self.placeholders, placeholders);
+        let wants = self.apps.values().flat_map(|app| app.groups_by_key.values()).filter(|group| group.wants.is_some());
+        report.count(|| "partition".into(), "groups that may reserve", self.wanting.len() as u64, wants.count() as u64);
         let left = self.gone_with.keys().filter(|alloc| {
             let row = &self.allocs[**alloc];
             row.is_free() || row.phase != Phase::Ended

@@ -125,8 +125,12 @@ impl Partition {
                 }
             }
             if next.is_none() {
+                let wants = group.wants;
                 app.groups_by_key.remove(&key);
                 app.failed_groups.remove(&key);
+                if let Some(created) = wants {
+                    self.wanting.remove((app.queue, key.shape), &(created, app_ix, GroupKey::clone(&key)));
+                }
             }
             if was_head
                 && key.may_replace()

@@ -234,7 +234,7 @@ impl Partition {
 
     /// Asks that wait long enough reserve nodes, or not (R5.37): then those that only wait let go of theirs.
     pub(super) fn set_reservations(&mut self, on: bool, cx: &mut Cx) {
-        self.wanting.clear();
+        self.forget_wanting();
         if !on {
             let held: Vec<AllocIx> =
                 self.reserved_apps.iter().flat_map(|app| self.apps[*app].reservations.iter().copied()).collect();

@@ -5,14 +5,15 @@
 //! Reservations of preemption and those of asks that require their node are made elsewhere and are not counted here.
 
 use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
+    cmp::{Ordering, Reverse},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    ops::Bound,
 };
 
 use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, preempt::NEVER, reserve::RESERVATION_WAIT};
-use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
+    coded::{Coded, Error, Reader, Writer},
     resources::{Resource, ResourceType},
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, QueueIx, ShapeIx},
 };
@@ -28,10 +29,17 @@ const PAUSE: Nanos = Nanos::from_secs(1);
 /// Sizes of asks that are looked at in one search.
 const SIZES: usize = 8;
 
+/// A group of asks that may reserve: when the first of them was created, and whose it is.
+type Wants = (Nanos, AppIx, GroupKey);
+/// Groups of a queue and shape: where one of them may reserve nothing, none of them may.
+type Alike = (QueueIx, ShapeIx);
+
 /// Groups of asks that may reserve, the longest waiting first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanting {
-    groups: imbl::OrdSet<(Nanos, AppIx, GroupKey)>,
+    alike: imbl::OrdMap<Alike, imbl::OrdSet<Wants>>,
+    /// The first of those that are alike, each.
+    heads: imbl::OrdSet<(Wants, Alike)>,
     /// No search before, without need.
     not_before: Option<Nanos>,
     /// A review is among the deadlines.
@@ -39,12 +47,77 @@ pub(super) struct Wanting {
 }
 
 impl Wanting {
-    /// Nothing wants one.
-    pub fn clear(&mut self) {
-        self.groups = Default::default();
-        self.again();
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.alike.values().map(imbl::OrdSet::len).sum()
     }
 
+    /// Notes a group; true where it was not there.
+    fn insert(&mut self, alike: Alike, wants: Wants) -> bool {
+        self.change(alike, |groups| groups.insert(wants).is_none())
+    }
+
+    pub fn remove(&mut self, alike: Alike, wants: &Wants) {
+        self.change(alike, |groups| groups.remove(wants));
+    }
+
+    fn change<R>(&mut self, alike: Alike, change: impl FnOnce(&mut imbl::OrdSet<Wants>) -> R) -> R {
+        let groups = self.alike.entry(alike).or_default();
+        let before = groups.get_min().cloned();
+        let changed = change(groups);
+        let after = groups.get_min().cloned();
+        if after.is_none() {
+            self.alike.remove(&alike);
+        }
+        if before != after {
+            before.map(|head| self.heads.remove(&(head, alike)));
+            after.map(|head| self.heads.insert((head, alike)));
+        }
+        changed
+    }
+
+    /// All of them in their order, but none of those that the caller says to leave out; these cost nothing.
+    fn in_order(&self) -> InOrder {
+        InOrder { wanting: self.clone(), after: None, open: BinaryHeap::new() }
+    }
+}
+
+/// See [`Wanting::in_order`].
+struct InOrder {
+    wanting: Wanting,
+    /// The last head that was given.
+    after: Option<(Wants, Alike)>,
+    /// What follows in those whose head was given.
+    open: BinaryHeap<Reverse<(Wants, Alike)>>,
+}
+
+impl InOrder {
+    fn next(&mut self, leave_out: impl Fn(Alike) -> bool) -> Option<(Wants, Alike)> {
+        loop {
+            let from = self.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let head = self.wanting.heads.range::<_, (Wants, Alike)>((from, Bound::Unbounded)).next();
+            let opened = self.open.peek().map(|Reverse(next)| next);
+            let next = match (head, opened) {
+                (Some(head), opened) if opened.is_none_or(|opened| head < opened) => {
+                    let head = head.clone();
+                    self.after = Some(head.clone());
+                    head
+                }
+                _ => self.open.pop()?.0,
+            };
+            if leave_out(next.1) {
+                continue;
+            }
+            let groups = self.wanting.alike.get(&next.1);
+            let after = (Bound::Excluded(&next.0), Bound::Unbounded);
+            let following = groups.and_then(|groups| groups.range::<_, Wants>(after).next());
+            self.open.extend(following.map(|wants| Reverse((wants.clone(), next.1))));
+            return Some(next);
+        }
+    }
+}
+
+impl Wanting {
     /// A node may be reserved again.
     pub fn again(&mut self) {
         self.not_before = None;
@@ -97,7 +170,7 @@ impl Partition {
             later = Some(later.map_or(at, |l: Nanos| l.min(at)));
         }
         if let Some(created) = wanted {
-            let first = self.wanting.groups.insert((created, app, key.clone())).is_none();
+            let first = self.note_wanting(app, key, created);
             if first {
                 self.wanting.again();
                 if self.conf.preemption && due != NEVER {
@@ -116,7 +189,7 @@ impl Partition {
     /// Nothing can be placed now: asks that have waited longest reserve nodes, as far as that is worth it. True where a node
     /// was reserved, or the shim is asked about one.
     pub(super) fn reserve_for_wanting(&mut self, cx: &mut Cx) -> bool {
-        if self.wanting.groups.is_empty() || self.wanting.not_before.is_some_and(|at| cx.now < at) {
+        if self.wanting.heads.is_empty() || self.wanting.not_before.is_some_and(|at| cx.now < at) {
             return false;
         }
         let nodes = self.node_by_id.len();
@@ -129,20 +202,19 @@ impl Partition {
         // One ask of each group, then the next of each: nothing but these reservations changes meanwhile.
         while std::mem::take(&mut more) {
             in_vain.clear();
-            for wanting in self.wanting.groups.clone() {
-                if held.all >= most || in_vain.len() >= SIZES || self.ask_shim && !self.may_ask() {
-                    break;
-                }
+            let mut groups = self.wanting.in_order();
+            while held.all < most && in_vain.len() < SIZES && (!self.ask_shim || self.may_ask()) {
+                let next = groups.next(|(queue, shape)| {
+                    in_vain.contains(&shape) || held.by_queue.get(&queue).is_some_and(|of| *of >= most_of_queue)
+                });
+                let Some((wanting, alike)) = next else { break };
                 let (_, app, key) = &wanting;
-                let queue = self.apps[*app].queue;
-                if in_vain.contains(&key.shape) || held.by_queue.get(&queue).is_some_and(|of| *of >= most_of_queue) {
-                    continue;
-                }
+                let queue = alike.0;
                 // What waits for its gang would have to let go of the node at once (R5.38).
                 let wants = self.still_wants(*app, key, cx.now) && !self.reserves_nothing(*app, key);
                 let next = wants.then(|| self.next_to_reserve(*app, key, cx.now)).flatten();
                 let Some(alloc) = next else {
-                    self.wanting.groups.remove(&wanting);
+                    self.wants_none(alike, &wanting);
                     // When it next wants one is found when it is tried, which it may not be as long as no node has room.
                     self.rouse_groups(*app);
                     continue;
@@ -171,6 +243,51 @@ impl Partition {
         }
         self.wanting.not_before = (!made).then(|| cx.now.plus(PAUSE));
         made
+    }
+
+    /// Notes a group among those that may reserve a node; true where it was not, or not by this ask.
+    fn note_wanting(&mut self, app: AppIx, key: &GroupKey, created: Nanos) -> bool {
+        let row = &mut self.apps[app];
+        let alike = (row.queue, key.shape);
+        let Some(group) = row.groups_by_key.get_mut(key) else { return false };
+        match group.wants.replace(created) {
+            Some(before) if before == created => return false,
+            Some(before) => self.wanting.remove(alike, &(before, app, key.clone())),
+            None => {}
+        }
+        self.wanting.insert(alike, (created, app, key.clone()))
+    }
+
+    fn wants_none(&mut self, alike: Alike, wants: &Wants) {
+        self.wanting.remove(alike, wants);
+        if let Some(group) = self.apps[wants.1].groups_by_key.get_mut(&wants.2) {
+            group.wants = None;
+        }
+    }
+
+    /// No group may reserve a node any more.
+    pub(super) fn forget_wanting(&mut self) {
+        for (alike, groups) in self.wanting.alike.clone() {
+            groups.iter().for_each(|wants| self.wants_none(alike, wants));
+        }
+        self.wanting.again();
+    }
+
+    /// What was read is put in order; earlier releases kept groups that are gone, and noted it nowhere else.
+    pub(super) fn sort_wanting(&mut self) {
+        for wants in std::mem::take(&mut self.wanting.alike).values().flatten() {
+            let (created, app, key) = wants;
+            if self.apps.get(*app).is_none() {
+                continue;
+            }
+            let row = &mut self.apps[*app];
+            let alike = (row.queue, key.shape);
+            if let Some(group) = row.groups_by_key.get_mut(key)
+                && *group.wants.get_or_insert(*created) == *created
+            {
+                self.wanting.insert(alike, wants.clone());
+            }
+        }
     }
 
     /// What counts against the bounds.
@@ -354,4 +471,73 @@ impl Partition {
     }
 }
 
-list!(Wanting { groups, not_before, review });
+impl Coded for Wanting {
+    fn write(&self, to: &mut Writer) {
+        let Wanting { alike, heads: _, not_before, review } = self;
+        to.array(3);
+        let mut groups: Vec<&Wants> = alike.values().flatten().collect();
+        groups.sort();
+        to.array(groups.len());
+        groups.into_iter().for_each(|wants| wants.write(to));
+        not_before.write(to);
+        review.write(to);
+    }
+
+    /// Of which queue they are is found when the applications are there: see [`Partition::sort_wanting`].
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let (groups, not_before, review): (imbl::OrdSet<Wants>, Option<Nanos>, bool) = Coded::read(from)?;
+        let alike = imbl::OrdMap::unit((QueueIx(0), ShapeIx(0)), groups);
+        Ok(Wanting { alike, not_before, review, ..Wanting::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wants(created: i64, app: u32, shape: u32) -> Wants {
+        let key = GroupKey {
+            shape: ShapeIx(shape),
+            placeholder: false,
+            task_group: Default::default(),
+            required_node: None,
+            originator: false,
+        };
+        (Nanos(created), AppIx(app), key)
+    }
+
+    proptest! {
+        #[test]
+        fn groups_come_in_their_order_without_those_that_are_left_out(
+            steps in prop::collection::vec((any::<bool>(), 0i64..4, 0u32..6, 0u32..3), 0..60),
+            out in prop::collection::btree_set((0u32..2, 0u32..3), 0..3),
+        ) {
+            let (mut wanting, mut all) = (Wanting::default(), BTreeSet::new());
+            for (add, created, app, shape) in steps {
+                // An application stays in its queue.
+                let (alike, wants) = ((QueueIx(app % 2), ShapeIx(shape)), wants(created, app, shape));
+                if add {
+                    prop_assert_eq!(wanting.insert(alike, wants.clone()), all.insert((wants, alike)));
+                } else {
+                    wanting.remove(alike, &wants);
+                    all.remove(&(wants, alike));
+                }
+            }
+            let left_out = |(queue, shape): Alike| out.contains(&(queue.0, shape.0));
+            let looks = Cell::new(0);
+            let mut groups = wanting.in_order();
+            let found: Vec<_> = std::iter::from_fn(|| groups.next(|alike| {
+                looks.set(looks.get() + 1);
+                left_out(alike)
+            })).collect();
+            let expected: Vec<_> = all.iter().filter(|(_, alike)| !left_out(*alike)).cloned().collect();
+            prop_assert!(looks.get() <= expected.len() + out.len(), "one look at those that are left out");
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(wanting.heads.len(), wanting.alike.len());
+        }
+    }
+}

@@ -157,7 +157,7 @@ fn what_the_shim_has_to_say() {
         env.partition.node_by_id.keys().find(|id| env.partition.nodes[env.partition.node_by_id[*id]].allocs.len() == 1);
     let node = node.expect("the placeholder's").clone();
     let replacing = Why::Replacing { placeholder: "ph".into(), node };
-    assert_eq!(why(&env, "g"), [replacing.clone()]);
+    assert_eq!(why(&env, "g"), std::slice::from_ref(&replacing));
     let one = |env: &Env, app: &str, key: &str| {
         Explainer::new(&env.partition).ask(env.partition.app_by_id[app], key, env.now).map(|waiting| waiting.why)
     };

@@ -130,7 +130,7 @@ pub struct Unregister;
 #[rtype(result = "()")]
 pub struct Shutdown;
 
-/// A numbered request that goes by no partition was carried out.
+/// A request with a number or a key that goes by no partition was carried out.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CarriedOut {

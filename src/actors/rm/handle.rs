@@ -154,7 +154,13 @@ impl RmHandle {
         let of = |part: &Part| view.partitions.iter().find(|(internal, _)| *internal == part.partition);
         let (known, unknown): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| of(part).is_some());
         let alone = !unknown.is_empty() || !rejected.is_empty();
-        permit.in_parts(known.len() + usize::from(alone));
+        // A request of nothing has a number or a key all the same: that it was taken is recorded.
+        let nothing = known.is_empty() && !alone;
+        permit.in_parts(known.len() + usize::from(alone || nothing));
+        let is_kept = permit.request().is_some() || permit.keyed().is_some();
+        if nothing && is_kept && gate.shared.recorded {
+            self.addr.do_send(CarriedOut { epoch, permit: permit.clone() });
+        }
         if alone {
             // Answered before the partitions do.
             self.addr.do_send(Submit { epoch, parts: unknown, rejected, permit: Some(permit.clone()) });

@@ -161,3 +161,40 @@ async fn a_key_goes_with_the_lead() {
     leads(&second).await;
     taken(&second, "a", "n1").await;
 }
+
+#[tokio::test]
+async fn a_request_of_nothing_has_a_number_and_a_key_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = rig::with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    let nothing = json!({"allocations": []});
+    let post = async |server: &Server, path: &str, headers: &[(&str, &str)], body: &Value| {
+        told(send(server, "POST", path, headers, body).await).await
+    };
+    assert_eq!(post(&server, "nodes", &[("X-Callboard-Seq", "1")], &node("n1")).await.1, Some(1));
+    for (number, body) in [("2", &nothing), ("3", &json!({})), ("4", &json!({"releases": {}}))] {
+        let answer = post(&server, "allocations", &[("X-Callboard-Seq", number)], body).await;
+        assert_eq!((answer.0, answer.1), (202, number.parse().ok()), "{answer:?}");
+    }
+    assert_eq!(post(&server, "nodes", &[("X-Callboard-Seq", "5")], &node("n5")).await.1, Some(5));
+    assert_eq!(post(&server, "allocations", &[("Idempotency-Key", "a")], &nothing).await.0, 202);
+    let beat = json!({"nodes": ["n1"]});
+    assert_eq!(post(&server, "heartbeat", &[("Idempotency-Key", "b")], &beat).await.0, 202);
+    for orderly in [false, true] {
+        if orderly {
+            assert_eq!(rig::end(server).await, Some(0));
+        } else {
+            // What was answered is recorded; that a key was taken is, a moment later at most.
+            server.program.kill();
+        }
+        server = rig::with_data(dir.path());
+        let answer = post(&server, "nodes", &[("X-Callboard-Seq", "7")], &node("n7")).await;
+        assert!(answer.0 == 409 && answer.2.contains("where 6 is the next"), "{answer:?}");
+        for number in ["2", "5"] {
+            assert_eq!(post(&server, "nodes", &[("X-Callboard-Seq", number)], &node("n9")).await.0, 202);
+        }
+        assert_eq!(nodes(&server).await, 2, "those numbers were taken before");
+        assert_eq!(post(&server, "allocations", &[("Idempotency-Key", "a")], &json!({"releases": {}})).await.0, 422);
+        assert_eq!(post(&server, "heartbeat", &[("Idempotency-Key", "b")], &json!({"nodes": ["n5"]})).await.0, 422);
+    }
+}

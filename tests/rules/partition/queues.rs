@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use callboard::domain::{
-    command::AddApplication,
+    command::{AddApplication, NodeAction},
     event::EventKind,
     queue::Queue,
     resources::Resource,
@@ -505,4 +505,111 @@ fn every_change_of_a_queue_has_its_event() {
     assert_eq!(events(&mut env), ["root.a Set QueueConfig"], "it drains from now on");
     env.pass(11);
     assert_eq!(events(&mut env), ["root.a Remove QueueConfig"]);
+}
+
+#[test]
+fn a_guarantee_that_a_tag_sets_changes_the_order_of_applications() {
+    // QUE-075, R5.21: shares are parts of the guarantee of the queue.
+    let yaml = "partitions: [{name: default, placementrules: [{name: provided, create: true}], queues: [{name: root, submitacl: '*', \
+                childtemplate: {properties: {application.sort.policy: fair}}, queues: [{name: a}]}]}]";
+    let mut env = Env::calm(yaml);
+    env.node("n1", 1000);
+    for app in ["a1", "a2"] {
+        env.app(app, "root.d");
+    }
+    env.app("b", "root.a");
+    env.ask(vec![Ask::new("a1", "m", 0).sized(res(600, 1)), Ask::new("a2", "v", 0).sized(res(1, 400))]);
+    env.ask(vec![Ask::new("b", "fill", 0).sized(res(399, 599))]);
+    env.ask(["a1", "a2"].map(|app| Ask::new(app, &format!("of-{app}"), 10)).into());
+    let guaranteed = "{\"resources\": {\"memory\": {\"value\": 1000}, \"vcore\": {\"value\": 10}}}";
+    tagged(&mut env, "a3", "root.d", &[("namespace.resourceguaranteed", guaranteed)]);
+    env.heard();
+    env.release("b", "fill", Termination::StoppedByRm);
+    let heard = env.heard();
+    let placed: Vec<_> = heard.iter().filter(|told| told.starts_with("new ")).collect();
+    assert_eq!(placed, ["new of-a1 on n1", "new of-a2 on n1"], "0.6 of the guarantee comes before 40 times of it");
+}
+
+#[test]
+fn what_waits_for_its_queue_to_be_a_leaf_again_wants_no_nodes() {
+    // CFG-102, R4.38
+    let leaf = text("[{name: a, resources: {max: {memory: 100}}}]", "");
+    let mut env = Env::new(&leaf);
+    env.node("n1", 1000);
+    env.app("x", "root.a");
+    env.ask(vec![Ask::new("x", "x1", 60), Ask::new("x", "x2", 60)]);
+    env.reload(&text("[{name: a, parent: true, resources: {max: {memory: 200}}}]", ""));
+    env.heard();
+    env.pass(5);
+    assert_eq!(env.heard(), [""; 0]);
+    assert!(env.partition.demand().is_empty());
+}
+
+#[test]
+fn a_recovered_placeholder_counts_among_the_applications_that_run() {
+    // QUE-090
+    let mut env = Env::calm(&text("[{name: a, maxapplications: 1}]", ""));
+    env.node("n1", 100);
+    env.gang("g", "root.a", 20, "Soft");
+    env.ask(vec![Ask::new("g", "p0", 10).placeholder("tg").on("n1")]);
+    env.app("a2", "root.a");
+    env.ask(vec![Ask::new("a2", "k", 10)]);
+    assert_eq!(env.state("a2"), Some(AppState::Accepted));
+    env.ask(vec![Ask::new("g", "p1", 10).placeholder("tg")]);
+    assert_eq!((env.state("g"), env.state("a2")), (Some(AppState::Running), Some(AppState::Accepted)));
+}
+
+#[test]
+fn a_node_of_less_than_nothing_is_rejected() {
+    // R2.12: with it the whole cluster would have no size.
+    let mut env = Env::calm(&text("[{name: a}]", ""));
+    env.node("n1", 100);
+    env.apply_node("n2", &[("memory", -500), ("vcore", 10)]);
+    env.node_action("n1", NodeAction::Update, Some(memory(-1)));
+    let heard = env.heard();
+    assert_eq!(heard, ["node n1", "rejected node n2", "rejected node n1"]);
+    env.app("x", "root.a");
+    env.ask(vec![Ask::new("x", "k", 10)]);
+    assert!(env.heard().contains(&"new k on n1".to_owned()));
+}
+
+#[test]
+fn one_moment_is_kept_for_an_id_that_is_refused_again_and_again() {
+    // R3.25, R3.48: it expires 72 hours after the last time.
+    let mut env = Env::calm(&text("[{name: a}]", ""));
+    let hours = |hours: i64| hours * 3600;
+    for _ in 0..3 {
+        env.app("x", "root.nowhere.at.all");
+        env.pass(hours(30));
+    }
+    assert_eq!(env.partition.rejected["x"].state, AppState::Rejected, "90 hours after the first");
+    env.pass(hours(41));
+    assert_eq!(env.partition.rejected["x"].state, AppState::Rejected);
+    env.pass(hours(2));
+    assert!(env.partition.rejected.get("x").is_none_or(|row| row.state == AppState::Expired));
+    env.app("x", "root.nowhere.at.all");
+    env.pass(hours(71));
+    assert_eq!(env.partition.rejected["x"].state, AppState::Rejected);
+    env.pass(hours(2));
+    assert!(env.partition.rejected.get("x").is_none_or(|row| row.state == AppState::Expired));
+}
+
+#[test]
+fn ids_may_come_in_any_order() {
+    // R2.36: each finds a rank between those of its neighbours, whatever came before.
+    let mut env = Env::calm(&text("[{name: a}]", ""));
+    env.twin = None;
+    env.node("zone-master", 10);
+    for n in 0..400 {
+        env.node(&format!("worker-{n:05}"), 10);
+    }
+    for n in (0..200).rev() {
+        env.node(&format!("worker-{:05}-{n:04}", 150), 10);
+    }
+    let ranks: Vec<u64> = env.partition.node_by_id.values().map(|ix| env.partition.nodes[*ix].rank).collect();
+    assert!(ranks.is_sorted_by(|a, b| a < b));
+    env.app("x", "root.a");
+    env.ask((0..601).map(|n| Ask::new("x", &format!("k{n}"), 10)).collect());
+    assert_eq!(env.partition.allocations, 601);
+    env.check();
 }

@@ -112,3 +112,31 @@ fn reservations_that_are_switched_off_end() {
     env.pass(3);
     assert_eq!(env.partition.reservations, 1, "and on again");
 }
+
+#[test]
+fn how_long_a_node_takes_goes_by_age_whatever_has_left_it() {
+    // R5.34: nA, where the youngest covers what is missing.
+    for gone in [false, true] {
+        let mut env = Env::calm(QUEUES);
+        for node in ["nA", "nC", "nD"] {
+            env.node(node, 100);
+        }
+        env.app("x", "root.a");
+        if gone {
+            env.ask(vec![Ask::new("x", "z", 5).on("nA")]);
+        }
+        env.ask(vec![Ask::new("x", "a", 40).on("nA"), Ask::new("x", "d", 80).on("nD")]);
+        env.pass(6);
+        env.ask(vec![Ask::new("x", "c", 80).on("nC")]);
+        env.pass(6);
+        env.ask(vec![Ask::new("x", "b", 40).on("nA")]);
+        if gone {
+            env.release("x", "z", Termination::StoppedByRm);
+        }
+        env.app("big", "root.b");
+        env.ask(vec![Ask::new("big", "B", 60)]);
+        env.pass(4);
+        let reserved = env.partition.alloc("big", "B").expect("waits").reserved.expect("a node");
+        assert_eq!(&*env.partition.nodes[reserved].spec.id, "nA", "{gone}");
+    }
+}

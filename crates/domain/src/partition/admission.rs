@@ -82,7 +82,8 @@ impl Partition {
             return;
         }
         let path = row.path.clone();
-        if let Some(max) = tag(tags, TAG_MAX_APPS).and_then(|text| text.parse::<u64>().ok()).filter(|max| *max > 0) {
+        let max_apps = tag(tags, TAG_MAX_APPS).and_then(|text| text.parse::<u64>().ok()).filter(|max| *max > 0);
+        if let Some(max) = max_apps.filter(|max| *max != self.queues[ix].max_applications) {
             self.queues[ix].max_applications = max;
             self.unblock_limits();
         }
@@ -102,8 +103,11 @@ impl Partition {
             let shown = Arc::new(max.clone().unwrap_or_default());
             cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
         }
-        row.max = effective(max.as_ref());
-        self.touch_queue(ix);
+        let max = effective(max.as_ref());
+        if std::mem::replace(&mut row.max, max.clone()) == max {
+            return;
+        }
+        self.shares_changed(ix);
         self.unblock_limits();
         self.squeezed(cx.now);
     }
@@ -115,8 +119,21 @@ impl Partition {
             let shown = Arc::new(guaranteed.clone().unwrap_or_default());
             cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueGuaranteed), "", Some(shown));
         }
-        row.guaranteed = effective(guaranteed.as_ref());
+        let guaranteed = effective(guaranteed.as_ref());
+        if std::mem::replace(&mut row.guaranteed, guaranteed.clone()) != guaranteed {
+            self.shares_changed(ix);
+        }
+    }
+
+    /// What shares are parts of has changed: the place of a queue, and of its applications where they are sorted by them
+    /// (QUE-075).
+    fn shares_changed(&mut self, ix: QueueIx) {
         self.touch_queue(ix);
+        if self.queues[ix].settings.sort_fair {
+            for app in self.queues[ix].apps.iter().copied().collect::<Vec<_>>() {
+                self.touch_app(app);
+            }
+        }
     }
 
     /// A gang needs a fifo leaf and a total that its queues can hold (R3.37, QUE-047).

@@ -210,7 +210,10 @@ impl Partition {
         row.rejected = Some(reason.clone());
         let id = row.id.clone();
         cx.message(EventKind::App, &id, &"".into(), (Change::Set, Detail::AppReject), reason, None);
-        self.expire_later(id.clone(), cx.now, true);
+        // One moment is kept for each id, however often it is refused.
+        if self.rejected.get(&id).is_none_or(|before| before.state != AppState::Rejected) {
+            self.expire_later(id.clone(), cx.now, true);
+        }
         self.rejected.insert(id, Arc::new(row));
     }
 
@@ -357,10 +360,14 @@ impl Partition {
     }
 
     pub(super) fn expire_rejected(&mut self, id: &Arc<str>, finished: Nanos, cx: &mut Cx) {
-        if let Some(app) = self.rejected.get(id).filter(|app| app.finished == Some(finished)) {
-            let mut copy = App::clone(app);
-            self.expire_copy(&mut copy, cx);
-            self.rejected.insert(id.clone(), Arc::new(copy));
+        let Some(app) = self.rejected.get(id).filter(|app| app.state == AppState::Rejected).cloned() else { return };
+        match app.finished.filter(|last| *last > finished) {
+            Some(last) => self.expire_later(id.clone(), last, true),
+            None => {
+                let mut copy = App::clone(&app);
+                self.expire_copy(&mut copy, cx);
+                self.rejected.insert(id.clone(), Arc::new(copy));
+            }
         }
     }
 

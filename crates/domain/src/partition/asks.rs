@@ -177,6 +177,12 @@ impl Partition {
         row.bound = cx.now;
         let placement = self.past_limits(alloc, Some(node), Books::ALL);
         self.charge_and_tell(&placement, cx);
+        if self.apps[app].state == AppState::Accepted {
+            // QUE-090: it has its first allocation, though it does not run yet.
+            self.enter_allocating(app);
+            self.questions.entering.remove(&app);
+            self.rouse_parked(app);
+        }
         self.quota_clock_on_increase(placement.queue, cx.now);
     }
 

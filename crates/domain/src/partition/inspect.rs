@@ -161,6 +161,10 @@ impl Partition {
             headroom = headroom.map(|h| h.minus_known(&used));
             taken.add(&used);
         }
+        if !row.leaf {
+            // CFG-102: no node helps what waits until its queue is a leaf again.
+            return taken;
+        }
         let mut apps: Vec<AppIx> = row.apps.iter().copied().filter(|app| self.apps[*app].order.is_some()).collect();
         apps.sort_by(|a, b| self.apps[*a].order.cmp(&self.apps[*b].order));
         for app in apps {

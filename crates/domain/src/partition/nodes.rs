@@ -20,6 +20,12 @@ use crate::{
 
 /// Room between the ranks of neighbours, so that ids in between can be ranked later.
 const RANK_STEP: u64 = 1 << 32;
+/// Of those that take theirs anew.
+const LEAST_STEP: u64 = 1 << 16;
+
+fn negative(id: &str, capacity: &Resource) -> Arc<str> {
+    format!("node {id} has a negative capacity: {capacity}").into()
+}
 
 impl Partition {
     /// A node request: all actions in order, then the answers (R1.31).
@@ -43,7 +49,12 @@ impl Partition {
                     };
                     cx.fx.push(Effect::Node(NodeEffect::Seen { node: id.clone() }));
                     match action {
-                        NodeAction::Update => self.update_node(ix, item, cx),
+                        NodeAction::Update => match item.capacity.as_ref().filter(|capacity| capacity.has_negative()) {
+                            Some(capacity) => {
+                                answers.push(Err((id.clone(), negative(&id, capacity))));
+                            }
+                            None => self.update_node(ix, item, cx),
+                        },
                         NodeAction::Drain => self.set_schedulable(ix, false, cx),
                         NodeAction::DrainToSchedulable => {
                             if self.nodes[ix].rm_schedulable {
@@ -81,6 +92,9 @@ impl Partition {
             return Err(format!("{prefix}failed to add node {id} to partition {partition}, error: {text}").into());
         }
         let capacity = item.capacity.unwrap_or_default().pruned();
+        if capacity.has_negative() {
+            return Err(format!("{prefix}{}", negative(&item.id, &capacity)).into());
+        }
         let id = item.id.clone();
         let rank = self.rank_for(&id);
         let spec = Arc::new(NodeSpec { id: id.clone(), attributes: item.attributes });
@@ -142,19 +156,45 @@ impl Partition {
             (None, Some(after)) if after > RANK_STEP => after - RANK_STEP,
             (Some(before), Some(after)) if after - before > 1 => before + (after - before) / 2,
             _ => {
-                let all: Vec<NodeIx> = self.node_by_id.values().copied().collect();
-                self.index.clear();
-                self.open_nodes.clear();
-                for (n, ix) in all.iter().enumerate() {
-                    let row = &mut self.nodes[*ix];
-                    row.rank = (1 << 62) + (n as u64 + 1) * RANK_STEP;
-                    row.sort_key = None;
-                }
-                for ix in all {
-                    self.reindex(ix);
-                }
+                self.spread_ranks(id);
                 self.rank_for(id)
             }
+        }
+    }
+
+    /// Makes room for a rank between those of two neighbours: those around take theirs anew, as few as leave enough room between
+    /// them; all of them where there is none.
+    fn spread_ranks(&mut self, id: &Arc<str>) {
+        let mut around = 16;
+        let (ranks, first, step) = loop {
+            let mut ranks: Vec<NodeIx> =
+                self.node_by_id.range(..id.clone()).rev().take(around).map(|(_, ix)| *ix).collect();
+            ranks.reverse();
+            ranks.extend(self.node_by_id.range(id.clone()..).take(around).map(|(_, ix)| *ix));
+            if ranks.len() == self.node_by_id.len() {
+                break (ranks, (1 << 62) + RANK_STEP, RANK_STEP);
+            }
+            let rank = |ix: Option<&NodeIx>| ix.map_or(0, |ix| self.nodes[*ix].rank);
+            let (first, last) = (rank(ranks.first()), rank(ranks.last()));
+            // The outermost stay where they are, or nearly so.
+            let step = (last - first) / ranks.len() as u64;
+            if step >= LEAST_STEP {
+                break (ranks, first, step);
+            }
+            around *= 2;
+        };
+        for ix in &ranks {
+            let row = &mut self.nodes[*ix];
+            if let Some(key) = row.sort_key.take() {
+                self.index.remove((key, row.rank));
+            }
+            self.open_nodes.remove(&(row.rank, *ix));
+        }
+        for (ix, n) in ranks.iter().zip(0..) {
+            self.nodes[*ix].rank = first + n * step;
+        }
+        for ix in ranks {
+            self.reindex(ix);
         }
     }
 

@@ -333,8 +333,9 @@ impl Partition {
     }
 
     fn is_young(&self, node: NodeIx, now: Nanos) -> bool {
-        let last = self.nodes[node].allocs.last();
-        last.is_some_and(|last| now.minus(self.allocs[*last].bound) <= WORTH)
+        // Most likely one of the last: what goes leaves its place to the last.
+        let began = |alloc: &AllocIx| now.minus(self.allocs[*alloc].bound) <= WORTH;
+        self.nodes[node].allocs.iter().rev().any(began)
     }
 
     /// The node that can be expected to have room first; where several are expected at the same time, the one whose free
@@ -366,7 +367,10 @@ impl Partition {
             .filter(|(_, missing)| *missing > 0)
             .collect();
         let mut after = Nanos::ZERO;
-        for alloc in row.allocs.iter().rev() {
+        // The youngest first.
+        let mut held: Vec<AllocIx> = row.allocs.clone();
+        held.sort_by_key(|alloc| Reverse((self.allocs[*alloc].bound, self.allocs[*alloc].seq)));
+        for alloc in &held {
             if missing.is_empty() {
                 break;
             }

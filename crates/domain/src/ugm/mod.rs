@@ -116,7 +116,7 @@ struct Level {
     limit: Option<Arc<Limit>>,
     /// The limit names the tracker.
     configured: bool,
-    /// Kept for a wildcard limit as long as the tracker is known (UGM-014, UGM-043).
+    /// Kept for a wildcard limit as long as the tracker is listed (UGM-014, UGM-043).
     pinned: bool,
 }
 
@@ -386,7 +386,7 @@ impl Ugm {
         let tracker = &mut self.trackers[side.tracker];
         tracker.apps.remove(&track);
         tracker.counted -= u32::from(counted);
-        let unpin = !tracker.known() && tracker.pinned > 0;
+        let unpin = !tracker.listed() && tracker.pinned > 0;
         for level in &side.levels {
             let level = &mut self.levels[*level];
             level.usage.sub(usage);

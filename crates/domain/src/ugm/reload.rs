@@ -35,7 +35,8 @@ impl Ugm {
                 out.push(event(Change::Set, *who, name.clone(), limits));
             }
         }
-        let users = self.known_users();
+        // Only of those who use something: names alone are many.
+        let users = self.listed_users();
         for limits in new.paths.iter().filter(|limits| limits.every_user.is_some()) {
             let chain = chain(&limits.path);
             for (name, tracker) in &users {
@@ -64,7 +65,7 @@ impl Ugm {
     }
 
     fn announce_gone(&self, old: &Limits, new: &Limits, out: &mut Vec<UgmEvent>) {
-        let users = self.known_users();
+        let users = self.listed_users();
         for limits in &old.paths {
             let now = new.get(&limits.path);
             let mut told = BTreeSet::new();
@@ -74,7 +75,7 @@ impl Ugm {
                     told.insert((*who, name));
                 }
             }
-            // For every known user, also one whose own limit stays and is announced next (EVT-056).
+            // For every listed user, also one whose own limit stays and is announced next (EVT-056).
             if limits.every_user.is_some() && now.is_none_or(|now| now.every_user.is_none()) {
                 for (name, _) in users.iter().filter(|(name, _)| !told.contains(&(Who::User, name))) {
                     out.push(event(Change::Remove, Who::User, name.clone(), limits));
@@ -114,10 +115,10 @@ impl Ugm {
         }
     }
 
-    fn known_users(&self) -> Vec<(Arc<str>, TrackerIx)> {
+    fn listed_users(&self) -> Vec<(Arc<str>, TrackerIx)> {
         let users = self.tracker_by_name.iter().filter(|((who, _), _)| *who == Who::User);
-        let known = users.filter(|(_, tracker)| self.trackers[**tracker].known());
-        known.map(|((_, name), tracker)| (name.clone(), *tracker)).collect()
+        let listed = users.filter(|(_, tracker)| self.trackers[**tracker].listed());
+        listed.map(|((_, name), tracker)| (name.clone(), *tracker)).collect()
     }
 }
 

@@ -405,6 +405,11 @@ fn limits_without_resources_hide_nothing() {
     let more = "[{users: [bob], maxapplications: 3, maxresources: {memory: 500}}]";
     assert!(three(wildcard, applications, more).contains("greater than wildcard maximum resource map[memory:100]"));
     assert_eq!(three(applications, "[]", more), "ok");
+    // UGM-003: where a wildcard stands beside the name, it does not hold for it; one further up does.
+    let both = "[{users: [bob], maxapplications: 3}, {users: ['*'], maxresources: {memory: 5}}]";
+    assert_eq!(three(both, "[]", more), "ok");
+    assert!(three(both, "[]", "[{users: [eve], maxresources: {memory: 10}}]").contains("wildcard maximum resource"));
+    assert!(three(wildcard, &both.replace("memory: 5", "memory: 50"), more).contains("map[memory:100]"));
 }
 
 #[test]

@@ -24,7 +24,11 @@ use arc_swap::ArcSwapOption;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 pub use self::process::ProcessSettings;
-use self::{defaults::Defaults, names::shown, registry::Registry};
+use self::{
+    defaults::Defaults,
+    names::{Names, shown},
+    registry::Registry,
+};
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
@@ -84,6 +88,7 @@ pub struct Topology {
     launcher: Launcher,
     intake: Arc<Intake>,
     registry: Mutex<Registry>,
+    names: Mutex<Names>,
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     defaults: Mutex<Defaults>,
     closing: AtomicBool,
@@ -238,6 +243,7 @@ impl Topology {
             next_home: AtomicUsize::new(0),
             launcher,
             registry: Mutex::default(),
+            names: Mutex::default(),
             listed: Mutex::default(),
             defaults: Mutex::new(Defaults::of(default_config)),
             closing: AtomicBool::new(false),
@@ -495,11 +501,14 @@ impl Topology {
     }
 
     pub(super) fn stopped(&self, rm: &Arc<str>) {
-        lock(&self.registry).stopped(rm);
+        if let Some(oldest) = lock(&self.registry).stopped(rm) {
+            lock(&self.names).forget(&oldest);
+        }
     }
 
     pub(super) fn forget(&self, rm: &str) {
         lock(&self.registry).forget(rm);
+        lock(&self.names).forget(rm);
     }
 
     /// Puts a session into the directory, or takes it out. `followed`: another server leads it; those that are led here have
@@ -508,12 +517,14 @@ impl Topology {
         let Some(ordinal) = lock(&self.registry).ordinal(rm) else { return };
         let mut listed = lock(&self.listed);
         let before = listed.remove(&ordinal).map(|(_, partitions)| partitions).unwrap_or_default();
+        let mut names = lock(&self.names);
         if let Some((entry, handles)) = session {
             let mut partitions = Vec::with_capacity(handles.len());
             for handle in handles {
                 let others = listed.values().flat_map(|(_, partitions)| partitions);
                 let others = others.filter(|other| followed || !other.followed);
-                let shown = shown(&handle.internal, &handle.conf.name, &before, others);
+                let kept = names.before(&handle.internal).filter(|_| !followed);
+                let shown = shown(&handle.internal, &handle.conf.name, kept, &before, others);
                 partitions.push(PartitionEntry {
                     rm: entry.id.clone(),
                     epoch: entry.epoch,
@@ -529,8 +540,12 @@ impl Topology {
                     other.shown = other.internal.clone();
                 }
             }
+            if !followed {
+                names.note(&entry.id, &partitions);
+            }
             listed.insert(ordinal, (entry, partitions));
         }
+        drop(names);
         let mut listing = Listing::default();
         for (entry, partitions) in listed.values() {
             listing.rms.push(entry.clone());

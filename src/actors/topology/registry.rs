@@ -66,15 +66,13 @@ impl Registry {
         self.rms.get(rm).is_some_and(|(_, handle)| handle.addr == *addr)
     }
 
-    /// It was Stopped; the oldest of too many Stopped ones is forgotten.
-    pub fn stopped(&mut self, rm: &Arc<str>) {
+    /// It was Stopped; the oldest of too many Stopped ones is forgotten, and given.
+    pub fn stopped(&mut self, rm: &Arc<str>) -> Option<Arc<str>> {
         self.stopped.push_back(rm.clone());
-        if self.stopped.len() > STOPPED
-            && let Some(oldest) = self.stopped.pop_front()
-            && let Some((_, handle)) = self.rms.remove(&oldest)
-        {
-            handle.addr.do_send(Forgotten);
-        }
+        let oldest = if self.stopped.len() > STOPPED { self.stopped.pop_front()? } else { return None };
+        let (_, handle) = self.rms.remove(&oldest)?;
+        handle.addr.do_send(Forgotten);
+        Some(oldest)
     }
 
     /// It is no longer known: its actor ends.

@@ -10,7 +10,7 @@ use actix::prelude::*;
 use futures::{StreamExt as _, stream};
 use tokio::task::spawn_blocking;
 
-use super::{Topology, lock};
+use super::{Topology, lock, names::Names};
 use crate::{
     actors::rm::{
         RmActor,
@@ -37,6 +37,9 @@ const TELL: Duration = Duration::from_millis(200);
 impl Topology {
     /// From now on what goes in is recorded.
     pub fn keep_logs(&self, logs: Logs) {
+        if !logs.shared {
+            *lock(&self.names) = Names::beside(&logs.base);
+        }
         // There is one place at which a server is wired.
         let _ = self.logs.set(Arc::new(logs));
         self.opening.store(Some(Arc::default()));
@@ -138,9 +141,19 @@ impl Topology {
             State::Session(session) => session.registered.at,
             _ => 0,
         });
+        for found in &all {
+            if let State::Session(session) = &found.state
+                && !session.registered.tenant
+            {
+                self.process.apply(&found.rm, &session.registered.extra);
+            }
+        }
+        // Names, and the order of everything, go by who came first.
+        all.sort_by_cached_key(|found| lock(&self.names).place(&found.rm));
         for found in all {
             self.go_on(found).await;
         }
+        lock(&self.names).restored();
         self.opening.store(None);
         telling.abort();
         self.ready.done(LOG);
@@ -187,11 +200,6 @@ impl Topology {
         let rm = found.rm.clone();
         if matches!(found.state, State::Nothing) || super::check_id(&rm).is_err() {
             return;
-        }
-        if let State::Session(session) = &found.state
-            && !session.registered.tenant
-        {
-            self.process.apply(&rm, &session.registered.extra);
         }
         let handle = lock(&self.registry).find_or_create(&rm, |id, view| {
             let (id, topology, view) = (id.clone(), self.clone(), view.clone());

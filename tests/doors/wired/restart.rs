@@ -176,3 +176,43 @@ async fn a_log_that_is_off_keeps_nothing() {
     assert_eq!(server.get("/si/v1/rm/rm-1/stream?after=0").await.0, 404);
     assert_eq!(server.get("/readyz").await.0, 200);
 }
+
+/// Partitions as readers call them, in their order.
+async fn names(server: &Server) -> Vec<String> {
+    let (_, partitions) = server.get("/ws/v1/partitions").await;
+    let of = |partition: &Value| partition["name"].as_str().unwrap_or_default().to_owned();
+    partitions.as_array().expect("a list").iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn partitions_are_called_as_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = with_data(dir.path());
+    for rm in ["rm-1", "rm-2", "rm-3"] {
+        server.register(rm, &[]).await;
+    }
+    // As a shim that was restarted does: it stays the first.
+    server.register("rm-1", &[]).await;
+    let wanted = ["default", "[rm-2]default", "[rm-3]default"];
+    assert_eq!(names(&server).await, wanted);
+    for orderly in [false, true] {
+        if orderly {
+            assert_eq!(end(server).await, Some(0));
+        } else {
+            server.program.kill();
+        }
+        server = with_data(dir.path());
+        assert_eq!(names(&server).await, wanted, "{orderly}");
+    }
+    // The others keep their names when the first one goes, also over a restart.
+    assert_eq!(server.send("DELETE", "/si/v1/rm/rm-1", &Value::Null).await.0 / 100, 2);
+    let left = ["[rm-2]default", "[rm-3]default"];
+    assert_eq!(names(&server).await, left);
+    server.program.kill();
+    let server = with_data(dir.path());
+    assert_eq!(names(&server).await, left);
+    server.register("rm-1", &[]).await;
+    assert_eq!(names(&server).await, wanted, "the plain name was free");
+    let shown = server.get("/si/v1/rm").await.1;
+    assert_eq!(shown[0]["rmID"], "rm-1", "{shown}");
+}

@@ -4,6 +4,7 @@
 //! partition, so that what goes from one to the other crosses no thread; further partitions take the next arbiters.
 
 mod defaults;
+mod kept;
 mod names;
 pub mod process;
 mod registry;
@@ -24,11 +25,7 @@ use arc_swap::ArcSwapOption;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 pub use self::process::ProcessSettings;
-use self::{
-    defaults::Defaults,
-    names::{Names, shown},
-    registry::Registry,
-};
+use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
@@ -88,7 +85,7 @@ pub struct Topology {
     launcher: Launcher,
     intake: Arc<Intake>,
     registry: Mutex<Registry>,
-    names: Mutex<Names>,
+    kept: Mutex<Kept>,
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     defaults: Mutex<Defaults>,
     closing: AtomicBool,
@@ -243,7 +240,7 @@ impl Topology {
             next_home: AtomicUsize::new(0),
             launcher,
             registry: Mutex::default(),
-            names: Mutex::default(),
+            kept: Mutex::default(),
             listed: Mutex::default(),
             defaults: Mutex::new(Defaults::of(default_config)),
             closing: AtomicBool::new(false),
@@ -495,6 +492,12 @@ impl Topology {
         self.intake.put(Word::Unsubscribe(ShimUnsubscribe { rm: rm.clone(), epoch }));
     }
 
+    /// Takes over what of the extra configuration of a resource manager concerns the whole process.
+    pub(super) fn apply_settings(&self, rm: &str, extra: &BTreeMap<String, String>) {
+        let sent = self.process.apply(rm, extra);
+        lock(&self.kept).note_settings(sent);
+    }
+
     /// A registration reached this actor: false where the registry does not know it any more.
     pub(super) fn registers(&self, rm: &str, addr: &Addr<RmActor>) -> bool {
         lock(&self.registry).registers(rm, addr)
@@ -502,13 +505,13 @@ impl Topology {
 
     pub(super) fn stopped(&self, rm: &Arc<str>) {
         if let Some(oldest) = lock(&self.registry).stopped(rm) {
-            lock(&self.names).forget(&oldest);
+            lock(&self.kept).forget(&oldest);
         }
     }
 
     pub(super) fn forget(&self, rm: &str) {
         lock(&self.registry).forget(rm);
-        lock(&self.names).forget(rm);
+        lock(&self.kept).forget(rm);
     }
 
     /// Puts a session into the directory, or takes it out. `followed`: another server leads it; those that are led here have
@@ -517,14 +520,14 @@ impl Topology {
         let Some(ordinal) = lock(&self.registry).ordinal(rm) else { return };
         let mut listed = lock(&self.listed);
         let before = listed.remove(&ordinal).map(|(_, partitions)| partitions).unwrap_or_default();
-        let mut names = lock(&self.names);
+        let mut kept = lock(&self.kept);
         if let Some((entry, handles)) = session {
             let mut partitions = Vec::with_capacity(handles.len());
             for handle in handles {
                 let others = listed.values().flat_map(|(_, partitions)| partitions);
                 let others = others.filter(|other| followed || !other.followed);
-                let kept = names.before(&handle.internal).filter(|_| !followed);
-                let shown = shown(&handle.internal, &handle.conf.name, kept, &before, others);
+                let once = kept.before(&handle.internal).filter(|_| !followed);
+                let shown = shown(&handle.internal, &handle.conf.name, once, &before, others);
                 partitions.push(PartitionEntry {
                     rm: entry.id.clone(),
                     epoch: entry.epoch,
@@ -541,11 +544,11 @@ impl Topology {
                 }
             }
             if !followed {
-                names.note(&entry.id, &partitions);
+                kept.note(&entry.id, &partitions);
             }
             listed.insert(ordinal, (entry, partitions));
         }
-        drop(names);
+        drop(kept);
         let mut listing = Listing::default();
         for (entry, partitions) in listed.values() {
             listing.rms.push(entry.clone());

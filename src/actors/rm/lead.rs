@@ -140,7 +140,7 @@ impl Handler<Lead> for RmActor {
             if let State::Session(session) = &found.state
                 && !session.registered.tenant
             {
-                self.topology.process.apply(&self.id, &session.registered.extra);
+                self.topology.apply_settings(&self.id, &session.registered.extra);
             }
             self.restore(*found, ctx);
         }

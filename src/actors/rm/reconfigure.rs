@@ -64,7 +64,7 @@ impl Handler<Reconfigure> for RmActor {
             }
             // Before the first event that the change makes (CFG-092); a refused one changes nothing (SEEDS S23).
             if let Some(extra) = &extra {
-                topology.process.apply(&id, extra);
+                topology.apply_settings(&id, extra);
             }
             let Some(change) = change else { return Ok(false) };
             // A request that went by an earlier view is answered by the partition that it was for.

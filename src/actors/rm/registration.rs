@@ -262,7 +262,7 @@ impl RmActor {
         let session = self.begin_log(session);
         // Before the first event that the registration makes (CFG-092).
         if !session.tenant {
-            self.topology.process.apply(&self.id, &session.extra);
+            self.topology.apply_settings(&self.id, &session.extra);
         }
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
         let partitions = session.config.partitions.iter();

@@ -80,11 +80,13 @@ impl ProcessSettings {
         self.renew("");
     }
 
-    /// Takes over what of the extra configuration of a resource manager concerns the whole process.
-    pub(in crate::actors) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
+    /// Takes over what of the extra configuration of a resource manager concerns the whole process; gives it.
+    pub(super) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let given = extra.iter().filter(|(key, _)| is_of_server(key));
-        *lock(&self.sent) = given.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let given: BTreeMap<_, _> = given.map(|(key, value)| (key.clone(), value.clone())).collect();
+        lock(&self.sent).clone_from(&given);
         self.renew(rm);
+        given
     }
 
     /// What an operator says of a key, until the server ends or an operator takes it back (`None`).

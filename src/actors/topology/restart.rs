@@ -10,7 +10,7 @@ use actix::prelude::*;
 use futures::{StreamExt as _, stream};
 use tokio::task::spawn_blocking;
 
-use super::{Topology, lock, names::Names};
+use super::{Topology, kept::Kept, lock};
 use crate::{
     actors::rm::{
         RmActor,
@@ -38,7 +38,7 @@ impl Topology {
     /// From now on what goes in is recorded.
     pub fn keep_logs(&self, logs: Logs) {
         if !logs.shared {
-            *lock(&self.names) = Names::beside(&logs.base);
+            *lock(&self.kept) = Kept::beside(&logs.base);
         }
         // There is one place at which a server is wired.
         let _ = self.logs.set(Arc::new(logs));
@@ -136,12 +136,17 @@ impl Topology {
         let reads = directories.into_iter().map(|(_, dir)| self.read_log(dir, whole, progress.clone()));
         let mut all: Vec<Found> =
             stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
-        // The settings of the whole process are those of the last that set any.
+        // The settings of the whole process are those that a resource manager sent last: where that was not kept, the last that
+        // registered.
         all.sort_by_key(|found| match &found.state {
             State::Session(session) => session.registered.at,
             _ => 0,
         });
-        for found in &all {
+        let kept = lock(&self.kept).settings().cloned();
+        if let Some(settings) = &kept {
+            self.process.apply("", settings);
+        }
+        for found in all.iter().filter(|_| kept.is_none()) {
             if let State::Session(session) = &found.state
                 && !session.registered.tenant
             {
@@ -149,11 +154,11 @@ impl Topology {
             }
         }
         // Names, and the order of everything, go by who came first.
-        all.sort_by_cached_key(|found| lock(&self.names).place(&found.rm));
+        all.sort_by_cached_key(|found| lock(&self.kept).place(&found.rm));
         for found in all {
             self.go_on(found).await;
         }
-        lock(&self.names).restored();
+        lock(&self.kept).restored();
         self.opening.store(None);
         telling.abort();
         self.ready.done(LOG);

@@ -170,6 +170,9 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
     Ok(HttpResponse::Ok().content_type("application/json").body(turn.make(make).await?))
 }
 
+/// Longest reason, bytes: the journal keeps it for each order, and shims are told it.
+const LONGEST_REASON: usize = 16 << 10;
+
 /// Body of drain and undrain.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -210,6 +213,11 @@ impl Body {
             bytes,
             r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2, "deadline": "30m"}"#,
         )?;
+        let reason = body.reason.as_deref().unwrap_or_default();
+        if reason.len() > LONGEST_REASON {
+            let detail = format!("reason has {} bytes: at most {LONGEST_REASON} are allowed", reason.len());
+            return Err(Problem::field("reason", detail));
+        }
         let overwrite = match body.overwrite {
             None => None,
             Some(number) => Some(Overwrite::from_number(number).ok_or_else(|| {

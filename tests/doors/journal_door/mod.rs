@@ -105,6 +105,13 @@ async fn what_is_wrong_is_a_problem() {
             "overwrite is 3, but may be 0, 1 or 2 only",
             Some("overwrite"),
         ),
+        (
+            "undrain",
+            json!({"targets": "0", "reason": "x".repeat(16_385)}),
+            400,
+            "reason has 16385 bytes: at most 16384 are allowed",
+            Some("reason"),
+        ),
         ("drain", json!({"targets": 1}), 400, "invalid type: integer `1`, expected a string", None),
         ("drain", json!({}), 400, "missing field `targets`", None),
         ("drain", json!({"targets": "0", "why": ""}), 400, "unknown field `why`", None),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     common,
     shim::server::{CONFIG, Server},
+    wired::rig::{end, with_data},
 };
 
 fn row<'a>(rows: &'a Value, key: &str) -> &'a Value {
@@ -65,4 +66,30 @@ async fn settings_are_shown_with_their_present_values() {
             && !text.contains("--data"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn settings_of_the_process_are_in_force_after_a_restart() {
+    // Api.md, 3: the last writer wins, also one that only updates, and one that has ended.
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = with_data(dir.path());
+    let present = async |server: &Server| {
+        let (_, shown) = server.get("/api/v1/settings").await;
+        row(&shown["server"], "event.ringBufferCapacity")["value"].as_str().map(str::to_owned)
+    };
+    server.register("rm-1", &[]).await;
+    server.register("rm-2", &[("event.ringBufferCapacity", "111")]).await;
+    let extra = json!({"rm.gracePeriod": "10m", "event.ringBufferCapacity": "222"});
+    let update = json!({"config": CONFIG, "extraConfig": extra});
+    assert_eq!(server.send("PUT", "/si/v1/rm/rm-1/configuration", &update).await.0, 200);
+    assert_eq!(present(&server).await.as_deref(), Some("222"));
+    server.program.kill();
+    server = with_data(dir.path());
+    assert_eq!(present(&server).await.as_deref(), Some("222"));
+    server.register("rm-3", &[("event.ringBufferCapacity", "333")]).await;
+    assert_eq!(server.send("DELETE", "/si/v1/rm/rm-3", &Value::Null).await.0 / 100, 2);
+    assert_eq!(present(&server).await.as_deref(), Some("333"));
+    assert_eq!(end(server).await, Some(0));
+    let server = with_data(dir.path());
+    assert_eq!(present(&server).await.as_deref(), Some("333"));
 }

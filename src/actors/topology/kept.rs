@@ -1,0 +1,120 @@
+//! What concerns several resource managers or the whole process and is in no log of one of them: names of partitions, the order in
+//! which resource managers came, and what one of them said last of settings of the process. A small file beside the logs.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{actors::directory::PartitionEntry, store::files};
+
+/// Beside the logs of resource managers.
+const FILE: &str = "kept";
+
+/// See the module.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Kept {
+    /// Ids in the order in which they first came.
+    resource_managers: Vec<Arc<str>>,
+    /// What partitions were last called, by their internal names.
+    partitions: BTreeMap<Arc<str>, Arc<str>>,
+    /// What a resource manager said last of settings of the whole process; `None`: not known.
+    settings: Option<BTreeMap<String, String>>,
+    #[serde(skip)]
+    file: Option<PathBuf>,
+    /// Sessions go on, and are called as before.
+    #[serde(skip)]
+    restoring: bool,
+}
+
+impl Kept {
+    /// What was kept beside these logs, to be kept from now on. What cannot be read is as if there were none: it is found anew.
+    pub fn beside(logs: &Path) -> Kept {
+        let file = logs.join(FILE);
+        let read = match std::fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(error.to_string()),
+        };
+        let kept: Kept = read.unwrap_or_else(|why| {
+            tracing::warn!(
+                code = "kept-unread",
+                "{}: {why}: partitions may be called otherwise than before, and settings of the process are those of the last registration",
+                file.display()
+            );
+            Kept::default()
+        });
+        Kept { file: Some(file), restoring: true, ..kept }
+    }
+
+    /// All sessions that go on are there.
+    pub fn restored(&mut self) {
+        self.restoring = false;
+    }
+
+    /// The place of a resource manager in the order in which they first came; unknown ones are last.
+    pub fn place(&self, rm: &str) -> usize {
+        self.resource_managers.iter().position(|id| **id == *rm).unwrap_or(usize::MAX)
+    }
+
+    /// What a partition was called when the server ended, while sessions go on.
+    pub fn before(&self, internal: &str) -> Option<&Arc<str>> {
+        self.partitions.get(internal).filter(|_| self.restoring)
+    }
+
+    /// A resource manager has these partitions now.
+    pub fn note(&mut self, rm: &Arc<str>, partitions: &[PartitionEntry]) {
+        let came = !self.resource_managers.contains(rm);
+        if came {
+            self.resource_managers.push(rm.clone());
+        }
+        let mut changed = came;
+        for entry in partitions {
+            let before = self.partitions.insert(entry.internal.clone(), entry.shown.clone());
+            changed |= before.as_ref() != Some(&entry.shown);
+        }
+        if changed {
+            self.write();
+        }
+    }
+
+    /// What a resource manager said last of settings of the whole process.
+    pub fn settings(&self) -> Option<&BTreeMap<String, String>> {
+        self.settings.as_ref()
+    }
+
+    /// A resource manager says this of settings of the whole process.
+    pub fn note_settings(&mut self, settings: BTreeMap<String, String>) {
+        if self.settings.as_ref() != Some(&settings) {
+            self.settings = Some(settings);
+            self.write();
+        }
+    }
+
+    /// A resource manager is known no more.
+    pub fn forget(&mut self, rm: &str) {
+        let (count, prefix) = (self.resource_managers.len(), format!("[{rm}]"));
+        self.resource_managers.retain(|id| **id != *rm);
+        if self.resource_managers.len() < count {
+            self.partitions.retain(|internal, _| !internal.starts_with(&prefix));
+            self.write();
+        }
+    }
+
+    fn write(&self) {
+        let Some(file) = &self.file else { return };
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        if let Err(error) = files::replace_unflushed(file, &text) {
+            tracing::warn!(
+                code = "kept-unwritten",
+                "{}: {error}: after a restart partitions may be called otherwise, and settings differ",
+                file.display()
+            );
+        }
+    }
+}

@@ -84,6 +84,17 @@ impl Problem {
         Problem { field: Some(field.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
     }
 
+    /// A text of a request may have so many bytes.
+    ///
+    /// # Errors
+    /// 400 for the field: it has more.
+    pub fn check_length(field: &str, text: &str, most: usize) -> Result<(), Problem> {
+        if text.len() <= most {
+            return Ok(());
+        }
+        Err(Problem::field(field, format!("{field} has {} bytes: at most {most} are allowed", text.len())))
+    }
+
     /// The JSON text.
     pub fn json(&self) -> String {
         let mut errors = Vec::with_capacity(self.faults.len());

@@ -214,6 +214,11 @@ impl Permit {
         }
     }
 
+    /// It has a number or a key, so that it is recorded that it was taken.
+    pub fn is_taken_once(&self) -> bool {
+        matches!(&self.0.receipt, Some(Receipt::Numbered { .. } | Receipt::Keyed(..)))
+    }
+
     fn parts(&self) -> u32 {
         self.0.parts.load(SeqCst).max(1)
     }

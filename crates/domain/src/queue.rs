@@ -70,7 +70,7 @@ pub struct Queue {
     pub preempting: Resource,
     /// Sum of the asks below that have preempted and are not placed yet.
     pub claimed: Amount,
-    /// Sum of the pending placeholders of gangs below that have begun (SEEDS S11).
+    /// What gangs below that have begun keep from others: see [`Gang::kept`](crate::app::Gang::kept) (SEEDS S11).
     pub awaited: Resource,
     /// Failed attempts to preempt for asks of this leaf, in the cycle that began then (R7.3).
     pub attempts: (Nanos, u32),

@@ -142,7 +142,7 @@ impl Handler<Heartbeat> for RmActor {
         }
         let now = self.clock.now();
         if let (Some(log), Some(session), Some(permit)) = (&mut self.log, &self.session, &msg.permit)
-            && (permit.request().is_some() || permit.keyed().is_some())
+            && permit.is_taken_once()
         {
             log.taken(vec![permit.clone()], session.epoch, session.buffer.last(), now);
             self.commit(ctx);

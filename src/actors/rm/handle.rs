@@ -157,9 +157,8 @@ impl RmHandle {
         // A request of nothing has a number or a key all the same: that it was taken is recorded.
         let nothing = known.is_empty() && !alone;
         permit.in_parts(known.len() + usize::from(alone || nothing));
-        let is_kept = permit.request().is_some() || permit.keyed().is_some();
-        if nothing && is_kept && gate.shared.recorded {
-            self.addr.do_send(CarriedOut { epoch, permit: permit.clone() });
+        if nothing && permit.is_taken_once() {
+            self.record_taken(gate, permit.clone());
         }
         if alone {
             // Answered before the partitions do.
@@ -177,6 +176,10 @@ impl RmHandle {
     pub fn carried_out(&self, gate: &Gate, receipt: Receipt) {
         let permit = gate.shared.budget.nothing().with(receipt);
         permit.in_parts(1);
+        self.record_taken(gate, permit);
+    }
+
+    fn record_taken(&self, gate: &Gate, permit: Permit) {
         if gate.shared.recorded {
             self.addr.do_send(CarriedOut { epoch: gate.epoch, permit });
         }

@@ -15,6 +15,11 @@ use crate::{actors::directory::PartitionEntry, store::files};
 /// Beside the logs of resource managers.
 const FILE: &str = "kept";
 
+/// A partition of this resource manager has the internal name `[rm]name`; an id has no brackets.
+fn is_of(rm: &str, internal: &str) -> bool {
+    internal.strip_prefix('[').and_then(|rest| rest.strip_prefix(rm)).is_some_and(|rest| rest.starts_with(']'))
+}
+
 /// See the module.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -73,7 +78,10 @@ impl Kept {
         if came {
             self.resource_managers.push(rm.clone());
         }
-        let mut changed = came;
+        let count = self.partitions.len();
+        let has = |internal: &Arc<str>| partitions.iter().any(|entry| entry.internal == *internal);
+        self.partitions.retain(|internal, _| !is_of(rm, internal) || has(internal));
+        let mut changed = came || self.partitions.len() < count;
         for entry in partitions {
             let before = self.partitions.insert(entry.internal.clone(), entry.shown.clone());
             changed |= before.as_ref() != Some(&entry.shown);
@@ -98,10 +106,10 @@ impl Kept {
 
     /// A resource manager is known no more.
     pub fn forget(&mut self, rm: &str) {
-        let (count, prefix) = (self.resource_managers.len(), format!("[{rm}]"));
+        let count = self.resource_managers.len();
         self.resource_managers.retain(|id| **id != *rm);
         if self.resource_managers.len() < count {
-            self.partitions.retain(|internal, _| !internal.starts_with(&prefix));
+            self.partitions.retain(|internal, _| !is_of(rm, internal));
             self.write();
         }
     }

@@ -222,10 +222,7 @@ async fn order(
         false => body::json(&bytes, r#"{"reason": "…", "overwrite": true or false}"#)?,
     };
     let reason = body.reason.unwrap_or_default();
-    if reason.len() > LONGEST_REASON {
-        let detail = format!("reason has {} bytes: at most {LONGEST_REASON} are allowed", reason.len());
-        return Err(Problem::field("reason", detail));
-    }
+    Problem::check_length("reason", &reason, LONGEST_REASON)?;
     note(&request, if reason.is_empty() { "no reason" } else { &reason });
     let by: Arc<str> = match caller {
         Caller::Holder(grant) => grant.name.clone(),

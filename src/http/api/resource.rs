@@ -213,11 +213,7 @@ impl Body {
             bytes,
             r#"{"targets": "IDSET or HOSTLIST", "reason": "…", "overwrite": 0, 1 or 2, "deadline": "30m"}"#,
         )?;
-        let reason = body.reason.as_deref().unwrap_or_default();
-        if reason.len() > LONGEST_REASON {
-            let detail = format!("reason has {} bytes: at most {LONGEST_REASON} are allowed", reason.len());
-            return Err(Problem::field("reason", detail));
-        }
+        Problem::check_length("reason", body.reason.as_deref().unwrap_or_default(), LONGEST_REASON)?;
         let overwrite = match body.overwrite {
             None => None,
             Some(number) => Some(Overwrite::from_number(number).ok_or_else(|| {

@@ -165,7 +165,9 @@ impl Partition {
     /// Makes room for a rank between those of two neighbours: those around take theirs anew, as few as leave enough room between
     /// them; all of them where there is none.
     fn spread_ranks(&mut self, id: &Arc<str>) {
-        let mut around = 16;
+        // At an end there is no room beyond it, so all of them move.
+        let between = self.node_by_id.get_prev(id).is_some() && self.node_by_id.get_next(id).is_some();
+        let mut around = if between { 16 } else { usize::MAX };
         let (ranks, first, step) = loop {
             let mut ranks: Vec<NodeIx> =
                 self.node_by_id.range(..id.clone()).rev().take(around).map(|(_, ix)| *ix).collect();

@@ -1,6 +1,6 @@
 //! Why something waits, in words and in figures: a code to count by, a sentence for people, and what the sentence rests on.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, fmt::Display, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -208,7 +208,7 @@ impl Reason {
                     code,
                     format!(
                         "Queue {queue} runs {running} of at most {}; this one has to wait for an end.",
-                        count(usize::try_from(*max).unwrap_or(usize::MAX), "application")
+                        count(*max, "application")
                     ),
                 )
             },
@@ -329,7 +329,7 @@ fn user_apps(refusal: &Refusal) -> Reason {
         "{who} {} runs {} of at most {} in queue {}; this one has to wait for an end.",
         refusal.name,
         refusal.applications,
-        count(usize::try_from(refusal.limit.applications).unwrap_or(usize::MAX), "application"),
+        count(refusal.limit.applications, "application"),
         refusal.queue
     );
     Reason { user, group, queue: Some(refusal.queue.to_string()), ..Reason::new("userApps", text) }
@@ -480,8 +480,9 @@ fn told(short: &[Short]) -> String {
     }
 }
 
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+fn count<N: Display + PartialEq + From<u8>>(n: N, what: &str) -> String {
+    let plural = if n == N::from(1) { "" } else { "s" };
+    format!("{n} {what}{plural}")
 }
 
 const fn was(n: usize) -> &'static str {

@@ -1,7 +1,5 @@
 //! Limits of users and groups through the hierarchy (CFG-070–CFG-074).
 
-use std::collections::BTreeSet;
-
 use super::resources::quantities;
 use crate::{
     config::{
@@ -22,11 +20,13 @@ pub fn check_resources(root: &Queue, faults: &mut Faults) {
 
 fn resources<'a>(queue: &'a Queue, users: &Above<'a, Resource>, groups: &Above<'a, Resource>, faults: &mut Faults) {
     let (mut own_users, mut own_groups) = (users.clone(), groups.clone());
+    let mut without = Vec::new();
     for limit in &queue.limits {
         // An entry without resources limits none: it hides nothing from the levels below (CFG-071). What cannot be
         // read has been noted before.
         let Some(own) = quantities(Some(&limit.max_resources), "", &mut Faults::default()).filter(|r| !r.is_empty())
         else {
+            without.push(limit);
             continue;
         };
         let mut one = |names: &'a [Text], kind: &str, above: &Above<'a, Resource>, to: &mut Above<'a, Resource>| {
@@ -47,33 +47,22 @@ fn resources<'a>(queue: &'a Queue, users: &Above<'a, Resource>, groups: &Above<'
         one(&limit.users, "user", users, &mut own_users);
         one(&limit.groups, "group", groups, &mut own_groups);
     }
-    spare(queue, |limit| &limit.users, users, &mut own_users);
-    spare(queue, |limit| &limit.groups, groups, &mut own_groups);
+    spare(without.iter().flat_map(|limit| &limit.users), users, &mut own_users);
+    spare(without.iter().flat_map(|limit| &limit.groups), groups, &mut own_groups);
     for child in &queue.queues {
         resources(child, &own_users, &own_groups, faults);
     }
 }
 
 /// A wildcard does not hold for whom an entry of its own queue names, if only with a number of applications (UGM-003): what is
-/// above it does, if anything.
-fn spare<'a>(
-    queue: &'a Queue,
-    names: impl Fn(&'a Limit) -> &'a Vec<Text>,
-    above: &Above<'a, Resource>,
-    to: &mut Above<'a, Resource>,
-) {
-    let has_resources = |limit: &&Limit| {
-        let own = quantities(Some(&limit.max_resources), "", &mut Faults::default());
-        own.is_some_and(|own| !own.is_empty())
-    };
-    let (with, without): (Vec<&Limit>, Vec<&Limit>) = queue.limits.iter().partition(has_resources);
-    let with: BTreeSet<&str> = with.into_iter().flat_map(&names).map(|name| name.value.as_str()).collect();
-    if !with.contains("*") {
+/// above it does, if anything. `names` are those of entries without resources.
+fn spare<'a>(names: impl Iterator<Item = &'a Text>, above: &Above<'a, Resource>, to: &mut Above<'a, Resource>) {
+    if to.get("*") == above.get("*") {
         return;
     }
-    for name in without.into_iter().flat_map(&names).map(|name| name.value.as_str()) {
-        if name != "*" && !with.contains(name) && !above.contains_key(name) {
-            to.insert(name, above.get("*").cloned().unwrap_or_default());
+    for name in names {
+        if !to.contains_key(name.value.as_str()) {
+            to.insert(&name.value, above.get("*").cloned().unwrap_or_default());
         }
     }
 }

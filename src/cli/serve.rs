@@ -304,6 +304,9 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let cluster = args.cluster.start(id, doors, !scheme.is_empty(), &topology).await?;
     if let Some((_, _, before)) = mark.as_ref().filter(|_| cluster.is_none()) {
         topology.restore(*before).await;
+        if args.config.is_some() {
+            topology.renew_all().await;
+        }
     }
     let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| format!("{scheme}{addr}"));
     if access.has_files() {

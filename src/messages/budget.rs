@@ -7,7 +7,10 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::{keys::Keyed, receipts::Receipt};
+use super::{
+    keys::Keyed,
+    receipts::{Receipt, Refused},
+};
 use crate::{
     domain::types::Nanos,
     trace::{Point, Span},
@@ -206,7 +209,15 @@ impl Permit {
         }
     }
 
-    /// The same of its key.
+    /// Why it was refused, where it is a numbered configuration that was.
+    pub fn refused(&self) -> Option<Refused> {
+        match &self.0.receipt {
+            Some(Receipt::Numbered { receipts, number }) => receipts.refused(number - 1, *number).pop(),
+            _ => None,
+        }
+    }
+
+    /// The same as [`Permit::request`] of its key.
     pub fn keyed(&self) -> Option<Keyed> {
         match &self.0.receipt {
             Some(Receipt::Keyed(taken, _)) => Some(taken.keyed(self.parts())),

@@ -10,7 +10,10 @@ use tokio::sync::{Mutex as Turns, MutexGuard as Turn, oneshot, watch};
 use super::keys;
 
 /// Refusals of configurations that a session remembers, for clients that come back.
-const REFUSALS: usize = 100;
+pub const REFUSALS: usize = 100;
+
+/// So much of a reason is remembered, in bytes.
+const LONGEST: usize = 16 << 10;
 
 /// See the module. Doors, and the permits of what they handed in, share it.
 #[derive(Debug)]
@@ -28,13 +31,16 @@ struct State {
     open: VecDeque<(u64, bool)>,
     /// The sum of these items.
     items: u64,
-    refused: VecDeque<(u64, Arc<str>)>,
+    refused: VecDeque<Refused>,
     /// The latest stream.
     stream: u64,
     ended: bool,
     /// Nothing more counts as applied.
     lost: bool,
 }
+
+/// The number of a configuration that was refused, and why.
+pub type Refused = (u64, Arc<str>);
 
 /// Where a number stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,13 +157,13 @@ impl Receipts {
         if state.refused.len() == REFUSALS {
             state.refused.pop_front();
         }
-        state.refused.push_back((number, reason.into()));
+        state.refused.push_back((number, reason[..reason.floor_char_boundary(LONGEST)].into()));
     }
 
     /// Refusals of the numbers after this one, up to that one.
-    pub fn refused(&self, after: u64, up_to: u64) -> Vec<(u64, Arc<str>)> {
+    pub fn refused(&self, after: u64, up_to: u64) -> Vec<Refused> {
         let state = self.state();
-        let within = |(number, _): &&(u64, Arc<str>)| *number > after && *number <= up_to;
+        let within = |(number, _): &&Refused| *number > after && *number <= up_to;
         state.refused.iter().filter(within).cloned().collect()
     }
 

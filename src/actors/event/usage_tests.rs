@@ -58,7 +58,7 @@ fn publish(actor: &Addr<EventActor>, events: Vec<Event>) {
 async fn used(actor: &Addr<EventActor>, since: Option<Nanos>, until: Nanos) -> (BTreeMap<String, i128>, Vec<Gap>) {
     let partition = PARTITION.into();
     let mut history = History::new(Question { partition, by: By::User, queue: None, since, until, step: None });
-    let mut from = None;
+    let (mut from, mut lines) = (None, Vec::new());
     loop {
         let since = since.unwrap_or(Nanos(i64::MIN));
         let page = actor.send(ReadUsage { from, since, events: 10 }).await.unwrap().unwrap();
@@ -69,13 +69,15 @@ async fn used(actor: &Addr<EventActor>, since: Option<Nanos>, until: Nanos) -> (
                 UsagePiece::Point(point) => from = from.or(Some(point.id)),
             }
         }
+        lines.extend(history.lines(usize::MAX));
         if page.last || history.is_over() {
             break;
         }
     }
     history.finish();
+    lines.extend(history.lines(usize::MAX));
     let (mut sums, mut gaps) = (BTreeMap::new(), Vec::new());
-    for line in history.lines() {
+    for line in lines {
         match line {
             Line::Share(share) => assert!(sums.insert(share.name.to_string(), share.used.amount(&MEMORY)).is_none()),
             Line::Gap(gap) => gaps.push(gap),

@@ -445,6 +445,10 @@ impl RmLog {
     /// Records that requests were carried out that go by no partition, or in a part that does not.
     pub fn taken(&mut self, permits: Vec<Permit>, epoch: u64, line: u64, now: Nanos) {
         let Taken { requests, keyed } = Taken::of(&permits);
+        for refused in permits.iter().filter_map(Permit::refused) {
+            self.append(kind::REFUSED, now, &record::json(&refused));
+            self.numbers.refuse(refused);
+        }
         if !requests.is_empty() {
             self.numbers.note(&requests);
             self.append(kind::TAKEN, now, &record::json(&requests));

@@ -1,7 +1,10 @@
 //! What the records of a resource manager's log say, as bytes: those of partitions in few, those of the session, which are
 //! rare, as JSON.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -16,6 +19,7 @@ use crate::{
         application::UnconfirmedRelease,
         keys::Keyed,
         queue::{AppRefusal, QueueDoor},
+        receipts::{REFUSALS, Refused},
         recorded::{Entry, Talks},
         rm::{Kind, Predicates},
     },
@@ -58,6 +62,8 @@ pub mod kind {
     pub const KEYED: u32 = 12;
     /// What operators had told the partitions of the session that ended: [`super::SavedStandings`].
     pub const STANDING: u32 = 13;
+    /// The numbered configuration that is recorded next as taken was refused: [`crate::messages::receipts::Refused`].
+    pub const REFUSED: u32 = 14;
     /// Of a snapshot: the session, [`super::SavedSession`].
     pub const SESSION: u32 = 100;
     /// Of a snapshot: a partition, [`super::SavedPartition`] before its bytes.
@@ -80,6 +86,9 @@ pub struct Numbers {
     pub taken: u64,
     /// Parts that are there of others.
     parts: BTreeMap<u64, (u32, u32)>,
+    /// The latest configurations among them that were refused.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub refused: VecDeque<Refused>,
 }
 
 impl Numbers {
@@ -96,6 +105,14 @@ impl Numbers {
             self.taken += 1;
             self.parts.remove(&self.taken);
         }
+    }
+
+    /// This configuration was refused.
+    pub fn refuse(&mut self, refused: Refused) {
+        if self.refused.len() == REFUSALS {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(refused);
     }
 }
 

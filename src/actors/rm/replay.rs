@@ -499,6 +499,7 @@ impl Replay {
             | kind::HANDED
             | kind::RESTARTED
             | kind::TAKEN
+            | kind::REFUSED
             | kind::KEYED
                 if self.mode != Mode::Restore => {}
             kind::SAID => {
@@ -517,6 +518,7 @@ impl Replay {
             kind::HANDED => session.hand(record::read_handed(record.payload)?),
             kind::RESTARTED => session.ask_again(),
             kind::KEYED => session.keys.note(&record::read_json::<Vec<Keyed>>(record.payload)?, record.at),
+            kind::REFUSED => session.numbers.refuse(record::read_json(record.payload)?),
             kind::TAKEN => session.numbers.note(&record::read_json::<record::Requests>(record.payload)?),
             other => return Err(format!("it is of kind {other}, which this release does not know")),
         }

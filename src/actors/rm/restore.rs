@@ -180,6 +180,8 @@ impl RmActor {
         budget.made(buffer.undelivered());
         // Nothing is placed until the shim is there again.
         budget.pause(true);
+        let receipts = Receipts::after(numbers.taken);
+        numbers.refused.iter().for_each(|(number, reason)| receipts.refuse(*number, reason));
         let mut session = Session {
             epoch: registered.epoch,
             registered: Nanos(registered.at),
@@ -191,7 +193,7 @@ impl RmActor {
             settings,
             budget,
             types,
-            receipts: Receipts::after(numbers.taken),
+            receipts,
             keys: Keys::after(keys.at(self.clock.now())),
             partitions: Vec::new(),
             buffer,

@@ -86,6 +86,11 @@ impl Topology {
         }
     }
 
+    /// Sessions go on over a restart: those that brought no configuration take the server's own, which may be another one by now.
+    pub async fn renew_all(&self) {
+        self.follow(self.known()).await;
+    }
+
     async fn follow(&self, all: Vec<Arc<RmHandle>>) {
         for (rm, refusal) in self.follow_default(all).await {
             tracing::error!(code = "configuration-refused", rm = &*rm, "{}", refusal.detail);

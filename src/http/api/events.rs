@@ -9,31 +9,32 @@
 pub mod back;
 mod last;
 mod parameters;
+pub mod sent;
 
 use std::{
     collections::VecDeque,
     convert::Infallible,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use actix::Addr;
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::{StatusCode, header},
-    web::Data,
-};
+use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web::Data};
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
 use serde_json::json;
 
-use self::parameters::{Filter, Wanted};
+use self::{
+    parameters::{Filter, Wanted},
+    sent::{lines_of, place, sent},
+};
 use crate::{
     actors::event::EventActor,
     domain::event_block::{EventGap, EventPiece, EventSlice, GapReason},
     http::{
         doors::Doors,
+        long::{self, Turn},
         operation::{count, text, yes_or_no},
         problem::Problem,
         route::{Access, Route},
@@ -80,51 +81,53 @@ pub(super) fn routes() -> Vec<Route> {
 /// 400 for a parameter, 503 for too many streams and while the server stops, 500 where the store cannot be read.
 pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<HttpResponse, Problem> {
     let wanted = Wanted::read(req)?;
+    let filter = Arc::new(wanted.filter);
     let host = req.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     if wanted.follow {
         let allowed = events.send(CheckStreams { host }).await.map_err(|_| stopping())?;
         allowed.map_err(|refused| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()))?;
     }
+    // Who follows is counted as long as that lasts.
+    let place = if wanted.follow { None } else { Some(place(host).await?) };
     if let Some(count) = wanted.last {
-        let lines = last::last(events, &wanted.filter, wanted.before, count).await?;
+        let lines = last::last(events, &filter, wanted.before, count).await?;
         let lines = futures::stream::iter(lines.into_iter().map(Ok::<Bytes, Infallible>));
         return Ok(lines_of(lines));
     }
     let mut from = wanted.from;
-    if let Some(at) = wanted.filter.since {
+    if let Some(at) = filter.since {
         let found = events.send(FindInLog { at }).await.map_err(|_| stopping())?.map_err(problem)?;
         from = Some(from.map_or(found, |from| from.max(found)));
     } else if from.is_none() && wanted.follow {
         from = Some(events.send(GetEventStatus).await.map_err(|_| stopping())?.next);
     }
+    let turn = long::wait().await;
     let first = events.send(ReadLog { from, events: PAGE }).await.map_err(|_| stopping())?.map_err(problem)?;
     let from = from.or_else(|| first.pieces.first().map(EventPiece::first)).unwrap_or(first.next);
-    let end = match wanted.filter.until {
-        Some(until) => Some(last::after(events, &wanted.filter, until, first.next).await?),
+    let end = match filter.until {
+        Some(until) => Some(last::after(events, &filter, until, first.next).await?),
         None => (!wanted.follow).then_some(first.next),
     };
-    let reading = Reading {
+    let mut reading = Reading {
         events: events.clone(),
         host,
         name: host_header(req).into(),
         end,
         from,
         left: wanted.count,
-        filter: wanted.filter,
+        filter,
+        said: Instant::now(),
         ready: VecDeque::new(),
         pieces: VecDeque::new(),
         reader: None,
         again: false,
         done: false,
     };
-    Ok(lines_of(reading.with(first).lines()))
-}
-
-fn lines_of(lines: impl Stream<Item = Result<Bytes, Infallible>> + 'static) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "application/x-ndjson"))
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .streaming(lines)
+    reading.page(first, &turn).await;
+    Ok(match place {
+        Some(place) => sent(reading.lines(), place),
+        None => lines_of(reading.lines().map(Ok::<_, Infallible>)),
+    })
 }
 
 fn problem(error: ReadError) -> Problem {
@@ -149,7 +152,9 @@ struct Reading {
     from: u64,
     /// Events that are still wanted.
     left: Option<u64>,
-    filter: Filter,
+    filter: Arc<Filter>,
+    /// When something was last written.
+    said: Instant,
     ready: VecDeque<Bytes>,
     pieces: VecDeque<EventPiece>,
     /// New events, once all before them have been read.
@@ -160,19 +165,30 @@ struct Reading {
 }
 
 impl Reading {
-    fn lines(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    fn lines(self) -> impl Stream<Item = Bytes> {
         futures::stream::unfold(self, async |mut reading| {
             let piece = reading.next().await?;
-            Some((Ok(piece), reading))
+            reading.said = Instant::now();
+            Some((piece, reading))
         })
     }
 
-    fn with(mut self, page: LogPage) -> Reading {
-        for piece in page.pieces {
-            self.from = piece.end();
-            self.pieces.push_back(piece);
+    /// Encodes a page in its turn: what waits for a slow client is what was wanted of it.
+    async fn page(&mut self, page: LogPage, turn: &Turn) {
+        self.from = page.pieces.last().map_or(self.from, EventPiece::end);
+        let (filter, end, left) = (self.filter.clone(), self.end, self.left);
+        match turn.make(move || encode(page.pieces, &filter, end, left)).await {
+            Ok(encoded) => self.add(encoded),
+            Err(broken) => self.close(&broken.to_string()),
         }
-        self
+    }
+
+    fn add(&mut self, encoded: Encoded) {
+        self.left = encoded.left;
+        encoded.lines.into_iter().for_each(|lines| self.push(lines));
+        if let Some(next) = encoded.reached {
+            self.finish(next);
+        }
     }
 
     async fn next(&mut self) -> Option<Bytes> {
@@ -187,7 +203,8 @@ impl Reading {
                 Some(piece) => {
                     // A reader that takes all at once leaves the others of its worker their turn.
                     tokio::task::yield_now().await;
-                    self.piece(piece);
+                    let part = self.part(piece);
+                    self.add(encode(vec![part], &self.filter, self.end, self.left));
                 }
                 None => match (self.end, self.reader.take()) {
                     (Some(end), _) if self.from >= end => self.finish(end),
@@ -198,56 +215,32 @@ impl Reading {
         }
     }
 
-    /// Encodes a piece, or the beginning of it.
-    fn piece(&mut self, piece: EventPiece) {
-        let end = self.end.unwrap_or(u64::MAX);
-        match piece {
-            _ if piece.first() >= end => {}
-            EventPiece::Gap(gap) => self.push(gap_line(&EventGap { end: gap.end.min(end), ..gap })),
-            EventPiece::Events(slice) => {
-                let Some(part) =
-                    slice.part(slice.first(), STEP.min(usize::try_from(end - slice.first()).unwrap_or(STEP)))
-                else {
-                    return;
-                };
-                if let Some(rest) = slice.part(part.end(), usize::MAX) {
-                    self.pieces.push_front(EventPiece::Events(rest));
-                }
-                self.slice(&part);
-            }
+    /// A piece, or the beginning of it where it is long.
+    fn part(&mut self, piece: EventPiece) -> EventPiece {
+        if let EventPiece::Events(slice) = &piece
+            && let Some(part) = slice.part(slice.first(), STEP)
+            && let Some(rest) = slice.part(part.end(), usize::MAX)
+        {
+            self.pieces.push_front(EventPiece::Events(rest));
+            return EventPiece::Events(part);
         }
-    }
-
-    /// Encodes the events of a slice that are wanted.
-    fn slice(&mut self, slice: &EventSlice) {
-        let mut encoder = Encoder::for_events(slice.len());
-        for (id, event) in (slice.first()..).zip(slice.events()) {
-            if !self.filter.wants(event) {
-                continue;
-            }
-            encoder.numbered(id, event);
-            encoder.raw("\n");
-            if let Some(left) = &mut self.left {
-                *left = left.saturating_sub(1);
-                if *left == 0 {
-                    self.push(encoder.finish());
-                    return self.finish(id + 1);
-                }
-            }
-        }
-        self.push(encoder.finish());
+        piece
     }
 
     /// Reads the next page; at the end of the log begins to follow.
     async fn stored(&mut self) {
+        let turn = long::wait().await;
         match self.events.send(ReadLog { from: Some(self.from), events: PAGE }).await {
             Err(_) => self.close("the scheduler is shutting down"),
             Ok(Err(error)) => self.close(&error.to_string()),
-            Ok(Ok(page)) if page.pieces.is_empty() => self.follow().await,
+            Ok(Ok(page)) if page.pieces.is_empty() => {
+                drop(turn);
+                self.follow().await;
+            }
             Ok(Ok(page)) => {
-                for piece in page.pieces {
-                    self.from = piece.end();
-                    self.pieces.push_back(piece);
+                self.page(page, &turn).await;
+                if self.ready.is_empty() && self.said.elapsed() >= SILENCE {
+                    self.push(Bytes::from_static(b"\n"));
                 }
             }
         }
@@ -312,6 +305,49 @@ impl Reading {
         self.push(line.finish());
         self.done = true;
     }
+}
+
+/// Lines of a part of the log.
+struct Encoded {
+    lines: Vec<Bytes>,
+    /// Events that are still wanted.
+    left: Option<u64>,
+    /// The answer has all that is wanted of the events before this id.
+    reached: Option<u64>,
+}
+
+/// Encodes the events that are wanted, up to an id and so many.
+fn encode(pieces: Vec<EventPiece>, wanted: &Filter, end: Option<u64>, left: Option<u64>) -> Encoded {
+    let mut encoded = Encoded { lines: Vec::new(), left, reached: None };
+    let end = end.unwrap_or(u64::MAX);
+    for piece in pieces {
+        match piece {
+            _ if piece.first() >= end => break,
+            EventPiece::Gap(gap) => encoded.lines.push(gap_line(&EventGap { end: gap.end.min(end), ..gap })),
+            EventPiece::Events(slice) => {
+                let events = (slice.first()..end).zip(slice.events());
+                let events = events.filter(|(_, event)| wanted.wants(event));
+                let mut events = events.peekable();
+                while events.peek().is_some() {
+                    let mut encoder = Encoder::for_events(STEP);
+                    for (id, event) in events.by_ref().take(STEP) {
+                        encoder.numbered(id, event);
+                        encoder.raw("\n");
+                        if let Some(left) = &mut encoded.left {
+                            *left = left.saturating_sub(1);
+                            if *left == 0 {
+                                encoded.lines.push(encoder.finish());
+                                encoded.reached = Some(id + 1);
+                                return encoded;
+                            }
+                        }
+                    }
+                    encoded.lines.push(encoder.finish());
+                }
+            }
+        }
+    }
+    encoded
 }
 
 fn numbered(slice: &EventSlice) -> Bytes {

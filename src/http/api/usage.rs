@@ -7,19 +7,24 @@
 mod lines;
 mod parameters;
 
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::header,
     web::{Data, Path},
 };
 use bytes::Bytes;
 use futures::Stream;
 
 use self::parameters::Wanted;
-use super::find_partition;
+use super::{
+    events::sent::{place, sent},
+    find_partition,
+};
 use crate::{
     actors::{directory::Directory, event::EventActor},
     domain::{
@@ -27,6 +32,7 @@ use crate::{
         usage::{By, History, Question, UsagePiece},
     },
     http::{
+        long,
         operation::{one_of, text},
         problem::Problem,
         route::{Access, Route},
@@ -36,6 +42,8 @@ use crate::{
 
 /// Events that are asked for at a time.
 const PAGE: usize = 8_192;
+/// Lines that are made at a time, about.
+const LINES: usize = 1_024;
 
 /// Where the handler finds partitions and events.
 pub struct UsageApi {
@@ -65,21 +73,22 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let partition = partition(&api.directory, &path)?;
+    let host = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let Wanted { by, queue, since, until, step } = Wanted::read(&request)?;
+    let place = place(host).await?;
     let question = Question { partition, by, queue, since, until, step };
     let from_when = since.unwrap_or(Nanos(i64::MIN));
     let reading = Reading {
         events: api.events.clone(),
-        history: History::new(question),
+        history: Some(Box::new(History::new(question))),
         by,
         since: from_when,
         from: None,
+        told: true,
+        read: false,
         done: false,
     };
-    Ok(HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "application/x-ndjson"))
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .streaming(reading.lines()))
+    Ok(sent(reading.lines(), place))
 }
 
 /// The internal name of a partition. One that is not registered now, but was, goes by that name.
@@ -94,54 +103,83 @@ fn partition(directory: &Directory, name: &str) -> Result<Arc<str>, Problem> {
 /// An answer under way.
 struct Reading {
     events: Addr<EventActor>,
-    history: History,
-    by: crate::domain::usage::By,
+    /// Away while lines are made.
+    history: Option<Box<History>>,
+    by: By,
     since: Nanos,
     /// The next id; `None` before the first page.
     from: Option<u64>,
+    /// All lines of what was read were told.
+    told: bool,
+    /// Nothing is to be read any more.
+    read: bool,
     done: bool,
 }
 
 impl Reading {
-    fn lines(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    fn lines(self) -> impl Stream<Item = Bytes> {
         futures::stream::unfold(self, async |mut reading| {
             let lines = reading.next().await?;
-            Some((Ok(lines), reading))
+            Some((lines, reading))
         })
     }
 
     /// The next lines.
     async fn next(&mut self) -> Option<Bytes> {
         while !self.done {
-            let page = self.events.send(ReadUsage { from: self.from, since: self.since, events: PAGE }).await;
-            let UsagePage { pieces, last } = match page {
-                Ok(Ok(page)) => page,
-                Ok(Err(error)) => return Some(self.close(&error.to_string())),
-                Err(_) => return Some(self.close("the scheduler is shutting down")),
-            };
-            for piece in &pieces {
-                self.history.take(piece);
-                if let UsagePiece::Log(piece) = piece {
-                    self.from = Some(piece.end());
+            // A page at a time: others have their turn, and what waits for one holds no events.
+            let turn = long::wait().await;
+            let Some(mut history) = self.history.take() else { break };
+            if self.told && !self.read {
+                if history.is_over() {
+                    self.read = true;
+                } else if let Err(detail) = self.page(&mut history).await {
+                    return Some(self.close(&detail));
+                }
+                if self.read {
+                    history.finish();
                 }
             }
-            // A page without events has points only, and what comes after them is at their place.
-            if let (None, Some(UsagePiece::Point(point))) = (self.from, pieces.last()) {
-                self.from = Some(point.id);
-            }
-            self.done = last || pieces.is_empty() || self.history.is_over();
-            if self.done {
-                self.history.finish();
-            }
-            let mut lines = lines::text(self.by, &self.history.lines());
-            if self.done {
-                lines.extend_from_slice(&lines::end(self.by, &self.history));
-            }
-            if !lines.is_empty() {
-                return Some(lines.into());
+            let (by, read) = (self.by, self.read);
+            let made = turn.make(move || {
+                let lines = history.lines(LINES);
+                let (text, told) = (lines::text(by, &lines), lines.len() < LINES);
+                let end = if told && read { lines::end(by, &history) } else { Vec::new() };
+                (history, [text, end].concat(), told)
+            });
+            let text;
+            (self.history, text, self.told) = match made.await {
+                Ok((history, text, told)) => (Some(history), text, told),
+                Err(broken) => return Some(self.close(&broken.to_string())),
+            };
+            self.done = self.told && self.read;
+            if !text.is_empty() {
+                return Some(text.into());
             }
         }
         None
+    }
+
+    /// Reads the next page.
+    async fn page(&mut self, history: &mut History) -> Result<(), String> {
+        let page = self.events.send(ReadUsage { from: self.from, since: self.since, events: PAGE }).await;
+        let UsagePage { pieces, last } = match page {
+            Ok(Ok(page)) => page,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err("the scheduler is shutting down".to_owned()),
+        };
+        for piece in &pieces {
+            history.take(piece);
+            if let UsagePiece::Log(piece) = piece {
+                self.from = Some(piece.end());
+            }
+        }
+        // A page without events has points only, and what comes after them is at their place.
+        if let (None, Some(UsagePiece::Point(point))) = (self.from, pieces.last()) {
+            self.from = Some(point.id);
+        }
+        self.read = last || pieces.is_empty();
+        Ok(())
     }
 
     fn close(&mut self, detail: &str) -> Bytes {

@@ -122,11 +122,11 @@ impl Once {
                     }
                     Place::Before => {
                         drop(turn);
+                        applied(handle, gate, number).await?;
                         let refused = gate.shared.receipts.refused(number - 1, number);
                         if let Some((_, reason)) = refused.first() {
                             return Ok(Turn::Before(Err(Problem::new(StatusCode::BAD_REQUEST, &**reason))));
                         }
-                        applied(handle, gate, number).await?;
                         return Ok(Turn::Before(Ok(())));
                     }
                 }
@@ -214,7 +214,7 @@ impl Handing<'_> {
         }
     }
 
-    /// It was carried out, or refused as a configuration is.
+    /// It was carried out, or refused as a configuration is: to be waited for as what was handed in.
     pub fn done(&mut self, refused: Option<&str>) {
         match &mut self.how {
             How::Plain(_) => {}
@@ -225,9 +225,11 @@ impl Handing<'_> {
                 self.handle.carried_out(self.gate, self.gate.shared.receipts.take(*number, 0));
             }
             // One that was refused may come again.
-            How::Keyed(claim, _) if refused.is_none() => {
+            How::Keyed(claim, waiting) if refused.is_none() => {
                 if let Some(taken) = claim.taken() {
-                    self.handle.carried_out(self.gate, Receipt::Keyed(taken, None));
+                    let (tell, told) = oneshot::channel();
+                    *waiting = Some(told);
+                    self.handle.carried_out(self.gate, Receipt::Keyed(taken, Some(tell)));
                 }
             }
             How::Keyed(..) => {}

@@ -1,7 +1,7 @@
 //! Registration, configuration, and the end of a session.
 
 use actix_web::{
-    HttpMessage as _, HttpRequest, HttpResponse,
+    HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _,
     web::{Data, Path, Payload},
 };
 use schemars::JsonSchema;
@@ -105,8 +105,8 @@ pub async fn configure(
     let text = body::read(&request, payload, doors.limits().body()).await?;
     let mut handing = match once.turn(&handle, &gate, "UpdateConfigurationRequest", &text).await? {
         Turn::Before(answered) => {
-            answered?;
-            return Ok(acknowledged(done(), numbered, &gate));
+            let answer = answered.map_or_else(|refused| refused.error_response(), |()| done());
+            return Ok(acknowledged(answer, numbered, &gate));
         }
         Turn::Now(handing) => handing,
     };
@@ -118,19 +118,20 @@ pub async fn configure(
     let ignored = if tenant { ignore_process_wide(&rm, &mut message.extra_config) } else { Vec::new() };
     let (group, extra) = (message.policy_group, message.extra_config);
     handing.alone().await?;
-    let config = match doors.topology.configure(&rm, &group, message.config, extra, tenant).await {
-        Ok(config) => config,
+    let (answer, refused) = match doors.topology.configure(&rm, &group, message.config, extra, tenant).await {
+        Ok(config) => (taken(&config, ignored), None),
         Err(refused) => {
-            match &refused {
-                Refusals::Config(refused) => handing.done(Some(&refused.message)),
-                Refusals::Other(refusal) if refusal.kind == RefusalKind::Invalid => handing.done(Some(&refusal.detail)),
-                Refusals::Other(_) => {}
-            }
-            return Err(refused.into());
+            let reason = match &refused {
+                Refusals::Config(refused) => refused.message.clone(),
+                Refusals::Other(refusal) if refusal.kind == RefusalKind::Invalid => refusal.detail.clone(),
+                Refusals::Other(_) => return Err(refused.into()),
+            };
+            (Problem::from(refused).error_response(), Some(reason))
         }
     };
-    handing.done(None);
-    Ok(acknowledged(taken(&config, ignored), numbered, &gate))
+    handing.done(refused.as_deref());
+    handing.applied().await?;
+    Ok(acknowledged(answer, numbered, &gate))
 }
 
 /// DELETE `/si/v1/rm/{rmID}`.

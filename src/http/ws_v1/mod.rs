@@ -24,7 +24,7 @@ pub mod reply;
 pub mod router;
 pub mod rules;
 pub mod scrape;
-mod spool;
+pub mod spool;
 pub mod state;
 pub mod url;
 pub mod usage;

@@ -27,7 +27,7 @@ const CHUNK: usize = 64 << 10;
 /// Chunks that wait for the client at most.
 const WAITING: usize = 4;
 /// A client that takes nothing for so long has given up.
-const STALLED: Duration = Duration::from_secs(30);
+pub const STALLED: Duration = Duration::from_secs(30);
 
 /// Sends JSON that `write` writes, on a thread where it may take its time, with the headers and the compression of every other
 /// JSON answer. A client that goes away, or stands still, makes `write` fail. One that fails otherwise cuts the answer off.
@@ -64,7 +64,8 @@ where
     response.streaming(body(received, whole))
 }
 
-fn body(received: mpsc::Receiver<Bytes>, whole: Arc<AtomicBool>) -> impl Stream<Item = io::Result<Bytes>> {
+/// What is received, to its end where that is said to be `whole`; else the answer is cut off.
+pub fn body(received: mpsc::Receiver<Bytes>, whole: Arc<AtomicBool>) -> impl Stream<Item = io::Result<Bytes>> {
     stream::unfold(Some((received, whole)), async |state| {
         let (mut received, whole) = state?;
         match received.recv().await {

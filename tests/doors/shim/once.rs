@@ -65,7 +65,7 @@ async fn numbered_requests_are_taken_once_and_in_order() {
     let refused = json!({"config": "partitions: nonsense"});
     for _ in 0..2 {
         let answer = told(send(&server, "PUT", "configuration", &[("X-Callboard-Seq", "3")], &refused).await).await;
-        assert_eq!(answer.0, 400, "{answer:?}");
+        assert_eq!((answer.0, answer.1), (400, Some(3)), "{answer:?}");
     }
     let config = json!({"config": CONFIG});
     let headers = [("X-Callboard-Seq", "4"), ("X-Callboard-Epoch", "1")];
@@ -197,4 +197,31 @@ async fn a_request_of_nothing_has_a_number_and_a_key_too() {
         assert_eq!(post(&server, "allocations", &[("Idempotency-Key", "a")], &json!({"releases": {}})).await.0, 422);
         assert_eq!(post(&server, "heartbeat", &[("Idempotency-Key", "b")], &json!({"nodes": ["n5"]})).await.0, 422);
     }
+}
+
+#[tokio::test]
+async fn a_refused_configuration_stays_refused_over_restarts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = rig::with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    let refused = json!({"config": "partitions: nonsense"});
+    let put = async |server: &Server, number: &str, body: &Value| {
+        told(send(server, "PUT", "configuration", &[("X-Callboard-Seq", number)], body).await).await
+    };
+    let first = put(&server, "1", &refused).await;
+    assert_eq!((first.0, first.1), (400, Some(1)), "{first:?}");
+    let detail = |text: &str| serde_json::from_str::<Value>(text).expect("a problem")["detail"].clone();
+    for orderly in [false, true] {
+        if orderly {
+            assert_eq!(rig::end(server).await, Some(0));
+        } else {
+            // What was answered is recorded.
+            server.program.kill();
+        }
+        server = rig::with_data(dir.path());
+        let again = put(&server, "1", &refused).await;
+        assert_eq!((again.0, again.1, detail(&again.2)), (400, Some(1), detail(&first.2)), "{again:?}");
+    }
+    let taken = put(&server, "2", &json!({"config": CONFIG})).await;
+    assert_eq!((taken.0, taken.1), (200, Some(2)), "{taken:?}");
 }

@@ -68,6 +68,34 @@ async fn sighup_reads_the_configuration_again() {
     server.until(|info| info["partitions"] == json!(["[rm-1]two"])).await;
 }
 
+#[tokio::test]
+async fn a_configuration_that_was_edited_meanwhile_is_in_force_after_a_restart() {
+    let text = |partition: &str| format!("partitions:\n  - name: {partition}\n    queues:\n      - name: root\n");
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, data) = (dir.path().join("queues.yaml"), dir.path().join("data"));
+    let start = |config: bool| {
+        let (file, data) = (file.display().to_string(), data.display().to_string());
+        let config: &[&str] = if config { &["--config", &file] } else { &[] };
+        Server::start(&[&["--grpc", "off", "--data", &data], config].concat())
+    };
+    fs::write(&file, text("one")).expect("written");
+    let mut server = start(true);
+    for rm in ["rm-1", "rm-2"] {
+        let own = if rm == "rm-2" { text("own") } else { String::new() };
+        let (status, body) = server.send("POST", "/si/v1/rm", &json!({"rmID": rm, "config": own})).await;
+        assert_eq!(status, 200, "{body}");
+    }
+    fs::write(&file, text("two")).expect("written");
+    // Who starts it without a configuration changes nothing.
+    for (config, partition) in [(false, "one"), (true, "two"), (true, "two")] {
+        server.program.signal("TERM");
+        assert_eq!(server.program.ended().await, Some(0));
+        server = start(config);
+        server.until(|info| info["partitions"] == json!([format!("[rm-1]{partition}")])).await;
+        assert_eq!(server.get("/si/v1/rm/rm-2").await.1["partitions"], json!(["[rm-2]own"]), "it brought its own");
+    }
+}
+
 #[test]
 fn what_keeps_it_from_starting_is_one_clear_line() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("free");

@@ -62,6 +62,29 @@ async fn an_operators_drain_holds_over_sessions_and_restarts() {
 }
 
 #[tokio::test]
+async fn nodes_that_are_away_are_told_after_a_restart_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1", "n2"]).await;
+    until(&server, STATUS, |status| status["online"]["nodelist"] == "n[1-2]").await;
+    drain(&server, "drain", "n2").await;
+    let away = json!({"nodes": [{"nodeID": "n2", "action": "DECOMISSION"}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &away).await.0, 202);
+    for again in [false, true] {
+        if again {
+            assert_eq!(end(server).await, Some(0));
+            server = with_data(dir.path());
+        }
+        let nodes = until(&server, "/api/v1/partition/default/nodes", |all| all["nodes"][1]["offline"] == true).await;
+        let row = &nodes["nodes"][1];
+        assert_eq!((&row["id"], &row["drained"]), (&json!("n2"), &json!("by an operator: disk")), "{nodes}");
+        let overview = server.get("/api/v1/overview").await.1;
+        assert_eq!(overview["partitions"][0]["nodes"]["offline"], 1, "{overview}");
+    }
+}
+
+#[tokio::test]
 async fn the_journal_tells_of_nodes_and_sessions() {
     let server = Server::registered(&[]).await;
     let stream = server.http.get(server.url("/api/v1/partition/default/resource/journal")).send().await;

@@ -106,9 +106,19 @@ fn told(env: &Env, by: By, since: Nanos, until: Nanos, step: Option<Nanos>) -> B
         history.take(&UsagePiece::Log(EventPiece::Events(slice)));
     }
     history.finish();
+    // As many as there are, and not many at a time.
+    let mut lines = Vec::new();
+    loop {
+        let some = history.lines(3);
+        let all = some.len() < 3;
+        lines.extend(some);
+        if all {
+            break;
+        }
+    }
     assert!(history.is_complete());
     let mut sums = BTreeMap::<Arc<str>, Resource>::new();
-    for line in history.lines() {
+    for line in lines {
         let Line::Share(share) = line else { panic!("{line:?}") };
         assert!(share.from < share.to && step.is_none_or(|step| share.to.minus(share.from) <= step), "{share:?}");
         sums.entry(share.name).or_default().add(&share.used);

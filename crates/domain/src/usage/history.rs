@@ -1,10 +1,13 @@
 //! Usage times time, exactly: amounts are whole, times are nanoseconds, and so is their product.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use super::{Charge, PointReason, UsagePiece, UsagePoint};
 use crate::{
-    event_block::{EventPiece, GapReason},
+    event_block::{EventPiece, EventSlice, GapReason},
     resources::Resource,
     types::Nanos,
     ugm::Who,
@@ -90,7 +93,8 @@ pub struct Gap {
     pub detail: Arc<str>,
 }
 
-/// The answer under way: pieces of the log in their order make lines. Memory is that of the users, groups or queues with usage.
+/// The answer under way: pieces of the log in their order make lines, which are made as they are asked for. Memory is that of
+/// the users, groups or queues with usage.
 ///
 /// Where events are missing, what was used before is taken to be used until it is known again, or not at all where the
 /// server was not running; a [`Gap`] says so.
@@ -106,12 +110,30 @@ pub struct History {
     /// Since when, and why, usage is uncertain.
     lost: Option<(Nanos, &'static str, Arc<str>)>,
     lines: Vec<Line>,
+    /// What was taken and is not in the lines, in its order.
+    left: VecDeque<Left>,
     /// The last point, and others of its id.
     passed: Vec<(u64, PointReason, Nanos, Nanos)>,
     /// No event is missing within the time that was asked for.
     complete: bool,
     /// Events that were looked at.
     events: u64,
+}
+
+/// What is still to be done.
+enum Left {
+    /// To take this.
+    Piece(UsagePiece),
+    /// To take the events of a slice from this one on.
+    Events(EventSlice, usize),
+    /// To go on to this time.
+    Until(Nanos),
+    /// To begin anew: nothing of before is used.
+    Anew,
+    /// To add what is used at a point.
+    Used(Arc<UsagePoint>),
+    /// To end.
+    End,
 }
 
 #[derive(Clone, Default)]
@@ -141,14 +163,56 @@ impl History {
             rows: BTreeMap::new(),
             lost: None,
             lines: Vec::new(),
+            left: VecDeque::new(),
             passed: Vec::new(),
             complete: true,
             events: 0,
         }
     }
 
-    /// The lines that are ready; they are forgotten.
-    pub fn lines(&mut self) -> Vec<Line> {
+    /// The next lines, about so many; fewer: all of what was taken was told.
+    pub fn lines(&mut self, most: usize) -> Vec<Line> {
+        while self.lines.len() < most
+            && let Some(left) = self.left.pop_front()
+        {
+            match left {
+                Left::Piece(UsagePiece::Log(EventPiece::Events(slice))) => {
+                    self.events += slice.len() as u64;
+                    if self.begin.is_none() && slice.first() > 0 {
+                        // A log that begins in the middle without a word.
+                        let from = self.question.since.unwrap_or(Nanos(i64::MIN));
+                        self.lost.get_or_insert((from, GapReason::Damage(Arc::default()).name(), Arc::default()));
+                    }
+                    self.left.push_front(Left::Events(slice, 0));
+                }
+                Left::Piece(UsagePiece::Log(EventPiece::Gap(gap))) => self.missing(&gap.reason),
+                Left::Piece(UsagePiece::Point(point)) => self.point(point),
+                Left::Events(slice, from) => {
+                    let reached = self.take_events(&slice, from, most);
+                    if reached < slice.len() {
+                        self.left.push_front(Left::Events(slice, reached));
+                    }
+                }
+                Left::Until(to) if !self.advance(to, most) => self.left.push_front(left),
+                Left::Until(_) => {}
+                Left::Anew => {
+                    self.settle();
+                    for row in self.rows.values_mut() {
+                        row.usage = Resource::new();
+                    }
+                }
+                Left::Used(point) => {
+                    for (key, amount) in &point.rows {
+                        if key.partition == self.question.partition
+                            && let Some(name) = self.subject(key.who, &key.name, &key.queue)
+                        {
+                            self.row(name).usage.add(amount);
+                        }
+                    }
+                }
+                Left::End => self.end(),
+            }
+        }
         std::mem::take(&mut self.lines)
     }
 
@@ -168,52 +232,53 @@ impl History {
         (self.question.since.unwrap_or(until).min(until), until)
     }
 
-    /// What comes later than the end of the question changes nothing.
+    /// What comes later than the end of the question changes nothing, once all lines of what was taken were told.
     pub fn is_over(&self) -> bool {
         self.at >= self.question.until || self.seen.minus(self.question.until) > ORDERED
     }
 
     /// Takes the next piece of the log. Points that follow each other may be repeated.
     pub fn take(&mut self, piece: &UsagePiece) {
-        match piece {
-            UsagePiece::Point(point) => self.point(point),
-            // A point comes with them.
-            UsagePiece::Log(EventPiece::Gap(gap)) if matches!(gap.reason, GapReason::NotStored | GapReason::Crash) => {}
-            UsagePiece::Log(EventPiece::Gap(gap)) => {
-                let detail = match &gap.reason {
-                    GapReason::Damage(place) => place.clone(),
-                    _ => Arc::default(),
-                };
-                let from = if self.begin.is_some() { self.at } else { self.question.since.unwrap_or(self.at) };
-                self.lost.get_or_insert((from, gap.reason.name(), detail));
-            }
-            UsagePiece::Log(EventPiece::Events(slice)) => {
-                self.events += slice.len() as u64;
-                if self.begin.is_none() && slice.first() > 0 {
-                    // A log that begins in the middle without a word.
-                    let from = self.question.since.unwrap_or(Nanos(i64::MIN));
-                    self.lost.get_or_insert((from, GapReason::Damage(Arc::default()).name(), Arc::default()));
-                }
-                for event in slice.events() {
-                    self.seen = self.seen.max(event.at);
-                    if event.partition != self.question.partition {
-                        continue;
-                    }
-                    self.advance(event.at);
-                    if let Some(Charge { who, added, amount }) = Charge::of(event)
-                        && let Some(name) = self.subject(who, &event.object, &event.reference)
-                    {
-                        let row = self.row(name);
-                        if added { row.usage.add(amount) } else { row.usage.sub(amount) }
-                    }
-                }
-            }
-        }
+        self.left.push_back(Left::Piece(piece.clone()));
     }
 
     /// Nothing comes any more: the last step ends.
     pub fn finish(&mut self) {
-        self.advance(self.question.until);
+        self.left.extend([Left::Until(self.question.until), Left::End]);
+    }
+
+    fn missing(&mut self, reason: &GapReason) {
+        let detail = match reason {
+            // A point comes with them.
+            GapReason::NotStored | GapReason::Crash => return,
+            GapReason::Damage(place) => place.clone(),
+            GapReason::Retention => Arc::default(),
+        };
+        let from = if self.begin.is_some() { self.at } else { self.question.since.unwrap_or(self.at) };
+        self.lost.get_or_insert((from, reason.name(), detail));
+    }
+
+    /// Takes events from one on; gives the first that it did not take, as there are enough lines.
+    fn take_events(&mut self, slice: &EventSlice, from: usize, most: usize) -> usize {
+        for (at, event) in slice.events().iter().enumerate().skip(from) {
+            self.seen = self.seen.max(event.at);
+            if event.partition != self.question.partition {
+                continue;
+            }
+            if !self.advance(event.at, most) {
+                return at;
+            }
+            if let Some(Charge { who, added, amount }) = Charge::of(event)
+                && let Some(name) = self.subject(who, &event.object, &event.reference)
+            {
+                let row = self.row(name);
+                if added { row.usage.add(amount) } else { row.usage.sub(amount) }
+            }
+        }
+        slice.len()
+    }
+
+    fn end(&mut self) {
         if let Some((from, reason, detail)) = self.lost.take() {
             self.gap(from, self.question.until, reason, detail);
         }
@@ -223,7 +288,7 @@ impl History {
         }
     }
 
-    fn point(&mut self, point: &UsagePoint) {
+    fn point(&mut self, point: Arc<UsagePoint>) {
         let this = (point.id, point.reason, point.from, point.to);
         if self.passed.contains(&this) {
             return;
@@ -248,22 +313,12 @@ impl History {
                 }
             }
         }
+        let (to, anew) = (Left::Until(point.to), (!point.relative).then_some(Left::Anew));
+        self.left.push_front(Left::Used(point.clone()));
+        self.left.push_front(to);
+        anew.into_iter().for_each(|anew| self.left.push_front(anew));
         // What an ended server had is not used any longer than it was seen.
-        self.advance(if ended { point.from.max(self.at) } else { point.to });
-        if !point.relative {
-            self.settle();
-            for row in self.rows.values_mut() {
-                row.usage = Resource::new();
-            }
-        }
-        self.advance(point.to);
-        for (key, amount) in &point.rows {
-            if key.partition == self.question.partition
-                && let Some(name) = self.subject(key.who, &key.name, &key.queue)
-            {
-                self.row(name).usage.add(amount);
-            }
-        }
+        self.left.push_front(Left::Until(if ended { point.from } else { point.to }));
     }
 
     /// Whose share changes, if any.
@@ -295,22 +350,26 @@ impl History {
         self.at.clamp(begin.min(self.question.until), self.question.until)
     }
 
-    /// Time goes on; it never goes back.
-    fn advance(&mut self, to: Nanos) {
+    /// Time goes on; it never goes back. False: not all of the steps that end by then were told, as there are enough lines.
+    fn advance(&mut self, to: Nanos, most: usize) -> bool {
         self.at = self.at.max(to);
         if self.begin.is_none() {
             let begin = *self.question.since.get_or_insert(self.at);
             self.begin = Some(begin);
         }
-        let Some(step) = self.question.step else { return };
+        let Some(step) = self.question.step else { return true };
         while let Some(begin) = self.begin {
             let end = begin.plus(step);
             if end > self.at || end > self.question.until {
-                return;
+                break;
+            }
+            if self.lines.len() >= most {
+                return false;
             }
             self.emit(begin, end);
             self.begin = Some(end);
         }
+        true
     }
 
     fn settle(&mut self) {

@@ -62,6 +62,9 @@ fn numbered_requests_count_with_all_of_their_parts_and_in_order() {
     let mut numbers: Numbers = read_json(&json(&numbers)).unwrap();
     numbers.note(&[(3, 1)]);
     assert_eq!(numbers.taken, 4);
+    numbers.refuse((4, "why".into()));
+    let again: Numbers = read_json(&json(&numbers)).unwrap();
+    assert_eq!(again, numbers, "what was refused stays known");
 }
 
 #[test]

@@ -68,16 +68,17 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
         .collect();
     let away = targets().filter(|target| !target.online);
     let ids = &view.partition().node_by_id;
-    let away = away.filter_map(|target| target.node.as_ref()).filter(|id| wanted(id) && !ids.contains_key(*id));
-    let away = away.map(|id| (id, by_node.get(&**id).map(|target| target.rank)));
-    nodes.extend(away.map(|(id, rank)| NodeView {
+    // After a restart only the host is known, which is mostly called as the node was.
+    let away = away.map(|target| (target, target.node.as_ref().unwrap_or(&target.host)));
+    let away = away.filter(|(_, id)| wanted(id) && !ids.contains_key(*id));
+    nodes.extend(away.map(|(target, id)| NodeView {
         id,
-        rank,
+        rank: Some(target.rank),
         used: Vec::new(),
         allocations: 0,
         reserved: false,
-        drained: None,
-        drained_since: None,
+        drained: target.drain.as_ref().map(|drain| why_drained(drain.operator.is_some(), drain.reason.clone())),
+        drained_since: target.drain.as_ref().map(|drain| time_text(drain.since)),
         torpid: false,
         offline: true,
     }));
@@ -95,15 +96,16 @@ fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -
         used: types.iter().map(used).collect(),
         allocations: node.allocs.len() - node.asked.count as usize,
         reserved: !node.reservations.is_empty(),
-        drained: (!node.schedulable()).then(|| why_drained(node, drain.and_then(|drain| drain.reason.clone()))),
+        drained: (!node.schedulable())
+            .then(|| why_drained(node.operator_drained, drain.and_then(|drain| drain.reason.clone()))),
         drained_since: drain.filter(|_| !node.schedulable()).map(|drain| time_text(drain.since)),
         torpid: target.is_some_and(|target| target.torpid),
         offline: false,
     }
 }
 
-fn why_drained(node: &Node, reason: Option<Arc<str>>) -> String {
-    let by = if node.operator_drained { "an operator" } else { "the resource manager" };
+fn why_drained(by_operator: bool, reason: Option<Arc<str>>) -> String {
+    let by = if by_operator { "an operator" } else { "the resource manager" };
     match reason {
         Some(reason) if !reason.is_empty() && !reason.ends_with(by) => format!("by {by}: {reason}"),
         _ => format!("by {by}"),

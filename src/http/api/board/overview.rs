@@ -205,7 +205,7 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> Partit
             drained: rows(view).filter(|node| !node.schedulable()).count(),
             reserved: rows(view).filter(|node| !node.reservations.is_empty()).count(),
             torpid: targets().filter(|target| target.online && target.torpid).count(),
-            offline: targets().filter(|target| !target.online && target.node.is_some()).count(),
+            offline: targets().filter(|target| !target.online).count(),
         },
         applications,
         allocations: partition.allocations - root.map_or(0, |root| root.asked.count),

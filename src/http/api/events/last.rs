@@ -1,5 +1,7 @@
 //! The last events before a place of the log: it is read backwards, so that what is shown first is found first.
 
+use std::sync::Arc;
+
 use actix::Addr;
 use bytes::Bytes;
 
@@ -14,7 +16,7 @@ use crate::{
         event_block::{EventGap, EventPiece, EventSlice},
         types::Nanos,
     },
-    http::{problem::Problem, ws_v1::events::records::Encoder},
+    http::{long, problem::Problem, ws_v1::events::records::Encoder},
     messages::event::{FindInLog, GetEventStatus, ReadLog},
 };
 
@@ -30,7 +32,7 @@ const LOOKED_AT: u64 = 1 << 18;
 /// As [`super::events`].
 pub async fn last(
     events: &Addr<EventActor>,
-    filter: &Filter,
+    filter: &Arc<Filter>,
     before: Option<u64>,
     count: usize,
 ) -> Result<Vec<Bytes>, Problem> {
@@ -41,6 +43,7 @@ pub async fn last(
     }
     let mut end = before.unwrap_or(status.next).min(status.next);
     if let Some(until) = filter.until {
+        let _turn = long::wait().await;
         end = end.min(after(events, filter, until, status.next).await?);
     }
     let next = end.max(lowest);
@@ -49,9 +52,14 @@ pub async fn last(
     let mut steps: Vec<Vec<Found>> = Vec::new();
     let mut found = 0;
     while found < count && back.looked() < LOOKED_AT {
+        let turn = long::wait().await;
         let step = back.step().await.map_err(|error| error.map_or_else(stopping, problem))?;
         let Some(pieces) = step else { break };
-        let step = wanted(pieces, filter);
+        let step = turn.make({
+            let filter = filter.clone();
+            move || wanted(pieces, &filter)
+        });
+        let step = step.await?;
         found += step.iter().filter(|found| matches!(found, Found::Event(..))).count();
         steps.push(step);
     }
@@ -111,7 +119,7 @@ async fn find(events: &Addr<EventActor>, at: Nanos) -> Result<u64, Problem> {
     events.send(FindInLog { at }).await.map_err(|_| stopping())?.map_err(problem)
 }
 
-/// An id that no event of this time or earlier comes after.
+/// An id that no event of this time or earlier comes after. To be looked for in a turn.
 pub async fn after(events: &Addr<EventActor>, filter: &Filter, until: Nanos, next: u64) -> Result<u64, Problem> {
     let mut from = find(events, until).await?;
     while from < next {

@@ -64,6 +64,8 @@ pub mod kind {
     pub const STANDING: u32 = 13;
     /// The numbered configuration that is recorded next as taken was refused: [`crate::messages::receipts::Refused`].
     pub const REFUSED: u32 = 14;
+    /// Those that tell of the session's doors: only who brings it back needs them.
+    pub const OF_DOORS: [u32; 8] = [SAID, EVENTS, STATE_DUMP, HANDED, RESTARTED, TAKEN, REFUSED, KEYED];
     /// Of a snapshot: the session, [`super::SavedSession`].
     pub const SESSION: u32 = 100;
     /// Of a snapshot: a partition, [`super::SavedPartition`] before its bytes.

@@ -493,15 +493,7 @@ impl Replay {
         let Some(session) = &mut self.session else { return Err("it is of no session".to_owned()) };
         match record.kind {
             kind::RECONFIGURED => session.reconfigured(record::read_json(record.payload)?),
-            kind::SAID
-            | kind::EVENTS
-            | kind::STATE_DUMP
-            | kind::HANDED
-            | kind::RESTARTED
-            | kind::TAKEN
-            | kind::REFUSED
-            | kind::KEYED
-                if self.mode != Mode::Restore => {}
+            of if self.mode != Mode::Restore && kind::OF_DOORS.contains(&of) => {}
             kind::SAID => {
                 let said: Said = record::read_json(record.payload)?;
                 let callbacks: Result<Vec<_>, String> = said.callbacks.into_iter().map(|one| one.callback()).collect();

@@ -5,18 +5,18 @@ use crate::{
     http::problem::Problem,
 };
 
-/// A duration of 0 or more: `10m`, `1h30m`, also in days: `7d`, `1d12h`.
+/// A duration of 0 or more: `10m`, `1h30m`, also in days: `7d`, `1d12h`. One that is longer than can be counted is that long.
 pub fn length(text: &str) -> Option<Nanos> {
     let Some((days, rest)) = text.split_once('d') else {
         return duration::parse(text).filter(|length| *length >= Nanos::ZERO);
     };
     let days: i64 = days.parse().ok().filter(|_| !days.starts_with(['+', '-']))?;
-    let days = days.checked_mul(24 * 3_600 * 1_000_000_000)?;
+    let days = days.saturating_mul(24 * 3_600 * 1_000_000_000);
     let rest = if rest.is_empty() { Nanos::ZERO } else { length(rest)? };
-    days.checked_add(rest.0).map(Nanos)
+    Some(Nanos(days.saturating_add(rest.0)))
 }
 
-/// A time, or a duration before now.
+/// A time, or a duration before now; what is beyond the times that can be counted is the last, or the first, of them.
 ///
 /// # Errors
 /// Names the parameter, its value and what may be given.
@@ -24,7 +24,8 @@ pub fn moment(field: &str, text: &str, now: Nanos) -> Result<Nanos, Problem> {
     if let Some(ago) = length(text) {
         return Ok(now.minus(ago));
     }
-    let time = text.parse::<jiff::Timestamp>().ok().and_then(|time| i64::try_from(time.as_nanosecond()).ok());
+    let within = |nanos: i128| nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    let time = text.parse::<jiff::Timestamp>().ok().map(|time| within(time.as_nanosecond()));
     time.map(Nanos).ok_or_else(|| {
         let forms = "a time such as 2026-11-20T19:00:00Z, or a duration before now such as 10m or 7d";
         Problem::field(field, format!("{field} \"{text}\" is not {forms}"))
@@ -40,8 +41,19 @@ mod tests {
         for (text, seconds) in [("0", 0), ("90s", 90), ("7d", 7 * 86_400), ("1d12h", 36 * 3_600), ("0d1m30s", 90)] {
             assert_eq!(length(text), Some(Nanos::from_secs(seconds)), "{text}");
         }
-        for text in ["", "d", "7", "-7d", "+7d", "1d-1h", "1d1d1", "7days", "1.5d", "200000d"] {
+        for text in ["", "d", "7", "-7d", "+7d", "1d-1h", "1d1d1", "7days", "1.5d"] {
             assert_eq!(length(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_far_away_is_as_far_as_can_be() {
+        let now = Nanos::from_secs(1_800_000_000);
+        let read = |text: &str| moment("since", text, now).expect("a time");
+        assert_eq!(length("200000d"), Some(Nanos(i64::MAX)));
+        assert_eq!(read("2999-01-01T00:00:00Z"), Nanos(i64::MAX));
+        assert_eq!(read("1000-01-01T00:00:00Z"), Nanos(i64::MIN));
+        assert!(read("9999999d") < Nanos::ZERO);
+        assert!(moment("since", "2999-13-01T00:00:00Z", now).is_err());
     }
 }

@@ -86,18 +86,19 @@ async fn trends(
     let entry = find_partition(&state.topology.directory.get(), &partition)?;
     let shown =
         |sampled: Option<Nanos>, steps: Steps| reply::send(&request, Reply::json(&shown(&times, sampled, steps)));
+    let unknown = |what: &str| {
+        let detail = format!("{what} '{}' not found in partition '{}'", wanted.name, entry.shown);
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    };
     let subject = match wanted.of {
         Of::Partition => Subject::Queue("root".to_owned()),
-        Of::Queue => Subject::Queue(wanted.name),
-        Of::User => Subject::User(wanted.name, wanted.queue),
-        Of::Group => Subject::Group(wanted.name, wanted.queue),
+        Of::Queue => Subject::Queue(wanted.name.clone()),
+        Of::User => Subject::User(wanted.name.clone(), wanted.queue),
+        Of::Group => Subject::Group(wanted.name.clone(), wanted.queue),
         Of::Node => {
             let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
             let rows = &snapshot.partition;
-            let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[*ix]).ok_or_else(|| {
-                let detail = format!("node '{}' not found in partition '{}'", wanted.name, entry.shown);
-                Problem::new(StatusCode::NOT_FOUND, detail)
-            })?;
+            let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[*ix]).ok_or_else(|| unknown("node"))?;
             let used = node.placed().plus(&node.occupied);
             let known =
                 node::Known { partition: &entry.internal, id: &wanted.name, used: &used, capacity: &node.capacity };
@@ -109,6 +110,13 @@ async fn trends(
         }
     };
     let (sampled, steps) = state.trends.read(&entry.shown, &subject, &times);
+    // One that went has samples still.
+    if wanted.of == Of::Queue && steps.is_empty() {
+        let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
+        if !snapshot.partition.queue_by_path.contains_key(&*wanted.name) {
+            return Err(unknown("queue"));
+        }
+    }
     Ok(shown(sampled, steps))
 }
 

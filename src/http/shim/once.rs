@@ -117,7 +117,7 @@ impl Once {
                 match gate.shared.receipts.place(number) {
                     Place::Next => How::Numbered(number, Some(turn)),
                     Place::Gap(next) => {
-                        let detail = format!("{SEQUENCE}: request {number} came where {next} is the next");
+                        let detail = format!("request {number} came where {next} is the next");
                         return Err(Problem { status: StatusCode::CONFLICT, ..Problem::field(SEQUENCE, detail) });
                     }
                     Place::Before => {

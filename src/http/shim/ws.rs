@@ -263,7 +263,8 @@ async fn carry_out(
         }
         Some(0) => return Err(Problem::field("seq", "seq: 0 is not a whole number above zero")),
         Some(number) => {
-            match Once::Numbered(number).turn(&handle, &gate, kind.name(), &value).await? {
+            let turn = Once::Numbered(number).turn(&handle, &gate, kind.name(), &value).await;
+            match turn.map_err(|gap| Problem { field: gap.field.map(|_| "seq".to_owned()), ..gap })? {
                 Turn::Before(answered) => answered?,
                 Turn::Now(mut handing) => {
                     let inward = requests::read(kind, value, &handle.id, &gate).await?;

@@ -40,7 +40,13 @@ async fn trends_of_everything() {
     assert_eq!(last(&node["used"]["memory"]), now["allocated"]["memory"].as_i64());
     assert_eq!(last(&node["max"]["memory"]), Some(8 * GIB));
     assert_eq!(node["used"]["memory"][0], Value::Null, "it was not there");
-    for (query, status) in [("of=app", 400), ("of=queue", 400), ("of=node&name=nope", 404), ("since=7d&step=1s", 400)] {
+    for (query, status) in [
+        ("of=app", 400),
+        ("of=queue", 400),
+        ("of=node&name=nope", 404),
+        ("of=queue&name=root.nope", 404),
+        ("since=7d&step=1s", 400),
+    ] {
         assert_eq!(server.get(&format!("{TRENDS}?{query}")).await.status(), status, "{query}");
     }
     assert_eq!(server.get("/api/v1/partition/nope/trends").await.status(), 404);

@@ -120,6 +120,7 @@ async fn numbered_requests_are_taken_once_and_acknowledged() {
         };
         assert_eq!((&error["error"]["status"], &error["seq"]), (&json!(status), &bad["seq"]), "{error}");
         assert!(error["error"]["detail"].as_str().is_some_and(|detail| detail.contains(text)), "{error}");
+        assert!(!error.to_string().contains("x-callboard"), "nothing is said of headers: {error}");
     }
     // What was taken before is acknowledged, and changes nothing; over another connection too.
     drop(socket);

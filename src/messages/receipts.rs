@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as Turns, MutexGuard as Turn, oneshot, watch};
 use super::keys;
 
 /// Refusals of configurations that a session remembers, for clients that come back.
-pub const REFUSALS: usize = 100;
+const REFUSALS: usize = 100;
 
 /// So much of a reason is remembered, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -41,6 +41,14 @@ struct State {
 
 /// The number of a configuration that was refused, and why.
 pub type Refused = (u64, Arc<str>);
+
+/// Remembers one more, and forgets the oldest beyond the latest ones.
+pub fn remember(all: &mut VecDeque<Refused>, refused: Refused) {
+    if all.len() == REFUSALS {
+        all.pop_front();
+    }
+    all.push_back(refused);
+}
 
 /// Where a number stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,11 +161,8 @@ impl Receipts {
 
     /// The configuration of this number was refused.
     pub fn refuse(&self, number: u64, reason: &str) {
-        let mut state = self.state();
-        if state.refused.len() == REFUSALS {
-            state.refused.pop_front();
-        }
-        state.refused.push_back((number, reason[..reason.floor_char_boundary(LONGEST)].into()));
+        let reason = reason[..reason.floor_char_boundary(LONGEST)].into();
+        remember(&mut self.state().refused, (number, reason));
     }
 
     /// Refusals of the numbers after this one, up to that one.

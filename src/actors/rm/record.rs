@@ -19,7 +19,7 @@ use crate::{
         application::UnconfirmedRelease,
         keys::Keyed,
         queue::{AppRefusal, QueueDoor},
-        receipts::{REFUSALS, Refused},
+        receipts::{Refused, remember},
         recorded::{Entry, Talks},
         rm::{Kind, Predicates},
     },
@@ -111,10 +111,7 @@ impl Numbers {
 
     /// This configuration was refused.
     pub fn refuse(&mut self, refused: Refused) {
-        if self.refused.len() == REFUSALS {
-            self.refused.pop_front();
-        }
-        self.refused.push_back(refused);
+        remember(&mut self.refused, refused);
     }
 }
 

@@ -14,7 +14,7 @@ pub mod sent;
 use std::{
     collections::VecDeque,
     convert::Infallible,
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -38,7 +38,7 @@ use crate::{
         operation::{count, text, yes_or_no},
         problem::Problem,
         route::{Access, Route},
-        ws_v1::events::{host_header, records::Encoder, split},
+        ws_v1::events::{host, host_header, records::Encoder, split},
     },
     messages::event::{
         CheckStreams, Ended, FindInLog, FollowError, FollowLog, GetEventStatus, LineForm, LogPage, ReadError, ReadLog,
@@ -82,7 +82,7 @@ pub(super) fn routes() -> Vec<Route> {
 pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<HttpResponse, Problem> {
     let wanted = Wanted::read(req)?;
     let filter = Arc::new(wanted.filter);
-    let host = req.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+    let host = host(req);
     if wanted.follow {
         let allowed = events.send(CheckStreams { host }).await.map_err(|_| stopping())?;
         allowed.map_err(|refused| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()))?;
@@ -175,10 +175,13 @@ impl Reading {
 
     /// Encodes a page in its turn: what waits for a slow client is what was wanted of it.
     async fn page(&mut self, page: LogPage, turn: &Turn) {
-        self.from = page.pieces.last().map_or(self.from, EventPiece::end);
+        let from = page.pieces.last().map_or(self.from, EventPiece::end);
         let (filter, end, left) = (self.filter.clone(), self.end, self.left);
         match turn.make(move || encode(page.pieces, &filter, end, left)).await {
-            Ok(encoded) => self.add(encoded),
+            Ok(encoded) => {
+                self.from = from;
+                self.add(encoded);
+            }
             Err(broken) => self.close(&broken.to_string()),
         }
     }

@@ -7,10 +7,7 @@
 mod lines;
 mod parameters;
 
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use actix::Addr;
 use actix_web::{
@@ -36,6 +33,7 @@ use crate::{
         operation::{one_of, text},
         problem::Problem,
         route::{Access, Route},
+        ws_v1::events::host,
     },
     messages::event::{ReadUsage, UsagePage},
 };
@@ -73,9 +71,8 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let partition = partition(&api.directory, &path)?;
-    let host = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let Wanted { by, queue, since, until, step } = Wanted::read(&request)?;
-    let place = place(host).await?;
+    let place = place(host(&request)).await?;
     let question = Question { partition, by, queue, since, until, step };
     let from_when = since.unwrap_or(Nanos(i64::MIN));
     let reading = Reading {

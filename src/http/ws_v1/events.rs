@@ -83,7 +83,7 @@ fn page_body(page: &EventPage) -> Bytes {
 /// The stream is open until the server notices that the client is gone; so that it does while nothing happens, the
 /// server must not allow half-closed connections (`HttpServer::h1_allow_half_closed(false)`).
 pub async fn stream(req: &HttpRequest, events: &Addr<EventActor>) -> HttpResponse {
-    let host = req.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+    let host = host(req);
     let count = match query::number(req.query_string(), "count") {
         Ok(count) => count.unwrap_or(0),
         Err(text) => {
@@ -100,6 +100,11 @@ pub async fn stream(req: &HttpRequest, events: &Addr<EventActor>) -> HttpRespons
         Ok(Err(refused)) => error(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string()),
         Err(_) => stopping(),
     }
+}
+
+/// Where the client is, as readers of events are counted.
+pub(in crate::http) fn host(req: &HttpRequest) -> IpAddr {
+    req.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip())
 }
 
 /// The name under which the client knows the server (EVT-087).

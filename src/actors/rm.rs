@@ -59,9 +59,9 @@ use crate::{
     messages::{
         journal::Standing,
         rm::{
-            Answer, AnswerBody, Answers, Attach, Attached, Closing, ClosingKind, Deliver, DeliverEvents, Detach,
-            Handed, Info, Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind, RmInfo, RmState, Shutdown,
-            StateDump, ToStream, Want,
+            AnswerBody, Answers, Attach, Attached, Closing, ClosingKind, Deliver, DeliverEvents, Detach, Handed, Info,
+            Kind, Outgoing, Payload, Predicates, Refusal, RefusalKind, RmInfo, RmState, Shutdown, StateDump, ToStream,
+            Want,
         },
     },
     store::log::Far,
@@ -372,8 +372,12 @@ impl RmActor {
         Closing { kind, detail: format!("resource manager \"{}\": {detail}", self.id).into(), leader: None }
     }
 
-    fn answers(&mut self, answers: Vec<Answer>) {
-        for answer in answers {
+    fn answers(&mut self, msg: Answers) {
+        if msg.epoch != self.epoch {
+            tracing::debug!(rm = &*self.id, epoch = msg.epoch, "answers of a session that is over");
+            return;
+        }
+        for answer in msg.answers {
             if let Some(waiting) = self.dumps.remove(&answer.id) {
                 let dump = match answer.body {
                     AnswerBody::Dump(dump) => dump,
@@ -573,7 +577,7 @@ impl Handler<Answers> for RmActor {
     type Result = ();
 
     fn handle(&mut self, msg: Answers, _ctx: &mut Self::Context) {
-        self.answers(msg.0);
+        self.answers(msg);
     }
 }
 

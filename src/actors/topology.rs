@@ -385,10 +385,11 @@ impl Topology {
 
     /// Updates the configuration of a resource manager (R1.12–R1.15), and gives the one that is in force then; a refused update
     /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none. That of a
-    /// `tenant` leaves the settings of the whole process as they are.
+    /// `tenant` leaves the settings of the whole process as they are. `epoch`: the session that it is for; `None`: the one that runs.
     pub async fn configure(
         &self,
         rm: &str,
+        epoch: Option<u64>,
         policy_group: &str,
         text: String,
         extra: BTreeMap<String, String>,
@@ -408,6 +409,7 @@ impl Topology {
             policy_group: policy_group.into(),
             extra: Some((extra, settings)),
             tenant,
+            epoch,
         };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(super::rm::handle::closing()))?;
         log_notes(rm, &config);

@@ -65,9 +65,11 @@ impl SchedulerExtension for Extension {
         if let Some(None) = turn {
             return Ok(Response::new(ext::UpdateConfigurationResponse {}));
         }
-        let done = self.topology.configure(&rm, &group, request.config, request.extra_config, tenant);
+        let turn = turn.flatten();
+        let epoch = turn.as_ref().map(keyed::Now::epoch);
+        let done = self.topology.configure(&rm, epoch, &group, request.config, request.extra_config, tenant);
         let config = status::guarded(async { done.await.map_err(status::refusals) }).await?;
-        if let Some(now) = turn.flatten() {
+        if let Some(now) = turn {
             now.done();
         }
         Ok(status::with_ignored(status::noted(ext::UpdateConfigurationResponse {}, &config), &ignored))
@@ -113,8 +115,8 @@ impl SchedulerExtension for Extension {
 
     async fn requests(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::RequestsStream>, Status> {
         let caller = guard::caller(request.extensions())?;
-        let traced = guard::traced(request.extensions());
-        Ok(Response::new(requests::serve(self.topology.clone(), caller, traced, request.into_inner())))
+        let (traced, changes) = (guard::traced(request.extensions()), guard::changes(request.extensions()));
+        Ok(Response::new(requests::serve(self.topology.clone(), caller, traced, changes, request.into_inner())))
     }
 }
 
@@ -253,7 +255,10 @@ impl Writer {
                 biased;
                 word = self.words.recv() => match word {
                     Some(ToStream::Lines(lines)) => self.take(&open, lines),
-                    Some(ToStream::Begin { epoch }) => self.calls.push_back(ready(0, epoch)),
+                    Some(ToStream::Begin { epoch }) => {
+                        open.stream.begun(epoch);
+                        self.calls.push_back(ready(0, epoch));
+                    }
                     Some(ToStream::Close(closing)) => return Some(Err(status::closing(&closing))),
                     None => return None,
                 },

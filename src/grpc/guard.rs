@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http_body::{Body as HttpBody, Frame};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::{
     Code, Extensions, Status,
     body::Body,
@@ -92,11 +92,10 @@ fn change(path: &str) -> Option<bool> {
     }
 }
 
-impl<S, B> Service<http::Request<B>> for Guarded<S>
+impl<S> Service<http::Request<Body>> for Guarded<S>
 where
-    S: Service<http::Request<B>, Response = http::Response<Body>> + Clone + Send + 'static,
+    S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
     S::Future: Send,
-    B: Send + 'static,
 {
     type Response = http::Response<Body>;
     type Error = S::Error;
@@ -106,7 +105,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let header = request.headers().get(trace::HEADER).and_then(|header| header.to_str().ok());
         let came = header.and_then(Trace::read);
         let mut span = begin(&self.topology, came.as_ref(), request.uri().path());
@@ -143,15 +142,14 @@ fn begin(topology: &Topology, came: Option<&Trace>, path: &str) -> Option<Span> 
 }
 
 impl<S> Guarded<S> {
-    fn answer<B>(
+    fn answer(
         &mut self,
-        mut request: http::Request<B>,
+        mut request: http::Request<Body>,
         trace: Option<Trace>,
     ) -> BoxFuture<'static, Result<http::Response<Body>, S::Error>>
     where
-        S: Service<http::Request<B>, Response = http::Response<Body>> + Clone + Send + 'static,
+        S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
         S::Future: Send,
-        B: Send + 'static,
     {
         if let Some(connection) = request.extensions().get::<Connection>() {
             connection.came();
@@ -198,9 +196,18 @@ impl<S> Guarded<S> {
             }
         };
         let lease = caller.lease(self.tokens.as_ref());
+        if let Some(lease) = caller.lease(self.tokens.as_ref()) {
+            // What a stream brings is its caller's as well: nothing of it is read once the right to it has ended.
+            request = request.map(|body| Body::new(Leased { body, lease: Some(lease), sent: Sent::Requests }));
+        }
         let asked = change(request.uri().path()).map(|noted| (noted, asked(Some(&caller), request.uri().path())));
-        if let Some((true, asked)) = &asked {
-            request.extensions_mut().insert(asked.detail.clone());
+        match &asked {
+            Some((true, asked)) => drop(request.extensions_mut().insert(asked.detail.clone())),
+            Some((false, asked)) => {
+                let (audit, refused) = (self.audit.clone(), self.refused.clone());
+                request.extensions_mut().insert(Changes(Some(Arc::new((audit, refused, asked.clone())))));
+            }
+            None => {}
         }
         request.extensions_mut().insert(caller);
         let audit = self.audit.clone();
@@ -215,7 +222,7 @@ impl<S> Guarded<S> {
                     Code::PermissionDenied | Code::Unauthenticated => "refused",
                     _ => "failed",
                 };
-                if noted {
+                if noted && outcome != "refused" {
                     audit.answered(asked, outcome, format!("{code:?}"));
                 } else {
                     audit.count(&asked, outcome);
@@ -225,7 +232,9 @@ impl<S> Guarded<S> {
                 refused.grpc(reason);
             }
             Ok(match lease {
-                Some(lease) => response.map(|body| Body::new(Leased { body, lease: Some(lease), refused })),
+                Some(lease) => {
+                    response.map(|body| Body::new(Leased { body, lease: Some(lease), sent: Sent::Answers(refused) }))
+                }
                 None => response,
             })
         })
@@ -257,6 +266,37 @@ pub fn traced(extensions: &Extensions) -> trace::Stream {
     trace::Stream(extensions.get::<trace::Point>().cloned())
 }
 
+/// Notes changes that come over a stream, each by itself.
+#[derive(Clone, Default)]
+pub struct Changes(Option<Arc<(Arc<Audit>, Refused, audit::Request)>>);
+
+/// What there is to note the changes of a stream.
+pub fn changes(extensions: &Extensions) -> Changes {
+    extensions.get::<Changes>().cloned().unwrap_or_default()
+}
+
+impl Changes {
+    /// A change of this kind was carried out, or failed.
+    pub fn note(&self, what: &str, detail: String, code: Code) {
+        let Some((audit, _, stream)) = self.0.as_deref() else { return };
+        let request = Changes::one(stream, what);
+        request.detail.tell(detail);
+        audit.answered(request, if code == Code::Ok { "done" } else { "failed" }, format!("{code:?}"));
+    }
+
+    /// A change of this kind was not allowed: it is counted, as refused calls are.
+    pub fn refuse(&self, what: &str, denied: &Denied) {
+        let Some((audit, refused, stream)) = self.0.as_deref() else { return };
+        audit.count(&Changes::one(stream, what), "refused");
+        refused.grpc(denied.reason());
+    }
+
+    fn one(stream: &audit::Request, what: &str) -> audit::Request {
+        let action = format!("{} {what}", stream.action);
+        audit::Request { action, detail: audit::Detail::default(), ..stream.clone() }
+    }
+}
+
 /// What the audit log is told of a call.
 pub fn detail(extensions: &Extensions) -> audit::Detail {
     extensions.get::<audit::Detail>().cloned().unwrap_or_default()
@@ -282,7 +322,15 @@ struct Leased {
     body: Body,
     /// `None` once it has ended.
     lease: Option<Lease>,
-    refused: Refused,
+    sent: Sent,
+}
+
+/// Whose body it is.
+enum Sent {
+    /// The client's.
+    Requests,
+    /// Ours; counts what was refused on the way.
+    Answers(Refused),
 }
 
 impl HttpBody for Leased {
@@ -293,23 +341,31 @@ impl HttpBody for Leased {
         let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
         if lease.poll_ended(context).is_ready() {
             self.lease = None;
-            let mut trailers = http::HeaderMap::new();
             let status = Status::unauthenticated("the token was taken back");
+            if let Sent::Requests = self.sent {
+                return Poll::Ready(Some(Err(status)));
+            }
+            let mut trailers = http::HeaderMap::new();
             return Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
         }
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &frame
+        if let Sent::Answers(refused) = &self.sent
+            && let Poll::Ready(Some(Ok(frame))) = &frame
             && let Some(status) = frame.trailers_ref().and_then(|trailers| trailers.get("grpc-status"))
             && Code::from_bytes(status.as_bytes()) == Code::PermissionDenied
         {
             // A stream names its resource manager when it has begun; there is nothing else that it could be refused for.
-            self.refused.grpc("resource_manager");
+            refused.grpc("resource_manager");
         }
         frame
     }
 
     fn is_end_stream(&self) -> bool {
         self.lease.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

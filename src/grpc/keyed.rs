@@ -69,6 +69,11 @@ pub async fn turn(
 }
 
 impl Now {
+    /// The session that it is for.
+    pub fn epoch(&self) -> u64 {
+        self.gate.epoch
+    }
+
     /// It was carried out: it is not once more.
     pub fn done(mut self) {
         if let Some(taken) = self.claim.taken() {

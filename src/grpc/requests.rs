@@ -11,6 +11,7 @@ use tokio::{
 use tonic::{Code, Status, Streaming};
 
 use super::{
+    guard::Changes,
     plain::{Outgoing, convert, wait},
     status,
 };
@@ -39,11 +40,15 @@ use crate::{
 /// Between two acknowledgements, so that many requests share one.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// How the audit log calls a configuration that comes over the stream.
+const CONFIGURATION: &str = "UpdateConfigurationRequest";
+
 /// What reader and writer of a stream share.
 struct Open {
     topology: Arc<Topology>,
     caller: Caller,
     traced: trace::Stream,
+    changes: Changes,
     handle: Arc<RmHandle>,
     /// The session as it was when the stream was opened.
     gate: Gate,
@@ -58,12 +63,13 @@ pub fn serve(
     topology: Arc<Topology>,
     caller: Caller,
     traced: trace::Stream,
+    changes: Changes,
     incoming: Streaming<Wire>,
 ) -> Outgoing<ext::Ack> {
     let (opened, opening) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     tokio::spawn(async move {
-        let _ = end.send(status::guarded(read(topology, caller, traced, incoming, opened)).await);
+        let _ = end.send(status::guarded(read(topology, caller, traced, changes, incoming, opened)).await);
     });
     let writer = Writer { opening: Some(opening), ended: Some(ended), open: None };
     Box::pin(stream::unfold(Some(writer), async |writer| {
@@ -80,6 +86,7 @@ async fn read(
     topology: Arc<Topology>,
     caller: Caller,
     traced: trace::Stream,
+    changes: Changes,
     mut incoming: Streaming<Wire>,
     opened: oneshot::Sender<Arc<Open>>,
 ) -> Result<(), Status> {
@@ -100,7 +107,7 @@ async fn read(
         return Err(status::refusal(another_epoch(&head.rm, head.epoch, gate.epoch)));
     }
     let stream = gate.shared.receipts.open();
-    let open = Arc::new(Open { topology, caller, traced, handle, gate, stream, asked: Notify::new() });
+    let open = Arc::new(Open { topology, caller, traced, changes, handle, gate, stream, asked: Notify::new() });
     if opened.send(open.clone()).is_err() {
         return Ok(());
     }
@@ -206,24 +213,35 @@ impl Open {
         if !gate.shared.receipts.until(sequence - 1).await {
             return Err(status::refusal(self.handle.over(gate.epoch)));
         }
+        let receipts = &gate.shared.receipts;
         let refused = match self.caller.configures() {
-            Err(denied) => Some(denied.to_string()),
+            Err(denied) => {
+                self.changes.refuse(CONFIGURATION, &denied);
+                Some(denied.to_string())
+            }
             Ok(()) => {
                 let tenant = self.caller.is_tenant();
                 if tenant {
-                    ignore_process_wide(rm, &mut message.extra_config);
+                    receipts.ignore(sequence, ignore_process_wide(rm, &mut message.extra_config));
                 }
-                let extra = message.extra_config;
-                match self.topology.configure(rm, &message.policy_group, message.config, extra, tenant).await {
-                    Ok(_) => None,
-                    Err(Refusals::Config(refused)) => Some(refused.message),
-                    Err(Refusals::Other(refusal)) if refusal.kind == RefusalKind::Invalid => Some(refusal.detail),
-                    Err(Refusals::Other(refusal)) => return Err(status::refusal(refusal)),
-                }
+                let (group, extra, epoch) = (&message.policy_group, message.extra_config, Some(gate.epoch));
+                let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {
+                    Ok(_) => Ok(None),
+                    Err(Refusals::Config(refused)) => Ok(Some(refused.message)),
+                    Err(Refusals::Other(refusal)) if refusal.kind == RefusalKind::Invalid => Ok(Some(refusal.detail)),
+                    Err(Refusals::Other(refusal)) => Err(status::refusal(refusal)),
+                };
+                let code = match &done {
+                    Ok(None) => Code::Ok,
+                    Ok(Some(_)) => Code::InvalidArgument,
+                    Err(status) => status.code(),
+                };
+                self.changes.note(CONFIGURATION, format!("resource manager {rm}: request {sequence}"), code);
+                done?
             }
         };
         if let Some(reason) = refused {
-            gate.shared.receipts.refuse(sequence, &reason);
+            receipts.refuse(sequence, &reason);
         }
         self.handle.carried_out(gate, gate.shared.receipts.take(sequence, 0));
         Ok(())
@@ -233,6 +251,7 @@ impl Open {
         let budget = &self.gate.shared.budget;
         let max_items = self.handle.gate("Request").map_or(self.gate.shared.max_items, |gate| gate.shared.max_items);
         let refused = self.gate.shared.receipts.refused(told, standing.applied);
+        let ignored = self.gate.shared.receipts.ignored(told, standing.applied);
         ext::Ack {
             epoch: self.gate.epoch,
             sequence: standing.applied,
@@ -242,6 +261,10 @@ impl Open {
             refused: refused
                 .into_iter()
                 .map(|(sequence, reason)| ext::Refused { sequence, reason: reason.to_string() })
+                .collect(),
+            ignored: ignored
+                .into_iter()
+                .map(|(sequence, keys)| ext::Ignored { sequence, keys: keys.to_vec() })
                 .collect(),
         }
     }

@@ -123,7 +123,7 @@ fn note(audit: &Audit, kept: Record, asked: audit::Request, status: StatusCode) 
         _ => "done",
     };
     match kept {
-        Record::Noted => audit.answered(asked, outcome, status.as_str().to_owned()),
+        Record::Noted if outcome != "refused" => audit.answered(asked, outcome, status.as_str().to_owned()),
         _ => audit.count(&asked, outcome),
     }
 }

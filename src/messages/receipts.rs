@@ -32,6 +32,7 @@ struct State {
     /// The sum of these items.
     items: u64,
     refused: VecDeque<Refused>,
+    ignored: VecDeque<Ignored>,
     /// The latest stream.
     stream: u64,
     ended: bool,
@@ -42,12 +43,19 @@ struct State {
 /// The number of a configuration that was refused, and why.
 pub type Refused = (u64, Arc<str>);
 
+/// The number of a configuration, and what of its settings was ignored.
+pub type Ignored = (u64, Arc<[String]>);
+
 /// Remembers one more, and forgets the oldest beyond the latest ones.
-pub fn remember(all: &mut VecDeque<Refused>, refused: Refused) {
+pub fn remember<T>(all: &mut VecDeque<T>, one: T) {
     if all.len() == REFUSALS {
         all.pop_front();
     }
-    all.push_back(refused);
+    all.push_back(one);
+}
+
+fn within<T: Clone>(all: &VecDeque<(u64, T)>, after: u64, up_to: u64) -> Vec<(u64, T)> {
+    all.iter().filter(|(number, _)| *number > after && *number <= up_to).cloned().collect()
 }
 
 /// Where a number stands.
@@ -167,9 +175,19 @@ impl Receipts {
 
     /// Refusals of the numbers after this one, up to that one.
     pub fn refused(&self, after: u64, up_to: u64) -> Vec<Refused> {
-        let state = self.state();
-        let within = |(number, _): &&Refused| *number > after && *number <= up_to;
-        state.refused.iter().filter(within).cloned().collect()
+        within(&self.state().refused, after, up_to)
+    }
+
+    /// These settings of the configuration of this number were ignored.
+    pub fn ignore(&self, number: u64, keys: Vec<String>) {
+        if !keys.is_empty() {
+            remember(&mut self.state().ignored, (number, keys.into()));
+        }
+    }
+
+    /// What was ignored of the numbers after this one, up to that one; forgotten with the process.
+    pub fn ignored(&self, after: u64, up_to: u64) -> Vec<Ignored> {
+        within(&self.state().ignored, after, up_to)
     }
 
     /// Everything up to this number was applied.

@@ -174,7 +174,12 @@ pub struct Submit {
 /// Answers to questions.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Answers(pub Vec<Answer>);
+pub struct Answers {
+    /// The session whose questions they answer: lines of another one have the same numbers.
+    pub epoch: u64,
+    /// The answers.
+    pub answers: Vec<Answer>,
+}
 
 /// The answer to one line that carried an id.
 #[derive(Clone, Debug, PartialEq)]

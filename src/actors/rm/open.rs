@@ -1,6 +1,9 @@
 //! A door's end of an open stream of callbacks.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use actix::{Addr, MailboxError};
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,6 +19,8 @@ use crate::messages::{
 pub struct OpenStream {
     addr: Addr<RmActor>,
     attached: Attached,
+    /// The session; 0 where none exists yet.
+    epoch: AtomicU64,
     progress: Arc<Progress>,
 }
 
@@ -32,12 +37,18 @@ impl OpenStream {
     ) -> Result<Result<OpenStream, Refusal>, MailboxError> {
         let progress = Arc::<Progress>::default();
         let attached = addr.send(Attach { door, want, to, progress: progress.clone() }).await?;
-        Ok(attached.map(|attached| OpenStream { addr: addr.clone(), attached, progress }))
+        let epoch = |attached: &Attached| AtomicU64::new(attached.epoch);
+        Ok(attached.map(|attached| OpenStream { addr: addr.clone(), epoch: epoch(&attached), attached, progress }))
     }
 
     /// Session; 0 where none exists yet.
     pub fn epoch(&self) -> u64 {
-        self.attached.epoch
+        self.epoch.load(Relaxed)
+    }
+
+    /// The session that a stream has waited for is there.
+    pub fn begun(&self, epoch: u64) {
+        self.epoch.store(epoch, Relaxed);
     }
 
     /// The number after which lines follow.
@@ -54,7 +65,7 @@ impl OpenStream {
 
     /// The shim answered.
     pub fn answer(&self, answer: Answer) {
-        self.addr.do_send(Answers(vec![answer]));
+        self.addr.do_send(Answers { epoch: self.epoch(), answers: vec![answer] });
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Reconfigure {
     pub extra: Option<(Arc<BTreeMap<String, String>>, RmSettings)>,
     /// It leaves the settings of the whole process as they are.
     pub tenant: bool,
+    /// The session that it is for; `None`: whichever runs.
+    pub epoch: Option<u64>,
 }
 
 /// Partitions that a new configuration concerns.
@@ -102,6 +104,11 @@ impl RmActor {
     fn plan(&self, msg: &Reconfigure) -> Result<Option<Change>, Refusal> {
         if let Some(elsewhere) = &self.elsewhere {
             return Err(elsewhere.clone());
+        }
+        if let Some(epoch) = msg.epoch
+            && epoch != self.epoch
+        {
+            return Err(handle::another_epoch(&self.id, epoch, self.epoch));
         }
         let Some(session) = &self.session else {
             let kind = if self.life.state() == RmState::Init { RefusalKind::Unknown } else { RefusalKind::State };

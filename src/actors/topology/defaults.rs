@@ -109,6 +109,7 @@ impl Topology {
                 policy_group: Arc::default(),
                 extra: None,
                 tenant: false,
+                epoch: None,
             };
             // One that ended, or that another server leads by now, has nothing to follow here.
             let over = [RefusalKind::Unknown, RefusalKind::State, RefusalKind::Moved];

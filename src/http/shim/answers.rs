@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
     body::{self, Object},
+    once::same_epoch,
     requests::{accepted, enter},
 };
 use crate::{
@@ -57,8 +58,12 @@ pub async fn answers(
             return Err(problem);
         }
     };
+    if let Err(problem) = same_epoch(&request, &rm, &gate) {
+        body::discard(payload).await;
+        return Err(problem);
+    }
     let text = body::read(&request, payload, doors.limits().body()).await?;
-    handle.addr.do_send(Answers(read(&text, gate.shared.max_items)?));
+    handle.addr.do_send(Answers { epoch: gate.epoch, answers: read(&text, gate.shared.max_items)? });
     Ok(accepted())
 }
 

@@ -35,6 +35,31 @@ pub const KEY: &str = "idempotency-key";
 /// How often a request that waits to be recorded looks whether that is possible.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// A header; `None` where it is not there.
+fn text<'a>(request: &'a HttpRequest, name: &str) -> Result<Option<&'a str>, Problem> {
+    match request.headers().get(name).map(HeaderValue::to_str) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text.trim())),
+        Some(Err(_)) => Err(Problem::field(name, format!("{name} is not a text of visible ASCII characters"))),
+    }
+}
+
+fn number(request: &HttpRequest, name: &str) -> Result<Option<u64>, Problem> {
+    let read = |given: &str| {
+        let wrong = || Problem::field(name, format!("{name}: {given} is not a whole number above zero"));
+        given.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)
+    };
+    text(request, name)?.map(read).transpose()
+}
+
+/// The session that a request names, where it does, is the one that runs.
+pub fn same_epoch(request: &HttpRequest, rm: &str, gate: &Gate) -> Result<(), Problem> {
+    match number(request, EPOCH)? {
+        Some(epoch) if epoch != gate.epoch => Err(another_epoch(rm, epoch, gate.epoch).into()),
+        _ => Ok(()),
+    }
+}
+
 /// How a request wants to be told from others.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Once {
@@ -71,25 +96,8 @@ enum How<'a> {
 impl Once {
     /// As the headers of a request say.
     pub fn of(request: &HttpRequest, rm: &str, gate: &Gate) -> Result<Once, Problem> {
-        let text = |name: &str| match request.headers().get(name).map(HeaderValue::to_str) {
-            None => Ok(None),
-            Some(Ok(text)) => Ok(Some(text.trim())),
-            Some(Err(_)) => Err(Problem::field(name, format!("{name} is not a text of visible ASCII characters"))),
-        };
-        let number = |name: &str| {
-            let given = text(name)?;
-            let read = |given: &str| {
-                let wrong = || Problem::field(name, format!("{name}: {given} is not a whole number above zero"));
-                given.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)
-            };
-            given.map(read).transpose()
-        };
-        if let Some(epoch) = number(EPOCH)?
-            && epoch != gate.epoch
-        {
-            return Err(another_epoch(rm, epoch, gate.epoch).into());
-        }
-        match (number(SEQUENCE)?, text(KEY)?) {
+        same_epoch(request, rm, gate)?;
+        match (number(request, SEQUENCE)?, text(request, KEY)?) {
             (None, None) => Ok(Once::Plain),
             (Some(number), None) => Ok(Once::Numbered(number)),
             (None, Some(key)) if key.is_empty() || key.len() > LONGEST => {

@@ -118,7 +118,9 @@ pub async fn configure(
     let ignored = if tenant { ignore_process_wide(&rm, &mut message.extra_config) } else { Vec::new() };
     let (group, extra) = (message.policy_group, message.extra_config);
     handing.alone().await?;
-    let (answer, refused) = match doors.topology.configure(&rm, &group, message.config, extra, tenant).await {
+    // Its body may have come when the session had ended.
+    let epoch = Some(gate.epoch);
+    let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, tenant).await {
         Ok(config) => (taken(&config, ignored), None),
         Err(refused) => {
             let reason = match &refused {

@@ -63,7 +63,7 @@ pub async fn ws(
     let (response, session, mut ended) =
         upgrade.map_err(|error| Problem::field("Upgrade", format!("this path speaks WebSocket: {error}")))?;
     let (open, words) = attach(&handle, "http-ws", after).await?;
-    let pace = Pace::default();
+    let (pace, epoch) = (Pace::default(), open.epoch());
     let limits = doors.topology.limits.clone();
     let mut frames = Frames::new(pace.watch(payload), move || limits.body());
     let messages = stream::poll_fn(move |cx| match frames.poll_next_unpin(cx) {
@@ -74,7 +74,8 @@ pub async fn ws(
     rt::spawn(write(open, words, session.clone(), gone));
     let stream = Stream(request.extensions().get::<Point>().cloned());
     rt::spawn(async move {
-        read(messages, pace, session, doors, handle, stream).await;
+        let socket = Socket { doors, handle, epoch, stream };
+        read(messages, pace, session, socket).await;
         drop(reads);
     });
     Ok(response)
@@ -136,12 +137,10 @@ async fn read(
     mut messages: impl futures::Stream<Item = Result<Message, Refused>> + Unpin,
     pace: Pace,
     mut session: Session,
-    doors: Data<Doors>,
-    handle: Arc<RmHandle>,
-    stream: Stream,
+    socket: Socket,
 ) {
     let (taken, latest) = watch::channel(None);
-    rt::spawn(acknowledge(handle.clone(), latest, session.clone()));
+    rt::spawn(acknowledge(socket.handle.clone(), latest, session.clone()));
     loop {
         let message = match pace.next(&mut messages).await {
             Ok(Some(message)) => message,
@@ -154,7 +153,7 @@ async fn read(
             }
         };
         let done = match message {
-            Ok(Message::Content(content)) => take(content, &doors, &handle, &taken, &stream).await,
+            Ok(Message::Content(content)) => socket.take(content, &taken).await,
             Ok(Message::Ping(bytes)) => {
                 let _ = session.pong(&bytes).await;
                 Ok(())
@@ -162,7 +161,7 @@ async fn read(
             Ok(Message::Pong(_)) => Ok(()),
             Ok(Message::Close) => break,
             Err(refused) => {
-                tracing::debug!(rm = &*handle.id, error = %refused, "WebSocket ended");
+                tracing::debug!(rm = &*socket.handle.id, error = %refused, "WebSocket ended");
                 let Some(reason) = refused.reason() else { break };
                 let _ = session.close(Some(reason)).await;
                 return;
@@ -205,79 +204,82 @@ async fn acknowledge(handle: Arc<RmHandle>, mut taken: watch::Receiver<Taken>, m
 const ONE: &str = "a message is an object with one of nodes, applications, allocations, answer, and seq and epoch where \
                    it is numbered";
 
-/// A message; what is wrong with it, and its number.
-async fn take(
-    text: Bytes,
-    doors: &Doors,
-    handle: &RmHandle,
-    taken: &watch::Sender<Taken>,
-    stream: &Stream,
-) -> Result<(), (Option<u64>, Problem)> {
-    let fields: Fields = serde_json::from_slice(&text).map_err(|error| {
-        let detail =
-            if error.is_data() { format!("{error}: {ONE}") } else { format!("the message is not JSON: {error}") };
-        (None, Malformed { field: None, detail }.cut().into())
-    })?;
-    let number = fields.seq;
-    carry_out(&text, fields, doors, handle, taken, stream).await.map_err(|problem| (number, problem))
+/// What the messages of a connection go by.
+struct Socket {
+    doors: Data<Doors>,
+    handle: Arc<RmHandle>,
+    /// The session that it was opened for. What comes when that is over is not for the next one.
+    epoch: u64,
+    stream: Stream,
 }
 
-async fn carry_out(
-    text: &Bytes,
-    fields: Fields<'_>,
-    doors: &Doors,
-    handle: &RmHandle,
-    taken: &watch::Sender<Taken>,
-    stream: &Stream,
-) -> Result<(), Problem> {
-    let Some((name, value)) = fields.one else { return Err(Problem::new(StatusCode::BAD_REQUEST, ONE)) };
-    let value = text.slice_ref(value.get().as_bytes());
-    let kind = match name.as_str() {
-        "nodes" => Request::Nodes,
-        "applications" => Request::Applications,
-        "allocations" => Request::Allocations,
-        "answer" if fields.seq.is_some() => return Err(Problem::field("seq", "answers have no number")),
-        "answer" => {
-            let (handle, gate) = enter(doors, &handle.id, "an answer")?;
-            handle.addr.do_send(Answers(answers::read(&value, gate.shared.max_items)?));
-            return Ok(());
-        }
-        other => {
-            let detail = format!("unknown field {other}: {ONE}");
-            return Err(Malformed { field: Some(other.to_owned()), detail }.cut().into());
-        }
-    };
-    let span = stream.message(&doors.topology.traces, kind.name());
-    let (handle, gate) = enter(doors, &handle.id, kind.name())?;
-    if let Some(epoch) = fields.epoch
-        && epoch != gate.epoch
-    {
-        return Err(another_epoch(&handle.id, epoch, gate.epoch).into());
+impl Socket {
+    /// A message; what is wrong with it, and its number.
+    async fn take(&self, text: Bytes, taken: &watch::Sender<Taken>) -> Result<(), (Option<u64>, Problem)> {
+        let fields: Fields = serde_json::from_slice(&text).map_err(|error| {
+            let detail =
+                if error.is_data() { format!("{error}: {ONE}") } else { format!("the message is not JSON: {error}") };
+            (None, Malformed { field: None, detail }.cut().into())
+        })?;
+        let number = fields.seq;
+        self.carry_out(&text, fields, taken).await.map_err(|problem| (number, problem))
     }
-    match fields.seq {
-        None => {
-            let inward = requests::read(kind, value, &handle.id, &gate).await?;
-            let permit = gate.shared.budget.taken(inward.items).await;
-            let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
-            handle.submit(&gate, inward.parts, inward.rejected, permit)?;
+
+    /// The way into the session that a message is for.
+    fn enter(&self, epoch: Option<u64>, name: &str) -> Result<(Arc<RmHandle>, Gate), Problem> {
+        let (handle, gate) = enter(&self.doors, &self.handle.id, name)?;
+        match epoch.filter(|epoch| *epoch != gate.epoch).or((self.epoch != gate.epoch).then_some(self.epoch)) {
+            Some(other) => Err(another_epoch(&handle.id, other, gate.epoch).into()),
+            None => Ok((handle, gate)),
         }
-        Some(0) => return Err(Problem::field("seq", "seq: 0 is not a whole number above zero")),
-        Some(number) => {
-            let turn = Once::Numbered(number).turn(&handle, &gate, kind.name(), &value).await;
-            match turn.map_err(|gap| Problem { field: gap.field.map(|_| "seq".to_owned()), ..gap })? {
-                Turn::Before(answered) => answered?,
-                Turn::Now(mut handing) => {
-                    let inward = requests::read(kind, value, &handle.id, &gate).await?;
-                    let permit = gate.shared.budget.taken(inward.items).await;
-                    let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
-                    let permit = handing.take(permit, inward.items);
-                    handle.submit(&gate, inward.parts, inward.rejected, permit)?;
-                }
+    }
+
+    async fn carry_out(&self, text: &Bytes, fields: Fields<'_>, taken: &watch::Sender<Taken>) -> Result<(), Problem> {
+        let Some((name, value)) = fields.one else { return Err(Problem::new(StatusCode::BAD_REQUEST, ONE)) };
+        let value = text.slice_ref(value.get().as_bytes());
+        let kind = match name.as_str() {
+            "nodes" => Request::Nodes,
+            "applications" => Request::Applications,
+            "allocations" => Request::Allocations,
+            "answer" if fields.seq.is_some() => return Err(Problem::field("seq", "answers have no number")),
+            "answer" => {
+                let (handle, gate) = self.enter(fields.epoch, "an answer")?;
+                let answers = answers::read(&value, gate.shared.max_items)?;
+                handle.addr.do_send(Answers { epoch: gate.epoch, answers });
+                return Ok(());
             }
-            taken.send_replace(Some((gate, number)));
+            other => {
+                let detail = format!("unknown field {other}: {ONE}");
+                return Err(Malformed { field: Some(other.to_owned()), detail }.cut().into());
+            }
+        };
+        let span = self.stream.message(&self.doors.topology.traces, kind.name());
+        let (handle, gate) = self.enter(fields.epoch, kind.name())?;
+        match fields.seq {
+            None => {
+                let inward = requests::read(kind, value, &handle.id, &gate).await?;
+                let permit = gate.shared.budget.taken(inward.items).await;
+                let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
+                handle.submit(&gate, inward.parts, inward.rejected, permit)?;
+            }
+            Some(0) => return Err(Problem::field("seq", "seq: 0 is not a whole number above zero")),
+            Some(number) => {
+                let turn = Once::Numbered(number).turn(&handle, &gate, kind.name(), &value).await;
+                match turn.map_err(|gap| Problem { field: gap.field.map(|_| "seq".to_owned()), ..gap })? {
+                    Turn::Before(answered) => answered?,
+                    Turn::Now(mut handing) => {
+                        let inward = requests::read(kind, value, &handle.id, &gate).await?;
+                        let permit = gate.shared.budget.taken(inward.items).await;
+                        let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
+                        let permit = handing.take(permit, inward.items);
+                        handle.submit(&gate, inward.parts, inward.rejected, permit)?;
+                    }
+                }
+                taken.send_replace(Some((gate, number)));
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// A message: one field of its own, and its number.

@@ -1,14 +1,20 @@
 //! The gRPC door: roles, resource managers, TLS.
 
 use callboard::si::{
-    ext::{Hello, Reply, UnregisterRequest, reply, scheduler_extension_client::SchedulerExtensionClient},
+    ext::{
+        self, Ack, Hello, Reply, UnregisterRequest, reply, request::Request as Kind,
+        scheduler_extension_client::SchedulerExtensionClient,
+    },
     v1::{
         NodeInfo, NodeRequest, RegisterResourceManagerRequest, UpdateConfigurationRequest,
         scheduler_client::SchedulerClient,
     },
 };
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{Sender, channel as queue};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
-    Code, Request, Status,
+    Code, Request, Status, Streaming,
     transport::{Certificate, Channel, ClientTlsConfig},
 };
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
@@ -111,6 +117,113 @@ async fn a_stream_ends_with_its_token() {
     server.signal("HUP");
     let end = tokio::time::timeout(LIMIT, answer.into_inner().message()).await.expect("in time");
     assert_eq!(end.unwrap_err().code(), Code::Unauthenticated);
+}
+
+/// Without this token from now on.
+fn take_back(server: &Server, caller: &str) {
+    std::fs::write(server.tokens(), standard().replace(&line("shim", caller, ""), "")).unwrap();
+    server.signal("HUP");
+}
+
+async fn ends<T>(stream: &mut Streaming<T>) -> Status {
+    loop {
+        match stream.message().await {
+            Ok(message) => assert!(message.is_some(), "it ends with a status"),
+            Err(status) => return status,
+        }
+    }
+}
+
+/// An open stream of numbered requests for `rm-1`.
+async fn requests(channel: &Channel, caller: &str) -> (Sender<ext::Request>, Streaming<Ack>) {
+    let (to, outgoing) = queue(4);
+    to.send(ext::Request { rm_id: "rm-1".into(), ..Default::default() }).await.unwrap();
+    let requests = from(caller, ReceiverStream::new(outgoing));
+    let mut acks = SchedulerExtensionClient::new(channel.clone()).requests(requests).await.unwrap().into_inner();
+    acks.message().await.unwrap().expect("the first");
+    (to, acks)
+}
+
+#[tokio::test]
+async fn nothing_that_comes_over_a_stream_is_read_once_its_token_was_taken_back() {
+    let server = Server::start(&[]);
+    let channel = channel(&server).await;
+    register(&channel, "shim", "rm-1").await.unwrap();
+    let node = |id: &str| NodeInfo { node_id: id.into(), action: 1, ..Default::default() };
+    let (to_nodes, outgoing) = queue(4);
+    to_nodes.send(NodeRequest { rm_id: "rm-1".into(), nodes: vec![node("n1")] }).await.unwrap();
+    let plain = from("shim", ReceiverStream::new(outgoing));
+    let mut plain = SchedulerClient::new(channel.clone()).update_node(plain).await.unwrap().into_inner();
+    assert_eq!(plain.message().await.unwrap().expect("a line").accepted.len(), 1);
+    let (to, mut acks) = requests(&channel, "shim").await;
+    take_back(&server, "shim");
+    for end in [
+        tokio::time::timeout(LIMIT, ends(&mut acks)).await.expect("in time"),
+        tokio::time::timeout(LIMIT, ends(&mut plain)).await.expect("in time"),
+    ] {
+        assert_eq!(end.code(), Code::Unauthenticated);
+    }
+    // Whoever sent may go on sending: a stream has two directions.
+    let nodes = vec![node("n2")];
+    let request = Some(Kind::Node(NodeRequest { nodes: nodes.clone(), ..Default::default() }));
+    let _ = to.send(ext::Request { sequence: 1, request, ..Default::default() }).await;
+    let _ = to_nodes.send(NodeRequest { rm_id: "rm-1".into(), nodes }).await;
+    tokio::time::timeout(LIMIT, futures::future::join(to.closed(), to_nodes.closed())).await.expect("nobody reads");
+    let nodes = server.send("viewer", "GET", "/ws/v1/partition/default/nodes", None).await;
+    let nodes: Value = nodes.json().await.unwrap();
+    assert_eq!(nodes.as_array().unwrap().len(), 1, "{nodes}");
+}
+
+#[tokio::test]
+async fn configurations_of_a_stream_are_noted_each_by_itself() {
+    let server = Server::start(&[]);
+    let channel = channel(&server).await;
+    register(&channel, "operator", "rm-1").await.unwrap();
+    let configuration = |sequence, config: &str, extra: &[(&str, &str)]| {
+        let extra_config = extra.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let message = UpdateConfigurationRequest { config: config.into(), extra_config, ..Default::default() };
+        ext::Request { sequence, request: Some(Kind::Configuration(message)), ..Default::default() }
+    };
+    let applied = async |acks: &mut Streaming<Ack>, sequence| {
+        let (mut refused, mut ignored) = (Vec::new(), Vec::new());
+        loop {
+            let ack = tokio::time::timeout(LIMIT, acks.message()).await.expect("in time").unwrap().expect("one more");
+            refused.extend(ack.refused);
+            ignored.extend(ack.ignored);
+            if ack.sequence == sequence {
+                return (refused, ignored);
+            }
+        }
+    };
+    let (to, mut acks) = requests(&channel, "configurer").await;
+    to.send(configuration(1, CONFIG, &[("log.level", "debug"), ("rm.gracePeriod", "9s")])).await.unwrap();
+    to.send(configuration(2, "partitions: 7", &[])).await.unwrap();
+    let (refused, ignored) = applied(&mut acks, 2).await;
+    assert_eq!(ignored, [ext::Ignored { sequence: 1, keys: vec!["log.level".into()] }]);
+    assert_eq!((refused.len(), refused[0].sequence), (1, 2));
+    // One that may not.
+    let (to, mut acks) = requests(&channel, "shim").await;
+    to.send(configuration(3, CONFIG, &[])).await.unwrap();
+    let (refused, ignored) = applied(&mut acks, 3).await;
+    assert!(refused.iter().any(|refused| refused.sequence == 3 && refused.reason.contains("configures")));
+    assert!(ignored.iter().all(|ignored| ignored.sequence == 1), "{ignored:?}");
+    let records = server.send("operator", "GET", "/api/v1/audit", None).await.text().await.unwrap();
+    let records = records.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    // What is counted is another matter.
+    let of_stream = records.filter(|record| {
+        record["count"].is_null() && record["action"].as_str().is_some_and(|action| action.contains("/Requests"))
+    });
+    let shown = of_stream.map(|record| json!([record["who"], record["outcome"], record["status"], record["detail"]]));
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            json!(["configurer", "done", "Ok", "resource manager rm-1: request 1"]),
+            json!(["configurer", "failed", "InvalidArgument", "resource manager rm-1: request 2"]),
+        ]
+    );
+    let metrics = server.send("viewer", "GET", "/metrics", None).await.text().await.unwrap();
+    let refused = "callboard_requests_refused_total{door=\"grpc\",reason=\"role\"} 1";
+    assert!(metrics.contains(refused), "{refused}");
 }
 
 #[tokio::test]

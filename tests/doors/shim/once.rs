@@ -2,6 +2,10 @@
 
 use reqwest::Response;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 use crate::{
     cluster::rig::{self as cluster, NEVER, follows, leads},
@@ -224,4 +228,42 @@ async fn a_refused_configuration_stays_refused_over_restarts() {
     }
     let taken = put(&server, "2", &json!({"config": CONFIG})).await;
     assert_eq!((taken.0, taken.1), (200, Some(2)), "{taken:?}");
+}
+
+#[tokio::test]
+async fn a_configuration_whose_session_ended_while_it_came_is_refused() {
+    let server = Server::registered(&[]).await;
+    let address = server.url("").trim_start_matches("http://").to_owned();
+    let config = CONFIG.to_owned() + "          - name: late\n";
+    for (epoch, headers) in [(1, ""), (2, "x-callboard-epoch: 2\r\n"), (3, "idempotency-key: k\r\n")] {
+        let body = json!({"rmID": "rm-1", "config": config}).to_string();
+        let mut socket = TcpStream::connect(&address).await.expect("connected");
+        let head = format!(
+            "PUT /si/v1/rm/rm-1/configuration HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\nexpect: 100-continue\r\nconnection: close\r\n{headers}\r\n",
+            body.len()
+        );
+        socket.write_all(head.as_bytes()).await.expect("sent");
+        let mut goes_on = [0; 25];
+        tokio::time::timeout(LIMIT, socket.read_exact(&mut goes_on)).await.expect("in time").expect("read");
+        assert!(goes_on.starts_with(b"HTTP/1.1 100"), "{goes_on:?}");
+        server.register("rm-1", &[]).await;
+        socket.write_all(body.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        tokio::time::timeout(LIMIT, socket.read_to_string(&mut answer)).await.expect("in time").expect("read");
+        let wanted = format!("epoch {epoch} is not that of resource manager");
+        assert!(answer.starts_with("HTTP/1.1 409") && answer.contains(&wanted), "{headers}: {answer}");
+        let queues = server.get("/ws/v1/partition/default/queues").await.1.to_string();
+        assert!(queues.contains("root.a") && !queues.contains("late"), "{queues}");
+    }
+}
+
+#[tokio::test]
+async fn answers_name_their_session_too() {
+    let server = Server::registered(&[]).await;
+    let answer = json!({"id": 1, "success": true});
+    for (epoch, status) in [("1", 202), ("7", 409), ("x", 400)] {
+        let response = send(&server, "POST", "answers", &[("X-Callboard-Epoch", epoch)], &answer).await;
+        assert_eq!(response.status(), status, "{epoch}");
+    }
 }

@@ -152,3 +152,12 @@ async fn it_resumes_is_replaced_and_lost() {
     let refused = connect_async(server.url("/si/v1/rm/rm-1/ws?after=77").replace("http:", "ws:")).await;
     assert!(refused.is_err_and(|error| error.to_string().contains("400")));
 }
+
+#[tokio::test]
+async fn an_answer_names_its_session_too() {
+    let server = Server::registered(&[]).await;
+    let mut socket = open(&server, "").await;
+    send(&mut socket, json!({"epoch": 7, "answer": {"id": 1, "success": true}})).await;
+    let told = line(&mut socket).await;
+    assert!(told["error"]["detail"].as_str().is_some_and(|text| text.starts_with("epoch 7 is not")), "{told}");
+}

@@ -4,7 +4,11 @@ use super::*;
 use crate::messages::rm::{Answer, AnswerBody, Answers, Kind, Payload, StateDump};
 
 async fn answer(env: &Env, id: u64, body: AnswerBody) {
-    env.rm().addr.send(Answers(vec![Answer { id, body }])).await.expect("alive");
+    answer_of(env, env.rm().view.load().epoch, id, body).await;
+}
+
+async fn answer_of(env: &Env, epoch: u64, id: u64, body: AnswerBody) {
+    env.rm().addr.send(Answers { epoch, answers: vec![Answer { id, body }] }).await.expect("alive");
     env.settle().await;
 }
 
@@ -228,4 +232,20 @@ async fn state_dumps_are_asked_of_shims_that_offer_them() {
     answer(&env, line.seq + 1, AnswerBody::Dump(Ok("late".into()))).await;
     answer(&env, line.seq + 2, AnswerBody::Dump(Ok("in time".into()))).await;
     assert_eq!(asked.await.expect("no panic").expect("alive"), Some(Ok("in time".into())));
+}
+
+#[actix::test]
+async fn answers_of_a_session_that_is_over_are_for_nobody() {
+    let env = asking(Predicates::Single).await;
+    let _stream = env.stream(0).await;
+    env.deliver(vec![question(7, "k", "n")]).await;
+    env.try_register(with(Predicates::Single)).await.expect("registered again");
+    let _stream = env.stream(0).await;
+    env.deliver_of(2, vec![question(8, "k", "n")]).await;
+    env.told();
+    // Lines are numbered anew: the same number is another question.
+    answer_of(&env, 1, 1, fits()).await;
+    assert_eq!(env.told(), [""; 0]);
+    answer_of(&env, 2, 1, fits()).await;
+    assert_eq!(env.told(), ["[rm-1]default#2 answer 8 Ok(()) 0"]);
 }

@@ -21,7 +21,7 @@ async fn with_partitions(partitions: &[&str]) -> Env {
 }
 
 async fn configure(env: &Env, text: String) -> Result<(), String> {
-    let done = env.topology.configure("rm-1", "", text, map(&[("rm.gracePeriod", "77s")]), false).await;
+    let done = env.topology.configure("rm-1", None, "", text, map(&[("rm.gracePeriod", "77s")]), false).await;
     done.map(drop).map_err(|refusals| match refusals {
         Refusals::Config(refused) => refused.message,
         Refusals::Other(refusal) => refusal.detail,
@@ -83,7 +83,7 @@ async fn a_request_that_went_by_an_earlier_view_comes_before_the_end_of_its_part
     stream.lose().await;
     let update = actix::spawn({
         let topology = env.topology.clone();
-        async move { topology.configure("rm-1", "", text(&["a"], true), map(&[]), false).await.is_ok() }
+        async move { topology.configure("rm-1", None, "", text(&["a"], true), map(&[]), false).await.is_ok() }
     });
     env.pass(Duration::from_secs(1)).await;
     assert!(!env.told().contains(&"[rm-1]c#1 stop".to_owned()), "a request for it may be on its way");
@@ -190,7 +190,7 @@ async fn reservations_are_as_the_manager_says_else_as_the_server_was_started() {
     // R5.37, CFG-116
     let told = |env: &Env| env.told().into_iter().filter(|text| text.contains("Reservations")).collect::<Vec<_>>();
     let update = async |env: &Env, extra: &[(&str, &str)]| {
-        env.topology.configure("rm-1", "", text(&["a"], true), map(extra), false).await.expect("accepted");
+        env.topology.configure("rm-1", None, "", text(&["a"], true), map(extra), false).await.expect("accepted");
         told(env)
     };
     let env = with_partitions(&["a"]).await;
@@ -200,7 +200,22 @@ async fn reservations_are_as_the_manager_says_else_as_the_server_was_started() {
     env.topology.without_reservations();
     env.register("rm-1", &[]).await;
     assert_eq!(told(&env), ["[rm-1]default#2 Reservations(false)"]);
-    let done = env.topology.configure("rm-1", "", text(&["default", "b"], true), map(&[("x", "y")]), false).await;
+    let done = env.topology.configure("rm-1", None, "", text(&["default", "b"], true), map(&[("x", "y")]), false).await;
     done.expect("accepted");
     assert_eq!(told(&env), ["[rm-1]b#2 Reservations(false)"], "a partition that comes later");
+}
+
+#[actix::test]
+async fn a_configuration_is_for_the_session_that_it_names() {
+    let env = with_partitions(&["a"]).await;
+    let registration = Registration { rm: "rm-1".into(), config: text(&["a"], true), ..Default::default() };
+    env.try_register(registration).await.expect("registered again");
+    let configure = |epoch| env.topology.configure("rm-1", epoch, "", text(&["a", "b"], true), map(&[]), false);
+    match configure(Some(1)).await {
+        Err(Refusals::Other(refusal)) => assert_eq!(refusal.kind, RefusalKind::Epoch, "{}", refusal.detail),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(listed(&env).len(), 1);
+    assert!(configure(Some(2)).await.is_ok());
+    assert_eq!(listed(&env).len(), 2);
 }

@@ -56,9 +56,18 @@ struct Explained {
     task_groups: Vec<TaskGroup>,
     waiting: Vec<Group>,
     #[serde(default)]
+    more: Option<More>,
+    #[serde(default)]
     ask: Option<AskState>,
     #[serde(default)]
     timeline: Option<Timeline>,
+}
+
+/// What waits beyond the groups that are told.
+#[derive(Debug, Deserialize)]
+struct More {
+    groups: usize,
+    asks: u64,
 }
 
 /// A queue on its way up, as far as it is told.
@@ -191,6 +200,14 @@ fn told(app: &Explained, now: Timestamp) -> String {
     }
     for group in &app.waiting {
         self::group(&mut text, group, now);
+    }
+    if let Some(more) = &app.more {
+        let _ = writeln!(
+            text,
+            "{} more in {} (name one to have it explained)",
+            plural(more.asks, "ask"),
+            plural(more.groups as u64, "group")
+        );
     }
     if let Some(timeline) = app.timeline.as_ref().filter(|timeline| !timeline.rows.is_empty()) {
         so_far(&mut text, timeline);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     chromium::Browser,
     cluster::busy,
-    server::{OPERATOR, Server},
+    server::{OPERATOR, RM, Server},
 };
 
 fn press(title: &str) -> String {
@@ -139,5 +139,39 @@ async fn who_may_not_is_told_what_it_takes() {
     browser.run("document.querySelector('#token').value = 'open-sesame'; document.querySelector('#login form').requestSubmit()").await;
     browser.shows("Drain: takes a token with the role operator.").await;
     assert_eq!(browser.run(&format!("return {} === undefined", press("Drain"))).await, true);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_partition_that_has_gone_is_not_mistaken_for_another() {
+    let test = "a_partition_that_has_gone_is_not_mistaken_for_another";
+    let Some(browser) = Browser::start(test).await else { return };
+    let mut server = Server::start();
+    let partition = |name: &str| {
+        format!(
+            "  - name: {name}\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n"
+        )
+    };
+    let one = format!("partitions:\n{}", partition("default"));
+    server.register(&(one.clone() + &partition("second"))).await;
+    browser.open(&format!("{}/#/second/queues?open=queue:root.a", server.url)).await;
+    browser.until(&press("Stop")).await;
+    server.put(&format!("/si/v1/rm/{RM}/configuration"), &json!({"rmID": RM, "config": one})).await;
+    browser.shows("Partition second is not there").await;
+    assert_eq!(
+        browser.run(&format!("return Boolean({})", press("Stop"))).await,
+        false,
+        "of the queue of another partition"
+    );
+    browser.until("document.querySelector('#partition').value === 'second'").await;
+    // What nobody encoded is taken as it stands.
+    browser.run("location.hash = '#/100%/queues'").await;
+    browser.shows("Partition 100% is not there").await;
+    browser
+        .run("const pick = document.querySelector('#partition'); pick.value = 'default'; pick.dispatchEvent(new Event('change', {bubbles: true}))")
+        .await;
+    browser.hides("is not there").await;
+    browser.until("document.querySelector('[data-key=\"root.a\"]')").await;
+    assert_eq!(browser.faults().await, Vec::<String>::new());
     browser.close().await;
 }

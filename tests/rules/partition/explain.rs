@@ -1,7 +1,7 @@
 //! Why asks wait, asked of the partition without changing it.
 
 use callboard::domain::{
-    command::{AddApplication, Command, NodeAction},
+    command::{AddApplication, Command, NodeAction, PredicateTerms},
     partition::{Explainer, Unfit, Why},
     types::Nanos,
 };
@@ -209,4 +209,24 @@ fn a_refusal_is_forgotten_when_its_node_is_undrained() {
     env.node_action("n1", NodeAction::DrainToSchedulable, None);
     env.answer_all();
     assert_eq!(env.heard().last().map(String::as_str), Some("new k on n1"));
+}
+
+#[test]
+fn asks_that_the_shim_is_asked_about_one_by_one_wait_together() {
+    let mut env = env();
+    env.apply(Command::PredicateTerms(PredicateTerms { constrained: true, nodes: 1, shared: false }));
+    env.apply(Command::AskPredicates(true));
+    app(&mut env, "a", "root.wide", "u");
+    let constrained = |n: usize, size| Ask::new("a", &format!("k{n:04}"), size);
+    env.ask((0..2_000).map(|n| constrained(n, 1)).chain([constrained(2_000, 60)]).collect());
+    let waiting = Explainer::new(&env.partition).application(env.partition.app_by_id["a"], env.now);
+    let asked = env.questions.len();
+    let shown: Vec<_> = waiting.iter().map(|one| (one.asks, &one.why, one.asked)).collect();
+    let whys = |wanted: fn(&Why) -> bool| -> u64 {
+        shown.iter().filter(|(_, why, _)| wanted(why)).map(|(asks, ..)| asks).sum()
+    };
+    assert_eq!(whys(|why| matches!(why, Why::Asking(_))), asked as u64, "{shown:?}");
+    assert_eq!(whys(|why| *why == Why::Turn), 2_000 - asked as u64, "{shown:?}");
+    assert!(shown.len() <= 5 && shown.iter().all(|(.., of)| *of == asked), "{shown:?}");
+    assert!(matches!(waiting.last().map(|one| (one.asks, &one.why)), Some((1, Why::Nodes(_)))), "{shown:?}");
 }

@@ -1,7 +1,12 @@
 //! Why asks wait, as the scheduler sees it now: the questions of the scheduling step in their order, asked without
 //! changing anything (R5.23–R5.27, R6.7, SEEDS S10 and S11).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    mem,
+    sync::Arc,
+};
 
 use super::Partition;
 use crate::{
@@ -176,8 +181,48 @@ pub struct Waiting {
     pub since: Nanos,
     /// The reason.
     pub why: Why,
+    /// Asks that the shim is being asked about: those that nothing holds back may have to wait for what it says.
+    pub asked: usize,
     /// What the scheduler noted of the first ask (R4.34), by last occurrence.
     pub log: Vec<LogEntry>,
+}
+
+/// Groups that wait for the same as one: where the shim is asked about each ask, each is a group of its own to the scheduler.
+fn joined(all: impl Iterator<Item = Waiting>) -> Vec<Waiting> {
+    let mut found: Vec<Waiting> = Vec::new();
+    let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for one in all {
+        let size: Vec<(ResourceType, i128)> =
+            one.resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect();
+        let those = alike.entry((one.why.mark(), one.placeholder, one.task_group.clone(), size)).or_default();
+        match those.iter().find(|at| found[**at].why == one.why) {
+            Some(at) => {
+                let first = &mut found[*at];
+                first.asks += one.asks;
+                first.since = first.since.min(one.since);
+            }
+            None => {
+                those.push(found.len());
+                found.push(one);
+            }
+        }
+    }
+    found
+}
+
+impl Why {
+    /// Tells most reasons apart that are not equal; of equal ones it is equal.
+    fn mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        mem::discriminant(self).hash(&mut hasher);
+        match self {
+            Why::RequiredNode { node, .. } | Why::Asking(node) | Why::Preempting { node, .. } => node.hash(&mut hasher),
+            Why::Replacing { placeholder, .. } => placeholder.hash(&mut hasher),
+            Why::Nodes(nodes) | Why::GangNodes(nodes) => (nodes.refused, &nodes.refusal).hash(&mut hasher),
+            _ => {}
+        }
+        hasher.finish()
+    }
 }
 
 /// With the place of the first of them in the order of their application.
@@ -249,7 +294,7 @@ impl<'a> Explainer<'a> {
             found.extend(row.by_seq.values().filter_map(|alloc| self.at_the_shim(*alloc)));
         }
         found.sort_by_key(|(order, _)| *order);
-        found.into_iter().map(|(_, waiting)| waiting).collect()
+        joined(found.into_iter().map(|(_, waiting)| waiting))
     }
 
     /// What waits for a word of the shim alone: whether it fits, or that its placeholder is gone.
@@ -325,6 +370,7 @@ impl<'a> Explainer<'a> {
             task_group: row.spec.task_group.clone(),
             since: row.created,
             why,
+            asked: if self.partition.ask_shim { self.partition.questions.number() } else { 0 },
             log,
         }
     }

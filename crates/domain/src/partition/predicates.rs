@@ -98,6 +98,11 @@ impl Questions {
         self.open.values().map(|open| open.alloc)
     }
 
+    /// Open questions.
+    pub(super) fn number(&self) -> usize {
+        self.open.len()
+    }
+
     /// A constrained ask is being asked about.
     pub(super) fn is_in_turn(&self) -> bool {
         self.in_turn > 0

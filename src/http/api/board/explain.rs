@@ -59,6 +59,9 @@ pub struct Explained<'a> {
     pending: Amounts,
     task_groups: Vec<TaskGroup<'a>>,
     waiting: Vec<Group>,
+    /// What waits for other reasons or in other sizes than those; left out where that is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<More>,
     /// The ask that was asked for, where it does not wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     ask: Option<AskState<'a>>,
@@ -70,6 +73,17 @@ pub struct Explained<'a> {
     /// What happened to it, its queues and nodes so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Timeline>,
+}
+
+/// Groups that are told in one answer.
+const GROUPS: usize = 100;
+
+/// Groups beyond those that are told.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MoreGroups")]
+struct More {
+    groups: usize,
+    asks: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -196,7 +210,8 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
         })?,
     };
     let at = now();
-    let waiting = live.map(|ix| waiting(view, ix, wanted.ask, at)).unwrap_or_default();
+    let mut waiting = live.map(|ix| waiting(view, ix, wanted.ask, at)).unwrap_or_default();
+    let more = waiting.split_off(waiting.len().min(GROUPS));
     let mut queues = Vec::new();
     let mut level = live.map(|_| app.queue);
     while let Some(queue) = level.and_then(|ix| partition.queues.get(ix)) {
@@ -272,6 +287,8 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             })
             .collect(),
         waiting: waiting.into_iter().enumerate().map(group).collect(),
+        more: (!more.is_empty())
+            .then(|| More { groups: more.len(), asks: more.iter().map(|waiting| waiting.asks).sum() }),
         ask: wanted.ask.and_then(|key| state_of(view, app, key)),
         queues,
         user_available: left.as_ref().map(Amounts::from),

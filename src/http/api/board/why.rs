@@ -286,6 +286,13 @@ impl Reason {
                 "The resource manager has no open stream, or none on which it can be asked: nothing new is placed until it has."
                     .into(),
             ),
+            Why::Turn if waiting.asked > 0 => Reason::new(
+                code,
+                format!(
+                    "Nothing holds it back: it is placed when its turn comes. The resource manager is being asked about {} at present.",
+                    count(waiting.asked as u64, "ask")
+                ),
+            ),
             Why::Turn => Reason::new(
                 code,
                 "Nothing holds it back: it is placed when its turn comes. If it stays so, the resource manager does not \
@@ -543,6 +550,7 @@ mod tests {
             task_group: "g".into(),
             since: Nanos(0),
             why,
+            asked: 0,
             log: Vec::new(),
         };
         Reason::of(&waiting, false)

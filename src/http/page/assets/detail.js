@@ -102,6 +102,7 @@ function application(context, app, whole) {
     group.reason.node && el("p", {}, "Node ", el("a", { href: context.address("nodes", { open: `node:${group.reason.node}` }) }, group.reason.node)),
     group.log.length > 0 && el("details", { "data-id": `log-${at}` }, el("summary", {}, "What the scheduler noted"), el("ul", {}, group.log.map((entry) => el("li", {}, `${entry.message} `, el("span", { class: "muted" }, `${number(entry.count)}×, last ${clock(entry.last)}`))))),
   ));
+  if (app.more) waits.push(el("p", { class: "muted" }, `${plural(app.more.asks, "more ask")} in ${plural(app.more.groups, "group")}: callboard why ${app.applicationID} ASK explains one.`));
   return [
     el("p", { class: "line" }, state(app.state), " ", el("span", { class: "muted" }, `submitted ${age(app.submitted, context.now())} ago by ${app.user || "nobody"}`)),
     links(context, "app", app.applicationID, el("a", { href: context.address("applications", { user: app.user }) }, `All of ${app.user || "nobody"}`)),

@@ -46,13 +46,22 @@ let asking = null;
 let others = [];
 let wake = () => {};
 
-/** What the address says: `#/partition/view?parameters`. */
+/** A part of the address; one that nobody encoded is taken as it stands. */
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** What the address says: `#/partition/view?parameters`. A partition that it names stays the one that is meant, also when it has gone:
+ * another may have a node or a queue of the same name. */
 function where() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [partition = "", name = ""] = path.split("/").map(decodeURIComponent);
-  const names = (overview?.partitions || []).map((row) => row.name);
+  const [partition = "", name = ""] = path.split("/").map(decode);
   return {
-    partition: names.includes(partition) ? partition : names[0] || partition,
+    partition: partition || overview?.partitions[0]?.name || "",
     view: VIEWS[name] ? name : "applications",
     params: new URLSearchParams(query),
   };
@@ -119,8 +128,8 @@ function render() {
   fill($("tabs"), Object.entries(VIEWS).map(([key, { title }]) =>
     el("a", { href: address(key), "aria-current": key === name ? "page" : null, "data-view": key }, title)));
   summary(context, $("summary"), params);
-  const there = overview && (overview.partitions.length > 0 || VIEWS[name].always);
-  const key = there ? `${partition}/${name}` : overview ? "nothing" : "";
+  const there = overview && (context.row() || VIEWS[name].always);
+  const key = there ? `${partition}/${name}` : overview ? `nothing/${partition}` : "";
   if (key !== shownKey) {
     shownKey = key;
     view?.stop?.();
@@ -161,8 +170,9 @@ function head() {
   const select = $("partition");
   const rows = overview?.partitions || [];
   fill(select, rows.map((row) => el("option", { value: row.name }, row.waiting.asks && rows.length > 1 ? `${row.name} – ${number(row.waiting.asks)} waiting` : row.name)));
+  if (rows.length && !context.row()) select.prepend(el("option", { value: where().partition }, `${where().partition} – not there`));
   select.parentElement.hidden = rows.length === 0;
-  select.disabled = rows.length < 2;
+  select.disabled = select.options.length < 2;
   select.value = where().partition;
   $("forget").hidden = !token();
 }
@@ -174,6 +184,14 @@ function stopped() {
 }
 
 function hollow() {
+  if (overview?.partitions.length)
+    return el(
+      "div",
+      { class: "hollow" },
+      el("h2", {}, `Partition ${where().partition} is not there`),
+      el("p", {}, "Its resource manager ended or its configuration has it no longer. It is shown again when it comes back. Above are the partitions that there are."),
+      el("p", {}, el("a", { href: address("events") }, "Events of the past")),
+    );
   return el(
     "div",
     { class: "hollow" },
@@ -199,7 +217,8 @@ function banner() {
     text = `Resource manager ${row.rm} is ${row.rmState}${since}: nothing new is placed in this partition until it is back.`;
     if (row.rmWhy) text += ` (${row.rmWhy})`;
   } else if (overview) {
-    const none = !row && VIEWS[where().view].always ? ["No resource manager is registered: what was stays readable here."] : [];
+    const gone = overview.partitions.length ? `Partition ${where().partition} is not there` : "No resource manager is registered";
+    const none = !row && VIEWS[where().view].always ? [`${gone}: what was stays readable here.`] : [];
     text = [...none, ...stopped()].join(" ");
   }
   const box = $("banner");

@@ -251,6 +251,16 @@ pub struct RmInfo {
     pub history: Vec<StateChange>,
 }
 
+/// Why a session ended that its resource manager ended itself.
+pub const VOLUNTARY: &str = "voluntary shutdown";
+
+impl RmInfo {
+    /// Its session was ended, and not by itself: somebody has to look, until it registers again.
+    pub fn was_given_up(&self) -> bool {
+        self.state == RmState::Stopped && self.history.last().is_some_and(|last| &*last.why != VOLUNTARY)
+    }
+}
+
 /// One open stream.
 #[derive(Clone, Debug)]
 pub struct StreamInfo {

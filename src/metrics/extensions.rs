@@ -166,7 +166,10 @@ impl ExtensionGauges {
 
     fn managers(&self, registry: &Registry) -> Result<()> {
         let gauge = |name: &str, help: &str| added(registry, IntGaugeVec::new(Opts::new(name, help), &["rm"])?);
-        let running = gauge("callboard_rm_running", "1 while the resource manager is Running, 0 while it is Paused.")?;
+        let running = gauge(
+            "callboard_rm_running",
+            "1 while the resource manager is Running, 0 while it is Paused, or was given up and has not registered again.",
+        )?;
         let depth = gauge("callboard_mailbox_items", "Items of requests that were taken and are not applied yet.")?;
         let undelivered =
             gauge("callboard_callbacks_undelivered", "Callbacks that were made and not handed to a stream yet.")?;

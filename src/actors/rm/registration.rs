@@ -29,7 +29,7 @@ use crate::{
         partition::{PartitionSetup, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded},
-        rm::{ClosingKind, Predicates, Refusal, RefusalKind, RmState, ToStream, Unregister},
+        rm::{ClosingKind, Predicates, Refusal, RefusalKind, RmState, ToStream, Unregister, VOLUNTARY},
     },
 };
 
@@ -109,13 +109,13 @@ impl Handler<Unregister> for RmActor {
             RmState::Init => Err(handle::not_registered("UnregisterRequest", &self.id)),
             _ => Ok(()),
         };
-        let ended = self.end_session(ClosingKind::Stopped, "voluntary shutdown", ctx);
+        let ended = self.end_session(ClosingKind::Stopped, VOLUNTARY, ctx);
         AtomicResponse::new(Box::pin(
             ended
                 .into_actor(self)
                 .map(move |standings, actor, _ctx| {
                     if known.is_ok() && actor.life.state() != RmState::Stopped {
-                        actor.stopped("voluntary shutdown");
+                        actor.stopped(VOLUNTARY);
                         actor.record_standing(&standings);
                     }
                     (known, actor.flushed(true))

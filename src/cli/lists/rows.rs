@@ -124,10 +124,25 @@ pub fn status(overview: &Value) -> List {
             list.note.push_str(&format!("{name}: and {} more\n", plural(more, "drained node")));
         }
     }
+    let now = text(overview, "now").parse::<Timestamp>().unwrap_or_else(|_| Timestamp::now());
+    let ended =
+        overview["resourceManagers"].as_array().into_iter().flatten().filter(|row| text(row, "state") == "Stopped");
+    let ended: Vec<&Value> = ended.filter(|row| list.rows.is_empty() || is_recent(text(row, "since"), now)).collect();
     if list.rows.is_empty() {
-        list.note = "No resource manager is registered: there are no partitions yet.\n".to_owned();
+        let yet = if ended.is_empty() { " yet" } else { "" };
+        list.note = format!("No resource manager is registered: there are no partitions{yet}.\n");
+    }
+    for row in ended {
+        let (why, age) = (text(row, "why"), age(text(row, "since"), now));
+        let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+        list.note.push_str(&format!("Resource manager {} stopped {age} ago{why}.\n", text(row, "rmID")));
     }
     list
+}
+
+/// Within the last hour: what ended before is no news where something runs.
+fn is_recent(time: &str, now: Timestamp) -> bool {
+    time.parse::<Timestamp>().is_ok_and(|at| now.as_second() - at.as_second() < 3_600)
 }
 
 /// The list of applications, from an answer of the server.

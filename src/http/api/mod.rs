@@ -98,7 +98,11 @@ fn find_partition(listing: &Listing, name: &str) -> Result<PartitionEntry, Probl
         return Ok(entry.clone());
     }
     let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
-    let known = if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+    let known = if names.is_empty() {
+        "there are none: no resource manager is registered (callboard status tells more)".to_owned()
+    } else {
+        format!("there are: {}", names.join(", "))
+    };
     Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{name}' not found; {known}")))
 }
 

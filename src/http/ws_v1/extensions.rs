@@ -30,8 +30,8 @@ pub async fn add(state: &RestState, shown: &BTreeSet<String>, gauges: &mut Gauge
     };
     for handle in state.topology.known() {
         let Ok(info) = handle.addr.send(Info).await else { continue };
-        // Stopped ones stay known for a while; they have nothing to show.
-        if matches!(info.state, RmState::Running | RmState::Paused) {
+        // Those that ended themselves stay known for a while, and have nothing to show; one that was given up is missed.
+        if matches!(info.state, RmState::Running | RmState::Paused) || info.was_given_up() {
             let view = handle.view.load_full();
             let budget = view.shared.as_ref().map(|shared| shared.budget.clone());
             let row = ManagerGauges {

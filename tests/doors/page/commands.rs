@@ -81,8 +81,14 @@ async fn errors_name_the_way_out() {
     let server = Server::start();
     let url = &server.url;
     for (words, expected) in [
-        (&["apps"][..], "callboard: partition 'default' not found; there are none\n"),
-        (&["why", "app"], "callboard: partition 'default' not found; there are none\n"),
+        (
+            &["apps"][..],
+            "callboard: partition 'default' not found; there are none: no resource manager is registered (callboard status tells more)\n",
+        ),
+        (
+            &["why", "app"],
+            "callboard: partition 'default' not found; there are none: no resource manager is registered (callboard status tells more)\n",
+        ),
         (
             &["status", "--sort", "size"],
             "callboard: there is no column 'size' to sort by; there are: partition, state, rm, rm-state, nodes, drained, apps, \

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::shim::server::{Lines, Server};
+use crate::shim::server::{Lines, Server, command};
 
 #[tokio::test]
 async fn a_session_from_registration_to_its_end() {
@@ -185,4 +185,31 @@ async fn predicates_are_asked_and_answered() {
         }
     };
     assert_ne!(Some(placed), refused);
+}
+
+#[tokio::test]
+async fn a_resource_manager_that_was_given_up_is_missed_until_it_is_back() {
+    let server = Server::registered(&[("rm.gracePeriod", "1ms"), ("rm.pauseTimeout", "1ms")]).await;
+    server.until(|info| info["state"] == "Stopped").await;
+    let running = async || {
+        let text =
+            server.http.get(server.url("/metrics")).send().await.expect("an answer").text().await.expect("a text");
+        let line = text.lines().find_map(|line| line.strip_prefix("callboard_rm_running{rm=\"rm-1\"} "));
+        line.map(str::to_owned)
+    };
+    assert_eq!(running().await.as_deref(), Some("0"));
+    let status = || {
+        let shown = command(&["status", "--server", &server.url("")]).output().expect("it runs");
+        String::from_utf8(shown.stdout).expect("text")
+    };
+    let shown = status();
+    assert!(shown.contains("there are no partitions.\nResource manager rm-1 stopped "), "{shown}");
+    let (status_code, gone) = server.get("/api/v1/partition/default/application/a/explain").await;
+    assert_eq!(status_code, 404);
+    assert!(gone["detail"].as_str().is_some_and(|text| text.contains("no resource manager is registered")), "{gone}");
+    server.register("rm-1", &[]).await;
+    assert_eq!(running().await.as_deref(), Some("1"));
+    // One that ends itself is not missed.
+    assert_eq!(server.delete("/si/v1/rm/rm-1").await.0, 200);
+    assert_eq!(running().await, None);
 }

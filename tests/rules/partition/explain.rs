@@ -230,3 +230,16 @@ fn asks_that_the_shim_is_asked_about_one_by_one_wait_together() {
     assert!(shown.len() <= 5 && shown.iter().all(|(.., of)| *of == asked), "{shown:?}");
     assert!(matches!(waiting.last().map(|one| (one.asks, &one.why)), Some((1, Why::Nodes(_)))), "{shown:?}");
 }
+
+// SEEDS S11: what gangs that have begun have yet to place is kept, and not used.
+#[test]
+fn room_that_is_kept_for_a_gang_is_told_from_what_is_used() {
+    let mut env = env();
+    env.gang("a", "root.small", 20, "Soft");
+    env.ask(vec![Ask::new("a", "ph", 10).placeholder("tg")]);
+    env.gang("b", "root.small", 20, "Soft");
+    env.ask(vec![Ask::new("b", "ph", 10).placeholder("tg")]);
+    let found = why(&env, "b");
+    let [Why::GangRoom { used, kept, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((used, kept), (&res(10, 10), &res(10, 10)));
+}

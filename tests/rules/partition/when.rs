@@ -1,12 +1,12 @@
 //! When asks that wait will be placed: from how long others lasted, in runs forward on clones.
 
 use callboard::domain::{
-    command::NodeAction,
+    command::{Command, NodeAction},
     event::Event,
     lasted::Lasted,
     partition::{
         Explainer,
-        forward::Bounds,
+        forward::{Bounds, Forward},
         when::{Unknown, When},
     },
     types::{Nanos, Termination},
@@ -117,4 +117,27 @@ fn of_a_gang_all_have_to_be_placed() {
     env.ask(vec![Ask::new("half", "k", 5).priority(9)]);
     let half = when(&env, &lasted(&env), "half");
     assert!(half.p50 < gang.p50 || gang.p50.is_none(), "{half:?} {gang:?}");
+}
+
+// R6.13, R5.27: what the shim has not answered yet does not stand still in a run.
+#[test]
+fn what_the_shim_was_told_and_asked_before_is_answered_in_the_runs() {
+    let mut env = practised();
+    env.gang("g", "root.a", 10, "Soft");
+    env.ask(vec![Ask::new("g", "ph", 10).placeholder("tg")]);
+    env.pass(61);
+    // Its placeholder has timed out, and its release is not confirmed.
+    assert_eq!(env.heard().last().map(String::as_str), Some("released ph Timeout"));
+    env.app("next", "root.a");
+    env.ask(vec![Ask::new("next", "k", 10)]);
+    let found = when(&env, &lasted(&env), "next");
+    assert_eq!(found.p90.map(Nanos::as_secs), Some(0), "{found:?}");
+    env.confirm_all();
+    env.release("next", "k", Termination::StoppedByRm);
+    // It is being asked about an ask.
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("next", "asked", 10)]);
+    assert_eq!(env.questions.len(), 1);
+    let mut run = Forward::new(&env.partition, env.now, &[("next".into(), "asked".into())], BOUNDS);
+    assert!(run.run(), "it is placed");
 }

@@ -61,8 +61,10 @@ pub enum Why {
         queue: Arc<str>,
         /// Its max.
         max: Resource,
-        /// What is used of it, or kept for gangs that have begun.
+        /// What is used of it.
         used: Resource,
+        /// What is kept of it for the placeholders of gangs that have begun.
+        kept: Resource,
     },
     /// A gang that is placed all at once, of which not all placeholders have come yet: the sum of those that have.
     GangShort(Resource),
@@ -415,7 +417,7 @@ impl<'a> Explainer<'a> {
                 && let Some(level) = partition.gang_level(app)
             {
                 let queue = &partition.queues[level];
-                return self.gang_room(level, queue.allocated.plus(&queue.awaited));
+                return self.gang_room(level, queue.awaited.clone());
             }
             if partition.goes_all_at_once(app, key) {
                 return self.whole_gang_waits(app, key, first);
@@ -465,7 +467,7 @@ impl<'a> Explainer<'a> {
         if let Err(level) = partition.queue_fits(row.queue, total)
             && level != partition.root
         {
-            return self.gang_room(level, partition.queues[level].allocated.value());
+            return self.gang_room(level, Resource::default());
         }
         if let Some(node) = &key.required_node
             && let why @ Why::RequiredNode { .. } = self.required(first, node)
@@ -490,9 +492,10 @@ impl<'a> Explainer<'a> {
         self.copy.get_or_insert_with(|| Box::new(self.partition.clone())).fit_gang(app).is_some()
     }
 
-    fn gang_room(&self, level: QueueIx, used: Resource) -> Why {
+    fn gang_room(&self, level: QueueIx, kept: Resource) -> Why {
         let queue = &self.partition.queues[level];
-        Why::GangRoom { queue: queue.path.clone(), max: queue.max.clone().unwrap_or_default(), used }
+        let (max, used) = (queue.max.clone().unwrap_or_default(), queue.allocated.value());
+        Why::GangRoom { queue: queue.path.clone(), max, used, kept }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     command::{AllocationItem, Command, PredicateAnswer, PredicateTerms, ReleaseItem},
-    effect::{Callback, Effect, NewAllocation, Question},
+    effect::{Callback, Effect, NewAllocation},
     resources::Resource,
     types::{AllocIx, Nanos, Termination},
 };
@@ -91,7 +91,8 @@ pub struct Forward<'a> {
     bounds: Bounds<'a>,
     left: usize,
     releases: Vec<ReleaseItem>,
-    questions: Vec<Question>,
+    /// Numbers of what is asked.
+    questions: Vec<u64>,
     lasts: Option<Lasts<'a>>,
     /// What ends when, in order, with a number that tells those of one moment apart.
     ends: BTreeMap<(Nanos, usize), End>,
@@ -107,6 +108,8 @@ impl<'a> Forward<'a> {
     pub fn new(partition: &Partition, now: Nanos, watched: &[AskName], bounds: Bounds<'a>) -> Forward<'a> {
         let mut partition = partition.clone();
         partition.take_turns_alone();
+        // What the resource manager has not answered yet it answers, too.
+        let (releases, questions) = (partition.unconfirmed(), partition.open_questions().collect());
         Forward {
             partition,
             now,
@@ -117,8 +120,8 @@ impl<'a> Forward<'a> {
             watched: watched.iter().cloned().collect(),
             left: bounds.decisions,
             bounds,
-            releases: Vec::new(),
-            questions: Vec::new(),
+            releases,
+            questions,
             lasts: None,
             ends: BTreeMap::new(),
             numbered: 0,
@@ -354,7 +357,7 @@ impl<'a> Forward<'a> {
                         termination: release.termination,
                     });
                 }
-                Effect::Ask(question) => self.questions.push(question),
+                Effect::Ask(question) => self.questions.push(question.id),
                 _ => {}
             }
         }
@@ -395,8 +398,32 @@ impl<'a> Forward<'a> {
             self.apply(Command::Allocations { allocations: Vec::new(), releases });
         }
         for question in questions {
-            self.apply(Command::Predicate(PredicateAnswer::fits(question.id)));
+            self.apply(Command::Predicate(PredicateAnswer::fits(question)));
         }
         true
+    }
+}
+
+impl Partition {
+    /// Releases that were sent to the resource manager and that it has not confirmed, as it would confirm them.
+    fn unconfirmed(&self) -> Vec<ReleaseItem> {
+        // Only gangs have others than victims.
+        let gangs = self.apps.iter().filter(|(_, app)| !app.gang.task_groups.is_empty());
+        let mut going: Vec<AllocIx> = gangs.flat_map(|(_, app)| app.allocs.keys().copied()).collect();
+        going.retain(|alloc| self.allocs[*alloc].released);
+        if !self.queues[self.root].preempting.is_empty() {
+            going.extend(self.allocs.iter().filter(|(_, row)| row.is_allocated() && row.preempted).map(|(ix, _)| ix));
+        }
+        going.sort_unstable_by_key(|alloc| self.allocs[*alloc].seq);
+        let release = |alloc: AllocIx| {
+            let row = &self.allocs[alloc];
+            let termination = match (row.preempted, row.link) {
+                (true, _) => Termination::Preempted,
+                (false, Some(_)) => Termination::PlaceholderReplaced,
+                (false, None) => Termination::Timeout,
+            };
+            ReleaseItem { app: self.apps[row.app].id.clone(), key: row.spec.key.clone(), termination }
+        };
+        going.into_iter().map(release).collect()
     }
 }

@@ -90,7 +90,7 @@ impl Partition {
                 let queue = *self.queue_by_path.get(&refusal.queue)?;
                 Some(self.running(queue, |app| self.is_charged_to(app, refusal)))
             }
-            Why::QueueQuota { queue, max, used } | Why::GangRoom { queue, max, used } => {
+            Why::QueueQuota { queue, max, used } | Why::GangRoom { queue, max, used, .. } => {
                 let kind = shortest(wanted, |kind| Some(max.get(kind)? - used.amount(kind)))?;
                 self.below(*self.queue_by_path.get(queue)?, kind, |_| true)
             }

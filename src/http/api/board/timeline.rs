@@ -1,7 +1,10 @@
 //! What happened to an application so far: its events, and those of its queues and nodes that concern it, in one line of time. It is read
 //! backwards from the log of events, so that what happened last is found first.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use actix::Addr;
 use schemars::JsonSchema;
@@ -113,6 +116,7 @@ impl Subject {
 
     fn step(&self, pieces: &[EventPiece]) -> Step {
         let mut found = Step { rows: Vec::new(), begun: false };
+        let mut placed = Placed::default();
         for piece in pieces {
             let EventPiece::Events(slice) = piece else { continue };
             for event in slice.events() {
@@ -122,7 +126,9 @@ impl Subject {
                 }
                 let submitted = event.detail == Detail::AppNew && event.object == self.app;
                 found.begun |= submitted && event.partition == self.partition;
-                if let Some(row) = self.told(event) {
+                if let Some(row) = self.told(event)
+                    && (row.of != "ask" || !placed.covers(event))
+                {
                     join(&mut found.rows, row);
                 }
             }
@@ -143,6 +149,35 @@ impl Subject {
             Detail::QueueGuaranteed => format!("guaranteed is {}", sized(event)),
             _ => return None,
         })
+    }
+}
+
+/// Allocations of an application. With each goes its ask, which nobody has withdrawn.
+#[derive(Default)]
+struct Placed {
+    /// Those that are there.
+    open: BTreeSet<Arc<str>>,
+    /// When those that went have gone.
+    ended: BTreeMap<Arc<str>, Nanos>,
+}
+
+impl Placed {
+    /// The event is said by another one already.
+    fn covers(&mut self, event: &Event) -> bool {
+        let key = &event.reference;
+        match event.detail {
+            Detail::RequestCancel => self.open.contains(key) || self.ended.get(key) == Some(&event.at),
+            Detail::AppAlloc => {
+                self.open.insert(key.clone());
+                false
+            }
+            _ if event.kind == EventKind::App && event.change == Change::Remove => {
+                self.open.remove(key);
+                self.ended.insert(key.clone(), event.at);
+                false
+            }
+            _ => false,
+        }
     }
 }
 
@@ -195,7 +230,9 @@ fn of_node(event: &Event) -> Option<String> {
     Some(match (event.change, event.detail) {
         (Change::Remove, Detail::NodeDecommission) => "removed".to_owned(),
         (_, Detail::NodeSchedulable) if event.message.ends_with("true") => "takes allocations".to_owned(),
-        (_, Detail::NodeSchedulable) => "drained".to_owned(),
+        (_, Detail::NodeSchedulable) if event.message.ends_with("false") => "drained".to_owned(),
+        // Such as of a deadline that has passed.
+        (_, Detail::NodeSchedulable) => event.message.to_string(),
         (_, Detail::NodeCapacity) => format!("capacity is {}", sized(event)),
         _ => return None,
     })
@@ -287,7 +324,13 @@ mod tests {
             (event(Queue, "root.a", "", Change::Set, Detail::QueueMax), Some(("queue", "max is 2 cores"))),
             (event(Queue, "root", "", Change::Set, Detail::QueueMax), None),
             (event(Queue, "root.b", "", Change::Set, Detail::QueueMax), None),
-            (event(Node, "n1", "", Change::Set, Detail::NodeSchedulable), Some(("node", "drained"))),
+            (
+                Event {
+                    message: "schedulable: false".into(),
+                    ..event(Node, "n1", "", Change::Set, Detail::NodeSchedulable)
+                },
+                Some(("node", "drained")),
+            ),
             (event(Node, "n1", "k", Change::Add, Detail::NodeAlloc), None),
             (event(Node, "n2", "", Change::Set, Detail::NodeSchedulable), None),
             (event(UserGroup, "alice", "app-1", Change::Add, Detail::AppLink), None),
@@ -299,6 +342,36 @@ mod tests {
         assert_eq!(subject.told(&held).map(|row| (row.name, row.text)), Some(("k".into(), "does not fit".into())));
         let elsewhere = Event { partition: "[rm-1]other".into(), ..held };
         assert_eq!(subject.told(&elsewhere), None);
+        let late = event(Node, "n1", "", Change::Set, Detail::NodeSchedulable);
+        let late = Event { message: "the deadline of its drain has passed".into(), ..late };
+        assert_eq!(subject.told(&late).map(|row| row.text).as_deref(), Some("the deadline of its drain has passed"));
+    }
+
+    #[test]
+    fn only_what_was_not_placed_is_withdrawn() {
+        let of = |key: &str, change, detail, at| Event {
+            at: Nanos::from_secs(at),
+            ..event(EventKind::App, "app-1", key, change, detail)
+        };
+        let events = vec![
+            of("a", Change::Add, Detail::AppAlloc, 1),
+            of("a", Change::Remove, Detail::AllocCancel, 2),
+            of("a", Change::Remove, Detail::RequestCancel, 2),
+            of("b", Change::Remove, Detail::AllocCancel, 3),
+            of("b", Change::Remove, Detail::RequestCancel, 3),
+            of("c", Change::Remove, Detail::RequestCancel, 4),
+            // One that failed waits again.
+            of("d", Change::Remove, Detail::AllocCancel, 5),
+            of("d", Change::Remove, Detail::RequestCancel, 6),
+            of("e", Change::Add, Detail::AppAlloc, 7),
+            of("e", Change::Remove, Detail::RequestCancel, 8),
+        ];
+        let mut placed = Placed::default();
+        let told: Vec<_> = events.iter().filter(|event| !placed.covers(event)).filter_map(of_ask).collect();
+        assert_eq!(
+            told,
+            ["allocated: 2 cores", "ended", "ended", "withdrawn", "ended", "withdrawn", "allocated: 2 cores"]
+        );
     }
 
     fn events() -> Vec<Event> {
@@ -307,7 +380,8 @@ mod tests {
         events.push(event(EventKind::App, "app-1", "", Change::Add, Detail::AppNew));
         events
             .extend((0..3).map(|n| event(EventKind::App, "app-1", &format!("k{n}"), Change::Add, Detail::AppRequest)));
-        events.push(event(EventKind::Node, "n1", "", Change::Set, Detail::NodeSchedulable));
+        let drained = event(EventKind::Node, "n1", "", Change::Set, Detail::NodeSchedulable);
+        events.push(Event { message: "schedulable: false".into(), ..drained });
         events
     }
 

@@ -57,6 +57,9 @@ pub struct Short {
     limit: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<i64>,
+    /// What of the limit is kept for gangs that have begun; left out where that is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<i64>,
 }
 
 /// Each node once, for the first that holds.
@@ -234,8 +237,8 @@ impl Reason {
                     waiting.task_group
                 ),
             ),
-            Why::GangRoom { queue, max, used } => {
-                let short = short_of(&waiting.wanted, max, used);
+            Why::GangRoom { queue, max, used, kept } => {
+                let short = short_of(&waiting.wanted, max, used, kept);
                 let text = format!(
                     "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.",
                     told(&short)
@@ -246,7 +249,7 @@ impl Reason {
             Why::GangNodes(nodes) => gang_nodes(nodes, &waiting.wanted),
             Why::UserQuota(refusal) => user_quota(refusal, wanted),
             Why::QueueQuota { queue, max, used } => {
-                let short = short_of(wanted, max, used);
+                let short = short_of(wanted, max, used, &Resource::default());
                 let text = match &**queue {
                     // All nodes together: see `Why::QueueQuota`.
                     "root" => format!(
@@ -345,7 +348,7 @@ fn user_apps(refusal: &Refusal) -> Reason {
 fn user_quota(refusal: &Refusal, wanted: &Resource) -> Reason {
     let (who, user, group) = whose(refusal);
     let none = Resource::new();
-    let short = short_of(wanted, refusal.limit.resources.as_ref().unwrap_or(&none), &refusal.used);
+    let short = short_of(wanted, refusal.limit.resources.as_ref().unwrap_or(&none), &refusal.used, &none);
     let text = format!("{who} {} is at the limit in queue {}: {}.", refusal.name, refusal.queue, told(&short));
     Reason { user, group, queue: Some(refusal.queue.to_string()), short, ..Reason::new("userQuota", text) }
 }
@@ -410,7 +413,7 @@ fn gang_nodes(nodes: &Nodes, wanted: &Resource) -> Reason {
 fn wanted_of(wanted: &Resource, left: impl Fn(&ResourceType) -> i64) -> Vec<Short> {
     let row = |(kind, wanted): (ResourceType, i64)| {
         let available = left(&kind);
-        Short { resource: (&kind).into(), wanted, available, limit: None, used: None }
+        Short { resource: (&kind).into(), wanted, available, limit: None, used: None, kept: None }
     };
     Amounts::from(wanted).0.into_iter().map(row).filter(|short| short.available < short.wanted).collect()
 }
@@ -458,13 +461,21 @@ fn amount(resource: &Resource, kind: &ResourceType) -> i64 {
     clamp(resource.amount(kind))
 }
 
-fn short_of(wanted: &Resource, max: &Resource, used: &Resource) -> Vec<Short> {
+fn short_of(wanted: &Resource, max: &Resource, used: &Resource, kept: &Resource) -> Vec<Short> {
     let row = |(kind, wanted): (ResourceType, i64)| {
         let limit = clamp(max.get(&kind)?);
-        let used = amount(used, &kind);
+        let (used, kept) = (amount(used, &kind), amount(kept, &kind));
         let resource = (&kind).into();
-        let available = limit.saturating_sub(used);
-        (wanted > available).then_some(Short { resource, wanted, available, limit: Some(limit), used: Some(used) })
+        let available = limit.saturating_sub(used).saturating_sub(kept);
+        let kept = (kept != 0).then_some(kept);
+        (wanted > available).then_some(Short {
+            resource,
+            wanted,
+            available,
+            limit: Some(limit),
+            used: Some(used),
+            kept,
+        })
     };
     Amounts::from(wanted).0.into_iter().filter(|(_, n)| *n > 0).filter_map(row).collect()
 }
@@ -473,8 +484,11 @@ fn told(short: &[Short]) -> String {
     let one = |s: &Short| {
         let (used, limit) = (s.used.unwrap_or(0), s.limit.unwrap_or(0));
         let wanted = shown(&s.resource, s.wanted);
+        let kept = s
+            .kept
+            .map_or(String::new(), |kept| format!("{} kept for gangs that have begun, ", shown(&s.resource, kept)));
         format!(
-            "{} of {} {} used, {wanted} more wanted",
+            "{} of {} {} used, {kept}{wanted} more wanted",
             shown(&s.resource, used),
             shown(&s.resource, limit),
             noun(&s.resource, limit)

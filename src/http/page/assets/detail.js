@@ -180,7 +180,7 @@ function shortage(reason) {
   if (!reason.short?.length) return null;
   return el("ul", { class: "short" }, reason.short.map((row) => el("li", {}, row.limit === undefined
     ? `${noun(row.resource)}: ${amount(row.resource, row.wanted)} wanted, ${amount(row.resource, row.available)} ${reason.code === "tooLarge" ? "on the largest node" : "free at most"}`
-    : bar(row.resource, { used: row.used, pending: row.wanted, limit: row.limit, label: true }))));
+    : bar(row.resource, { used: row.used + (row.kept || 0), pending: row.wanted, limit: row.limit, label: true }))));
 }
 
 function nodeCounts(context, counts) {

@@ -459,6 +459,36 @@ fn applications_that_wait_for_a_limit_cost_nobody_anything() {
 }
 
 #[test]
+fn users_that_wait_for_limits_of_their_own_cost_each_other_nothing() {
+    // R5.23: each user has one running and one that waits for it.
+    let limits = "limits: [{limit: l, users: ['*'], maxresources: {memory: 1}}]";
+    let yaml = QUEUES.replace("- name: a\n", &format!("- name: a\n            {limits}\n"));
+    constant("users at their limits", |n| {
+        let mut world = World::new(&yaml);
+        world.node("n1", 1_000_000);
+        for i in 0..n + 100 {
+            world.app(&format!("app-{i:05}"), &format!("u{i:05}"), None);
+            for key in 0..3 {
+                world.ask(Ask::new(&format!("app-{i:05}"), &format!("k{key}"), 1));
+            }
+        }
+        world.run();
+        assert_eq!(world.p.allocations, n as u64 + 100);
+        world.release("app-00000", "k0", Termination::StoppedByRm);
+        world.run();
+        let freed = looked(|| {
+            for i in 1..=60 {
+                world.release(&format!("app-{i:05}"), "k0", Termination::StoppedByRm);
+                world.run();
+            }
+        });
+        assert_eq!(world.p.allocations, n as u64 + 100);
+        // `constant` divides by what there is.
+        vec![("a release", freed * n as u64 / 60)]
+    });
+}
+
+#[test]
 fn asks_that_wait_for_nodes_cost_nobody_anything() {
     // R5.24, R5.27: no node has room for them, though the cluster has. What is released makes room for one of them, and costs as much
     // with ten times as many that wait: in as many applications, of one size or of 40.

@@ -305,6 +305,12 @@ impl Partition {
                 let text = format!("row {} is gone, but counts as allocating", app.0);
                 report.0.push(Finding { object: name(), text });
             }
+            report.count(
+                name,
+                "parked kinds of applications that are not open and have room",
+                self.missed_bars(ix) as u64,
+                0,
+            );
             for (key, app) in queue.parked.apps() {
                 let app_row = &self.apps[app];
                 if app_row.is_free()

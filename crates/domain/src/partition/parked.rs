@@ -1,9 +1,9 @@
 //! Applications that wait for a limit only, or for nodes only, and were told so: they are *parked* in their leaf, by what they wait
-//! for, and not tried again before the limit leaves room for the least that one of them wants, or a node has room for a shape. So
-//! a release costs as many looks as there are limits and shapes that hold somebody back, however many wait behind each of them, in
-//! this queue and in those of others.
+//! for, and not tried again before the limit leaves room for the least that one of them wants, or a node has room for a shape. Limits
+//! of a user are looked at again when that user is charged less. So a release costs as many looks as there are limits that may have
+//! more room, and shapes that hold somebody back, however many wait behind each of them, in this queue and in those of others.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::Partition;
 use crate::coded::{Coded, Error, Reader, Writer, list};
@@ -44,6 +44,11 @@ pub struct Parked {
     /// Of these, in this epoch, the ones that may have room, by the first that waited there when that was last looked at.
     open: imbl::OrdMap<AppKey, Arc<Bar>>,
     epoch: u64,
+    /// When the bars were last looked at, as [`Freed`](crate::ugm::Freed) counts; those of a user that are not open have no room as
+    /// long as the user's limits have no more. `None`: all are to be looked at.
+    looked: Option<u64>,
+    /// Bars that may have room all the same: one that waits wants less than the one that was tried.
+    again: imbl::OrdSet<Arc<Bar>>,
 }
 
 /// Those that wait for the same.
@@ -56,6 +61,20 @@ struct Row {
 }
 
 impl Parked {
+    /// The bars of a user, or of none.
+    fn of(&self, user: Option<&Arc<str>>) -> impl Iterator<Item = (&Arc<Bar>, &Row)> {
+        let owner = user.map(|user| Owner { user: user.clone(), groups: Arc::default(), charged: false, group: None });
+        let user = user.cloned();
+        [false, true].into_iter().flat_map(move |to_run| {
+            let first = Arc::new(Bar { to_run, owner: owner.clone(), shapes: Vec::new() });
+            let user = user.clone();
+            let same = move |bar: &Arc<Bar>| {
+                bar.to_run == to_run && bar.owner.as_ref().map(|owner| &owner.user) == user.as_ref()
+            };
+            self.bars.range(first..).take_while(move |(bar, _)| same(bar))
+        })
+    }
+
     /// All of them.
     pub(super) fn apps(&self) -> impl Iterator<Item = (&AppKey, AppIx)> {
         self.bars.values().flat_map(|row| row.apps.iter().map(|(key, app)| (key, *app)))
@@ -86,6 +105,14 @@ impl Partition {
         let beside = bars.entry(bar).or_default();
         beside.least = if beside.apps.is_empty() { wants } else { least(&beside.least, &wants) };
         beside.apps.insert(key, app);
+        let parked = &self.queues[queue].parked;
+        if let Some(bar) = &self.apps[app].parked
+            && bar.owner.is_some()
+            && parked.bars.get(bar).is_some_and(|row| self.may_pass(bar, row))
+        {
+            let bar = bar.clone();
+            self.queues[queue].parked.again.insert(bar);
+        }
         true
     }
 
@@ -138,20 +165,42 @@ impl Partition {
 
     /// Finds the bars that may have room in this epoch.
     fn open_bars(&mut self, queue: QueueIx) {
-        let (mut open, mut limits) = (imbl::OrdMap::new(), false);
-        for (bar, row) in &self.queues[queue].parked.bars {
-            limits |= bar.shapes.is_empty();
+        let parked = &self.queues[queue].parked;
+        let mut open = imbl::OrdMap::new();
+        let mut look = |bar: &Arc<Bar>, row: &Row| {
             if let Some((first, _)) = row.apps.get_min()
                 && self.may_pass(bar, row)
             {
                 open.insert(first.clone(), bar.clone());
             }
+        };
+        match parked.looked.and_then(|then| self.ugm.freed().since(then)) {
+            None => parked.bars.iter().for_each(|(bar, row)| look(bar, row)),
+            Some(users) => {
+                let users: BTreeSet<&Arc<str>> = users.collect();
+                let of_users = users.into_iter().flat_map(|user| parked.of(Some(user)));
+                let before = parked.open.values().chain(&parked.again);
+                let before = before.filter_map(|bar| parked.bars.get_key_value(bar));
+                parked.of(None).chain(of_users).chain(before).for_each(|(bar, row)| look(bar, row));
+            }
         }
-        // What is not tried now is when a limit leaves room.
-        self.limited |= limits;
-        let epoch = self.epoch;
+        // What is not tried now is when a limit leaves room. Those that wait for nodes stand between those that wait for limits.
+        let limits = [parked.bars.get_min(), parked.bars.get_max()].into_iter().flatten();
+        self.limited |= limits.into_iter().any(|(bar, _)| bar.shapes.is_empty());
+        let (epoch, looked) = (self.epoch, Some(self.ugm.freed().now()));
         let parked = &mut self.queues[queue].parked;
-        (parked.open, parked.epoch) = (open, epoch);
+        (parked.open, parked.epoch, parked.looked) = (open, epoch, looked);
+        parked.again.clear();
+    }
+
+    /// Bars of a leaf that were looked at and have room, though they are not open: they would wait for nothing.
+    pub(super) fn missed_bars(&self, queue: QueueIx) -> usize {
+        let parked = &self.queues[queue].parked;
+        if parked.epoch != self.epoch {
+            return 0;
+        }
+        let is_open = |bar: &Arc<Bar>| parked.again.contains(bar) || parked.open.values().any(|open| open == bar);
+        parked.bars.iter().filter(|(bar, row)| self.may_pass(bar, row) && !is_open(bar)).count()
     }
 
     /// The limit does not hold back one that wants so little, or a node may have room.
@@ -236,7 +285,7 @@ list!(Row { apps, least });
 /// Of the open bars only which they are, and only where somebody waits: that the first at each was another before is no matter.
 impl Coded for Parked {
     fn write(&self, to: &mut Writer) {
-        let Parked { bars, open, epoch } = self;
+        let Parked { bars, open, epoch, looked: _, again: _ } = self;
         to.array(3);
         bars.write(to);
         let mut open: Vec<Arc<Bar>> = open.values().filter(|bar| bars.contains_key(*bar)).cloned().collect();
@@ -250,6 +299,6 @@ impl Coded for Parked {
         let (bars, open, epoch): Saved = Coded::read(from)?;
         let first = |bar: &Arc<Bar>| bars.get(bar).and_then(|row| row.apps.get_min()).map(|(first, _)| first.clone());
         let open = open.into_iter().filter_map(|bar| Some((first(&bar)?, bar))).collect();
-        Ok(Parked { bars, open, epoch })
+        Ok(Parked { bars, open, epoch, looked: None, again: imbl::OrdSet::new() })
     }
 }

@@ -16,6 +16,7 @@
 mod audit;
 mod check;
 mod event;
+mod freed;
 mod limits;
 mod reload;
 mod table;
@@ -32,6 +33,7 @@ pub use self::{
     audit::Live,
     check::Refusal,
     event::UgmEvent,
+    freed::Freed,
     limits::Limit,
     view::{GroupUsage, QueueUsage, UserUsage},
 };
@@ -71,6 +73,7 @@ pub struct Ugm {
     level_by_path: imbl::OrdMap<(TrackerIx, Arc<str>), LevelIx>,
     apps: Table<Tracked, App>,
     limits: Arc<Limits>,
+    freed: Freed,
 }
 
 #[derive(Clone, Debug)]
@@ -228,6 +231,7 @@ impl Ugm {
         if last {
             return self.settle(track, Some(amount), false, out);
         }
+        self.free(track);
         self.each_usage(track, |usage| usage.sub(amount));
         self.announce(track, Change::Remove, amount, out);
     }
@@ -238,6 +242,7 @@ impl Ugm {
         if !self.apps[track].counted {
             return;
         }
+        self.free(track);
         self.each_usage(track, |usage| usage.add(delta));
         let (mut grown, mut shrunk) = (Resource::new(), Resource::new());
         for (kind, amount) in delta.iter().filter(|(_, amount)| *amount != 0) {
@@ -280,6 +285,21 @@ impl Ugm {
     /// What an application is charged now.
     pub fn usage(&self, track: Tracked) -> &Resource {
         &self.apps[track].usage
+    }
+
+    /// Whose limits may have more room.
+    pub fn freed(&self) -> &Freed {
+        &self.freed
+    }
+
+    /// What an application is charged shrinks, or ends. A group's limit may be one of many users, or of who has yet to be given a group.
+    fn free(&mut self, track: Tracked) {
+        let app = &self.apps[track];
+        if app.hold.as_ref().is_some_and(|hold| hold.group.is_some()) {
+            self.freed.anybody();
+        } else {
+            self.freed.user(&app.user);
+        }
     }
 
     fn each_usage(&mut self, track: Tracked, change: impl Fn(&mut Resource)) {
@@ -327,6 +347,7 @@ impl Ugm {
     /// Takes back all that an application is charged and its link. Announced where it counted and something is taken, or by
     /// `removal` wherever the tracker is known; the link's end always.
     fn settle(&mut self, track: Tracked, amount: Option<&Arc<Resource>>, removal: bool, out: &mut Vec<UgmEvent>) {
+        self.free(track);
         let app = &mut self.apps[track];
         let (id, user, path) = (app.id.clone(), app.user.clone(), app.leaf());
         let usage = app.usage.pruned();
@@ -503,7 +524,7 @@ fn usage_detail(who: Who) -> Detail {
 
 variants!(Who { 1 User, 2 Group });
 // Limits are those of the configuration: see `Ugm::limit_again`.
-map!(Ugm { 1 trackers, 2 tracker_by_name, 3 levels, 4 level_by_path, 5 apps, 6 limits as Skip });
+map!(Ugm { 1 trackers, 2 tracker_by_name, 3 levels, 4 level_by_path, 5 apps, 6 limits as Skip, 7 freed as Skip });
 list!(Tracker { who, name, apps, counted, configured, pinned, levels });
 map!(Level {
     1 tracker,

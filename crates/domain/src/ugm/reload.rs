@@ -21,6 +21,7 @@ impl Ugm {
         limits: impl IntoIterator<Item = (&'a Arc<str>, &'a [LimitConf])>,
         out: &mut Vec<UgmEvent>,
     ) {
+        self.freed.anybody();
         let new = Arc::new(Limits::new(limits));
         let old = std::mem::replace(&mut self.limits, new.clone());
         self.announce_gone(&old, &new, out);

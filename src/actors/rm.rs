@@ -111,7 +111,7 @@ pub struct RmActor {
     /// Why its log is not to grow by new placements.
     full: Option<Arc<str>>,
     /// Snapshots that were taken to make room since then.
-    for_room: u32,
+    for_room: snapshot::MakingRoom,
     /// What readers see while another server leads it.
     standby: Option<standby::Standby>,
     /// A line that a shim has and this server does not know, and the record that tells whether it leads.
@@ -145,7 +145,7 @@ impl RmActor {
             far: None,
             elsewhere: None,
             full: None,
-            for_room: 0,
+            for_room: snapshot::MakingRoom::default(),
             standby: None,
             doubt: None,
             standing: RefCell::default(),

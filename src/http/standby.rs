@@ -106,6 +106,11 @@ pub async fn gate(
                 return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
             };
             if is_leaders(request.method(), &raw, rest) {
+                let plain = |internal: &str| internal.rsplit_once(']').map_or("", |(_, name)| name).to_owned();
+                let name = plain(&entry.internal);
+                if listing.partitions.iter().filter(|other| plain(&other.internal) == name).count() > 1 {
+                    name_in_full(&mut request, &entry.internal);
+                }
                 let told = doors.topology.find(&entry.rm).and_then(|handle| handle.is_here().err());
                 // It became the leader just now.
                 let refusal =
@@ -124,6 +129,21 @@ pub async fn gate(
     let mut answer = next.call(request).await?.map_into_boxed_body();
     mark(&mut answer, &fresh);
     Ok(answer)
+}
+
+/// The partition of a path by its full name, where several have the short one: it may be that of another where it is sent on to.
+fn name_in_full(request: &mut ServiceRequest, internal: &str) {
+    let uri = request.uri();
+    let mut parts: Vec<&str> = uri.path().splitn(6, '/').collect();
+    let name = url::segment(internal).to_string();
+    // As `about` has found it: `/api/v1/partition/{name}/…`, or `/ws/…`.
+    let Some(part) = parts.get_mut(4) else { return };
+    *part = &name;
+    let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+    // A path that was one with another name in it.
+    if let Ok(uri) = format!("{}{query}", parts.join("/")).parse() {
+        request.head_mut().uri = uri;
+    }
 }
 
 fn mark(answer: &mut ServiceResponse<BoxBody>, fresh: &[Fresh]) {

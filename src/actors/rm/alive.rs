@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
-use super::{RmActor, handle};
+use super::{RmActor, handle, snapshot::MakingRoom};
 use crate::{
     actors::topology::PartitionHandle,
     messages::{
@@ -104,7 +104,7 @@ impl RmActor {
             self.make_room(bytes, ctx);
             return;
         }
-        self.for_room = 0;
+        self.for_room = MakingRoom::default();
         if news && let Some(session) = &self.session {
             session.wake();
         }

@@ -67,6 +67,28 @@ impl RmLog {
     }
 }
 
+/// A log that is full: when snapshots are to make room. What lines take is kept for a while, so the first ones may be too early, and a
+/// session that may place nothing writes nothing that would ask for another.
+#[derive(Debug, Default)]
+pub(super) struct MakingRoom {
+    /// For so many seconds.
+    seconds: u32,
+    /// Snapshots that are due.
+    snapshots: u32,
+}
+
+impl MakingRoom {
+    /// After half a minute, one minute, two minutes and so on.
+    const AGAIN: u32 = 32;
+
+    fn pass(&mut self) {
+        if self.seconds == 0 || (self.seconds >= MakingRoom::AGAIN && self.seconds.is_power_of_two()) {
+            self.snapshots = 2;
+        }
+        self.seconds = self.seconds.saturating_add(1);
+    }
+}
+
 impl RmActor {
     /// Begins a snapshot, where enough was recorded since the last.
     pub(super) fn snapshot_if_due(&mut self, ctx: &mut Context<Self>) {
@@ -83,12 +105,14 @@ impl RmActor {
         }
     }
 
-    /// What can go of the log goes with the second snapshot from now; then as often as what came since is worth it.
+    /// What can go of the log goes with the second snapshot from now; then as often as what came since is worth it, and now and then.
+    /// Called each second.
     pub(super) fn make_room(&mut self, bytes: u64, ctx: &mut Context<Self>) {
+        self.for_room.pass();
         let Some(log) = &self.log else { return };
-        let due = self.for_room < 2 || log.behind() >= bytes / 16;
+        let due = self.for_room.snapshots > 0 || log.behind() >= bytes / 16;
         if due && !log.snapshotting && log.failing().is_none() && log.behind() > 0 {
-            self.for_room += 1;
+            self.for_room.snapshots = self.for_room.snapshots.saturating_sub(1);
             self.take_snapshot(None, ctx);
         }
     }
@@ -249,5 +273,24 @@ impl Handler<CloseLog> for RmActor {
             }
             true
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_log_is_tried_again_ever_less_often() {
+        let mut room = MakingRoom::default();
+        let mut due = Vec::new();
+        for second in 0..300 {
+            room.pass();
+            if room.snapshots > 0 {
+                due.push(second);
+                room.snapshots -= 1;
+            }
+        }
+        assert_eq!(due, [0, 1, 32, 33, 64, 65, 128, 129, 256, 257]);
     }
 }

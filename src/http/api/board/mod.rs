@@ -134,7 +134,9 @@ impl BoardApi {
 
     /// Nothing new is placed for this resource manager: its last stream was lost.
     async fn is_paused(&self, rm: &str) -> bool {
-        self.manager(rm).await.is_some_and(|info| info.state != RmState::Running)
+        // Of one that another server leads this one does not know.
+        let here = self.topology.find(rm).is_some_and(|handle| handle.is_here().is_ok());
+        here && self.manager(rm).await.is_some_and(|info| info.state != RmState::Running)
     }
 }
 

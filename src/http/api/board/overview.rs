@@ -140,7 +140,8 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         };
         let Ok((view, turn)) = long::turn(take, View::rows).await else { continue };
         let status = nodes::status(api, entry).await;
-        let manager = managers.iter().find(|manager| manager.id == entry.rm).cloned();
+        // Of one that another server leads this one does not know how it is.
+        let manager = managers.iter().find(|manager| manager.id == entry.rm && !entry.followed).cloned();
         let passed = api.journals.of(&entry.internal).send(GetOverdue).await.unwrap_or_default();
         let standby = entry.followed.then(|| {
             let found = fresh.iter().find(|fresh| fresh.rm == entry.rm);

@@ -114,9 +114,13 @@ impl Handler<Unregister> for RmActor {
             ended
                 .into_actor(self)
                 .map(move |standings, actor, _ctx| {
-                    if known.is_ok() && actor.life.state() != RmState::Stopped {
-                        actor.stopped(VOLUNTARY);
-                        actor.record_standing(&standings);
+                    match actor.life.state() {
+                        RmState::Init => {}
+                        RmState::Stopped => actor.not_missed(),
+                        _ => {
+                            actor.stopped(VOLUNTARY);
+                            actor.record_standing(&standings);
+                        }
                     }
                     (known, actor.flushed(true))
                 })
@@ -216,6 +220,19 @@ impl RmActor {
         }
         self.enter(RmState::Stopped, why);
         self.topology.stopped(&self.id);
+    }
+
+    /// A session that was given up is not waited for any more.
+    fn not_missed(&mut self) {
+        if self.life.history().last().is_some_and(|last| &*last.why == VOLUNTARY) {
+            return;
+        }
+        if let Some(log) = &mut self.log {
+            // Beside what is kept of what operators said.
+            let ended = Ended { epoch: self.epoch, why: VOLUNTARY.into(), lost: false };
+            log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
+        }
+        self.enter(RmState::Stopped, VOLUNTARY);
     }
 
     fn begin(&mut self, msg: Register, ctx: &mut Context<Self>) {

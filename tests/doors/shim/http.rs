@@ -189,27 +189,41 @@ async fn predicates_are_asked_and_answered() {
 
 #[tokio::test]
 async fn a_resource_manager_that_was_given_up_is_missed_until_it_is_back() {
-    let server = Server::registered(&[("rm.gracePeriod", "1ms"), ("rm.pauseTimeout", "1ms")]).await;
+    let (data, short) =
+        (tempfile::tempdir().expect("a directory"), [("rm.gracePeriod", "1ms"), ("rm.pauseTimeout", "1ms")]);
+    let start = || Server::start(&["--data", &data.path().display().to_string()]);
+    let mut server = start();
+    server.register("rm-1", &short).await;
     server.until(|info| info["state"] == "Stopped").await;
-    let running = async || {
+    server.program.kill();
+    server = start();
+    let running = async |server: &Server| {
         let text =
             server.http.get(server.url("/metrics")).send().await.expect("an answer").text().await.expect("a text");
         let line = text.lines().find_map(|line| line.strip_prefix("callboard_rm_running{rm=\"rm-1\"} "));
         line.map(str::to_owned)
     };
-    assert_eq!(running().await.as_deref(), Some("0"));
-    let status = || {
+    assert_eq!(running(&server).await.as_deref(), Some("0"));
+    let status = |server: &Server| {
         let shown = command(&["status", "--server", &server.url("")]).output().expect("it runs");
         String::from_utf8(shown.stdout).expect("text")
     };
-    let shown = status();
+    let shown = status(&server);
     assert!(shown.contains("there are no partitions.\nResource manager rm-1 stopped "), "{shown}");
     let (status_code, gone) = server.get("/api/v1/partition/default/application/a/explain").await;
     assert_eq!(status_code, 404);
     assert!(gone["detail"].as_str().is_some_and(|text| text.contains("no resource manager is registered")), "{gone}");
     server.register("rm-1", &[]).await;
-    assert_eq!(running().await.as_deref(), Some("1"));
+    assert_eq!(running(&server).await.as_deref(), Some("1"));
     // One that ends itself is not missed.
     assert_eq!(server.delete("/si/v1/rm/rm-1").await.0, 200);
-    assert_eq!(running().await, None);
+    assert_eq!(running(&server).await, None);
+    // Nor is one that somebody ends who knows that it does not come back, also after a restart.
+    server.register("rm-1", &short).await;
+    server.until(|info| info["state"] == "Stopped").await;
+    assert_eq!(running(&server).await.as_deref(), Some("0"));
+    assert_eq!(server.delete("/si/v1/rm/rm-1").await.0, 200);
+    assert_eq!(running(&server).await, None);
+    server.program.kill();
+    assert_eq!(running(&start()).await, None);
 }

@@ -20,6 +20,8 @@ use super::{
 
 /// Until it is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
+/// Until it is told again that another server has the id of this one.
+const TELL: Duration = Duration::from_secs(60);
 
 /// Whether others see that this server is there.
 #[derive(Debug, Default)]
@@ -47,9 +49,11 @@ impl Held {
 
 /// Keeps it there, for ever.
 pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Arc<Held>) {
+    let mut told: Option<Instant> = None;
     loop {
         match alone(&etcd, &keys, &me).await {
             Ok(true) => {
+                told = None;
                 if let Err(trouble) = once(&etcd, &keys, &me, lease, &held).await {
                     tracing::debug!(%trouble, "the lease of this server is not renewed");
                 }
@@ -57,11 +61,14 @@ pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held
             }
             Ok(false) => {
                 held.said.notify_one();
-                tracing::warn!(
-                    code = "cluster-same-id",
-                    id = me.id,
-                    "a server with the same id is there at another address: this one waits until it is gone; was a data directory copied?"
-                );
+                if told.is_none_or(|told| told.elapsed() >= TELL) {
+                    told = Some(Instant::now());
+                    tracing::warn!(
+                        code = "cluster-same-id",
+                        id = me.id,
+                        "a server with the same id is there at another address: this one waits until it is gone; was a data directory copied?"
+                    );
+                }
             }
             Err(trouble) => tracing::debug!(%trouble, "this server cannot say that it is there"),
         }

@@ -371,7 +371,9 @@ type Ack struct {
 	MaxItems uint64 `protobuf:"varint,4,opt,name=max_items,json=maxItems,proto3" json:"max_items,omitempty"`
 	MaxBytes uint64 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// Configurations that were refused, each with its number; a stream begins with the last ones of the session.
-	Refused       []*Refused `protobuf:"bytes,6,rep,name=refused,proto3" json:"refused,omitempty"`
+	Refused []*Refused `protobuf:"bytes,6,rep,name=refused,proto3" json:"refused,omitempty"`
+	// Settings of the whole process that a configuration had and its sender may not change, each with the number of the configuration.
+	Ignored       []*Ignored `protobuf:"bytes,7,rep,name=ignored,proto3" json:"ignored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -448,6 +450,13 @@ func (x *Ack) GetRefused() []*Refused {
 	return nil
 }
 
+func (x *Ack) GetIgnored() []*Ignored {
+	if x != nil {
+		return x.Ignored
+	}
+	return nil
+}
+
 type Refused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -500,6 +509,58 @@ func (x *Refused) GetReason() string {
 	return ""
 }
 
+type Ignored struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Keys          []string               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ignored) Reset() {
+	*x = Ignored{}
+	mi := &file_callboard_v1_callboard_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ignored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ignored) ProtoMessage() {}
+
+func (x *Ignored) ProtoReflect() protoreflect.Message {
+	mi := &file_callboard_v1_callboard_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ignored.ProtoReflect.Descriptor instead.
+func (*Ignored) Descriptor() ([]byte, []int) {
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Ignored) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Ignored) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 type Call struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique in the stream; 0: no reply wanted.
@@ -526,7 +587,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[7]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +599,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[7]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +612,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{7}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Call) GetId() uint64 {
@@ -768,7 +829,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[8]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +841,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[8]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +854,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{8}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Reply) GetId() uint64 {
@@ -935,7 +996,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[9]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1008,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[9]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1021,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{9}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hello) GetRmId() string {
@@ -1009,7 +1070,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[10]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1082,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[10]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1095,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{10}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ready) GetSequence() uint64 {
@@ -1060,7 +1121,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[11]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1133,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[11]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1146,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{11}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Done) GetError() string {
@@ -1105,7 +1166,7 @@ type PredicatesReply struct {
 
 func (x *PredicatesReply) Reset() {
 	*x = PredicatesReply{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[12]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1178,7 @@ func (x *PredicatesReply) String() string {
 func (*PredicatesReply) ProtoMessage() {}
 
 func (x *PredicatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[12]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1191,7 @@ func (x *PredicatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredicatesReply.ProtoReflect.Descriptor instead.
 func (*PredicatesReply) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{12}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PredicatesReply) GetError() string {
@@ -1149,7 +1210,7 @@ type EventBatch struct {
 
 func (x *EventBatch) Reset() {
 	*x = EventBatch{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[13]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1222,7 @@ func (x *EventBatch) String() string {
 func (*EventBatch) ProtoMessage() {}
 
 func (x *EventBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[13]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1235,7 @@ func (x *EventBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventBatch.ProtoReflect.Descriptor instead.
 func (*EventBatch) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{13}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EventBatch) GetEvents() []*si.EventRecord {
@@ -1192,7 +1253,7 @@ type StateDumpRequest struct {
 
 func (x *StateDumpRequest) Reset() {
 	*x = StateDumpRequest{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[14]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1265,7 @@ func (x *StateDumpRequest) String() string {
 func (*StateDumpRequest) ProtoMessage() {}
 
 func (x *StateDumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[14]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1278,7 @@ func (x *StateDumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateDumpRequest.ProtoReflect.Descriptor instead.
 func (*StateDumpRequest) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{14}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{15}
 }
 
 type StateDumpReply struct {
@@ -1230,7 +1291,7 @@ type StateDumpReply struct {
 
 func (x *StateDumpReply) Reset() {
 	*x = StateDumpReply{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[15]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1303,7 @@ func (x *StateDumpReply) String() string {
 func (*StateDumpReply) ProtoMessage() {}
 
 func (x *StateDumpReply) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[15]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1316,7 @@ func (x *StateDumpReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateDumpReply.ProtoReflect.Descriptor instead.
 func (*StateDumpReply) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{15}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StateDumpReply) GetJson() string {
@@ -1286,7 +1347,7 @@ type PredicatesBatchArgs struct {
 
 func (x *PredicatesBatchArgs) Reset() {
 	*x = PredicatesBatchArgs{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[16]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1359,7 @@ func (x *PredicatesBatchArgs) String() string {
 func (*PredicatesBatchArgs) ProtoMessage() {}
 
 func (x *PredicatesBatchArgs) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[16]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1372,7 @@ func (x *PredicatesBatchArgs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredicatesBatchArgs.ProtoReflect.Descriptor instead.
 func (*PredicatesBatchArgs) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{16}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PredicatesBatchArgs) GetAllocationKey() string {
@@ -1352,7 +1413,7 @@ type PredicatesBatchReply struct {
 
 func (x *PredicatesBatchReply) Reset() {
 	*x = PredicatesBatchReply{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[17]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1425,7 @@ func (x *PredicatesBatchReply) String() string {
 func (*PredicatesBatchReply) ProtoMessage() {}
 
 func (x *PredicatesBatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[17]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1438,7 @@ func (x *PredicatesBatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredicatesBatchReply.ProtoReflect.Descriptor instead.
 func (*PredicatesBatchReply) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{17}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PredicatesBatchReply) GetErrors() []string {
@@ -1398,7 +1459,7 @@ type PredicatesSeveralArgs struct {
 
 func (x *PredicatesSeveralArgs) Reset() {
 	*x = PredicatesSeveralArgs{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[18]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1471,7 @@ func (x *PredicatesSeveralArgs) String() string {
 func (*PredicatesSeveralArgs) ProtoMessage() {}
 
 func (x *PredicatesSeveralArgs) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[18]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1484,7 @@ func (x *PredicatesSeveralArgs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredicatesSeveralArgs.ProtoReflect.Descriptor instead.
 func (*PredicatesSeveralArgs) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{18}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PredicatesSeveralArgs) GetAsks() []*PredicatesBatchArgs {
@@ -1443,7 +1504,7 @@ type PredicatesSeveralReply struct {
 
 func (x *PredicatesSeveralReply) Reset() {
 	*x = PredicatesSeveralReply{}
-	mi := &file_callboard_v1_callboard_proto_msgTypes[19]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1516,7 @@ func (x *PredicatesSeveralReply) String() string {
 func (*PredicatesSeveralReply) ProtoMessage() {}
 
 func (x *PredicatesSeveralReply) ProtoReflect() protoreflect.Message {
-	mi := &file_callboard_v1_callboard_proto_msgTypes[19]
+	mi := &file_callboard_v1_callboard_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1529,7 @@ func (x *PredicatesSeveralReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredicatesSeveralReply.ProtoReflect.Descriptor instead.
 func (*PredicatesSeveralReply) Descriptor() ([]byte, []int) {
-	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{19}
+	return file_callboard_v1_callboard_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PredicatesSeveralReply) GetAnswers() []*PredicatesBatchReply {
@@ -1500,17 +1561,21 @@ const file_callboard_v1_callboard_proto_rawDesc = "" +
 	"\theartbeat\x18\b \x01(\v2\x17.callboard.v1.HeartbeatH\x00R\theartbeatB\t\n" +
 	"\arequest\"&\n" +
 	"\tHeartbeat\x12\x19\n" +
-	"\bnode_ids\x18\x01 \x03(\tR\anodeIds\"\xbc\x01\n" +
+	"\bnode_ids\x18\x01 \x03(\tR\anodeIds\"\xed\x01\n" +
 	"\x03Ack\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x18\n" +
 	"\acredits\x18\x03 \x01(\x04R\acredits\x12\x1b\n" +
 	"\tmax_items\x18\x04 \x01(\x04R\bmaxItems\x12\x1b\n" +
 	"\tmax_bytes\x18\x05 \x01(\x04R\bmaxBytes\x12/\n" +
-	"\arefused\x18\x06 \x03(\v2\x15.callboard.v1.RefusedR\arefused\"=\n" +
+	"\arefused\x18\x06 \x03(\v2\x15.callboard.v1.RefusedR\arefused\x12/\n" +
+	"\aignored\x18\a \x03(\v2\x15.callboard.v1.IgnoredR\aignored\"=\n" +
 	"\aRefused\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x94\x06\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"9\n" +
+	"\aIgnored\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\tR\x04keys\"\x94\x06\n" +
 	"\x04Call\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bsequence\x18\f \x01(\x04R\bsequence\x12+\n" +
@@ -1596,7 +1661,7 @@ func file_callboard_v1_callboard_proto_rawDescGZIP() []byte {
 	return file_callboard_v1_callboard_proto_rawDescData
 }
 
-var file_callboard_v1_callboard_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_callboard_v1_callboard_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_callboard_v1_callboard_proto_goTypes = []any{
 	(*UpdateConfigurationResponse)(nil),              // 0: callboard.v1.UpdateConfigurationResponse
 	(*UnregisterRequest)(nil),                        // 1: callboard.v1.UnregisterRequest
@@ -1605,73 +1670,75 @@ var file_callboard_v1_callboard_proto_goTypes = []any{
 	(*Heartbeat)(nil),                                // 4: callboard.v1.Heartbeat
 	(*Ack)(nil),                                      // 5: callboard.v1.Ack
 	(*Refused)(nil),                                  // 6: callboard.v1.Refused
-	(*Call)(nil),                                     // 7: callboard.v1.Call
-	(*Reply)(nil),                                    // 8: callboard.v1.Reply
-	(*Hello)(nil),                                    // 9: callboard.v1.Hello
-	(*Ready)(nil),                                    // 10: callboard.v1.Ready
-	(*Done)(nil),                                     // 11: callboard.v1.Done
-	(*PredicatesReply)(nil),                          // 12: callboard.v1.PredicatesReply
-	(*EventBatch)(nil),                               // 13: callboard.v1.EventBatch
-	(*StateDumpRequest)(nil),                         // 14: callboard.v1.StateDumpRequest
-	(*StateDumpReply)(nil),                           // 15: callboard.v1.StateDumpReply
-	(*PredicatesBatchArgs)(nil),                      // 16: callboard.v1.PredicatesBatchArgs
-	(*PredicatesBatchReply)(nil),                     // 17: callboard.v1.PredicatesBatchReply
-	(*PredicatesSeveralArgs)(nil),                    // 18: callboard.v1.PredicatesSeveralArgs
-	(*PredicatesSeveralReply)(nil),                   // 19: callboard.v1.PredicatesSeveralReply
-	(*si.ApplicationRequest)(nil),                    // 20: si.v1.ApplicationRequest
-	(*si.NodeRequest)(nil),                           // 21: si.v1.NodeRequest
-	(*si.AllocationRequest)(nil),                     // 22: si.v1.AllocationRequest
-	(*si.UpdateConfigurationRequest)(nil),            // 23: si.v1.UpdateConfigurationRequest
-	(*si.AllocationResponse)(nil),                    // 24: si.v1.AllocationResponse
-	(*si.ApplicationResponse)(nil),                   // 25: si.v1.ApplicationResponse
-	(*si.NodeResponse)(nil),                          // 26: si.v1.NodeResponse
-	(*si.PredicatesArgs)(nil),                        // 27: si.v1.PredicatesArgs
-	(*si.PreemptionPredicatesArgs)(nil),              // 28: si.v1.PreemptionPredicatesArgs
-	(*si.UpdateContainerSchedulingStateRequest)(nil), // 29: si.v1.UpdateContainerSchedulingStateRequest
-	(*si.PreemptionPredicatesResponse)(nil),          // 30: si.v1.PreemptionPredicatesResponse
-	(*si.EventRecord)(nil),                           // 31: si.v1.EventRecord
+	(*Ignored)(nil),                                  // 7: callboard.v1.Ignored
+	(*Call)(nil),                                     // 8: callboard.v1.Call
+	(*Reply)(nil),                                    // 9: callboard.v1.Reply
+	(*Hello)(nil),                                    // 10: callboard.v1.Hello
+	(*Ready)(nil),                                    // 11: callboard.v1.Ready
+	(*Done)(nil),                                     // 12: callboard.v1.Done
+	(*PredicatesReply)(nil),                          // 13: callboard.v1.PredicatesReply
+	(*EventBatch)(nil),                               // 14: callboard.v1.EventBatch
+	(*StateDumpRequest)(nil),                         // 15: callboard.v1.StateDumpRequest
+	(*StateDumpReply)(nil),                           // 16: callboard.v1.StateDumpReply
+	(*PredicatesBatchArgs)(nil),                      // 17: callboard.v1.PredicatesBatchArgs
+	(*PredicatesBatchReply)(nil),                     // 18: callboard.v1.PredicatesBatchReply
+	(*PredicatesSeveralArgs)(nil),                    // 19: callboard.v1.PredicatesSeveralArgs
+	(*PredicatesSeveralReply)(nil),                   // 20: callboard.v1.PredicatesSeveralReply
+	(*si.ApplicationRequest)(nil),                    // 21: si.v1.ApplicationRequest
+	(*si.NodeRequest)(nil),                           // 22: si.v1.NodeRequest
+	(*si.AllocationRequest)(nil),                     // 23: si.v1.AllocationRequest
+	(*si.UpdateConfigurationRequest)(nil),            // 24: si.v1.UpdateConfigurationRequest
+	(*si.AllocationResponse)(nil),                    // 25: si.v1.AllocationResponse
+	(*si.ApplicationResponse)(nil),                   // 26: si.v1.ApplicationResponse
+	(*si.NodeResponse)(nil),                          // 27: si.v1.NodeResponse
+	(*si.PredicatesArgs)(nil),                        // 28: si.v1.PredicatesArgs
+	(*si.PreemptionPredicatesArgs)(nil),              // 29: si.v1.PreemptionPredicatesArgs
+	(*si.UpdateContainerSchedulingStateRequest)(nil), // 30: si.v1.UpdateContainerSchedulingStateRequest
+	(*si.PreemptionPredicatesResponse)(nil),          // 31: si.v1.PreemptionPredicatesResponse
+	(*si.EventRecord)(nil),                           // 32: si.v1.EventRecord
 }
 var file_callboard_v1_callboard_proto_depIdxs = []int32{
-	20, // 0: callboard.v1.Request.application:type_name -> si.v1.ApplicationRequest
-	21, // 1: callboard.v1.Request.node:type_name -> si.v1.NodeRequest
-	22, // 2: callboard.v1.Request.allocation:type_name -> si.v1.AllocationRequest
-	23, // 3: callboard.v1.Request.configuration:type_name -> si.v1.UpdateConfigurationRequest
+	21, // 0: callboard.v1.Request.application:type_name -> si.v1.ApplicationRequest
+	22, // 1: callboard.v1.Request.node:type_name -> si.v1.NodeRequest
+	23, // 2: callboard.v1.Request.allocation:type_name -> si.v1.AllocationRequest
+	24, // 3: callboard.v1.Request.configuration:type_name -> si.v1.UpdateConfigurationRequest
 	4,  // 4: callboard.v1.Request.heartbeat:type_name -> callboard.v1.Heartbeat
 	6,  // 5: callboard.v1.Ack.refused:type_name -> callboard.v1.Refused
-	10, // 6: callboard.v1.Call.ready:type_name -> callboard.v1.Ready
-	24, // 7: callboard.v1.Call.allocation:type_name -> si.v1.AllocationResponse
-	25, // 8: callboard.v1.Call.application:type_name -> si.v1.ApplicationResponse
-	26, // 9: callboard.v1.Call.node:type_name -> si.v1.NodeResponse
-	27, // 10: callboard.v1.Call.predicates:type_name -> si.v1.PredicatesArgs
-	28, // 11: callboard.v1.Call.preemption_predicates:type_name -> si.v1.PreemptionPredicatesArgs
-	13, // 12: callboard.v1.Call.events:type_name -> callboard.v1.EventBatch
-	29, // 13: callboard.v1.Call.container_state:type_name -> si.v1.UpdateContainerSchedulingStateRequest
-	14, // 14: callboard.v1.Call.state_dump:type_name -> callboard.v1.StateDumpRequest
-	16, // 15: callboard.v1.Call.predicates_batch:type_name -> callboard.v1.PredicatesBatchArgs
-	18, // 16: callboard.v1.Call.predicates_several:type_name -> callboard.v1.PredicatesSeveralArgs
-	9,  // 17: callboard.v1.Reply.hello:type_name -> callboard.v1.Hello
-	11, // 18: callboard.v1.Reply.done:type_name -> callboard.v1.Done
-	12, // 19: callboard.v1.Reply.predicates:type_name -> callboard.v1.PredicatesReply
-	30, // 20: callboard.v1.Reply.preemption_predicates:type_name -> si.v1.PreemptionPredicatesResponse
-	15, // 21: callboard.v1.Reply.state_dump:type_name -> callboard.v1.StateDumpReply
-	17, // 22: callboard.v1.Reply.predicates_batch:type_name -> callboard.v1.PredicatesBatchReply
-	19, // 23: callboard.v1.Reply.predicates_several:type_name -> callboard.v1.PredicatesSeveralReply
-	31, // 24: callboard.v1.EventBatch.events:type_name -> si.v1.EventRecord
-	16, // 25: callboard.v1.PredicatesSeveralArgs.asks:type_name -> callboard.v1.PredicatesBatchArgs
-	17, // 26: callboard.v1.PredicatesSeveralReply.answers:type_name -> callboard.v1.PredicatesBatchReply
-	23, // 27: callboard.v1.SchedulerExtension.UpdateConfiguration:input_type -> si.v1.UpdateConfigurationRequest
-	1,  // 28: callboard.v1.SchedulerExtension.Unregister:input_type -> callboard.v1.UnregisterRequest
-	8,  // 29: callboard.v1.SchedulerExtension.Callbacks:input_type -> callboard.v1.Reply
-	3,  // 30: callboard.v1.SchedulerExtension.Requests:input_type -> callboard.v1.Request
-	0,  // 31: callboard.v1.SchedulerExtension.UpdateConfiguration:output_type -> callboard.v1.UpdateConfigurationResponse
-	2,  // 32: callboard.v1.SchedulerExtension.Unregister:output_type -> callboard.v1.UnregisterResponse
-	7,  // 33: callboard.v1.SchedulerExtension.Callbacks:output_type -> callboard.v1.Call
-	5,  // 34: callboard.v1.SchedulerExtension.Requests:output_type -> callboard.v1.Ack
-	31, // [31:35] is the sub-list for method output_type
-	27, // [27:31] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	7,  // 6: callboard.v1.Ack.ignored:type_name -> callboard.v1.Ignored
+	11, // 7: callboard.v1.Call.ready:type_name -> callboard.v1.Ready
+	25, // 8: callboard.v1.Call.allocation:type_name -> si.v1.AllocationResponse
+	26, // 9: callboard.v1.Call.application:type_name -> si.v1.ApplicationResponse
+	27, // 10: callboard.v1.Call.node:type_name -> si.v1.NodeResponse
+	28, // 11: callboard.v1.Call.predicates:type_name -> si.v1.PredicatesArgs
+	29, // 12: callboard.v1.Call.preemption_predicates:type_name -> si.v1.PreemptionPredicatesArgs
+	14, // 13: callboard.v1.Call.events:type_name -> callboard.v1.EventBatch
+	30, // 14: callboard.v1.Call.container_state:type_name -> si.v1.UpdateContainerSchedulingStateRequest
+	15, // 15: callboard.v1.Call.state_dump:type_name -> callboard.v1.StateDumpRequest
+	17, // 16: callboard.v1.Call.predicates_batch:type_name -> callboard.v1.PredicatesBatchArgs
+	19, // 17: callboard.v1.Call.predicates_several:type_name -> callboard.v1.PredicatesSeveralArgs
+	10, // 18: callboard.v1.Reply.hello:type_name -> callboard.v1.Hello
+	12, // 19: callboard.v1.Reply.done:type_name -> callboard.v1.Done
+	13, // 20: callboard.v1.Reply.predicates:type_name -> callboard.v1.PredicatesReply
+	31, // 21: callboard.v1.Reply.preemption_predicates:type_name -> si.v1.PreemptionPredicatesResponse
+	16, // 22: callboard.v1.Reply.state_dump:type_name -> callboard.v1.StateDumpReply
+	18, // 23: callboard.v1.Reply.predicates_batch:type_name -> callboard.v1.PredicatesBatchReply
+	20, // 24: callboard.v1.Reply.predicates_several:type_name -> callboard.v1.PredicatesSeveralReply
+	32, // 25: callboard.v1.EventBatch.events:type_name -> si.v1.EventRecord
+	17, // 26: callboard.v1.PredicatesSeveralArgs.asks:type_name -> callboard.v1.PredicatesBatchArgs
+	18, // 27: callboard.v1.PredicatesSeveralReply.answers:type_name -> callboard.v1.PredicatesBatchReply
+	24, // 28: callboard.v1.SchedulerExtension.UpdateConfiguration:input_type -> si.v1.UpdateConfigurationRequest
+	1,  // 29: callboard.v1.SchedulerExtension.Unregister:input_type -> callboard.v1.UnregisterRequest
+	9,  // 30: callboard.v1.SchedulerExtension.Callbacks:input_type -> callboard.v1.Reply
+	3,  // 31: callboard.v1.SchedulerExtension.Requests:input_type -> callboard.v1.Request
+	0,  // 32: callboard.v1.SchedulerExtension.UpdateConfiguration:output_type -> callboard.v1.UpdateConfigurationResponse
+	2,  // 33: callboard.v1.SchedulerExtension.Unregister:output_type -> callboard.v1.UnregisterResponse
+	8,  // 34: callboard.v1.SchedulerExtension.Callbacks:output_type -> callboard.v1.Call
+	5,  // 35: callboard.v1.SchedulerExtension.Requests:output_type -> callboard.v1.Ack
+	32, // [32:36] is the sub-list for method output_type
+	28, // [28:32] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_callboard_v1_callboard_proto_init() }
@@ -1686,7 +1753,7 @@ func file_callboard_v1_callboard_proto_init() {
 		(*Request_Configuration)(nil),
 		(*Request_Heartbeat)(nil),
 	}
-	file_callboard_v1_callboard_proto_msgTypes[7].OneofWrappers = []any{
+	file_callboard_v1_callboard_proto_msgTypes[8].OneofWrappers = []any{
 		(*Call_Ready)(nil),
 		(*Call_Allocation)(nil),
 		(*Call_Application)(nil),
@@ -1699,7 +1766,7 @@ func file_callboard_v1_callboard_proto_init() {
 		(*Call_PredicatesBatch)(nil),
 		(*Call_PredicatesSeveral)(nil),
 	}
-	file_callboard_v1_callboard_proto_msgTypes[8].OneofWrappers = []any{
+	file_callboard_v1_callboard_proto_msgTypes[9].OneofWrappers = []any{
 		(*Reply_Hello)(nil),
 		(*Reply_Done)(nil),
 		(*Reply_Predicates)(nil),
@@ -1714,7 +1781,7 @@ func file_callboard_v1_callboard_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_callboard_v1_callboard_proto_rawDesc), len(file_callboard_v1_callboard_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

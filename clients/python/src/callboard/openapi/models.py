@@ -258,6 +258,11 @@ class LogLevel(TypedDict):
     operator: bool
 
 
+class MoreGroups(TypedDict):
+    asks: int
+    groups: int
+
+
 class NodeAdd(TypedDict):
     count: int
     like: str
@@ -471,6 +476,7 @@ class SettingsOfResourceManager(TypedDict):
 
 class Shortage(TypedDict):
     available: int
+    kept: NotRequired[int | None]
     limit: NotRequired[int | None]
     resource: str
     used: NotRequired[int | None]
@@ -1110,6 +1116,7 @@ class Explained(TypedDict):
     ask: NotRequired[AskState | None]
     groups: list[str]
     message: NotRequired[str | None]
+    more: NotRequired[MoreGroups | None]
     partition: str
     pending: Amounts
     queueName: str

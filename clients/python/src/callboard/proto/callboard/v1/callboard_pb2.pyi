@@ -159,6 +159,7 @@ class Ack(_message.Message):
     MAX_ITEMS_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    IGNORED_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     sequence: _builtins.int
     """Everything up to this number was applied. A client that comes back sends again what follows it."""
@@ -173,6 +174,10 @@ class Ack(_message.Message):
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refused]:
         """Configurations that were refused, each with its number; a stream begins with the last ones of the session."""
 
+    @_builtins.property
+    def ignored(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ignored]:
+        """Settings of the whole process that a configuration had and its sender may not change, each with the number of the configuration."""
+
     def __init__(
         self,
         *,
@@ -182,10 +187,11 @@ class Ack(_message.Message):
         max_items: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
         refused: _abc.Iterable[Global___Refused] | None = ...,
+        ignored: _abc.Iterable[Global___Ignored] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credits", b"credits", "epoch", b"epoch", "max_bytes", b"max_bytes", "max_items", b"max_items", "refused", b"refused", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credits", b"credits", "epoch", b"epoch", "ignored", b"ignored", "max_bytes", b"max_bytes", "max_items", b"max_items", "refused", b"refused", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -212,6 +218,29 @@ class Refused(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Refused: _TypeAlias = Refused  # noqa: Y015
+
+@_typing.final
+class Ignored(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        keys: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Ignored: _TypeAlias = Ignored  # noqa: Y015
 
 @_typing.final
 class Call(_message.Message):

@@ -433,3 +433,23 @@ fn history_goes_by_what_happened() {
         assert_eq!(sums, [100, 100, 0], "{victim:?}");
     }
 }
+
+#[test]
+fn what_an_ask_said_goes_with_it() {
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 1_000);
+    env.app("app-1", "root.a");
+    env.app("app-2", "root.a");
+    env.ask(vec![Ask::new("app-2", "stays", 1)]);
+    let key = |n: usize| format!("a-key-to-be-found-{n:04}");
+    env.ask((0..100).map(|n| Ask::new("app-1", &key(n), 1)).collect());
+    let has = |env: &Env| {
+        let saved = env.partition.save();
+        (saved.windows(17).any(|bytes| bytes == b"a-key-to-be-found"), saved.len())
+    };
+    let (before, large) = has(&env);
+    assert!(before);
+    (0..100).for_each(|n| env.release("app-1", &key(n), Termination::StoppedByRm));
+    let (after, small) = has(&env);
+    assert!(!after && small < large / 2, "{small} of {large} bytes");
+}

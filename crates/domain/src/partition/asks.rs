@@ -1,6 +1,6 @@
 //! Asks and placed allocations come in (section 4.B of the scheduling rules).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::{Books, Cx, Partition, Placement, apps::creation_time, states::AppEvent};
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
     resources::Resource,
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState},
 };
+
+/// What an ask says that is there no more.
+static NOTHING: LazyLock<Arc<AskSpec>> = LazyLock::new(Arc::default);
 
 impl Partition {
     /// An allocation request: allocations in order, their rejections, then releases in order (R1.29).
@@ -347,9 +350,23 @@ impl Partition {
         // The next one in this row has not been refused anywhere.
         self.forget_refusals(alloc);
         let row = self.allocs.free(alloc);
-        row.log = Vec::new();
         let (app, seq, shape) = (row.app, row.seq, row.shape);
         self.keys.remove(app, &row.spec.key, alloc);
+        // The row may stay unused for long, and is in each snapshot.
+        row.log = Vec::new();
+        row.spec = NOTHING.clone();
+        row.resource = Arc::default();
+        for time in [
+            &mut row.created,
+            &mut row.requested,
+            &mut row.bound,
+            &mut row.reserved_at,
+            &mut row.preemption_tried,
+            &mut row.predicate_event,
+            &mut row.required_node_event,
+        ] {
+            *time = Nanos::ZERO;
+        }
         self.gone_with.remove(&alloc);
         self.apps[app].by_seq.remove(&seq);
         self.shapes.release(shape);

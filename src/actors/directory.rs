@@ -61,6 +61,13 @@ pub struct PartitionEntry {
     pub followed: bool,
 }
 
+impl PartitionEntry {
+    /// Its name in the configuration of its resource manager.
+    pub fn name(&self) -> &str {
+        self.internal.get(self.rm.len() + 2..).unwrap_or_default()
+    }
+}
+
 impl Directory {
     /// The present state.
     pub fn get(&self) -> Arc<Listing> {

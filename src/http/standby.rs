@@ -106,9 +106,7 @@ pub async fn gate(
                 return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
             };
             if is_leaders(request.method(), &raw, rest) {
-                let plain = |internal: &str| internal.rsplit_once(']').map_or("", |(_, name)| name).to_owned();
-                let name = plain(&entry.internal);
-                if listing.partitions.iter().filter(|other| plain(&other.internal) == name).count() > 1 {
+                if listing.partitions.iter().filter(|other| other.name() == entry.name()).count() > 1 {
                     name_in_full(&mut request, &entry.internal);
                 }
                 let told = doors.topology.find(&entry.rm).and_then(|handle| handle.is_here().err());

@@ -228,7 +228,8 @@ impl Socket {
     /// The way into the session that a message is for.
     fn enter(&self, epoch: Option<u64>, name: &str) -> Result<(Arc<RmHandle>, Gate), Problem> {
         let (handle, gate) = enter(&self.doors, &self.handle.id, name)?;
-        match epoch.filter(|epoch| *epoch != gate.epoch).or((self.epoch != gate.epoch).then_some(self.epoch)) {
+        let mut named = [epoch, Some(self.epoch)].into_iter().flatten();
+        match named.find(|epoch| *epoch != gate.epoch) {
             Some(other) => Err(another_epoch(&handle.id, other, gate.epoch).into()),
             None => Ok((handle, gate)),
         }

@@ -113,8 +113,7 @@ async fn a_stream_ends_with_its_token() {
     let first = NodeRequest { rm_id: "rm-1".into(), ..Default::default() };
     let requests = futures::StreamExt::chain(tokio_stream::iter([first]), tokio_stream::pending());
     let answer = SchedulerClient::new(channel).update_node(from("shim", requests)).await.unwrap();
-    std::fs::write(server.tokens(), standard().replace(&line("shim", "shim", ""), "")).unwrap();
-    server.signal("HUP");
+    take_back(&server, "shim");
     let end = tokio::time::timeout(LIMIT, answer.into_inner().message()).await.expect("in time");
     assert_eq!(end.unwrap_err().code(), Code::Unauthenticated);
 }

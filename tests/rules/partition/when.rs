@@ -1,7 +1,7 @@
 //! When asks that wait will be placed: from how long others lasted, in runs forward on clones.
 
 use callboard::domain::{
-    command::{Command, NodeAction},
+    command::{AddApplication, Command, NodeAction},
     event::Event,
     lasted::Lasted,
     partition::{
@@ -139,5 +139,21 @@ fn what_the_shim_was_told_and_asked_before_is_answered_in_the_runs() {
     env.ask(vec![Ask::new("next", "asked", 10)]);
     assert_eq!(env.questions.len(), 1);
     let mut run = Forward::new(&env.partition, env.now, &[("next".into(), "asked".into())], BOUNDS);
+    assert!(run.run(), "it is placed");
+}
+
+// SEEDS S6: what of an application is released whose time is over is no placeholder.
+#[test]
+fn what_an_application_has_whose_time_is_over_is_confirmed_in_the_runs() {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 10);
+    let item = AddApplication { id: "app-1".into(), queue: "root.a".into(), timeout_millis: 5_000, ..env.by("alice") };
+    env.add_app(item);
+    env.ask(vec![Ask::new("app-1", "old", 10)]);
+    env.pass(6);
+    assert_eq!(env.heard().last().map(String::as_str), Some("released old Timeout"));
+    env.app("next", "root.a");
+    env.ask(vec![Ask::new("next", "k", 10)]);
+    let mut run = Forward::new(&env.partition, env.now, &[("next".into(), "k".into())], BOUNDS);
     assert!(run.run(), "it is placed");
 }

@@ -355,7 +355,7 @@ impl Partition {
         // The row may stay unused for long, and is in each snapshot.
         row.log = Vec::new();
         row.spec = NOTHING.clone();
-        row.resource = Arc::default();
+        row.resource = NOTHING.resource.clone();
         for time in [
             &mut row.created,
             &mut row.requested,

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::Partition;
+use super::{Partition, shapes};
 use crate::{
     alloc::{Alloc, LogEntry, Phase},
     app::{AskGroup, AskOrder, GroupKey},
@@ -194,8 +194,7 @@ fn joined(all: impl Iterator<Item = Waiting>) -> Vec<Waiting> {
     let mut found: Vec<Waiting> = Vec::new();
     let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for one in all {
-        let size: Vec<(ResourceType, i128)> =
-            one.resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect();
+        let size = shapes::key(&one.resource);
         let those = alike.entry((one.why.mark(), one.placeholder, one.task_group.clone(), size)).or_default();
         match those.iter().find(|at| found[**at].why == one.why) {
             Some(at) => {
@@ -532,7 +531,7 @@ impl<'a> Explainer<'a> {
     fn nodes_of(&mut self, shape: ShapeIx, ask: AllocIx) -> Arc<Nodes> {
         let partition = self.partition;
         let resource = &partition.allocs[ask].resource;
-        let key: Vec<_> = resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect();
+        let key = shapes::key(resource);
         let known = match self.nodes.get(&key) {
             Some(known) => known.clone(),
             None if self.nodes.len() >= self.sizes => {

@@ -407,9 +407,9 @@ impl<'a> Forward<'a> {
 impl Partition {
     /// Releases that were sent to the resource manager and that it has not confirmed, as it would confirm them.
     fn unconfirmed(&self) -> Vec<ReleaseItem> {
-        // Only gangs have others than victims.
-        let gangs = self.apps.iter().filter(|(_, app)| !app.gang.task_groups.is_empty());
-        let mut going: Vec<AllocIx> = gangs.flat_map(|(_, app)| app.allocs.keys().copied()).collect();
+        // Besides victims these are placeholders, and what an application has that ends.
+        let some = self.apps.iter().filter(|(ix, app)| app.gang.placeholders > 0 || self.is_ending(*ix));
+        let mut going: Vec<AllocIx> = some.flat_map(|(_, app)| app.allocs.keys().copied()).collect();
         going.retain(|alloc| self.allocs[*alloc].released);
         if !self.queues[self.root].preempting.is_empty() {
             going.extend(self.allocs.iter().filter(|(_, row)| row.is_allocated() && row.preempted).map(|(ix, _)| ix));

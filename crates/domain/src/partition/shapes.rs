@@ -37,7 +37,8 @@ fn lead(resource: &Resource) -> Option<(ResourceType, i128)> {
     resource.iter().find(|(_, amount)| *amount > 0).map(|(kind, amount)| (kind.clone(), amount))
 }
 
-fn key(resource: &Resource) -> Vec<(ResourceType, i128)> {
+/// Equal for equal resources, and in an order.
+pub(super) fn key(resource: &Resource) -> Vec<(ResourceType, i128)> {
     resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect()
 }
 

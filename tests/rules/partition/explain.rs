@@ -243,3 +243,36 @@ fn room_that_is_kept_for_a_gang_is_told_from_what_is_used() {
     let [Why::GangRoom { used, kept, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!((used, kept), (&res(10, 10), &res(10, 10)));
 }
+
+// R5.27: what is told of one ask alone is told of it among many sizes too.
+#[test]
+fn many_sizes_are_told_the_same_reasons_as_one() {
+    let mut env = Env::calm(CONFIG);
+    for (node, size) in [("n1", 4_000), ("n2", 4_000), ("n3", 8_000), ("n4", 8_000)] {
+        env.node(node, size);
+    }
+    app(&mut env, "full", "root.wide", "u");
+    env.ask(vec![Ask::new("full", "1", 4_000), Ask::new("full", "2", 4_000)]);
+    env.ask(vec![Ask::new("full", "3", 8_000), Ask::new("full", "4", 7_990)]);
+    let mut sizes: Vec<i64> = (1_000..1_300).collect();
+    sizes.extend([4_001, 8_000, 8_001, 9_000]);
+    for size in &sizes {
+        let id = format!("a{size}");
+        app(&mut env, &id, "root.wide", "u");
+        env.ask(vec![Ask::new(&id, "1", *size)]);
+    }
+    let alike = |env: &Env| {
+        let mut explainer = Explainer::new(&env.partition);
+        for size in &sizes {
+            let id = format!("a{size}");
+            let ix = env.partition.app_by_id[&*id];
+            let together: Vec<_> = explainer.application(ix, env.now).into_iter().map(|one| one.why).collect();
+            assert_eq!(together, why(env, &id), "{size}");
+        }
+    };
+    alike(&env);
+    for node in ["n1", "n2", "n3", "n4"] {
+        env.node_action(node, NodeAction::Drain, None);
+    }
+    alike(&env);
+}

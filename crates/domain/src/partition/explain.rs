@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Partition, shapes};
+use super::{Partition, node_sizes::NodeSizes, shapes};
 use crate::{
     alloc::{Alloc, LogEntry, Phase},
     app::{AskGroup, AskOrder, GroupKey},
@@ -240,8 +240,10 @@ pub struct Explainer<'a> {
     copy: Option<Box<Partition>>,
     /// Asks of gangs that may still be tried.
     tries: usize,
-    /// Sizes of asks for which all nodes are looked at; for more, only whether one takes the ask is told.
+    /// Sizes of asks for which all nodes are looked at one by one.
     sizes: usize,
+    /// For more sizes; made for the first of them.
+    by_size: Option<NodeSizes>,
 }
 
 /// See `Explainer::sizes`.
@@ -252,7 +254,7 @@ const TRIES: usize = 2_000;
 impl<'a> Explainer<'a> {
     /// For this state.
     pub fn new(partition: &'a Partition) -> Explainer<'a> {
-        Explainer { partition, nodes: BTreeMap::new(), copy: None, tries: TRIES, sizes: SIZES }
+        Explainer { partition, nodes: BTreeMap::new(), copy: None, tries: TRIES, sizes: SIZES, by_size: None }
     }
 
     /// For this state, without a look at the nodes: of an ask that waits for them is told that it does.
@@ -534,9 +536,13 @@ impl<'a> Explainer<'a> {
         let key = shapes::key(resource);
         let known = match self.nodes.get(&key) {
             Some(known) => known.clone(),
-            None if self.nodes.len() >= self.sizes => {
+            None if self.sizes == 0 => {
                 let open = usize::from(!partition.shapes.is_nowhere(shape));
                 return Arc::new(Nodes { open, ..Nodes::default() });
+            }
+            None if self.nodes.len() >= self.sizes => {
+                let by_size = self.by_size.get_or_insert_with(|| NodeSizes::of(partition));
+                Arc::new(by_size.say(resource, partition.shapes.is_nowhere(shape)))
             }
             None => {
                 let found = Arc::new(self.look_at_nodes(ask));

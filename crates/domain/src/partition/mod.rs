@@ -22,6 +22,7 @@ mod groups;
 pub mod holders;
 mod inspect;
 pub mod line;
+mod node_sizes;
 mod nodes;
 mod order;
 mod overdue;

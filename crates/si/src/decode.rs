@@ -1,7 +1,12 @@
 //! JSON text to messages: the proto3 JSON mapping, with errors that name the field and its value.
 
+use std::{borrow::Cow, fmt};
+
 use callboard_domain::names::shorten;
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserializer, Serialize,
+    de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::Value;
 
 /// What is wrong with a text.
@@ -54,37 +59,150 @@ pub fn commas(text: &[u8]) -> usize {
     commas
 }
 
-/// Reads a message. `null` stands for a field that is not there and for no entry of a list.
+/// Reads a message. `null` stands for a field that is not there and for no entry of a list; a whole number may be written as one
+/// with a fraction or an exponent (`5.0`, `1e3`), as the mapping has it.
 pub fn message<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
-    let fault = match serde_json::from_slice(text) {
-        Ok(message) => return Ok(message),
-        Err(fault) => fault,
-    };
-    // The slow way, taken only where something is wrong or null.
-    if text.len() > SECOND_LOOK {
-        let what = if fault.is_data() { "" } else { "the body is not JSON: " };
-        return Err(Malformed { field: None, detail: format!("{what}{fault}") }.cut());
+    if let Ok(message) = serde_json::from_slice(text) {
+        return Ok(message);
     }
-    let mut value: Value = serde_json::from_slice(text)
-        .map_err(|error| Malformed { field: None, detail: format!("the body is not JSON: {error}") })?;
-    drop_nulls(&mut value);
-    from_value(&value)
+    // The slow way, taken only where something is wrong, null, or written in another way.
+    let mut plain = Vec::with_capacity(text.len());
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let is_value = Plain(&mut plain).deserialize(&mut reader).and_then(|is_value| reader.end().map(|()| is_value));
+    let is_value = is_value
+        .map_err(|error| Malformed { field: None, detail: format!("the body is not JSON: {error}") }.cut())?;
+    if !is_value {
+        plain = b"null".to_vec();
+    }
+    let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(&plain));
+    read.map_err(|error| {
+        let value = if plain.len() <= SECOND_LOOK { serde_json::from_slice::<Value>(&plain).ok() } else { None };
+        malformed(error, value.as_ref())
+    })
+}
+
+/// Writes a JSON value again without entries that are null, and whole numbers as such. False for null.
+struct Plain<'o>(&'o mut Vec<u8>);
+
+/// Whole numbers up to here are the same as those with a fraction.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+impl Plain<'_> {
+    fn write<E: de::Error>(self, value: impl Serialize) -> Result<bool, E> {
+        serde_json::to_writer(self.0, &value).map_err(E::custom)?;
+        Ok(true)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Plain<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<bool, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Plain<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<bool, E> {
+        self.write(value)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<bool, E> {
+        self.write(value)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<bool, E> {
+        self.write(value)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<bool, E> {
+        if value.fract() == 0.0 && value.abs() <= EXACT { self.write(value as i64) } else { self.write(value) }
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<bool, E> {
+        self.write(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<bool, A::Error> {
+        let Plain(out) = self;
+        out.push(b'[');
+        let begin = out.len();
+        loop {
+            let before = out.len();
+            if before > begin {
+                out.push(b',');
+            }
+            match entries.next_element_seed(Plain(out))? {
+                Some(true) => {}
+                Some(false) => out.truncate(before),
+                None => {
+                    out.truncate(before);
+                    break;
+                }
+            }
+        }
+        out.push(b']');
+        Ok(true)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<bool, A::Error> {
+        let Plain(out) = self;
+        out.push(b'{');
+        let begin = out.len();
+        while let Some(name) = fields.next_key::<Cow<'de, str>>()? {
+            let before = out.len();
+            if before > begin {
+                out.push(b',');
+            }
+            Plain(out).write::<A::Error>(&name)?;
+            out.push(b':');
+            if !fields.next_value_seed(Plain(out))? {
+                out.truncate(before);
+            }
+        }
+        out.push(b'}');
+        Ok(true)
+    }
+}
+
+/// What the libraries say, in words for whoever wrote the text.
+fn in_words(reason: String) -> String {
+    if reason.contains("untagged enum Content") || reason == "invalid digit found in string" {
+        return "a whole number is expected, as such or as a text".to_owned();
+    }
+    reason.replace("expected expected", "expected")
 }
 
 /// Reads a message from a JSON value.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Malformed> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().clone();
-        let reason = error.into_inner().to_string();
-        let field = path.to_string();
-        let at = follow(value, &path);
-        let shown = at.filter(|at| !at.is_object() && !at.is_array()).map(|at| format!(" (value: {at})"));
-        let detail = match field.as_str() {
-            "." => reason,
-            _ => format!("{field}: {reason}{}", shown.unwrap_or_default()),
-        };
-        Malformed { field: (field != ".").then_some(field), detail }.cut()
-    })
+    serde_path_to_error::deserialize(value).map_err(|error| malformed(error, Some(value)))
+}
+
+/// What is wrong, with the value at fault where all of them are at hand.
+fn malformed(error: serde_path_to_error::Error<serde_json::Error>, value: Option<&Value>) -> Malformed {
+    let path = error.path().clone();
+    let fault = error.into_inner();
+    // Its place is one in what was made of the text.
+    let place = format!(" at line {} column {}", fault.line(), fault.column());
+    let reason = in_words(fault.to_string().replace(&place, ""));
+    let field = path.to_string();
+    let at = value.and_then(|value| follow(value, &path)).filter(|at| !at.is_object() && !at.is_array());
+    let shown = at.map(|at| format!(" (value: {at})")).unwrap_or_default();
+    let detail = match field.as_str() {
+        "." => reason,
+        _ => format!("{field}: {reason}{shown}"),
+    };
+    Malformed { field: (field != ".").then_some(field), detail }.cut()
 }
 
 fn follow<'a>(value: &'a Value, path: &serde_path_to_error::Path) -> Option<&'a Value> {
@@ -94,20 +212,6 @@ fn follow<'a>(value: &'a Value, path: &serde_path_to_error::Path) -> Option<&'a 
         Segment::Seq { index } => at.get(index),
         _ => None,
     })
-}
-
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, field| !field.is_null());
-            fields.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(entries) => {
-            entries.retain(|entry| !entry.is_null());
-            entries.iter_mut().for_each(drop_nulls);
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]
@@ -134,9 +238,38 @@ mod tests {
     #[test]
     fn nulls_are_left_out() {
         // R2.3
-        let text = br#"{"rmID":null,"nodes":[null,{"nodeID":"n","attributes":null}]}"#;
+        let text = br#"{"rmID":null,"nodes":[null,{"nodeID":"n","attributes":null}, null]}"#;
         let request: v1::NodeRequest = message(text).expect("accepted");
         assert_eq!((request.nodes.len(), request.rm_id.as_str()), (1, ""));
+        // However long it is.
+        let nodes: Vec<String> = (0..5_000).map(|n| format!(r#"{{"nodeID":"n{n} \u00e9\n","action":null}},null"#)).collect();
+        let text = format!(r#"{{"nodes":[{}]}}"#, nodes.join(","));
+        let request: v1::NodeRequest = message(text.as_bytes()).expect("accepted");
+        assert_eq!((request.nodes.len(), &*request.nodes[7].node_id), (5_000, "n7 \u{e9}\n"));
+    }
+
+    #[test]
+    fn whole_numbers_may_have_a_fraction_or_an_exponent() {
+        let node = |value: &str| {
+            format!(r#"{{"nodes":[{{"action":1.0,"schedulableResource":{{"resources":{{"memory":{{"value":{value}}}}}}}}}]}}"#)
+        };
+        for (value, read) in [("5.0", 5), ("1e3", 1_000), ("-2.5e1", -25), ("9007199254740992.0", 1 << 53)] {
+            let request: v1::NodeRequest = message(node(value).as_bytes()).expect("accepted");
+            let resource = request.nodes[0].schedulable_resource.as_ref().expect("given");
+            assert_eq!((request.nodes[0].action, resource.resources["memory"].value), (1, read), "{value}");
+        }
+        for value in ["5.5", "1e30", "\"x\"", "[]", "true"] {
+            let fault = fault::<v1::NodeRequest>(&node(value));
+            assert!(fault.detail.contains("memory.value: a whole number is expected"), "{value}: {fault:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_long_text_has_its_place() {
+        let nodes = vec![r#"{"nodeID":"n"}"#; 10_000].join(",");
+        let wrong = fault::<v1::NodeRequest>(&format!(r#"{{"nodes":[{nodes},{{"action":"EXPLODE"}}]}}"#));
+        assert_eq!(wrong.field.as_deref(), Some("nodes[10000].action"));
+        assert!(wrong.detail.contains("EXPLODE") && !wrong.detail.contains("column"), "{wrong:?}");
     }
 
     #[test]
@@ -165,6 +298,9 @@ mod tests {
         );
         assert_eq!(huge.field.as_deref(), Some("nodes[0].schedulableResource.resources.memory.value"));
         assert!(huge.detail.contains("9223372036854775808"), "{huge:?}");
+
+        let twice = fault::<v1::NodeRequest>(r#"{"rmID":"a","rmID":"b"}"#);
+        assert!(twice.detail.contains("duplicate field"), "{twice:?}");
 
         let list = fault::<v1::NodeRequest>("[]");
         assert_eq!(list.field, None);

@@ -35,14 +35,14 @@ use crate::{
     },
     messages::{
         journal::{
-            Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetOverdue, GetStatus, Piece, Post,
-            SetExpiration, Standing, Status, Undrain, responses,
+            Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetOverdue, GetStatus, Known, Missed,
+            Piece, Post, SetExpiration, Standing, Status, Undrain, responses,
         },
         partition::Commands,
     },
     store::{
         eventlog::Record,
-        journal::{Directory, is_of_set},
+        journal::{self as files, Directory, is_of_set},
         resource_set,
     },
 };
@@ -97,6 +97,8 @@ enum Storage {
 struct Kept {
     directory: Arc<Mutex<Directory>>,
     exists: bool,
+    /// See [`Known::without_log`].
+    began: bool,
 }
 
 /// Events that belong on disk, with the resource set that they tell of.
@@ -199,7 +201,8 @@ impl JournalActor {
     fn loaded(&mut self, dir: PathBuf, loaded: disk::Loaded) {
         self.storage = match loaded.directory {
             Ok(directory) => {
-                Storage::Disk(Kept { exists: directory.is_kept(), directory: Arc::new(Mutex::new(directory)) })
+                let (exists, began) = (directory.is_kept(), directory.began());
+                Storage::Disk(Kept { exists, began, directory: Arc::new(Mutex::new(directory)) })
             }
             Err(why) => Storage::Broken(why),
         };
@@ -234,7 +237,7 @@ impl JournalActor {
     }
 
     fn to_write(&self, records: Vec<Record>, r: Option<&Arc<str>>) -> Option<Write> {
-        let Storage::Disk(Kept { directory, exists }) = &self.storage else { return None };
+        let Storage::Disk(Kept { directory, exists, .. }) = &self.storage else { return None };
         let (r, records) = to_store(&self.log, *exists, records, r.unwrap_or(&self.r))?;
         Some(Write { directory: directory.clone(), r, records })
     }
@@ -446,13 +449,39 @@ impl Actor for JournalActor {
 }
 
 impl Handler<Begin> for JournalActor {
-    type Result = Standing;
+    type Result = Known;
 
     fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) -> Self::Result {
         self.session = Some((msg.epoch, msg.partition));
         self.journal.begin(self.now());
         self.commit(Vec::new(), ctx);
-        Standing { hosts: self.journal.held_hosts(), notes: self.journal.drain_notes(), orders: self.orders.list() }
+        Known {
+            standing: Standing {
+                hosts: self.journal.held_hosts(),
+                notes: self.journal.drain_notes(),
+                orders: self.orders.list(),
+            },
+            without_log: matches!(&self.storage, Storage::Disk(kept) if kept.began),
+            without_orders: self.orders.change == 0 && self.orders.broken.is_none(),
+        }
+    }
+}
+
+impl Handler<Missed> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, Missed(what): Missed, ctx: &mut Self::Context) {
+        let Some(dir) = self.setup.dir.clone() else { return };
+        let (at, lines) = (disk::stamp(), vec![what]);
+        let told = lines.clone();
+        let report = spawn_blocking(move || files::report(&dir, &at, &lines));
+        ctx.wait(report.into_actor(self).map(|reported, actor, _| {
+            let reported = reported
+                .map_err(|error| error.to_string())
+                .and_then(|reported| reported.map_err(|error| error.to_string()));
+            // Where the report cannot be written it is told by this process all the same.
+            let _ = actor.written((reported, told));
+        }));
     }
 }
 

@@ -498,6 +498,7 @@ impl RmActor {
             partitions: session.map(Session::partition_names).unwrap_or_default(),
             predicates: session.map_or(Predicates::Off, |session| session.asking),
             unread: self.unread(),
+            failing: self.log.as_ref().and_then(|log| log.failing().cloned()),
             full: self.full.clone().filter(|_| session.is_some()),
             history: self.life.history(),
         }

@@ -40,7 +40,7 @@ use crate::{
         event::{ApplyEventSettings, Intake, Publisher, ShimSubscribe, ShimUnsubscribe, Word},
         journal::ConfigureJournal,
         leaders::Leaders,
-        limits::Limits,
+        limits::{self, Limits},
         partition::{
             Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
         },
@@ -344,6 +344,7 @@ impl Topology {
         if let Some(why) = self.logs.get().and_then(|logs| logs.refuses(&registration.rm)) {
             return Err(Refusal::new(RefusalKind::Closing, why).into());
         }
+        self.has_room_for(&registration.rm)?;
         let settings = self.read_settings(&registration.extra, registration.tenant)?;
         let default_config = registration.config.is_empty();
         let config = self.load(registration.config, "registration of RM failed").await?;
@@ -381,6 +382,23 @@ impl Topology {
         }
         let detail = format!("resource manager \"{}\" was forgotten while it registered: try again", registration.rm);
         Err(Refusal::new(RefusalKind::State, detail).into())
+    }
+
+    /// One more session would not take the files that the others need.
+    fn has_room_for(&self, rm: &str) -> Result<(), Refusal> {
+        let has_session = |handle: &RmHandle| handle.view.load().shared.is_some();
+        if self.find(rm).is_some_and(|handle| has_session(&handle)) {
+            return Ok(());
+        }
+        let (running, most) = (self.known().iter().filter(|handle| has_session(handle)).count(), limits::sessions());
+        if running < most {
+            return Ok(());
+        }
+        let detail = format!(
+            "{running} resource managers have a session, which is the limit of this server (a quarter of the files that it may open): \
+             one of them has to unregister first"
+        );
+        Err(Refusal::new(RefusalKind::Busy, detail))
     }
 
     /// Updates the configuration of a resource manager (R1.12–R1.15), and gives the one that is in force then; a refused update

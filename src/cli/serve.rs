@@ -52,7 +52,7 @@ use crate::{
         extra::Settings,
         table::{self, Scope},
     },
-    domain::{duration, event_settings::EventSettings, journal},
+    domain::{DOMAIN_VERSION, duration, event_settings::EventSettings, journal},
     grpc,
     http::{
         api,
@@ -65,7 +65,10 @@ use crate::{
         limits,
     },
     metrics::Metrics,
-    store::log::mark::{Before, Mark},
+    store::log::{
+        self as logs,
+        mark::{Before, Mark},
+    },
 };
 
 /// Faults of a configuration that a log tells one by one.
@@ -223,6 +226,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if http_addr.is_none() && grpc_addr.is_none() {
         bail!("--http off and --grpc off leave no door open");
     }
+    // From here on, as reading logs takes its time: a process that is the first of a container ignores what it does not handle.
+    let mut signals = Signals::new()?;
     let access = Access::open(&args.access, &[("--http", http_addr), ("--grpc", grpc_addr)])?;
     let default_config = default_config(args.config.as_deref())?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
@@ -239,7 +244,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     log::follow(&topology);
     // Set once, here.
     let _ = topology.process.options.set(options);
-    let mark = match data {
+    let mut mark = match data {
         Some(data) if args.cluster.is_on() => Some(cluster::keep_logs(&topology, &metrics, data, &args.cluster)?),
         Some(data) => Some(keep_logs(&topology, &metrics, data, args.log_sync)?),
         None => {
@@ -301,13 +306,27 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     let scheme = access.scheme();
     let doors = (http_door.as_ref().map(|(_, addr)| *addr), grpc_door.as_ref().map(|door| door.addr));
-    let cluster = args.cluster.start(id, doors, !scheme.is_empty(), &topology).await?;
-    if let Some((_, _, before)) = mark.as_ref().filter(|_| cluster.is_none()) {
-        topology.restore(*before).await;
-        if args.config.is_some() {
-            topology.renew_all().await;
+    let begin = async {
+        let cluster = args.cluster.start(id, doors, !scheme.is_empty(), &topology).await?;
+        if let Some((mark, base, before)) = mark.as_mut().filter(|_| cluster.is_none()) {
+            topology.restore(*before).await;
+            settle(&topology, mark, base, *before).await?;
+            if args.config.is_some() {
+                topology.renew_all().await;
+            }
         }
-    }
+        anyhow::Ok(cluster)
+    };
+    let cluster = tokio::select! {
+        begun = begin => begun?,
+        cause = signals.ends.next() => {
+            tracing::info!(cause, "shutting down before everything was read");
+            service::stopping();
+            shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
+            audit.close();
+            return Ok(());
+        }
+    };
     let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| format!("{scheme}{addr}"));
     if access.has_files() {
         actix::spawn(access.clone().follow());
@@ -318,12 +337,6 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         shown(http_door.as_ref().map(|(_, addr)| *addr)),
         shown(grpc_door.as_ref().map(|door| door.addr)),
     );
-    // Before anybody is told that there is something to end.
-    let signals = Signals {
-        term: signal(SignalKind::terminate())?,
-        int: signal(SignalKind::interrupt())?,
-        hangup: signal(SignalKind::hangup())?,
-    };
     topology.ready.done("doors");
     service::ready();
     // A server serves, whether anybody reads that or not.
@@ -346,6 +359,19 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     audit.close();
     // On another thread: they are sent from this one.
     let _ = tokio::task::spawn_blocking(move || topology.traces.end()).await;
+    if !closed {
+        bail!("not all logs are on the disk: what is missing was told to nobody, and a start goes on without it");
+    }
+    Ok(())
+}
+
+/// All logs were read: what was in doubt of them is recorded, so that a later start need not find it out again.
+async fn settle(topology: &Topology, mark: &mut Mark, base: &Path, before: Before) -> anyhow::Result<()> {
+    let is_settled =
+        before.is_whole() || topology.close_logs().await && topology.logs().is_none_or(|logs| logs.faults().is_empty());
+    if is_settled && mark.doubt.is_some() {
+        mark.settle(base).with_context(|| format!("{}: the mark of the logs cannot be written", base.display()))?;
+    }
     Ok(())
 }
 
@@ -366,16 +392,24 @@ fn keep_logs(
     metrics: &Metrics,
     data: &Path,
     sync: LogSync,
-) -> anyhow::Result<(Mark, PathBuf, bool)> {
+) -> anyhow::Result<(Mark, PathBuf, Before)> {
     let base = data.join("log");
+    if let Some(later) = logs::of_a_later_release(&base, DOMAIN_VERSION) {
+        bail!("--data {}: {later}", data.display());
+    }
     let (mark, before) =
         Mark::open(&base).with_context(|| format!("--data {}: the log cannot be opened", data.display()))?;
-    if before == Before::Crashed {
-        tracing::warn!(
+    match before {
+        Before::Crashed => tracing::warn!(
             code = "machine-stopped",
             "the machine stopped while a server ran: with log.sync interval the end of the log may be missing, so resource \
              managers register again"
-        );
+        ),
+        Before::Copied => tracing::warn!(
+            code = "data-copied",
+            "the data directory is a copy: a server may have gone on with what was copied, so resource managers register again"
+        ),
+        Before::Closed | Before::Killed | Before::Unknown => {}
     }
     // Tests cannot write as much as a snapshot takes.
     let wanted = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_SNAPSHOT_BYTES").ok()).flatten();
@@ -389,7 +423,7 @@ fn keep_logs(
         shared: false,
     };
     topology.keep_logs(logs);
-    Ok((mark, base, before.is_whole()))
+    Ok((mark, base, before))
 }
 
 /// What was wired.
@@ -460,16 +494,38 @@ async fn stdin_ended() {
     }
 }
 
-/// What a server is told by signals: to end, to end, to read files again.
+/// What a server is told by signals: to end, to read files again.
 struct Signals {
+    ends: Ends,
+    hangup: Signal,
+}
+
+/// Those that end it.
+struct Ends {
     term: Signal,
     int: Signal,
-    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        let ends = Ends { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
+        Ok(Signals { ends, hangup: signal(SignalKind::hangup())? })
+    }
+}
+
+impl Ends {
+    /// Until one of them comes; gives which.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
 }
 
 /// Until a signal, or the end of standard input, ends the server; gives which.
 async fn wait(
-    Signals { mut term, mut int, mut hangup }: Signals,
+    Signals { mut ends, mut hangup }: Signals,
     topology: &Arc<Topology>,
     config: Option<&Path>,
     end_with_stdin: bool,
@@ -479,8 +535,7 @@ async fn wait(
     let mut stdin = pin!(stdin_ended());
     loop {
         tokio::select! {
-            _ = term.recv() => return Ok("SIGTERM"),
-            _ = int.recv() => return Ok("SIGINT"),
+            cause = ends.next() => return Ok(cause),
             () = &mut stdin, if end_with_stdin => return Ok("the end of standard input"),
             _ = hangup.recv() => {
                 access.reload();

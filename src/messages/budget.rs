@@ -129,7 +129,7 @@ impl Budget {
         self.paused.store(paused, SeqCst);
     }
 
-    /// Its log may not grow by new placements, or may again. True where that is news.
+    /// Its log takes nothing, or may not grow by new placements, or may again. True where that is news.
     pub fn fill(&self, full: bool) -> bool {
         self.full.swap(full, SeqCst) != full
     }

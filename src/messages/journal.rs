@@ -21,13 +21,29 @@ use crate::domain::{
 /// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
 /// what operators told to stay as it is, without waiting for the disk.
 #[derive(Message)]
-#[rtype(result = "Standing")]
+#[rtype(result = "Known")]
 pub struct Begin {
     /// The session.
     pub epoch: u64,
     /// Where drains and undrains by operators go.
     pub partition: Recipient<Commands>,
 }
+
+/// The answer to [`Begin`].
+#[derive(Clone, Debug, Default, MessageResponse)]
+pub struct Known {
+    /// What operators told before this session.
+    pub standing: Standing,
+    /// No log was there when the journal was opened: where operators had drained something, it is lost.
+    pub without_log: bool,
+    /// The same of orders to queues.
+    pub without_orders: bool,
+}
+
+/// Files were missing, and a partition that was there before knew what was in them.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Missed(pub String);
 
 /// What operators told before this session.
 #[derive(Clone, Debug, Default, MessageResponse)]

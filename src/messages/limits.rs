@@ -25,13 +25,22 @@ pub fn raise_descriptors() {
 /// Connections that may be open at a time at the HTTP doors and at the gRPC door: half and an eighth of the descriptors, so
 /// that there are some left for files whoever connects.
 pub fn connections() -> (usize, usize) {
-    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1_024, 1_024));
-    shares(usize::try_from(soft).unwrap_or(usize::MAX))
+    shares(descriptors())
+}
+
+/// Resource managers that may have a session at a time: a quarter of the descriptors, as each keeps a file of its log open.
+pub fn sessions() -> usize {
+    (descriptors() / 4).max(1)
 }
 
 fn shares(descriptors: usize) -> (usize, usize) {
     let share = |part: usize| (descriptors / part).clamp(1, CONNECTIONS);
     (share(2), share(8))
+}
+
+fn descriptors() -> usize {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1_024, 1_024));
+    usize::try_from(soft).unwrap_or(usize::MAX)
 }
 
 /// See the module.

@@ -145,6 +145,15 @@ pub struct CarriedOut {
 #[rtype(result = "bool")]
 pub struct CloseLog;
 
+/// Why nothing new is placed for a resource manager, whatever its asks wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// It has no open stream.
+    Away,
+    /// Its log takes nothing, and why.
+    Log(Arc<str>),
+}
+
 /// Nodes are alive.
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
@@ -245,6 +254,8 @@ pub struct RmInfo {
     pub predicates: Predicates,
     /// What the shim does not read, where nothing can be placed before it does.
     pub unread: Option<String>,
+    /// Why its log takes nothing at all.
+    pub failing: Option<Arc<str>>,
     /// Why its log has no room for new placements.
     pub full: Option<Arc<str>>,
     /// The last changes of its state, oldest first.

@@ -111,6 +111,23 @@ pub fn keep_as(path: &Path, other: &Path) -> io::Result<()> {
     flush_names_at(other)
 }
 
+/// Whether so many bytes can be written now beside a directory.
+///
+/// # Errors
+/// They cannot.
+pub fn try_room(dir: &Path, bytes: usize) -> io::Result<()> {
+    let mut path = dir.as_os_str().to_owned();
+    path.push(".room");
+    let written = File::create(&path).and_then(|mut file| {
+        file.write_all(&vec![0; bytes])?;
+        file.sync_data()
+    });
+    match fs::remove_file(&path) {
+        Err(error) if written.is_ok() => Err(error),
+        _ => written,
+    }
+}
+
 /// Removes a file.
 ///
 /// # Errors

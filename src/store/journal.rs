@@ -117,7 +117,8 @@ pub fn open(path: &Path, at: &str) -> Opened {
         }
     };
     let last_set = log.as_ref().map_or_else(|merged| log::last_set(&merged.lines), EventLog::last_set);
-    let set = match set::open(path, last_set) {
+    let lines = log.as_ref().map_or_else(|merged| merged.lines.len() as u64, EventLog::lines);
+    let set = match set::open(path, lines, last_set) {
         Ok(set) => set,
         Err(set::Unopened::Passing(error)) => {
             return Opened::not_yet(format!("the journal in {} cannot be read: {error}", path.display()));
@@ -150,6 +151,11 @@ impl Directory {
     /// There is something in it.
     pub fn is_kept(&self) -> bool {
         self.set.is_there() || self.log.as_ref().is_none_or(|log| !log.is_new())
+    }
+
+    /// No event was there when it was opened, damaged or not.
+    pub fn began(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_new())
     }
 
     /// What was found damaged since this was last asked.
@@ -274,6 +280,16 @@ impl Mending<'_> {
                 damage.push(format!("{}: {}; made anew from {}", copy::FILE, merged.copy, eventlog::FILE));
             }
             lost = numbers(&merged.lost);
+        }
+        if self.set.missing > 0 {
+            let many = self.set.missing;
+            damage.push(format!(
+                "{} and {} lack {many} line{} at their end",
+                eventlog::FILE,
+                copy::FILE,
+                if many == 1 { "" } else { "s" }
+            ));
+            lost.get_or_insert_with(|| "the end".to_owned());
         }
         damage.extend(self.set.faults.iter().cloned());
         damage.extend(lost.as_ref().map(|lost| format!("{}: {lost} cannot be read in either file", eventlog::FILE)));

@@ -283,6 +283,27 @@ fn check_title(bytes: &[u8], title: Option<&Title>) -> Result<(Title, usize), St
     Ok((found, frame::total(payload)))
 }
 
+/// What a log says that a later release wrote; `domain`: the version of the rules of this one. Nothing of such logs is to be
+/// touched: that release goes on with them.
+pub fn of_a_later_release(base: &Path, domain: u32) -> Option<String> {
+    let files = |dir: &PathBuf| segments(dir).into_iter().chain(snapshots(dir)).flatten().collect::<Vec<_>>();
+    directories(base).ok()?.iter().flat_map(files).find_map(|(_, path)| {
+        let bytes = beginning(&path).ok()?;
+        let (_, payload) = frame::whole(&bytes).filter(|(head, _)| head.kind == TITLE)?;
+        let title: Title = serde_json::from_slice(payload).ok()?;
+        (title.version > VERSION || title.domain > domain).then(|| {
+            format!(
+                "{}: it was written by a later release (format {}, rules {}; this one knows {VERSION} and {domain}): start that \
+                 one, or move its directory away, and resource manager \"{}\" registers again",
+                path.display(),
+                title.version,
+                title.domain,
+                title.rm,
+            )
+        })
+    })
+}
+
 /// The title of the first file of a directory that has one: it says whose log this is.
 pub fn title_of(dir: &Path) -> Option<Title> {
     let all = segments(dir).ok()?.into_iter().rev().chain(snapshots(dir).ok()?.into_iter().rev());
@@ -296,8 +317,13 @@ pub fn why_untitled(dir: &Path) -> Option<String> {
 }
 
 fn title_in(path: &Path) -> Result<Title, String> {
-    let mut bytes = vec![0; 64 << 10];
-    let read = fs::File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut bytes));
-    let length = read.map_err(|error| format!("it cannot be read: {error}"))?;
-    Ok(check_title(&bytes[..length], None)?.0)
+    let bytes = beginning(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    Ok(check_title(&bytes, None)?.0)
+}
+
+/// As much of a file as a title takes at most.
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, 64 << 10), &mut bytes)?;
+    Ok(bytes)
 }

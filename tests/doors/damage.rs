@@ -286,3 +286,58 @@ async fn files_that_may_not_be_read_or_written_are_named() {
     server.program.kill();
     mode(&journal(dir.path()), 0o700);
 }
+
+/// What operators drained and stopped is in the log of the session, too: files that are gone take nothing back.
+#[tokio::test]
+async fn drains_and_orders_outlive_their_files_where_the_session_goes_on() {
+    let dir = with_drains().await;
+    let mut server = with_data(dir.path());
+    let stop = "/api/v1/partition/default/queue/root.a/stop";
+    assert_eq!(server.send("POST", stop, &json!({"reason": "billing"})).await.0, 200);
+    server.program.kill();
+    let journal = journal(dir.path());
+    for file in ["resource.eventlog", "resource.eventlog.copy", "queue.orders", "queue.orders.copy"] {
+        fs::remove_file(journal.join(file)).expect("removed");
+    }
+    for start in 0..2 {
+        let mut server = with_data(dir.path());
+        until(&server, STATUS, |status| status["drained"].to_string().contains("n1")).await;
+        let mut hosts = drained(&server).await.join(",");
+        hosts.retain(|letter| !"[]".contains(letter));
+        assert!(matches!(&*hosts, "n1,n2" | "n1-2"), "{hosts}");
+        let queue = server.get("/api/v1/partition/default/queue/root.a").await.1;
+        assert_eq!(queue["order"]["reason"], "billing", "{queue}");
+        let faults = server.get(STATUS).await.1["faults"].to_string();
+        for told in ["resource.eventlog and its copy are missing", "queue.orders and its copy are missing"] {
+            assert!(faults.contains(told), "{start}: {faults}");
+        }
+        health(&server, false).await;
+        server.program.kill();
+    }
+    fs::remove_file(journal.join("resource.damage")).expect("it is there");
+    let server = with_data(dir.path());
+    health(&server, true).await;
+    assert_eq!(server.get(STATUS).await.1["faults"], json!([]));
+    for file in ["resource.eventlog", "resource.eventlog.copy", "queue.orders", "queue.orders.copy"] {
+        assert!(journal.join(file).exists(), "{file} is there again");
+    }
+}
+
+/// The end of a log is missed also where nobody else knows what was in it.
+#[tokio::test]
+async fn a_log_that_lost_its_end_in_both_files_is_told() {
+    let dir = with_drains().await;
+    fs::remove_dir_all(dir.path().join("log")).expect("removed");
+    let journal = journal(dir.path());
+    for file in ["resource.eventlog", "resource.eventlog.copy"] {
+        fs::remove_file(journal.join(file)).expect("removed");
+    }
+    // The resource set was defined once more, late.
+    let set = fs::read_to_string(journal.join("resource.R.copy")).expect("a set");
+    assert!(set.contains("line "), "{set}");
+    let server = with_data(dir.path());
+    begin(&server).await;
+    let faults = server.get(STATUS).await.1["faults"].to_string();
+    let late = !set.contains("line 1 ") && !set.contains("line 1\n");
+    assert_eq!(faults.contains("at their end") && faults.contains("may be lost"), late, "{set} {faults}");
+}

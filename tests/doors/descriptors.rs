@@ -92,3 +92,29 @@ async fn connections_leave_descriptors_for_files() {
     let log = server.program.log();
     assert!(!log.contains("Too many open files") && !log.contains("grpc-not-accepted"), "{log}");
 }
+
+#[tokio::test]
+async fn sessions_leave_descriptors_for_others() {
+    if !has_prlimit() {
+        return skip("descriptors", "there is no prlimit (util-linux)");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let started = serve(&["--data", &dir.path().display().to_string()]);
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=100:128"]).arg(started.get_program()).args(started.get_args());
+    let program = Program::try_start(command).expect("it starts");
+    let server = Server { program, http: Client::new() };
+    for n in 1..=32 {
+        server.register(&format!("rm-{n}"), &[]).await;
+    }
+    let one_more = json!({"rmID": "rm-33", "config": CONFIG});
+    let (status, problem) = server.send("POST", "/si/v1/rm", &one_more).await;
+    let text = problem["detail"].as_str().unwrap_or_default();
+    assert!(status == 429 && text.contains("32 resource managers have a session"), "{problem}");
+    // Who has one may register again, and one that goes makes room.
+    server.register("rm-1", &[]).await;
+    assert_eq!(server.send("DELETE", "/si/v1/rm/rm-2", &Value::Null).await.0 / 100, 2);
+    assert_eq!(server.send("POST", "/si/v1/rm", &one_more).await.0, 200);
+    server.nodes(&["n1"]).await;
+    rig::until(&server, STATUS, |status| status["online"]["nodelist"] == "n1").await;
+}

@@ -278,6 +278,20 @@ async fn a_full_disk_refuses_requests_and_what_was_taken_is_there_afterwards() {
             let register = json!({"rmID": "rm-2", "config": crate::shim::server::CONFIG});
             let (status, problem) = server.send("POST", "/si/v1/rm", &register).await;
             assert!(status == 503 && problem["detail"].as_str().unwrap().contains("No space left"), "{problem}");
+            // A registration that cannot be recorded ends no session.
+            let again = json!({"rmID": "rm-1", "config": crate::shim::server::CONFIG});
+            let (status, problem) = server.send("POST", "/si/v1/rm", &again).await;
+            assert!(status == 503 && problem["detail"].as_str().unwrap().contains("No space left"), "{problem}");
+            let info = server.get("/si/v1/rm/rm-1").await.1;
+            assert_eq!((&info["epoch"], &info["state"]), (&json!(1), &json!("Running")), "{info}");
+            assert!(info["failing"].to_string().contains("No space left"), "{info}");
+            let overview = server.get("/api/v1/overview").await.1;
+            assert!(overview["partitions"][0]["rmWhy"].to_string().contains("No space left"), "{overview}");
+            // What waits says so, and nobody is told of what a restart may take back.
+            let wait = "/api/v1/partition/default/application/app/wait?for=running&timeout=200ms";
+            let waited = server.get(wait).await.1;
+            let why = waited["why"].as_str().unwrap_or_default();
+            assert!(waited["met"] == false && why.contains("No space left"), "{waited}");
             let metrics = server.http.get(server.url("/ws/v1/metrics")).send().await.unwrap().text().await.unwrap();
             assert!(metrics.contains("callboard_log_failing{rm=\"rm-1\"} 1"), "{metrics}");
             fs::remove_file(&filler).unwrap();

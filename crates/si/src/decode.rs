@@ -69,8 +69,8 @@ pub fn message<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
     let mut plain = Vec::with_capacity(text.len());
     let mut reader = serde_json::Deserializer::from_slice(text);
     let is_value = Plain(&mut plain).deserialize(&mut reader).and_then(|is_value| reader.end().map(|()| is_value));
-    let is_value = is_value
-        .map_err(|error| Malformed { field: None, detail: format!("the body is not JSON: {error}") }.cut())?;
+    let is_value =
+        is_value.map_err(|error| Malformed { field: None, detail: format!("the body is not JSON: {error}") }.cut())?;
     if !is_value {
         plain = b"null".to_vec();
     }
@@ -242,7 +242,8 @@ mod tests {
         let request: v1::NodeRequest = message(text).expect("accepted");
         assert_eq!((request.nodes.len(), request.rm_id.as_str()), (1, ""));
         // However long it is.
-        let nodes: Vec<String> = (0..5_000).map(|n| format!(r#"{{"nodeID":"n{n} \u00e9\n","action":null}},null"#)).collect();
+        let nodes: Vec<String> =
+            (0..5_000).map(|n| format!(r#"{{"nodeID":"n{n} \u00e9\n","action":null}},null"#)).collect();
         let text = format!(r#"{{"nodes":[{}]}}"#, nodes.join(","));
         let request: v1::NodeRequest = message(text.as_bytes()).expect("accepted");
         assert_eq!((request.nodes.len(), &*request.nodes[7].node_id), (5_000, "n7 \u{e9}\n"));
@@ -251,7 +252,9 @@ mod tests {
     #[test]
     fn whole_numbers_may_have_a_fraction_or_an_exponent() {
         let node = |value: &str| {
-            format!(r#"{{"nodes":[{{"action":1.0,"schedulableResource":{{"resources":{{"memory":{{"value":{value}}}}}}}}}]}}"#)
+            format!(
+                r#"{{"nodes":[{{"action":1.0,"schedulableResource":{{"resources":{{"memory":{{"value":{value}}}}}}}}}]}}"#
+            )
         };
         for (value, read) in [("5.0", 5), ("1e3", 1_000), ("-2.5e1", -25), ("9007199254740992.0", 1 << 53)] {
             let request: v1::NodeRequest = message(node(value).as_bytes()).expect("accepted");

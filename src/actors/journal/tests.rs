@@ -67,7 +67,7 @@ impl Rig {
 
     /// Gives the hosts to hold.
     async fn begin(&self, epoch: u64) -> Vec<Arc<str>> {
-        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap().hosts
+        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap().standing.hosts
     }
 
     async fn register(&self, epoch: u64, hosts: &[&str]) {

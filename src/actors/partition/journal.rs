@@ -5,12 +5,15 @@ use std::{collections::BTreeSet, time::Duration};
 
 use actix::prelude::*;
 
-use super::{PartitionActor, restored::other_orders};
+use super::{
+    PartitionActor,
+    restored::{other_orders, standing_of},
+};
 use crate::{
     actors::journal::JournalActor,
     domain::{command::Command, effect::NodeEffect, journal::Fact},
     messages::{
-        journal::{Agree, Begin, End, KeepOrders, Post, Standing},
+        journal::{Agree, Begin, End, KeepOrders, Known, Missed, Post, Standing},
         partition::Alive,
     },
 };
@@ -48,6 +51,13 @@ impl Link {
         }
     }
 
+    /// The journal reports what its files lack.
+    fn missed(&self, what: String) {
+        if let Some(journal) = &self.journal {
+            journal.do_send(Missed(what));
+        }
+    }
+
     /// Takes note of what happened to a node.
     pub(super) fn note(&mut self, effect: &NodeEffect) {
         // That a node lives is heard by its conversation.
@@ -78,6 +88,34 @@ impl Link {
 }
 
 impl PartitionActor {
+    /// What operators told as the journal and this partition know it together: files that are missing say nothing, and what was in
+    /// them holds (a drain is never lost).
+    fn restore_lost(&self, Known { mut standing, without_log, without_orders }: Known) -> Standing {
+        if !self.link.restored || self.link.shared {
+            return standing;
+        }
+        let own = standing_of(&self.partition);
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        if without_log && !own.hosts.is_empty() {
+            let told = count(own.hosts.len(), "host");
+            self.link.missed(format!(
+                "resource.eventlog and its copy are missing: the log of the session knows {told} that operators drained; when and by whom is lost"
+            ));
+            let (hosts, notes) = (own.hosts.iter().cloned().collect(), own.notes.iter().cloned().collect());
+            self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
+            (standing.hosts, standing.notes) = (own.hosts, own.notes);
+        }
+        if without_orders && !own.orders.is_empty() {
+            let told = count(own.orders.len(), "queue");
+            self.link.missed(format!(
+                "queue.orders and its copy are missing: the log of the session knows {told} that operators stopped or drain"
+            ));
+            self.keep_orders(&standing.orders);
+            standing.orders = own.orders;
+        }
+        standing
+    }
+
     /// Asks the journal what operators drained. Nothing else is handled before it answered, so that no node gets an
     /// allocation that it must not have, and readers see what they wrote.
     pub(super) fn begin_journal(&mut self, ctx: &mut Context<Self>) {
@@ -89,7 +127,7 @@ impl PartitionActor {
             self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
         }
         let asked = journal.send(begin).timeout(PATIENCE).into_actor(self);
-        ctx.wait(asked.map(|answer, actor, ctx| match answer {
+        ctx.wait(asked.map(|answer, actor, ctx| match answer.map(|known| actor.restore_lost(known)) {
             Ok(Standing { orders, .. }) if actor.link.restored && actor.link.shared => actor.hand_down(&orders),
             Ok(known) if inherited.is_some() => {
                 let Standing { hosts, notes, orders } = inherited.unwrap_or_default();

@@ -36,6 +36,7 @@ impl RmActor {
             actor.note_delivered(ctx);
             actor.notice_unread();
             actor.notice_full(ctx);
+            actor.hold_placements();
         });
     }
 
@@ -83,10 +84,10 @@ impl RmActor {
 
     /// A log that is kept elsewhere has no room for what can wait: nothing new is placed until it has.
     fn notice_full(&mut self, ctx: &mut Context<Self>) {
-        let (Some(far), Some(session)) = (&self.far, &self.session) else { return };
+        let Some(far) = self.far.as_ref().filter(|_| self.session.is_some()) else { return };
         let (bytes, most) = far.room();
         let full = bytes >= most;
-        let news = session.budget.fill(full);
+        let news = full != self.full.is_some();
         self.full = full.then(|| {
             format!("its log and snapshots take {bytes} bytes in etcd, and {most} are allowed (--cluster-max-bytes)")
                 .into()
@@ -105,7 +106,13 @@ impl RmActor {
             return;
         }
         self.for_room = MakingRoom::default();
-        if news && let Some(session) = &self.session {
+    }
+
+    /// Nothing new is placed while the log takes nothing, or is to grow no more: nobody could be told of it.
+    pub(super) fn hold_placements(&self) {
+        let Some(session) = &self.session else { return };
+        let held = self.full.is_some() || self.log.as_ref().is_some_and(|log| log.failing().is_some());
+        if session.budget.fill(held) && !held {
             session.wake();
         }
     }

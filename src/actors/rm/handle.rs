@@ -16,7 +16,7 @@ use crate::{
         keys::Keys,
         partition::Commands,
         receipts::{Receipt, Receipts},
-        rm::{CarriedOut, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
+        rm::{CarriedOut, Halt, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
     trace::{Point, Side},
 };
@@ -56,6 +56,14 @@ pub struct RmView {
     pub full: Option<Arc<str>>,
     /// Its log.
     pub log: Option<Arc<super::log::Shared>>,
+}
+
+impl RmView {
+    /// Why nothing new is placed.
+    pub fn halt(&self) -> Option<Halt> {
+        let log = self.failing.as_ref().or(self.full.as_ref());
+        log.cloned().map(Halt::Log).or((self.state != RmState::Running).then_some(Halt::Away))
+    }
 }
 
 /// What a session shares with the doors.

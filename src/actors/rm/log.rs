@@ -598,6 +598,7 @@ impl RmActor {
                 tracing::info!(rm = &*self.id, "the log is written again");
             }
             self.show();
+            self.hold_placements();
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use actix::prelude::*;
-use futures::future::join_all;
+use futures::future::{join_all, ready};
 
 use super::{
     RmActor,
@@ -31,6 +31,7 @@ use crate::{
         recorded::{Outlet, Recorded},
         rm::{ClosingKind, Predicates, Refusal, RefusalKind, RmState, ToStream, Unregister, VOLUNTARY},
     },
+    store::files,
 };
 
 /// What operators told partitions, by their internal names.
@@ -75,27 +76,16 @@ impl Handler<Register> for RmActor {
             let gone = Err(handle::not_registered("RegisterResourceManagerRequest", &self.id));
             return AtomicResponse::new(Box::pin(async { gone }.into_actor(self)));
         }
-        // From here on nothing of the old session gets through: its epoch is over.
-        self.epoch += 1;
-        let ended = self.end_session(ClosingKind::Replaced, "it registered again", ctx);
-        AtomicResponse::new(Box::pin(
-            ended
-                .into_actor(self)
-                .map(move |_, actor, ctx| {
-                    actor.begin(msg, ctx);
-                    (actor.epoch, actor.flushed(true))
-                })
-                .then(|(epoch, flushed), actor, _| async move { (epoch, flushed.await) }.into_actor(actor))
-                .map(|(epoch, flushed), actor, ctx| match flushed {
-                    Ok(()) => {
-                        actor.commit(ctx);
-                        actor.pump(ctx);
-                        Ok(epoch)
-                    }
-                    Err(why) => Err(Refusal::new(RefusalKind::Closing, format!("{why}: register again"))),
-                }),
-        ))
+        let room = self.room_for(&msg);
+        AtomicResponse::new(Box::pin(room.into_actor(self).then(|room, actor, ctx| match room {
+            Ok(()) => actor.replace(msg, ctx).boxed_local(),
+            Err(why) => ready(Err(not_recorded(&why))).into_actor(actor).boxed_local(),
+        })))
     }
+}
+
+fn not_recorded(why: &str) -> Refusal {
+    Refusal::new(RefusalKind::Closing, format!("{why}: register again"))
 }
 
 impl Handler<Unregister> for RmActor {
@@ -144,6 +134,57 @@ impl Handler<Unregister> for RmActor {
 }
 
 impl RmActor {
+    /// Whether a registration can be recorded, where there is a session that it would end for nothing.
+    fn room_for(&self, msg: &Register) -> impl Future<Output = Result<(), Arc<str>>> + use<> {
+        // It may be written again by now.
+        let tried_again = self.log.as_ref().and_then(|log| log.failing()).map(|_| self.flushed(false));
+        let is_local = self.session.is_some() && self.far.is_none();
+        let dir = self.log.as_ref().filter(|_| is_local).map(|log| log.logs.directory(&self.id));
+        // Beside the configuration it takes little.
+        let bytes = msg.config.text.len() + (64 << 10);
+        async move {
+            if let Some(tried_again) = tried_again {
+                tried_again.await?;
+            }
+            let Some(dir) = dir else { return Ok(()) };
+            let tried = tokio::task::spawn_blocking(move || {
+                files::try_room(&dir, bytes)
+                    .map_err(|error| format!("log {}: cannot be written: {error}", dir.display()))
+            });
+            tried.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Arc::from)
+        }
+    }
+
+    /// A session takes the place of the one before.
+    fn replace(
+        &mut self,
+        msg: Register,
+        ctx: &mut Context<Self>,
+    ) -> impl ActorFuture<Self, Output = Result<u64, Refusal>> + use<> {
+        // From here on nothing of the old session gets through: its epoch is over.
+        self.epoch += 1;
+        let ended = self.end_session(ClosingKind::Replaced, "it registered again", ctx);
+        ended
+            .into_actor(self)
+            .map(move |_, actor, ctx| {
+                actor.begin(msg, ctx);
+                (actor.epoch, actor.flushed(true))
+            })
+            .then(|(epoch, flushed), actor, _| async move { (epoch, flushed.await) }.into_actor(actor))
+            .map(|(epoch, flushed), actor, ctx| match flushed {
+                Ok(()) => {
+                    actor.commit(ctx);
+                    actor.pump(ctx);
+                    Ok(epoch)
+                }
+                Err(why) => {
+                    // Nobody goes on with what was refused.
+                    actor.stop(format!("its registration was not recorded: {why}"), ctx);
+                    Err(not_recorded(&why))
+                }
+            })
+    }
+
     /// Ends the session: streams are told, and the future is done when nothing of the partitions is left, with what operators had told
     /// them.
     fn end_session(

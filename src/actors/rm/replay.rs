@@ -37,7 +37,7 @@ use crate::{
         recorded::{Replica, Talks},
         rm::{Kind, Outgoing, Payload, Predicates},
     },
-    store::log::{self, Cut, Place, Record, Title},
+    store::log::{self, Cut, Place, Record, Title, mark::Before},
 };
 
 /// What was found of a resource manager.
@@ -162,13 +162,12 @@ impl Progress {
     }
 }
 
-/// Reads the log of a directory; `None`: it has no files. `whole`: nothing of it can have been lost when the process before
-/// ended. Where it cannot be read, or is not enough to go on, its files are put aside, so that nothing is written over them.
+/// Reads the log of a directory; `None`: it has no files. `before`: what the process before left. Where it cannot be read, or is not enough to go on, its files are put aside, so that nothing is written over them.
 ///
 /// # Errors
 /// It can neither be read nor put aside, or not be flushed: it has to be left alone.
-pub fn read(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<Option<Found>, String> {
-    match examine(logs, dir, whole, progress) {
+pub fn read(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Result<Option<Found>, String> {
+    match examine(logs, dir, before, progress) {
         Ok(Some(found)) if found.damaged => put_aside(logs, dir, found).map(Some),
         Ok(found) => log::flush(dir).map(|()| found),
         Err(why) => unreadable(logs, dir, &why).map(Some),
@@ -192,7 +191,7 @@ fn put_aside(logs: &Logs, dir: &Path, found: Found) -> Result<Found, String> {
     Ok(Found { last: 0, snapshot: None, ..found })
 }
 
-fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<Option<Found>, String> {
+fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Result<Option<Found>, String> {
     let unreadable = |error: std::io::Error| format!("log {}: cannot be read: {error}", dir.display());
     let segments = log::segments(dir).map_err(unreadable)?;
     let Some(Title { rm, .. }) = log::title_of(dir) else {
@@ -242,7 +241,7 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
         return Ok(Some(damaged(&why)));
     }
     if let Some(cut) = &read.cut {
-        if !is_harmless(cut, whole) {
+        if !is_harmless(cut, before.is_whole()) {
             // The last registration may be behind the damage.
             return Ok(Some(damaged(&cut.to_string())));
         }
@@ -252,7 +251,11 @@ fn examine(logs: &Logs, dir: &Path, whole: bool, progress: &Progress) -> Result<
         }
     }
     let sync = replay.session.as_ref().map(|session| session.registered.sync);
-    if !whole && sync.is_some_and(|sync| sync != LogSync::Batch) && !crate::domain::planted!("crash-unnoticed") {
+    if before == Before::Copied && sync.is_some() {
+        return Ok(Some(damaged("the data directory is a copy, and what came after that was made is not in it")));
+    }
+    let may_lack = !before.is_whole() && sync.is_some_and(|sync| sync != LogSync::Batch);
+    if may_lack && !crate::domain::planted!("crash-unnoticed") {
         return Ok(Some(damaged("the machine stopped, and the end of it may be missing")));
     }
     let state = match (replay.session, replay.ended) {

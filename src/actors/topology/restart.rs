@@ -24,7 +24,7 @@ use crate::{
         leaders::Leaders,
         rm::{CloseLog, Info},
     },
-    store::log,
+    store::log::{self, mark::Before},
 };
 
 /// Logs that are read at the same time.
@@ -92,9 +92,8 @@ impl Topology {
         Some(format!("the server reads its log: {percent} % of it are done"))
     }
 
-    /// Resource managers go on as their logs left them. `whole`: nothing of what was written can have been lost when the
-    /// process before ended.
-    pub async fn restore(self: &Arc<Self>, whole: bool) {
+    /// Resource managers go on as their logs left them. `before`: what the process before left.
+    pub async fn restore(self: &Arc<Self>, before: Before) {
         let (Some(logs), Some(progress)) = (self.logs(), self.opening.load_full()) else { return };
         let began = Instant::now();
         let topology = self.clone();
@@ -133,7 +132,7 @@ impl Topology {
                 "reading the logs of resource managers"
             );
         }
-        let reads = directories.into_iter().map(|(_, dir)| self.read_log(dir, whole, progress.clone()));
+        let reads = directories.into_iter().map(|(_, dir)| self.read_log(dir, before, progress.clone()));
         let mut all: Vec<Found> =
             stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
         // The settings of the whole process are those that a resource manager sent last: where that was not kept, the last that
@@ -167,10 +166,10 @@ impl Topology {
         }
     }
 
-    async fn read_log(&self, dir: PathBuf, whole: bool, progress: Arc<Progress>) -> Option<Found> {
+    async fn read_log(&self, dir: PathBuf, before: Before, progress: Arc<Progress>) -> Option<Found> {
         let (Some(logs), began, place) = (self.logs(), Instant::now(), dir.clone()) else { return None };
         let of_thread = logs.clone();
-        let read = spawn_blocking(move || replay::read(&of_thread, &dir, whole, &progress)).await;
+        let read = spawn_blocking(move || replay::read(&of_thread, &dir, before, &progress)).await;
         let read = match read {
             Ok(read) => read,
             Err(error) => {

@@ -222,7 +222,7 @@ impl<'t> Simulation<'t> {
             let app = self.partition.app_by_id.get(trace.apps[trace.asks[*ask].app].id.as_str());
             let waiting = app.and_then(|app| explainer.ask(*app, &books.key(*ask), self.now));
             match waiting {
-                Some(waiting) => reasons::words(trace, books, *ask, &Cause::from(&Reason::of(&waiting, false))),
+                Some(waiting) => reasons::words(trace, books, *ask, &Cause::from(&Reason::of(&waiting, None))),
                 None => "the scheduler does not have it".to_owned(),
             }
         };

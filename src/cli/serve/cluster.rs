@@ -16,7 +16,10 @@ use crate::{
     domain::{DOMAIN_VERSION, duration},
     http::forward::Forward,
     metrics::Metrics,
-    store::log::{self, mark::Mark},
+    store::log::{
+        self,
+        mark::{Before, Mark},
+    },
 };
 
 /// Bytes of log after which a snapshot is taken: what is in etcd is in its memory, too.
@@ -243,9 +246,9 @@ pub fn keep_logs(
     metrics: &Metrics,
     data: &Path,
     args: &ClusterArgs,
-) -> anyhow::Result<(Mark, PathBuf, bool)> {
+) -> anyhow::Result<(Mark, PathBuf, Before)> {
     let base = data.join("log");
-    let (mark, _) =
+    let (mark, before) =
         Mark::open(&base).with_context(|| format!("--data {}: the log cannot be opened", data.display()))?;
     let own = log::directories(&base).unwrap_or_default();
     if !own.is_empty() {
@@ -255,7 +258,7 @@ pub fn keep_logs(
         );
     }
     topology.keep_logs(logs(base.clone(), metrics, args));
-    Ok((mark, base, true))
+    Ok((mark, base, before))
 }
 
 /// Has logs kept in etcd by a server without a data directory, where there is a cluster.

@@ -35,7 +35,7 @@ use crate::{
         recorded::Talks,
         rm::{Line, Predicates},
     },
-    store::log,
+    store::log::{self, mark::Before},
 };
 
 impl Server {
@@ -115,7 +115,8 @@ impl Server {
         }
         let dir = self.logs.directory(RM);
         self.damage(kill).map_err(|error| format!("{}: {error}", dir.display()))?;
-        match replay::read(&self.logs, &dir, !kill.machine, &Progress::default()) {
+        let before = if kill.machine { Before::Crashed } else { Before::Killed };
+        match replay::read(&self.logs, &dir, before, &Progress::default()) {
             Ok(Some(found)) => Ok(found),
             other => Err(format!("nothing was found: {:?}", other.map(|found| found.is_some()))),
         }

@@ -22,7 +22,10 @@ use actix_web::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
 use super::{board::BoardApi, time};
 use crate::{
@@ -39,7 +42,11 @@ use crate::{
             reply::{self, Reply},
         },
     },
-    messages::wait::{Answer, Condition, Kind, Target, Wait, Withdraw},
+    messages::{
+        receipts::Receipt,
+        rm::CarriedOut,
+        wait::{Answer, Condition, Kind, Target, Wait, Withdraw},
+    },
 };
 
 /// How long is waited where nothing is said, and at most.
@@ -48,6 +55,8 @@ const LONGEST: Nanos = Nanos::from_secs(3_600);
 /// Who may wait at a time: one caller, and all. An open connection stays for others in any case.
 const OF_ONE: usize = 10_000;
 const OF_ALL: usize = 20_000;
+/// Between two looks whether a log is written again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Longest name, in bytes: names of what is not there are kept.
 const LONGEST_NAME: usize = 1_024;
 /// Applications that a reason names at most.
@@ -224,6 +233,7 @@ async fn wait(
         match ask(api, &entry, &waiting, &target, condition, left).await? {
             // It went, and may come again.
             Answer::Gone if began.elapsed() < longest => {}
+            Answer::Met { state } => break told_when_recorded(api, &entry.rm, state, longest, began).await,
             answer => break answer,
         }
     };
@@ -250,6 +260,35 @@ async fn wait(
         waited_milliseconds: waited,
     };
     Ok(reply::send(request, Reply::json(&shown)))
+}
+
+/// A condition holds: that counts when what it rests on is recorded, so that no restart takes back what was told.
+async fn told_when_recorded(api: &BoardApi, rm: &str, state: String, longest: Duration, began: Instant) -> Answer {
+    let Some(handle) = api.topology.find(rm) else { return Answer::Met { state } };
+    let recorded = async {
+        loop {
+            let view = handle.view.load_full();
+            let shared = view.shared.as_ref().filter(|shared| shared.recorded && view.elsewhere.is_none());
+            let Some(shared) = shared else { return };
+            if view.failing.is_none() {
+                let (tell, told) = oneshot::channel();
+                let permit = shared.budget.taken(0).await.with(Receipt::Awaited(tell));
+                handle.addr.do_send(CarriedOut { epoch: view.epoch, permit });
+                // Dropped when it is recorded, or with the session.
+                let _ = told.await;
+                return;
+            }
+            sleep(AGAIN).await;
+        }
+    };
+    match timeout(longest.saturating_sub(began.elapsed()).max(AGAIN), recorded).await {
+        Ok(()) => Answer::Met { state },
+        Err(_) => {
+            let failing = handle.view.load().failing.clone();
+            let why = failing.map_or_else(|| "its log is behind".to_owned(), |why| why.to_string());
+            Answer::NotYet { state, why: format!("it holds, and is not recorded: {why}") }
+        }
+    }
 }
 
 /// One wait at the conversation of the thing.

@@ -34,6 +34,9 @@ pub struct Shown {
     partitions: Vec<String>,
     predicates: &'static str,
     unread: Option<String>,
+    /// Why nothing is taken, and nothing new placed: its log cannot be written. Left out where it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing: Option<String>,
     /// Why nothing new is placed: what is kept of it in etcd has no room. Left out where it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     full: Option<String>,
@@ -96,6 +99,7 @@ fn show(info: RmInfo) -> Shown {
         partitions: info.partitions.iter().map(|name| name.to_string()).collect(),
         predicates: info.predicates.name(),
         unread: info.unread,
+        failing: info.failing.map(|why| why.to_string()),
         full: info.full.map(|why| why.to_string()),
         history: info.history.into_iter().map(change).collect(),
     }

@@ -24,7 +24,7 @@ use crate::{
     config::extra::Settings,
     domain::{partition::Explainer, resources::Resource, ugm::Who},
     http::api::board::why,
-    messages::rm::RmState,
+    messages::rm::Halt,
 };
 
 /// What was counted is not older than this when a scrape has it counted anew.
@@ -79,18 +79,15 @@ impl WaitingAsks {
     }
 
     async fn count(&self, topology: &Topology) {
-        let running: BTreeMap<Arc<str>, bool> = topology
-            .known()
-            .iter()
-            .map(|handle| (handle.id.clone(), handle.view.load().state == RmState::Running))
-            .collect();
+        let halts: BTreeMap<Arc<str>, Option<Halt>> =
+            topology.known().iter().map(|handle| (handle.id.clone(), handle.view.load().halt())).collect();
         let views = views(&topology.directory.get().led()).await;
         let most = Settings::read(&topology.process.get()).metrics_top_users;
         let counted = spawn_blocking(move || {
             let began = Instant::now();
-            let paused = |view: &View| !running.get(&view.rm).copied().unwrap_or(false);
+            let halt = |view: &View| halts.get(&view.rm).map_or(Some(&Halt::Away), Option::as_ref);
             let asks =
-                views.iter().map(|view| (view.shown.to_string(), of_partition(view, paused(view), most))).collect();
+                views.iter().map(|view| (view.shown.to_string(), of_partition(view, halt(view), most))).collect();
             Count { asks, at: Instant::now(), took: began.elapsed() }
         });
         match counted.await {
@@ -100,7 +97,7 @@ impl WaitingAsks {
     }
 }
 
-fn of_partition(view: &View, paused: bool, users: usize) -> Counted {
+fn of_partition(view: &View, halt: Option<&Halt>, users: usize) -> Counted {
     let mut explainer = Explainer::new(view.partition());
     let at = now();
     // So that an alert on them has something to compare with from the start.
@@ -110,7 +107,7 @@ fn of_partition(view: &View, paused: bool, users: usize) -> Counted {
     for app in view.partition().app_by_id.values() {
         let queue = &view.partition().apps[*app].queue_path;
         for waiting in explainer.application(*app, at) {
-            let code = why::code(&waiting, paused);
+            let code = why::code(&waiting, halt);
             *reasons.entry(code).or_default() += waiting.asks;
             *queues.entry((queue.clone(), code)).or_default() += waiting.asks;
         }

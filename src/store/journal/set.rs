@@ -40,6 +40,8 @@ pub struct Found {
     /// Files to be kept aside.
     aside: Vec<&'static str>,
     sum: Option<u32>,
+    /// The set is of a line that the log lacks, as it is written just before its line: so many are missing.
+    pub missing: u64,
 }
 
 /// Why the files are not looked at.
@@ -65,12 +67,12 @@ enum CopyFile {
     Good(Copy),
 }
 
-/// Looks at the files of a directory, whose log tells of the set in its line `last_set` for the last time (0: never). Nothing
-/// is changed.
+/// Looks at the files of a directory, whose log has so many lines, and tells of the set in its line `last_set` for the last
+/// time (0: never). Nothing is changed.
 ///
 /// # Errors
 /// The copy is of a later release, or they cannot be opened at present.
-pub fn open(dir: &Path, last_set: u64) -> Result<Found, Unopened> {
+pub fn open(dir: &Path, lines: u64, last_set: u64) -> Result<Found, Unopened> {
     let bytes = |name: &str| match fs::read(dir.join(name)) {
         Ok(bytes) => Ok(Ok(Some(bytes))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Ok(None)),
@@ -93,7 +95,10 @@ pub fn open(dir: &Path, last_set: u64) -> Result<Found, Unopened> {
         text.as_ref().map_err(String::clone).and_then(|text| decode(text).map_err(|why| format!("damaged: {why}")));
     let mut found = Found { sum, ..Found::default() };
     match copy {
-        CopyFile::Good(copy) => found.beside(copy, text, set, last_set),
+        CopyFile::Good(copy) => {
+            found.missing = copy.line.saturating_sub(lines + 1);
+            found.beside(copy, text, set, last_set);
+        }
         CopyFile::Missing if sum.is_none() && last_set == 0 && !dir.join(FILE).exists() => {}
         other => {
             let why = if let CopyFile::Bad(why) = other { why } else { "missing".to_owned() };
@@ -113,6 +118,9 @@ impl Found {
     fn beside(&mut self, copy: Copy, text: Result<String, String>, set: Result<Set, String>, last_set: u64) {
         if self.sum == Some(copy.sum) {
             self.set = set.ok();
+            if self.missing > 0 {
+                self.rewrite = Some((copy.text, last_set));
+            }
             return;
         }
         let older = copy.line < last_set;

@@ -2,9 +2,15 @@
 //!
 //! What was written and not flushed is lost when the machine stops, and there whenever only the process does. So a start
 //! has to know whether the machine went on: it compares the boot id of the system with that of the process before, unless
-//! that one ended in an orderly way.
+//! that one ended in an orderly way. It also has to know whether this is the directory that was written, or a copy, which knows
+//! nothing of what came after it was made: the file says when it was made itself, which no copy of it can.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, Metadata},
+    io::{self, Write as _},
+    path::Path,
+    time::UNIX_EPOCH,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,10 +30,16 @@ pub struct Mark {
     pub boot: String,
     /// It ended in an orderly way, and everything is on the disk.
     pub clean: bool,
+    /// What no start has settled yet: one that ended before it had read all logs leaves it to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<Before>,
+    /// When the file was made, in ns since 1970; left out where the file system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<u64>,
 }
 
 /// What an earlier process left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Before {
     /// Nothing, or a clean end.
     Closed,
@@ -37,6 +49,8 @@ pub enum Before {
     Crashed,
     /// That cannot be told: the mark is missing or damaged.
     Unknown,
+    /// It is a copy of what a server wrote, which may have gone on since.
+    Copied,
 }
 
 impl Before {
@@ -61,23 +75,38 @@ impl Mark {
     /// It cannot be written.
     pub fn open_as(dir: &Path, boot: String) -> io::Result<(Mark, Before)> {
         files::make_dir(dir)?;
-        let found = match fs::read(dir.join(FILE)) {
+        let path = dir.join(FILE);
+        let found = match fs::read(&path) {
             Ok(bytes) => read(&bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                return Err(io::Error::new(error.kind(), format!("{}: {error}", dir.join(FILE).display())));
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
             }
         };
+        let made = fs::metadata(&path).ok().as_ref().and_then(made);
         let before = match &found {
+            Some(mark) if mark.made.zip(made).is_some_and(|(then, now)| then != now) => Before::Copied,
+            Some(Mark { doubt: Some(doubt), .. }) => *doubt,
             Some(mark) if mark.clean => Before::Closed,
             Some(mark) if !boot.is_empty() && mark.boot == boot => Before::Killed,
             Some(_) => Before::Crashed,
             None => Before::Unknown,
         };
         let server = found.map_or_else(|| uuid::Uuid::new_v4().to_string(), |mark| mark.server);
-        let mark = Mark { server, boot, clean: false };
+        // Without logs there is nothing to doubt.
+        let doubt = (!before.is_whole() && !super::directories(dir)?.is_empty()).then_some(before);
+        let mark = Mark { server, boot, clean: false, doubt, made: None };
         mark.write(dir)?;
         Ok((mark, before))
+    }
+
+    /// All logs were read, and what was in doubt of them is recorded.
+    ///
+    /// # Errors
+    /// It cannot be written; the next start has the same doubt.
+    pub fn settle(&mut self, dir: &Path) -> io::Result<()> {
+        self.doubt = None;
+        self.write(dir)
     }
 
     /// Looks at the mark of a directory, and changes nothing.
@@ -94,10 +123,17 @@ impl Mark {
     }
 
     fn write(&self, dir: &Path) -> io::Result<()> {
-        let json = serde_json::to_string(self)?;
-        let crc = crc32fast::hash(json.as_bytes());
-        files::replace(&dir.join(FILE), format!("{json} {crc:08x}\n").as_bytes())
+        files::replace_with(&dir.join(FILE), |file| {
+            let json = serde_json::to_string(&Mark { made: made(&file.metadata()?), ..self.clone() })?;
+            let crc = crc32fast::hash(json.as_bytes());
+            writeln!(file, "{json} {crc:08x}")
+        })
     }
+}
+
+fn made(file: &Metadata) -> Option<u64> {
+    let since = file.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_nanos()).ok()
 }
 
 fn read(bytes: &[u8]) -> Option<Mark> {
@@ -122,14 +158,23 @@ mod tests {
         let dir = &dir.path().join("log");
         let open = |boot: &str| Mark::open_as(dir, boot.to_owned()).unwrap();
         let (first, before) = open("boot-1");
-        assert_eq!(before, Before::Unknown);
+        assert_eq!((before, first.doubt), (Before::Unknown, None), "there are no logs");
         assert_eq!(open("boot-1").1, Before::Killed);
+        fs::create_dir(dir.join("rm-1")).unwrap();
         let (mark, before) = open("boot-2");
         assert_eq!((before, &mark.server), (Before::Crashed, &first.server));
+        // Whatever ends before that is settled: killed, or in an orderly way.
+        assert_eq!(open("boot-2").1, Before::Crashed);
         mark.close(dir).unwrap();
-        assert_eq!(open("boot-3").1, Before::Closed);
+        let (mut mark, before) = open("boot-2");
+        assert_eq!(before, Before::Crashed);
+        mark.settle(dir).unwrap();
+        mark.close(dir).unwrap();
+        let (mark, before) = open("boot-3");
+        assert_eq!(before, Before::Closed);
+        mark.close(dir).unwrap();
         // A machine that tells no boot id may have been started anew.
-        assert_eq!(open("").1, Before::Crashed);
+        assert_eq!(open("").1, Before::Closed);
         assert_eq!(open("").1, Before::Crashed);
         let path = dir.join(FILE);
         let mut bytes = fs::read(&path).unwrap();
@@ -137,5 +182,27 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         let (mark, before) = open("boot-3");
         assert!(before == Before::Unknown && mark.server != first.server && !before.is_whole());
+    }
+
+    #[test]
+    fn a_copy_is_told_from_what_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let [dir, copy] = ["log", "copy"].map(|name| dir.path().join(name));
+        let open = |dir: &Path| Mark::open_as(dir, "boot".to_owned()).unwrap();
+        let (mark, _) = open(&dir);
+        mark.close(&dir).unwrap();
+        if fs::metadata(dir.join(FILE)).unwrap().created().is_err() {
+            return println!("skipped: the file system does not tell when a file was made");
+        }
+        fs::create_dir_all(copy.join("rm-1")).unwrap();
+        fs::copy(dir.join(FILE), copy.join(FILE)).unwrap();
+        let (mut copied, before) = open(&copy);
+        assert_eq!((before, copied.server == mark.server), (Before::Copied, true));
+        assert_eq!(open(&copy).1, Before::Copied);
+        copied.settle(&copy).unwrap();
+        assert_eq!(open(&copy).1, Before::Killed);
+        let moved = copy.with_extension("moved");
+        fs::rename(&dir, &moved).unwrap();
+        assert_eq!(open(&moved).1, Before::Closed);
     }
 }

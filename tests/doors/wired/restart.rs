@@ -141,6 +141,36 @@ async fn after_a_crash_of_the_machine_every_session_is_told_unless_all_of_it_was
 }
 
 #[tokio::test]
+async fn a_start_that_ends_early_leaves_the_doubt_of_a_crash_to_the_next() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = on_machine(dir.path(), "boot-1", &[]);
+    let mut stream = begin(&server, &[]).await;
+    asks(&server, "app", &["a"], 10).await;
+    until_allocated(&mut stream, 1).await;
+    server.program.kill();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let http = taken.local_addr().expect("an address").to_string();
+    let data = dir.path().display().to_string();
+    let mut command = common::command(&["serve", "--data", &data, "--http", &http, "--grpc", "off"]);
+    let output = command.env("CALLBOARD_TEST_BOOT_ID", "boot-2").output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("machine-stopped") && said.contains("cannot listen"), "{said}");
+    let mut server = on_machine(dir.path(), "boot-2", &[]);
+    assert_eq!(server.get("/si/v1/rm/rm-1/stream").await.0, 410);
+    // It was told and recorded: the next start, whatever this one comes to, has nothing to doubt.
+    server.program.kill();
+    let mut server = on_machine(dir.path(), "boot-2", &[]);
+    assert_eq!(server.get("/si/v1/rm/rm-1/stream").await.0, 410);
+    assert!(!server.program.log().contains("machine-stopped"));
+    let mut stream = begin(&server, &[]).await;
+    asks(&server, "app", &["a"], 10).await;
+    until_allocated(&mut stream, 1).await;
+    server.program.kill();
+    let server = on_machine(dir.path(), "boot-2", &[]);
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["state"], "Paused", "it goes on");
+}
+
+#[tokio::test]
 async fn a_damaged_log_is_told_and_put_aside() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = with_data(dir.path());

@@ -13,6 +13,7 @@ use callboard::{
 use serde_json::Value;
 
 use crate::{
+    common::command,
     shim::server::Server,
     wired::rig::{application, asks, end, with_data},
 };
@@ -78,17 +79,7 @@ fn written_by(data: &Path, change: impl FnOnce(Title) -> Title) {
 /// What is done to a log, and what is said of it then.
 type Wrong = (&'static str, fn(&Path), &'static str);
 
-const ALL: [Wrong; 9] = [
-    (
-        "a later format",
-        |data| written_by(data, |title| Title { version: title.version + 1, ..title }),
-        "it has format version 2, and this server reads up to 1: start the release that wrote it",
-    ),
-    (
-        "later records",
-        |data| written_by(data, |title| Title { domain: title.domain + 1, ..title }),
-        "start the release that wrote it",
-    ),
+const ALL: [Wrong; 7] = [
     (
         "another server",
         |data| written_by(data, |title| Title { server: "another".to_owned(), ..title }),
@@ -163,4 +154,71 @@ async fn whatever_is_wrong_with_a_log_is_said_and_the_shim_told() {
         assert_eq!(server.get("/ws/v1/scheduler/healthcheck").await.1["Healthy"], true, "{what}");
         server.program.kill();
     }
+}
+
+/// All that is in a directory, by path.
+fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).expect("readable")));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn logs_of_a_later_release_are_left_to_it() {
+    let later: [fn(Title) -> Title; 2] =
+        [|title| Title { version: title.version + 1, ..title }, |title| Title { domain: title.domain + 1, ..title }];
+    for later in later {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut server = with_data(dir.path());
+        server.register("rm-1", &[]).await;
+        server.program.kill();
+        written_by(dir.path(), later);
+        let log = dir.path().join("log");
+        let before = contents(&log);
+        let data = dir.path().display().to_string();
+        let mut command = command(&["serve", "--data", &data, "--http", "127.0.0.1:0", "--grpc", "off"]);
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("was written by a later release"), "{said}");
+        assert!(said.contains(&log.display().to_string()) && said.contains("start that one"), "{said}");
+        assert_eq!(contents(&log), before, "nothing was touched");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_directory_knows_that_it_may_be_behind() {
+    let original = tempfile::tempdir().expect("a directory");
+    let mut server = with_data(original.path());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    application(&server, "app").await;
+    place(&server, "a").await;
+    let restored = tempfile::tempdir().expect("a directory");
+    copy(original.path(), restored.path());
+    // What came after it was made.
+    place(&server, "b").await;
+    server.program.kill();
+    if fs::metadata(restored.path().join("log/mark")).expect("a mark").created().is_err() {
+        return crate::common::skip("a copy", "the file system does not tell when a file was made");
+    }
+    let mut server = with_data(restored.path());
+    let (status, answer) = server.get("/si/v1/rm/rm-1/stream").await;
+    assert!(status == 410 && answer["detail"].as_str().is_some_and(|text| text.contains("is a copy")), "{answer}");
+    assert!(server.program.log().contains("data-copied"));
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    application(&server, "app").await;
+    place(&server, "c").await;
+    // From here on it is a directory like any other.
+    server.program.kill();
+    let server = with_data(restored.path());
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["state"], "Paused");
 }

@@ -3,7 +3,10 @@
 use std::fs;
 
 use super::*;
-use crate::actors::rm::log::{LogSync, Logs, SNAPSHOT};
+use crate::{
+    actors::rm::log::{LogSync, Logs, SNAPSHOT},
+    store::log::mark::Before,
+};
 
 /// A server that keeps logs in this directory.
 async fn with_logs(base: &std::path::Path) -> Env {
@@ -18,7 +21,7 @@ async fn with_logs(base: &std::path::Path) -> Env {
         metrics: None,
         unread: Mutex::default(),
     });
-    env.topology.restore(true).await;
+    env.topology.restore(Before::Closed).await;
     env
 }
 

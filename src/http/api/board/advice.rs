@@ -179,7 +179,7 @@ pub struct Source<'a> {
     /// The time of it.
     pub now: Nanos,
     /// The resource manager is away, so that nothing new is placed.
-    pub paused: bool,
+    pub halted: bool,
 }
 
 impl Source<'_> {
@@ -267,7 +267,7 @@ impl Source<'_> {
         match change {
             // Those are views of their own.
             Change::Edit(edit) => self.edit(edit),
-            Change::Wait if self.paused => {
+            Change::Wait if self.halted => {
                 let text = "Let the resource manager open its stream again, or the one on which it can be asked: see whether \
                             it runs and reaches the server. Nothing else has to be changed.";
                 of("connect", "resourceManager", text.to_owned())

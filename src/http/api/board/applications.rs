@@ -23,6 +23,7 @@ use crate::{
             time_text,
         },
     },
+    messages::rm::Halt,
 };
 
 /// Applications that are listed where no number is given, and at most.
@@ -148,7 +149,7 @@ struct Found<'a> {
 }
 
 /// Lists applications; those that wait come first, the one that has waited longest at the top, then the latest.
-pub fn list<'a>(view: &'a View, wanted: &Wanted, paused: bool) -> ListView<'a> {
+pub fn list<'a>(view: &'a View, wanted: &Wanted, halt: Option<&Halt>) -> ListView<'a> {
     let partition = view.partition();
     let mut explainer = Explainer::new(partition);
     let at = now();
@@ -160,7 +161,7 @@ pub fn list<'a>(view: &'a View, wanted: &Wanted, paused: bool) -> ListView<'a> {
             return;
         }
         let waiting = ix.map(|ix| explainer.application(ix, at)).unwrap_or_default();
-        let reasons: Vec<Reason> = waiting.iter().map(|waiting| Reason::of(waiting, paused)).collect();
+        let reasons: Vec<Reason> = waiting.iter().map(|waiting| Reason::of(waiting, halt)).collect();
         let fits = wanted.code.is_empty() || reasons.iter().any(|reason| reason.code == wanted.code);
         if fits && !(wanted.waiting && waiting.is_empty()) {
             found.push(Found { app, waiting, reasons });

@@ -27,6 +27,7 @@ use crate::{
         state::now,
         time_text,
     },
+    messages::rm::Halt,
 };
 
 /// Groups of asks for which remedies are looked for; one that was asked for is among them.
@@ -153,7 +154,7 @@ pub struct Wanted<'a> {
     /// The configuration, where remedies are wanted.
     pub config: Option<&'a LoadedConfig>,
     /// The resource manager is away.
-    pub paused: bool,
+    pub halt: Option<Halt>,
     /// What happened to it so far, where that is wanted.
     pub timeline: Option<Timeline>,
     /// How long allocations lasted, where it is wanted when asks will be placed.
@@ -191,11 +192,11 @@ struct Level<'a> {
 }
 
 /// Why the first ask of a live application waits.
-pub fn first_reason(view: &View, id: &str, paused: bool) -> Option<String> {
+pub fn first_reason(view: &View, id: &str, halt: Option<&Halt>) -> Option<String> {
     let partition = view.partition();
     let ix = *partition.app_by_id.get(id)?;
     let waiting = Explainer::new(partition).application(ix, now());
-    waiting.first().map(|waiting| Reason::of(waiting, paused).text)
+    waiting.first().map(|waiting| Reason::of(waiting, halt).text)
 }
 
 /// Explains a live application, else the rejected or the last ended one of this id.
@@ -237,7 +238,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             placeholder: waiting.placeholder,
             task_group: waiting.task_group.to_string(),
             since: time_text(waiting.since),
-            reason: Reason::of(&waiting, wanted.paused),
+            reason: Reason::of(&waiting, wanted.halt.as_ref()),
             line: partition.line(waiting.first).into_iter().map(PlaceView::from).collect(),
             held_by: partition.holders(&waiting).map(HoldersView::from),
             advice: live.filter(|_| nth < ADVISED).and_then(|app| advice(view, app, &waiting, wanted, at)),
@@ -310,11 +311,11 @@ fn advice(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: N
     let edit = |edits: &[Edit]| config.edited(&partition.name, edits).map(|edited| edited.conf);
     let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop };
     let advice = partition.remedies(app, waiting, at, &edit, bounds);
-    Some(Source { partition, config, now: at, paused: wanted.paused }.advice(advice))
+    Some(Source { partition, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
 }
 
 fn when(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: Nanos) -> Option<WhenView> {
-    let lasted = wanted.lasted.as_ref().filter(|_| !wanted.paused)?;
+    let lasted = wanted.lasted.as_ref().filter(|_| wanted.halt.is_none())?;
     let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop_when };
     Some(WhenView::of(&view.partition().when(app, waiting, lasted, at, when::HORIZON, bounds)))
 }
@@ -323,7 +324,7 @@ fn resume(view: &View, app: &App, wanted: &Wanted<'_>, at: Nanos) -> Option<Advi
     let (partition, config) = (view.partition(), wanted.config?);
     let remedy = partition.resumed_for(app, at)?;
     let advice = Advice { remedies: vec![remedy], tried: 1, complete: true, ..Advice::default() };
-    Some(Source { partition, config, now: at, paused: wanted.paused }.advice(advice))
+    Some(Source { partition, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
 }
 
 /// Placeholders of a task group that are placed.

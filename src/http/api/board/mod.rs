@@ -42,10 +42,7 @@ use crate::{
             reply::{self, Reply},
         },
     },
-    messages::{
-        partition::GetSnapshot,
-        rm::{Info, RmInfo, RmState},
-    },
+    messages::{partition::GetSnapshot, rm::Halt},
 };
 
 /// What the handlers read.
@@ -124,19 +121,13 @@ impl BoardApi {
     /// Why the first ask of an application waits; `None` where nothing of it waits, or it is not active.
     pub(super) async fn first_reason(&self, partition: &str, application: &str) -> Option<String> {
         let view = self.view(partition).await.ok()?;
-        let paused = self.is_paused(&view.rm).await;
-        explain::first_reason(&view, application, paused)
+        let halt = self.halt(&view.rm);
+        explain::first_reason(&view, application, halt.as_ref())
     }
 
-    async fn manager(&self, rm: &str) -> Option<RmInfo> {
-        self.topology.find(rm)?.addr.send(Info).await.ok()
-    }
-
-    /// Nothing new is placed for this resource manager: its last stream was lost.
-    async fn is_paused(&self, rm: &str) -> bool {
-        // Of one that another server leads this one does not know.
-        let here = self.topology.find(rm).is_some_and(|handle| handle.is_here().is_ok());
-        here && self.manager(rm).await.is_some_and(|info| info.state != RmState::Running)
+    /// Why nothing new is placed for this resource manager. Of one that another server leads this one does not know.
+    fn halt(&self, rm: &str) -> Option<Halt> {
+        self.topology.find(rm).filter(|handle| handle.is_here().is_ok())?.view.load().halt()
     }
 }
 
@@ -152,8 +143,8 @@ async fn get_applications(
 ) -> Result<HttpResponse, Problem> {
     let wanted = Wanted::read(request.query_string())?;
     let (view, turn) = api.view_in_turn(&partition).await?;
-    let paused = api.is_paused(&view.rm).await;
-    let made = turn.make(move || Reply::json(&applications::list(&view, &wanted, paused))).await?;
+    let halt = api.halt(&view.rm);
+    let made = turn.make(move || Reply::json(&applications::list(&view, &wanted, halt.as_ref()))).await?;
     Ok(reply::send_any(&request, made).await)
 }
 
@@ -179,7 +170,7 @@ async fn explain_one(
     let turns = if config.is_some() { &api.trials } else { &api.looks };
     let turn = turns.clone().acquire_owned().await.ok();
     let view = api.view(&partition).await?;
-    let paused = api.is_paused(&view.rm).await;
+    let halt = api.halt(&view.rm);
     let subject = Subject::of(view.partition(), &application).filter(|_| wants_timeline);
     let timeline = match subject {
         Some(subject) => Some(timeline::timeline(&api.topology.events, &subject).await),
@@ -197,7 +188,7 @@ async fn explain_one(
         let wanted = explain::Wanted {
             ask: ask.as_deref(),
             config: config.as_deref(),
-            paused,
+            halt,
             timeline,
             lasted,
             stop: &stop,

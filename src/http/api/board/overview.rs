@@ -20,7 +20,7 @@ use crate::{
         event::GetEventStatus,
         journal::{GetOverdue, Status},
         partition::GetSnapshot,
-        rm::{Info, RmInfo, RmState},
+        rm::{Halt, Info, RmInfo},
     },
 };
 
@@ -153,9 +153,10 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
                 lag: found.map_or(0.0, |fresh| fresh.lag.as_secs_f64()),
             }
         });
+        let halt = api.halt(&entry.rm);
         let made = turn.make(move || {
             let overdue = OverdueDrains::of(view.partition(), passed);
-            PartitionRow { overdue, standby, ..row(&view, status.as_ref(), manager.as_ref()) }
+            PartitionRow { overdue, standby, ..row(&view, status.as_ref(), manager.as_ref(), halt.as_ref()) }
         });
         let mut row = made.await?;
         if entry.followed {
@@ -180,11 +181,18 @@ fn manager_row(manager: &RmInfo) -> ManagerRow {
         id: manager.id.to_string(),
         state: manager.state.name(),
         since: last.map(|change| time_text(change.at)),
-        why: last.map(|change| change.why.to_string()).filter(|why| !why.is_empty()),
+        why: why(manager),
     }
 }
 
-fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> PartitionRow {
+/// Why it is as it is: what keeps it from being recorded, else why its state changed.
+fn why(manager: &RmInfo) -> Option<String> {
+    let log = manager.failing.as_ref().or(manager.full.as_ref());
+    let why = log.or_else(|| Some(&manager.history.last()?.why))?;
+    (!why.is_empty()).then(|| why.to_string())
+}
+
+fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>, halt: Option<&Halt>) -> PartitionRow {
     let partition = view.partition();
     let root = partition.queues.get(partition.root);
     let mut applications: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -193,14 +201,13 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> Partit
     }
     let targets = || status.into_iter().flat_map(|status| &status.targets);
     let last = manager.and_then(|manager| manager.history.last());
-    let paused = manager.is_some_and(|manager| manager.state != RmState::Running);
     PartitionRow {
         name: view.shown.to_string(),
         state: partition.state.name(),
         rm: view.rm.to_string(),
         rm_state: manager.map_or("Stopped", |manager| manager.state.name()),
         rm_since: last.map(|change| time_text(change.at)),
-        rm_why: last.map(|change| change.why.to_string()).filter(|why| !why.is_empty()),
+        rm_why: manager.and_then(why),
         nodes: NodeCounts {
             total: partition.node_by_id.len(),
             drained: rows(view).filter(|node| !node.schedulable()).count(),
@@ -213,14 +220,14 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>) -> Partit
         capacity: Amounts::from(&partition.total),
         used: Amounts::from(root.map(Queue::placed).as_ref()),
         pending: Amounts::from(root.map(Queue::waiting).as_ref()),
-        waiting: waiting(view, paused),
+        waiting: waiting(view, halt),
         overdue: OverdueDrains::default(),
         standby: None,
     }
 }
 
 /// What waits, counted by reason.
-fn waiting(view: &View, paused: bool) -> WaitingView {
+fn waiting(view: &View, halt: Option<&Halt>) -> WaitingView {
     let partition = view.partition();
     let mut explainer = Explainer::new(partition);
     let at = now();
@@ -232,7 +239,7 @@ fn waiting(view: &View, paused: bool) -> WaitingView {
         let mut own: BTreeMap<&'static str, u64> = BTreeMap::new();
         for waiting in &waiting {
             found.asks += waiting.asks;
-            *own.entry(why::code(waiting, paused)).or_default() += waiting.asks;
+            *own.entry(why::code(waiting, halt)).or_default() += waiting.asks;
         }
         for (code, asks) in own {
             let (applications, sum) = counts.entry(code).or_default();

@@ -13,6 +13,7 @@ use crate::{
         ugm::{Refusal, Who},
     },
     http::ws_v1::{json::Amounts, time_text},
+    messages::rm::Halt,
 };
 
 /// A reason.
@@ -89,7 +90,7 @@ impl NodeCounts {
 }
 
 /// Every code that a reason may have.
-pub const CODES: [&str; 20] = [
+pub const CODES: [&str; 21] = [
     "stopped",
     "noNodes",
     "ending",
@@ -109,6 +110,7 @@ pub const CODES: [&str; 20] = [
     "asking",
     "preempting",
     "paused",
+    "notRecorded",
     "turn",
 ];
 
@@ -134,12 +136,13 @@ pub fn title(code: &str) -> &'static str {
         "asking" => "being checked by the resource manager",
         "preempting" => "others are going for it",
         "paused" => "resource manager is away",
+        "notRecorded" => "cannot be recorded",
         _ => "next in turn",
     }
 }
 
 /// The code of the reason of these asks, without its words.
-pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
+pub fn code(waiting: &Waiting, halt: Option<&Halt>) -> &'static str {
     match &waiting.why {
         Why::Stopped => "stopped",
         Why::NoNodes => "noNodes",
@@ -158,8 +161,11 @@ pub fn code(waiting: &Waiting, paused: bool) -> &'static str {
         Why::Nodes(nodes) => nodes_code(nodes),
         Why::Asking(_) => "asking",
         Why::Preempting { .. } => "preempting",
-        Why::Turn if paused => "paused",
-        Why::Turn => "turn",
+        Why::Turn => match halt {
+            Some(Halt::Away) => "paused",
+            Some(Halt::Log(_)) => "notRecorded",
+            None => "turn",
+        },
     }
 }
 
@@ -178,18 +184,26 @@ impl Reason {
         Reason { code, text, queue: None, user: None, group: None, node: None, short: Vec::new(), nodes: None }
     }
 
-    /// The reason of these asks. `paused`: the resource manager is away, so that nothing new is placed.
-    pub fn of(waiting: &Waiting, paused: bool) -> Reason {
-        let mut reason = Reason::by_itself(waiting, paused);
-        if paused && reason.code != "paused" {
-            reason.text.push_str(" Besides, the resource manager is away: nothing new is placed until it is back.");
+    /// The reason of these asks. `halt`: why nothing new is placed at all.
+    pub fn of(waiting: &Waiting, halt: Option<&Halt>) -> Reason {
+        let mut reason = Reason::by_itself(waiting, halt);
+        if waiting.why != Why::Turn {
+            match halt {
+                Some(Halt::Away) => reason
+                    .text
+                    .push_str(" Besides, the resource manager is away: nothing new is placed until it is back."),
+                Some(Halt::Log(why)) => {
+                    reason.text.push_str(&format!(" Besides, nothing is placed at present: {why}."))
+                }
+                None => {}
+            }
         }
         reason
     }
 
-    fn by_itself(waiting: &Waiting, paused: bool) -> Reason {
+    fn by_itself(waiting: &Waiting, halt: Option<&Halt>) -> Reason {
         let wanted = &*waiting.wanted;
-        let code = code(waiting, paused);
+        let code = code(waiting, halt);
         match &waiting.why {
             Why::Stopped => Reason::new(code, "The partition is being stopped.".into()),
             Why::NoNodes => Reason::new(code, "No node is registered in this partition.".into()),
@@ -284,7 +298,10 @@ impl Reason {
             Why::Preempting { node, leaving } => {
                 Reason { node: Some(node.to_string()), ..Reason::new(code, preempting(node, leaving)) }
             }
-            Why::Turn if paused => Reason::new(
+            Why::Turn if let Some(Halt::Log(why)) = halt => {
+                Reason::new(code, format!("Nothing is placed at present: {why}."))
+            }
+            Why::Turn if halt.is_some() => Reason::new(
                 code,
                 "The resource manager has no open stream, or none on which it can be asked: nothing new is placed until it has."
                     .into(),
@@ -555,7 +572,11 @@ mod tests {
     use crate::domain::types::AllocIx;
 
     fn reason(wanted: &[(&str, i64)], why: Why) -> Reason {
-        let waiting = Waiting {
+        Reason::of(&waiting(wanted, why), None)
+    }
+
+    fn waiting(wanted: &[(&str, i64)], why: Why) -> Waiting {
+        Waiting {
             asks: 1,
             first: AllocIx(0),
             resource: Arc::new(Resource::of(wanted)),
@@ -566,8 +587,27 @@ mod tests {
             why,
             asked: 0,
             log: Vec::new(),
-        };
-        Reason::of(&waiting, false)
+        }
+    }
+
+    #[test]
+    fn what_keeps_anything_from_being_placed_is_told_beside_the_rest() {
+        let log = Halt::Log("log /data/log/rm-1: no space".into());
+        let turn = Reason::of(&waiting(&[], Why::Turn), Some(&log));
+        assert_eq!(
+            (turn.code, &*turn.text),
+            ("notRecorded", "Nothing is placed at present: log /data/log/rm-1: no space.")
+        );
+        assert_eq!(Reason::of(&waiting(&[], Why::Turn), Some(&Halt::Away)).code, "paused");
+        let nodes = Reason::of(&waiting(&[], Why::NoNodes), Some(&log));
+        assert_eq!(nodes.code, "noNodes");
+        assert!(
+            nodes.text.ends_with(" Besides, nothing is placed at present: log /data/log/rm-1: no space."),
+            "{}",
+            nodes.text
+        );
+        let away = Reason::of(&waiting(&[], Why::NoNodes), Some(&Halt::Away));
+        assert!(away.text.contains("the resource manager is away"), "{}", away.text);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
         api::board::why,
         ws_v1::{RestState, View, state::now},
     },
-    messages::rm::RmState,
+    messages::rm::Halt,
 };
 
 /// Between two samples.
@@ -36,17 +36,19 @@ pub async fn go_on(state: Arc<RestState>) {
 
 async fn take(state: &Arc<RestState>) {
     let known = state.topology.known();
-    let running =
-        |view: &View| known.iter().any(|handle| handle.id == view.rm && handle.view.load().state == RmState::Running);
+    let halt = |view: &View| match known.iter().find(|handle| handle.id == view.rm) {
+        Some(handle) => handle.view.load().halt(),
+        None => Some(Halt::Away),
+    };
     let views = state.led_views().await.into_iter();
-    let views: Vec<(bool, View)> = views.map(|view| (!running(&view), view)).collect();
+    let views: Vec<(Option<Halt>, View)> = views.map(|view| (halt(&view), view)).collect();
     let trends = state.trends.clone();
     // All applications are looked at.
     let sampled = spawn_blocking(move || {
         let at = now();
         let mut sample = Sample::new();
-        for (paused, view) in &views {
-            of_partition(&mut sample, view, *paused, at);
+        for (halt, view) in &views {
+            of_partition(&mut sample, view, halt.as_ref(), at);
         }
         trends.take(sample, at);
     });
@@ -80,7 +82,7 @@ fn add(row: &mut BTreeMap<Key, i64>, measure: Measure, amounts: &Resource) {
     }
 }
 
-fn of_partition(sample: &mut Sample, view: &View, paused: bool, at: Nanos) {
+fn of_partition(sample: &mut Sample, view: &View, halt: Option<&Halt>, at: Nanos) {
     let partition = view.partition();
     let mut rows = Rows { sample, partition: &view.shown };
     let mut open: Vec<QueueIx> = vec![partition.root];
@@ -108,7 +110,7 @@ fn of_partition(sample: &mut Sample, view: &View, paused: bool, at: Nanos) {
     for ix in partition.app_by_id.values() {
         let Some(app) = partition.apps.get(*ix).filter(|app| !app.pending.is_zero()) else { continue };
         let waiting: Vec<_> =
-            explainer.application(*ix, at).iter().map(|waiting| (why::code(waiting, paused), waiting.asks)).collect();
+            explainer.application(*ix, at).iter().map(|waiting| (why::code(waiting, halt), waiting.asks)).collect();
         let group = groups.get(&app.id);
         for queue in levels(&app.queue_path) {
             let mut pending = vec![Subject::User(app.user.to_string(), queue.to_owned())];

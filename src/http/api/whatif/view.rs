@@ -276,7 +276,7 @@ fn queue(fate: QueueFate) -> QueueView {
 fn why(partition: &Partition, app: &str, now: Nanos) -> Option<String> {
     let ix = partition.app_by_id.get(app)?;
     let waiting = Explainer::new(partition).application(*ix, now);
-    waiting.first().map(|waiting| Reason::of(waiting, false).text)
+    waiting.first().map(|waiting| Reason::of(waiting, None).text)
 }
 
 impl WhatIf {

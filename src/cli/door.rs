@@ -120,8 +120,7 @@ impl Door {
     }
 
     fn unreachable(&self, error: &Failed) -> Error {
-        let text = format!("{} cannot be reached (--server names another): {error}", self.server);
-        Error { text, status: None }
+        Error { text: error.of_server(&self.server), status: None }
     }
 }
 

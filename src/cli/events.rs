@@ -260,8 +260,7 @@ async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<Found, Er
 /// Asks the server.
 async fn open(wanted: &EventsArgs, url: &str) -> Result<Answer, Error> {
     let client = Client::new(wanted.server.trim_end_matches('/'), &wanted.trust).map_err(Error::Refused)?;
-    let lost =
-        |error: Failed| Error::Lost(format!("{} cannot be reached (--server names another): {error}", wanted.server));
+    let lost = |error: Failed| Error::Lost(error.of_server(&wanted.server));
     let answer = client.send(Method::GET, url, None).await.map_err(lost)?;
     let status = answer.status;
     if !status.is_success() {

@@ -108,8 +108,7 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
     let server = args.server.trim_end_matches('/');
     let query = args.rm.as_deref().map_or(String::new(), |rm| format!("?rm={}", segment(rm)));
     let client = Client::new(server, &args.trust).map_err(Failure::unknown)?;
-    let unreachable =
-        |error: Failed| Failure::unknown(format!("{server} cannot be reached (--server names another): {error}"));
+    let unreachable = |error: Failed| Failure::unknown(error.of_server(server));
     let body = Body { kind: "application/yaml", bytes: config.into(), number: None };
     let url = format!("{server}/api/v1/plan{query}");
     let answer = client.send(Method::POST, &url, Some(body)).await.map_err(unreachable)?;

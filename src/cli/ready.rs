@@ -6,7 +6,10 @@ use clap::Args;
 use hyper::Method;
 
 use super::{
-    client::{net::Client, trust::Trust},
+    client::{
+        net::{Client, Failed},
+        trust::Trust,
+    },
     context::ContextArg,
 };
 
@@ -37,7 +40,7 @@ pub async fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
 async fn ask(args: &ReadyArgs) -> Result<(), String> {
     let server = args.server.trim_end_matches('/');
     let path = if args.alive { "livez" } else { "readyz" };
-    let unreachable = |error| format!("{server} cannot be reached (--server names another): {error}");
+    let unreachable = |error: Failed| error.of_server(server);
     let client = Client::new(server, &args.trust)?;
     let answer = client.send(Method::GET, &format!("{server}/{path}"), None).await.map_err(unreachable)?;
     if answer.status.is_success() {

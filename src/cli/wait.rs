@@ -10,17 +10,27 @@ use std::{
 use clap::Args;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, timeout_at},
+};
 
 use super::{
     client::http::segment,
     door::{Door, Error},
     out,
 };
-use crate::{domain::duration, messages::wait::Kind};
+use crate::{
+    http::api::time::length,
+    messages::{limits, wait::Kind},
+};
 
 /// One request waits so long at most; what is left of the time-out is for the next.
 const SLICE: Duration = Duration::from_secs(600);
+/// Requests that wait at a time: each has a connection. Where there are more, they take turns.
+const AT_ONCE: usize = 256;
+/// One turn, where there are more.
+const TURN: Duration = Duration::from_secs(2);
 /// A session that ended may begin again, and a server may come back: it is asked again after this time.
 const AGAIN: Duration = Duration::from_secs(1);
 /// A server that says nothing so long after the time that it was given does not answer: it hangs, or its machine is gone.
@@ -33,10 +43,10 @@ pub struct WaitArgs {
     /// app/ID, queue/PATH or node/ID
     #[arg(required = true, value_name = "app/ID|queue/PATH|node/ID")]
     pub targets: Vec<Named>,
-    /// Of applications: running, completed, placed; of queues: empty, room; of nodes: empty, online, drained
+    /// Of applications: running, completed, placed; of queues: empty, room (in it and above it); of nodes: empty, online, drained
     #[arg(long = "for", value_name = "CONDITION")]
     pub condition: String,
-    /// How long at most, such as 60s or 5m
+    /// How long at most, such as 60s, 5m or 2d
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub timeout: Duration,
     #[command(flatten)]
@@ -78,9 +88,12 @@ impl std::fmt::Display for Named {
 }
 
 /// A duration of 0 or more.
+///
+/// # Errors
+/// It is none.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let nanos = duration::parse(text).and_then(|time| u64::try_from(time.0).ok());
-    nanos.map(Duration::from_nanos).ok_or_else(|| "expected a duration such as 60s or 5m".to_owned())
+    let nanos = length(text).map(|length| Duration::from_nanos(length.0.unsigned_abs()));
+    nanos.ok_or_else(|| "expected a duration such as 60s, 5m or 2d".to_owned())
 }
 
 /// The parts of the answer that are shown.
@@ -133,8 +146,11 @@ pub async fn wait(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
+    limits::raise_descriptors();
+    // An eighth of the descriptors: connections of turns before may still be closing, and names are looked up.
+    let turns = Turns::of(targets.len(), AT_ONCE.min(limits::connections().1));
     let mut waiting: FuturesUnordered<_> =
-        targets.iter().map(async |target| (target, one(door, target, condition, end).await)).collect();
+        targets.iter().map(async |target| (target, one(door, target, condition, end, &turns).await)).collect();
     let mut status = 0;
     while let Some((target, answer)) = waiting.next().await {
         let told = match answer {
@@ -159,11 +175,32 @@ pub async fn wait(
     status
 }
 
-async fn one(door: &Door, target: &Named, condition: &str, end: Instant) -> Result<Answer, Error> {
+/// Who may ask now. Those who wait for it are let in in their order.
+struct Turns {
+    places: Semaphore,
+    /// How long one may wait before it is the turn of the next.
+    longest: Duration,
+}
+
+impl Turns {
+    fn of(targets: usize, places: usize) -> Turns {
+        Turns { places: Semaphore::new(places), longest: if targets > places { TURN } else { SLICE } }
+    }
+}
+
+async fn one(
+    door: &Door,
+    target: &Named,
+    condition: &str,
+    end: Instant,
+    Turns { places, longest }: &Turns,
+) -> Result<Answer, Error> {
     let mut answered = false;
     loop {
+        // Nobody closes it. Whose turn comes when the time is over still hears how the thing is.
+        let place = places.acquire().await.ok();
         let left = end.saturating_duration_since(Instant::now());
-        let slice = left.min(SLICE);
+        let slice = left.min(*longest);
         let path = format!(
             "{}/{}/wait?for={condition}&timeout={}ms",
             target.kind.name(),
@@ -171,6 +208,7 @@ async fn one(door: &Door, target: &Named, condition: &str, end: Instant) -> Resu
             slice.as_millis()
         );
         let asked = timeout_at(Instant::now() + slice + LATE, ask(door, &path)).await;
+        drop(place);
         match asked.unwrap_or_else(|_| Err((silent(door), true))) {
             Ok(answer) if answer.met || answer.never || left <= slice => return Ok(answer),
             Ok(_) => answered = true,
@@ -251,7 +289,8 @@ mod tests {
         };
         let app = app();
         let end = Instant::now() + Duration::from_secs(60);
-        let (answer, _) = tokio::join!(one(&door, &app, "running", end), serves);
+        let turns = Turns::of(1, AT_ONCE);
+        let (answer, _) = tokio::join!(one(&door, &app, "running", end, &turns), serves);
         let answer = answer.unwrap();
         assert_eq!((answer.met, &*answer.state), (true, "Run ning"), "no terminal obeys what a server tells");
     }
@@ -267,8 +306,18 @@ mod tests {
             peer
         };
         let (app, end) = (app(), Instant::now() + Duration::from_secs(3600));
-        let (answer, _) = tokio::join!(one(&door, &app, "running", end), answers);
+        let turns = Turns::of(1, AT_ONCE);
+        let (answer, _) = tokio::join!(one(&door, &app, "running", end, &turns), answers);
         assert!(answer.unwrap_err().text.contains("cannot be reached"));
+    }
+
+    #[test]
+    fn times_may_be_in_days() {
+        let seconds = |text: &str| time(text).map(|time| time.as_secs());
+        assert_eq!((seconds("2d"), seconds("1d12h"), seconds("90s")), (Ok(172_800), Ok(129_600), Ok(90)));
+        for wrong in ["", "5", "-1s", "2 days"] {
+            assert!(time(wrong).unwrap_err().contains("such as 60s, 5m or 2d"), "{wrong}");
+        }
     }
 
     #[test]

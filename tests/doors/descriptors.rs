@@ -3,16 +3,16 @@
 use std::{
     fs,
     net::{SocketAddr, TcpStream},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    common::{Program, serve, skip, until},
+    common::{Program, command, serve, skip, until},
     shim::server::{CONFIG, Server},
-    wired::rig::{self, with_data},
+    wired::rig::{self, Running, with_data},
 };
 
 const STATUS: &str = "/api/v1/partition/default/resource/status";
@@ -117,4 +117,40 @@ async fn sessions_leave_descriptors_for_others() {
     assert_eq!(server.send("POST", "/si/v1/rm", &one_more).await.0, 200);
     server.nodes(&["n1"]).await;
     rig::until(&server, STATUS, |status| status["online"]["nodelist"] == "n1").await;
+}
+
+/// A command that may open so few files.
+fn poor(server: &Server, args: &[&str]) -> Command {
+    let wanted = command(&[args, &["--server", &server.url("")]].concat());
+    let mut poor = Command::new("prlimit");
+    poor.arg("--nofile=64:64").arg(wanted.get_program()).args(wanted.get_args());
+    for (name, _) in wanted.get_envs() {
+        poor.env_remove(name);
+    }
+    poor.stdout(Stdio::piped()).stderr(Stdio::piped());
+    poor
+}
+
+#[tokio::test]
+async fn a_command_waits_for_more_than_it_may_open() {
+    if !has_prlimit() {
+        return skip("descriptors", "there is no prlimit (util-linux)");
+    }
+    let server = Server::registered(&[]).await;
+    let names: Vec<String> = (0..150).map(|n| format!("n{n}")).collect();
+    server.nodes(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    rig::until(&server, STATUS, |status| status["online"]["nodelist"] == "n[0-149]").await;
+    let mut drains = poor(&server, &["resource", "drain", "--wait", "--timeout", "2m", "n[0-149]", "disk"]);
+    let output = tokio::task::spawn_blocking(move || drains.output().expect("it runs")).await.expect("waited for");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), &*err, out.matches("condition met").count()), (Some(0), "", 150));
+
+    // Those that are first in the list leave the others their turn.
+    let mut targets: Vec<String> = (0..20).map(|n| format!("node/x{n}")).collect();
+    targets.push("node/n7".to_owned());
+    let words: Vec<&str> = targets.iter().map(String::as_str).collect();
+    let waits = poor(&server, &[&["wait", "--for", "online", "--timeout", "1d"], &words[..]].concat());
+    let mut waits = Running::start(waits);
+    waits.prints("node/n7 condition met: online").await;
+    assert!(waits.runs(), "{}", waits.err());
 }

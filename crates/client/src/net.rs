@@ -67,6 +67,14 @@ impl Failed {
         Failed::of(error, !error.is_connect() && !error.source().is_some_and(is_foreign))
     }
 
+    /// What is told of a server that this keeps from being asked. Where the fault is at this end, no other server helps.
+    pub fn of_server(&self, server: &str) -> String {
+        match self.text.contains("Too many open files") {
+            true => format!("{server} cannot be asked: {self}; ulimit -n tells how many this process may open"),
+            false => format!("{server} cannot be reached (--server names another): {self}"),
+        }
+    }
+
     /// No answer came in this time.
     pub fn late(limit: Duration) -> Failed {
         Failed { text: format!("no answer within {} s", limit.as_secs()), was_there: false }

@@ -5,7 +5,7 @@ use std::{ffi::OsString, str::FromStr, time::Duration};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::store::eventlog::Ordered;
+use crate::{cli::wait::time, store::eventlog::Ordered};
 
 /// Numbers closer than this are equal.
 const CLOSE: f64 = 1e-5;
@@ -69,7 +69,7 @@ impl Match {
     }
 }
 
-/// A duration such as `10s`, `1.5m`, `2h`, `1d`, `250ms`; seconds without a unit.
+/// A duration such as `10s`, `1.5m`, `2h`, `1d`, `250ms`, or `1d12h` as other commands have it; seconds without a unit.
 ///
 /// # Errors
 /// It is none.
@@ -80,6 +80,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let seconds = number.parse::<f64>().ok().map(|number| number * factor).filter(|seconds| *seconds >= 0.0);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .or_else(|| time(text).ok())
         .ok_or_else(|| format!("invalid duration '{text}': a number with ms, s, m, h or d is expected"))
 }
 
@@ -91,6 +92,7 @@ mod tests {
     fn durations_have_units() {
         let millis = |text: &str| duration(text).unwrap().as_millis();
         assert_eq!([millis("10"), millis("1.5m"), millis("250ms"), millis("0")], [10_000, 90_000, 250, 0]);
+        assert_eq!([millis("1d"), millis("1d12h"), millis("1m30s")], [86_400_000, 129_600_000, 90_000]);
         for text in ["notanumber", "", "s", "-1s", "nan", "1e400s"] {
             assert!(duration(text).unwrap_err().starts_with(&format!("invalid duration '{text}'")), "{text}");
         }

@@ -13,7 +13,7 @@ pub mod queue;
 pub mod releases;
 pub mod resource;
 pub mod settings;
-mod time;
+pub mod time;
 pub mod trends;
 pub mod trial;
 pub mod usage;

@@ -1,6 +1,12 @@
 //! Servers with a directory, and what a shim and an operator do with them.
 
-use std::path::Path;
+use std::{
+    io::Read,
+    path::Path,
+    process::{Child, Command},
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use serde_json::{Value, json};
 
@@ -36,4 +42,55 @@ pub async fn asks(server: &Server, app: &str, keys: &[&str], memory: i64) {
 /// Asks until the answer is as wanted.
 pub async fn until(server: &Server, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     common::answer(path, async || server.get(path).await.1, wanted).await
+}
+
+/// A command that runs, with what it printed so far; killed when it is dropped.
+pub struct Running {
+    child: Child,
+    out: Arc<Mutex<String>>,
+    err: Arc<Mutex<String>>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let mut child = command.spawn().expect("it starts");
+        let kept = |mut from: Box<dyn Read + Send>| {
+            let text = Arc::new(Mutex::new(String::new()));
+            let to = text.clone();
+            thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(read @ 1..) = from.read(&mut bytes) {
+                    to.lock().expect("a text").push_str(&String::from_utf8_lossy(&bytes[..read]));
+                }
+            });
+            text
+        };
+        let out = kept(Box::new(child.stdout.take().expect("piped")));
+        let err = kept(Box::new(child.stderr.take().expect("piped")));
+        Running { child, out, err }
+    }
+
+    pub fn out(&self) -> String {
+        self.out.lock().expect("a text").clone()
+    }
+
+    pub fn err(&self) -> String {
+        self.err.lock().expect("a text").clone()
+    }
+
+    /// Until it has printed this.
+    pub async fn prints(&self, part: &str) {
+        common::answer(part, async || self.out(), |out| out.contains(part)).await;
+    }
+
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_none())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -36,7 +36,7 @@ enum What {
     Drain {
         #[command(flatten)]
         order: OrderArgs,
-        /// Wait until it is empty
+        /// Wait until it is empty, also where it is being drained already
         #[arg(short, long)]
         wait: bool,
         /// How long is waited at most; then what is left is listed
@@ -80,18 +80,19 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
         return 1;
     }
     match &args.what {
-        What::Stop(order) => give(door, "stop", order, out, err).await,
-        What::Resume(order) => give(door, "resume", order, out, err).await,
-        What::Drain { order, wait: false, .. } => give(door, "drain", order, out, err).await,
+        What::Stop(order) => give(door, "stop", order, false, out, err).await,
+        What::Resume(order) => give(door, "resume", order, false, out, err).await,
+        What::Drain { order, wait: false, .. } => give(door, "drain", order, false, out, err).await,
         What::Drain { order, timeout, .. } => {
             let end = Instant::now() + *timeout;
-            let given = match wait::within(door, end, give(door, "drain", order, out, err)).await {
-                Ok(given) => given,
+            match wait::within(door, end, give(door, "drain", order, true, out, err)).await {
+                Ok(0) => {}
+                Ok(refused) => return refused,
                 Err(error) => return fail(err, &error),
-            };
+            }
             let targets: Vec<Named> =
                 order.paths.iter().map(|path| Named { kind: Kind::Queue, name: path.clone() }).collect();
-            given.max(wait::wait(door, &targets, "empty", end, out, err).await)
+            wait::wait(door, &targets, "empty", end, out, err).await
         }
         What::Show { path } => match show(door, path).await {
             Ok(text) => u8::from(out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err()),
@@ -124,7 +125,15 @@ async fn are_there(door: &Door, order: &OrderArgs, err: &mut dyn Write) -> bool 
 }
 
 /// Each queue by itself: one that is refused leaves the others. One that was resumed and takes nothing all the same is told.
-async fn give(door: &Door, what: &str, order: &OrderArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+/// An order that holds already is a failure, unless it is `enough` that it holds.
+async fn give(
+    door: &Door,
+    what: &str,
+    order: &OrderArgs,
+    enough: bool,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
     let mut status = 0;
     for path in &order.paths {
         match give_one(door, what, path, order).await {
@@ -135,10 +144,14 @@ async fn give(door: &Door, what: &str, order: &OrderArgs, out: &mut dyn Write, e
             }
             Ok(_) => {}
             Err(mut error) => {
-                if error.status == Some(409) && error.text.contains("overwrite true") {
+                let holds = error.status == Some(409) && error.text.contains("overwrite true");
+                if holds {
                     error.text.push_str("; --force does it");
                 }
-                status = fail(err, &error);
+                let failed = fail(err, &error);
+                if !(holds && enough) {
+                    status = failed;
+                }
             }
         }
     }

@@ -150,8 +150,13 @@ async fn the_command_stops_several_and_shows_one() {
     let (_, shown, _) = run(&["queue", "show", "root.a"]).await;
     assert!(shown.starts_with("root.a Stopped, empty\n  stop of root.a by an operator since "), "{shown}");
     assert!(shown.contains("app-1: queue root.a takes no new application"), "{shown}");
-    let (status, out, err) = run(&["queue", "drain", "root.a", "--wait", "--timeout", "20s"]).await;
-    assert_eq!((status, &*out), (Some(0), "queue/root.a condition met: empty (Draining)\n"), "{err}");
+    for again in [false, true] {
+        let (status, out, err) = run(&["queue", "drain", "root.a", "--wait", "--timeout", "20s"]).await;
+        assert_eq!((status, &*out), (Some(0), "queue/root.a condition met: empty (Draining)\n"), "{err}");
+        assert_eq!(err.contains("root.a was drained by an operator at "), again, "{err}");
+    }
+    let (status, out, err) = run(&["queue", "drain", "root.nowhere", "--wait", "--timeout", "1d"]).await;
+    assert!(status == Some(1) && out.is_empty() && err.contains("'root.nowhere' not found"), "{err}");
     assert_eq!(run(&["queue", "resume", "root.a"]).await.0, Some(0));
     assert_eq!(submit(&server, "app-2").await, None);
 }

@@ -22,7 +22,11 @@ use std::{
 
 use actix::prelude::*;
 use arc_swap::ArcSwapOption;
-use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::spawn_blocking,
+    time::timeout,
+};
 
 pub use self::process::ProcessSettings;
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
@@ -89,6 +93,8 @@ pub struct Topology {
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     defaults: Mutex<Defaults>,
     closing: AtomicBool,
+    /// Wakes who waits for that.
+    ending: Notify,
     no_reservations: AtomicBool,
     /// Where resource managers keep their logs; unset: nowhere.
     logs: OnceLock<Arc<Logs>>,
@@ -244,6 +250,7 @@ impl Topology {
             listed: Mutex::default(),
             defaults: Mutex::new(Defaults::of(default_config)),
             closing: AtomicBool::new(false),
+            ending: Notify::new(),
             no_reservations: AtomicBool::new(false),
             logs: OnceLock::new(),
             leaders: OnceLock::new(),
@@ -454,6 +461,7 @@ impl Topology {
     /// From now on nothing new is taken, streams get their last line, and whoever waits for something an answer.
     pub fn close(&self) {
         self.closing.store(true, Relaxed);
+        self.ending.notify_waiters();
         for handle in lock(&self.registry).all() {
             handle.addr.do_send(Shutdown);
         }
@@ -475,6 +483,15 @@ impl Topology {
     /// The server ends.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Relaxed)
+    }
+
+    /// Until the server ends.
+    pub async fn ends(&self) {
+        // First, so that an end in between wakes it.
+        let ending = self.ending.notified();
+        if !self.is_closing() {
+            ending.await;
+        }
     }
 
     /// How often a state was entered, for metrics.

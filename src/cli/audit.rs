@@ -1,6 +1,10 @@
 //! `callboard audit`: who did what, from a running server.
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Args;
 use hyper::Method;
@@ -8,13 +12,16 @@ use serde::Deserialize;
 
 use super::{
     client::{
-        net::{Client, sentence},
+        net::{Client, Failed, sentence},
         trust::Trust,
     },
     context::ContextArg,
     out,
 };
 use crate::access::audit::Record;
+
+/// How long to wait before a lost connection is made again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Shows who changed what through any door
 #[derive(Args, Clone, Debug)]
@@ -25,7 +32,7 @@ pub struct AuditArgs {
     /// From this id on; from the oldest that is kept in memory where it is left out
     #[arg(long, value_name = "ID")]
     pub from: Option<u64>,
-    /// Go on with what comes
+    /// Go on with what comes, for ever: a server that went away is asked again until it is back
     #[arg(long)]
     pub follow: bool,
     /// Without names, addresses and details: equal ones have equal stand-ins
@@ -48,11 +55,20 @@ enum Line {
     Gap {
         gap: Gap,
     },
+    /// The server ends, and where to go on then.
+    Closed {
+        closed: Closed,
+    },
     /// Where to go on.
     End {
-        #[allow(dead_code)] // that it is there tells this line from others
         next: u64,
     },
+}
+
+#[derive(Deserialize)]
+struct Closed {
+    next: u64,
+    detail: String,
 }
 
 #[derive(Deserialize)]
@@ -61,56 +77,110 @@ struct Gap {
     to: u64,
 }
 
+/// Why it ended early.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The server does not do it; asking again would not help.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection cannot be made, or broke; a follower tries again.
+    #[error("{0}")]
+    Lost(String),
+    /// Who stopped reading wants no more.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// What was read so far.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The next id; `None`: the oldest that is kept.
+    next: Option<u64>,
+    /// The server was there.
+    reached: bool,
+}
+
 /// Runs the command.
 pub async fn run(args: AuditArgs) -> ExitCode {
-    match show(&args).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            out::note(format_args!("callboard: {text}"));
-            ExitCode::FAILURE
+    let mut progress = Progress { next: args.from, reached: false };
+    let mut told = String::new();
+    loop {
+        match read(&args, &mut progress, &mut out::stdout()).await {
+            Ok(()) | Err(Error::Output(_)) => return ExitCode::SUCCESS,
+            Err(Error::Lost(what)) if args.follow && progress.reached => {
+                if what != told {
+                    out::note(format_args!("callboard: {what}; trying again"));
+                    told = what;
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(error) => {
+                out::note(format_args!("callboard: {error}"));
+                return ExitCode::FAILURE;
+            }
         }
     }
 }
 
-async fn show(args: &AuditArgs) -> Result<(), String> {
-    let client = Client::new(&args.server, &args.trust)?;
-    let from = args.from.map_or(String::new(), |from| format!("&from={from}"));
+/// Prints one answer.
+async fn read(args: &AuditArgs, progress: &mut Progress, out: &mut impl Write) -> Result<(), Error> {
+    let client = Client::new(&args.server, &args.trust).map_err(Error::Refused)?;
+    let from = progress.next.map_or(String::new(), |from| format!("&from={from}"));
     let url = format!(
         "{}/api/v1/audit?follow={}&redact={}{from}",
         args.server.trim_end_matches('/'),
         args.follow,
         args.redact
     );
-    let unreachable = |error| format!("{} cannot be reached (--server names another): {error}", args.server);
-    let mut answer = client.send(Method::GET, &url, None).await.map_err(unreachable)?;
+    let lost = |error: Failed| Error::Lost(error.of_server(&args.server));
+    let mut answer = client.send(Method::GET, &url, None).await.map_err(lost)?;
     if !answer.status.is_success() {
         let status = answer.status;
         let text = answer.text().await.unwrap_or_default();
-        return Err(sentence(&text).unwrap_or_else(|| format!("{} answers {status}: {}", args.server, text.trim())));
+        let text = sentence(&text).unwrap_or_else(|| format!("{} answers {status}: {}", args.server, text.trim()));
+        return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
     }
-    let mut stdout = out::stdout();
+    progress.reached = true;
     let mut rest = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
+    let broke = |error: Failed| Error::Lost(format!("{}: {error}", args.server));
+    while let Some(chunk) = answer.chunk().await.map_err(broke)? {
         rest.extend_from_slice(&chunk);
         let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let lines: Vec<u8> = rest.drain(..whole).collect();
-        for line in String::from_utf8_lossy(&lines).lines().filter(|line| !line.trim().is_empty()) {
-            let text = if args.json { format!("{line}\n") } else { text(line)? };
-            // Who stopped reading wants no more.
-            if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-                return Ok(());
+        for text in String::from_utf8_lossy(&lines).lines().filter(|line| !line.trim().is_empty()) {
+            let line = parse(text).map_err(Error::Refused)?;
+            if let Line::Closed { closed: Closed { next, detail } } = line {
+                progress.next = Some(next);
+                return Err(Error::Lost(format!("{} closed the stream at record {next}: {detail}", args.server)));
             }
+            progress.next = line.next().or(progress.next);
+            out.write_all(if args.json { format!("{text}\n") } else { shown(&line) }.as_bytes())?;
+            out.flush()?;
         }
     }
-    Ok(())
+    if args.follow { Err(Error::Lost(format!("{}: the connection ended", args.server))) } else { Ok(()) }
 }
 
-fn text(line: &str) -> Result<String, String> {
-    let line: Line =
-        out::answer(line).map_err(|error| format!("the server sent what is no record: {error}: {line}"))?;
-    Ok(match line {
+fn parse(line: &str) -> Result<Line, String> {
+    out::answer(line).map_err(|error| format!("the server sent what is no record: {error}: {line}"))
+}
+
+impl Line {
+    /// The id to go on with behind it.
+    fn next(&self) -> Option<u64> {
+        match self {
+            Line::Record(record) => Some(record.id + 1),
+            Line::Gap { gap } => Some(gap.to + 1),
+            Line::Closed { closed } => Some(closed.next),
+            Line::End { next } => Some(*next),
+        }
+    }
+}
+
+fn shown(line: &Line) -> String {
+    match line {
         Line::Record(record) => {
-            let Record { id, time, entry } = *record;
+            let Record { id, time, entry } = &**record;
             let role = if entry.role.is_empty() { String::new() } else { format!(" ({})", entry.role) };
             let from = if entry.address.is_empty() { String::new() } else { format!(" from {}", entry.address) };
             let count = entry.count.map_or(String::new(), |count| format!(" x{count}"));
@@ -122,13 +192,17 @@ fn text(line: &str) -> Result<String, String> {
             )
         }
         Line::Gap { gap } => format!("(records {} to {} are in the files of the server only)\n", gap.from, gap.to),
-        Line::End { .. } => String::new(),
-    })
+        Line::Closed { .. } | Line::End { .. } => String::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn text(line: &str) -> Result<String, String> {
+        parse(line).map(|line| shown(&line))
+    }
 
     #[test]
     fn lines_for_people() {
@@ -141,5 +215,7 @@ mod tests {
         assert_eq!(text(r#"{"next":9}"#).unwrap(), "");
         assert!(text(r#"{"gap":{"from":1,"to":4,"reason":"retention"}}"#).unwrap().contains("1 to 4"));
         assert!(text("x").is_err());
+        let closed = parse(r#"{"closed":{"next":12,"detail":"the server is shutting down"}}"#).unwrap();
+        assert_eq!((closed.next(), &*shown(&closed)), (Some(12), ""));
     }
 }

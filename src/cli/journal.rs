@@ -4,7 +4,9 @@ mod format;
 mod options;
 
 use std::{
+    collections::{HashSet, hash_map::DefaultHasher},
     env,
+    hash::{Hash as _, Hasher as _},
     io::{self, IsTerminal, Write},
     process::ExitCode,
     time::Duration,
@@ -20,14 +22,17 @@ use self::format::Printer;
 pub(super) use self::options::duration;
 pub use self::options::{Match, When};
 pub use self::{format::Format, format::TimeFormat};
-use super::{door::Door, out};
+use super::{door::Door, out, wait::may_come_back};
+
+/// How long to wait before a lost connection is made again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Options of `callboard journal`.
 #[derive(Args, Clone, Debug)]
 pub struct JournalArgs {
     #[command(flatten)]
     door: Door,
-    /// Go on with new events
+    /// Go on with new events, for ever: a server that went away is asked again until it is back
     #[arg(short = 'F', long)]
     follow: bool,
     /// Print events up to the first of this name, whether past or new, then exit
@@ -64,6 +69,8 @@ struct Response {
 
 #[derive(Deserialize)]
 struct Closing {
+    #[serde(default)]
+    status: u16,
     detail: String,
 }
 
@@ -72,6 +79,9 @@ struct Closing {
 enum Failure {
     #[error("{0}")]
     Text(String),
+    /// The connection broke, or the server ends; a follower attaches again.
+    #[error("{0}")]
+    Lost(String),
     /// Nobody reads what is printed.
     #[error("{0}")]
     Output(#[from] io::Error),
@@ -89,8 +99,8 @@ pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut 
     let time_format = if args.human { TimeFormat::Human } else { args.time_format };
     let mut printer = Printer::new(args.format, time_format, zone, color);
     let printed = match args.timeout {
-        None => print(&args, &mut printer, out).await,
-        Some(limit) => tokio::time::timeout(limit, print(&args, &mut printer, out))
+        None => print(&args, &mut printer, out, err).await,
+        Some(limit) => tokio::time::timeout(limit, print(&args, &mut printer, out, err))
             .await
             .unwrap_or_else(|_| Err(Failure::Text(format!("timed out after {limit:?}")))),
     };
@@ -105,19 +115,84 @@ pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut 
     }
 }
 
-async fn print(args: &JournalArgs, printer: &mut Printer, out: &mut dyn Write) -> Result<(), Failure> {
+/// Which events were printed. After a lost connection the history comes again.
+#[derive(Debug, Default)]
+struct Printed {
+    attached: bool,
+    /// The history of this connection is over.
+    live: bool,
+    before: HashSet<u64>,
+    now: HashSet<u64>,
+}
+
+impl Printed {
+    fn attach(&mut self) {
+        (self.attached, self.live) = (true, false);
+        self.before.extend(self.now.drain());
+    }
+
+    /// What is not in this history will not come again.
+    fn sentinel(&mut self) {
+        self.live = true;
+        self.before.clear();
+    }
+
+    /// It was not printed on a connection before.
+    fn is_new(&mut self, event: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        event.hash(&mut hasher);
+        let event = hasher.finish();
+        self.now.insert(event);
+        self.live || !self.before.contains(&event)
+    }
+}
+
+async fn print(
+    args: &JournalArgs,
+    printer: &mut Printer,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), Failure> {
     let follow = args.follow || args.wait.is_some();
+    let (mut printed, mut told) = (Printed::default(), String::new());
+    loop {
+        match read(args, follow, &mut printed, printer, out).await {
+            Err(Failure::Lost(what)) if follow && printed.attached => {
+                if what != told {
+                    // Where nobody reads the errors, the status still tells.
+                    let _ = writeln!(err, "callboard: {what}; trying again");
+                    told = what;
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Prints one answer.
+async fn read(
+    args: &JournalArgs,
+    follow: bool,
+    printed: &mut Printed,
+    printer: &mut Printer,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let path = format!("resource/journal?historical=true&follow={follow}");
-    let answer = args.door.get(&path).await.map_err(|error| Failure::Text(error.text))?;
+    let answer = args.door.get(&path).await.map_err(|error| match may_come_back(&error, printed.attached) {
+        true => Failure::Lost(error.to_string()),
+        false => Failure::Text(error.text),
+    })?;
+    printed.attach();
     let mut chunks = Box::pin(answer.chunks());
     let mut text = Vec::new();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| Failure::Text(format!("the journal broke off: {error}")))?;
+        let chunk = chunk.map_err(|error| Failure::Lost(format!("the journal broke off: {error}")))?;
         text.extend_from_slice(&chunk);
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let rest = text.split_off(whole);
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            if respond(line, args, printer, out)? {
+            if respond(line, args, printed, printer, out)? {
                 return Ok(());
             }
         }
@@ -131,13 +206,26 @@ async fn print(args: &JournalArgs, printer: &mut Printer, out: &mut dyn Write) -
 }
 
 /// Prints a response. True: the event that was waited for is there.
-fn respond(line: &[u8], args: &JournalArgs, printer: &mut Printer, out: &mut dyn Write) -> Result<bool, Failure> {
+fn respond(
+    line: &[u8],
+    args: &JournalArgs,
+    printed: &mut Printed,
+    printer: &mut Printer,
+    out: &mut dyn Write,
+) -> Result<bool, Failure> {
     let wrong = |why: String| Failure::Text(format!("the server sent what is no journal: {why}"));
     let response: Response = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
     if let Some(closing) = response.closing {
-        return Err(Failure::Text(closing.detail));
+        let again = closing.status == 503;
+        return Err(if again { Failure::Lost(closing.detail) } else { Failure::Text(closing.detail) });
+    }
+    if response.events.is_empty() {
+        printed.sentinel();
     }
     for event in response.events {
+        if !printed.is_new(event.get()) {
+            continue;
+        }
         let event = format::Event::parse(event.get()).map_err(wrong)?;
         printer.print(&event, out)?;
         if args.wait.as_deref() == Some(&*event.name) && args.matches.iter().all(|wanted| wanted.holds(&event.context))

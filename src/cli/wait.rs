@@ -223,7 +223,7 @@ async fn one(
 }
 
 /// A server that was there may be there again; before that a wrong address or name is told at once.
-fn may_come_back(error: &Error, answered: bool) -> bool {
+pub fn may_come_back(error: &Error, answered: bool) -> bool {
     match error.status {
         Some(503) => true,
         Some(404) | None => answered,

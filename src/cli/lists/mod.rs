@@ -15,6 +15,7 @@ use super::{
     client::http::segment,
     door::{Door, Error},
     out,
+    wait::may_come_back,
 };
 use crate::{domain::types::AppState, http::api::board::why};
 
@@ -253,9 +254,22 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     if !show.watch {
         return Ok(ExitCode::SUCCESS);
     }
+    let mut lost = String::new();
     loop {
         tokio::time::sleep(EVERY).await;
-        let mut list = wanted.ask().await?;
+        let mut list = match wanted.ask().await {
+            Ok(list) => list,
+            // The server may be being restarted, or the resource manager registering again.
+            Err(error) if may_come_back(&error, true) => {
+                if lost != error.text {
+                    out::note(format_args!("callboard: {error}; trying again"));
+                    lost = error.text;
+                }
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        lost.clear();
         let now = states(&list);
         list.rows.retain(|row| known.get(&row.name) != now.get(&row.name));
         let gone = known.keys().filter(|name| !now.contains_key(*name));

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     access::{Audit, audit::Record},
+    actors::topology::Topology,
     http::{
         doors::Doors,
         operation::{count, yes_or_no},
@@ -34,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
             .query("from", count(), "first id; left out: the oldest that is kept in memory")
             .query("follow", yes_or_no(), "go on with new records, for ever")
             .query("redact", yes_or_no(), "without names, addresses and details")
-            .lines("A record in a line with its id, a gap, or as the last one where to go on")
+            .lines("A record in a line with its id, a gap, or as the last one where to go on, or that the server ends")
             .problems(&[400]),
     ]
 }
@@ -57,8 +58,15 @@ async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse,
     // What was only counted until now belongs to what is asked for.
     log.sum_up();
     let mut newest = log.newest();
-    newest.mark_unchanged();
-    let reader = Reader { newest, log, next: from.max(1), follow, redact, ready: VecDeque::new(), ended: false };
+    let last = *newest.borrow_and_update();
+    if from > last + 1 {
+        // Of a server that began anew: whoever waits for that record would miss those until then.
+        let detail = format!("record {from} does not exist yet: the next one is {}", last + 1);
+        return Err(Problem::field("from", detail));
+    }
+    let topology = doors.topology.clone();
+    let ready = VecDeque::new();
+    let reader = Reader { newest, log, topology, next: from.max(1), follow, redact, ready, ended: false };
     let lines = stream::unfold(reader, |mut reader| async move {
         let line = reader.line().await?;
         Some((Ok::<_, std::convert::Infallible>(line), reader))
@@ -69,6 +77,8 @@ async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse,
 struct Reader {
     log: Arc<Audit>,
     newest: watch::Receiver<u64>,
+    /// Says when the server ends.
+    topology: Arc<Topology>,
     next: u64,
     follow: bool,
     redact: bool,
@@ -77,7 +87,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next line; at the end `{"next": ID}`.
+    /// The next line; at the end `{"next": ID}`, or `{"closed": {"next": ID, "detail": …}}` where the server ends before that.
     async fn line(&mut self) -> Option<Bytes> {
         loop {
             if let Some(line) = self.ready.pop_front() {
@@ -96,7 +106,13 @@ impl Reader {
             }
             // An empty line says that the server is there.
             tokio::select! {
+                // What there is comes before the last line.
+                biased;
                 changed = self.newest.changed() => changed.ok()?,
+                () = self.topology.ends() => {
+                    self.ended = true;
+                    return Some(text(&json!({"closed": {"next": self.next, "detail": "the server is shutting down"}})));
+                }
                 () = tokio::time::sleep(std::time::Duration::from_secs(10)) => return Some(Bytes::from_static(b"\n")),
             }
         }

@@ -136,7 +136,7 @@ async fn journal(api: Data<ResourceApi>, path: Path<String>, request: HttpReques
     let (journal, _) = api.find(&path)?;
     let query::Wanted { historical, follow } = query::parse(request.query_string())?;
     let attached = journal.send(Attach { historical, follow }).await.map_err(gone)?;
-    Ok(stream::respond(attached, journal))
+    Ok(stream::respond(attached, journal, api.topology.clone()))
 }
 
 async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<HttpResponse, Problem> {

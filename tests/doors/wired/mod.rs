@@ -5,6 +5,7 @@ pub mod books;
 mod drain;
 mod events;
 mod flight;
+mod followers;
 mod kill;
 mod kill_log;
 mod metrics;

@@ -83,6 +83,11 @@ impl Running {
         common::answer(part, async || self.out(), |out| out.contains(part)).await;
     }
 
+    /// Until it has complained so.
+    pub async fn complains(&self, part: &str) {
+        common::answer(part, async || self.err(), |err| err.contains(part)).await;
+    }
+
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }

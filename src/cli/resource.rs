@@ -22,6 +22,7 @@ use super::{
     out,
     wait::{time, within},
 };
+use crate::domain::idset::IdSet;
 
 /// Options of `callboard resource`.
 #[derive(Args, Clone, Debug)]
@@ -92,7 +93,7 @@ struct DrainArgs {
     /// When operators are told of what still runs there (event, health, status): 30m, 2d, or a time; kept with the drain
     #[arg(long, value_name = "TIME", requires = "targets")]
     deadline: Option<String>,
-    /// Idset of ranks, or hostlist
+    /// Idset of ranks, or hostlist; a node's id may stand for its host
     targets: Option<String>,
     /// Why; kept in the journal
     reason: Vec<String>,
@@ -106,7 +107,7 @@ struct UndrainArgs {
     /// The same as --force
     #[arg(short, long)]
     update: bool,
-    /// Idset of ranks, or hostlist
+    /// Idset of ranks, or hostlist; a node's id may stand for its host
     targets: String,
     /// Why; kept in the journal
     reason: Vec<String>,
@@ -145,7 +146,7 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
         }
         _ => None,
     };
-    let carried_out = carry_out(&args, zone);
+    let carried_out = carry_out(&args, zone, err);
     let text = match end {
         Some(end) => within(&args.door, end, carried_out).await.flatten(),
         None => carried_out.await,
@@ -169,7 +170,7 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
     }
 }
 
-async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error> {
+async fn carry_out(args: &ResourceArgs, zone: TimeZone, err: &mut dyn Write) -> Result<String, Error> {
     let door = &args.door;
     match &args.what {
         What::Status(show) | What::List(show) | What::Drain(DrainArgs { show, targets: None, .. })
@@ -189,7 +190,21 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone) -> Result<String, Error>
                     let cluster = Cluster::ask(door).await?;
                     Ok(tables::drained(&cluster, show.format == Columns::Long, !show.plain.no_header, &zone))
                 }
-                Some(targets) => post(door, "resource/drain", targets, reason, overwrite, deadline.clone()).await,
+                Some(targets) => {
+                    // A deadline that was meant for them is not lost without a word.
+                    let held = match deadline {
+                        Some(_) if *update => drained::held(door, targets).await?,
+                        _ => IdSet::new(),
+                    };
+                    let text = post(door, "resource/drain", targets, reason, overwrite, deadline.clone()).await?;
+                    if !held.is_empty() {
+                        let _ = writeln!(
+                            err,
+                            "callboard: drained already, so the deadline is not for them: {held}; --force instead of --update sets it"
+                        );
+                    }
+                    Ok(text)
+                }
             }
         }
         What::Undrain(UndrainArgs { force, update, targets, reason }) => {

@@ -271,6 +271,8 @@ pub fn nodes(answer: &Value, now: Timestamp) -> List {
             Column::new("OTHERS"),
             Column::new("DRAINED"),
             Column::wide("SINCE"),
+            Column::wide("HOST"),
+            Column::wide("RANK"),
         ],
         ..List::default()
     };
@@ -303,6 +305,8 @@ pub fn nodes(answer: &Value, now: Timestamp) -> List {
                 Cell::text(others.join(", ")),
                 Cell::text(text(row, "drained")),
                 since(text(row, "drainedSince"), now),
+                Cell::text(text(row, "host")),
+                row["rank"].as_u64().map_or_else(|| Cell::by("", -1.0), |rank| Cell::number(rank as f64)),
             ],
             value,
         });

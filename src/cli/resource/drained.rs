@@ -31,8 +31,14 @@ struct Node {
 
 /// Waits for the nodes of these targets, which were drained just now. Gives the exit status.
 pub async fn wait(door: &Door, targets: &str, end: Instant, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-    match wait::within(door, end, nodes(door, targets)).await.flatten() {
-        Ok(nodes) => wait::wait(door, &nodes, "drained", end, out, err).await,
+    match wait::within(door, end, ask(door, targets)).await.flatten() {
+        Ok((_, nodes, ranks)) => {
+            // On those that are away there is nothing.
+            let named =
+                nodes.into_iter().filter(|node| !node.offline && node.rank.is_some_and(|rank| ranks.contains(&rank)));
+            let named: Vec<Named> = named.map(|node| Named { kind: Kind::Node, name: node.id }).collect();
+            wait::wait(door, &named, "drained", end, out, err).await
+        }
         Err(error) => {
             // Where nobody reads the errors, the status still tells.
             let _ = writeln!(err, "callboard: {error}");
@@ -41,24 +47,34 @@ pub async fn wait(door: &Door, targets: &str, end: Instant, out: &mut dyn Write,
     }
 }
 
-/// The nodes that are registered at these targets: on the others there is nothing.
-async fn nodes(door: &Door, targets: &str) -> Result<Vec<Named>, Error> {
+/// Those of these targets that an operator drained already.
+pub async fn held(door: &Door, targets: &str) -> Result<IdSet, Error> {
+    let (cluster, _, ranks) = ask(door, targets).await?;
+    let held = |rank: &u32| cluster.0.get(*rank as usize).is_some_and(|target| target.by_operator);
+    Ok(ranks.into_iter().filter(held).collect())
+}
+
+/// All targets, the nodes there, and the ranks that are meant.
+async fn ask(door: &Door, targets: &str) -> Result<(Cluster, Vec<Node>, BTreeSet<u32>), Error> {
     let cluster = Cluster::ask(door).await?;
     let broken = |why: String| Error { text: format!("the server sent what are no nodes: {why}"), status: None };
     let text = door.get("nodes").await?.text().await.map_err(|error| broken(error.to_string()))?;
     let Nodes { nodes } = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
-    let ranks = ranks(&cluster, targets);
-    let named = nodes.into_iter().filter(|node| !node.offline && node.rank.is_some_and(|rank| ranks.contains(&rank)));
-    Ok(named.map(|node| Named { kind: Kind::Node, name: node.id }).collect())
+    let ranks = ranks(&cluster, &nodes, targets);
+    Ok((cluster, nodes, ranks))
 }
 
-/// As the server reads targets: an idset, or else a hostlist, of which each host stands for all its ranks.
-fn ranks(cluster: &Cluster, targets: &str) -> BTreeSet<u32> {
+/// As the server reads targets: an idset, or else a hostlist, of which each host stands for all its ranks, and what is no host
+/// for the node of that id.
+fn ranks(cluster: &Cluster, nodes: &[Node], targets: &str) -> BTreeSet<u32> {
     if let Ok(ids) = IdSet::parse(targets) {
         return ids.iter().collect();
     }
-    let hosts: BTreeSet<String> = HostList::parse(targets).map(|hosts| hosts.iter().collect()).unwrap_or_default();
-    (0..).zip(&cluster.0).filter(|(_, target)| hosts.contains(&target.host)).map(|(rank, _)| rank).collect()
+    let names: BTreeSet<String> = HostList::parse(targets).map(|names| names.iter().collect()).unwrap_or_default();
+    let hosts: BTreeSet<&str> = cluster.0.iter().map(|target| &*target.host).collect();
+    let of_hosts = (0..).zip(&cluster.0).filter(|(_, target)| names.contains(&target.host)).map(|(rank, _)| rank);
+    let of_nodes = nodes.iter().filter(|node| names.contains(&node.id) && !hosts.contains(&*node.id));
+    of_hosts.chain(of_nodes.filter_map(|node| node.rank)).collect()
 }
 
 #[cfg(test)]
@@ -74,11 +90,16 @@ mod tests {
             torpid: false,
             allocated: false,
             drained: None,
+            by_operator: false,
             cores: 1,
             gpus: 0,
         };
         let cluster = Cluster(["a1", "a2", "b", "a1"].map(target).into());
-        let found = |text: &str| ranks(&cluster, text).into_iter().collect::<Vec<_>>();
+        let node = |id: &str, rank| Node { id: id.to_owned(), rank: Some(rank), offline: false };
+        let nodes = [node("i-0", 0), node("a1", 1), node("i-3", 3)];
+        let found = |text: &str| ranks(&cluster, &nodes, text).into_iter().collect::<Vec<_>>();
         assert_eq!((found("0-1,3"), found("a[1-2]"), found("b")), (vec![0, 1, 3], vec![0, 1, 3], vec![2]));
+        // A host comes before a node of that name.
+        assert_eq!((found("i-3"), found("i-[0-9],b"), found("a1")), (vec![3], vec![0, 2, 3], vec![0, 3]));
     }
 }

@@ -19,10 +19,15 @@ struct Targets {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Drained {
     idset: String,
     timestamp: f64,
     reason: Option<String>,
+    #[serde(default)]
+    operator_reason: Option<String>,
+    #[serde(default)]
+    by: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +59,8 @@ pub struct Target {
     pub allocated: bool,
     /// Drained: since when (seconds since 1970), and why.
     pub drained: Option<(i64, String)>,
+    /// An operator drained it.
+    pub by_operator: bool,
     /// Number of cores.
     pub cores: u64,
     /// Number of GPUs.
@@ -104,16 +111,23 @@ impl Cluster {
                 torpid: torpid.contains(rank),
                 allocated: allocated.contains(rank),
                 drained: None,
+                by_operator: false,
                 cores: offers.get(&(rank as usize)).map_or(0, |known| known.capacity.cores.into()),
                 gpus: offers.get(&(rank as usize)).map_or(0, |known| known.capacity.gpus.into()),
                 host,
             })
             .collect();
-        for Drained { idset, timestamp, reason } in body.drained {
+        for Drained { idset, timestamp, reason, operator_reason, by } in body.drained {
+            let reason = match (operator_reason, reason.unwrap_or_default()) {
+                (Some(own), reason) if reason.is_empty() => own,
+                (Some(own), reason) => format!("{own} ({reason})"),
+                (None, reason) => reason,
+            };
             for rank in ids(&idset)?.iter() {
                 let target = targets.get_mut(rank as usize).ok_or_else(|| format!("rank {rank} has no host"))?;
                 // Whole seconds, so that what was drained in one go is one line (J5.1).
-                target.drained = Some((timestamp.round() as i64, reason.clone().unwrap_or_default()));
+                target.drained = Some((timestamp.round() as i64, reason.clone()));
+                target.by_operator = by.iter().any(|by| by == "operator");
             }
         }
         Ok(Cluster(targets))

@@ -132,6 +132,7 @@ mod tests {
             torpid: false,
             allocated: false,
             drained: None,
+            by_operator: false,
             cores: 4,
             gpus: 0,
         }

@@ -57,7 +57,7 @@ pub struct ResourceApi {
 pub fn routes() -> Vec<Route> {
     let object = |properties: &Value, required: &str| json!({"type": "object", "required": [required], "additionalProperties": false, "properties": properties});
     let mut targets = json!({
-        "targets": {"type": "string", "description": "idset of ranks, or hostlist"},
+        "targets": {"type": "string", "description": "idset of ranks, or hostlist, in which a node's id may stand for its host"},
         "reason": {"type": ["string", "null"]},
         "overwrite": {"type": ["integer", "null"], "minimum": 0, "maximum": 2},
     });

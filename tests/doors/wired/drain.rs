@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    common,
     shim::server::Server,
     wired::rig::{application, asks, end, until, with_data},
 };
@@ -126,4 +127,57 @@ async fn heartbeats_are_taken() {
         assert!(answer == status && text.contains(detail), "{path} {body}: {answer} {text}");
     }
     assert_eq!(server.get(path).await.0, 405);
+}
+
+#[tokio::test]
+async fn a_node_is_drained_by_its_id_and_both_reasons_are_told() {
+    let server = Server::registered(&[]).await;
+    let node = |action: &str| {
+        json!({"nodes": [{"nodeID": "i-1", "action": action, "attributes": {"si/hostname": "host-a"},
+            "schedulableResource": {"resources": {"memory": {"value": "100"}}}}]})
+    };
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &node("CREATE")).await.0, 202);
+    until(&server, STATUS, |status| status["online"]["nodelist"] == "host-a").await;
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &node("DRAIN_NODE")).await.0, 202);
+    until(&server, STATUS, |status| status["drained"][0]["by"] == json!(["rm"])).await;
+    let run = async |args: &[&str]| {
+        let mut command = common::command(args);
+        command.args(["--server", &server.url("")]);
+        let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (status, _, err) = run(&["resource", "drain", "i-9", "disk"]).await;
+    assert_eq!((status, &*err), (Some(1), "callboard: invalid targets: invalid hosts: i-9\n"));
+    let drained = run(&["resource", "drain", "--wait", "i-1", "bad", "dimm"]).await;
+    assert_eq!(drained, (Some(0), "node/i-1 condition met: drained (drained)\n".to_owned(), String::new()));
+
+    let path = "/api/v1/partition/default/nodes";
+    let nodes = until(&server, path, |all| all["nodes"][0]["drained"] != "by the resource manager").await;
+    let row = &nodes["nodes"][0];
+    assert_eq!(row["drained"], "by an operator: bad dimm (and by the resource manager)");
+    assert_eq!((&row["host"], &row["rank"]), (&json!("host-a"), &json!(0)));
+    let entry = server.get(STATUS).await.1["drained"][0].clone();
+    assert_eq!(
+        (&entry["reason"], &entry["by"]),
+        (&json!("drained by the resource manager"), &json!(["operator", "rm"]))
+    );
+    assert_eq!(entry["operatorReason"], "bad dimm", "{entry}");
+    let (_, wide, _) = run(&["nodes", "-o", "wide"]).await;
+    let (head, line) = wide.split_once('\n').expect("two lines");
+    assert!(head.trim_end().ends_with("RANK") && head.contains("HOST") && line.contains("host-a"), "{wide}");
+    let (_, list, _) = run(&["resource", "drain"]).await;
+    assert!(list.contains("bad dimm (drained by the reso+ host-a"), "{list}");
+
+    // What stays as it is gets no deadline, which is said.
+    let (status, _, err) = run(&["resource", "drain", "-u", "--deadline", "1h", "i-1", "again"]).await;
+    assert!(status == Some(0) && err.contains("the deadline is not for them: 0; --force"), "{err}");
+    assert!(server.get(STATUS).await.1["drained"][0].get("deadline").is_none());
+    let (status, _, err) = run(&["resource", "drain", "-f", "--deadline", "1h", "i-1", "again"]).await;
+    assert_eq!((status, &*err), (Some(0), ""));
+    let entry = server.get(STATUS).await.1["drained"][0].clone();
+    assert!(
+        entry["deadline"].is_f64() && entry["reason"] == "again" && entry.get("operatorReason").is_none(),
+        "{entry}"
+    );
 }

@@ -49,7 +49,8 @@ impl Journal {
         let passed = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now.wall);
         let row = |(deadline, rank): &(Nanos, u32)| {
             let (node, slot) = (self.registered_at(*rank)?, self.slots.get(*rank as usize)?);
-            let reason = slot.drain.as_ref().and_then(|drain| drain.reason.clone());
+            // That of whoever set the deadline.
+            let reason = slot.note().and_then(|note| note.reason);
             Some(Overdue { node, host: slot.host.clone(), deadline: *deadline, reason })
         };
         passed.filter_map(row).collect()

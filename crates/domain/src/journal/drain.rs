@@ -30,7 +30,7 @@ const LISTED: usize = 20;
 /// An operator's drain.
 #[derive(Clone, Debug, Default)]
 pub struct DrainRequest {
-    /// Idset of ranks, or else a hostlist.
+    /// Idset of ranks, or else a hostlist, in which a node's id may stand for its host.
     pub targets: String,
     /// Why, as it is shown to people.
     pub reason: Option<Arc<str>>,
@@ -43,7 +43,7 @@ pub struct DrainRequest {
 /// An operator's undrain.
 #[derive(Clone, Debug, Default)]
 pub struct UndrainRequest {
-    /// Idset of ranks, or else a hostlist.
+    /// Idset of ranks, or else a hostlist, in which a node's id may stand for its host.
     pub targets: String,
     /// Why, as it is shown to people.
     pub reason: Option<Arc<str>>,
@@ -284,7 +284,7 @@ impl Journal {
         }
     }
 
-    /// Ranks named by an idset, or else by a hostlist; a host stands for all its ranks.
+    /// Ranks named by an idset, or else by a hostlist; a host stands for all its ranks, a node for its own.
     fn resolve(&self, text: &str) -> Result<IdSet, Refusal> {
         let elements = 1 + text.bytes().filter(|byte| *byte == b',').count();
         if elements > MAX_ELEMENTS {
@@ -306,6 +306,7 @@ impl Journal {
         Ok(idset)
     }
 
+    /// A name that is no host's may be that of a node, by which other doors name it.
     fn resolve_hosts(&self, text: &str) -> Result<IdSet, Refusal> {
         let hosts = HostList::parse(text).map_err(|hostlist::Error { position, what, .. }| {
             // Whoever sent it has it whole.
@@ -317,10 +318,14 @@ impl Journal {
         })?;
         let mut idset = IdSet::new();
         let mut unknown = Vec::new();
-        for host in hosts.iter() {
-            match self.by_host.get(host.as_str()) {
+        let mut away = None;
+        for name in hosts.iter() {
+            match self.by_host.get(name.as_str()) {
                 Some(ranks) => ranks.iter().for_each(|rank| idset.insert(*rank)),
-                None => unknown.push(host),
+                None => match self.rank_of_node(&name, &mut away) {
+                    Some(rank) => idset.insert(rank),
+                    None => unknown.push(name),
+                },
             }
             if unknown.len() == LISTED {
                 break;
@@ -334,6 +339,22 @@ impl Journal {
             return Err(Refusal::Targets("hostlist is empty: name at least one rank or host".to_owned()));
         }
         Ok(idset)
+    }
+
+    /// Where a node is registered; of one that is away, where it was, if that was one rank only. `away` keeps those.
+    fn rank_of_node<'a>(&'a self, id: &str, away: &mut Option<BTreeMap<&'a str, Option<u32>>>) -> Option<u32> {
+        let here = self.by_node.get(id).copied();
+        here.or_else(|| *away.get_or_insert_with(|| self.nodes_away()).get(id)?)
+    }
+
+    fn nodes_away(&self) -> BTreeMap<&str, Option<u32>> {
+        let mut away = BTreeMap::new();
+        for (rank, slot) in (0..).zip(&self.slots).filter(|(_, slot)| !slot.online()) {
+            if let Some(node) = &slot.node {
+                away.entry(&**node).and_modify(|known| *known = None).or_insert(Some(rank));
+            }
+        }
+        away
     }
 
     fn refuse_where(

@@ -237,6 +237,23 @@ fn several_nodes_may_share_a_host() {
 }
 
 #[test]
+fn a_node_id_stands_for_its_rank_where_no_host_is_called_so() {
+    let mut script = Script::new("");
+    script.begin();
+    for (node, host) in [("i-1", "x"), ("i-2", "x"), ("i-3", "y"), ("y", "z")] {
+        script.register_as(node, host, true);
+    }
+    script.wait(100);
+    assert_eq!(script.drain("i-[2-3]", "multi", None), ["drain 1-2 x,y <multi> 0", "hold i-2,i-3"]);
+    assert_eq!(script.drain("y", "host", Some(1))[0], "drain 2 y <host> 1", "the host before the node");
+    // Also when it is away.
+    script.remove("i-2");
+    script.wait(100);
+    assert_eq!(script.undrain("i-2", false)[0], "undrain 1 x");
+    assert_eq!(script.undrain("i-9,i-2", true), ["refused: invalid targets: invalid hosts: i-9"]);
+}
+
+#[test]
 fn host_names_that_no_list_can_hold_are_escaped() {
     let mut script = Script::new("");
     script.begin();

@@ -1,6 +1,6 @@
 //! Nodes in short: how full, and what is the matter with them.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,7 +8,11 @@ use serde::Serialize;
 use super::BoardApi;
 use crate::{
     actors::directory::PartitionEntry,
-    domain::{journal::Target, node::Node, resources::ResourceType},
+    domain::{
+        journal::{DrainState, Target},
+        node::Node,
+        resources::ResourceType,
+    },
     http::ws_v1::{View, json::unset, nodes::rows, time_text},
     messages::journal::{GetStatus, Status},
 };
@@ -31,6 +35,9 @@ struct NodeView<'a> {
     /// Its rank in the resource journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     rank: Option<u32>,
+    /// Its host, by which targets may be named, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
     /// Percent of each type that is taken, allocations of other schedulers included; null where the node has none of it.
     used: Vec<Option<i64>>,
     #[serde(skip_serializing_if = "unset")]
@@ -74,10 +81,11 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
     nodes.extend(away.map(|(target, id)| NodeView {
         id,
         rank: Some(target.rank),
+        host: Some(&target.host),
         used: Vec::new(),
         allocations: 0,
         reserved: false,
-        drained: target.drain.as_ref().map(|drain| why_drained(drain.operator.is_some(), drain.reason.clone())),
+        drained: target.drain.as_ref().map(|drain| why_drained(drain.operator.is_some(), Some(drain))),
         drained_since: target.drain.as_ref().map(|drain| time_text(drain.since)),
         torpid: false,
         offline: true,
@@ -85,7 +93,7 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
     NodesView { partition: &view.shown, types: types.into_iter().map(Cow::from).collect(), nodes }
 }
 
-fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -> NodeView<'a> {
+fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&'a Target>) -> NodeView<'a> {
     let taken = node.placed().plus(&node.occupied);
     let percent: BTreeMap<ResourceType, i64> = taken.percent_of(&node.capacity).collect();
     let used = |kind: &&ResourceType| node.capacity.get(kind).map(|_| percent.get(*kind).copied().unwrap_or(0));
@@ -93,21 +101,27 @@ fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&Target>) -
     NodeView {
         id: node.id(),
         rank: target.map(|target| target.rank),
+        host: target.map(|target| &*target.host),
         used: types.iter().map(used).collect(),
         allocations: node.allocs.len() - node.asked.count as usize,
         reserved: !node.reservations.is_empty(),
-        drained: (!node.schedulable())
-            .then(|| why_drained(node.operator_drained, drain.and_then(|drain| drain.reason.clone()))),
+        drained: (!node.schedulable()).then(|| why_drained(node.operator_drained, drain)),
         drained_since: drain.filter(|_| !node.schedulable()).map(|drain| time_text(drain.since)),
         torpid: target.is_some_and(|target| target.torpid),
         offline: false,
     }
 }
 
-fn why_drained(by_operator: bool, reason: Option<Arc<str>>) -> String {
+fn why_drained(by_operator: bool, drain: Option<&DrainState>) -> String {
     let by = if by_operator { "an operator" } else { "the resource manager" };
+    let reason = drain.and_then(|drain| match &drain.operator {
+        // The reason of the journal may be that of whoever drained it first.
+        Some(own) if by_operator => own.as_ref(),
+        _ => drain.reason.as_ref(),
+    });
+    let too = if by_operator && drain.is_some_and(|drain| drain.rm) { " (and by the resource manager)" } else { "" };
     match reason {
-        Some(reason) if !reason.is_empty() && !reason.ends_with(by) => format!("by {by}: {reason}"),
-        _ => format!("by {by}"),
+        Some(reason) if !reason.is_empty() && !reason.ends_with(by) => format!("by {by}: {reason}{too}"),
+        _ => format!("by {by}{too}"),
     }
 }

@@ -22,12 +22,16 @@ struct Targets {
 /// Targets that were drained together.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DrainedTargets")]
+#[serde(rename_all = "camelCase")]
 struct Drained {
     idset: String,
     nodelist: String,
     timestamp: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Arc<str>>,
+    /// What an operator gave as the reason, where it is another: the resource manager had drained them before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator_reason: Option<Arc<str>>,
     /// When they were to be empty, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     deadline: Option<f64>,
@@ -80,20 +84,22 @@ fn targets<'a>(which: impl Iterator<Item = &'a Target>) -> Targets {
     Targets { idset: idset.to_string(), nodelist: nodelist.to_string() }
 }
 
-/// One entry for targets of the same time, reason, origin and deadline, by time: what was drained together stays together.
+/// One entry for targets of the same time, reasons, origin and deadline, by time: what was drained together stays together.
 fn drained(all: &[Target]) -> Vec<Drained> {
     let mut groups: BTreeMap<_, Vec<&Target>> = BTreeMap::new();
     for target in all {
         if let Some(drain) = &target.drain {
-            let key = (micros(drain.since), drain.reason.clone(), drain.operator.is_some(), drain.rm, drain.deadline);
+            let own = drain.operator.clone().flatten().filter(|own| Some(own) != drain.reason.as_ref());
+            let by = (drain.operator.is_some(), drain.rm);
+            let key = (micros(drain.since), drain.reason.clone(), own, by, drain.deadline);
             groups.entry(key).or_default().push(target);
         }
     }
-    let entries = groups.into_iter().map(|((since, reason, operator, rm, deadline), members)| {
+    let entries = groups.into_iter().map(|((since, reason, operator_reason, (operator, rm), deadline), members)| {
         let Targets { idset, nodelist } = targets(members.into_iter());
         let by = [(operator, "operator"), (rm, "rm")].into_iter().filter(|(by, _)| *by).map(|(_, name)| name).collect();
         let deadline = deadline.map(|deadline| micros(deadline) as f64 / 1e6);
-        Drained { idset, nodelist, timestamp: since as f64 / 1e6, reason, deadline, by }
+        Drained { idset, nodelist, timestamp: since as f64 / 1e6, reason, operator_reason, deadline, by }
     });
     entries.collect()
 }

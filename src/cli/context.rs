@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 use serde::Deserialize;
 
 /// Which file, instead of the one in the home directory.
@@ -168,7 +168,9 @@ fn with(command: Command, context: &Context, token: bool) -> Command {
         ("token_file", token_file),
         ("ca", context.ca.clone()),
     ] {
-        if let Some(value) = value.filter(|_| command.get_arguments().any(|arg| arg.get_id() == id)) {
+        // What shows all partitions unless one is named is not narrowed by a context.
+        let takes = |arg: &Arg| arg.get_id() == id && !arg.get_default_values().iter().any(|value| value.is_empty());
+        if let Some(value) = value.filter(|_| command.get_arguments().any(takes)) {
             command = command.mut_arg(id, |arg| arg.default_value(value));
         }
     }
@@ -236,6 +238,7 @@ mod tests {
         assert_eq!(of(&["callboard", "apps"]), all);
         assert_eq!(of(&["callboard", "resource", "list"]), all);
         assert_eq!(of(&["callboard", "apps", "--partition", "x"]).1, "x");
+        assert_eq!(of(&["callboard", "status"]).1, "", "all of them");
         // A server that a command starts itself is none of these.
         let replay = command.clone().try_get_matches_from(["callboard", "replay"]).unwrap();
         assert_eq!(replay.subcommand().unwrap().1.get_one::<String>("server"), None);

@@ -6,7 +6,7 @@ mod yaml;
 
 use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
 
-use clap::{Args, ValueEnum, builder::PossibleValuesParser};
+use clap::{Arg, Args, ValueEnum, builder::PossibleValuesParser};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -40,10 +40,16 @@ pub struct Show {
 
 /// Partitions at a glance, and what waits in them for which reason.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
+#[command(after_help = "Exit status: 0 done; 1 there is no such partition, or the server cannot be asked")]
+#[command(mut_arg("partition", all_partitions))]
 pub struct StatusArgs {
     #[command(flatten)]
     show: Show,
+}
+
+/// What shows all partitions shows one where one is named.
+fn all_partitions(partition: Arg) -> Arg {
+    partition.default_value("").hide_default_value(true).help("Only this partition [default: all]")
 }
 
 /// Applications, those that wait first.
@@ -120,7 +126,8 @@ pub struct NodesArgs {
 
 /// Resource managers and their sessions.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Exit status: 0 done; 1 the server cannot be asked")]
+#[command(after_help = "Exit status: 0 done; 1 there is no such partition, or the server cannot be asked")]
+#[command(mut_arg("partition", all_partitions))]
 pub struct RmsArgs {
     /// Those in this state
     #[arg(long, value_name = "STATE", ignore_case = true, value_parser = ["init", "Running", "Paused", "Stopped"])]
@@ -211,15 +218,44 @@ impl Wanted {
             Wanted::Nodes(args) => list.rows.retain(|row| {
                 args.state.as_ref().is_none_or(|state| rows::node_state(&row.value).eq_ignore_ascii_case(state))
             }),
-            Wanted::Rms(args) => list.rows.retain(|row| is(&row.value, "state", &args.state)),
+            Wanted::Rms(args) => list.rows.retain(|row| {
+                let of = |name: &Value| self.is_meant(name, &row.name);
+                is(&row.value, "state", &args.state)
+                    && (self.means_all() || row.value["partitions"].as_array().into_iter().flatten().any(of))
+            }),
         }
         list
     }
 
-    /// Of what is not there nothing is listed, without a word: a queue that was asked for may be written wrongly.
+    /// No partition was named, of those commands that then show all.
+    fn means_all(&self) -> bool {
+        self.show().door.partition.is_empty()
+    }
+
+    /// This is the partition that was named: by its name, or with its resource manager before it.
+    fn is_meant(&self, name: &Value, rm: &str) -> bool {
+        let (wanted, name) = (&self.show().door.partition, name.as_str().unwrap_or_default());
+        let full = |name: &str| format!("[{rm}]{name}");
+        name == wanted || full(name) == *wanted || name == full(wanted)
+    }
+
+    /// What of the overview is about the partition that was named.
+    fn narrow(&self, overview: &mut Value) {
+        let mut managers = Vec::new();
+        if let Some(rows) = overview["partitions"].as_array_mut() {
+            rows.retain(|row| self.is_meant(&row["name"], row["rm"].as_str().unwrap_or_default()));
+            managers = rows.iter().map(|row| row["rm"].clone()).collect();
+        }
+        if let Some(rows) = overview["resourceManagers"].as_array_mut() {
+            rows.retain(|row| managers.contains(&row["rmID"]));
+        }
+    }
+
+    /// Of what is not there nothing is listed, without a word: a queue or partition that was asked for may be written wrongly.
     async fn check(&self, list: &List) -> Result<(), Error> {
         let queue = match self {
-            Wanted::Apps(AppsArgs { queue, .. }) | Wanted::Queues(QueuesArgs { queue, .. }) => queue.as_ref(),
+            Wanted::Apps(AppsArgs { queue, .. }) | Wanted::Queues(QueuesArgs { queue, .. }) => queue.as_deref(),
+            Wanted::Status(_) | Wanted::Rms(_) if !self.means_all() => Some("root"),
             _ => None,
         };
         let Some(queue) = queue.filter(|_| list.rows.is_empty()) else { return Ok(()) };
@@ -230,7 +266,10 @@ impl Wanted {
 
     async fn ask(&self) -> Result<List, Error> {
         let show = self.show();
-        let answer = show.door.value_at(&self.path()).await?;
+        let mut answer = show.door.value_at(&self.path()).await?;
+        if matches!(self, Wanted::Status(_)) && !self.means_all() {
+            self.narrow(&mut answer);
+        }
         let mut list = self.list(&answer, Timestamp::now());
         if let Some(by) = &show.sort {
             list.sort(by).map_err(|text| Error { text, status: None })?;

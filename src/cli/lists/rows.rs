@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::table::{Cell, Column, List, Row};
 use crate::{
     cli::human::{age, amounts, plural},
+    domain::partition::Left,
     http::api::board::why::{noun, shown},
 };
 
@@ -108,15 +109,18 @@ pub fn status(overview: &Value) -> List {
         let (name, overdue) = (text(partition, "name"), &partition["overdue"]);
         let named = overdue["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
         for node in named.iter().take(OVERDUE) {
-            let applications: Vec<&str> =
-                node["applications"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            list.note.push_str(&format!(
-                "{name}: {} was to be empty by {}: {} of {} still there\n",
-                text(node, "node"),
-                text(node, "deadline"),
-                plural(node["allocations"].as_u64().unwrap_or(0), "allocation"),
-                applications.join(", "),
-            ));
+            let applications = node["applications"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let left = Left {
+                allocations: node["allocations"].as_u64().unwrap_or(0) as usize,
+                applications: applications.map(Into::into).collect(),
+                more: node["moreApplications"].as_u64().unwrap_or(0) as usize,
+            };
+            let reason = text(node, "reason");
+            let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+            let deadline = text(node, "deadline");
+            let deadline = deadline.parse::<Timestamp>().map_or_else(|_| deadline.to_owned(), |at| format!("{at:.0}"));
+            let node = text(node, "node");
+            list.note.push_str(&format!("{name}: {node} was to be empty by {deadline}{reason}: {left} still there\n"));
         }
         let count = overdue["count"].as_u64().unwrap_or(0);
         if count > OVERDUE as u64 {
@@ -353,4 +357,22 @@ pub fn managers(answer: &Value, now: Timestamp) -> List {
         });
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_still_runs_after_a_deadline_is_told_as_it_is() {
+        let node = json!({"node": "n1", "host": "h", "deadline": "2026-11-20T10:00:00.123456789Z", "reason": "dimm",
+            "allocations": 9, "applications": ["a", "b"], "moreApplications": 4});
+        let overdue = json!({"count": 1, "nodes": [node]});
+        let partition = json!({"name": "default", "state": "Active", "rm": "rm-1", "overdue": overdue});
+        let list = status(&json!({"now": "2026-11-20T11:00:00Z", "partitions": [partition]}));
+        let expected = "default: n1 was to be empty by 2026-11-20T10:00:00Z (dimm): 9 allocations of a, b and 4 more still there\n";
+        assert_eq!(list.note, expected);
+    }
 }

@@ -132,6 +132,14 @@ async fn what_is_not_there_is_told() {
     for words in [&["apps", "--queue", "root.nope"][..], &["queues", "--queue", "root.nope"]] {
         assert_eq!(run(&url, words, &[]), (1, String::new(), no_queue.clone()), "{words:?}");
     }
+    let missing = "callboard: partition 'nope' not found; there are: default, other\n".to_owned();
+    for words in ["status", "rms"] {
+        assert_eq!(run(&url, &[words, "--partition", "nope"], &[]), (1, String::new(), missing.clone()), "{words}");
+        for name in ["default", "[rm-1]default"] {
+            let (status, out, _) = run(&url, &[words, "--partition", name, "-o", "name"], &[]);
+            assert!(status == 0 && out.lines().count() == 1, "{words} {name}: {out}");
+        }
+    }
     let calm = run(&url, &["apps", "--queue", "root.prod", "--user", "nobody"], &[]);
     assert_eq!(calm, (0, "There are none.\n".to_owned(), String::new()));
     let (status, _, err) = run(&url, &["queues", "--partition", "nope"], &[]);

@@ -134,7 +134,7 @@ async fn read(wanted: &UsageArgs, out: &mut impl Write) -> Result<(), String> {
                 out.write_all(&line).map_err(|error| error.to_string())?;
             }
             if let Some(Closed { detail }) = row.closed {
-                return Err(format!("{server} broke off: {detail}"));
+                return Err(format!("{server}: {detail}"));
             }
             let last = row.since.is_some();
             table.rows.push(row);

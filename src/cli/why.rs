@@ -209,7 +209,7 @@ fn told(app: &Explained, now: Timestamp) -> String {
             plural(more.groups as u64, "group")
         );
     }
-    if let Some(timeline) = app.timeline.as_ref().filter(|timeline| !timeline.rows.is_empty()) {
+    if let Some(timeline) = app.timeline.as_ref().filter(|timeline| !(timeline.rows.is_empty() && timeline.complete)) {
         so_far(&mut text, timeline);
     }
     text
@@ -221,6 +221,11 @@ const ROWS: usize = 12;
 fn so_far(text: &mut String, timeline: &Timeline) {
     let more = timeline.rows.len().saturating_sub(ROWS);
     let older = if more > 0 || !timeline.complete { " (older: callboard events --object)" } else { "" };
+    if timeline.rows.is_empty() {
+        // Events older than those that the server keeps in memory are on its disk.
+        let _ = writeln!(text, "\nSo far: nothing recent{older}");
+        return;
+    }
     let _ = writeln!(text, "\nSo far{older}:");
     for TimelineRow { at, of, name, text: what, count } in &timeline.rows[more..] {
         let at = at.parse::<Timestamp>().map_or_else(|_| at.clone(), |at| format!("{at:.0}"));
@@ -377,6 +382,9 @@ task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
         let expected =
             "\nSo far:\n  2026-11-20T10:00:00Z  ask k: asked for 1 core (3 times)\n  soon  ask k: withdrawn\n";
         assert_eq!(told_so_far, expected);
+        let mut of_long_ago = String::new();
+        so_far(&mut of_long_ago, &Timeline { rows: Vec::new(), complete: false });
+        assert_eq!(of_long_ago, "\nSo far: nothing recent (older: callboard events --object)\n");
         let now = "2026-11-23T10:00:00Z".parse().unwrap();
         assert!(told(&explained, now).ends_with("submitted 3d ago, 0 allocations\nNo ask of it waits.\n"));
         explained.ask = Some(AskState { key: "k".into(), state: "allocated".into(), node: Some("n1".into()) });

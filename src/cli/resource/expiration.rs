@@ -22,17 +22,19 @@ impl FromStr for When {
         if text == "none" {
             return Ok(When::At(0));
         }
+        let wrong = || {
+            format!(
+                "'{text}' is no time: give seconds since 1970, 2026-12-01T06:00:00Z, 8h for that long from now, or none"
+            )
+        };
         if let Some(seconds) = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite()) {
-            return Ok(When::At(seconds as i64));
+            // What is cut to 0 would mean something else.
+            return (seconds == 0.0 || seconds.abs() >= 1.0).then_some(When::At(seconds as i64)).ok_or_else(wrong);
         }
         if let Ok(time) = text.parse::<Timestamp>() {
             return Ok(When::At(time.as_second()));
         }
-        duration(text).map(When::In).map_err(|_| {
-            format!(
-                "'{text}' is no time: give seconds since 1970, 2026-12-01T06:00:00Z, 8h for that long from now, or none"
-            )
-        })
+        duration(text).map(When::In).map_err(|_| wrong())
     }
 }
 
@@ -66,7 +68,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<When>().unwrap().seconds(now), seconds, "{text}");
         }
-        for text in ["", "tomorrow", "12:00", "1.5.2", "inf"] {
+        for text in ["", "tomorrow", "12:00", "1.5.2", "inf", "0.5", "-0.5"] {
             assert!(text.parse::<When>().unwrap_err().contains("is no time"), "{text}");
         }
     }

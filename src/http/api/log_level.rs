@@ -80,7 +80,8 @@ async fn get(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
-    /// `None`: as the environment or the settings say.
+    /// `None`: as the environment or the settings say. Who leaves it out has not said that.
+    #[serde(deserialize_with = "Option::deserialize")]
     level: Option<String>,
 }
 

@@ -282,8 +282,9 @@ async fn expiration(
     let (journal, _) = api.find(&path)?;
     let ExpirationBody { expiration } =
         body::json(&bytes, r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#)?;
-    // A real is taken as from other writers of the RFC, and its fraction cut (SEEDS S19).
-    let seconds = expiration.as_i64().or_else(|| expiration.as_f64().map(|real| real as i64));
+    // A real is taken as from other writers of the RFC, and its fraction cut (SEEDS S19); what that would make 0 is not meant to.
+    let whole = |real: &f64| *real == 0.0 || real.abs() >= 1.0;
+    let seconds = expiration.as_i64().or_else(|| expiration.as_f64().filter(whole).map(|real| real as i64));
     let seconds = seconds.filter(|seconds| (0..=LAST_SECOND).contains(seconds)).ok_or_else(|| {
         let range = format!("0 (none) to {LAST_SECOND}, in seconds since 1970-01-01 UTC");
         Problem::field("expiration", format!("expiration is {expiration}, but may be {range}"))

@@ -70,15 +70,21 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let partition = partition(&api.directory, &path)?;
+    let (partition, registered) = partition(&api.directory, &path)?;
     let Wanted { by, queue, since, until, step } = Wanted::read(&request)?;
     let place = place(host(&request)).await?;
+    let missing = (!registered).then(|| {
+        let shown = |since: Nanos| jiff::Timestamp::from_nanosecond(since.0.into()).unwrap_or_default();
+        let since = since.map_or_else(String::new, |since| format!(" since {:.0}", shown(since)));
+        format!("partition '{partition}' is not registered, and no event of the log{since} is of it")
+    });
     let question = Question { partition, by, queue, since, until, step };
     let from_when = since.unwrap_or(Nanos(i64::MIN));
     let reading = Reading {
         events: api.events.clone(),
         history: Some(Box::new(History::new(question))),
         by,
+        missing,
         since: from_when,
         from: None,
         told: true,
@@ -88,11 +94,11 @@ async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) 
     Ok(sent(reading.lines(), place))
 }
 
-/// The internal name of a partition. One that is not registered now, but was, goes by that name.
-fn partition(directory: &Directory, name: &str) -> Result<Arc<str>, Problem> {
+/// The internal name of a partition, and whether it is registered. One that is not now, but was, goes by that name.
+fn partition(directory: &Directory, name: &str) -> Result<(Arc<str>, bool), Problem> {
     match find_partition(&directory.get(), name) {
-        Ok(entry) => Ok(entry.internal),
-        Err(_) if name.starts_with('[') && name.contains(']') => Ok(name.into()),
+        Ok(entry) => Ok((entry.internal, true)),
+        Err(_) if name.starts_with('[') && name.contains(']') => Ok((name.into(), false)),
         Err(problem) => Err(problem),
     }
 }
@@ -103,6 +109,8 @@ struct Reading {
     /// Away while lines are made.
     history: Option<Box<History>>,
     by: By,
+    /// What is told where the log does not know the partition; `None`: it is registered.
+    missing: Option<String>,
     since: Nanos,
     /// The next id; `None` before the first page.
     from: Option<u64>,
@@ -137,11 +145,15 @@ impl Reading {
                     history.finish();
                 }
             }
-            let (by, read) = (self.by, self.read);
+            let (by, read, missing) = (self.by, self.read, self.missing.clone());
             let made = turn.make(move || {
                 let lines = history.lines(LINES);
                 let (text, told) = (lines::text(by, &lines), lines.len() < LINES);
-                let end = if told && read { lines::end(by, &history) } else { Vec::new() };
+                let end = match missing.filter(|_| !history.is_known()) {
+                    _ if !(told && read) => Vec::new(),
+                    Some(missing) => lines::closed(&missing),
+                    None => lines::end(by, &history),
+                };
                 (history, [text, end].concat(), told)
             });
             let text;

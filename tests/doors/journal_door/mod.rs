@@ -166,6 +166,8 @@ async fn an_operator_sets_when_the_resource_set_expires() {
     for (body, detail, field) in [
         (json!({"expiration": -1}), "expiration is -1, but may be 0 (none) to 253402300799", Some("expiration")),
         (json!({"expiration": 1_738_009_133_000_i64}), "expiration is 1738009133000, but may be", Some("expiration")),
+        (json!({"expiration": -0.5}), "expiration is -0.5, but may be 0 (none) to", Some("expiration")),
+        (json!({"expiration": 0.5}), "expiration is 0.5, but may be 0 (none) to", Some("expiration")),
         (json!({"expiration": 1e300}), "but may be 0 (none) to 253402300799", Some("expiration")),
         (json!({"expiration": "soon"}), "invalid type: string \"soon\"", None),
         (json!({}), "missing field `expiration`", None),

@@ -114,6 +114,10 @@ async fn the_log_level_is_an_operators() {
     assert_eq!(bad.status(), 400);
     assert!(bad.text().await.unwrap().contains("level is 'loud'; it may be debug, info, warn, error"));
     assert_eq!(send(json!({"volume": 11}), "all-of-it").await.unwrap().status(), 400);
+    let nothing = send(json!({}), "all-of-it").await.unwrap();
+    assert_eq!(nothing.status(), 400);
+    assert!(nothing.text().await.unwrap().contains("missing field `level`"));
+    assert_eq!(server.json(path).await["level"], "debug", "what an operator said holds");
     let files = tempfile::tempdir().unwrap();
     let token = files.path().join("token");
     std::fs::write(&token, OPERATOR).unwrap();

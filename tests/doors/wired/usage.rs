@@ -97,6 +97,11 @@ async fn usage_is_told_until_the_server_ended_and_from_then_on_anew() {
     assert!(good && out.lines().count() >= 3 && out.contains("\"queue\":\"root.a\""), "{out}");
     let (good, _, error) = printed(&server, &["--since", "yesterday"]);
     assert!(!good && error.contains("since \"yesterday\" is not a time such as"), "{error}");
+    for since in [&[][..], &["--since", "1h"]] {
+        let (good, out, error) = printed(&server, &[&["--partition", "[no-such]x"], since].concat());
+        assert!(!good && out.is_empty(), "{out}");
+        assert!(error.contains("partition '[no-such]x' is not registered, and no event of the log"), "{error}");
+    }
     let (good, _, error) = printed(&server, &["--partition", "p2"]);
     assert!(!good && error.contains("partition 'p2' not found; there are: default"), "{error}");
 }

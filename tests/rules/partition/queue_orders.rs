@@ -213,6 +213,26 @@ fn room_and_emptiness_are_told_of_queues() {
     env.release("one", "k", Termination::StoppedByRm);
     env.apply(Command::Applications { new: Vec::new(), remove: vec!["one".into()] });
     assert!(room(&env).is_ok() && empty(&env));
+    env.app("two", "root.a.b");
+    env.ask(vec![Ask::new("two", "k", 50)]);
+    let room_of = |path: &str| env.partition.queue_room(env.partition.queue_by_path[path]).unwrap_err();
+    assert_eq!(
+        room_of("root.a"),
+        "1 application runs in root.a, which is its limit (of queues below it no limit is looked at)"
+    );
+    env.release("two", "k", Termination::StoppedByRm);
+    env.apply(Command::Applications { new: Vec::new(), remove: vec!["two".into()] });
     give(&mut env, "root.a", Some(OrderKind::Stop));
     assert!(room(&env).unwrap_err().contains("stopped by alice"));
+}
+
+#[test]
+fn a_limit_that_leaves_no_room_is_told_in_its_units() {
+    let mut env = Env::calm(&text("[{name: a, resources: {max: {memory: 8Gi}}, queues: [{name: b}]}]"));
+    env.node("n1", 16 << 30);
+    env.app("one", "root.a.b");
+    env.ask(vec![Ask::new("one", "k", 8 << 30)]);
+    let room = |path: &str| env.partition.queue_room(env.partition.queue_by_path[path]).unwrap_err();
+    assert_eq!(room("root.a.b"), "root.a is at its max of 8Gi memory");
+    assert_eq!(room("root.a"), "root.a is at its max of 8Gi memory (of queues below it no limit is looked at)");
 }

@@ -2,6 +2,7 @@
 
 use super::Partition;
 use crate::{
+    quantity::written,
     resources::ResourceType,
     types::{ObjectState, QueueIx},
 };
@@ -17,7 +18,8 @@ impl Partition {
             && row.children.values().all(|child| self.is_queue_empty(*child))
     }
 
-    /// Would an application that comes to this queue now begin to run, as far as queues have a say?
+    /// Would an application that comes to this queue now begin to run, as far as queues have a say? Of a queue with others below
+    /// it: as far as itself and those above it have.
     ///
     /// # Errors
     /// Names the queue on the way whose state or limit is against it.
@@ -33,14 +35,20 @@ impl Partition {
             let running = row.begun();
             if row.max_applications > 0 && running >= row.max_applications {
                 let run = if running == 1 { "application runs" } else { "applications run" };
-                return Err(format!("{running} {run} in {}, which is its limit", row.path));
+                return Err(format!("{running} {run} in {}, which is its limit{}", row.path, self.but_below(ix)));
             }
             // Of a type whose limit is zero some need nothing.
             let is_used_up = |(kind, max): &(&ResourceType, _)| *max > 0 && row.allocated.amount(kind) >= *max;
             if let Some((kind, max)) = row.max.iter().flat_map(|max| max.iter()).find(is_used_up) {
-                return Err(format!("{} of {} is used up in {}", kind.name(), max, row.path));
+                let max = i64::try_from(max).map_or_else(|_| max.to_string(), |max| written(kind.name(), max));
+                return Err(format!("{} is at its max of {max} {}{}", row.path, kind.name(), self.but_below(ix)));
             }
         }
         Ok(())
+    }
+
+    /// What room of a queue with others below it leaves open.
+    fn but_below(&self, ix: QueueIx) -> &'static str {
+        if self.queues[ix].leaf { "" } else { " (of queues below it no limit is looked at)" }
     }
 }

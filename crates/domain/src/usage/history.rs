@@ -118,6 +118,8 @@ pub struct History {
     complete: bool,
     /// Events that were looked at.
     events: u64,
+    /// Something in the log is of the partition.
+    known: bool,
 }
 
 /// What is still to be done.
@@ -167,6 +169,7 @@ impl History {
             passed: Vec::new(),
             complete: true,
             events: 0,
+            known: false,
         }
     }
 
@@ -203,9 +206,11 @@ impl History {
                 }
                 Left::Used(point) => {
                     for (key, amount) in &point.rows {
-                        if key.partition == self.question.partition
-                            && let Some(name) = self.subject(key.who, &key.name, &key.queue)
-                        {
+                        if key.partition != self.question.partition {
+                            continue;
+                        }
+                        self.known = true;
+                        if let Some(name) = self.subject(key.who, &key.name, &key.queue) {
                             self.row(name).usage.add(amount);
                         }
                     }
@@ -219,6 +224,11 @@ impl History {
     /// No event was missing so far.
     pub fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// The log names the partition, in what was taken.
+    pub fn is_known(&self) -> bool {
+        self.known
     }
 
     /// Number of events that were looked at.
@@ -265,6 +275,7 @@ impl History {
             if event.partition != self.question.partition {
                 continue;
             }
+            self.known = true;
             if !self.advance(event.at, most) {
                 return at;
             }

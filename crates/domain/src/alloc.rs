@@ -43,6 +43,11 @@ impl AskSpec {
         self.preemption.is_some_and(|policy| policy.allow_preempt_other)
     }
 
+    /// A real part of a gang, and not the originator that comes before it (SEEDS S10, S11).
+    pub fn is_real_part(&self) -> bool {
+        !self.placeholder && !self.originator && !self.task_group.is_empty()
+    }
+
     /// It opted out of being preempted (R4.5).
     pub fn opted_out(&self) -> bool {
         !self.preemption.is_some_and(|policy| policy.allow_preempt_self)

@@ -169,12 +169,19 @@ pub struct Gang {
 }
 
 impl Gang {
-    /// What a gang that has begun keeps from others that have not: what of it waits, and what of the announced total has not
-    /// come yet, as long as its time-out runs (SEEDS S11).
+    /// It has begun, and its time-out runs: only so long it keeps room from others, since what waits may find no node ever.
+    pub fn keeps(&self) -> bool {
+        self.started && self.timer.is_some()
+    }
+
+    /// What a gang keeps from others that have not begun: what of it waits, and what of the announced total has not come yet
+    /// (SEEDS S11).
     pub fn kept(&self) -> Resource {
+        if !self.keeps() {
+            return Resource::new();
+        }
         let mut kept = self.awaited.clone();
-        let announced = self.placeholder_ask.iter().filter(|_| self.started && self.timer.is_some());
-        for (kind, total) in announced.flat_map(|ask| ask.iter()) {
+        for (kind, total) in self.placeholder_ask.iter().flat_map(|ask| ask.iter()) {
             let rest = total - self.announced.amount(kind);
             if rest > 0 {
                 kept.set(kind.clone(), kept.amount(kind) + rest);
@@ -185,10 +192,10 @@ impl Gang {
 }
 
 impl App {
-    /// Its gang has begun and keeps something from others (SEEDS S11).
+    /// Its gang keeps something from others (SEEDS S11).
     pub fn keeps_for_gang(&self) -> bool {
         let waits = || self.gang.pending_placeholders > 0 || !self.gang.kept().is_empty();
-        self.gang.started && !self.is_free() && waits()
+        self.gang.keeps() && !self.is_free() && waits()
     }
 
     /// What its real allocations have and what its placeholders have, for all to see: what the shim is still asked about waits.

@@ -9,6 +9,7 @@ mod drain;
 mod env;
 mod explain;
 mod gang;
+mod gang_begins;
 mod gang_first;
 mod gang_reserved;
 mod gang_rules;

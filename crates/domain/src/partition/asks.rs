@@ -313,6 +313,11 @@ impl Partition {
         if placeholder {
             self.placeholder_allocated(alloc, cx);
         } else {
+            let gang = &self.apps[app].gang;
+            if spec.is_real_part() && !gang.started && gang.pending_placeholders > 0 {
+                // The gang has begun with this part: its placeholders wait for room for all of it no more (SEEDS S11).
+                self.rouse_groups(app);
+            }
             self.real_came(app, false, cx);
         }
         cx.fx.append(charged);

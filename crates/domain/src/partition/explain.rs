@@ -61,7 +61,7 @@ pub enum Why {
         queue: Arc<str>,
         /// Its max.
         max: Resource,
-        /// What is used of it.
+        /// What is used of it, or promised to asks that have preempted.
         used: Resource,
         /// What is kept of it for the placeholders of gangs that have begun.
         kept: Resource,
@@ -414,9 +414,7 @@ impl<'a> Explainer<'a> {
         let partition = self.partition;
         let row = &partition.apps[app];
         if key.placeholder {
-            if row.state == AppState::Accepted
-                && let Some(level) = partition.gang_level(app)
-            {
+            if let Some(level) = partition.gang_level(app) {
                 let queue = &partition.queues[level];
                 return self.gang_room(level, queue.awaited.clone());
             }
@@ -494,18 +492,23 @@ impl<'a> Explainer<'a> {
     }
 
     fn gang_room(&self, level: QueueIx, kept: Resource) -> Why {
-        let queue = &self.partition.queues[level];
-        let (max, used) = (queue.max.clone().unwrap_or_default(), queue.allocated.value());
-        Why::GangRoom { queue: queue.path.clone(), max, used, kept }
+        let (queue, max, used) = self.used_of(level);
+        Why::GangRoom { queue, max, used, kept }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {
+        let (queue, max, used) = self.used_of(level);
+        Why::QueueQuota { queue, max, used }
+    }
+
+    /// A level by its path, with its max and what is used of it, or promised to asks that have preempted.
+    fn used_of(&self, level: QueueIx) -> (Arc<str>, Resource, Resource) {
         let queue = &self.partition.queues[level];
         let mut used = queue.allocated.value();
         if !queue.claimed.is_empty() {
             used = used.max(&used.minus(&queue.preempting).plus(&queue.claimed));
         }
-        Why::QueueQuota { queue: queue.path.clone(), max: queue.max.clone().unwrap_or_default(), used }
+        (queue.path.clone(), queue.max.clone().unwrap_or_default(), used)
     }
 
     fn required(&self, ask: AllocIx, id: &Arc<str>) -> Why {
@@ -604,8 +607,7 @@ impl<'a> Explainer<'a> {
 impl Partition {
     /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
     fn gang_total(&self, app: AppIx) -> Resource {
-        let row = &self.apps[app];
-        row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started).unwrap_or(&row.gang.awaited).clone()
+        self.gang_to_begin(app).unwrap_or(&self.apps[app].gang.awaited).clone()
     }
 
     /// The node has room for the ask beside what is reserved for others, and takes allocations.

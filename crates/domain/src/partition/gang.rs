@@ -93,6 +93,16 @@ impl Partition {
         }
     }
 
+    /// The last placeholder is gone: the time-out stops (R3.40). An accepted gang of which nothing real has a place either begins
+    /// anew, when there is room for all of it (SEEDS S11).
+    pub(super) fn last_placeholder_went(&mut self, app: AppIx) {
+        self.stop_gang_timer(app);
+        let row = &mut self.apps[app];
+        if row.state == AppState::Accepted && row.allocs.is_empty() && row.gang.swaps == 0 {
+            row.gang.written(|gang| gang.started = false);
+        }
+    }
+
     /// Keeps the set of gangs that have begun and still wait (SEEDS S11).
     pub(super) fn gang_progress(&mut self, app: AppIx) {
         let row = &self.apps[app];
@@ -117,7 +127,7 @@ impl Partition {
         self.count_awaited(app, &after, true);
     }
 
-    /// The placeholders of a gang time out no more: nothing is kept for those that have not come.
+    /// The placeholders of a gang time out no more: nothing is kept for those that wait or have not come.
     pub(super) fn stop_gang_timer(&mut self, app: AppIx) {
         if self.apps[app].gang.timer.is_some() {
             self.gang_changes(app, |gang| gang.timer = None);
@@ -179,27 +189,21 @@ impl Partition {
         }
     }
 
-    /// Has a gang that has not begun room for all of its placeholders, over every configured max on its path (SEEDS S11)?
-    /// What gangs that have begun still wait for counts as used.
-    pub(super) fn gang_may_start(&self, app: AppIx) -> bool {
-        self.gang_level(app).is_none()
-    }
-
-    /// The level, nearest to the leaf, that has no room for a gang that has not begun.
-    pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
+    /// What a gang wants at once that has not begun: no placeholder of it, nor a real part, has a place (SEEDS S11). In which state
+    /// its application is does not matter: an originator may run already.
+    pub(super) fn gang_to_begin(&self, app: AppIx) -> Option<&Resource> {
         let row = &self.apps[app];
         let ask = row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started)?;
-        for queue in self.path(row.queue).filter(|queue| *queue != self.root) {
-            let queue_row = &self.queues[queue];
-            if let Some(max) = &queue_row.max {
-                let mut used = queue_row.allocated.plus(ask);
-                used.add(&queue_row.awaited);
-                if !max.fits_or_unlimited(&used) {
-                    return Some(queue);
-                }
-            }
-        }
-        None
+        let is_part = |alloc: &AllocIx| self.allocs[*alloc].spec.is_real_part();
+        (!row.allocs.keys().any(is_part)).then_some(ask)
+    }
+
+    /// The level, nearest to the leaf, with a configured max that has no room for all of a gang that has not begun (SEEDS S11).
+    /// What gangs that have begun still wait for counts as used.
+    pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
+        let ask = self.gang_to_begin(app)?;
+        let level = self.queue_fits_gang(self.apps[app].queue, ask).err();
+        level.filter(|level| *level != self.root)
     }
 
     /// Links a placeholder and the real ask that takes its place, and asks the shim to release the placeholder (R6.13,

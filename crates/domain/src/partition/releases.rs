@@ -410,7 +410,7 @@ impl Partition {
                 group.live = group.live.saturating_sub(1);
             }
             if row.gang.placeholders == 0 {
-                self.stop_gang_timer(app);
+                self.last_placeholder_went(app);
             }
         }
     }

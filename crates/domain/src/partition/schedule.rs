@@ -268,14 +268,12 @@ impl Partition {
     /// Real asks wait while their gang is not there (SEEDS S10) or a placeholder is to be replaced (R6.7); placeholders wait
     /// while their queues have no room for the whole gang (SEEDS S11).
     pub(super) fn waits_for_gang(&mut self, app: AppIx, key: &GroupKey) -> bool {
-        let row = &self.apps[app];
         if key.placeholder {
-            if row.state != AppState::Accepted || self.gang_may_start(app) {
-                return false;
-            }
-            self.limited = true;
-            return true;
+            let waits = self.gang_level(app).is_some();
+            self.limited |= waits;
+            return waits;
         }
+        let row = &self.apps[app];
         row.state == AppState::Accepted && row.awaits_placeholders() && !crate::planted!("gang-early")
             || row.waits_for_first_placeholder(key)
             || row.replaceable_later(key) > 0

@@ -123,6 +123,11 @@ impl Partition {
         self.level_without_room(queue, request, promised)
     }
 
+    /// The same for a whole gang: what is kept for those that have begun counts as well (SEEDS S11).
+    pub(super) fn queue_fits_gang(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        self.level_without_room(queue, request, |row, kind| promised(row, kind) + row.awaited.amount(kind))
+    }
+
     /// The same, as if nothing were charged for questions to the shim.
     pub(super) fn queue_fits_without_questions(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
         self.level_without_room(queue, request, |row, kind| promised(row, kind) - row.asked.amount.amount(kind))

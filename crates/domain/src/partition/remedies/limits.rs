@@ -115,10 +115,8 @@ impl Search<'_> {
             }
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
-        let app = &partition.apps[self.app];
-        let begins = app.gang.placeholder_ask.is_some() && !app.gang.started;
-        let wanted = app.gang.placeholder_ask.as_deref().filter(|_| begins).unwrap_or(&self.wanted);
-        let least = raised(&max, &used(row, begins), wanted, &bound);
+        let gang = partition.gang_to_begin(self.app);
+        let least = raised(&max, &used(row, gang.is_some()), gang.unwrap_or(&self.wanted), &bound);
         let queue = row.path.clone();
         let edit = |amounts: Resource| Edit::Max { queue: queue.clone(), amounts };
         let reached = |then: &Partition| reached(&max, &used(&then.queues[ix], false), &most).map(edit);

@@ -227,25 +227,38 @@ fn real_asks_wait_until_the_gang_is_there() {
 #[test]
 fn a_swap_on_a_node_that_is_too_full_already() {
     // R6.9, R6.15: it makes the node no fuller.
-    let full = |capacity: i64| {
+    let full = |late: bool| {
         let mut env = Env::new(QUEUES);
-        env.node("n1", capacity);
+        env.node("n1", 20);
         env.gang("app-1", "root.a", 10, "Soft");
         env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg")]);
-        let mut foreign = Ask::new("", "f1", 16).on("n1");
-        foreign.spec.foreign = Some(callboard::domain::alloc::Foreign::Static);
-        env.ask(vec![foreign]);
+        let fill = |env: &mut Env| {
+            let mut foreign = Ask::new("", "f1", 16).on("n1");
+            foreign.spec.foreign = Some(callboard::domain::alloc::Foreign::Static);
+            env.ask(vec![foreign]);
+        };
+        if !late {
+            fill(&mut env);
+        }
         env.heard();
         env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
         assert_eq!(env.heard(), ["released ph1 PlaceholderReplaced"]);
+        if late {
+            fill(&mut env);
+        }
         env
     };
-    let mut env = full(20);
-    env.confirm_all();
-    assert!(env.heard().contains(&"new r1 on n1".to_owned()), "{:?}", env.told);
-    // SEEDS S25: one that shrinks meanwhile is another matter.
-    let mut env = full(20);
-    env.node_action("n1", NodeAction::Update, Some(res(18, 18)));
-    env.confirm_all();
-    assert!(!env.heard().contains(&"new r1 on n1".to_owned()));
+    for late in [false, true] {
+        let mut env = full(late);
+        env.confirm_all();
+        assert!(env.heard().contains(&"new r1 on n1".to_owned()), "{late}: {:?}", env.told);
+        // SEEDS S25: one that shrinks meanwhile is another matter, one that has grown again is not.
+        for (capacity, stays) in [(19, false), (20, true)] {
+            let mut env = full(late);
+            env.node_action("n1", NodeAction::Update, Some(res(18, 18)));
+            env.node_action("n1", NodeAction::Update, Some(res(capacity, capacity)));
+            env.confirm_all();
+            assert_eq!(env.heard().contains(&"new r1 on n1".to_owned()), stays, "{late} {capacity}");
+        }
+    }
 }

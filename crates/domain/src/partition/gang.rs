@@ -226,9 +226,8 @@ impl Partition {
             let placement = self.past_limits(real, Some(node), Books::NODE);
             self.charge(&placement, cx);
             self.node_event(real, node, Change::Add, cx);
-        } else if !self.swap_fits(placeholder, real) {
-            // R6.9: on the placeholder's own node the room is not looked at, however full it is.
-            self.overfull_swaps.insert(placeholder, self.nodes[node].available.value());
+        } else {
+            self.swaps_at_home.insert(placeholder, self.nodes[node].capacity.clone());
         }
         let app_row = &mut self.apps[app];
         app_row.gang.swaps += 1;
@@ -295,7 +294,7 @@ impl Partition {
     }
 
     fn unlink(&mut self, placeholder: AllocIx, real: AllocIx) {
-        self.overfull_swaps.remove(&placeholder);
+        self.swaps_at_home.remove(&placeholder);
         let ph = &mut self.allocs[placeholder];
         ph.link = None;
         let (app, group) = (ph.app, ph.spec.task_group.clone());
@@ -316,15 +315,17 @@ impl Partition {
         }
     }
 
-    /// The node of a replacement still has room for the real allocation once the placeholder is gone, or no less than when it
-    /// began there.
+    /// The node of a replacement takes the real allocation once the placeholder is gone. On the placeholder's own one that makes it
+    /// no fuller, so the room is not looked at, however full it is by now, unless the node has shrunk since (R6.9, SEEDS S25).
     fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
-        let mut room = self.nodes[node].available.value();
-        if ph.node == row.node && self.overfull_swaps.get(&placeholder).is_some_and(|before| room.ge_all(before)) {
+        let at = &self.nodes[node];
+        if ph.node == row.node && self.swaps_at_home.get(&placeholder).is_some_and(|before| at.capacity.ge_all(before))
+        {
             return true;
         }
+        let mut room = at.available.value();
         room.add(if ph.node == row.node { &ph.resource } else { &row.resource });
         room.fits(&row.resource)
     }

@@ -172,8 +172,9 @@ pub struct Partition {
     claims: imbl::OrdMap<AllocIx, Arc<preempt::Claim>>,
     /// Asks whose attempt to preempt found nothing beside nodes that others hold by claims.
     crowded_out: imbl::OrdSet<AllocIx>,
-    /// What was free on nodes that had less than nothing, by the placeholders whose replacement began there.
-    overfull_swaps: imbl::OrdMap<AllocIx, Resource>,
+    /// The capacity of their node when a replacement of these placeholders began there. Earlier releases wrote what was free, which
+    /// is no more than that, and only of nodes without room.
+    swaps_at_home: imbl::OrdMap<AllocIx, Resource>,
     search: preempt::Search,
     /// An end of empty dynamic and draining queues is among the deadlines.
     cleaning: bool,
@@ -354,7 +355,7 @@ impl Partition {
             held_back: imbl::OrdSet::new(),
             claims: imbl::OrdMap::new(),
             crowded_out: imbl::OrdSet::new(),
-            overfull_swaps: imbl::OrdMap::new(),
+            swaps_at_home: imbl::OrdMap::new(),
             search: preempt::Search::default(),
             cleaning: false,
             open_nodes: imbl::OrdSet::new(),

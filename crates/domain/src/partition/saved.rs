@@ -126,7 +126,7 @@ map!(Partition {
     62 keys as Skip,
     63 gone_with,
     64 crowded_out,
-    65 overfull_swaps,
+    65 swaps_at_home,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

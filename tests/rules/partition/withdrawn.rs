@@ -134,6 +134,33 @@ fn an_allocation_that_fails_at_the_shim_of_an_ending_application_is_rejected() {
 }
 
 #[test]
+fn what_the_shim_reports_of_an_ending_application_is_asked_back() {
+    // R6.22, SEEDS S6: everything of it goes, whenever it comes.
+    for hard in [true, false] {
+        let mut env = Env::calm(QUEUES);
+        env.node("n1", 40);
+        if hard {
+            env.gang("app-1", "root.a", 30, "Hard");
+            env.ask((1..3).map(|n| Ask::new("app-1", &format!("ph{n}"), 10).placeholder("tg")).collect());
+        } else {
+            limited(&mut env, "app-1", 60_000);
+            env.ask(vec![Ask::new("app-1", "k0", 10)]);
+        }
+        env.pass(61);
+        env.heard();
+        env.ask(vec![
+            Ask::new("app-1", "late", 5).on("n1"),
+            Ask::new("app-1", "late-ph", 5).placeholder("tg").on("n1"),
+        ]);
+        let told = ["new late on n1", "released late Timeout", "new late-ph on n1", "released late-ph Timeout"];
+        assert_eq!(env.heard(), told, "{hard}");
+        env.confirm_all();
+        assert_eq!(env.heard(), [if hard { "app-1 Failed" } else { "app-1 Expired" }]);
+        env.assert_empty();
+    }
+}
+
+#[test]
 fn whose_last_ask_is_withdrawn_does_not_count_among_the_running_ones_of_its_user() {
     // SEEDS S35, UGM-041: at once, not when it has completed.
     let mut env = Env::calm(USERS);

@@ -35,6 +35,9 @@ pub(super) enum Closing {
     Allocations(u64),
 }
 
+/// Text of the releases of an application whose execution time is over.
+pub(super) const OVER: &str = "releasing allocations on application execution timeout";
+
 impl Partition {
     /// An application request: submissions, the answers to them, then removals (R1.30).
     pub(super) fn apply_applications(&mut self, new: Vec<AddApplication>, remove: &[Arc<str>], cx: &mut Cx) {
@@ -414,7 +417,7 @@ impl Partition {
         let lost = self.cancel_asks(ix, Detail::RequestTimeout, cx);
         let reason = format!("application {} expires: its execution time-out is over", self.apps[ix].id);
         self.tell_lost(ix, lost, "releasing pending placeholders on application execution timeout", &reason, cx);
-        self.time_out(ix, "releasing allocations on application execution timeout", |_| true, cx);
+        self.time_out(ix, OVER, |_| true, cx);
         self.finish_expiring(ix, cx);
     }
 

@@ -187,6 +187,9 @@ impl Partition {
             self.rouse_parked(app);
         }
         self.quota_clock_on_increase(placement.queue, cx.now);
+        if self.is_ending(app) {
+            self.ask_back_late(alloc, cx);
+        }
     }
 
     /// An application that comes with an allocation ran before: the limit of its time (SEEDS S6) goes on with what is left

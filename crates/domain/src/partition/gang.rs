@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     Books, Cx, Partition,
-    apps::gang_timeout,
+    apps::{OVER, gang_timeout},
     deadlines::Deadline,
     releases::{Lost, Removal},
     states::AppEvent,
@@ -21,6 +21,9 @@ use crate::{
     resources::Resource,
     types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, QueueIx, Termination},
 };
+
+/// Text of the releases of a gang that took too long.
+const TIMED_OUT: &str = "releasing allocated placeholders on placeholder timeout";
 
 impl Partition {
     /// A placeholder was allocated: the time-out starts with the first, whatever the application does by then, and it runs when
@@ -476,27 +479,32 @@ impl Partition {
     /// Asks the shim to release allocations with TIMEOUT.
     pub(super) fn time_out(&mut self, app: AppIx, message: &str, choose: impl Fn(bool) -> bool, cx: &mut Cx) {
         let message: Arc<str> = message.into();
-        let id = self.apps[app].id.clone();
         let mut allocs: Vec<AllocIx> = self.apps[app].allocs.keys().copied().collect();
         allocs.sort_unstable_by_key(|alloc| self.allocs[*alloc].seq);
         for alloc in allocs {
-            let row = &mut self.allocs[alloc];
+            let row = &self.allocs[alloc];
             if row.phase == Phase::Allocated && !row.released && !row.preempted && choose(row.is_placeholder()) {
-                row.released = true;
-                let (key, group) = (row.spec.key.clone(), row.spec.task_group.clone());
-                if row.is_placeholder() {
-                    self.not_replaceable(app, &group, alloc);
-                }
-                let release = Released {
-                    key,
-                    app: id.clone(),
-                    termination: Termination::Timeout,
-                    message: message.clone(),
-                    confirm: true,
-                };
-                self.send_release(release, cx);
+                self.ask_back(alloc, message.clone(), cx);
             }
         }
+    }
+
+    /// Asks the shim to release an allocation with TIMEOUT.
+    fn ask_back(&mut self, alloc: AllocIx, message: Arc<str>, cx: &mut Cx) {
+        let row = &mut self.allocs[alloc];
+        row.released = true;
+        let (app, key, group) = (row.app, row.spec.key.clone(), row.spec.task_group.clone());
+        if row.is_placeholder() {
+            self.not_replaceable(app, &group, alloc);
+        }
+        let app = self.apps[app].id.clone();
+        self.send_release(Released { key, app, termination: Termination::Timeout, message, confirm: true }, cx);
+    }
+
+    /// The shim reports an allocation of an application that fails or expires: everything of it goes (R6.22, SEEDS S6).
+    pub(super) fn ask_back_late(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        let message = if self.apps[self.allocs[alloc].app].expiring { OVER } else { TIMED_OUT };
+        self.ask_back(alloc, message.into(), cx);
     }
 
     /// The gang took too long (R6.17–R6.22, SEEDS S13: the releases come first, then the state).
@@ -507,9 +515,8 @@ impl Partition {
         }
         self.stop_gang_timer(app);
         let row = &self.apps[app];
-        let message = "releasing allocated placeholders on placeholder timeout";
         if matches!(row.state, AppState::Running | AppState::Completing) {
-            self.release_placeholders(app, message, cx);
+            self.release_placeholders(app, TIMED_OUT, cx);
             return;
         }
         let hard = row.gang.style == GangStyle::Hard;
@@ -520,7 +527,7 @@ impl Partition {
                 }
             }
         }
-        self.time_out(app, message, |placeholder| placeholder || hard, cx);
+        self.time_out(app, TIMED_OUT, |placeholder| placeholder || hard, cx);
         self.drop_waiting(app, hard, cx);
         let event = if hard { AppEvent::Fail } else { AppEvent::Resume };
         self.fire(app, event, Some("ResourceReservationTimeout"), cx);

@@ -101,7 +101,7 @@ impl Partition {
             Hold::UserQuota => {
                 let group = row.groups_by_key.get(key);
                 let told = group.is_some_and(|group| group.hold == Some(hold) && group.fresh.is_empty());
-                let wanted = || resource.plus(&row.claimed);
+                let wanted = || self.beside_claims(app, resource);
                 let fits = |track| self.ugm.fits_without(track, &wanted(), &self.charged_for_questions());
                 !told && row.track.is_some_and(fits)
             }

@@ -430,7 +430,7 @@ impl<'a> Explainer<'a> {
             return Why::Placeholder { live };
         }
         let resource = &partition.allocs[first].resource;
-        let wanted = resource.plus(&row.claimed);
+        let wanted = partition.beside_claims(app, resource);
         if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, &wanted)) {
             return Why::UserQuota(refusal);
         }

@@ -3,6 +3,7 @@
 use callboard::domain::{
     alloc::Foreign,
     command::{Command, NodeAction},
+    resources::Resource,
     types::Termination,
 };
 
@@ -266,4 +267,26 @@ fn a_reserved_ask_that_becomes_smaller_takes_its_node_at_once() {
     assert_eq!(env.partition.reservations, 0);
     env.remove_app("app-1");
     env.assert_empty();
+}
+
+#[test]
+fn what_is_promised_holds_back_those_that_want_it() {
+    // UGM-031: the user has less left than another ask was promised, of a type that this one does not want.
+    let queues = A_AND_B
+        .replace("{name: a, ", "{name: a, limits: [{limit: alice, users: [alice], maxresources: {memory: 40}}], ");
+    let mut env = full(&queues);
+    env.apply_node("n2", &[("vcore", 10)]);
+    env.app("app-c", "root.a");
+    let memory = |app: &str, key: &str, size| Ask::new(app, key, 0).sized(Resource::of(&[("memory", size)])).preempts();
+    env.ask(vec![memory("app-a", "k1", 20)]);
+    env.pass(2);
+    assert!(env.heard().contains(&"released v4 Preempted".to_owned()));
+    // Placed by the shim, beyond the limit with what is promised.
+    env.ask(vec![memory("app-c", "forced", 25).on("n1")]);
+    env.heard();
+    env.ask(vec![
+        Ask::new("app-a", "cores", 0).sized(Resource::of(&[("vcore", 5)])),
+        Ask::new("app-a", "both", 0).sized(Resource::of(&[("vcore", 1), ("memory", 1)])),
+    ]);
+    assert_eq!(env.heard(), ["app-a Running", "new cores on n2"]);
 }

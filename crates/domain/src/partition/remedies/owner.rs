@@ -91,7 +91,7 @@ impl Search<'_> {
         let mut to = Resource::clone(&self.each);
         let mut cut = |limit: &Resource| {
             for (kind, left) in limit.iter() {
-                if to.amount(kind) > left {
+                if to.amount(kind) > left.max(0) {
                     to.set(kind.clone(), left);
                 }
             }

@@ -131,7 +131,7 @@ pub struct Alloc {
     pub attempted: bool,
     /// The ask that it was chosen for; `None` where a lowered quota was the cause.
     pub victim_of: Option<AllocIx>,
-    /// It has released victims for itself.
+    /// It has released victims for itself, or was promised what others go for.
     pub triggered_preemption: bool,
     /// When it last tried to.
     pub preemption_tried: Nanos,

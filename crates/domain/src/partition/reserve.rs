@@ -1,7 +1,7 @@
 //! Reservations (sections 5.E and 5.F of the scheduling rules): made for asks that have waited, kept in exact counters, turned
 //! into allocations before anything else is placed.
 
-use super::{Cx, Partition, schedule::Outcome};
+use super::{Cx, Partition, Reason, schedule::Outcome};
 use crate::{
     alloc::Phase,
     effect::{Callback, ContainerState},
@@ -190,7 +190,10 @@ impl Partition {
             }
             return Outcome::Nothing;
         }
-        if !self.reserved_ask_fits_limits(alloc) {
+        let held_by = self.limit_of_reserved(alloc).err();
+        // R7.33: the cluster is full where its nodes are, and on the one that is required room may be made.
+        let may_make_room = required && target.is_none() && held_by == Some(Reason::Queue(self.root));
+        if held_by.is_some() && !may_make_room {
             self.limited = true;
             self.held_back.insert(alloc);
             self.give_up_spent_claim(alloc);
@@ -223,13 +226,19 @@ impl Partition {
 
     /// What an ask has preempted is its own; others stay clear of what is promised.
     pub(super) fn reserved_ask_fits_limits(&self, alloc: AllocIx) -> bool {
+        self.limit_of_reserved(alloc).is_ok()
+    }
+
+    /// The same; the error is the limit that holds it back.
+    pub(super) fn limit_of_reserved(&self, alloc: AllocIx) -> Result<(), Reason> {
         let row = &self.allocs[alloc];
         let queue = self.apps[row.app].queue;
-        if self.has_claim(alloc) {
-            self.user_fits(row.app, &row.resource) && self.queue_has_room(queue, &row.resource).is_ok()
+        let (user, level) = if self.has_claim(alloc) {
+            (self.user_fits(row.app, &row.resource), self.queue_has_room(queue, &row.resource))
         } else {
-            self.user_fits_beside(row.app, &row.resource) && self.queue_fits(queue, &row.resource).is_ok()
-        }
+            (self.user_fits_beside(row.app, &row.resource), self.queue_fits(queue, &row.resource))
+        };
+        if user { level.map_err(Reason::Queue) } else { Err(Reason::User) }
     }
 
     /// Asks that wait long enough reserve nodes, or not (R5.37): then those that only wait let go of theirs.

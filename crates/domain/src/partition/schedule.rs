@@ -239,8 +239,7 @@ impl Partition {
         if !self.user_fits_beside(app, &resource) {
             return Err(Hold::UserQuota);
         }
-        let queue = self.apps[app].queue;
-        if let Err(level) = self.queue_fits(queue, &resource) {
+        if let Some(level) = self.level_against(app, key) {
             return Err(self.hold_of(level));
         }
         let group = self.apps[app].groups_by_key.get(key);
@@ -296,6 +295,13 @@ impl Partition {
     /// What holds back where this level of the queues has no room: root is the cluster, and has no limit of its own.
     pub(super) fn hold_of(&self, level: QueueIx) -> Hold {
         if level == self.root { Hold::ClusterFull } else { Hold::QueueQuota }
+    }
+
+    /// The level of the queues that has no room for an ask of this group. One that requires its node is not held back by the
+    /// cluster, which is full where its nodes are: on its own it may preempt (R7.33).
+    pub(super) fn level_against(&self, app: AppIx, key: &GroupKey) -> Option<QueueIx> {
+        let level = self.queue_fits(self.apps[app].queue, self.shapes.resource(key.shape)).err()?;
+        (key.required_node.is_none() || level != self.root).then_some(level)
     }
 
     /// Places an ask on a node, or asks the shim first.

@@ -153,11 +153,11 @@ impl Partition {
         if !self.user_fits_beside(app, resource) {
             return Some(Hold::UserQuota);
         }
-        let now = match self.queue_fits(row.queue, resource) {
-            Err(level) => self.hold_of(level),
-            Ok(()) if !matches!(hold, Hold::QueueQuota | Hold::ClusterFull) => return None,
-            Ok(()) if key.required_node.is_some() => Hold::RequiredNode,
-            Ok(()) => Hold::Nodes,
+        let now = match self.level_against(app, key) {
+            Some(level) => self.hold_of(level),
+            None if !matches!(hold, Hold::QueueQuota | Hold::ClusterFull) => return None,
+            None if key.required_node.is_some() => Hold::RequiredNode,
+            None => Hold::Nodes,
         };
         (now != hold).then_some(now)
     }

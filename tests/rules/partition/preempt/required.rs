@@ -163,3 +163,56 @@ fn while_victims_go_the_ask_waits_for_them_and_not_for_its_own_promise() {
     env.confirm_all();
     assert!(env.heard().contains(&"new ds on n1".to_owned()));
 }
+
+#[test]
+fn a_full_cluster_keeps_nobody_from_preempting_on_the_node_that_it_requires() {
+    // R5.40, R7.33 mended: where the last node is full, so is the cluster.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 50);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask((0..5).map(|n| v(&format!("v{n}"), 10)).collect());
+    env.heard();
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1").priority(9)]);
+    assert_eq!(env.heard(), ["app-a Accepted", "released v4 Preempted"]);
+    assert!(env.log("app-a", "ds").iter().all(|line| line != "Not enough queue quota"));
+    // What is promised is nobody else's.
+    env.ask(vec![v("late", 10)]);
+    env.confirm_all();
+    assert_eq!(env.heard(), ["app-a Running", "new ds on n1"]);
+    // A max of its queue is another matter, and so are the limits of its user.
+    let mut env = Env::calm(&tree("{name: a, resources: {max: {memory: 5}}}, {name: b}"));
+    env.node("n1", 50);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask((0..5).map(|n| v(&format!("v{n}"), 10)).collect());
+    env.heard();
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1").priority(9)]);
+    env.pass(20);
+    assert_eq!((env.heard(), env.partition.reservations), (vec!["app-a Accepted".to_owned()], 0));
+}
+
+#[test]
+fn who_goes_makes_room_in_the_cluster_too() {
+    // R7.33: another node has more on it than it holds, and nobody goes for an ask that would not fit then.
+    for (size, goes) in [(5, vec!["v0"]), (20, vec!["v0", "v1"]), (40, vec![])] {
+        let mut env = Env::calm(QUEUES);
+        env.node("n1", 20);
+        env.app("app-a", "root.a");
+        env.app("app-b", "root.b");
+        env.ask(vec![v("v0", 10), v("v1", 10)]);
+        env.node("n2", 40);
+        env.ask(vec![v("big", 40)]);
+        env.node_action("n2", NodeAction::Update, Some(res(40 - size + 5, 40 - size + 5)));
+        env.heard();
+        env.ask(vec![Ask::new("app-a", "ds", 5).requires("n1")]);
+        let mut told = vec!["app-a Accepted".to_owned()];
+        told.extend(goes.iter().rev().map(|key| format!("released {key} Preempted")));
+        let mut heard = env.heard();
+        heard.sort();
+        told.sort();
+        assert_eq!(heard.len(), told.len(), "{size}: {heard:?}");
+        env.confirm_all();
+        assert_eq!(env.heard().contains(&"new ds on n1".to_owned()), !goes.is_empty(), "{size}");
+    }
+}

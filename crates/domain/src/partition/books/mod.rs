@@ -78,21 +78,8 @@ fn promised(row: &Queue, kind: &ResourceType) -> i128 {
 impl Partition {
     /// All limits of a placement on a node: user and group, every queue of the path, the node.
     pub(super) fn check(&self, alloc: AllocIx, node: NodeIx) -> Result<Placement, Reason> {
-        let row = &self.allocs[alloc];
-        if !self.user_fits(row.app, &row.resource) {
-            return Err(Reason::User);
-        }
-        let queue = self.apps[row.app].queue;
-        if self.has_claim(alloc) {
-            // What it preempted is its own.
-            self.queue_has_room(queue, &row.resource).map_err(Reason::Queue)?;
-        } else {
-            if !self.user_fits_beside(row.app, &row.resource) {
-                return Err(Reason::User);
-            }
-            self.queue_fits(queue, &row.resource).map_err(Reason::Queue)?;
-        }
-        let target = &self.nodes[node];
+        self.limit_of_reserved(alloc)?;
+        let (row, target) = (&self.allocs[alloc], &self.nodes[node]);
         if !target.available.fits(&row.resource) || !target.capacity.fits(&row.resource) {
             return Err(Reason::Node);
         }

@@ -142,6 +142,16 @@ impl Partition {
         room
     }
 
+    /// What the cluster has left once those are gone that preemption ends, and what is promised is taken.
+    pub(super) fn cluster_room_to_come(&self) -> Resource {
+        let row = &self.queues[self.root];
+        let mut room = row.max.clone().unwrap_or_default();
+        room.sub(&row.allocated);
+        room.add(&row.preempting);
+        room.sub(&row.claimed);
+        room
+    }
+
     /// All its victims are gone: what it still lacks went elsewhere.
     pub(in super::super) fn is_claim_spent(&self, alloc: AllocIx) -> bool {
         self.has_claim(alloc) && self.leaving_for(alloc).next().is_none()

@@ -22,23 +22,32 @@ impl Partition {
     /// Preempts for an ask that holds a reservation of its node, fits all limits, and does not fit the node (R7.33–R7.38).
     pub(in super::super) fn preempt_for_required(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Outcome {
         let need = wanted(&self.allocs[alloc].resource);
-        // R7.38: again only when its victims are gone and something else took the room.
-        if self.is_claim_spent(alloc) {
-            self.end_claim(alloc);
-        }
-        let row = &self.allocs[alloc];
-        let at_node = &self.nodes[node];
-        let waits = self.has_claim(alloc);
-        if waits || !at_node.capacity.fits(&need) {
+        let spent = self.is_claim_spent(alloc);
+        let waits = self.has_claim(alloc) && !spent;
+        if waits || !self.nodes[node].capacity.fits(&need) {
             return Outcome::Nothing;
         }
         // What is on its way out counts as room, what others here have preempted for as wanted.
-        let wanted_here = need.minus_known(&at_node.claimed.negated());
+        let mut others = self.nodes[node].claimed.value();
+        if let Some(own) = self.claims.get(&alloc) {
+            others.sub(&own.resource);
+        }
+        let wanted_here = need.minus_known(&others.negated());
         let missing = gap(&wanted_here, &self.room_to_come(node));
         if missing.is_empty() {
+            // Who had it coming may have lost it to this ask (R5.41): from now on it is promised to this one.
+            if !spent {
+                self.begin_claim(alloc, &[]);
+            }
             return Outcome::Nothing;
         }
-        let priority = row.spec.priority;
+        // R7.38: again only when its victims are gone and something else took the room.
+        if spent {
+            self.end_claim(alloc);
+        }
+        // Where the cluster is full as well, those who go have to make room in both.
+        let missing = missing.max(&gap(&need, &self.cluster_room_to_come()));
+        let (priority, at_node) = (self.allocs[alloc].spec.priority, &self.nodes[node]);
         let candidates: Vec<Candidate> = at_node
             .allocs
             .iter()

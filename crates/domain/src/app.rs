@@ -77,6 +77,8 @@ pub struct App {
     pub asked: Rare<[Asked; 2]>,
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub asking: u32,
+    /// Their sum.
+    pub in_question: Rare<Amount>,
     /// Highest priority of the pending asks, `i32::MIN` for none (R4.32).
     pub priority: i32,
     /// Entered states with their times (R3.3).
@@ -207,7 +209,7 @@ impl App {
 
     /// What waits, for all to see.
     pub fn waiting(&self) -> Resource {
-        self.asked.iter().fold(self.pending.value(), |sum, asked| sum.plus(&asked.amount))
+        self.asked.iter().fold(self.pending.plus(&self.in_question), |sum, asked| sum.plus(&asked.amount))
     }
 
     /// Number of its allocations, for all to see.
@@ -381,7 +383,7 @@ pub struct UsageHistory {
     pub placeholder: BTreeMap<Arc<str>, Resource>,
 }
 
-// `by_seq` says of live rows what the rows themselves say.
+// `by_seq` and `in_question` say of live rows what the rows themselves say.
 map!(App {
     1 id,
     2 user,
@@ -464,6 +466,7 @@ map!(App {
     69 gang as Skip,
     70 failed_groups,
     71 parked,
+    72 in_question as Skip,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom });

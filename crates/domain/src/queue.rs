@@ -5,13 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use super::coded::{list, map, variants};
+use super::coded::{Skip, list, map, variants};
 use super::{
     acl::Acl,
     app::AppKey,
     conf::TemplateConf,
     node::Asked,
     partition::{Amount, Parked},
+    rare::Rare,
     resources::Resource,
     sorted::Sorted,
     table::Free,
@@ -66,6 +67,8 @@ pub struct Queue {
     pub told_allocated: Resource,
     /// Sum of the pending asks (QUE-040).
     pub pending: Amount,
+    /// Sum of the asks about which the shim is being asked, and which are charged to nobody meanwhile.
+    pub in_question: Rare<Amount>,
     /// Marked for preemption and not confirmed.
     pub preempting: Resource,
     /// Sum of the asks below that have preempted and are not placed yet.
@@ -132,7 +135,7 @@ impl Queue {
 
     /// What waits, for all to see.
     pub fn waiting(&self) -> Resource {
-        self.pending.plus(&self.asked.amount)
+        self.pending.plus(&self.asked.amount).plus(&self.in_question)
     }
 
     /// Its configuration is the same as that of an earlier state of it.
@@ -187,6 +190,17 @@ impl Queue {
     /// It goes when it is empty: it is dynamic or draining (R1.17).
     pub fn is_removable(&self) -> bool {
         self.state == ObjectState::Draining || !self.managed
+    }
+}
+
+impl QueueSettings {
+    /// The highest priority of what waits in a queue as its parent sees it; the minimum stands for nothing (QUE-082).
+    pub fn exposed(&self, priority: i32) -> i32 {
+        match priority {
+            i32::MIN => i32::MIN,
+            _ if self.priority_fence => self.priority_offset,
+            raw => raw.saturating_add(self.priority_offset),
+        }
     }
 }
 
@@ -263,6 +277,7 @@ map!(Queue {
     41 free,
     42 asked,
     43 parked,
+    44 in_question as Skip,
 });
 list!(ChildKey { first, second, third, queue });
 list!(QueueSettings {

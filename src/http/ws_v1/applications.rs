@@ -159,7 +159,7 @@ pub fn application<'a>(view: &'a View, app: &'a App, list: AppList) -> Applicati
             .collect(),
         has_reserved: !reservations.is_empty(),
         reservations,
-        max_request_priority: app.priority,
+        max_request_priority: partition.priority_of_app(app),
         start_time: app.started.map_or(0, |at| at.0 / 1_000_000),
         resource_history,
         backoff_deadline: app.backoff_until.map(super::time_text),

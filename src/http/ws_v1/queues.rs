@@ -137,7 +137,7 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
         abs_used_capacity: Amounts::percent(&placed, queue.max.as_ref()),
         max_running_apps: queue.max_applications,
         running_apps: queue.running,
-        current_priority: queue.exposed_priority,
+        current_priority: partition.priority_of_queue(at),
         allocating_accepted_apps: allocating,
         sorting_policy: if queue.leaf && !settings.sort_fair { "fifo" } else { "fair" },
         priority_sorting: settings.sort_priority,

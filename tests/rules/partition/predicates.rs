@@ -5,6 +5,7 @@ use callboard::domain::{
     effect::Effect,
     event::Detail,
     log::Input,
+    resources::Resource,
     types::{AppState, Nanos, Termination},
 };
 
@@ -500,4 +501,56 @@ fn what_the_shim_is_asked_about_is_no_usage_yet() {
     env.answer_all();
     let alice = env.partition.usage().user("alice").expect("listed");
     assert_eq!(alice.root.usage, res(9, 9));
+}
+
+#[test]
+fn what_the_shim_is_asked_about_waits_for_all_to_see() {
+    // R4.32, QUE-040, QUE-082: placed, replacing, reserved and preempting, whatever of it is charged meanwhile.
+    let yaml = QUEUES
+        .replace("- name: a\n", "- name: a\n            resources: {guaranteed: {memory: 50}}\n            properties: {preemption.delay: 1s, priority.offset: '3'}\n");
+    let mut env = Env::calm(&yaml);
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 50);
+    env.node("n2", 9);
+    env.node_action("n2", NodeAction::Drain, None);
+    let shown = |env: &Env, app: &str, queue: &str| {
+        let partition = &env.partition;
+        let row = &partition.apps[partition.app_by_id[app]];
+        let at = partition.queue_by_path[queue];
+        let root = partition.queues[partition.root].waiting();
+        let (of_app, of_queue) = (row.waiting().pruned(), partition.queues[at].waiting().pruned());
+        assert!(root.ge_all(&of_queue), "{root} {of_queue}");
+        (of_app, of_queue, partition.priority_of_app(row), partition.priority_of_queue(at))
+    };
+    let waits = |size: i64, priority: i32, offset: i32| (res(size, size), res(size, size), priority, priority + offset);
+    env.gang("app-1", "root.a", 10, "Soft");
+    env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg").priority(5)]);
+    assert_eq!((env.questions.len(), shown(&env, "app-1", "root.a")), (1, waits(10, 5, 3)));
+    env.answer_all();
+    env.ask(vec![Ask::new("app-1", "r1", 8).group("tg").priority(7)]);
+    assert_eq!((env.questions.len(), shown(&env, "app-1", "root.a")), (1, waits(8, 7, 3)));
+    env.answer_all();
+    let nothing = (Resource::new(), Resource::new(), i32::MIN, i32::MIN);
+    assert_eq!(shown(&env, "app-1", "root.a"), nothing, "R6.13");
+    env.confirm_all();
+    env.app("app-2", "root.b");
+    env.ask((0..4).map(|n| Ask::new("app-2", &format!("v{n}"), 10).preempts()).collect());
+    env.answer_all();
+    env.ask(vec![Ask::new("app-2", "m1", 10).priority(9)]);
+    env.pass(3);
+    assert_eq!((env.questions.len(), shown(&env, "app-2", "root.b")), (1, waits(10, 9, 0)));
+    env.answer_all();
+    env.release("app-2", "m1", Termination::StoppedByRm);
+    env.app("app-3", "root.a");
+    env.ask(vec![Ask::new("app-3", "w1", 10).preempts().priority(4)]);
+    env.pass(2);
+    assert!(env.questions.iter().any(|question| &*question.key == "w1"));
+    assert_eq!(shown(&env, "app-3", "root.a"), waits(10, 4, 3));
+    env.ask(vec![Ask::new("app-3", "w1", 12).preempts().priority(4)]);
+    assert_eq!(shown(&env, "app-3", "root.a"), waits(12, 4, 3), "it was asked for anew");
+    for app in ["app-1", "app-2", "app-3"] {
+        env.remove_app(app);
+    }
+    env.assert_empty();
+    assert!(env.partition.queues.values().all(|queue| queue.waiting().is_zero()));
 }

@@ -177,6 +177,7 @@ impl Partition {
             reservations: BTreeSet::new(),
             asked: Default::default(),
             asking: 0,
+            in_question: Rare::default(),
             priority: i32::MIN,
             state_log: Vec::new(),
             ran: Nanos::ZERO,

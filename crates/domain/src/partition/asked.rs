@@ -5,9 +5,9 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use super::Partition;
 use crate::{
-    app::{GroupKey, Hold},
+    app::{App, GroupKey, Hold},
     resources::Resource,
-    types::{AppIx, AppState, QueueIx},
+    types::{AllocIx, AppIx, AppState, QueueIx},
     ugm::{Tracked, Ugm},
 };
 
@@ -57,6 +57,36 @@ impl Partition {
 
     pub(super) fn counts_only_for_questions(&self, app: AppIx) -> bool {
         self.questions.entering.contains(&app)
+    }
+
+    /// The highest priority of what waits of an application, for all to see: what the shim is asked about waits (R4.32).
+    pub fn priority_of_app(&self, app: &App) -> i32 {
+        if app.asking == 0 && app.asked.iter().all(|asked| asked.count == 0) {
+            return app.priority;
+        }
+        let asked = self.questions.asks().map(|alloc| &self.allocs[alloc]);
+        let asked = asked.filter(|row| self.apps[row.app].serial == app.serial);
+        asked.map(|row| row.spec.priority).fold(app.priority, i32::max)
+    }
+
+    /// The same of a queue, as its parent sees it (QUE-082).
+    pub fn priority_of_queue(&self, queue: QueueIx) -> i32 {
+        let row = &self.queues[queue];
+        if row.asked.count == 0 && row.in_question.is_empty() {
+            return row.exposed_priority;
+        }
+        let seen = |alloc: AllocIx| {
+            let row = &self.allocs[alloc];
+            let (mut priority, leaf) = (row.spec.priority, self.apps[row.app].queue);
+            for at in self.path(leaf).filter(|_| self.queues[leaf].leaf) {
+                priority = self.queues[at].settings.exposed(priority);
+                if at == queue {
+                    return priority;
+                }
+            }
+            i32::MIN
+        };
+        self.questions.asks().map(seen).fold(row.exposed_priority, i32::max)
     }
 
     /// What users and groups use, for all to see: what the shim is still asked about waits (SEEDS S28).

@@ -129,6 +129,7 @@ impl Partition {
             let (mut pending, mut real, mut held) = (Resource::new(), Resource::new(), Resource::new());
             let (mut count, mut ph_count, mut ph_pending, mut reserved) = (0, 0, 0, 0);
             let (mut awaited, mut awaiting) = (Resource::new(), [Resource::new(), Resource::new()]);
+            let mut in_question = Resource::new();
             for alloc in app.by_seq.values() {
                 let row = &self.allocs[*alloc];
                 let charged = row.phase == Phase::Allocated
@@ -146,10 +147,13 @@ impl Partition {
                     count += 1;
                     ph_count += u64::from(row.is_placeholder());
                     if row.is_placeholder() { held.add(&row.resource) } else { real.add(&row.resource) }
+                } else if row.phase == Phase::AwaitingShim {
+                    in_question.add(&row.resource);
                 }
                 reserved += u64::from(row.reserved.is_some());
             }
             report.check(name, "pending", &app.pending, &pending);
+            report.check(name, "sum of asks without charge", &app.in_question, &in_question);
             report.check(name, "allocated", &app.allocated, &real);
             report.check(name, "allocated placeholders", &app.gang.allocated, &held);
             report.count(name, "number of allocations", app.allocs.len() as u64, count);
@@ -253,6 +257,7 @@ impl Partition {
         let mut pending: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut allocated: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut preempting: BTreeMap<QueueIx, Resource> = BTreeMap::new();
+        let mut in_question: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut running: BTreeMap<QueueIx, u64> = BTreeMap::new();
         let mut claimed: BTreeMap<QueueIx, Resource> = BTreeMap::new();
         let mut asked: BTreeMap<QueueIx, Asked> = BTreeMap::new();
@@ -273,6 +278,7 @@ impl Partition {
             }
             for queue in self.path(app.queue) {
                 pending.entry(queue).or_default().add(&app.pending);
+                in_question.entry(queue).or_default().add(&app.in_question);
                 let sum = allocated.entry(queue).or_default();
                 sum.add(&app.allocated);
                 sum.add(&app.gang.allocated);
@@ -289,6 +295,8 @@ impl Partition {
         for (ix, queue) in self.queues.iter() {
             let name = || format!("queue {}", queue.path);
             report.check(name, "pending", &queue.pending, &pending.remove(&ix).unwrap_or_default());
+            let in_question = in_question.remove(&ix).unwrap_or_default();
+            report.check(name, "sum of asks without charge", &queue.in_question, &in_question);
             report.check(name, "allocated", &queue.allocated, &allocated.remove(&ix).unwrap_or_default());
             report.check(name, "preempting", &queue.preempting, &preempting.remove(&ix).unwrap_or_default());
             report.check(name, "claimed", &queue.claimed, &claimed.remove(&ix).unwrap_or_default());

@@ -189,11 +189,7 @@ impl Partition {
             return;
         }
         row.priority = row.priorities.last_key_value().map_or(i32::MIN, |(priority, _)| *priority);
-        let exposed = match row.priority {
-            i32::MIN => i32::MIN,
-            _ if row.settings.priority_fence => row.settings.priority_offset,
-            raw => raw.saturating_add(row.settings.priority_offset),
-        };
+        let exposed = row.settings.exposed(row.priority);
         let old = std::mem::replace(&mut row.exposed_priority, exposed);
         let waits = row.pending.is_positive() && row.state != ObjectState::Stopped;
         let Some(parent) = row.parent else { return };

@@ -98,6 +98,11 @@ impl Questions {
         self.open.values().map(|open| open.alloc)
     }
 
+    /// Those of them that are charged to nobody meanwhile.
+    pub(super) fn uncharged(&self) -> impl Iterator<Item = AllocIx> {
+        self.open.values().filter(|open| !open.intent.is_charged()).map(|open| open.alloc)
+    }
+
     /// Open questions.
     pub(super) fn number(&self) -> usize {
         self.open.len()
@@ -277,6 +282,7 @@ impl Partition {
         }
         if !charged {
             count(&mut app.asking);
+            self.count_in_question(alloc, up);
             return;
         }
         app.asked[usize::from(row.is_placeholder())].note(&row.resource, up);

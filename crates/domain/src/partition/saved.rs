@@ -225,6 +225,7 @@ impl Partition {
         }
         let conf = partition.conf.clone();
         partition.count_gangs();
+        partition.count_all_in_question();
         partition.sort_wanting();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         Ok(partition)

@@ -47,6 +47,28 @@ impl Partition {
         }
     }
 
+    /// An ask waits for the shim's word, and is charged to nobody meanwhile; or does no longer.
+    pub(in super::super) fn count_in_question(&mut self, alloc: AllocIx, more: bool) {
+        let row = &self.allocs[alloc];
+        let (app, amount) = (&mut self.apps[row.app], row.resource.clone());
+        app.in_question.count(&amount, more);
+        app.in_question.trim();
+        let queue = app.queue;
+        for queue in self.up(queue) {
+            let sum = &mut self.queues[queue].in_question;
+            sum.count(&amount, more);
+            sum.trim();
+        }
+    }
+
+    /// The sums of all such asks, counted anew: they are not saved.
+    pub(in super::super) fn count_all_in_question(&mut self) {
+        let open: Vec<AllocIx> = self.questions.uncharged().collect();
+        for alloc in open {
+            self.count_in_question(alloc, true);
+        }
+    }
+
     /// Room is promised to an ask that has preempted, on its node, in its application and in every queue of its path; or is
     /// not promised any more.
     pub(in super::super) fn count_promised(

@@ -319,6 +319,7 @@ impl Partition {
             let gang = &self.apps[app].gang;
             if spec.is_real_part() && !gang.started && gang.pending_placeholders > 0 {
                 // The gang has begun with this part: its placeholders wait for room for all of it no more (SEEDS S11).
+                self.end_gang_claim(app);
                 self.rouse_groups(app);
             }
             self.real_came(app, false, cx);

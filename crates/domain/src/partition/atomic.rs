@@ -31,7 +31,12 @@ impl Partition {
     /// Nothing is reserved for these asks: they wait for their gang (SEEDS S10, S11, R6.7), or are placed with it, or their queue
     /// has become a parent (CFG-102). That may have begun with a new configuration, after they wanted a node or had reserved one.
     pub(super) fn reserves_nothing(&mut self, app: AppIx, key: &GroupKey) -> bool {
-        !self.queues[self.apps[app].queue].leaf || self.goes_all_at_once(app, key) || self.waits_for_gang(app, key)
+        !self.may_reserve(app, key) || self.waits_for_gang(app, key)
+    }
+
+    /// The same, whether they wait for their gang or not.
+    pub(super) fn may_reserve(&self, app: AppIx, key: &GroupKey) -> bool {
+        self.queues[self.apps[app].queue].leaf && !self.goes_all_at_once(app, key)
     }
 
     /// What a gang wants of its queues and user at once, with the level, nearest to the leaf, that has no room for it.
@@ -93,7 +98,7 @@ impl Partition {
     }
 
     /// The pending placeholders of an application, with their places in its order.
-    fn gang(&self, app: AppIx) -> impl Iterator<Item = (&AskOrder, &AllocIx)> {
+    pub(super) fn gang(&self, app: AppIx) -> impl Iterator<Item = (&AskOrder, &AllocIx)> {
         let groups = self.apps[app].groups_by_key.iter().filter(|(key, _)| key.placeholder);
         groups.flat_map(|(_, group)| group.asks.iter())
     }

@@ -166,7 +166,7 @@ impl Partition {
             report.count(name, "number of reservations", app.reservations.len() as u64, reserved);
             let mut claimed = Resource::new();
             for claim in app.by_seq.values().filter_map(|alloc| self.claims.get(alloc)) {
-                claimed.add(&claim.resource);
+                claimed.add(claim.promised());
             }
             report.check(name, "claimed", &app.claimed, &claimed);
             self.audit_gang(app, &asked, report);

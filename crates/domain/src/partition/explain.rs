@@ -415,6 +415,11 @@ impl<'a> Explainer<'a> {
         let row = &partition.apps[app];
         if key.placeholder {
             if let Some(level) = partition.gang_level(app) {
+                let claimant = partition.gang_claimant(app);
+                let mut preempting = self.preempting(app).into_values().flatten();
+                if let Some((.., why)) = preempting.find(|(_, alloc, _)| Some(*alloc) == claimant) {
+                    return why;
+                }
                 let queue = &partition.queues[level];
                 return self.gang_room(level, queue.awaited.clone());
             }

@@ -54,6 +54,9 @@ impl Partition {
         self.gang_progress(app);
         self.look_for_swaps(app);
         // With the first one the gang has begun, also where the shim placed it: the others wait for room for all of it no more.
+        if begins {
+            self.end_gang_claim(app);
+        }
         if begins || !self.apps[app].awaits_placeholders() {
             self.rouse_groups(app);
         }
@@ -207,6 +210,25 @@ impl Partition {
         let ask = self.gang_to_begin(app)?;
         let level = self.queue_fits_gang(self.apps[app].queue, ask).err();
         level.filter(|level| *level != self.root)
+    }
+
+    /// What a gang wants at once that waits for room in its queues with all of its placeholders: one of them may preempt for all.
+    pub(super) fn gang_that_waits(&self, app: AppIx) -> Option<&Resource> {
+        let (ask, row) = (self.gang_to_begin(app)?, &self.apps[app]);
+        let alone = !self.queues[row.queue].settings.atomic_gangs;
+        (alone && row.gang.awaited.ge_all(ask) && self.gang_level(app).is_some()).then_some(ask)
+    }
+
+    /// It may try to now: all of them may preempt, none has for the others, its user may have all of it, and it is not for
+    /// questions to the shim that there is no room.
+    pub(super) fn gang_may_preempt(&self, app: AppIx) -> bool {
+        self.gang_that_waits(app).is_some_and(|ask| {
+            let queue = self.apps[app].queue;
+            self.gang_claimant(app).is_none()
+                && self.user_fits_beside(app, ask)
+                && self.queue_fits_gang_without_questions(queue, ask).is_err_and(|level| level != self.root)
+                && self.gang(app).all(|(_, alloc)| self.allocs[*alloc].spec.may_preempt_others())
+        })
     }
 
     /// Links a placeholder and the real ask that takes its place, and asks the shim to release the placeholder (R6.13,

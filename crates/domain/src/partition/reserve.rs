@@ -141,8 +141,10 @@ impl Partition {
             }
             // SEEDS S10, S11, R6.7: what waits for its gang, or for a placeholder, keeps no node from the placeholders that it
             // waits for; and a gang that is placed all at once holds none for a part of it.
+            // One that has preempted for all of its gang waits for the room of just that.
             let key = self.group_key(alloc);
-            if self.allocs[alloc].phase == Phase::Pending && self.reserves_nothing(app, &key) {
+            let for_gang = self.gang_claim(alloc).is_some() && self.may_reserve(app, &key);
+            if self.allocs[alloc].phase == Phase::Pending && !for_gang && self.reserves_nothing(app, &key) {
                 self.unreserve(alloc, cx);
                 self.rouse(app);
                 continue;
@@ -233,7 +235,12 @@ impl Partition {
     pub(super) fn limit_of_reserved(&self, alloc: AllocIx) -> Result<(), Reason> {
         let row = &self.allocs[alloc];
         let queue = self.apps[row.app].queue;
-        let (user, level) = if self.has_claim(alloc) {
+        let (user, level) = if let Some(gang) = self.gang_claim(alloc) {
+            // SEEDS S11: the gang begins with it, so all of it has to fit; the size of the cluster is left out.
+            let level = self.queue_has_room_for_gang(queue, gang).err().filter(|level| *level != self.root);
+            let level = level.map_or_else(|| self.queue_has_room(queue, &row.resource), Err);
+            (self.user_fits(row.app, &row.resource), level)
+        } else if self.has_claim(alloc) {
             (self.user_fits(row.app, &row.resource), self.queue_has_room(queue, &row.resource))
         } else {
             (self.user_fits_beside(row.app, &row.resource), self.queue_fits(queue, &row.resource))

@@ -142,7 +142,7 @@ impl Partition {
                     self.block_group(app, &key);
                 }
                 Err(hold) => {
-                    if matches!(hold, Hold::QueueQuota | Hold::ClusterFull)
+                    if matches!(hold, Hold::QueueQuota | Hold::ClusterFull | Hold::GangRoom)
                         && let Some(outcome) = self.preempt_group(app, &key, hold, cx)
                     {
                         return outcome;

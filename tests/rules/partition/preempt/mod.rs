@@ -6,6 +6,7 @@ mod closed;
 mod demand;
 mod explore;
 mod fences;
+mod gangs;
 mod guarantees;
 mod harm;
 mod loops;

@@ -115,7 +115,18 @@ impl Partition {
         self.level_without_room(queue, request, |row, kind| promised(row, kind) + row.awaited.amount(kind))
     }
 
-    /// The same, as if nothing were charged for questions to the shim.
+    /// The same for one whose ask has preempted for all of it: what is promised is its own.
+    pub(super) fn queue_has_room_for_gang(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        self.level_without_room(queue, request, |row, kind| row.awaited.amount(kind))
+    }
+
+    /// The same for one without, as if nothing were charged for questions to the shim.
+    pub(super) fn queue_fits_gang_without_questions(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
+        let more = |row: &Queue, kind: &ResourceType| row.awaited.amount(kind) - row.asked.amount.amount(kind);
+        self.level_without_room(queue, request, |row, kind| promised(row, kind) + more(row, kind))
+    }
+
+    /// As `queue_fits`, as if nothing were charged for questions to the shim.
     pub(super) fn queue_fits_without_questions(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
         self.level_without_room(queue, request, |row, kind| promised(row, kind) - row.asked.amount.amount(kind))
     }

@@ -1,6 +1,6 @@
 //! What waits, what is promised, what is on its way out, and what is free.
 
-use super::super::Partition;
+use super::super::{Partition, preempt::Claim};
 use crate::{
     resources::Resource,
     types::{AllocIx, AppIx, NodeIx},
@@ -71,18 +71,12 @@ impl Partition {
 
     /// Room is promised to an ask that has preempted, on its node, in its application and in every queue of its path; or is
     /// not promised any more.
-    pub(in super::super) fn count_promised(
-        &mut self,
-        alloc: AllocIx,
-        node: Option<NodeIx>,
-        amount: &Resource,
-        more: bool,
-    ) {
+    pub(in super::super) fn count_promised(&mut self, alloc: AllocIx, node: Option<NodeIx>, claim: &Claim, more: bool) {
         let app = self.allocs[alloc].app;
         if let Some(node) = node {
-            self.nodes[node].claimed.count(amount, more);
+            self.nodes[node].claimed.count(&claim.resource, more);
         }
-        let row = &mut self.apps[app];
+        let (amount, row) = (claim.promised(), &mut self.apps[app]);
         row.claimed.count(amount, more);
         let queue = row.queue;
         for queue in self.up(queue) {

@@ -44,10 +44,12 @@ impl Partition {
         } else {
             let kind = self.kind_of(alloc);
             let pool = if scope.short.is_empty() { Arc::default() } else { self.pool_of(kind, &scope) };
-            let from = self.search.cursor.as_ref().filter(|(of, ..)| *of == kind);
+            let from = self.search.cursor.as_ref().filter(|(of, ..)| *of == kind && scope.gang.is_none());
             let from = from.map(|(_, rank, harm)| (*rank, harm.clone()));
             let found = self.search(&scope, alloc, &Terms { hold, pool: &pool, from }, &mut visits);
-            if let Found::Plan(_, harm, rank) = &found {
+            if let Found::Plan(_, harm, rank) = &found
+                && scope.gang.is_none()
+            {
                 self.search.cursor = Some((kind, *rank, harm.clone()));
             }
             found
@@ -114,7 +116,7 @@ impl Partition {
             && !scope.is_hopeless()
             && self.may_go(&scope, &victims)
             && self.covers(&scope, node, &victims)
-            && self.user_fits_beside(self.allocs[alloc].app, &scope.need)
+            && self.user_fits_beside(self.allocs[alloc].app, scope.whole())
             && !(victims.is_empty() && scope.short.is_empty())
             && self.decide(alloc, &scope, node, victims, cx);
         if !fine {
@@ -151,7 +153,7 @@ impl Partition {
         self.release_victims(alloc, &victims, &text, cx);
         self.end_claim(alloc);
         self.reserve(alloc, node, cx);
-        self.begin_claim(alloc, &victims);
+        self.begin_claim(alloc, &victims, scope.gang.as_ref());
         self.squeezed(cx.now);
         true
     }
@@ -169,6 +171,10 @@ impl Partition {
     /// All possible victims of searches of a kind, in order; put together once in a cycle. Those at its front that went since
     /// are not walked past again and again.
     fn pool_of(&mut self, kind: Kind, scope: &Scope) -> Arc<Vec<AllocIx>> {
+        if scope.gang.is_some() {
+            // A single ask of the kind may look elsewhere.
+            return Arc::new(self.pool(scope));
+        }
         let known = self.search.pool.take().filter(|(of, _)| *of == kind).map(|(_, pool)| pool);
         let pool = match known {
             None => Arc::new(self.pool(scope)),

@@ -70,13 +70,16 @@ impl Partition {
             self.wake_for_preemption(app, at, cx.now);
             return None;
         }
+        if hold == Hold::GangRoom && !self.gang_may_preempt(app) {
+            return None;
+        }
         // Those before had their turn, and none of them may try again yet; otherwise it begins with the first.
         let goes_on = group.preempted_up_to.as_deref().copied().filter(|(_, again)| *again > cx.now);
         let (mut last, mut again) = (goes_on.map(|(last, _)| last), goes_on.map_or(NEVER, |(_, again)| again));
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let asks = group.asks.clone();
         let queue = self.apps[app].queue;
-        let (mut made, mut asked) = (0, false);
+        let (mut made, mut asked, mut last_tried) = (0, false, false);
         // Where it has to stop: when it may go on.
         let mut on = None;
         for (order, alloc) in asks.range((from, Bound::Unbounded)) {
@@ -86,7 +89,14 @@ impl Partition {
                 last = Some(*order);
                 continue;
             }
-            on = if made == BATCH { Some(cx.now) } else { self.must_wait(queue, cx.now) };
+            on = if made == BATCH {
+                Some(cx.now)
+            } else if hold == Hold::GangRoom && last_tried {
+                // One of them tries for all.
+                Some(cx.now.plus(AGAIN))
+            } else {
+                self.must_wait(queue, cx.now)
+            };
             if on.is_some() {
                 if made < BATCH && self.queues[queue].attempts.1 >= ATTEMPTS {
                     for alloc in asks.range(*order..).map(|(_, alloc)| *alloc) {
@@ -97,7 +107,7 @@ impl Partition {
                 }
                 break;
             }
-            last = Some(*order);
+            (last, last_tried) = (Some(*order), true);
             self.allocs[*alloc].preemption_tried = cx.now;
             match self.try_preempt(*alloc, hold, cx) {
                 Tried::Done => made += 1,

@@ -9,7 +9,7 @@ use crate::coded::list;
 use crate::{
     alloc::{Alloc, Phase},
     resources::Resource,
-    types::{AllocIx, Nanos, NodeIx},
+    types::{AllocIx, AppIx, Nanos, NodeIx},
 };
 
 /// See the module.
@@ -21,6 +21,15 @@ pub(crate) struct Claim {
     pub victims: Vec<(AllocIx, u64)>,
     /// The node that is reserved for it.
     node: Option<NodeIx>,
+    /// The total of its gang, where that has not begun: promised in the queues in place of the ask's size (SEEDS S11).
+    gang: Option<Arc<Resource>>,
+}
+
+impl Claim {
+    /// What is promised in the queues.
+    pub fn promised(&self) -> &Resource {
+        self.gang.as_ref().unwrap_or(&self.resource)
+    }
 }
 
 impl Partition {
@@ -29,8 +38,8 @@ impl Partition {
         self.claims.contains_key(&alloc)
     }
 
-    /// The ask is promised the room of its victims.
-    pub(super) fn begin_claim(&mut self, alloc: AllocIx, victims: &[AllocIx]) {
+    /// The ask is promised the room of its victims; with it the whole gang, where it preempts for that.
+    pub(super) fn begin_claim(&mut self, alloc: AllocIx, victims: &[AllocIx], gang: Option<&Resource>) {
         self.end_claim(alloc);
         for victim in victims {
             self.allocs[*victim].victim_of = Some(alloc);
@@ -40,10 +49,11 @@ impl Partition {
         let victims = victims.iter().map(|victim| (*victim, self.allocs[*victim].seq)).collect();
         let row = &mut self.allocs[alloc];
         row.triggered_preemption = true;
-        let claim = Claim { resource: row.resource.clone(), victims, node: row.reserved };
-        let leaves_room = freed.iter().any(|(kind, amount)| amount > claim.resource.amount(kind));
-        self.count_promised(alloc, claim.node, &claim.resource, true);
-        self.claims.insert(alloc, Arc::new(claim));
+        let gang = gang.cloned().map(Arc::new);
+        let claim = Arc::new(Claim { resource: row.resource.clone(), victims, node: row.reserved, gang });
+        let leaves_room = freed.iter().any(|(kind, amount)| amount > claim.promised().amount(kind));
+        self.count_promised(alloc, claim.node, &claim, true);
+        self.claims.insert(alloc, claim);
         self.reindex_reserved(alloc);
         if let Some(node) = self.allocs[alloc].reserved
             && self.nodes[node].available.fits(&self.allocs[alloc].resource)
@@ -61,7 +71,7 @@ impl Partition {
     pub(in super::super) fn end_claim(&mut self, alloc: AllocIx) {
         if let Some(claim) = self.claims.remove(&alloc) {
             if !crate::planted!("claim-stays") {
-                self.count_promised(alloc, claim.node, &claim.resource, false);
+                self.count_promised(alloc, claim.node, &claim, false);
             }
             self.reindex_reserved(alloc);
             self.unblock_limits();
@@ -72,9 +82,9 @@ impl Partition {
     /// The ask is placed: what was promised to it, it takes.
     pub(in super::super) fn use_claim(&mut self, alloc: AllocIx) {
         if let Some(claim) = self.claims.remove(&alloc) {
-            self.count_promised(alloc, claim.node, &claim.resource, false);
+            self.count_promised(alloc, claim.node, &claim, false);
             self.reindex_reserved(alloc);
-            if claim.resource != self.allocs[alloc].resource {
+            if *claim.promised() != *self.allocs[alloc].resource {
                 self.unblock_limits();
             }
             self.let_crowded_out_try();
@@ -97,6 +107,25 @@ impl Partition {
                 self.allocs[alloc].preemption_tried = Nanos(i64::MIN);
                 self.look_again(alloc);
             }
+        }
+    }
+
+    /// The total of the gang for which this ask has preempted, and which has not begun yet.
+    pub(in super::super) fn gang_claim(&self, alloc: AllocIx) -> Option<&Resource> {
+        let gang = self.claims.get(&alloc)?.gang.as_deref()?;
+        self.gang_to_begin(self.allocs[alloc].app).is_some().then_some(gang)
+    }
+
+    /// The ask that has preempted for the gang of an application.
+    pub(in super::super) fn gang_claimant(&self, app: AppIx) -> Option<AllocIx> {
+        let has_one = |alloc: &AllocIx| self.claims.get(alloc).is_some_and(|claim| claim.gang.is_some());
+        self.apps[app].reservations.iter().copied().find(has_one)
+    }
+
+    /// The gang has begun without the ask that has preempted for it: what is left of it is placed ask by ask.
+    pub(in super::super) fn end_gang_claim(&mut self, app: AppIx) {
+        if let Some(claimant) = self.gang_claimant(app) {
+            self.lose_claim(claimant);
         }
     }
 
@@ -173,4 +202,4 @@ impl Partition {
     }
 }
 
-list!(Claim { resource, victims, node });
+list!(Claim { resource, victims, node, gang });

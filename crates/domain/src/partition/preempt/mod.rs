@@ -1,7 +1,8 @@
 //! Preemption (section 7 of the scheduling rules): guarantees (7.A–7.E), required nodes (7.F), lowered quotas (7.G).
 //!
 //! An ask that preempts holds a *claim* from then on ([`claim`]): its victims, the node that is reserved for it, and its
-//! size, which counts as used in all queues of its path. What a queue uses in the sense of this module is therefore
+//! size, which counts as used in all queues of its path; where it preempts for a gang that has not begun, the gang's total.
+//! What a queue uses in the sense of this module is therefore
 //!
 //! > used(q) = allocated(q) − preempting(q) + claimed(q)
 //!
@@ -25,6 +26,9 @@
 //! victims do; two queues cannot evict each other in turns, as the second would have to lower what the first raised.
 //! Priorities are no part of the measure: they only rule victims out. *Lowered quotas* act once per cause from outside, take
 //! only what is above a max, and no ask can bring that back.
+//!
+//! A gang that has preempted begins once: what others take of its room before all of it is placed, they take once, and its
+//! placeholders preempt one by one from then on.
 //!
 //! No victim is taken for an ask that does not fit then: node, all queues of the path and the user are looked at with
 //! everything that has been claimed before; the node is reserved, and what victims free in queues is held for the claimant

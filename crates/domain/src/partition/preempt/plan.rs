@@ -69,7 +69,7 @@ impl Partition {
     pub(super) fn is_victim(&self, scope: &Scope, alloc: AllocIx) -> bool {
         let row = &self.allocs[alloc];
         is_preemptable(row)
-            && helps(&scope.need, &row.resource)
+            && helps(scope.whole(), &row.resource)
             && scope
                 .leaves
                 .get(&self.apps[row.app].queue)

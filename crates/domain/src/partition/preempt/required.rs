@@ -37,7 +37,7 @@ impl Partition {
         if missing.is_empty() {
             // Who had it coming may have lost it to this ask (R5.41): from now on it is promised to this one.
             if !spent {
-                self.begin_claim(alloc, &[]);
+                self.begin_claim(alloc, &[], None);
             }
             return Outcome::Nothing;
         }
@@ -67,7 +67,7 @@ impl Partition {
         let key = self.allocs[alloc].spec.key.clone();
         let text: Arc<str> = format!("preempting allocations to free up resources to run daemon set ask: {key}").into();
         self.release_victims(alloc, &victims, &text, cx);
-        self.begin_claim(alloc, &victims);
+        self.begin_claim(alloc, &victims, None);
         self.squeezed(cx.now);
         Outcome::Preempted(1)
     }

@@ -27,6 +27,8 @@ pub(super) struct Door {
 pub(super) struct Scope {
     /// Types of the ask of which something is wanted.
     pub need: Resource,
+    /// The total of its gang, where it preempts for that: what is wanted of the queues (SEEDS S11).
+    pub gang: Option<Resource>,
     /// Queues from the ask's leaf to root.
     path: SmallVec<[QueueIx; 8]>,
     /// What victims have to free in the queues of the path, beside the room on a node.
@@ -38,6 +40,11 @@ pub(super) struct Scope {
 }
 
 impl Scope {
+    /// What is wanted of the queues.
+    pub(super) fn whole(&self) -> &Resource {
+        self.gang.as_ref().unwrap_or(&self.need)
+    }
+
     /// The queues from a victim's leaf up to the ask's path, without those on it.
     pub(super) fn branch<'a>(&'a self, partition: &'a Partition, leaf: QueueIx) -> impl Iterator<Item = QueueIx> + 'a {
         let end = self.leaves.get(&leaf).map(|door| self.path[door.meets]);
@@ -80,10 +87,16 @@ impl Partition {
         let row = &self.allocs[alloc];
         let need = wanted(&row.resource);
         let path = self.up(self.apps[row.app].queue);
+        let gang = self.gang_that_waits(row.app).filter(|_| row.is_placeholder()).map(wanted);
         let mut scope =
-            Scope { need, path, short: Resource::new(), leaves: BTreeMap::new(), entitled: SmallVec::new() };
+            Scope { need, gang, path, short: Resource::new(), leaves: BTreeMap::new(), entitled: SmallVec::new() };
         self.measure_shortage(&mut scope);
-        let values = self.values_up_to_fence(&scope, i64::from(row.spec.priority));
+        let mut priority = row.spec.priority;
+        if scope.gang.is_some() {
+            // Whom one of them may not end, all of them may not.
+            priority = self.gang(row.app).map(|(_, alloc)| self.allocs[*alloc].spec.priority).fold(priority, i32::min);
+        }
+        let values = self.values_up_to_fence(&scope, i64::from(priority));
         scope.entitled = (0..values.len()).map(|meets| self.is_entitled(&scope, meets)).collect();
         if !scope.is_hopeless() {
             let fence = values.len() - 1;
@@ -95,17 +108,27 @@ impl Partition {
 
     /// How much the queues of the path lack. All of them are at the fence or above it, so every victim helps each of them.
     fn measure_shortage(&self, scope: &mut Scope) {
+        let mut short = Resource::new();
         for queue in &scope.path {
-            let Some(max) = &self.queues[*queue].max else { continue };
-            for (kind, amount) in scope.need.iter() {
+            let row = &self.queues[*queue];
+            let Some(max) = &row.max else { continue };
+            for (kind, amount) in self.wanted_of(scope, *queue).iter() {
                 if let Some(max) = max.get(kind) {
-                    let missing = self.used(*queue, kind) + amount - max;
-                    if missing > scope.short.amount(kind) {
-                        scope.short.set(kind.clone(), missing);
+                    // A gang begins beside what is kept for others.
+                    let kept = if scope.gang.is_some() { row.awaited.amount(kind) } else { 0 };
+                    let missing = self.used(*queue, kind) + kept + amount - max;
+                    if missing > short.amount(kind) {
+                        short.set(kind.clone(), missing);
                     }
                 }
             }
         }
+        scope.short = short;
+    }
+
+    /// What is wanted of a queue: of the cluster, which may grow, no more than the ask wants at once (SEEDS S11).
+    fn wanted_of<'a>(&self, scope: &'a Scope, queue: QueueIx) -> &'a Resource {
+        if queue == self.root { &scope.need } else { scope.whole() }
     }
 
     /// The ask's priority as each queue of its path up to the fence sees it (R7.6).
@@ -126,16 +149,18 @@ impl Partition {
 
     /// With the ask the queue is above the smallest max from it up to root.
     fn is_over(&self, scope: &Scope, at: usize) -> bool {
-        scope.need.iter().any(|(kind, amount)| {
-            let maxes = scope.path[at..].iter().filter_map(|q| self.queues[*q].max.as_ref()?.get(kind));
-            maxes.min().is_some_and(|max| self.used(scope.path[at], kind) + amount > max)
+        scope.path[at..].iter().any(|queue| {
+            let Some(max) = &self.queues[*queue].max else { return false };
+            let is_short =
+                |(kind, amount)| max.get(kind).is_some_and(|max| self.used(scope.path[at], kind) + amount > max);
+            self.wanted_of(scope, *queue).iter().any(is_short)
         })
     }
 
     /// Below `meets` the ask fits into the nearest guarantee of each of its types, and there is one (R7.12–R7.17).
     fn is_entitled(&self, scope: &Scope, meets: usize) -> bool {
         let mut guaranteed = false;
-        for (kind, amount) in scope.need.iter() {
+        for (kind, amount) in scope.whole().iter() {
             let nearest =
                 scope.path[..meets].iter().find_map(|q| Some((*q, self.queues[*q].guaranteed.as_ref()?.get(kind)?)));
             if let Some((queue, limit)) = nearest {

@@ -1,0 +1,188 @@
+//! A gang that waits for room for all of it preempts for all of it, by its queue's guarantee (R6.2, R7.2, SEEDS S11).
+
+use callboard::domain::{
+    command::{AddApplication, Command, NodeAction},
+    partition::{Explainer, Why},
+    types::Termination,
+};
+
+use super::{
+    super::env::{Ask, Env, res},
+    tree,
+};
+
+/// Queue p may use 100, of which a is guaranteed so much and b the other; app-b fills 90 of it with v0 to v8.
+fn full(a: i64, b: i64) -> Env {
+    full_of(a, b, 0)
+}
+
+/// The same; the first of them have a higher priority.
+fn full_of(a: i64, b: i64, high: usize) -> Env {
+    let leaf = |name: &str, guaranteed: i64| {
+        format!(
+            "{{name: {name}, resources: {{guaranteed: {{memory: {guaranteed}}}}}, properties: {{preemption.delay: 1s}}}}"
+        )
+    };
+    let below = format!("{}, {}", leaf("a", a), leaf("b", b));
+    let mut env =
+        Env::calm(&tree(&format!("{{name: p, parent: true, resources: {{max: {{memory: 100}}}}, queues: [{below}]}}")));
+    env.node("n1", 100);
+    env.node("n2", 100);
+    env.app("app-b", "root.p.b");
+    env.ask((0..9).map(|n| Ask::new("app-b", &format!("v{n}"), 10).preempts().priority(i32::from(n < high))).collect());
+    env.heard();
+    env
+}
+
+fn gang(env: &mut Env) {
+    let item = AddApplication {
+        id: "gang".into(),
+        queue: "root.p.a".into(),
+        placeholder_ask: Some(res(30, 30)),
+        timeout_millis: 60_000,
+        ..env.by("alice")
+    };
+    env.add_app(item);
+}
+
+fn placeholder(n: usize) -> Ask {
+    Ask::new("gang", &format!("ph{n}"), 10).placeholder("tg").preempts()
+}
+
+fn placeholders(env: &mut Env) {
+    gang(env);
+    env.ask((0..3).map(placeholder).collect());
+}
+
+fn preempted(env: &mut Env) -> usize {
+    env.heard().iter().filter(|text| text.ends_with("Preempted")).count()
+}
+
+fn confirm_one(env: &mut Env) {
+    let release = env.unconfirmed.remove(0);
+    env.release(&release.app, &release.key, release.termination);
+}
+
+#[test]
+fn a_gang_preempts_for_all_of_it_once() {
+    // R6.2, R7.2
+    let mut env = full(50, 20);
+    placeholders(&mut env);
+    env.pass(2);
+    assert_eq!(preempted(&mut env), 2, "90 + 30 of 100");
+    let waiting = Explainer::new(&env.partition).application(env.partition.app_by_id["gang"], env.now);
+    let [waiting] = &waiting[..] else { panic!("{waiting:?}") };
+    assert!(matches!(&waiting.why, Why::Preempting { leaving, .. } if leaving.len() == 2), "{waiting:?}");
+    assert_eq!(waiting.asks, 3);
+    // What is promised is nobody else's, and nobody goes for it twice.
+    env.app("other", "root.p.b");
+    env.ask(vec![Ask::new("other", "late", 10).preempts()]);
+    env.app("own", "root.p.a");
+    env.ask(vec![Ask::new("own", "late-a", 10)]);
+    env.pass(100);
+    confirm_one(&mut env);
+    assert_eq!((preempted(&mut env), env.partition.placeholders), (0, 0), "SEEDS S11: all or none");
+    confirm_one(&mut env);
+    assert_eq!(env.partition.placeholders, 3);
+    env.pass(50);
+    assert_eq!(preempted(&mut env), 0);
+    for app in ["gang", "other", "own", "app-b"] {
+        env.remove_app(app);
+    }
+    env.assert_empty();
+}
+
+#[test]
+fn nobody_goes_where_the_whole_cannot_be_reached() {
+    // R7.9, R7.12, R7.19: the guarantee of the gang's queue covers a part of it, or too few may be victims.
+    for (a, b, high, goes) in [(20, 20, 0, 0), (0, 0, 0, 0), (30, 70, 0, 2), (50, 20, 8, 0), (50, 20, 7, 2)] {
+        let mut env = full_of(a, b, high);
+        placeholders(&mut env);
+        env.pass(40);
+        assert_eq!((preempted(&mut env), env.partition.placeholders), (goes, 0), "{a} {b} {high}");
+    }
+    // R4.5, SEEDS S11: one of them may not, or has not come.
+    let mut env = full(50, 20);
+    gang(&mut env);
+    env.ask(vec![placeholder(0), placeholder(1)]);
+    env.pass(40);
+    assert_eq!(preempted(&mut env), 0);
+    env.ask(vec![Ask::new("gang", "ph2", 10).placeholder("tg")]);
+    env.pass(40);
+    assert_eq!(preempted(&mut env), 0);
+    env.release("gang", "ph2", Termination::StoppedByRm);
+    env.ask(vec![placeholder(3)]);
+    env.pass(40);
+    assert_eq!(preempted(&mut env), 2);
+}
+
+#[test]
+fn what_it_has_preempted_for_goes_where_it_does() {
+    // R7.27
+    let mut env = full(50, 20);
+    placeholders(&mut env);
+    env.pass(2);
+    assert_eq!(preempted(&mut env), 2);
+    // The node that one of them holds goes, with what runs there: what is on its way out counts still.
+    let claimant = env.partition.allocs.values().find(|row| row.triggered_preemption).expect("one of them").reserved;
+    let node = env.partition.nodes[claimant.expect("a node")].spec.id.clone();
+    env.node_action(&node, NodeAction::Decommission, None);
+    env.unconfirmed
+        .retain(|release| env.partition.alloc(&release.app, &release.key).is_some_and(|row| row.node.is_some()));
+    env.pass(40);
+    env.confirm_all();
+    assert_eq!(env.partition.placeholders, 3);
+    let used = env.partition.queues[env.partition.queue_by_path["root.p"]].allocated.value();
+    assert!(res(100, 100).fits(&used), "{used}");
+    env.remove_app("gang");
+    // One is withdrawn, or the whole: the room is anybody's.
+    let mut env = full(50, 20);
+    placeholders(&mut env);
+    env.pass(2);
+    env.remove_app("gang");
+    env.confirm_all();
+    env.app("other", "root.p.b");
+    env.ask((0..3).map(|n| Ask::new("other", &format!("k{n}"), 10)).collect());
+    assert_eq!(env.heard().iter().filter(|text| text.starts_with("new k")).count(), 3);
+    for app in ["other", "app-b"] {
+        env.remove_app(app);
+    }
+    env.assert_empty();
+}
+
+#[test]
+fn a_gang_that_begins_by_itself_goes_on_ask_by_ask() {
+    // R4.10: the shim placed one of them meanwhile.
+    let mut env = full(50, 20);
+    placeholders(&mut env);
+    env.pass(2);
+    assert_eq!(preempted(&mut env), 2);
+    env.ask(vec![placeholder(2).on("n1")]);
+    assert_eq!(env.partition.placeholders, 1);
+    env.confirm_all();
+    env.pass(40);
+    env.confirm_all();
+    assert_eq!(env.partition.placeholders, 3);
+    let left = env.partition.apps[env.partition.app_by_id["app-b"]].allocs.len();
+    assert_eq!(left, 7, "nobody went for it twice");
+}
+
+#[test]
+fn the_shim_is_asked_about_the_victims_of_a_gang() {
+    // R7.20, R5.27
+    let mut env = full(50, 20);
+    env.apply(Command::AskPredicates(true));
+    placeholders(&mut env);
+    env.pass(2);
+    env.answer_all();
+    assert_eq!(preempted(&mut env), 2);
+    env.confirm_all();
+    env.answer_all();
+    assert_eq!(env.partition.placeholders, 3);
+    env.pass(40);
+    env.answer_all();
+    assert_eq!(preempted(&mut env), 0);
+    env.remove_app("gang");
+    env.remove_app("app-b");
+    env.assert_empty();
+}

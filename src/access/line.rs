@@ -22,13 +22,34 @@ pub enum Proof {
 /// How a name of a certificate begins in a line.
 const CERTIFICATE: &str = "certificate:";
 
+/// Whether a name of a certificate is a DNS name, and no URI.
+fn is_dns(name: &str) -> bool {
+    !name.contains(':')
+}
+
+impl Proof {
+    /// A client certificate with this name shows it.
+    pub fn is_certificate_for(&self, name: &str) -> bool {
+        match self {
+            Proof::Certificate(known) if is_dns(known) => known.eq_ignore_ascii_case(name),
+            Proof::Certificate(known) => **known == *name,
+            _ => false,
+        }
+    }
+}
+
 impl FromStr for Proof {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Proof, String> {
         match text.strip_prefix(CERTIFICATE) {
             Some("") => Err(format!("{CERTIFICATE} is followed by a DNS name or URI of a client certificate")),
-            Some(name) => Ok(Proof::Certificate(decoded(name)?.into())),
+            Some(name) => {
+                let name = decoded(name)?;
+                // A DNS name is the same however it is written (RFC 4343); a URI, which has a colon, is not.
+                let name = if is_dns(&name) { name.to_ascii_lowercase() } else { name };
+                Ok(Proof::Certificate(name.into()))
+            }
             None => text.parse().map(Proof::Token),
         }
     }
@@ -184,7 +205,13 @@ mod tests {
         assert_eq!((plain.role, &*plain.name, plain.rms, plain.configures), (Role::Viewer, "unnamed", None, false));
         let certificate = Grant::read("operator certificate:spiffe://prod/ops name=ops").unwrap().unwrap();
         assert_eq!(certificate.proof, Proof::Certificate("spiffe://prod/ops".into()));
-        assert_eq!(Grant::read(&certificate.line()), Ok(Some(certificate)));
+        assert_eq!(Grant::read(&certificate.line()), Ok(Some(certificate.clone())));
+        assert!(certificate.proof.is_certificate_for("spiffe://prod/ops"));
+        assert!(!certificate.proof.is_certificate_for("spiffe://prod/Ops"), "a URI is taken by case");
+        let dns = Grant::read("shim certificate:K8s.Prod.Example").unwrap().unwrap();
+        assert_eq!(dns.proof, Proof::Certificate("k8s.prod.example".into()), "the same twice is found");
+        assert!(["k8s.prod.example", "k8S.prod.EXAMPLE"].iter().all(|name| dns.proof.is_certificate_for(name)));
+        assert!(!dns.proof.is_certificate_for("k8s.prod.example.org"));
         assert!(fault("operator certificate: name=ops").contains("followed by a DNS name or URI"));
         assert_eq!([Grant::read(""), Grant::read("  # a comment")], [Ok(None), Ok(None)]);
     }

@@ -99,10 +99,7 @@ impl Tokens {
             return None;
         }
         let grants = self.grants.load();
-        let named = |grant: &&Arc<Grant>| match &grant.proof {
-            Proof::Certificate(known) => names.iter().any(|name| **name == **known),
-            _ => false,
-        };
+        let named = |grant: &&Arc<Grant>| names.iter().any(|name| grant.proof.is_certificate_for(name));
         grants.iter().find(named).cloned()
     }
 

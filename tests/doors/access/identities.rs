@@ -114,6 +114,10 @@ async fn a_client_certificate_says_who_somebody_is() {
     assert_eq!(asks("/ws/v1/clusters", None), Some(401), "a client without one is asked for a token");
     assert_eq!(asks("/healthz", None), Some(200));
     assert_eq!(asks("/ws/v1/clusters", Some(board.clone())), Some(200));
+    let loud = authority.sign(dns("Board.EXAMPLE"));
+    assert_eq!(asks("/ws/v1/clusters", Some(loud)), Some(200), "a DNS name is the same in capitals");
+    let other = SanType::URI("spiffe://prod/OPS".try_into().expect("a URI"));
+    assert_eq!(asks("/ws/v1/clusters", Some(authority.sign(other))), Some(401), "a URI is not");
     assert_eq!(asks("/debug/fullstatedump", Some(board.clone())), Some(403));
     assert_eq!(asks("/api/v1/audit", Some(authority.sign(ops))), Some(200));
     assert_eq!(asks("/ws/v1/clusters", Some(authority.sign(dns("stranger.example")))), Some(401));

@@ -16,6 +16,9 @@ use super::{
 /// Keys of an issuer that are taken at most.
 const KEYS: usize = 100;
 
+/// Seconds by which the issuer's clock may differ from ours.
+pub const LEEWAY: u64 = 60;
+
 /// What is believed of an issuer's tokens.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -98,6 +101,7 @@ impl Issuer {
         terms.set_issuer(&[&self.terms.issuer]);
         terms.set_audience(&[&self.terms.audience]);
         terms.validate_nbf = true;
+        terms.leeway = LEEWAY;
         let keys = self.keys.load();
         let fits =
             |key: &&Key| key.key.family() == header.alg.family() && (header.kid.is_none() || key.id == header.kid);

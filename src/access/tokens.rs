@@ -20,7 +20,7 @@ use tokio_stream::wrappers::WatchStream;
 
 use super::{
     Digest,
-    issuer::Issuer,
+    issuer::{Issuer, LEEWAY},
     line::{Grant, Proof},
 };
 
@@ -140,21 +140,22 @@ impl Lease {
         let expires = match grant.proof {
             Proof::Issued(until) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                Some(Box::pin(sleep(Duration::from_secs(until).saturating_sub(now))))
+                // As long as a new request with it would be let in.
+                Some(Box::pin(sleep(Duration::from_secs(until.saturating_add(LEEWAY)).saturating_sub(now))))
             }
             _ => None,
         };
         Lease { tokens, grant, changes, expires }
     }
 
-    /// Ready when the right has ended.
-    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the right has ended, with why.
+    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
         if let Some(expires) = &mut self.expires {
-            return expires.as_mut().poll(context);
+            return expires.as_mut().poll(context).map(|()| "the token has expired");
         }
         while let Poll::Ready(Some(_)) = Pin::new(&mut self.changes).poll_next(context) {
             if !self.tokens.holds(&self.grant) {
-                return Poll::Ready(());
+                return Poll::Ready("the token was taken back");
             }
         }
         Poll::Pending
@@ -212,6 +213,25 @@ mod tests {
         assert!(poll_fn(|context| two.poll_ended(context)).now_or_never().is_none());
         fs::write(file.path(), line(Role::Operator, "two")).unwrap();
         tokens.reload().unwrap();
-        poll_fn(|context| two.poll_ended(context)).await;
+        assert_eq!(poll_fn(|context| two.poll_ended(context)).await, "the token was taken back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_of_an_issuers_token_ends_when_a_new_request_with_it_would_be_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let tokens = Tokens::open(file.path()).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let lease = |until| {
+            let proof = Proof::Issued(until);
+            let grant = Grant { role: Role::Shim, proof, name: "oidc:x".into(), rms: None, configures: false };
+            Lease::new(tokens.clone(), Arc::new(grant))
+        };
+        let begun = tokio::time::Instant::now();
+        // Let in some seconds after it expired.
+        let mut late = lease(now - 30);
+        assert_eq!(poll_fn(|context| late.poll_ended(context)).await, "the token has expired");
+        // Not to the second: the clock of the machine goes on.
+        assert!((20..=30).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+        assert!(poll_fn(|context| lease(u64::MAX).poll_ended(context)).now_or_never().is_none());
     }
 }

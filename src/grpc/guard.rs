@@ -339,9 +339,9 @@ impl HttpBody for Leased {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
-        if lease.poll_ended(context).is_ready() {
+        if let Poll::Ready(why) = lease.poll_ended(context) {
             self.lease = None;
-            let status = Status::unauthenticated("the token was taken back");
+            let status = Status::unauthenticated(why);
             if let Sent::Requests = self.sent {
                 return Poll::Ready(Some(Err(status)));
             }

@@ -343,8 +343,8 @@ impl MessageBody for Leased {
     }
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        if self.lease.poll_ended(context).is_ready() {
-            return Poll::Ready(Some(Err("the token was taken back".into())));
+        if let Poll::Ready(why) = self.lease.poll_ended(context) {
+            return Poll::Ready(Some(Err(why.into())));
         }
         Pin::new(&mut self.body).poll_next(context)
     }

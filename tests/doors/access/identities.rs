@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use actix_web::{App, HttpResponse, HttpServer, web};
@@ -33,7 +33,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Identity},
 };
 
-use crate::access::rig::{CONFIG, Server, certificate, line, standard, token, until};
+use crate::access::rig::{CONFIG, LIMIT, Server, certificate, line, standard, token, until};
 
 /// An authority, and certificates that it signed.
 struct Authority {
@@ -315,12 +315,14 @@ async fn an_answer_ends_when_the_token_expires() {
     let args = start_with(dir.path(), &more);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let server = Server::start_in(dir, &args);
-    let token = issuer.token("vera", &["a"], 2, &json!({}));
+    // Within the grace, in which requests are let in.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let token = issuer.token("vera", &["a"], 0, &json!({"exp": now - 35}));
     let url = format!("{}/api/v1/events?follow=true", server.address("http"));
     let mut response = server.http.get(url).bearer_auth(token).send().await.expect("an answer");
     assert_eq!(response.status(), 200);
     let ended = async { while let Ok(Some(_)) = response.chunk().await {} };
-    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it ends");
+    tokio::time::timeout(LIMIT, ended).await.expect("it ends");
 }
 
 #[tokio::test]

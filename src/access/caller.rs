@@ -5,7 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use super::{Role, Tokens, line::Grant, tokens::Lease};
+use super::{
+    Role, Tokens,
+    line::{Grant, Proof},
+    tokens::Lease,
+};
 
 /// The sender of a request.
 #[derive(Clone, Debug)]
@@ -101,7 +105,19 @@ impl Caller {
         }
     }
 
-    /// Who it is where callers are counted: the name of its token, else its address (of IPv6, the network of a site).
+    /// What callers are counted by: what was shown, since two tokens may have one name; else the address.
+    pub fn key(&self, address: Option<IpAddr>) -> String {
+        match self {
+            // The name of an issuer's token is its subject: the next token of the same holder has it too.
+            Caller::Holder(grant) => match &grant.proof {
+                Proof::Issued(_) => format!("issued {}", grant.name),
+                proof => proof.to_string(),
+            },
+            Caller::Anyone => self.identity(address),
+        }
+    }
+
+    /// Who it is, for texts: the name of its token, else its address (of IPv6, the network of a site).
     pub fn identity(&self, address: Option<IpAddr>) -> String {
         match (self, address.map(|address| address.to_canonical())) {
             (Caller::Holder(grant), _) => format!("token {}", grant.name),
@@ -192,7 +208,7 @@ pub fn bearer(header: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{Digest, line::Proof};
+    use crate::access::Digest;
 
     fn holder(role: Role, rms: Option<&[&str]>, configures: bool) -> Caller {
         let rms = rms.map(|rms| rms.iter().map(|rm| Arc::from(*rm)).collect());
@@ -251,5 +267,21 @@ mod tests {
         assert_eq!(identity("::ffff:10.0.0.1"), "address 10.0.0.1");
         assert_eq!(identity("2001:db8:1:2:3:4:5:6"), "address 2001:db8:1:2::/64");
         assert_eq!(holder(Role::Viewer, None, false).identity(None), "token x");
+    }
+
+    #[test]
+    fn callers_are_counted_by_what_they_show() {
+        let key = |proof, name: &str| {
+            let grant = Grant { role: Role::Shim, proof, name: name.into(), rms: None, configures: false };
+            Caller::Holder(Arc::new(grant)).key(None)
+        };
+        let token = |token: &str, name: &str| key(Proof::Token(Digest::of(token)), name);
+        let issued = |until| key(Proof::Issued(until), "oidc:x");
+        assert_ne!(token("a", "unnamed"), token("b", "unnamed"));
+        assert_eq!(token("a", "one"), token("a", "renamed"));
+        assert_ne!(token("a", "oidc:x"), issued(1));
+        assert_eq!(issued(1), issued(2), "the next token of the same holder");
+        let address = Some("10.0.0.1".parse().unwrap());
+        assert_eq!(Caller::Anyone.key(address), "address 10.0.0.1");
     }
 }

@@ -1,5 +1,7 @@
-//! How many requests a caller may send: so many a second, and two seconds' worth at once. Each caller has its own, so that one
-//! who sends too many takes nothing from the others.
+//! How many requests a caller may send: so many a second, and two seconds' worth at once. Each caller ([`Caller::key`]) has its
+//! own, so that one who sends too many takes nothing from the others.
+//!
+//! [`Caller::key`]: super::Caller::key
 
 use std::{
     collections::HashMap,

@@ -169,10 +169,10 @@ impl<S> Guarded<S> {
                 let shown = connection.map_or(&[][..], Connection::shown);
                 let caller = Caller::identify(self.tokens.as_deref(), token, shown);
                 // Whoever guesses tokens is known by the address.
-                let who = || caller.as_ref().unwrap_or(&Caller::Anyone).identity(address);
-                if let Err(wait) = self.rates.admit(who) {
+                let who = caller.as_ref().unwrap_or(&Caller::Anyone);
+                if let Err(wait) = self.rates.admit(|| who.key(address)) {
                     self.refused.grpc(RATE);
-                    let refusal = too_many(&who(), wait).into_http();
+                    let refusal = too_many(&who.identity(address), wait).into_http();
                     return Box::pin(async move { Ok(refusal) });
                 }
                 caller.and_then(|caller| caller.needs(role).map(|()| caller))

@@ -209,10 +209,10 @@ async fn guarded(
             let caller = identify(request.request());
             let address = request.peer_addr().map(|address| address.ip());
             // Whoever guesses tokens is known by the address.
-            let who = || caller.as_ref().unwrap_or(&Caller::Anyone).identity(address);
-            if let Err(wait) = doors.rates.admit(who) {
+            let who = caller.as_ref().unwrap_or(&Caller::Anyone);
+            if let Err(wait) = doors.rates.admit(|| who.key(address)) {
                 doors.refused.http(RATE);
-                let (who, payload) = (who(), request.take_payload());
+                let (who, payload) = (who.identity(address), request.take_payload());
                 let response = too_many(request.request(), payload, &who, wait).await;
                 return Ok(request.into_response(response));
             }

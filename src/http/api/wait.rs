@@ -384,13 +384,15 @@ fn named(first: &[String], all: usize) -> String {
 
 /// Lets a caller wait, as long as neither it nor all together wait for too much.
 fn permit(waiting: Data<Waiting>, caller: &Caller, request: &HttpRequest) -> Result<Permit, Problem> {
-    let caller = caller.identity(request.peer_addr().map(|peer| peer.ip()));
+    let address = request.peer_addr().map(|peer| peer.ip());
+    let (who, caller) = (|| caller.identity(address), caller.key(address));
     let mut callers = waiting.callers.lock().unwrap_or_else(PoisonError::into_inner);
     let all = callers.all;
     let own = callers.by_name.get(&caller).copied().unwrap_or_default();
     let too_many = |detail: String| Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     if own >= OF_ONE {
-        return too_many(format!("{own} requests of {caller} wait already, which is the limit of one caller"));
+        let who = who();
+        return too_many(format!("{own} requests of {who} wait already, which is the limit of one caller"));
     }
     if all >= OF_ALL {
         return too_many(format!("{all} requests wait already, which is the limit of this server"));

@@ -321,13 +321,20 @@ async fn an_answer_ends_when_the_token_expires() {
     let url = format!("{}/api/v1/events?follow=true", server.address("http"));
     let mut response = server.http.get(url).bearer_auth(token).send().await.expect("an answer");
     assert_eq!(response.status(), 200);
+    server.register().await;
+    assert!(response.chunk().await.expect("not ended").is_some(), "what happens is told");
     let ended = async { while let Ok(Some(_)) = response.chunk().await {} };
     tokio::time::timeout(LIMIT, ended).await.expect("it ends");
 }
 
 #[tokio::test]
 async fn one_who_sends_too_many_takes_nothing_from_the_others() {
-    let server = Server::start(&["--set", "http.requestsPerSecond=5"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let tokens = dir.path().join("tokens");
+    let namesake = line("viewer", "namesake", "").replace("name=namesake", "name=viewer");
+    fs::write(&tokens, standard() + &namesake).expect("written");
+    let tokens = tokens.display().to_string();
+    let server = Server::start_in(dir, &["--tokens", &tokens, "--set", "http.requestsPerSecond=5"]);
     let mut refused = None;
     for _ in 0..100 {
         let response = server.send("viewer", "GET", "/ws/v1/clusters", None).await;
@@ -351,6 +358,7 @@ async fn one_who_sends_too_many_takes_nothing_from_the_others() {
     })
     .await;
     assert_eq!(server.status("shim", "GET", "/ws/v1/clusters").await, 200, "another token");
+    assert_eq!(server.status("namesake", "GET", "/ws/v1/clusters").await, 200, "another of the same name");
     assert_eq!(server.status("none", "GET", "/livez").await, 200, "a probe");
     let channel = Channel::from_shared(server.address("grpc")).expect("an address").connect().await.expect("connected");
     let register = async |caller: &str| {

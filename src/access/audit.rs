@@ -1,25 +1,39 @@
 //! Who did what: a record for each change that somebody made or tried to make through a door, numbered without gaps, kept in
 //! memory and handed to whoever writes it down. `docs/audit.md` is the user's side of it.
 //!
-//! What shims send all the time is summed up, and so is what was refused: neither may fill the log.
+//! What shims send all the time is summed up, and so is what was refused, and what a caller fails at again and again: none of
+//! it may fill the log.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
+    time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use super::Caller;
+use super::{Caller, Role, sparing::Sparing};
 use crate::trace::Trace;
 
 /// Records that are kept in memory, for those who ask.
 pub const KEPT: usize = 10_000;
 /// Kinds of requests that are summed up apart in one interval. Further ones count for `others`.
 const SUMS: usize = 1_000;
+/// How many of them one caller may have: a shim has about ten. Its further ones count for its `others`.
+const OF_CALLER: usize = 32;
+/// How many of them those may have together who are not known, since anybody may be one of them, from however many addresses.
+const OF_STRANGERS: usize = 64;
+/// What fails of a caller in a minute, and by itself is noted. What is more is summed up.
+const FAILED: u32 = 20;
+/// The same for what a caller does that is no operator: a shim begins a session, and hardly ever another one.
+const DONE: u32 = 60;
+/// Who sent no token, or one that is not known.
+const UNKNOWN: &str = "unknown";
+/// What stands for kinds that are not told apart.
+pub const OTHERS: &str = "others";
 /// Bytes of a text that somebody sent.
 const LONGEST: usize = 1_024;
 
@@ -123,6 +137,8 @@ pub struct Request {
     pub address: String,
     /// Method and path, or the name of the call.
     pub action: String,
+    /// As what it is summed up unless it was carried out: one of a few that the door knows, whatever the caller makes up.
+    pub kind: String,
     /// What the handler says.
     pub detail: Detail,
     /// The trace that it is part of.
@@ -131,17 +147,28 @@ pub struct Request {
 
 impl Request {
     /// A request by somebody who is known, or by nobody known.
-    pub fn new(door: &'static str, caller: Option<&Caller>, address: Option<IpAddr>, action: String) -> Request {
+    pub fn new(
+        door: &'static str,
+        caller: Option<&Caller>,
+        address: Option<IpAddr>,
+        action: String,
+        kind: String,
+    ) -> Request {
         let (who, role) = match caller {
             Some(Caller::Holder(grant)) => (grant.name.to_string(), grant.role.to_string()),
             Some(Caller::Anyone) => ("anyone".to_owned(), String::new()),
-            None => ("unknown".to_owned(), String::new()),
+            None => (UNKNOWN.to_owned(), String::new()),
         };
         let address = address.map_or(String::new(), |address| address.to_canonical().to_string());
         let detail = Detail::default();
         let mut action = action;
         action.truncate(action.floor_char_boundary(LONGEST));
-        Request { door, who, role, address, action, detail, trace: None }
+        Request { door, who, role, address, action, kind, detail, trace: None }
+    }
+
+    /// By what its sender is told from others: its name, or the address where there are no tokens.
+    fn sender(&self) -> &str {
+        if self.role.is_empty() { &self.address } else { &self.who }
     }
 
     fn entry(self, outcome: &str, status: String) -> Entry {
@@ -172,7 +199,38 @@ struct Inner {
     next: u64,
     kept: VecDeque<Arc<Record>>,
     sums: BTreeMap<(String, String, String, String, String), u64>,
+    /// How many of the sums are whose.
+    kinds: HashMap<String, usize>,
+    failed: Sparing,
+    done: Sparing,
     writer: Option<Sender<Arc<Record>>>,
+}
+
+impl Inner {
+    fn count(&mut self, request: &Request, outcome: &str) {
+        let action = if outcome == "done" { &request.action } else { &request.kind };
+        let own = |who: &str, address: &str, action: &str| {
+            let [who, address, action, outcome] = [who, address, action, outcome].map(str::to_owned);
+            (request.door.to_owned(), who, address, action, outcome)
+        };
+        let mut key = own(&request.who, &request.address, action);
+        if !self.sums.contains_key(&key) {
+            let (whose, most) = match &*request.who {
+                UNKNOWN => (UNKNOWN, OF_STRANGERS),
+                _ => (request.sender(), OF_CALLER),
+            };
+            let kinds = self.kinds.entry(whose.to_owned()).or_default();
+            if *kinds >= most {
+                key = own(&request.who, "", OTHERS);
+            } else {
+                *kinds += 1;
+            }
+            if self.sums.len() >= SUMS && !self.sums.contains_key(&key) {
+                key = own(OTHERS, "", OTHERS);
+            }
+        }
+        *self.sums.entry(key).or_default() += 1;
+    }
 }
 
 impl Default for Audit {
@@ -187,7 +245,15 @@ impl Audit {
         let next = kept.last().map_or(1, |last| last.id + 1);
         let kept = kept.into_iter().map(Arc::new).collect();
         Audit {
-            inner: Mutex::new(Inner { next, kept, sums: BTreeMap::new(), writer }),
+            inner: Mutex::new(Inner {
+                next,
+                kept,
+                sums: BTreeMap::new(),
+                kinds: HashMap::new(),
+                failed: Sparing::new(FAILED),
+                done: Sparing::new(DONE),
+                writer,
+            }),
             newest: watch::Sender::new(next - 1),
         }
     }
@@ -217,30 +283,31 @@ impl Audit {
         self.newest.send_replace(record.id);
     }
 
-    /// A change was answered.
+    /// A change was answered. It is noted, unless its sender has had many that failed, or is no operator and had many at all.
     pub fn answered(&self, request: Request, outcome: &str, status: String) {
-        self.note(request.entry(outcome, status));
+        let mut inner = self.inner();
+        let operator = request.role.is_empty() || request.role == Role::Operator.to_string();
+        let noted = match outcome {
+            "done" if operator => true,
+            "done" => inner.done.say(request.sender(), Instant::now()).is_some(),
+            _ => inner.failed.say(request.sender(), Instant::now()).is_some(),
+        };
+        if noted {
+            self.add(&mut inner, request.entry(outcome, status));
+        } else {
+            inner.count(&request, outcome);
+        }
     }
 
     /// One more of what is only counted, until [`Audit::sum_up`].
     pub fn count(&self, request: &Request, outcome: &str) {
-        let mut inner = self.inner();
-        let mut key = (
-            request.door.to_owned(),
-            request.who.clone(),
-            request.address.clone(),
-            request.action.clone(),
-            outcome.to_owned(),
-        );
-        if inner.sums.len() >= SUMS && !inner.sums.contains_key(&key) {
-            key = (key.0, "others".to_owned(), String::new(), "others".to_owned(), key.4);
-        }
-        *inner.sums.entry(key).or_default() += 1;
+        self.inner().count(request, outcome);
     }
 
     /// Notes what was counted, a record for each kind.
     pub fn sum_up(&self) {
         let mut inner = self.inner();
+        inner.kinds.clear();
         for ((door, who, address, action, outcome), count) in std::mem::take(&mut inner.sums) {
             let entry = Entry { door, who, address, action, outcome, count: Some(count), ..Entry::default() };
             self.add(&mut inner, entry);
@@ -272,7 +339,15 @@ mod tests {
     use super::*;
 
     fn request(who: &str) -> Request {
-        Request { who: who.to_owned(), ..Request::new("http", None, None, "POST /si/v1/rm/a/nodes".to_owned()) }
+        let [action, kind] = ["POST /si/v1/rm/a/nodes", "POST /si/v1/rm/{rmID}/nodes"].map(str::to_owned);
+        Request { who: who.to_owned(), role: Role::Shim.to_string(), ..Request::new("http", None, None, action, kind) }
+    }
+
+    fn told(audit: &Audit) -> Vec<(String, String, String, u64)> {
+        audit.sum_up();
+        let entry = |record: &Arc<Record>| record.entry.clone();
+        let told = |entry: Entry| (entry.who, entry.action, entry.outcome, entry.count.unwrap_or(1));
+        audit.from(0, usize::MAX).1.iter().map(entry).map(told).collect()
     }
 
     #[test]
@@ -321,6 +396,56 @@ mod tests {
         audit.sum_up();
         let counts: Vec<_> = audit.from(0, 10).1.iter().map(|record| record.entry.count).collect();
         assert_eq!(counts, [Some(3), Some(1)]);
+    }
+
+    #[test]
+    fn what_somebody_fails_at_again_and_again_pushes_nothing_out() {
+        let audit = Audit::default();
+        audit.answered(Request { role: Role::Operator.to_string(), ..request("alice") }, "done", "200".to_owned());
+        for _ in 0..KEPT {
+            audit.answered(request("evil"), "failed", "400".to_owned());
+            audit.answered(request("evil"), "done", "200".to_owned());
+        }
+        audit.answered(request("k8s"), "failed", "400".to_owned());
+        let told = told(&audit);
+        assert_eq!((&*told[0].0, told.len()), ("alice", (1 + FAILED + DONE + 1 + 2) as usize));
+        let row = |who: &str, action: &str, outcome: &str, count| {
+            (who.to_owned(), action.to_owned(), outcome.to_owned(), count)
+        };
+        let (all, ends) = (KEPT as u64, &told[told.len() - 3..]);
+        let expected = [
+            row("k8s", "POST /si/v1/rm/a/nodes", "failed", 1),
+            row("evil", "POST /si/v1/rm/a/nodes", "done", all - u64::from(DONE)),
+            row("evil", "POST /si/v1/rm/{rmID}/nodes", "failed", all - u64::from(FAILED)),
+        ];
+        assert!(expected.iter().all(|row| ends.contains(row)), "{ends:?}");
+        // Whoever does not have a role has them all.
+        let audit = Audit::default();
+        let anyone = || Request { role: String::new(), ..request("anyone") };
+        (0..3 * DONE).for_each(|_| audit.answered(anyone(), "done", "200".to_owned()));
+        assert_eq!(audit.from(0, usize::MAX).1.len(), 3 * DONE as usize);
+    }
+
+    #[test]
+    fn nobody_takes_the_sums_of_others() {
+        let audit = Audit::default();
+        for n in 0..3 * SUMS {
+            let stranger = Request { address: format!("10.0.{}.{}", n / 200, n % 200), ..request(UNKNOWN) };
+            audit.count(&Request { role: String::new(), ..stranger }, "refused");
+            audit.count(&Request { action: format!("POST /si/v1/rm/{n}/nodes"), ..request("evil") }, "done");
+            audit.count(&Request { action: format!("POST /{n}"), ..request("evil") }, "failed");
+        }
+        audit.count(&request("k8s"), "done");
+        let told = told(&audit);
+        assert_eq!(told.len(), OF_STRANGERS + 1 + OF_CALLER + 1 + 1);
+        let count = |who: &str, action: &str, outcome: &str| {
+            let found = told.iter().find(|told| (&*told.0, &*told.1, &*told.2) == (who, action, outcome));
+            found.map(|told| told.3)
+        };
+        assert_eq!(count("k8s", "POST /si/v1/rm/a/nodes", "done"), Some(1));
+        assert_eq!(count("evil", "POST /si/v1/rm/{rmID}/nodes", "failed"), Some(3 * SUMS as u64), "by its kind");
+        assert_eq!(count("evil", OTHERS, "done"), Some((3 * SUMS - (OF_CALLER - 1)) as u64));
+        assert_eq!(count(UNKNOWN, OTHERS, "refused"), Some((3 * SUMS - OF_STRANGERS) as u64));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod rates;
 pub mod role;
 pub mod secret;
 mod signatures;
+pub mod sparing;
 pub mod tokens;
 pub mod watch;
 

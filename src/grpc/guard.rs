@@ -83,13 +83,23 @@ fn need(path: &str) -> Option<Role> {
     }
 }
 
-/// Whether a call is noted in the audit log by itself (`true`), or only counted; `None`: it changes nothing.
-fn change(path: &str) -> Option<bool> {
-    match path.rsplit('/').next().unwrap_or_default() {
-        "RegisterResourceManager" | "UpdateConfiguration" | "Unregister" => Some(true),
-        _ if need(path) == Some(Role::Shim) => Some(false),
-        _ => None,
-    }
+/// The calls that change something; whether each is noted in the audit log by itself (`true`), or only counted.
+const CHANGES: [(&str, bool); 8] = [
+    ("/callboard.v1.SchedulerExtension/Callbacks", false),
+    ("/callboard.v1.SchedulerExtension/Requests", false),
+    ("/callboard.v1.SchedulerExtension/Unregister", true),
+    ("/callboard.v1.SchedulerExtension/UpdateConfiguration", true),
+    ("/si.v1.Scheduler/RegisterResourceManager", true),
+    ("/si.v1.Scheduler/UpdateAllocation", false),
+    ("/si.v1.Scheduler/UpdateApplication", false),
+    ("/si.v1.Scheduler/UpdateNode", false),
+];
+
+/// How a call is kept in the audit log: its name, and whether by itself (`true`), or only counted; `None`: it changes nothing.
+fn change(path: &str) -> Option<(&'static str, bool)> {
+    let known = CHANGES.iter().find(|(known, _)| *known == path).copied();
+    // Whoever asks for what is not there may make up any name.
+    known.or_else(|| (need(path) == Some(Role::Shim)).then_some((audit::OTHERS, false)))
 }
 
 impl<S> Service<http::Request<Body>> for Guarded<S>
@@ -156,13 +166,17 @@ impl<S> Guarded<S> {
         }
         let need = need(request.uri().path());
         if let Some(opening) = self.topology.opening().filter(|_| need.is_some()) {
-            let refusal = Status::unavailable(opening).into_http();
-            return Box::pin(async move { Ok(refusal) });
+            return refuse(Status::unavailable(opening));
         }
         let connection = request.extensions().get::<Connection>();
         let address = connection.and_then(Connection::peer);
+        let asked = |caller: Option<&Caller>, name: &str| audit::Request {
+            trace,
+            ..audit::Request::new("grpc", caller, address, name.to_owned(), name.to_owned())
+        };
+        let change = change(request.uri().path());
         let caller = match need {
-            None => Ok(Caller::Anyone),
+            None => Caller::Anyone,
             Some(role) => {
                 let header = request.headers().get(http::header::AUTHORIZATION);
                 let token = header.and_then(|header| header.to_str().ok()).and_then(bearer);
@@ -172,35 +186,29 @@ impl<S> Guarded<S> {
                 let who = caller.as_ref().unwrap_or(&Caller::Anyone);
                 if let Err(wait) = self.rates.admit(|| who.key(address)) {
                     self.refused.grpc(RATE);
-                    let refusal = too_many(&who.identity(address), wait).into_http();
-                    return Box::pin(async move { Ok(refusal) });
+                    return refuse(too_many(&who.identity(address), wait));
                 }
-                caller.and_then(|caller| caller.needs(role).map(|()| caller))
+                let known = caller.as_ref().ok().cloned();
+                match caller.and_then(|caller| caller.needs(role).map(|()| caller)) {
+                    Ok(caller) => caller,
+                    Err(denied) => {
+                        if let Some((name, _)) = change {
+                            // Counted, so that whoever guesses tokens does not fill the log.
+                            self.audit.count(&asked(known.as_ref(), name), "refused");
+                        }
+                        tracing::debug!(path = request.uri().path(), "{denied}");
+                        self.refused.grpc(denied.reason());
+                        return refuse(denied.into());
+                    }
+                }
             }
         };
-        let asked = |caller: Option<&Caller>, path: &str| audit::Request {
-            trace,
-            ..audit::Request::new("grpc", caller, address, path.to_owned())
-        };
-        let caller = match caller {
-            Ok(caller) => caller,
-            Err(denied) => {
-                if need == Some(Role::Shim) {
-                    // Counted, so that whoever guesses tokens does not fill the log.
-                    self.audit.count(&asked(None, request.uri().path()), "refused");
-                }
-                tracing::debug!(path = request.uri().path(), "{denied}");
-                self.refused.grpc(denied.reason());
-                let refusal = Status::from(denied).into_http();
-                return Box::pin(async move { Ok(refusal) });
-            }
-        };
+        let asked = change.map(|(name, noted)| (noted, asked(Some(&caller), name)));
         let lease = caller.lease(self.tokens.as_ref());
         if let Some(lease) = caller.lease(self.tokens.as_ref()) {
             // What a stream brings is its caller's as well: nothing of it is read once the right to it has ended.
             request = request.map(|body| Body::new(Leased { body, lease: Some(lease), sent: Sent::Requests }));
         }
-        let asked = change(request.uri().path()).map(|noted| (noted, asked(Some(&caller), request.uri().path())));
         match &asked {
             Some((true, asked)) => drop(request.extensions_mut().insert(asked.detail.clone())),
             Some((false, asked)) => {
@@ -239,6 +247,12 @@ impl<S> Guarded<S> {
             })
         })
     }
+}
+
+/// A call that is answered by this alone.
+fn refuse<E>(refusal: Status) -> BoxFuture<'static, Result<http::Response<Body>, E>> {
+    let refusal = refusal.into_http();
+    Box::pin(async move { Ok(refusal) })
 }
 
 /// The refusal of a caller that has sent too many, with when the next may come.
@@ -293,7 +307,7 @@ impl Changes {
 
     fn one(stream: &audit::Request, what: &str) -> audit::Request {
         let action = format!("{} {what}", stream.action);
-        audit::Request { action, detail: audit::Detail::default(), ..stream.clone() }
+        audit::Request { kind: action.clone(), action, detail: audit::Detail::default(), ..stream.clone() }
     }
 }
 
@@ -380,8 +394,24 @@ mod tests {
         assert_eq!(need("/si.v1.Scheduler/UpdateNode"), Some(Role::Shim));
         assert_eq!(need("/callboard.v1.SchedulerExtension/Callbacks"), Some(Role::Shim));
         assert_eq!(need("/nowhere"), Some(Role::Shim));
-        assert_eq!(change("/si.v1.Scheduler/RegisterResourceManager"), Some(true));
-        assert_eq!(change("/si.v1.Scheduler/UpdateNode"), Some(false));
+        let change = |path| change(path).map(|(name, noted)| (name == path, noted));
+        assert_eq!(change("/si.v1.Scheduler/RegisterResourceManager"), Some((true, true)));
+        assert_eq!(change("/si.v1.Scheduler/UpdateNode"), Some((true, false)));
+        assert_eq!(change("/made.up/RegisterResourceManager"), Some((false, false)));
         assert_eq!(change("/grpc.health.v1.Health/Check"), None);
+    }
+
+    #[test]
+    fn every_call_of_the_scheduler_has_its_name_in_the_audit_log() {
+        let described = <prost_types::FileDescriptorSet as prost::Message>::decode(crate::si::DESCRIPTORS).unwrap();
+        let mut calls = Vec::new();
+        for file in &described.file {
+            for service in &file.service {
+                let path = |call| format!("/{}.{}/{call}", file.package(), service.name());
+                calls.extend(service.method.iter().map(|method| path(method.name())));
+            }
+        }
+        calls.sort();
+        assert_eq!(calls, CHANGES.map(|(name, _)| name));
     }
 }

@@ -115,6 +115,17 @@ fn record(method: &Method, need: &Need, raw: &str) -> Record {
     }
 }
 
+/// As what a request is summed up: the route, of which there are not many, whatever stands in its path.
+fn kind(request: &HttpRequest) -> String {
+    let method = match *request.method() {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::DELETE | Method::PATCH | Method::OPTIONS => {
+            request.method().as_str()
+        }
+        _ => audit::OTHERS,
+    };
+    format!("{method} {}", request.match_pattern().as_deref().unwrap_or(audit::OTHERS))
+}
+
 /// Notes or counts a request that was answered.
 fn note(audit: &Audit, kept: Record, asked: audit::Request, status: StatusCode) {
     let outcome = match status.as_u16() {
@@ -195,9 +206,9 @@ async fn guarded(
     let kept = record(request.method(), &need, request.uri().path());
     let asked = |request: &ServiceRequest, caller: Option<&Caller>| {
         let address = request.peer_addr().map(|address| address.ip());
-        let asked =
-            audit::Request::new("http", caller, address, format!("{} {}", request.method(), request.uri().path()));
-        audit::Request { trace, ..asked }
+        let action = format!("{} {}", request.method(), request.uri().path());
+        // What is carried out, as most is, is told with its path.
+        audit::Request { trace, ..audit::Request::new("http", caller, address, action, String::new()) }
     };
     let identify = |request: &HttpRequest| {
         let shown = request.conn_data::<Shown>().map_or(&[][..], |shown| &shown.0);
@@ -227,7 +238,8 @@ async fn guarded(
             if kept != Record::None {
                 // Counted, so that whoever guesses tokens does not fill the log.
                 let known = identify(request.request()).ok();
-                doors.audit.count(&asked(&request, known.as_ref()), "refused");
+                let asked = audit::Request { kind: kind(request.request()), ..asked(&request, known.as_ref()) };
+                doors.audit.count(&asked, "refused");
             }
             let payload = request.take_payload();
             let response = refusal(request.request(), payload, &denied).await;
@@ -241,11 +253,15 @@ async fn guarded(
     }
     request.extensions_mut().insert(caller);
     let response = match (next.call(request).await, asked) {
-        (Ok(response), Some(asked)) => {
+        (Ok(response), Some(mut asked)) => {
+            if response.status().as_u16() >= 400 {
+                asked.kind = kind(response.request());
+            }
             note(&doors.audit, kept, asked, response.status());
             response
         }
-        (Err(error), Some(asked)) => {
+        (Err(error), Some(mut asked)) => {
+            audit::OTHERS.clone_into(&mut asked.kind);
             note(&doors.audit, kept, asked, error.as_response_error().status_code());
             return Err(error);
         }

@@ -166,7 +166,7 @@ mod audit {
             "POST /api/v1/partition/default/queue/root.a/resume done 200: no reason",
             "POST /api/v1/log/level done 200: info",
             "k8s from 127.0.0.1 http POST /si/v1/rm/rm-1/nodes x3 done",
-            "eve from 127.0.0.1 http POST /api/v1/partition/default/resource/drain x1 refused",
+            "eve from 127.0.0.1 http POST /api/v1/partition/{partition}/resource/drain x1 refused",
         ] {
             assert!(told.contains(wanted), "{wanted} is not in\n{told}");
         }

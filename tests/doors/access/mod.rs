@@ -1,5 +1,6 @@
 //! Who is let in: tokens, roles and certificates, over real sockets of the program itself.
 
+mod audit;
 mod cli;
 mod grpc;
 mod identities;

@@ -1,0 +1,55 @@
+//! What somebody fails at, or is not let in for, does not push out of the audit log what others did.
+
+use callboard::si::v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient};
+use serde_json::{Value, json};
+use tonic::{
+    Code, Request,
+    body::Body,
+    codegen::{Service as _, http},
+    transport::Channel,
+};
+
+use crate::access::rig::{Server, token};
+
+async fn register(channel: &Channel, caller: &str) -> Code {
+    let message = RegisterResourceManagerRequest { rm_id: "rm-2".into(), config: "[".into(), ..Default::default() };
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("authorization", format!("Bearer {}", token(caller)).parse().unwrap());
+    let answer = SchedulerClient::new(channel.clone()).register_resource_manager(request).await;
+    answer.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+#[tokio::test]
+async fn what_fails_again_and_again_and_what_nobody_knows_is_summed_up() {
+    let server = Server::start(&[]);
+    let drain = json!({"targets": "n1", "reason": "disk"});
+    server.send("operator", "POST", "/api/v1/partition/default/resource/drain", Some(&drain)).await;
+    let mut channel = Channel::from_shared(server.address("grpc")).unwrap().connect().await.unwrap();
+    for _ in 0..30 {
+        assert_eq!(register(&channel, "second").await, Code::InvalidArgument);
+    }
+    assert_eq!(register(&channel, "viewer").await, Code::PermissionDenied);
+    for n in 0..100 {
+        let path = format!("http://here/{n}/{}", "x".repeat(500));
+        let request = http::Request::post(path).header("content-type", "application/grpc").body(Body::empty());
+        std::future::poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+        let answer = channel.call(request.unwrap()).await.unwrap();
+        assert_eq!(answer.headers()["grpc-status"], "16");
+        let path = format!("/api/v1/partition/p{n}/resource/drain");
+        assert_eq!(server.send("none", "POST", &path, Some(&drain)).await.status(), 401);
+    }
+    let records = server.send("operator", "GET", "/api/v1/audit", None).await.text().await.unwrap();
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |who: &str| {
+        let own = records.iter().filter(move |record| record["who"] == who);
+        own.map(|it| json!([it["door"], it["action"], it["outcome"], it["count"]])).collect::<Vec<_>>()
+    };
+    let action = "/si.v1.Scheduler/RegisterResourceManager";
+    let failed = of("second");
+    assert_eq!(failed.len(), 21, "{failed:?}");
+    assert_eq!(failed[20], json!(["grpc", action, "failed", 10]));
+    assert_eq!(of("viewer"), [json!(["grpc", action, "refused", 1])], "by name");
+    let route = "POST /api/v1/partition/{partition}/resource/drain";
+    assert_eq!(of("unknown"), [json!(["grpc", "others", "refused", 100]), json!(["http", route, "refused", 100])]);
+    assert_eq!(of("operator").len(), 1);
+}

@@ -19,7 +19,11 @@ use tonic::{
 };
 use tower_layer::Layer;
 
-use super::{incoming::Connection, paced::Arrived};
+use super::{
+    incoming::Connection,
+    paced::Arrived,
+    room::{Call, Ticket},
+};
 use crate::{
     access::{Audit, Caller, Denied, Rates, Role, Tokens, audit, caller::bearer, rates, tokens::Lease},
     actors::topology::Topology,
@@ -161,9 +165,6 @@ impl<S> Guarded<S> {
         S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
         S::Future: Send,
     {
-        if let Some(connection) = request.extensions().get::<Connection>() {
-            connection.came();
-        }
         let need = need(request.uri().path());
         if let Some(opening) = self.topology.opening().filter(|_| need.is_some()) {
             return refuse(Status::unavailable(opening));
@@ -203,11 +204,24 @@ impl<S> Guarded<S> {
                 }
             }
         };
+        let ticket = connection.and_then(Connection::ticket);
+        let call = match ticket {
+            // Who may call anything keeps its connection by any call.
+            Some(ticket) if need.is_some() || self.tokens.is_none() => match ticket.admit(|| caller.key(address)) {
+                Ok(call) => Some(call),
+                Err(open) => {
+                    self.refused.grpc(RATE);
+                    return refuse(too_many_connections(&caller.identity(address), open));
+                }
+            },
+            ticket => ticket.map(Ticket::welcome),
+        };
         let asked = change.map(|(name, noted)| (noted, asked(Some(&caller), name)));
         let lease = caller.lease(self.tokens.as_ref());
         if let Some(lease) = caller.lease(self.tokens.as_ref()) {
             // What a stream brings is its caller's as well: nothing of it is read once the right to it has ended.
-            request = request.map(|body| Body::new(Leased { body, lease: Some(lease), sent: Sent::Requests }));
+            let of_client = |body| Leased { body, lease: Some(lease), ended: false, sent: Sent::Requests };
+            request = request.map(|body| Body::new(of_client(body)));
         }
         match &asked {
             Some((true, asked)) => drop(request.extensions_mut().insert(asked.detail.clone())),
@@ -239,12 +253,8 @@ impl<S> Guarded<S> {
             if let Some(reason) = denied(response.extensions()) {
                 refused.grpc(reason);
             }
-            Ok(match lease {
-                Some(lease) => {
-                    response.map(|body| Body::new(Leased { body, lease: Some(lease), sent: Sent::Answers(refused) }))
-                }
-                None => response,
-            })
+            let sent = Sent::Answers { refused, _call: call };
+            Ok(response.map(|body| Body::new(Leased { body, lease, ended: false, sent })))
         })
     }
 }
@@ -253,6 +263,14 @@ impl<S> Guarded<S> {
 fn refuse<E>(refusal: Status) -> BoxFuture<'static, Result<http::Response<Body>, E>> {
     let refusal = refusal.into_http();
     Box::pin(async move { Ok(refusal) })
+}
+
+/// The refusal of a caller that has so many connections open.
+fn too_many_connections(who: &str, open: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "{who} has {open} connections open, half of those that this server takes: close some of them, a connection takes \
+         256 calls at a time"
+    ))
 }
 
 /// The refusal of a caller that has sent too many, with when the next may come.
@@ -334,8 +352,10 @@ fn denied(answer: &http::Extensions) -> Option<&'static str> {
 /// A body that ends when the right to it does.
 struct Leased {
     body: Body,
-    /// `None` once it has ended.
+    /// `None`: the right never ends.
     lease: Option<Lease>,
+    /// The right has.
+    ended: bool,
     sent: Sent,
 }
 
@@ -343,8 +363,8 @@ struct Leased {
 enum Sent {
     /// The client's.
     Requests,
-    /// Ours; counts what was refused on the way.
-    Answers(Refused),
+    /// Ours; counts what was refused on the way. With it the call ends.
+    Answers { refused: Refused, _call: Option<Call> },
 }
 
 impl HttpBody for Leased {
@@ -352,9 +372,13 @@ impl HttpBody for Leased {
     type Error = Status;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
-        if let Poll::Ready(why) = lease.poll_ended(context) {
-            self.lease = None;
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(lease) = &mut self.lease
+            && let Poll::Ready(why) = lease.poll_ended(context)
+        {
+            self.ended = true;
             let status = Status::unauthenticated(why);
             if let Sent::Requests = self.sent {
                 return Poll::Ready(Some(Err(status)));
@@ -363,7 +387,7 @@ impl HttpBody for Leased {
             return Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
         }
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Sent::Answers(refused) = &self.sent
+        if let Sent::Answers { refused, .. } = &self.sent
             && let Poll::Ready(Some(Ok(frame))) = &frame
             && let Some(status) = frame.trailers_ref().and_then(|trailers| trailers.get("grpc-status"))
             && Code::from_bytes(status.as_bytes()) == Code::PermissionDenied
@@ -375,7 +399,7 @@ impl HttpBody for Leased {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.lease.is_none() || self.body.is_end_stream()
+        self.ended || self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

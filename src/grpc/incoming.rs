@@ -1,30 +1,30 @@
-//! Connections as they come, so many at a time, encrypted where the door has a certificate. One that asks for nothing is closed.
+//! Connections as they come, so many at a time, encrypted where the door has a certificate. One over which nobody calls who may is closed.
 
 use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use futures::{Stream, StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, future::poll_fn, stream};
 use rustls::ServerConfig;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::{Sleep, sleep, timeout},
+    sync::mpsc,
+    time::{Instant, Sleep, sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-use super::paced::{Arrived, Paced};
+use super::{
+    paced::{Arrived, Paced},
+    room::{Place, Room, Ticket},
+};
 use crate::access::certificate;
 
 /// Connections that nobody has taken yet.
@@ -49,12 +49,11 @@ fn peer(stream: &TcpStream) -> Option<IpAddr> {
     Some(stream.peer_addr().ok()?.ip())
 }
 
-/// Connections, each with its place among those that may be open. Those beyond wait in the kernel.
-fn accepted(listener: TcpListener, room: usize) -> impl Stream<Item = (TcpStream, OwnedSemaphorePermit)> {
-    let room = Arc::new(Semaphore::new(room));
-    stream::unfold((listener, room), |(listener, room)| async {
-        let place = room.clone().acquire_owned().await.ok()?;
+/// Connections, each with its place among those that may be open. One waits here for its place, those beyond wait in the kernel.
+fn accepted(listener: TcpListener, room: usize) -> impl Stream<Item = (TcpStream, Place)> {
+    stream::unfold((listener, Room::new(room)), |(listener, room)| async {
         let stream = accept(|| async { Ok(listener.accept().await?.0) }).await;
+        let place = room.place(peer(&stream)).await;
         // It still works without, only slower.
         let _ = stream.set_nodelay(true);
         Some(((stream, place), (listener, room)))
@@ -104,7 +103,11 @@ pub fn encrypted(
             let (acceptor, ready) = (acceptor.clone(), ready.clone());
             tokio::spawn(async move {
                 let peer = peer(&stream);
-                match timeout(patience, acceptor.accept(stream)).await {
+                let accepted = tokio::select! {
+                    accepted = timeout(patience, acceptor.accept(stream)) => accepted,
+                    () = poll_fn(|context| place.poll_closed(context)) => return,
+                };
+                match accepted {
                     // Nobody takes it: the door is being closed.
                     Ok(Ok(stream)) => {
                         let shown = certificate::names(stream.get_ref().1.peer_certificates());
@@ -119,22 +122,23 @@ pub fn encrypted(
     ReceiverStream::new(connections)
 }
 
-/// A connection whose frames are handed on in order ([`Paced`]), and that fails when no request has come over it in time: a peer that never speaks HTTP/2, or never asks for
-/// anything, holds nothing for long. Once there was a request, pings tell whether the peer is there.
+/// A connection whose frames are handed on in order ([`Paced`]), and that fails when no call of somebody who may has come over it in time, or when
+/// its place is needed ([`Room`]): a peer that never speaks HTTP/2, or is never let in, holds nothing for long. Once there was such a call, pings tell whether the peer is there.
 pub struct Patient<S> {
     io: S,
     request: Connection,
     paced: Paced,
     end: Option<Pin<Box<Sleep>>>,
+    patience: Duration,
     /// Its place among those that may be open.
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 /// What a connection shares with its requests, each of which carries it in its extensions.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
-    /// Whether a request has come over it.
-    asked: Arc<AtomicBool>,
+    /// Its place among those that may be open.
+    ticket: Option<Ticket>,
     /// Requests of plain streams that are being handed in.
     pub arrived: Arc<Arrived>,
     /// Address of the client.
@@ -144,9 +148,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Here is a request.
-    pub fn came(&self) {
-        self.asked.store(true, Relaxed);
+    /// Its place among those that may be open.
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
     }
 
     /// Names of the certificate that the client has shown.
@@ -161,16 +165,31 @@ impl Connection {
 }
 
 impl<S> Patient<S> {
-    fn new(
-        io: S,
-        place: OwnedSemaphorePermit,
-        address: Option<IpAddr>,
-        shown: Vec<Box<str>>,
-        patience: Duration,
-    ) -> Patient<S> {
-        let request = Connection { address, shown: shown.into(), ..Connection::default() };
+    fn new(io: S, place: Place, address: Option<IpAddr>, shown: Vec<Box<str>>, patience: Duration) -> Patient<S> {
+        let request =
+            Connection { address, shown: shown.into(), ticket: Some(place.ticket()), ..Connection::default() };
         let paced = Paced::new(request.arrived.clone());
-        Patient { io, request, paced, end: Some(Box::pin(sleep(patience))), _place: place }
+        Patient { io, request, paced, end: Some(Box::pin(sleep(patience))), patience, place }
+    }
+
+    /// Whether it is over.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.place.poll_closed(cx).is_ready() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        while let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            match self.place.due(self.patience) {
+                None => self.end = None,
+                Some(due) if due > Instant::now() => end.as_mut().reset(due),
+                Some(_) => {
+                    tracing::debug!("a gRPC connection without a call that is let in is closed");
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -184,14 +203,8 @@ impl<S> Connected for Patient<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some(end) = &mut self.end {
-            if end.as_mut().poll(cx).is_ready() && !self.request.asked.load(Relaxed) {
-                tracing::debug!("a gRPC connection without a request is closed");
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            if self.request.asked.load(Relaxed) {
-                self.end = None;
-            }
+        if let Err(over) = self.poll_over(cx) {
+            return Poll::Ready(Err(over));
         }
         let Patient { io, paced, .. } = &mut *self;
         paced.poll_read(Pin::new(io), cx, buf)
@@ -200,6 +213,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        // While nothing can be written nothing is read either.
+        if let Err(over) = self.poll_over(cx) {
+            return Poll::Ready(Err(over));
+        }
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
@@ -220,6 +237,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Err(over) = self.poll_over(cx) {
+            return Poll::Ready(Err(over));
+        }
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
 }

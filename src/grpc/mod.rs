@@ -9,6 +9,7 @@ mod order;
 mod paced;
 mod plain;
 mod requests;
+mod room;
 mod scheduler;
 pub mod server;
 mod status;

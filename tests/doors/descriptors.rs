@@ -6,11 +6,15 @@ use std::{
     process::{Command, Stdio},
 };
 
+use callboard::si::v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient};
 use reqwest::Client;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tonic::{Code, Request, transport::Channel};
 
 use crate::{
-    common::{Program, command, serve, skip, until},
+    access::rig::{standard, token},
+    common::{LIMIT, Program, command, serve, skip, until},
     shim::server::{CONFIG, Server},
     wired::rig::{self, Running, with_data},
 };
@@ -153,4 +157,63 @@ async fn a_command_waits_for_more_than_it_may_open() {
     let mut waits = Running::start(waits);
     waits.prints("node/n7 condition met: online").await;
     assert!(waits.runs(), "{}", waits.err());
+}
+
+/// A registration at the gRPC door over a connection of its own, with this caller's token where it has one.
+async fn register(address: &str, caller: Option<&str>) -> (Channel, Code) {
+    let channel = Channel::from_shared(address.to_owned()).expect("an address").connect().await.expect("connected");
+    let message = RegisterResourceManagerRequest { rm_id: "rm-2".into(), config: CONFIG.into(), ..Default::default() };
+    let mut request = Request::new(message);
+    if let Some(caller) = caller {
+        let value = format!("Bearer {}", token(caller)).parse().expect("a header");
+        request.metadata_mut().insert("authorization", value);
+    }
+    let answer = SchedulerClient::new(channel.clone()).register_resource_manager(request).await;
+    (channel, answer.map_or_else(|status| status.code(), |_| Code::Ok))
+}
+
+#[tokio::test]
+async fn neither_clients_without_a_token_nor_those_of_one_close_the_grpc_door() {
+    if !has_prlimit() {
+        return skip("descriptors", "there is no prlimit (util-linux)");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let tokens = dir.path().join("tokens");
+    fs::write(&tokens, standard()).expect("written");
+    // None is closed because it has not been let in yet.
+    let more = ["--tokens", &tokens.display().to_string(), "--first-request-timeout", "10m"];
+    let started = serve(&more);
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=256:256"]).arg(started.get_program()).args(started.get_args());
+    let program = Program::try_start(command).expect("it starts");
+    let address = program.address("grpc");
+    // There are 32 places. Connections are kept, and their clients answer pings.
+    let crowd = async |count: usize, caller: Option<&'static str>| {
+        let mut calls: JoinSet<_> = (0..count)
+            .map(|_| {
+                let address = address.clone();
+                async move { register(&address, caller).await }
+            })
+            .collect();
+        let mut answered = Vec::new();
+        while answered.len() < count.min(32) {
+            answered.push(calls.join_next().await.expect("one of them").expect("no panic"));
+        }
+        (answered, calls)
+    };
+    let (strangers, _waiting) = crowd(40, None).await;
+    // Those whose places others waited for may have had no answer.
+    let refused = |code: &Code| [Code::Unauthenticated, Code::Unavailable, Code::Unknown].contains(code);
+    assert!(
+        strangers.iter().all(|(_, code)| refused(code)),
+        "{:?}",
+        strangers.iter().map(|(_, code)| code).collect::<Vec<_>>()
+    );
+    let honest = async |caller| tokio::time::timeout(LIMIT, register(&address, Some(caller))).await.expect("let in");
+    let first = honest("shim").await;
+    assert_eq!(first.1, Code::Ok);
+    let (own, _more) = crowd(24, Some("second")).await;
+    let count = |code: Code| own.iter().filter(|(_, other)| *other == code).count();
+    assert_eq!((count(Code::Ok), count(Code::ResourceExhausted)), (16, 8), "half of the places");
+    assert_eq!(honest("configurer").await.1, Code::Ok);
 }

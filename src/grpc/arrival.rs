@@ -1,4 +1,4 @@
-//! How messages arrive: none is larger than allowed, one that has begun comes in time, and nothing is kept for what has not come,
+//! How messages arrive: none is larger than allowed, one that has begun comes in time, all that have begun have a bound together, and nothing is kept for what has not come,
 //! since whoever decodes a message reserves its whole length as soon as it begins. What comes between two messages, or how long
 //! nothing does, is the stream's business.
 
@@ -20,14 +20,15 @@ use tonic::{
 };
 use tower_layer::Layer;
 
-use crate::messages::limits::Limits;
+use super::guard;
+use crate::messages::{limits::Limits, underway::Coming};
 
 /// A message that has begun and has not come whole by then ends its stream.
 const WHOLE: Duration = Duration::from_secs(60);
 /// As does one of which nothing comes for so long.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The services behind it get what arrives within the limits.
+/// The services behind it get what arrives within the limits. It is known by then who sends it.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     /// How large a message may be.
@@ -64,7 +65,8 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Watched<S
 
     fn call(&mut self, request: http::Request<Body>) -> S::Future {
         let limits = self.limits.clone();
-        self.inner.call(request.map(|body| Body::new(Arrival::new(body, limits))))
+        let coming = limits.underway.begin(guard::key(request.extensions()));
+        self.inner.call(request.map(|body| Body::new(Arrival::new(body, limits, coming))))
     }
 }
 
@@ -118,14 +120,16 @@ struct Arrival {
     place: Place,
     /// What has come of a message that is not whole.
     held: BytesMut,
+    /// That, among all that is under way.
+    coming: Coming,
     ended: bool,
     /// While a message is on its way: when it has to be there, and what waits for it or for the next sign of life.
     late: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl Arrival {
-    fn new(body: Body, limits: Arc<Limits>) -> Arrival {
-        Arrival { body, limits, place: Place::default(), held: BytesMut::new(), ended: false, late: None }
+    fn new(body: Body, limits: Arc<Limits>, coming: Coming) -> Arrival {
+        Arrival { body, limits, place: Place::default(), held: BytesMut::new(), coming, ended: false, late: None }
     }
 
     /// What of these bytes, and of those that are held, is whole by now.
@@ -141,6 +145,12 @@ impl Arrival {
             return Ok(Some(bytes));
         }
         let ready = self.held.len() + whole;
+        if whole > 0 {
+            self.coming.keep(0);
+        }
+        // What is handed on now is not under way any more.
+        let kept = if whole > 0 { bytes.len() - whole } else { bytes.len() };
+        self.coming.more(kept, most).map_err(|why| Status::resource_exhausted(why.to_string()))?;
         self.held.extend_from_slice(&bytes);
         Ok((whole > 0).then(|| self.held.split_to(ready).freeze()))
     }
@@ -155,6 +165,7 @@ impl HttpBody for Arrival {
             if self.ended {
                 // Whoever decodes it says what is missing.
                 let rest = std::mem::take(&mut self.held).freeze();
+                self.coming.keep(0);
                 return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
             }
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
@@ -214,7 +225,8 @@ mod tests {
         let limits = Arc::new(Limits::default());
         limits.start(100, 1);
         let body = Body::new(StreamBody::new(Box::pin(frames)));
-        Arrival::new(body, limits)
+        let coming = limits.underway.begin("somebody".into());
+        Arrival::new(body, limits, coming)
     }
 
     /// Bytes that arrived, and how it ended.

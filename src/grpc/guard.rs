@@ -293,6 +293,12 @@ pub fn caller(extensions: &Extensions) -> Result<Caller, Status> {
     extensions.get::<Caller>().cloned().ok_or_else(|| Denied::NoToken.into())
 }
 
+/// What the caller is counted by.
+pub fn key(extensions: &Extensions) -> Arc<str> {
+    let address = extensions.get::<Connection>().and_then(Connection::peer);
+    extensions.get::<Caller>().unwrap_or(&Caller::Anyone).key(address).into()
+}
+
 /// What the messages of a stream are part of.
 pub fn traced(extensions: &Extensions) -> trace::Stream {
     trace::Stream(extensions.get::<trace::Point>().cloned())

@@ -104,8 +104,8 @@ async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let router = Server::builder()
-        .layer(arrivals)
         .layer(Guard { tokens, refused, audit, topology: for_guard, rates })
+        .layer(arrivals)
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
         .max_concurrent_streams(CALLS)

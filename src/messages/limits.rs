@@ -1,8 +1,13 @@
 //! What one request may bring. Shared by all doors, and changed while they are open.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use super::underway::Underway;
 
 /// Largest body or message in bytes, where nothing else is said.
 pub const BODY: usize = 8 << 20;
@@ -50,11 +55,13 @@ pub struct Limits {
     own_body: AtomicUsize,
     body: AtomicUsize,
     items: AtomicUsize,
+    /// What has begun to come, at all doors.
+    pub underway: Arc<Underway>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { own_body: BODY.into(), body: BODY.into(), items: ITEMS.into() }
+        Limits { own_body: BODY.into(), body: BODY.into(), items: ITEMS.into(), underway: Arc::default() }
     }
 }
 

@@ -21,4 +21,5 @@ pub mod recorded;
 pub mod rm;
 pub mod settings;
 pub mod ugm;
+pub mod underway;
 pub mod wait;

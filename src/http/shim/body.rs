@@ -7,9 +7,9 @@ use std::{
 };
 
 use actix_web::{
-    HttpRequest,
+    HttpMessage as _, HttpRequest,
     http::{StatusCode, header},
-    web::{Bytes, BytesMut, Payload},
+    web::{Bytes, BytesMut, Data, Payload},
 };
 use futures::{Stream, StreamExt as _};
 use serde::{
@@ -18,7 +18,11 @@ use serde::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::http::problem::Problem;
+use crate::{
+    access::Caller,
+    http::{doors::Doors, problem::Problem},
+    messages::underway::{Coming, Crowded},
+};
 
 /// A body whose sender is silent for so long is given up.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
@@ -40,6 +44,9 @@ pub enum Unread {
         WHOLE.as_secs()
     )]
     Slow,
+    /// There is no room for it now.
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
     /// It breaks off.
     #[error("the body could not be read: {0}")]
     Broken(String),
@@ -51,6 +58,7 @@ impl Unread {
         match self {
             Unread::Large(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Unread::Slow => StatusCode::REQUEST_TIMEOUT,
+            Unread::Crowded(_) => StatusCode::TOO_MANY_REQUESTS,
             Unread::Broken(_) => StatusCode::BAD_REQUEST,
         }
     }
@@ -84,13 +92,22 @@ pub async fn bytes(request: &HttpRequest, payload: Payload, max: usize) -> Resul
     if declared.is_some_and(|length: u64| length > max as u64) {
         return Err(Unread::Large(max));
     }
-    collect(payload, max).await
+    collect(payload, max, coming(request)).await
+}
+
+/// The body or message of this request, among all that are on their way; `None` where nobody counts them.
+pub fn coming(request: &HttpRequest) -> Option<Coming> {
+    let doors = request.app_data::<Data<Doors>>()?;
+    let address = request.peer_addr().map(|peer| peer.ip());
+    let key = request.extensions().get::<Caller>().unwrap_or(&Caller::Anyone).key(address);
+    Some(doors.limits().underway.begin(key.into()))
 }
 
 /// Collects the pieces of a body. Nothing is kept for what has not come yet, whatever was declared.
 async fn collect<E: Display>(
     mut pieces: impl Stream<Item = Result<Bytes, E>> + Unpin,
     max: usize,
+    mut coming: Option<Coming>,
 ) -> Result<Bytes, Unread> {
     let end = Instant::now() + WHOLE;
     let mut body = BytesMut::new();
@@ -100,6 +117,9 @@ async fn collect<E: Display>(
         let piece = piece.map_err(|error| Unread::Broken(error.to_string()))?;
         if body.len() + piece.len() > max {
             return Err(Unread::Large(max));
+        }
+        if let Some(coming) = &mut coming {
+            coming.more(piece.len(), max)?;
         }
         body.extend_from_slice(&piece);
     }
@@ -174,11 +194,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_comes_in_time_or_is_given_up() {
-        assert_eq!(collect(pieces(9, &[3, 4]), 7).await, Ok(Bytes::from_static(b"xxxxxxx")));
-        assert_eq!(collect(pieces(0, &[3, 4]), 6).await, Err(Unread::Large(6)));
-        assert_eq!(collect(pieces(11, &[1]), 9).await, Err(Unread::Slow), "silent");
+        assert_eq!(collect(pieces(9, &[3, 4]), 7, None).await, Ok(Bytes::from_static(b"xxxxxxx")));
+        assert_eq!(collect(pieces(0, &[3, 4]), 6, None).await, Err(Unread::Large(6)));
+        assert_eq!(collect(pieces(11, &[1]), 9, None).await, Err(Unread::Slow), "silent");
         let begun = Instant::now();
-        assert_eq!(collect(pieces(9, &[1; 100]), 1000).await, Err(Unread::Slow), "never whole");
+        assert_eq!(collect(pieces(9, &[1; 100]), 1000, None).await, Err(Unread::Slow), "never whole");
         assert_eq!(begun.elapsed(), WHOLE);
         assert!(Unread::Slow.to_string().contains("10 s may pass without any of it, and 60 s"), "{}", Unread::Slow);
     }

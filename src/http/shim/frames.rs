@@ -11,6 +11,7 @@ use actix_ws::{CloseCode, CloseReason};
 use futures::Stream;
 
 use super::body::Unread;
+use crate::messages::underway::{Coming, Crowded};
 
 /// Bytes of a head at most: two, the length, the mask.
 const HEAD: usize = 14;
@@ -36,6 +37,9 @@ pub enum Refused {
     /// A message is larger than is taken.
     #[error(transparent)]
     Large(Unread),
+    /// There is no room for what has come of it.
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
     /// A text is none.
     #[error("a text message is not UTF-8")]
     NoText,
@@ -52,6 +56,7 @@ impl Refused {
     pub fn reason(&self) -> Option<CloseReason> {
         let code = match self {
             Refused::Large(_) => CloseCode::Size,
+            Refused::Crowded(_) => CloseCode::Again,
             Refused::NoText => CloseCode::Invalid,
             Refused::Protocol(_) => CloseCode::Protocol,
             Refused::Broken(_) => return None,
@@ -83,6 +88,8 @@ struct Frame {
 pub struct Frames<P, M> {
     pieces: P,
     most: M,
+    /// What is kept of a message that is not whole.
+    coming: Option<Coming>,
     /// What came and was not looked at.
     piece: Bytes,
     head: Vec<u8>,
@@ -95,10 +102,11 @@ pub struct Frames<P, M> {
 
 impl<P, M: Fn() -> usize> Frames<P, M> {
     /// Of what comes in these pieces.
-    pub fn new(pieces: P, most: M) -> Frames<P, M> {
+    pub fn new(pieces: P, most: M, coming: Option<Coming>) -> Frames<P, M> {
         Frames {
             pieces,
             most,
+            coming,
             piece: Bytes::new(),
             head: Vec::with_capacity(HEAD),
             frame: None,
@@ -118,6 +126,9 @@ impl<P, M: Fn() -> usize> Frames<P, M> {
             };
             let part = self.piece.split_to(self.piece.len().min(frame.left));
             frame.left -= part.len();
+            if let (Some(coming), Kind::Text | Kind::Binary) = (&mut self.coming, frame.kind) {
+                coming.more(part.len(), (self.most)())?;
+            }
             let to = match frame.kind {
                 Kind::Text | Kind::Binary => &mut self.content,
                 Kind::Ping | Kind::Pong | Kind::Close => &mut self.control,
@@ -141,6 +152,9 @@ impl<P, M: Fn() -> usize> Frames<P, M> {
                 Kind::Text | Kind::Binary => {
                     // Taken as it is: what is left of a large one would be kept for small ones.
                     let content = std::mem::take(&mut self.content).freeze();
+                    if let Some(coming) = &mut self.coming {
+                        coming.keep(0);
+                    }
                     if kind == Kind::Text && std::str::from_utf8(&content).is_err() {
                         return Err(Refused::NoText);
                     }
@@ -284,7 +298,7 @@ mod tests {
         let pieces: Vec<_> =
             bytes.chunks(size).map(|piece| Ok::<_, Infallible>(Bytes::copy_from_slice(piece))).collect();
         let mut over = false;
-        let frames = Frames::new(stream::iter(pieces), || MOST).take_while(|message| {
+        let frames = Frames::new(stream::iter(pieces), || MOST, None).take_while(|message| {
             let before = std::mem::replace(&mut over, message.is_err());
             std::future::ready(!before)
         });

@@ -65,7 +65,7 @@ pub async fn ws(
     let (open, words) = attach(&handle, "http-ws", after).await?;
     let (pace, epoch) = (Pace::default(), open.epoch());
     let limits = doors.topology.limits.clone();
-    let mut frames = Frames::new(pace.watch(payload), move || limits.body());
+    let mut frames = Frames::new(pace.watch(payload), move || limits.body(), body::coming(&request));
     let messages = stream::poll_fn(move |cx| match frames.poll_next_unpin(cx) {
         Poll::Pending => ended.poll_next_unpin(cx).map(|_| None),
         message => message,

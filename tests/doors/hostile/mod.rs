@@ -6,3 +6,4 @@ mod names;
 mod origins;
 mod pipes;
 mod tenants;
+mod underway;

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use futures::stream;
@@ -20,11 +21,12 @@ use super::{
     requests, status,
 };
 use crate::{
-    access::Caller,
+    access::{Caller, sparing::Sparing},
     actors::{
         rm::{EXTENSION, handle::not_registered, open::OpenStream},
         topology::{Topology, process::ignore_process_wide},
     },
+    domain::names::shorten,
     messages::rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
     si::{
         codec::Wire,
@@ -36,10 +38,22 @@ use crate::{
     },
 };
 
+/// Callbacks of a resource manager in a minute of which the log says that its shim could not handle them.
+const FAILURES: u32 = 10;
+/// Bytes of what the shim says of it.
+const WORDS: usize = 1_024;
+
 /// The service.
 pub struct Extension {
-    /// The wiring.
-    pub topology: Arc<Topology>,
+    topology: Arc<Topology>,
+    failures: Arc<Mutex<Sparing>>,
+}
+
+impl Extension {
+    /// With this wiring.
+    pub fn new(topology: Arc<Topology>) -> Extension {
+        Extension { topology, failures: Arc::new(Mutex::new(Sparing::new(FAILURES))) }
+    }
 }
 
 #[tonic::async_trait]
@@ -96,9 +110,9 @@ impl SchedulerExtension for Extension {
         let (to, words) = unbounded_channel();
         let (opened, open) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let topology = self.topology.clone();
+        let (topology, failures) = (self.topology.clone(), self.failures.clone());
         tokio::spawn(async move {
-            let _ = end.send(status::guarded(read(topology, caller, incoming, to, opened)).await);
+            let _ = end.send(status::guarded(read(topology, failures, caller, incoming, to, opened)).await);
         });
         let writer = Writer { words, opening: Some(open), open: None, ended, calls: VecDeque::new() };
         Ok(Response::new(Box::pin(stream::unfold(Some(writer), async |writer| {
@@ -125,9 +139,28 @@ struct Open {
     stream: OpenStream,
     order: Mutex<Order>,
     released: Notify,
+    rm: String,
+    /// Of all resource managers: a new stream begins no new account.
+    failures: Arc<Mutex<Sparing>>,
 }
 
 impl Open {
+    /// R1.26: logged, and nothing else changes. A shim does not write as much as it likes into the log of those who run the server.
+    fn failed(&self, call: u64, mut error: String) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(more) = failures.say(&self.rm, Instant::now()) else { return };
+        drop(failures);
+        shorten(&mut error, WORDS);
+        tracing::warn!(
+            code = "callback-failed",
+            rm = self.rm,
+            call,
+            error,
+            unsaid = (more > 0).then_some(more),
+            "the shim could not handle a callback"
+        );
+    }
+
     fn order(&self) -> MutexGuard<'_, Order> {
         // Whole after a panic elsewhere: no change of it can panic half way.
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
@@ -137,6 +170,7 @@ impl Open {
 /// Reads replies until the peer ends. The stream goes with it: without replies nothing could go on.
 async fn read(
     topology: Arc<Topology>,
+    failures: Arc<Mutex<Sparing>>,
     caller: Caller,
     mut incoming: Streaming<Wire>,
     to: UnboundedSender<ToStream>,
@@ -163,7 +197,8 @@ async fn read(
     let gone = || Status::aborted("the resource manager was forgotten meanwhile: try again");
     let stream = OpenStream::attach(&handle.addr, EXTENSION, want, to).await;
     let stream = stream.map_err(|_| gone())?.map_err(status::refusal)?;
-    let open = Arc::new(Open { stream, order: Mutex::default(), released: Notify::new() });
+    let (order, released) = (Mutex::default(), Notify::new());
+    let open = Arc::new(Open { stream, order, released, rm: hello.rm_id, failures });
     let reader = Arc::downgrade(&open);
     if opened.send(open).is_err() {
         return Ok(());
@@ -190,20 +225,13 @@ fn on_reply(open: &Open, reply: ext::Reply) -> Result<(), Status> {
     let verdict = |error: String| if error.is_empty() { Ok(()) } else { Err(Arc::from(error)) };
     match reply.reply {
         Some(reply::Reply::Done(done)) => {
-            if !done.error.is_empty() {
-                // R1.26: logged, and nothing else changes.
-                tracing::warn!(
-                    code = "callback-failed",
-                    call = id,
-                    error = done.error,
-                    "the shim could not handle a callback"
-                );
-            }
-            let handed = {
+            let (was_open, handed) = {
                 let mut order = open.order();
-                order.done(id);
-                order.handed()
+                (order.done(id), order.handed())
             };
+            if was_open && !done.error.is_empty() {
+                open.failed(id, done.error);
+            }
             open.stream.handed(handed);
             open.released.notify_one();
         }

@@ -94,7 +94,7 @@ async fn serve(
     let for_guard = topology.clone();
     let scheduler = SchedulerServer::new(SchedulerDoor { topology: topology.clone() });
     let scheduler = scheduler.max_decoding_message_size(usize::MAX);
-    let extension = SchedulerExtensionServer::new(Extension { topology }).max_decoding_message_size(usize::MAX);
+    let extension = SchedulerExtensionServer::new(Extension::new(topology)).max_decoding_message_size(usize::MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<SchedulerServer<SchedulerDoor>>().await;
     health.set_serving::<SchedulerExtensionServer<Extension>>().await;

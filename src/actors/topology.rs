@@ -462,6 +462,7 @@ impl Topology {
     pub fn close(&self) {
         self.closing.store(true, Relaxed);
         self.ending.notify_waiters();
+        self.ready.changed();
         for handle in lock(&self.registry).all() {
             handle.addr.do_send(Shutdown);
         }

@@ -3,8 +3,12 @@
 use std::{io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use rustls::ServerConfig;
-use tokio::{net::TcpListener, sync::oneshot};
-use tonic::transport::Server;
+use tokio::{
+    net::TcpListener,
+    sync::{oneshot, watch},
+};
+use tonic::{server::NamedService as _, transport::Server};
+use tonic_health::{ServingStatus, server::HealthReporter};
 
 use super::{arrival::Arrivals, extension::Extension, guard::Guard, incoming, scheduler::SchedulerDoor};
 use crate::{
@@ -80,6 +84,26 @@ impl GrpcServer {
     }
 }
 
+/// Says of each service, and of the server as a whole, whether calls are welcome, as `/readyz` does; gives that.
+async fn tell(health: &HealthReporter, topology: &Topology) -> bool {
+    let serving = topology.ready.look(topology.is_closing()).ready;
+    let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+    let services = [SchedulerServer::<SchedulerDoor>::NAME, SchedulerExtensionServer::<Extension>::NAME, ""];
+    for service in services {
+        health.set_service_status(service, status).await;
+    }
+    serving
+}
+
+/// Says it again whenever it is different.
+async fn follow(health: HealthReporter, topology: Arc<Topology>, mut changes: watch::Receiver<()>, mut serving: bool) {
+    while changes.changed().await.is_ok() {
+        if serving != topology.ready.look(topology.is_closing()).ready {
+            serving = tell(&health, &topology).await;
+        }
+    }
+}
+
 async fn serve(
     listener: std::net::TcpListener,
     listen: Listen,
@@ -96,8 +120,9 @@ async fn serve(
     let scheduler = scheduler.max_decoding_message_size(usize::MAX);
     let extension = SchedulerExtensionServer::new(Extension::new(topology)).max_decoding_message_size(usize::MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<SchedulerServer<SchedulerDoor>>().await;
-    health.set_serving::<SchedulerExtensionServer<Extension>>().await;
+    let changes = for_guard.ready.changes();
+    let serving = tell(&health, &for_guard).await;
+    tokio::spawn(follow(health, for_guard.clone(), changes, serving));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)

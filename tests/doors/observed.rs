@@ -1,8 +1,21 @@
 //! What operators watch: probes, metrics, the log, and who changed what.
 
-use serde_json::Value;
+use std::{net::Ipv4Addr, sync::Arc};
 
-use crate::common::{Program, until};
+use actix::prelude::*;
+use callboard::{
+    actors::{event::EventActor, topology::Topology},
+    config,
+    grpc::{self, server::Listen},
+    metrics::Metrics,
+};
+use serde_json::Value;
+use tonic::{Streaming, transport::Channel};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use crate::common::{LIMIT, Program, until};
 
 async fn get(server: &Program, path: &str, accept: &str) -> (u16, String) {
     let url = format!("{}{path}", server.address("http"));
@@ -26,6 +39,55 @@ async fn probes_and_metrics_are_where_they_are_looked_for() {
     let (status, open) = get(&server, "/metrics", "application/openmetrics-text; version=1.0.0").await;
     assert!(status == 200 && open.contains("# TYPE callboard_requests_refused counter\n"), "{open}");
     assert!(open.ends_with("# EOF\n") && plain.lines().count() > 50 && open.lines().count() > 50);
+}
+
+/// What a health check of the gRPC door is told next of the server as a whole.
+async fn health(watch: &mut Streaming<HealthCheckResponse>) -> ServingStatus {
+    tokio::time::timeout(LIMIT, watch.message())
+        .await
+        .expect("in time")
+        .expect("no fault")
+        .expect("it goes on")
+        .status()
+}
+
+#[actix::test]
+async fn health_over_grpc_is_as_readiness_over_http() {
+    let events = EventActor::default().start();
+    let arbiters = vec![Arbiter::current()];
+    let topology = Topology::new(arbiters, Topology::launcher(), events, config::load("").expect("valid"));
+    topology.ready.waits("log", "the server reads its log");
+    let listen = Listen {
+        addr: (Ipv4Addr::LOCALHOST, 0).into(),
+        patience: LIMIT,
+        tokens: None,
+        refused: Metrics::new().expect("metrics").refused(),
+        tls: None,
+        audit: Arc::default(),
+        rates: Arc::default(),
+    };
+    let mut door = grpc::server::start(listen, topology.clone()).expect("a free port");
+    let channel = Channel::from_shared(format!("http://{}", door.addr)).expect("an address").connect().await;
+    let mut client = HealthClient::new(channel.expect("connected"));
+    let services = ["", "si.v1.Scheduler", "callboard.v1.SchedulerExtension"];
+    let mut watches = Vec::new();
+    for service in services {
+        let watch = client.watch(HealthCheckRequest { service: service.to_owned() }).await;
+        watches.push(watch.expect("known").into_inner());
+    }
+    let all = async |watches: &mut Vec<Streaming<HealthCheckResponse>>, wanted: ServingStatus| {
+        for watch in watches {
+            assert_eq!(health(watch).await, wanted);
+        }
+    };
+    all(&mut watches, ServingStatus::NotServing).await;
+    topology.ready.waits("log", "nearly done");
+    topology.ready.done("log");
+    all(&mut watches, ServingStatus::Serving).await;
+    topology.close();
+    all(&mut watches, ServingStatus::NotServing).await;
+    drop((client, watches));
+    door.stop();
 }
 
 #[tokio::test]

@@ -155,6 +155,7 @@ class DrainedTargets(TypedDict):
     deadline: NotRequired[float | None]
     idset: str
     nodelist: str
+    operatorReason: NotRequired[str | None]
     reason: NotRequired[str | None]
     timestamp: float
 
@@ -272,6 +273,7 @@ class NodeInShort(TypedDict):
     allocations: NotRequired[int]
     drained: NotRequired[str | None]
     drainedSince: NotRequired[str | None]
+    host: NotRequired[str | None]
     id: str
     offline: NotRequired[bool]
     rank: NotRequired[int | None]
@@ -971,6 +973,7 @@ class ResourceManager(TypedDict):
     buffered: int
     deliveredSequence: int
     epoch: int
+    failing: NotRequired[str | None]
     full: NotRequired[str | None]
     history: list[StateChange]
     lastSequence: int

@@ -149,6 +149,12 @@ impl Partition {
             self.placeholder_waits(app_ix, &resource, false);
         }
         self.count_pending(app_ix, &resource, false);
+        if self.is_parked_for(app_ix, key.shape)
+            && !self.apps[app_ix].groups_by_key.keys().any(|other| other.shape == key.shape)
+        {
+            // Its number may be that of another shape soon.
+            self.rouse(app_ix);
+        }
     }
 
     /// A group cannot be placed in this epoch.

@@ -129,6 +129,11 @@ impl Partition {
         }
     }
 
+    /// It is parked, and waits for nodes with room for this shape.
+    pub(super) fn is_parked_for(&self, app: AppIx, shape: ShapeIx) -> bool {
+        self.apps[app].parked.as_ref().is_some_and(|bar| bar.shapes.contains(&shape))
+    }
+
     /// It has something now that others do not have that wait for the same.
     pub(super) fn rouse_parked(&mut self, app: AppIx) {
         if self.apps[app].parked.is_some() {

@@ -94,6 +94,9 @@ pub fn status(overview: &Value) -> List {
             ],
             value: row.clone(),
         });
+        if let Some(why) = row["log"].as_str() {
+            list.note.push_str(&format!("{name}: nothing is placed: {why}\n"));
+        }
         for reason in row["waiting"]["reasons"].as_array().into_iter().flatten() {
             let (asks, apps) = (reason["asks"].as_u64().unwrap_or(0), reason["applications"].as_u64().unwrap_or(0));
             list.note.push_str(&format!(

@@ -67,6 +67,9 @@ struct PartitionRow {
     rm_since: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rm_why: Option<String>,
+    /// Why nothing of what is sent is taken, or nothing new placed: its log takes nothing. Left out where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<String>,
     nodes: NodeCounts,
     applications: BTreeMap<&'static str, usize>,
     allocations: u64,
@@ -208,6 +211,10 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>, halt: Opt
         rm_state: manager.map_or("Stopped", |manager| manager.state.name()),
         rm_since: last.map(|change| time_text(change.at)),
         rm_why: manager.and_then(why),
+        log: match halt {
+            Some(Halt::Log(why)) => Some(why.to_string()),
+            _ => None,
+        },
         nodes: NodeCounts {
             total: partition.node_by_id.len(),
             drained: rows(view).filter(|node| !node.schedulable()).count(),

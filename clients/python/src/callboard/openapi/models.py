@@ -888,6 +888,7 @@ class PartitionOfOverview(TypedDict):
     allocations: int
     applications: dict[str, int]
     capacity: Amounts
+    log: NotRequired[str | None]
     name: str
     nodes: NodesOfOverview
     overdue: OverdueDrains

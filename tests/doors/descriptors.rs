@@ -47,14 +47,11 @@ async fn a_journal_that_found_no_descriptor_is_opened_when_there_are_some() {
     assert_eq!(server.get("/healthz").await.0, 200);
     may_open(&server, 3);
     let body = json!({"rmID": "rm-1", "config": CONFIG, "extraConfig": {"rm.gracePeriod": "10m"}});
-    let register = server.send("POST", "/si/v1/rm", &body);
-    let raise = async {
-        until(async || server.program.log().contains("journal-not-read")).await;
-        may_open(&server, 1024);
-    };
-    let ((status, answer), ()) = tokio::join!(register, raise);
+    let (status, answer) = server.send("POST", "/si/v1/rm", &body).await;
     // Its log could not be made.
     assert!(status == 503 && answer["detail"].as_str().is_some_and(|text| text.contains("register again")), "{answer}");
+    until(async || server.program.log().contains("journal-not-read")).await;
+    may_open(&server, 1024);
     server.register("rm-1", &[]).await;
     server.nodes(&["n1"]).await;
     rig::until(&server, STATUS, |status| status["faults"] == json!([]) && status["online"]["nodelist"] == "n1").await;

@@ -34,8 +34,14 @@ async fn failed_callbacks_are_told_shortly_and_a_few_times_a_minute() {
         reply(call.id, failed("no room".repeat(200_000))).await;
     }
     reply(0, hello()).await;
-    // What came before it was looked at by then.
-    assert_eq!(next().await.expect_err("a second Hello").code(), Code::InvalidArgument);
+    // What came before it was looked at by then. There may be more calls than nodes.
+    let refused = loop {
+        match next().await {
+            Ok(call) => assert!(call.is_some(), "a second Hello is refused"),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused.code(), Code::InvalidArgument);
     let log = server.program.log();
     assert_eq!(log.matches("callback-failed").count(), 10, "{} bytes", log.len());
     assert!(!log.contains("made up") && log.contains("no room") && log.len() < 64 << 10, "{} bytes", log.len());

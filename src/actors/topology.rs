@@ -49,7 +49,7 @@ use crate::{
             Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
         },
         ready::Readiness,
-        rm::{DeliverEvents, Info, Predicates, Refusal, RefusalKind, RmState, Shutdown},
+        rm::{DeliverEvents, Halt, Info, Predicates, Refusal, RefusalKind, RmState, Shutdown},
         wait::EndWaits,
     },
     metrics::Metrics,
@@ -332,6 +332,12 @@ impl Topology {
         let mut all = lock(&self.registry).all();
         all.retain(|handle| handle.is_here().is_ok());
         all
+    }
+
+    /// Why nothing new is placed for a resource manager; one that is not known here is away.
+    pub fn halt(&self, rm: &str) -> Option<Halt> {
+        let here = self.find(rm).filter(|handle| handle.is_here().is_ok());
+        here.map_or(Some(Halt::Away), |handle| handle.view.load().halt())
     }
 
     /// A resource manager, known or not.

@@ -1,10 +1,6 @@
 //! `callboard audit`: who did what, from a running server.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::Write, process::ExitCode};
 
 use clap::Args;
 use hyper::Method;
@@ -16,12 +12,10 @@ use super::{
         trust::Trust,
     },
     context::ContextArg,
+    events::{AGAIN, Error},
     out,
 };
 use crate::access::audit::Record;
-
-/// How long to wait before a lost connection is made again.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// Shows who changed what through any door
 #[derive(Args, Clone, Debug)]
@@ -75,20 +69,6 @@ struct Closed {
 struct Gap {
     from: u64,
     to: u64,
-}
-
-/// Why it ended early.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    /// The server does not do it; asking again would not help.
-    #[error("{0}")]
-    Refused(String),
-    /// The connection cannot be made, or broke; a follower tries again.
-    #[error("{0}")]
-    Lost(String),
-    /// Who stopped reading wants no more.
-    #[error("cannot write: {0}")]
-    Output(#[from] io::Error),
 }
 
 /// What was read so far.

@@ -18,8 +18,8 @@ use super::client::{
 };
 use super::{context::ContextArg, out};
 
-/// How long to wait before a lost connection is made again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long a follower waits before a lost connection is made again.
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// Events that are shown where nothing is said.
 const LAST: u64 = 20;
@@ -63,9 +63,9 @@ pub struct EventsArgs {
     pub trust: Trust,
 }
 
-/// Why it ended early.
+/// Why a follower ended early.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+pub(super) enum Error {
     /// The server does not do it; asking again would not help.
     #[error("{0}")]
     Refused(String),

@@ -22,10 +22,7 @@ use self::format::Printer;
 pub(super) use self::options::duration;
 pub use self::options::{Match, When};
 pub use self::{format::Format, format::TimeFormat};
-use super::{door::Door, out, wait::may_come_back};
-
-/// How long to wait before a lost connection is made again.
-const AGAIN: Duration = Duration::from_secs(1);
+use super::{door::Door, events::AGAIN, out, wait::may_come_back};
 
 /// Options of `callboard journal`.
 #[derive(Args, Clone, Debug)]

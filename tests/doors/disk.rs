@@ -287,9 +287,7 @@ async fn a_full_disk_refuses_requests_and_what_was_taken_is_there_afterwards() {
             assert!(info["failing"].to_string().contains("No space left"), "{info}");
             let overview = server.get("/api/v1/overview").await.1;
             assert!(overview["partitions"][0]["rmWhy"].to_string().contains("No space left"), "{overview}");
-            let mut status = command(&["status", "--server", &server.url("")]);
-            let shown = tokio::task::spawn_blocking(move || status.output().unwrap()).await.unwrap();
-            let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+            let (_, shown, _) = rig::run(&server, &["status"]).await;
             assert!(shown.contains("default: nothing is placed: ") && shown.contains("No space left"), "{shown}");
             // What waits says so, and nobody is told of what a restart may take back.
             let wait = "/api/v1/partition/default/application/app/wait?for=running&timeout=200ms";

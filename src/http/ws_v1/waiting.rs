@@ -79,15 +79,14 @@ impl WaitingAsks {
     }
 
     async fn count(&self, topology: &Topology) {
-        let halts: BTreeMap<Arc<str>, Option<Halt>> =
-            topology.known().iter().map(|handle| (handle.id.clone(), handle.view.load().halt())).collect();
-        let views = views(&topology.directory.get().led()).await;
+        let views = views(&topology.directory.get().led()).await.into_iter();
+        let views: Vec<(Option<Halt>, View)> = views.map(|view| (topology.halt(&view.rm), view)).collect();
         let most = Settings::read(&topology.process.get()).metrics_top_users;
         let counted = spawn_blocking(move || {
             let began = Instant::now();
-            let halt = |view: &View| halts.get(&view.rm).map_or(Some(&Halt::Away), Option::as_ref);
-            let asks =
-                views.iter().map(|view| (view.shown.to_string(), of_partition(view, halt(view), most))).collect();
+            let of =
+                |(halt, view): &(Option<Halt>, View)| (view.shown.to_string(), of_partition(view, halt.as_ref(), most));
+            let asks = views.iter().map(of).collect();
             Count { asks, at: Instant::now(), took: began.elapsed() }
         });
         match counted.await {

@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    common,
     shim::server::Server,
-    wired::rig::{application, asks, end, until, with_data},
+    wired::rig::{application, asks, end, run, until, with_data},
 };
 
 const STATUS: &str = "/api/v1/partition/default/resource/status";
@@ -140,13 +139,7 @@ async fn a_node_is_drained_by_its_id_and_both_reasons_are_told() {
     until(&server, STATUS, |status| status["online"]["nodelist"] == "host-a").await;
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &node("DRAIN_NODE")).await.0, 202);
     until(&server, STATUS, |status| status["drained"][0]["by"] == json!(["rm"])).await;
-    let run = async |args: &[&str]| {
-        let mut command = common::command(args);
-        command.args(["--server", &server.url("")]);
-        let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
-    };
+    let run = async |args: &[&str]| run(&server, args).await;
     let (status, _, err) = run(&["resource", "drain", "i-9", "disk"]).await;
     assert_eq!((status, &*err), (Some(1), "callboard: invalid targets: invalid hosts: i-9\n"));
     let drained = run(&["resource", "drain", "--wait", "i-1", "bad", "dimm"]).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     common,
     shim::server::{CONFIG, Server},
-    wired::rig::{application, until, with_data},
+    wired::rig::{application, run, until, with_data},
 };
 
 const QUEUE: &str = "/api/v1/partition/default/queue/root.a";
@@ -134,13 +134,7 @@ async fn a_resumed_queue_below_a_drained_one_says_so() {
 #[tokio::test]
 async fn the_command_stops_several_and_shows_one() {
     let server = Server::registered(&[]).await;
-    let run = async |args: &[&str]| {
-        let mut command = common::command(args);
-        command.args(["--server", &server.url("")]);
-        let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
-    };
+    let run = async |args: &[&str]| run(&server, args).await;
     assert_eq!(run(&["queue", "stop", "root.a", "--reason", "billing"]).await, (Some(0), String::new(), String::new()));
     let (status, _, err) = run(&["queue", "stop", "root.a"]).await;
     assert!(status == Some(1) && err.contains("billing") && err.contains("--force does it"), "{err}");

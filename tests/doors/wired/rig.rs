@@ -23,6 +23,15 @@ pub async fn end(server: Server) -> Option<i32> {
     server.program.ended().await
 }
 
+/// A command of the program, asked of this server: its exit status, and what it printed.
+pub async fn run(server: &Server, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = common::command(args);
+    command.args(["--server", &server.url("")]);
+    let output = tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("waited for");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 pub async fn application(server: &Server, id: &str) {
     let app = json!({"applicationID": id, "queueName": "root.a", "partitionName": "default", "ugi": {"user": "u", "groups": ["g"]}});
     let (status, body) = server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": [app]})).await;

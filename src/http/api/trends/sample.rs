@@ -35,13 +35,8 @@ pub async fn go_on(state: Arc<RestState>) {
 }
 
 async fn take(state: &Arc<RestState>) {
-    let known = state.topology.known();
-    let halt = |view: &View| match known.iter().find(|handle| handle.id == view.rm) {
-        Some(handle) => handle.view.load().halt(),
-        None => Some(Halt::Away),
-    };
     let views = state.led_views().await.into_iter();
-    let views: Vec<(Option<Halt>, View)> = views.map(|view| (halt(&view), view)).collect();
+    let views: Vec<(Option<Halt>, View)> = views.map(|view| (state.topology.halt(&view.rm), view)).collect();
     let trends = state.trends.clone();
     // All applications are looked at.
     let sampled = spawn_blocking(move || {

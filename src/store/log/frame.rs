@@ -74,14 +74,23 @@ pub fn is_torn(bytes: &[u8]) -> bool {
     }
 }
 
-/// What is to be done for [`is_last`] at most, as a multiple of the bytes that are looked at.
+/// What is to be done for [`is_last`] and [`next`] at most, as a multiple of the bytes that are looked at.
 const PASSES: usize = 4;
 
 /// No valid frame is behind the beginning of `bytes`. Where that would take long to say, since many places look like the
 /// head of a long frame, the answer is no: whoever asks takes it for damage then, and not for an end.
 pub fn is_last(bytes: &[u8]) -> bool {
-    let mut work = bytes.len().saturating_mul(PASSES).saturating_add(1 << 16);
-    follows(bytes, &mut work) == Follows::Nothing
+    follows(bytes, &mut work_for(bytes)) == Follows::Nothing
+}
+
+/// Where the next valid frame is behind the beginning of `bytes`, and its index; `None` also where that would take long to say.
+pub fn next(bytes: &[u8]) -> Option<(usize, u64)> {
+    let Follows::Frame(at) = follows(bytes, &mut work_for(bytes)) else { return None };
+    whole(&bytes[at..]).map(|(head, _)| (at, head.index))
+}
+
+fn work_for(bytes: &[u8]) -> usize {
+    bytes.len().saturating_mul(PASSES).saturating_add(1 << 16)
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -18,6 +18,8 @@ pub struct End {
     pub bytes: u64,
     /// What follows cannot be used.
     pub cut: Option<Cut>,
+    /// Damage that costs nothing: the snapshot tells what these records did.
+    pub passed_over: Vec<Cut>,
 }
 
 /// Where what can be used ends, and why.
@@ -92,7 +94,7 @@ pub fn read(
     // Before the files are listed: a server may be making the next one just now.
     let noted = newest::noted(dir)?;
     let all = segments(dir)?;
-    let mut end = End { last: after, bytes: 0, cut: None };
+    let mut end = End { last: after, bytes: 0, cut: None, passed_over: Vec::new() };
     for (place, (first, path)) in all.iter().enumerate() {
         let next = all.get(place + 1).map(|(next, _)| *next);
         if next.is_some_and(|next| next <= after + 1) {
@@ -124,6 +126,13 @@ pub fn read(
         while at < bytes.len() {
             let rest = &bytes[at..];
             let Some((head, payload)) = frame::whole(rest) else {
+                // Nothing behind the snapshot was read yet, and nothing behind it is missing.
+                if let Some((skip, next)) = frame::next(rest).filter(|(_, next)| end.last == after && *next <= after + 1) {
+                    let why = format!("damaged, of what is before record {next}");
+                    end.passed_over.push(Cut { bytes: skip as u64, ..cut(at, why) });
+                    at += skip;
+                    continue;
+                }
                 let at_end = last_file && frame::is_last(rest);
                 let torn = at_end && frame::is_torn(rest);
                 let why = if torn { "a record is not whole" } else { "a record is damaged" };

@@ -69,6 +69,39 @@ fn a_torn_end_is_cut_off_at_every_length_and_nothing_else_is_lost() {
     }
 }
 
+// What the snapshot tells is not read again: that a record of it is damaged loses nothing.
+#[test]
+fn damage_of_records_that_a_snapshot_covers_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 12, 1 << 20);
+    let (_, path) = segments(dir.path()).unwrap().remove(0);
+    let whole = fs::read(&path).unwrap();
+    let begins = |record: u64| {
+        let text = format!("record {record}");
+        whole.windows(text.len()).position(|window| window == text.as_bytes()).unwrap() - frame::HEAD
+    };
+    for bit in begins(3) * 8..begins(6) * 8 {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, damaged).unwrap();
+        let (seen, end) = read_all(dir.path(), 5);
+        assert_eq!((seen, end.last, &end.cut), ((6..=12).collect::<Vec<_>>(), 12, &None), "bit {bit}");
+        assert!(end.passed_over.len() == 1 && end.passed_over[0].path == path, "{:?}", end.passed_over);
+        // One record more is needed: record 5 may be the one.
+        let (seen, end) = read_all(dir.path(), 4);
+        assert_eq!(end.cut.is_some(), bit / 8 >= begins(5), "bit {bit}: {seen:?}");
+    }
+    // The damage reaches into what is needed, or nothing behind it says how far it reaches.
+    for (record, to) in [(5, 6), (11, 12)] {
+        let mut damaged = whole.clone();
+        damaged[begins(record) + 40] ^= 1;
+        damaged[begins(to) + 40] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        let cut = read_all(dir.path(), record).1.cut.expect("lost");
+        assert!(!cut.torn, "{cut}");
+    }
+}
+
 #[test]
 fn a_segment_of_which_not_even_the_title_was_written_goes() {
     let dir = tempfile::tempdir().unwrap();

@@ -251,8 +251,6 @@ impl Partition {
             let placement = self.past_limits(real, Some(node), Books::NODE);
             self.charge(&placement, cx);
             self.node_event(real, node, Change::Add, cx);
-        } else {
-            self.swaps_at_home.insert(placeholder, self.nodes[node].capacity.clone());
         }
         let app_row = &mut self.apps[app];
         app_row.gang.swaps += 1;
@@ -319,7 +317,9 @@ impl Partition {
     }
 
     fn unlink(&mut self, placeholder: AllocIx, real: AllocIx) {
-        self.swaps_at_home.remove(&placeholder);
+        if !self.swaps_at_home.is_empty() {
+            self.swaps_at_home.remove(&placeholder);
+        }
         let ph = &mut self.allocs[placeholder];
         ph.link = None;
         let (app, group) = (ph.app, ph.spec.task_group.clone());
@@ -346,13 +346,23 @@ impl Partition {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
         let at = &self.nodes[node];
-        if ph.node == row.node && self.swaps_at_home.get(&placeholder).is_some_and(|before| at.capacity.ge_all(before))
-        {
+        if ph.node == row.node && self.swaps_at_home.get(&placeholder).is_none_or(|before| at.capacity.ge_all(before)) {
             return true;
         }
         let mut room = at.available.value();
         room.add(if ph.node == row.node { &ph.resource } else { &row.resource });
         room.fits(&row.resource)
+    }
+
+    /// Notes what a node had when the replacements began that are under way on it: its capacity changes.
+    pub(super) fn note_swaps_at_home(&mut self, node: NodeIx) {
+        let before = &self.nodes[node].capacity;
+        for placeholder in self.nodes[node].allocs.clone() {
+            let real = self.allocs[placeholder].link.filter(|real| self.allocs[*real].node == Some(node));
+            if self.allocs[placeholder].released && real.is_some() && !self.swaps_at_home.contains_key(&placeholder) {
+                self.swaps_at_home.insert(placeholder, before.clone());
+            }
+        }
     }
 
     /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). Where the node has shrunk meanwhile

@@ -172,8 +172,7 @@ pub struct Partition {
     claims: imbl::OrdMap<AllocIx, Arc<preempt::Claim>>,
     /// Asks whose attempt to preempt found nothing beside nodes that others hold by claims.
     crowded_out: imbl::OrdSet<AllocIx>,
-    /// The capacity of their node when a replacement of these placeholders began there. Earlier releases wrote what was free, which
-    /// is no more than that, and only of nodes without room.
+    /// What their node had when a replacement of these placeholders began on it: of nodes whose capacity changed since.
     swaps_at_home: imbl::OrdMap<AllocIx, Resource>,
     search: preempt::Search,
     /// An end of empty dynamic and draining queues is among the deadlines.

@@ -222,10 +222,11 @@ impl Partition {
         }
         let Some(capacity) = item.capacity else { return };
         let capacity = capacity.pruned();
-        let row = &mut self.nodes[ix];
-        if row.capacity == capacity {
+        if self.nodes[ix].capacity == capacity {
             return;
         }
+        self.note_swaps_at_home(ix);
+        let row = &mut self.nodes[ix];
         let delta = capacity.minus(&row.capacity);
         let id = row.spec.id.clone();
         row.capacity = capacity.clone();

@@ -1,6 +1,10 @@
 //! Reservations of asks that wait: how many, of which node, for how long, and what they leave to others.
 
-use callboard::domain::{command::Command, types::Termination};
+use callboard::domain::{
+    command::Command,
+    partition::{Explainer, KeptFor, Why},
+    types::Termination,
+};
 
 use super::env::{Ask, Env, QUEUES, res};
 
@@ -31,6 +35,25 @@ fn one_node_in_ten_is_reserved_and_one_in_twenty_for_a_queue() {
     env.heard();
     env.ask((0..27).map(|at| Ask::new("app-1", &format!("t{at}"), 5)).collect());
     assert_eq!(env.heard().iter().filter(|told| told.starts_with("new t")).count(), 27);
+}
+
+#[test]
+fn who_waits_for_a_reserved_node_is_told_whose_it_is() {
+    // R5.36: the room of 5 on one of five nodes is kept for the ask of 10.
+    let mut env = full(5);
+    env.app("app-2", "root.a");
+    env.ask(vec![Ask::new("app-2", "large", 10)]);
+    env.pass(3);
+    let reserved: Vec<_> =
+        env.partition.nodes.values().filter(|n| !n.reservations.is_empty()).map(|n| n.spec.id.clone()).collect();
+    env.app("app-3", "root.b");
+    env.ask((0..5).map(|at| Ask::new("app-3", &format!("small-{at}"), 5)).collect());
+    let found = Explainer::new(&env.partition).application(env.partition.app_by_id["app-3"], env.now);
+    let [Why::Nodes(nodes)] = &found.iter().map(|waiting| waiting.why.clone()).collect::<Vec<_>>()[..] else {
+        panic!("{found:?}")
+    };
+    let kept = KeptFor { node: reserved[0].clone(), app: "app-2".into(), key: "large".into() };
+    assert_eq!((nodes.reserved, &nodes.kept_for), (1, &Some(kept)));
 }
 
 #[test]

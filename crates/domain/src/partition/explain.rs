@@ -138,6 +138,8 @@ pub struct Nodes {
     pub full: usize,
     /// With enough left, but reserved for other asks.
     pub reserved: usize,
+    /// The first of those by id, and whom it is kept for, where the nodes were looked at one by one.
+    pub kept_for: Option<KeptFor>,
     /// Refused by the shim.
     pub refused: usize,
     /// They would take it: a decision is due.
@@ -150,6 +152,17 @@ pub struct Nodes {
     pub most_free: Resource,
     /// What those nodes have left together.
     pub all_free: Resource,
+}
+
+/// A node, and the ask that it is kept for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptFor {
+    /// Id of the node.
+    pub node: Arc<str>,
+    /// The application of the ask.
+    pub app: Arc<str>,
+    /// Key of the ask.
+    pub key: Arc<str>,
 }
 
 impl Nodes {
@@ -603,9 +616,17 @@ impl<'a> Explainer<'a> {
                 found.open += 1;
             } else {
                 found.reserved += 1;
+                found.kept_for = found.kept_for.or_else(|| self.kept_for(at, ask));
             }
         }
         found
+    }
+
+    fn kept_for(&self, at: NodeIx, ask: AllocIx) -> Option<KeptFor> {
+        let node = &self.partition.nodes[at];
+        let other = &self.partition.allocs[*node.reservations.iter().find(|other| **other != ask)?];
+        let app = self.partition.apps[other.app].id.clone();
+        Some(KeptFor { node: node.spec.id.clone(), app, key: other.spec.key.clone() })
     }
 }
 

@@ -56,7 +56,7 @@ use std::sync::Arc;
 
 pub use audit::Finding;
 pub use books::{Amount, Books, Placement, Reason};
-pub use explain::{Explainer, Nodes, Unfit, Waiting, Why};
+pub use explain::{Explainer, KeptFor, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use overdue::Left;
 pub use parked::{Bar, Parked};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     domain::{
-        partition::{Nodes, Unfit, Waiting, Why},
+        partition::{KeptFor, Nodes, Unfit, Waiting, Why},
         resources::{Resource, ResourceType, clamp},
         types::Nanos,
         ugm::{Refusal, Who},
@@ -455,7 +455,9 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
             None => "It is larger than every node: none has as much of everything at once.".to_owned(),
         }
     } else if nodes.reserved > 0 {
-        format!("The only room is on {}, reserved for other asks.", count(nodes.reserved, "node"))
+        let kept = |KeptFor { node, app, key }: &KeptFor| format!("; {node} for ask {key} of application {app}");
+        let whom = nodes.kept_for.as_ref().map_or_else(String::new, kept);
+        format!("The only room is on {}, reserved for other asks{whom}.", count(nodes.reserved, "node"))
     } else if nodes.full == 0 && nodes.drained > 0 {
         format!("The {} large enough {} drained.", count(nodes.drained, "node"), are(nodes.drained))
     } else if let Some(first) = short.first().filter(|_| large > 0) {
@@ -471,7 +473,8 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
         let types: Vec<&str> = wanted.iter().filter(|(_, n)| *n > 0).map(|(kind, _)| kind.name()).collect();
         format!("No single node has enough of {} at once.", types.join(" and "))
     };
-    Reason { short, nodes: Some(NodeCounts::of(nodes)), ..Reason::new(code, text) }
+    let node = nodes.kept_for.as_ref().filter(|_| code == "nodes").map(|kept| kept.node.to_string());
+    Reason { short, node, nodes: Some(NodeCounts::of(nodes)), ..Reason::new(code, text) }
 }
 
 fn amount(resource: &Resource, kind: &ResourceType) -> i64 {
@@ -644,5 +647,9 @@ mod tests {
             text(refused),
             ("refused", "2 nodes with room were refused by the resource manager: a taint".into())
         );
+        let kept = KeptFor { node: "n-1".into(), app: "app-2".into(), key: "k-3".into() };
+        let reserved = Nodes { full: 3, reserved: 2, kept_for: Some(kept), ..Nodes::default() };
+        let told = "The only room is on 2 nodes, reserved for other asks; n-1 for ask k-3 of application app-2.";
+        assert_eq!(text(reserved), ("nodes", told.to_owned()));
     }
 }

@@ -342,3 +342,52 @@ fn ended_applications_stay_for_three_to_four_days() {
     assert_eq!(env.partition.terminated.len(), 0);
     env.assert_empty();
 }
+
+#[test]
+fn whatever_a_release_of_all_finds_the_application_completes_thirty_seconds_later() {
+    // R4.23a
+    fn real(env: &mut Env) {
+        env.ask(vec![Ask::new("app-1", "real", 10)]);
+    }
+    fn placeholder(env: &mut Env) {
+        env.ask(vec![Ask::new("app-1", "ph", 10).placeholder("tg")]);
+    }
+    let both = |env: &mut Env| {
+        real(env);
+        placeholder(env);
+    };
+    let reversed = |env: &mut Env| {
+        placeholder(env);
+        real(env);
+    };
+    // The real one has gone, and the time of Completing runs.
+    let completing = |env: &mut Env| {
+        real(env);
+        placeholder(env);
+        env.release("app-1", "real", Termination::StoppedByRm);
+        env.pass(20);
+    };
+    // It is over, and the placeholder was asked back.
+    let over = |env: &mut Env| {
+        real(env);
+        placeholder(env);
+        env.release("app-1", "real", Termination::StoppedByRm);
+        env.pass(40);
+    };
+    let begins: [fn(&mut Env); 6] = [real, placeholder, both, reversed, completing, over];
+    for (begin, termination) in
+        begins.into_iter().flat_map(|begin| [(begin, Termination::StoppedByRm), (begin, Termination::Timeout)])
+    {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 100);
+        env.app("app-1", "root.a");
+        begin(&mut env);
+        env.release("app-1", "", termination);
+        assert_eq!(env.state("app-1"), Some(AppState::Completing));
+        env.pass(29);
+        assert_eq!(env.state("app-1"), Some(AppState::Completing));
+        env.pass(2);
+        assert_eq!(env.state("app-1"), None);
+        env.assert_empty();
+    }
+}

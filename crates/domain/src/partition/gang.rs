@@ -476,6 +476,8 @@ impl Partition {
             return;
         }
         match row.state {
+            // R4.23a, which is above R3.17 here.
+            AppState::Completing if row.releasing_all => {}
             AppState::Failing => self.fail_if_empty(app, cx),
             AppState::Resuming => {
                 self.fire(app, AppEvent::Run, None, cx);

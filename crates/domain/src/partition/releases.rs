@@ -223,6 +223,7 @@ impl Partition {
         };
         let charged = |app: &App| app.allocated.plus(&app.gang.allocated);
         let used = charged(&self.apps[app]);
+        let ending = self.apps[app].state == AppState::Completing;
         self.apps[app].releasing_all = true;
         let released = self.remove_allocations(app, given, cx);
         if !self.apps[app].is_free() {
@@ -230,6 +231,10 @@ impl Partition {
             // One event with the sum, not one for each (EVT-050). What the shim is being asked about is charged still.
             let gone = used.minus(&charged(&self.apps[app]));
             self.user_decrease(app, &Arc::new(gone), cx);
+            if ending && !released.is_empty() {
+                // R4.23a
+                self.complete_later(app, cx.now);
+            }
         }
         let id = self.apps[app].id.clone();
         confirm(&id, released, termination, ECHO, cx);

@@ -105,9 +105,15 @@ impl Partition {
         }
     }
 
+    /// The time of Completing begins, or begins anew.
+    pub(super) fn complete_later(&mut self, ix: AppIx, now: Nanos) {
+        let timer = self.serial();
+        self.apps[ix].state_timer = Some(timer);
+        self.deadlines.add(now.plus(COMPLETING), Deadline::State { app: ix, timer });
+    }
+
     fn enter_state(&mut self, ix: AppIx, new: AppState, message: &str, has_reason: bool, cx: &mut Cx) {
         let now = cx.now;
-        let timer = self.serial();
         let row = &mut self.apps[ix];
         let (old, queue) = (std::mem::replace(&mut row.state, new), row.queue);
         if row.state_log.is_empty() {
@@ -136,9 +142,7 @@ impl Partition {
             AppState::Completing => {
                 // Nothing of it is allocated or waits: another may take its place (SEEDS S35).
                 self.leave_allocating(ix);
-                let row = &mut self.apps[ix];
-                row.state_timer = Some(timer);
-                self.deadlines.add(now.plus(COMPLETING), Deadline::State { app: ix, timer });
+                self.complete_later(ix, now);
             }
             AppState::Completed | AppState::Failed | AppState::Expired => {
                 row.finished = Some(now);

@@ -76,10 +76,12 @@ impl Names {
         }
         let placeholder_ask = new.placeholder_ask.map(|ask| self.resource(ask)).transpose();
         let placeholder_ask = placeholder_ask.map_err(|reason| (id.clone(), reason))?;
-        let (user, groups) = match new.ugi {
+        let (user, mut groups) = match new.ugi {
             Some(ugi) => (ugi.user, ugi.groups),
             None => Default::default(),
         };
+        // What has no name is no group, and nobody could look it up.
+        groups.retain(|group| !group.is_empty());
         Ok(AddApplication {
             id,
             queue: new.queue_name.into(),

@@ -13,7 +13,7 @@ use super::{
     router::{self, Decision, Endpoint},
     rules, scrape,
     state::RestState,
-    usage,
+    url, usage,
 };
 use crate::domain::types::QueueIx;
 
@@ -69,7 +69,7 @@ async fn answer(
         Endpoint::Queues => state.about(param(0), |view| found(queues::tree(view), "Queue not found")).await,
         Endpoint::Queue => {
             let name = param(1).to_owned();
-            let subtree = super::url::query_value(query, "subtree").is_some();
+            let subtree = url::query_value(query, "subtree").is_some();
             let make = move |view: &View| {
                 let queue = queue(view, &checks::unescape(&name)?)?;
                 found(queues::one(view, queue, subtree), "Queue not found")
@@ -77,7 +77,10 @@ async fn answer(
             state.about(param(0), make).await
         }
         Endpoint::Nodes => state.about(param(0), |view| Ok(Reply::list(nodes::each(view)))).await,
-        Endpoint::Node => found(nodes::node(&view().await?, param(1)), "Node not found"),
+        Endpoint::Node => {
+            let view = view().await?;
+            found(url::named(param(1), |id| nodes::node(&view, id)), "Node not found")
+        }
         Endpoint::QueueApplications => {
             let name = checks::unescape(param(1))?;
             checks::queue_name(&name)?;
@@ -98,13 +101,15 @@ async fn answer(
             let (name, id) = (checks::unescape(param(1))?, param(2).to_owned());
             let make = move |view: &View| {
                 let queue = if name.is_empty() { None } else { Some(queue(view, &name)?) };
-                found(applications::find(view, queue, &id), "Application not found")
+                found(url::named(&id, |id| applications::find(view, queue, id)), "Application not found")
             };
             state.about(param(0), make).await
         }
         Endpoint::Application => {
             let id = param(1).to_owned();
-            let make = move |view: &View| found(applications::find(view, None, &id), "Application not found");
+            let make = move |view: &View| {
+                found(url::named(&id, |id| applications::find(view, None, id)), "Application not found")
+            };
             state.about(param(0), make).await
         }
         Endpoint::ApplicationsByState => {

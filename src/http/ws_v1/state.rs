@@ -16,6 +16,7 @@ use super::{
     history::History,
     reply::{Failure, Reply},
     scrape::Scrapes,
+    url,
     waiting::WaitingAsks,
 };
 use crate::{
@@ -139,7 +140,7 @@ impl RestState {
     /// A partition by the name that is shown or by its internal one.
     pub async fn view(&self, name: &str) -> Result<View, Failure> {
         let listing = self.listing();
-        let entry = listing.partition(name).ok_or_else(no_partition)?;
+        let entry = url::named(name, |name| listing.partition(name)).ok_or_else(no_partition)?;
         take(entry).await.ok_or_else(no_partition)
     }
 

@@ -53,6 +53,12 @@ fn decode(raw: &str, plus_is_space: bool) -> Result<Cow<'_, str>, BadEscape> {
     }))
 }
 
+/// What a parameter names: as it stands, else with a second escaping undone where that gives a slash, which no parameter has
+/// otherwise (REST 1.2).
+pub fn named<T>(param: &str, find: impl Fn(&str) -> Option<T>) -> Option<T> {
+    find(param).or_else(|| decode_path(param).ok().filter(|name| name.contains('/')).and_then(|name| find(&name)))
+}
+
 /// Encodes a decoded path for a `Location` header.
 pub fn encode_path(path: &str) -> String {
     let mut out = String::with_capacity(path.len());

@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::json;
 
-use crate::shim::server::{Lines, Server, command};
+use crate::{
+    common,
+    shim::server::{Lines, Server, command},
+};
 
 #[tokio::test]
 async fn a_session_from_registration_to_its_end() {
@@ -226,4 +229,29 @@ async fn a_resource_manager_that_was_given_up_is_missed_until_it_is_back() {
     assert_eq!(running(&server).await, None);
     server.program.kill();
     assert_eq!(running(&start()).await, None);
+}
+
+// REST 1.2
+#[tokio::test]
+async fn what_has_a_slash_in_its_name_can_be_asked_for() {
+    let server = Server::start(&[]);
+    let config = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a, limits: [{limit: some, groups: [x], maxapplications: 5}, {limit: each, groups: ['*'], maxapplications: 5}]}]}]}]";
+    let (status, told) = server.send("POST", "/si/v1/rm", &json!({"rmID": "team/a", "config": config})).await;
+    assert_eq!(status, 200, "{told}");
+    let node = json!({"nodes": [{"nodeID": "rack/1", "action": "CREATE", "schedulableResource": {"resources": {"memory": {"value": "100"}}}}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/team%2Fa/nodes", &node).await.0, 202);
+    // What has no name is no group: the first of the others by name is charged (UGM-021).
+    let app =
+        json!({"new": [{"applicationID": "x/y", "queueName": "root.a", "ugi": {"user": "u/1", "groups": ["", "g"]}}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/team%2Fa/applications", &app).await.0, 202);
+    let ask = json!({"allocations": [{"allocationKey": "k", "applicationID": "x/y", "resourcePerAlloc": {"resources": {"memory": {"value": 10}}}}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/team%2Fa/allocations", &ask).await.0, 202);
+    let partition = "/ws/v1/partition/%5Bteam%252Fa%5Ddefault";
+    let wanted = ["application/x%252Fy", "queue/root.a/application/x%252Fy", "node/rack%252F1", "usage/user/u%252F1"];
+    for path in wanted.map(|rest| format!("{partition}/{rest}")) {
+        common::answer(&path, async || server.get(&path).await.0, |status| *status == 200).await;
+    }
+    let groups = server.get(&format!("{partition}/usage/groups")).await.1;
+    let names: Vec<_> = groups.as_array().into_iter().flatten().map(|group| &group["groupName"]).collect();
+    assert_eq!(names, ["g"]);
 }

@@ -595,6 +595,38 @@ fn one_moment_is_kept_for_an_id_that_is_refused_again_and_again() {
 }
 
 #[test]
+fn only_so_many_refused_applications_are_kept_and_no_large_tags() {
+    // R3.5: the newest.
+    let mut env = Env::calm(&text("[{name: a}]", ""));
+    env.twin = None;
+    let submit = |env: &mut Env, id: &str, bytes: usize| {
+        let tags = Arc::new([("a".into(), "x".repeat(bytes).into())].into_iter().collect());
+        env.add_app(AddApplication { id: id.into(), queue: "root.no.where".into(), tags, ..env.by("alice") });
+    };
+    submit(&mut env, "first", 4_000);
+    submit(&mut env, "second", 5_000);
+    let tags = |env: &Env, id: &str| env.partition.rejected[id].tags.len();
+    assert_eq!((tags(&env, "first"), tags(&env, "second")), (1, 0));
+    env.pass(1);
+    submit(&mut env, "first", 0);
+    env.heard();
+    env.pass(1);
+    for n in 0..9_999 {
+        submit(&mut env, &n.to_string(), 0);
+    }
+    assert_eq!(env.partition.rejected.len(), 10_000);
+    assert!(!env.partition.rejected.contains_key("second"), "the oldest has gone");
+    assert!(env.partition.rejected.contains_key("first"), "it was refused once more after that one");
+    assert_eq!(env.heard().iter().filter(|told| told.ends_with(" Expired")).count(), 1);
+    submit(&mut env, "last", 0);
+    assert!(!env.partition.rejected.contains_key("first"));
+    env.pass(73 * 3600);
+    assert!(env.partition.rejected.values().all(|row| row.state == AppState::Expired));
+    env.pass(24 * 3600);
+    assert!(env.partition.rejected.is_empty());
+}
+
+#[test]
 fn ids_may_come_in_any_order() {
     // R2.36: each finds a rank between those of its neighbours, whatever came before.
     let mut env = Env::calm(&text("[{name: a}]", ""));

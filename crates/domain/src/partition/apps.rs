@@ -215,10 +215,11 @@ impl Partition {
         let id = row.id.clone();
         cx.message(EventKind::App, &id, &"".into(), (Change::Set, Detail::AppReject), reason, None);
         // One moment is kept for each id, however often it is refused.
-        if self.rejected.get(&id).is_none_or(|before| before.state != AppState::Rejected) {
-            self.expire_later(id.clone(), cx.now, true);
+        let first = self.rejected.get(&id).is_none_or(|before| before.state != AppState::Rejected);
+        self.rejected.insert(id.clone(), Arc::new(row.kept()));
+        if first {
+            self.keep_rejected(id, cx);
         }
-        self.rejected.insert(id, Arc::new(row));
     }
 
     /// The shim removes an application (R3.43, R3.44); an unknown id stays silent.
@@ -311,9 +312,9 @@ impl Partition {
         copy.order = None;
         copy.track = None;
         let (id, finished) = (copy.id.clone(), cx.now);
-        self.terminated.insert((id.clone(), finished), Arc::new(copy));
+        self.terminated.insert((id.clone(), finished), Arc::new(copy.kept()));
         if !expired {
-            self.expire_later(id, finished, false);
+            self.keep_terminated(id, cx);
         }
     }
 
@@ -353,38 +354,6 @@ impl Partition {
         row.gang = Rare::default();
         row.state_log = Vec::new();
         self.unblock_limits();
-    }
-
-    pub(super) fn expire_terminated(&mut self, id: Arc<str>, finished: Nanos, cx: &mut Cx) {
-        if let Some(app) = self.terminated.get(&(id.clone(), finished)) {
-            let mut copy = App::clone(app);
-            self.expire_copy(&mut copy, cx);
-            self.terminated.insert((id, finished), Arc::new(copy));
-        }
-    }
-
-    pub(super) fn expire_rejected(&mut self, id: &Arc<str>, finished: Nanos, cx: &mut Cx) {
-        let Some(app) = self.rejected.get(id).filter(|app| app.state == AppState::Rejected).cloned() else { return };
-        match app.finished.filter(|last| *last > finished) {
-            Some(last) => self.expire_later(id.clone(), last, true),
-            None => {
-                let mut copy = App::clone(&app);
-                self.expire_copy(&mut copy, cx);
-                self.rejected.insert(id.clone(), Arc::new(copy));
-            }
-        }
-    }
-
-    fn expire_copy(&self, copy: &mut App, cx: &mut Cx) {
-        copy.state = AppState::Expired;
-        copy.state_log.push((cx.now, AppState::Expired));
-        cx.callback(Callback::UpdatedApplication {
-            app: copy.id.clone(),
-            state: AppState::Expired,
-            at: cx.now,
-            message: "expireApplication".into(),
-        });
-        cx.event(EventKind::App, &copy.id, Change::Set, Detail::AppExpired);
     }
 
     /// An ordinary application runs: its execution time goes on (SEEDS S6).

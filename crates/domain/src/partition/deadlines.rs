@@ -1,8 +1,6 @@
 //! Deadlines that scheduling depends on: rows in the domain, ordered by time. `PartitionActor` arms one timer for the first.
 
-use std::sync::Arc;
-
-use super::{Cx, Partition, states::TERMINATED};
+use super::{Cx, Partition};
 use crate::coded::{list, variants};
 use crate::types::{AppIx, AppState, Nanos};
 
@@ -19,10 +17,6 @@ pub(super) enum Deadline {
     Execution { app: AppIx, timer: u64 },
     /// Waiting asks of an application are looked at again: a reservation, preemption or back-off delay is over.
     Wake { app: AppIx, serial: u64 },
-    /// A terminated application expires (R3.5).
-    ExpireTerminated { id: Arc<str>, finished: Nanos },
-    /// A rejected application expires.
-    ExpireRejected { id: Arc<str>, finished: Nanos },
     /// Empty dynamic and draining queues go (R1.17); only while there are such queues.
     CleanQueues,
     /// Asks that wait for nodes are told to the shim (R4.38); only while there may be one that was not told.
@@ -73,6 +67,7 @@ impl Partition {
     /// Does everything that has fallen due.
     pub(super) fn tick(&mut self, cx: &mut Cx) {
         let due = if crate::planted!("timer-late") { cx.now.minus(Nanos(1)) } else { cx.now };
+        self.expire_ended(due, cx);
         while let Some(deadline) = self.deadlines.pop(due) {
             match deadline {
                 Deadline::State { app, timer } => self.state_timer(app, timer, cx),
@@ -80,8 +75,6 @@ impl Partition {
                 Deadline::GangWait { app, timer } => self.gang_wait_timer(app, timer),
                 Deadline::Execution { app, timer } => self.execution_timer(app, timer, cx),
                 Deadline::Wake { app, serial } => self.wake(app, serial, cx.now),
-                Deadline::ExpireTerminated { id, finished } => self.expire_terminated(id, finished, cx),
-                Deadline::ExpireRejected { id, finished } => self.expire_rejected(&id, finished, cx),
                 Deadline::CleanQueues => {
                     self.cleaning = false;
                     self.clean_queues(cx);
@@ -138,17 +131,6 @@ impl Partition {
         self.rouse_groups(app);
     }
 
-    /// Keeps an ended application until it expires.
-    pub(super) fn expire_later(&mut self, id: Arc<str>, finished: Nanos, rejected: bool) {
-        let at = finished.plus(TERMINATED);
-        let deadline = if rejected {
-            Deadline::ExpireRejected { id, finished }
-        } else {
-            Deadline::ExpireTerminated { id, finished }
-        };
-        self.deadlines.add(at, deadline);
-    }
-
     /// Expired applications are forgotten (R3.48).
     fn sweep(&mut self) {
         self.terminated = self
@@ -173,8 +155,6 @@ variants!(Deadline {
     3 GangWait { app, timer },
     4 Execution { app, timer },
     5 Wake { app, serial },
-    6 ExpireTerminated { id, finished },
-    7 ExpireRejected { id, finished },
     8 CleanQueues,
     9 Inspect,
     10 Reservations,

@@ -14,6 +14,7 @@ mod backoff;
 mod books;
 mod deadlines;
 pub mod dry_run;
+mod ended;
 mod explain;
 mod foreign;
 pub mod forward;
@@ -118,6 +119,8 @@ pub struct Partition {
     pub terminated: imbl::OrdMap<(Arc<str>, Nanos), Arc<App>>,
     /// Rejected applications by id (R3.25).
     pub rejected: imbl::OrdMap<Arc<str>, Arc<App>>,
+    /// Which of the two expire when (R3.5).
+    ended: ended::Ended,
     /// Sum of the nodes' capacity.
     pub total: Resource,
     /// Number of allocations, placeholders included (`totalContainers`).
@@ -324,6 +327,7 @@ impl Partition {
             allocs: Table::default(),
             keys: Keys::default(),
             terminated: imbl::OrdMap::new(),
+            ended: ended::Ended::default(),
             rejected: imbl::OrdMap::new(),
             total: Resource::new(),
             allocations: 0,
@@ -413,7 +417,7 @@ impl Partition {
 
     /// The next moment at which [`Command::Tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.deadlines.next()
+        self.deadlines.next().into_iter().chain(self.ended.next()).min()
     }
 
     fn serial(&mut self) -> u64 {

@@ -127,6 +127,7 @@ map!(Partition {
     63 gone_with,
     64 crowded_out,
     65 swaps_at_home,
+    66 ended,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

@@ -1,0 +1,115 @@
+//! Applications that have ended, or were refused: how long and how many of them are kept for readers.
+
+use std::sync::Arc;
+
+use super::{Cx, Partition, states::TERMINATED};
+use crate::{
+    app::App,
+    coded::list,
+    effect::Callback,
+    event::{Change, Detail, EventKind},
+    types::{AppState, Nanos},
+};
+
+/// Ended applications that are kept, and refused ones: the newest. However fast a shim sends them, they take only so much memory.
+pub const KEPT: [usize; 2] = [100_000, 10_000];
+/// Bytes of tags that are kept of one of them.
+const TAGS: usize = 4_096;
+
+/// Those that have not expired, by the moment and the id: the ended ones, and the refused ones by their first refusal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ended {
+    terminated: imbl::OrdSet<(Nanos, Arc<str>)>,
+    rejected: imbl::OrdSet<(Nanos, Arc<str>)>,
+}
+
+impl Ended {
+    /// When the next one expires.
+    pub fn next(&self) -> Option<Nanos> {
+        let first = [&self.terminated, &self.rejected].into_iter().filter_map(|rows| rows.get_min());
+        first.map(|(at, _)| at.plus(TERMINATED)).min()
+    }
+}
+
+impl App {
+    /// What is kept of one that has ended.
+    pub(super) fn kept(mut self) -> App {
+        if self.tags.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > TAGS {
+            self.tags = Arc::default();
+        }
+        self
+    }
+}
+
+impl Partition {
+    /// Keeps one that ended now until it expires (R3.5), or until there are too many.
+    pub(super) fn keep_terminated(&mut self, id: Arc<str>, cx: &mut Cx) {
+        self.ended.terminated.insert((cx.now, id));
+        while self.ended.terminated.len() > KEPT[0] {
+            self.expire_terminated(false, cx);
+        }
+    }
+
+    /// The same for one that was refused now, and not before.
+    pub(super) fn keep_rejected(&mut self, id: Arc<str>, cx: &mut Cx) {
+        self.ended.rejected.insert((cx.now, id));
+        while self.ended.rejected.len() > KEPT[1] {
+            self.expire_rejected(false, cx);
+        }
+    }
+
+    pub(super) fn expire_ended(&mut self, now: Nanos, cx: &mut Cx) {
+        let is_due = |rows: &imbl::OrdSet<(Nanos, Arc<str>)>| {
+            rows.get_min().is_some_and(|(finished, _)| finished.plus(TERMINATED) <= now)
+        };
+        while is_due(&self.ended.terminated) {
+            self.expire_terminated(true, cx);
+        }
+        while is_due(&self.ended.rejected) {
+            self.expire_rejected(true, cx);
+        }
+    }
+
+    /// The oldest expires; it is shown so until expired ones are forgotten (R3.48), where it `stays`.
+    fn expire_terminated(&mut self, stays: bool, cx: &mut Cx) {
+        let Some((finished, id)) = self.ended.terminated.remove_min() else { return };
+        let key = (id, finished);
+        let Some(app) = self.terminated.remove(&key) else { return };
+        let app = expired(&app, cx);
+        if stays {
+            self.terminated.insert(key, Arc::new(app));
+        }
+    }
+
+    fn expire_rejected(&mut self, stays: bool, cx: &mut Cx) {
+        let Some((first, id)) = self.ended.rejected.remove_min() else { return };
+        let Some(app) = self.rejected.get(&id).cloned() else { return };
+        if let Some(last) = app.finished.filter(|last| *last > first) {
+            // It was refused again since.
+            self.ended.rejected.insert((last, id));
+            return;
+        }
+        let app = expired(&app, cx);
+        if stays {
+            self.rejected.insert(id, Arc::new(app));
+        } else {
+            self.rejected.remove(&id);
+        }
+    }
+}
+
+fn expired(app: &App, cx: &mut Cx) -> App {
+    let mut copy = app.clone();
+    copy.state = AppState::Expired;
+    copy.state_log.push((cx.now, AppState::Expired));
+    cx.callback(Callback::UpdatedApplication {
+        app: copy.id.clone(),
+        state: AppState::Expired,
+        at: cx.now,
+        message: "expireApplication".into(),
+    });
+    cx.event(EventKind::App, &copy.id, Change::Set, Detail::AppExpired);
+    copy
+}
+
+list!(Ended { terminated, rejected });

@@ -219,10 +219,7 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
     });
     let read = read.map_err(unreadable)?;
     for spot in &read.passed_over {
-        tracing::warn!(
-            code = "log-spot",
-            "log {spot}: nothing is lost, a snapshot tells what it did; look at the disk"
-        );
+        tracing::warn!(code = "log-spot", "log {spot}: a snapshot tells what it did; look at the disk");
     }
     let epoch = replay.epoch();
     let found = Found {

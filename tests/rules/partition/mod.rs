@@ -28,6 +28,7 @@ mod recorded;
 mod records;
 mod reload_speed;
 mod remedies;
+mod replaced;
 mod reservations;
 mod speed;
 mod squeeze;

@@ -324,6 +324,7 @@ impl Partition {
         ph.link = None;
         let (app, group) = (ph.app, ph.spec.task_group.clone());
         self.allocs[real].link = None;
+        self.questions.agreed.remove(&real);
         let row = &mut self.apps[app];
         row.gang.swaps -= 1;
         if let Some(group) = row.gang.task_groups.get_mut(&group) {
@@ -366,8 +367,15 @@ impl Partition {
     }
 
     /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). Where the node has shrunk meanwhile
-    /// another one is taken, or the real ask waits again (SEEDS S25).
+    /// another one is taken, or the real ask waits again (SEEDS S25); where something else came between, it is asked about again.
     pub(super) fn commit_swap(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
+        if self.swap_fits(placeholder, real) && self.is_agreement_old(real) {
+            let node = self.allocs[real].node;
+            self.undo_swap_of_real(real, cx);
+            self.drop_placeholder(placeholder, cx);
+            self.keep_place(real, node, cx);
+            return;
+        }
         if !self.swap_fits(placeholder, real) {
             let resource = self.allocs[real].resource.clone();
             // A shim that wants to be asked first gets its question when the ask is looked at again.

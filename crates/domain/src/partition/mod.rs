@@ -5,6 +5,7 @@
 
 mod accounting;
 mod admission;
+mod answers;
 mod apps;
 mod asked;
 mod asks;

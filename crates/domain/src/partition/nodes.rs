@@ -482,15 +482,19 @@ impl Partition {
             self.undo_swap_of_real(alloc, cx);
             return;
         }
+        let mut kept = None;
         if let (true, Some(real)) = (row.is_placeholder(), row.link) {
-            if self.allocs[real].node != row.node {
+            let elsewhere = self.allocs[real].node.filter(|node| row.node != Some(*node));
+            if elsewhere.is_some() && self.is_agreement_old(real) {
+                kept = Some((real, elsewhere));
+            } else if elsewhere.is_some() {
                 // R2.23: only the placeholder's node went: the swap is complete.
                 self.complete_swap_early(alloc, real, cx);
                 released.push(release);
                 completed.push(real);
                 return;
             }
-            // R2.24: both sides were here.
+            // R2.24: both sides were here, or the shim has to agree again.
             self.undo_swap_of_real(real, cx);
         }
         release.confirm = false;
@@ -501,6 +505,9 @@ impl Partition {
         );
         if !self.allocs[alloc].is_free() && self.allocs[alloc].phase == Phase::Ended {
             self.gone_with.insert(alloc, node_id);
+        }
+        if let Some((real, node)) = kept {
+            self.keep_place(real, node, cx);
         }
         released.push(release);
     }

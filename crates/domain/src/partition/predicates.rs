@@ -1,20 +1,16 @@
 //! Asking the shim: an ask whose placement the shim must confirm first awaits it, charged but not announced, while others go on.
 
-use std::sync::Arc;
-
 use super::{Books, Cx, Partition, Placement, atomic::Held, refusals::Refusals, schedule::Outcome, turns::Place};
 use crate::coded::{list, map, variants};
 use crate::{
     alloc::{AskSpec, Phase},
     command::{PredicateAnswer, PredicateTerms},
     effect::{Effect, Question, QuestionKind},
-    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState},
+    types::{AllocIx, AppIx, NodeIx, ObjectState},
 };
 
 /// Asks that may wait for an answer at once.
 const MAX_OPEN: usize = 256;
-/// At most one event of refusals per ask in this time (EVT-015).
-const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
 /// Nodes that a question names at first, where the shim answers for several; later as many as the refusals suggest.
 const FIRST_WIDTH: usize = 32;
 /// An allocation's own word on whether it constrains others or is constrained by them.
@@ -42,20 +38,21 @@ impl Intent {
     }
 }
 
+/// A question that is open.
 #[derive(Clone, Debug)]
-struct Open {
-    alloc: AllocIx,
+pub(super) struct Open {
+    pub alloc: AllocIx,
     seq: u64,
-    node: NodeIx,
+    pub node: NodeIx,
     /// Nodes to be tried after it, in order.
-    more: Vec<NodeIx>,
-    intent: Intent,
+    pub more: Vec<NodeIx>,
+    pub intent: Intent,
     /// It places a constrained ask, so nothing constrained may come or go until it is answered.
-    in_turn: bool,
+    pub in_turn: bool,
     /// What had come and gone when it was asked.
-    changes: u64,
+    pub changes: u64,
     /// The same of single nodes.
-    clock: u64,
+    pub clock: u64,
 }
 
 /// Questions that are open, and refusals that are remembered.
@@ -77,9 +74,9 @@ pub(crate) struct Questions {
     /// Constrained allocations that came or went, whoever placed them.
     pub(super) changes: u64,
     /// Nodes that the next question names at most; 0 at first.
-    width: usize,
+    pub(super) width: usize,
     /// The same after victims have gone, for the length of an attempt to preempt.
-    refused_victims: imbl::OrdSet<(AllocIx, NodeIx)>,
+    pub(super) refused_victims: imbl::OrdSet<(AllocIx, NodeIx)>,
     /// Number of the last question.
     next: u64,
     /// Applications that count among their user's only for what the shim is asked about.
@@ -90,6 +87,12 @@ pub(crate) struct Questions {
     pub(super) turn: Place,
     /// The changes that other partitions know of.
     pub(super) told: u64,
+    /// What had come and gone when the shim agreed to a replacement of a constrained ask that is under way.
+    pub(super) agreed: imbl::OrdMap<AllocIx, u64>,
+    /// Real asks whose placeholder is gone, and whose node is kept for them until the shim has agreed once more.
+    pub(super) kept: imbl::OrdSet<AllocIx>,
+    /// The last turn was that of a replacement: the next is that of another ask.
+    pub(super) swapped_last: bool,
 }
 
 impl Questions {
@@ -215,13 +218,12 @@ impl Partition {
     }
 
     /// Nodes that the same question may name after the first, in the order in which they would be tried.
-    fn further_nodes(&mut self, placement: &Placement, first: NodeIx) -> Vec<NodeIx> {
+    pub(super) fn further_nodes(&mut self, placement: &Placement, first: NodeIx) -> Vec<NodeIx> {
         let row = &self.allocs[placement.alloc];
-        let most = self.questions.terms.nodes;
-        if most <= 1 || row.spec.required_node.is_some() || row.reserved.is_some() {
+        let width = self.width();
+        if width <= 1 || row.spec.required_node.is_some() || row.reserved.is_some() {
             return Vec::new();
         }
-        let width = if self.questions.width == 0 { FIRST_WIDTH } else { self.questions.width }.min(most);
         let mut nodes = Vec::new();
         self.index.first(&placement.resource, |node| {
             if node != first && self.takes(placement.alloc, node, &placement.resource) {
@@ -232,8 +234,14 @@ impl Partition {
         nodes
     }
 
+    /// Nodes that the next question may name.
+    pub(super) fn width(&self) -> usize {
+        let width = if self.questions.width == 0 { FIRST_WIDTH } else { self.questions.width };
+        width.min(self.questions.terms.nodes).max(1)
+    }
+
     /// The more nodes were refused before one fitted, the more the next question names.
-    fn adapt_width(&mut self, asked: usize, refused: usize) {
+    pub(super) fn adapt_width(&mut self, asked: usize, refused: usize) {
         let most = self.questions.terms.nodes;
         if most <= 1 || asked == 0 {
             return;
@@ -273,7 +281,7 @@ impl Partition {
         self.count_awaiting_shim(alloc, charged, true);
     }
 
-    fn count_awaiting_shim(&mut self, alloc: AllocIx, charged: bool, up: bool) {
+    pub(super) fn count_awaiting_shim(&mut self, alloc: AllocIx, charged: bool, up: bool) {
         let row = &self.allocs[alloc];
         let app = &mut self.apps[row.app];
         let count = |n: &mut u32| if up { *n += 1 } else { *n -= 1 };
@@ -297,11 +305,19 @@ impl Partition {
     }
 
     /// Asks the shim about an ask that is not charged meanwhile.
-    pub(super) fn ask(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, allocate: bool, cx: &mut Cx) {
-        self.ask_kind(alloc, node, intent, QuestionKind::Fits { allocate }, cx);
+    pub(super) fn ask(
+        &mut self,
+        alloc: AllocIx,
+        nodes: (NodeIx, Vec<NodeIx>),
+        intent: Intent,
+        allocate: bool,
+        cx: &mut Cx,
+    ) {
+        self.await_shim(alloc, nodes.0, intent.is_charged());
+        self.question(alloc, nodes, intent, QuestionKind::Fits { allocate }, cx);
     }
 
-    /// As `ask`, with any kind of question.
+    /// As `ask`, of one node, with any kind of question.
     pub(super) fn ask_kind(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
         self.await_shim(alloc, node, intent.is_charged());
         self.question(alloc, (node, Vec::new()), intent, kind, cx);
@@ -342,6 +358,7 @@ impl Partition {
         let places = matches!(intent, Intent::Place { .. } | Intent::Gang | Intent::Swap { .. });
         let constrained = self.is_constrained(&row.spec);
         let in_turn = places && constrained;
+        self.questions.swapped_last |= in_turn && matches!(intent, Intent::Swap { .. });
         self.questions.in_turn += usize::from(in_turn);
         let name = |node: &NodeIx| self.nodes[*node].spec.id.clone();
         cx.fx.push(Effect::Ask(Question {
@@ -369,7 +386,7 @@ impl Partition {
     }
 
     /// The question is over. Gives it where the ask still waits for its answer.
-    fn closed(&mut self, question: u64) -> Option<Open> {
+    pub(super) fn closed(&mut self, question: u64) -> Option<Open> {
         if self.state == ObjectState::Stopped {
             // It is being taken apart, and what is asked about with it.
             return None;
@@ -381,170 +398,6 @@ impl Partition {
         let row = &self.allocs[open.alloc];
         let waits = !row.is_free() && row.seq == open.seq && row.phase == Phase::AwaitingShim;
         waits.then_some(open)
-    }
-
-    /// Nobody will answer: nothing is known of the node, and the ask waits as before the question.
-    pub(super) fn unanswered(&mut self, question: u64, cx: &mut Cx) {
-        if let Some(open) = self.closed(question) {
-            match open.intent {
-                // Nobody knows whether it waits for a node.
-                Intent::Place { .. } => self.allocs[open.alloc].attempted = false,
-                Intent::Gang => self.forget_attempts_of_gang(self.allocs[open.alloc].app),
-                Intent::Preempt { .. } => self.try_next_node(open.alloc, cx.now),
-                Intent::Swap { .. } | Intent::Reserve => {}
-            }
-            self.withdraw(open.alloc, &open.intent, cx);
-            self.unblock_limits();
-        }
-    }
-
-    /// The shim answered, or did not in time.
-    pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
-        let Some(open) = self.closed(answer.question) else { return };
-        let asked = 1 + open.more.len();
-        let fits = if answer.result.is_ok() { answer.refused.len().min(asked - 1) } else { asked };
-        if matches!(open.intent, Intent::Place { .. }) {
-            self.adapt_width(asked, fits);
-        }
-        if !matches!(open.intent, Intent::Preempt { .. }) {
-            let last = answer.result.as_ref().err();
-            let nodes = std::iter::once(&open.node).chain(&open.more).take(fits);
-            for (n, node) in nodes.enumerate() {
-                if let Some(reason) = answer.refused.get(n).or(last) {
-                    let changes = open.changes;
-                    self.questions.refusals.note((open.alloc, *node), reason.clone(), (open.clock, changes), cx.now);
-                }
-            }
-        }
-        // R5.27: something that it may depend on came or went meanwhile: it is asked again.
-        if answer.result.is_ok() && open.in_turn && open.changes != self.questions.changes {
-            // The shorter the answer takes, the less comes in between.
-            self.questions.width = self.questions.width.div_ceil(2).max(4);
-            self.withdraw(open.alloc, &open.intent, cx);
-        } else {
-            self.answered(open, fits, answer, cx);
-        }
-        self.unblock_limits();
-    }
-
-    /// The ask waits again as before the question.
-    fn withdraw(&mut self, alloc: AllocIx, intent: &Intent, cx: &mut Cx) {
-        match intent {
-            Intent::Gang => self.undo_gang(self.allocs[alloc].app, cx),
-            Intent::Place { .. } => self.take_back(alloc, cx),
-            Intent::Swap { .. } | Intent::Reserve | Intent::Preempt { .. } => {
-                self.count_awaiting_shim(alloc, false, false);
-                self.pending_again(alloc);
-            }
-        }
-    }
-
-    fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
-        let app = self.allocs[open.alloc].app;
-        match (answer.result, open.intent) {
-            (Ok(()), Intent::Place { effects }) => match fits.checked_sub(1).and_then(|n| open.more.get(n)) {
-                None => self.place_confirmed(open.alloc, effects, cx),
-                Some(node) => self.place_elsewhere(open.alloc, *node, cx),
-            },
-            (Ok(()), Intent::Gang) => self.gang_agreed(app, cx),
-            (Ok(()), Intent::Swap { placeholder, .. }) => {
-                self.count_awaiting_shim(open.alloc, false, false);
-                self.pending_again(open.alloc);
-                self.dequeue(open.alloc);
-                self.swap_agreed(placeholder, open.alloc, open.node, cx);
-            }
-            (Ok(()), Intent::Reserve) => {
-                self.count_awaiting_shim(open.alloc, false, false);
-                self.pending_again(open.alloc);
-                // R2.28, R2.29: somebody else may have reserved it meanwhile, or it shrank.
-                let node = &self.nodes[open.node];
-                if node.sort_key.is_some() && node.capacity.fits(&self.allocs[open.alloc].resource) {
-                    self.reserve(open.alloc, open.node, cx);
-                }
-            }
-            (Ok(()), Intent::Preempt { victims, needed }) => {
-                self.count_awaiting_shim(open.alloc, false, false);
-                self.pending_again(open.alloc);
-                self.forget_refused_victims(open.alloc);
-                self.victims_agreed(open.alloc, open.node, (victims, needed), answer.index, cx);
-            }
-            (Err(_), Intent::Preempt { .. }) => {
-                self.questions.refused_victims.insert((open.alloc, open.node));
-                self.try_next_node(open.alloc, cx.now);
-                self.count_awaiting_shim(open.alloc, false, false);
-                self.pending_again(open.alloc);
-            }
-            (Err(reason), intent) => {
-                self.withdraw(open.alloc, &intent, cx);
-                self.log(open.alloc, &reason, cx.now);
-                self.refusal_event(open.alloc, cx);
-            }
-        }
-    }
-
-    /// The shim refused the node that is charged and agreed to a later one, which has it if it still takes it.
-    fn place_elsewhere(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
-        self.take_back(alloc, cx);
-        let resource = self.allocs[alloc].resource.clone();
-        let open = self.nodes[node].sort_key.is_some() && self.takes(alloc, node, &resource);
-        if let Ok(placement) = self.check(alloc, node)
-            && open
-        {
-            self.forget_refusals(alloc);
-            self.leave_waiting(alloc, Phase::Allocated, node, cx);
-            self.note_allocating(alloc, cx);
-            self.charge_and_tell(&placement, cx);
-        }
-    }
-
-    /// One event of all refusals of an ask, when no node is left to ask about (EVT-015).
-    fn refusal_event(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        if cx.now.0.saturating_sub(self.allocs[alloc].predicate_event.0) < EVENT_INTERVAL.0 {
-            return;
-        }
-        // What the refusal may depend on changed while the shim was asked: it will be asked again. Or another node may still take it.
-        if self.questions.refusals.of(alloc).next().is_none()
-            || self.find_node(alloc, &self.allocs[alloc].resource).is_some()
-        {
-            return;
-        }
-        let mut reasons: std::collections::BTreeMap<Arc<str>, u32> = std::collections::BTreeMap::new();
-        for (_, reason) in self.questions.refusals.of(alloc) {
-            *reasons.entry(reason.clone()).or_default() += 1;
-        }
-        let row = &mut self.allocs[alloc];
-        row.predicate_event = cx.now;
-        let key = row.spec.key.clone();
-        let mut text = format!("Unschedulable request '{key}': ");
-        for (reason, count) in reasons {
-            text.push_str(&format!("{reason} ({count}x); "));
-        }
-        self.message_of(alloc, &text, cx);
-    }
-
-    /// The shim agreed to what was charged: it is placed, and its effects are shown.
-    pub(super) fn place_confirmed(&mut self, alloc: AllocIx, mut effects: Vec<Effect>, cx: &mut Cx) {
-        self.count_awaiting_shim(alloc, true, false);
-        if self.allocs[alloc].reserved.is_some() {
-            self.end_claim(alloc);
-            self.unreserve(alloc, cx);
-        }
-        let row = &mut self.allocs[alloc];
-        row.phase = Phase::Allocated;
-        row.bound = cx.now;
-        let (spec, node) = (row.spec.clone(), row.node);
-        if let Some(node) = node {
-            self.note_change(&spec, node);
-        }
-        self.forget_refusals(alloc);
-        self.note_allocating(alloc, cx);
-        // It is allocated, and counts as usage, from now on.
-        for effect in &mut effects {
-            if let Effect::Event(event) = effect {
-                event.at = cx.now;
-            }
-        }
-        self.allocated(alloc, &mut effects, cx);
     }
 
     /// What was charged while the shim is asked is refunded, and the ask waits again; questions about it are void.
@@ -571,7 +424,7 @@ impl Partition {
         Some(intent)
     }
 
-    fn pending_again(&mut self, alloc: AllocIx) {
+    pub(super) fn pending_again(&mut self, alloc: AllocIx) {
         let row = &mut self.allocs[alloc];
         row.phase = Phase::Pending;
         row.node = None;
@@ -683,4 +536,7 @@ map!(Questions {
     13 told,
     14 only_asked,
     15 entering,
+    16 agreed,
+    17 kept,
+    18 swapped_last,
 });

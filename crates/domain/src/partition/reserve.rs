@@ -91,6 +91,7 @@ impl Partition {
         let node = row.reserved.take()?;
         self.ripe.remove(&alloc);
         self.held_back.remove(&alloc);
+        self.questions.kept.remove(&alloc);
         let row = &self.allocs[alloc];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
         let app_row = &mut self.apps[app];
@@ -144,6 +145,7 @@ impl Partition {
             // One that has preempted for all of its gang waits for the room of just that.
             let key = self.group_key(alloc);
             let for_gang = self.gang_claim(alloc).is_some() && self.may_reserve(app, &key);
+            let for_gang = for_gang || self.questions.kept.contains(&alloc);
             if self.allocs[alloc].phase == Phase::Pending && !for_gang && self.reserves_nothing(app, &key) {
                 self.unreserve(alloc, cx);
                 self.rouse(app);
@@ -240,7 +242,7 @@ impl Partition {
             let level = self.queue_has_room_for_gang(queue, gang).err().filter(|level| *level != self.root);
             let level = level.map_or_else(|| self.queue_has_room(queue, &row.resource), Err);
             (self.user_fits(row.app, &row.resource), level)
-        } else if self.has_claim(alloc) {
+        } else if self.has_claim(alloc) || self.questions.kept.contains(&alloc) {
             (self.user_fits(row.app, &row.resource), self.queue_has_room(queue, &row.resource))
         } else {
             (self.user_fits_beside(row.app, &row.resource), self.queue_fits(queue, &row.resource))

@@ -232,7 +232,7 @@ impl Partition {
                         *held.by_queue.entry(queue).or_default() += 1;
                         taken.insert(node);
                         if self.ask_shim {
-                            self.ask(alloc, node, Intent::Reserve, false, cx);
+                            self.ask(alloc, (node, Vec::new()), Intent::Reserve, false, cx);
                         } else {
                             self.reserve(alloc, node, cx);
                         }

@@ -72,6 +72,14 @@ impl Partition {
                 return outcome;
             }
         }
+        // R6.12: replacements come first. Of the turns to ask the shim they leave one to another ask after each of their own.
+        if self.questions.swapped_last {
+            let outcome = self.try_queue(self.root, cx);
+            self.questions.swapped_last = outcome == Outcome::Waits;
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+        }
         if !self.swappable.is_empty() {
             let outcome = self.try_swaps(cx);
             if outcome != Outcome::Nothing {

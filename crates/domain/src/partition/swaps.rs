@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::{Cx, Partition, predicates::Intent, schedule::Outcome};
+use super::{Books, Cx, Partition, predicates::Intent, schedule::Outcome, turns::Place};
 use crate::{
     alloc::Phase,
     app::AskOrder,
@@ -35,7 +35,8 @@ impl Partition {
         {
             return Outcome::Nothing;
         }
-        while let Some((order, real)) = self.next_replacing(app) {
+        let mut tried = row.gang.replaced_up_to;
+        while let Some((order, real)) = self.next_replacing(app, tried) {
             if self.waits_for_turn(real) {
                 return Outcome::Waits;
             }
@@ -43,7 +44,11 @@ impl Partition {
             if outcome != Outcome::Nothing {
                 return outcome;
             }
-            self.apps[app].gang.replaced_up_to = Some(order);
+            tried = Some(order);
+            // A placeholder that another one is asked about with may be free for it again.
+            if self.apps[app].asking == 0 {
+                self.apps[app].gang.replaced_up_to = tried;
+            }
         }
         Outcome::Nothing
     }
@@ -56,9 +61,9 @@ impl Partition {
 
     /// The next real ask of a task group with placeholders, in ask order, that has not been tried in vain: the first of its
     /// group, blocked or not.
-    fn next_replacing(&self, app: AppIx) -> Option<(AskOrder, AllocIx)> {
+    fn next_replacing(&self, app: AppIx, tried: Option<AskOrder>) -> Option<(AskOrder, AllocIx)> {
         let row = &self.apps[app];
-        let from = row.gang.replaced_up_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let from = tried.map_or(Bound::Unbounded, Bound::Excluded);
         let groups = row.gang.replaceable.keys().filter_map(|group| row.gang.replacing.get(group));
         let (order, key) = groups.filter_map(|heads| heads.range((from, Bound::Unbounded)).next()).min()?;
         let (_, real) = row.groups_by_key.get(key)?.asks.get_min()?;
@@ -92,13 +97,21 @@ impl Partition {
                 None => return Outcome::Nothing,
             },
         };
-        while let Some(placeholder) = self.next_replaceable((app, &group), node, last) {
+        // The shim is asked about as many homes at once as a question may name.
+        let width = self.width();
+        let mut asked = None;
+        let mut homes: Vec<NodeIx> = Vec::new();
+        while homes.len() < width
+            && let Some(placeholder) = self.next_replaceable((app, &group), node, last)
+        {
             last = Some(placeholder);
             let resource = self.allocs[real].resource.clone();
             let ph = &self.allocs[placeholder];
             let Some(home) = ph.node.filter(|_| !ph.released && !ph.preempted) else { continue };
             if !ph.resource.fits(&resource) && !crate::planted!("swap-too-large") {
-                self.cancel_placeholder(placeholder, real, cx);
+                if asked.is_none() {
+                    self.cancel_placeholder(placeholder, real, cx);
+                }
                 continue;
             }
             first = first.or(Some(placeholder));
@@ -106,17 +119,24 @@ impl Partition {
                 self.begin_swap(placeholder, real, home, cx);
                 return Outcome::Placed;
             }
-            if !self.is_refused(real, home) {
-                self.ask_about_swap(placeholder, real, home, false, cx);
-                return Outcome::Progress;
+            if !self.is_refused(real, home) && !homes.contains(&home) {
+                asked = asked.or(Some(placeholder));
+                homes.push(home);
             }
+        }
+        if let Some(placeholder) = asked {
+            let more = homes.split_off(1);
+            self.ask_about_swap(placeholder, real, (homes[0], more), false, cx);
+            return Outcome::Progress;
         }
         // R6.10: another node, for the first pair that matched by size.
         let Some(placeholder) = first else { return Outcome::Nothing };
         let resource = self.allocs[real].resource.clone();
         match self.find_node(real, &resource) {
             Some(node) => {
-                self.ask_about_swap(placeholder, real, node, true, cx);
+                let placement = self.past_limits(real, Some(node), Books::NODE);
+                let more = self.further_nodes(&placement, node);
+                self.ask_about_swap(placeholder, real, (node, more), true, cx);
                 Outcome::Progress
             }
             None => Outcome::Nothing,
@@ -124,11 +144,18 @@ impl Partition {
     }
 
     /// Asks the shim about a replacement. No other real ask is asked about with the same placeholder meanwhile.
-    fn ask_about_swap(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, allocate: bool, cx: &mut Cx) {
+    fn ask_about_swap(
+        &mut self,
+        placeholder: AllocIx,
+        real: AllocIx,
+        nodes: (NodeIx, Vec<NodeIx>),
+        allocate: bool,
+        cx: &mut Cx,
+    ) {
         let ph = &self.allocs[placeholder];
         let (app, group, seq) = (ph.app, ph.spec.task_group.clone(), ph.seq);
         self.not_replaceable(app, &group, placeholder);
-        self.ask(real, node, Intent::Swap { placeholder, seq }, allocate, cx);
+        self.ask(real, nodes, Intent::Swap { placeholder, seq }, allocate, cx);
     }
 
     /// The shim answered, or the real ask waits for no answer: the placeholder may be replaced by any, if it is still there.
@@ -138,7 +165,8 @@ impl Partition {
         if waits {
             let (app, group) = (ph.app, ph.spec.task_group.clone());
             self.apps[app].gang.replaceable.entry(group).or_default().insert(placeholder);
-            self.look_for_swaps(app);
+            // What was tried in vain before was tried with it.
+            self.swappable.insert(app);
         }
     }
 
@@ -177,17 +205,65 @@ impl Partition {
         self.send_release(release, cx);
     }
 
-    /// A replacement that the shim agreed to begins, if the placeholder may still be replaced. Its row may be that of something
-    /// else by now, so nothing is taken from it that is not in the application's own list.
-    pub(super) fn swap_agreed(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
-        let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
-        let replaceable = self.apps[row.app].gang.replaceable.get(&row.spec.task_group);
-        let fine = replaceable.is_some_and(|set| set.contains(&placeholder))
-            && ph.resource.fits(&row.resource)
-            && (ph.node == Some(node) || self.nodes[node].available.fits(&row.resource));
+    /// A replacement that the shim agreed to begins, if a placeholder may still be replaced there: the first that was asked about,
+    /// or another one whose home the node is. Their rows may be those of something else by now, so nothing is taken from them that
+    /// is not in the application's own list.
+    pub(super) fn swap_agreed(
+        &mut self,
+        placeholder: AllocIx,
+        real: AllocIx,
+        (asked, node): (NodeIx, NodeIx),
+        cx: &mut Cx,
+    ) {
+        let row = &self.allocs[real];
+        let list = self.apps[row.app].gang.replaceable.get(&row.spec.task_group);
+        let may = |alloc: &AllocIx| {
+            let ph = &self.allocs[*alloc];
+            list.is_some_and(|list| list.contains(alloc))
+                && !ph.released
+                && !ph.preempted
+                && ph.resource.fits(&row.resource)
+        };
+        let home = |alloc: &AllocIx| self.allocs[*alloc].node;
+        let own = Some(placeholder).filter(may);
+        let here = own.filter(|own| home(own) == Some(node));
+        let here = here.or_else(|| self.nodes[node].allocs.iter().copied().filter(may).min());
+        // R6.10: asked about beside the placeholder, which has another home.
+        let target = &self.nodes[node];
+        let open = target.sort_key.is_some() && target.available.fits(&row.resource);
+        let chosen = here.or_else(|| own.filter(|own| open && home(own) != Some(asked)));
         self.enqueue(real);
-        if fine {
+        if let Some(placeholder) = chosen {
             self.begin_swap(placeholder, real, node, cx);
+            let changes = self.questions.changes;
+            if self.is_constrained(&self.allocs[real].spec) {
+                self.questions.agreed.insert(real, changes);
+            }
         }
+    }
+
+    /// The shim agreed to a replacement before something came or went that it may depend on (R5.27). It knows nothing of the real
+    /// allocation before it is announced, so the others may have been put where they cannot be together. What other partitions
+    /// have to tell is not waited for: there it counts as old.
+    pub(super) fn is_agreement_old(&self, real: AllocIx) -> bool {
+        let questions = &self.questions;
+        self.ask_shim
+            && self.is_constrained(&self.allocs[real].spec)
+            && (questions.turn != Place::Alone || questions.agreed.get(&real) != Some(&questions.changes))
+    }
+
+    /// A placeholder is gone for good, and the shim has to agree once more to the real ask that takes its place: the node, and the
+    /// room in the queue, are kept for it, and it is asked about before anything else.
+    pub(super) fn keep_place(&mut self, real: AllocIx, node: Option<NodeIx>, cx: &mut Cx) {
+        let row = &mut self.allocs[real];
+        let Some(node) = node.filter(|_| !row.is_free() && row.phase == Phase::Pending) else { return };
+        row.placeholder_used = true;
+        let group = row.spec.task_group.clone();
+        if let Some(group) = self.apps[row.app].gang.task_groups.get_mut(&group) {
+            group.timed_out -= 1;
+            group.replaced += 1;
+        }
+        self.reserve(real, node, cx);
+        self.questions.kept.insert(real);
     }
 }

@@ -172,10 +172,11 @@ impl Partition {
         headroom
     }
 
-    /// What is blocked is unknown to the shim.
+    /// What is blocked is unknown to the shim, and so is a real ask whose replacement is under way.
     fn note_placement(&mut self, placement: &Placement) {
         let row = &self.allocs[placement.alloc];
-        if let Some(node) = placement.node.filter(|_| row.phase != Phase::AwaitingShim) {
+        let unknown = matches!(row.phase, Phase::AwaitingShim | Phase::Replacing);
+        if let Some(node) = placement.node.filter(|_| !unknown) {
             let spec = row.spec.clone();
             self.note_change(&spec, node);
         }

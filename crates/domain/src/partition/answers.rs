@@ -1,0 +1,184 @@
+//! What the shim answers, and what follows from it.
+
+use std::sync::Arc;
+
+use super::{
+    Cx, Partition,
+    predicates::{Intent, Open},
+};
+use crate::{
+    alloc::Phase,
+    command::PredicateAnswer,
+    effect::Effect,
+    types::{AllocIx, Nanos, NodeIx},
+};
+
+/// At most one event of refusals per ask in this time (EVT-015).
+const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
+
+impl Partition {
+    /// Nobody will answer: nothing is known of the node, and the ask waits as before the question.
+    pub(super) fn unanswered(&mut self, question: u64, cx: &mut Cx) {
+        if let Some(open) = self.closed(question) {
+            match open.intent {
+                // Nobody knows whether it waits for a node.
+                Intent::Place { .. } => self.allocs[open.alloc].attempted = false,
+                Intent::Gang => self.forget_attempts_of_gang(self.allocs[open.alloc].app),
+                Intent::Preempt { .. } => self.try_next_node(open.alloc, cx.now),
+                Intent::Swap { .. } | Intent::Reserve => {}
+            }
+            self.withdraw(open.alloc, &open.intent, cx);
+            self.unblock_limits();
+        }
+    }
+
+    /// The shim answered, or did not in time.
+    pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
+        let Some(open) = self.closed(answer.question) else { return };
+        let asked = 1 + open.more.len();
+        let fits = if answer.result.is_ok() { answer.refused.len().min(asked - 1) } else { asked };
+        if matches!(open.intent, Intent::Place { .. } | Intent::Swap { .. }) {
+            self.adapt_width(asked, fits);
+        }
+        if !matches!(open.intent, Intent::Preempt { .. }) {
+            let last = answer.result.as_ref().err();
+            let nodes = std::iter::once(&open.node).chain(&open.more).take(fits);
+            for (n, node) in nodes.enumerate() {
+                if let Some(reason) = answer.refused.get(n).or(last) {
+                    let changes = open.changes;
+                    self.questions.refusals.note((open.alloc, *node), reason.clone(), (open.clock, changes), cx.now);
+                }
+            }
+        }
+        // R5.27: something that it may depend on came or went meanwhile: it is asked again.
+        if answer.result.is_ok() && open.in_turn && open.changes != self.questions.changes {
+            // The shorter the answer takes, the less comes in between.
+            self.questions.width = self.questions.width.div_ceil(2).max(4);
+            self.withdraw(open.alloc, &open.intent, cx);
+        } else {
+            self.answered(open, fits, answer, cx);
+        }
+        self.unblock_limits();
+    }
+
+    /// The ask waits again as before the question.
+    fn withdraw(&mut self, alloc: AllocIx, intent: &Intent, cx: &mut Cx) {
+        match intent {
+            Intent::Gang => self.undo_gang(self.allocs[alloc].app, cx),
+            Intent::Place { .. } => self.take_back(alloc, cx),
+            Intent::Swap { .. } | Intent::Reserve | Intent::Preempt { .. } => {
+                self.count_awaiting_shim(alloc, false, false);
+                self.pending_again(alloc);
+            }
+        }
+    }
+
+    fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
+        let app = self.allocs[open.alloc].app;
+        match (answer.result, open.intent) {
+            (Ok(()), Intent::Place { effects }) => match fits.checked_sub(1).and_then(|n| open.more.get(n)) {
+                None => self.place_confirmed(open.alloc, effects, cx),
+                Some(node) => self.place_elsewhere(open.alloc, *node, cx),
+            },
+            (Ok(()), Intent::Gang) => self.gang_agreed(app, cx),
+            (Ok(()), Intent::Swap { placeholder, .. }) => {
+                self.count_awaiting_shim(open.alloc, false, false);
+                self.pending_again(open.alloc);
+                self.dequeue(open.alloc);
+                let node = fits.checked_sub(1).and_then(|n| open.more.get(n)).copied().unwrap_or(open.node);
+                self.swap_agreed(placeholder, open.alloc, (open.node, node), cx);
+            }
+            (Ok(()), Intent::Reserve) => {
+                self.count_awaiting_shim(open.alloc, false, false);
+                self.pending_again(open.alloc);
+                // R2.28, R2.29: somebody else may have reserved it meanwhile, or it shrank.
+                let node = &self.nodes[open.node];
+                if node.sort_key.is_some() && node.capacity.fits(&self.allocs[open.alloc].resource) {
+                    self.reserve(open.alloc, open.node, cx);
+                }
+            }
+            (Ok(()), Intent::Preempt { victims, needed }) => {
+                self.count_awaiting_shim(open.alloc, false, false);
+                self.pending_again(open.alloc);
+                self.forget_refused_victims(open.alloc);
+                self.victims_agreed(open.alloc, open.node, (victims, needed), answer.index, cx);
+            }
+            (Err(_), Intent::Preempt { .. }) => {
+                self.questions.refused_victims.insert((open.alloc, open.node));
+                self.try_next_node(open.alloc, cx.now);
+                self.count_awaiting_shim(open.alloc, false, false);
+                self.pending_again(open.alloc);
+            }
+            (Err(reason), intent) => {
+                self.withdraw(open.alloc, &intent, cx);
+                self.log(open.alloc, &reason, cx.now);
+                self.refusal_event(open.alloc, cx);
+            }
+        }
+    }
+
+    /// The shim refused the node that is charged and agreed to a later one, which has it if it still takes it.
+    fn place_elsewhere(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
+        self.take_back(alloc, cx);
+        let resource = self.allocs[alloc].resource.clone();
+        let open = self.nodes[node].sort_key.is_some() && self.takes(alloc, node, &resource);
+        if let Ok(placement) = self.check(alloc, node)
+            && open
+        {
+            self.forget_refusals(alloc);
+            self.leave_waiting(alloc, Phase::Allocated, node, cx);
+            self.note_allocating(alloc, cx);
+            self.charge_and_tell(&placement, cx);
+        }
+    }
+
+    /// One event of all refusals of an ask, when no node is left to ask about (EVT-015).
+    fn refusal_event(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        if cx.now.0.saturating_sub(self.allocs[alloc].predicate_event.0) < EVENT_INTERVAL.0 {
+            return;
+        }
+        // What the refusal may depend on changed while the shim was asked: it will be asked again. Or another node may still take it.
+        if self.questions.refusals.of(alloc).next().is_none()
+            || self.find_node(alloc, &self.allocs[alloc].resource).is_some()
+        {
+            return;
+        }
+        let mut reasons: std::collections::BTreeMap<Arc<str>, u32> = std::collections::BTreeMap::new();
+        for (_, reason) in self.questions.refusals.of(alloc) {
+            *reasons.entry(reason.clone()).or_default() += 1;
+        }
+        let row = &mut self.allocs[alloc];
+        row.predicate_event = cx.now;
+        let key = row.spec.key.clone();
+        let mut text = format!("Unschedulable request '{key}': ");
+        for (reason, count) in reasons {
+            text.push_str(&format!("{reason} ({count}x); "));
+        }
+        self.message_of(alloc, &text, cx);
+    }
+
+    /// The shim agreed to what was charged: it is placed, and its effects are shown.
+    pub(super) fn place_confirmed(&mut self, alloc: AllocIx, mut effects: Vec<Effect>, cx: &mut Cx) {
+        self.count_awaiting_shim(alloc, true, false);
+        if self.allocs[alloc].reserved.is_some() {
+            self.end_claim(alloc);
+            self.unreserve(alloc, cx);
+        }
+        let row = &mut self.allocs[alloc];
+        row.phase = Phase::Allocated;
+        row.bound = cx.now;
+        let (spec, node) = (row.spec.clone(), row.node);
+        if let Some(node) = node {
+            self.note_change(&spec, node);
+        }
+        self.forget_refusals(alloc);
+        self.note_allocating(alloc, cx);
+        // It is allocated, and counts as usage, from now on.
+        for effect in &mut effects {
+            if let Effect::Event(event) = effect {
+                event.at = cx.now;
+            }
+        }
+        self.allocated(alloc, &mut effects, cx);
+    }
+}

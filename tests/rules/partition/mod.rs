@@ -26,6 +26,7 @@ mod queues;
 mod random;
 mod recorded;
 mod records;
+mod refused;
 mod reload_speed;
 mod remedies;
 mod replaced;

@@ -113,6 +113,7 @@ impl Partition {
                 self.withdraw(open.alloc, &intent, cx);
                 self.log(open.alloc, &reason, cx.now);
                 self.refusal_event(open.alloc, cx);
+                self.end_refused_reservation(open.alloc, cx);
             }
         }
     }

@@ -38,7 +38,8 @@ impl Partition {
             if open && fits && !refused {
                 return self.take(alloc, node, cx);
             }
-            if !own {
+            // R5.43: a node that the shim refuses is kept for nobody.
+            if !own && !refused {
                 self.note_passed(alloc, cx);
                 self.reserve(alloc, node, cx);
                 reserved = true;

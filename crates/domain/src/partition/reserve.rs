@@ -218,6 +218,16 @@ impl Partition {
         }
     }
 
+    /// A node that the shim refuses is kept for nobody: the others may use it, and the ask another one. True where it was.
+    pub(super) fn end_refused_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> bool {
+        let refused = self.ask_shim && self.allocs[alloc].reserved.is_some_and(|node| self.is_refused(alloc, node));
+        if refused {
+            self.unreserve(alloc, cx);
+            self.rouse_groups(self.allocs[alloc].app);
+        }
+        refused
+    }
+
     fn give_up_spent_claim(&mut self, alloc: AllocIx) {
         if self.is_claim_spent(alloc) {
             self.lose_claim(alloc);

@@ -12,6 +12,7 @@ use std::{
 
 use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, preempt::NEVER, reserve::RESERVATION_WAIT};
 use crate::{
+    alloc::Phase,
     app::{GroupKey, Hold},
     coded::{Coded, Error, Reader, Writer},
     resources::{Resource, ResourceType},
@@ -419,6 +420,12 @@ impl Partition {
             }
             let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
             let (app, shape) = (row.app, row.shape);
+            if row.phase == Phase::Pending && self.end_refused_reservation(alloc, cx) {
+                young = None;
+                best.clear();
+                continue;
+            }
+            let row = &self.allocs[alloc];
             let after = self.room_after(&row.resource, node, cx.now).unwrap_or(Nanos(i64::MAX));
             if self.ask_shim && after <= WORTH {
                 continue;

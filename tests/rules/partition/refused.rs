@@ -87,3 +87,67 @@ fn a_shim_that_changes_its_mind_is_asked_again_about_a_required_node() {
     env.answer_all();
     assert!(env.heard().contains(&"new daemon on n1".to_owned()), "{:?}", env.told);
 }
+
+#[test]
+fn a_node_that_is_drained_while_the_shim_thinks_gets_nothing() {
+    // R2.5
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    let drains: [fn(&mut Env); 2] = [
+        |env| env.node_action("n1", NodeAction::Drain, None),
+        |env| {
+            env.apply(Command::OperatorDrain { nodes: vec!["n1".into()], drained: true });
+            env.run();
+        },
+    ];
+    for drain in drains {
+        for what in ["one", "gang", "reserve", "swap", "home", "daemon"] {
+            let mut env = Env::calm(if what == "gang" { &atomic } else { QUEUES });
+            env.apply(Command::AskPredicates(true));
+            env.app("app-1", "root.a");
+            if matches!(what, "swap" | "home") {
+                env.node(if what == "home" { "n1" } else { "n0" }, 10);
+                env.gang("g", "root.a", 4, "Soft");
+                env.ask(vec![Ask::new("g", "p1", 4).placeholder("tg")]);
+                env.answer_all();
+            }
+            if what != "home" {
+                env.node("n1", 10);
+            }
+            match what {
+                "one" => env.ask(vec![Ask::new("app-1", "k1", 4)]),
+                "daemon" => env.ask(vec![Ask::new("app-1", "k1", 4).requires("n1")]),
+                "gang" => {
+                    env.gang("g", "root.a", 8, "Soft");
+                    env.ask(["k1", "k2"].map(|key| Ask::new("g", key, 4).placeholder("tg")).into());
+                }
+                "reserve" => {
+                    env.ask(vec![Ask::new("app-1", "s1", 6)]);
+                    env.answer_all();
+                    env.node("n3", 8);
+                    env.ask(vec![Ask::new("app-1", "k1", 9)]);
+                    env.pass(5);
+                }
+                _ => {
+                    env.refuse("k1", "n0");
+                    env.ask(vec![Ask::new("g", "k1", 4).group("tg")]);
+                    if what == "swap" {
+                        env.answer_one();
+                    }
+                }
+            }
+            assert_eq!(keys(&env)[0], "k1 on n1", "{what}");
+            let old = env.questions.clone();
+            drain(&mut env);
+            env.node("n2", 10);
+            env.questions.retain(|question| old.iter().any(|before| before.id == question.id));
+            env.heard();
+            env.answer_all();
+            env.confirm_all();
+            let heard = env.heard();
+            let there = heard.iter().any(|told| told.starts_with("new k1 on n1"));
+            // Daemons land on drained nodes (R5.42), and the place of a placeholder is no new one (R6.9).
+            assert_eq!(there, matches!(what, "home" | "daemon"), "{what}: {heard:?}");
+            assert_eq!(env.partition.reservations, 0, "{what}");
+        }
+    }
+}

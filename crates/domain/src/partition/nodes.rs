@@ -361,6 +361,9 @@ impl Partition {
         // What the shim said of it was said of a node that took nothing, or may have been the reason for the drain.
         self.questions.refusals.node_changed(ix);
         self.reindex(ix);
+        if !after {
+            self.drop_questions_of_drained(ix, cx);
+        }
         self.unblock_shapes(ix);
     }
 

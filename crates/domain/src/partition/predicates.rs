@@ -463,6 +463,31 @@ impl Partition {
         self.questions.refusals.node_changed(node);
     }
 
+    /// A node is drained: what the shim is asked about there may not have it any more (R2.5), but for what requires it, has
+    /// reserved it, or takes the place of a placeholder there (R5.31, R5.42, R6.9).
+    pub(super) fn drop_questions_of_drained(&mut self, node: NodeIx, cx: &mut Cx) {
+        let goes = |open: &&Open| {
+            let row = &self.allocs[open.alloc];
+            let home = matches!(open.intent, Intent::Swap { placeholder, seq }
+                if self.allocs[placeholder].seq == seq && self.allocs[placeholder].node == Some(node));
+            open.node == node
+                && !matches!(open.intent, Intent::Gang)
+                && row.spec.required_node.is_none()
+                && row.reserved != Some(node)
+                && !home
+        };
+        let open: Vec<AllocIx> = self.questions.open.values().filter(goes).map(|open| open.alloc).collect();
+        for app in self.gangs_on(node) {
+            self.undo_gang(app, cx);
+        }
+        for alloc in open {
+            if self.allocs[alloc].phase == Phase::AwaitingShim {
+                self.withdraw_question(alloc, cx);
+            }
+        }
+        self.unblock_limits();
+    }
+
     /// A placeholder waits again: whether a real ask may take its place has no meaning any more. Where it is placed next the real
     /// ask is asked about anew, as any other.
     pub(super) fn drop_question_of_successor(&mut self, placeholder: AllocIx, cx: &mut Cx) {

@@ -151,3 +151,28 @@ fn a_node_that_is_drained_while_the_shim_thinks_gets_nothing() {
         }
     }
 }
+
+#[test]
+fn a_node_that_becomes_too_small_while_the_shim_thinks_gets_nothing() {
+    // R2.4
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    for gang in [false, true] {
+        let mut env = Env::calm(&atomic);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 10);
+        if gang {
+            env.gang("app-1", "root.a", 8, "Soft");
+            env.ask(["k1", "k2"].map(|key| Ask::new("app-1", key, 4).placeholder("tg")).into());
+            env.answer_one();
+        } else {
+            env.app("app-1", "root.a");
+            env.ask(vec![Ask::new("app-1", "k1", 8)]);
+        }
+        env.node_action("n1", NodeAction::Update, Some(res(4, 4)));
+        env.answer_all();
+        assert_eq!((env.partition.allocations, env.questions.len()), (0, 0));
+        env.node_action("n1", NodeAction::Update, Some(res(10, 10)));
+        env.answer_all();
+        assert_eq!(env.partition.allocations, if gang { 2 } else { 1 });
+    }
+}

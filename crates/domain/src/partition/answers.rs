@@ -76,6 +76,9 @@ impl Partition {
     fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
         let app = self.allocs[open.alloc].app;
         match (answer.result, open.intent) {
+            (Ok(()), intent @ Intent::Place { .. }) if fits == 0 && !self.still_fits(open.alloc) => {
+                self.withdraw(open.alloc, &intent, cx);
+            }
             (Ok(()), Intent::Place { effects }) => match fits.checked_sub(1).and_then(|n| open.more.get(n)) {
                 None => self.place_confirmed(open.alloc, effects, cx),
                 Some(node) => self.place_elsewhere(open.alloc, *node, cx),
@@ -116,6 +119,16 @@ impl Partition {
                 self.end_refused_reservation(open.alloc, cx);
             }
         }
+    }
+
+    /// The node has not become too full for what is charged there while the shim is asked.
+    pub(super) fn still_fits(&self, alloc: AllocIx) -> bool {
+        let row = &self.allocs[alloc];
+        let taken = |node: NodeIx| {
+            let used = row.resource.iter().filter(|(_, amount)| *amount > 0);
+            used.into_iter().any(|(kind, _)| self.nodes[node].available.amount(kind) < 0)
+        };
+        !row.node.is_some_and(taken)
     }
 
     /// The shim refused the node that is charged and agreed to a later one, which has it if it still takes it.

@@ -157,6 +157,10 @@ impl Partition {
         if held.open > 0 {
             return;
         }
+        if self.questions.gangs[&app].charged.iter().any(|(alloc, _)| !self.still_fits(*alloc)) {
+            self.undo_gang(app, cx);
+            return;
+        }
         for (alloc, effects) in self.questions.gangs.remove(&app).unwrap_or_default().charged {
             self.place_confirmed(alloc, effects, cx);
         }

@@ -9,6 +9,7 @@ use std::{
 
 use tokio::{sync::mpsc::unbounded_channel, task::spawn_blocking, time::timeout};
 
+use self::put::Put;
 use super::{
     etcd::{Access, Etcd},
     follow::{self, Source},
@@ -33,6 +34,9 @@ use crate::{
         },
     },
 };
+
+mod claim;
+mod put;
 
 /// Longest time until etcd has answered for one resource manager.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -96,37 +100,16 @@ impl Carrier {
     /// Puts the log in a directory into etcd, where no such resource manager is yet; whichever server is there leads it.
     ///
     /// # Errors
-    /// Nothing is in etcd that a server would go on from, unless the text says so.
+    /// It is not in etcd, unless the text says otherwise.
     pub async fn import(&self, dir: PathBuf) -> Result<Carried, String> {
         let (named, server) = (dir.display().to_string(), self.title.clone());
         let read = spawn_blocking(move || read_directory(&dir, &server));
         let whole = read.await.map_err(|error| error.to_string())??;
-        let Whole { rm, snapshot, frames, from, last, state } = whole;
+        let (rm, last, state) = (whole.rm.clone(), whole.last, whole.state);
         let wrong = |why: &dyn std::fmt::Display| format!("{named}: resource manager \"{rm}\": {why}");
-        let begun = timeout(PATIENCE, self.way().first(&rm, from)).await;
-        let (head, revision) = match begun.map_err(|_| wrong(&"etcd does not answer"))?.map_err(|why| wrong(&why))? {
-            Taken::Leads(head, revision) => (head, revision),
-            Taken::Other => return Err(wrong(&"it is in etcd already, and is left as it is there")),
-        };
-        let group = self.group(head, revision);
-        let put = {
-            let group = group.clone();
-            spawn_blocking(move || {
-                if let Some((place, bytes)) = snapshot {
-                    group.snapshot(place, bytes)?;
-                }
-                group.append(&frames)
-            })
-        };
-        let put = put.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string());
-        if let Err(why) = put {
-            // A half of it is of no use to anybody.
-            let gone = spawn_blocking(move || group.remove()).await;
-            let left =
-                if matches!(gone, Ok(Ok(()))) { "" } else { "; what is in etcd of it has to be removed by hand" };
-            return Err(wrong(&format!("{why}{left}")));
-        }
-        group.hand_over(None).await.map_err(|why| wrong(&format!("it is in etcd, and not let go: {why}")))?;
+        let begun = timeout(PATIENCE, Put::begin(&self.etcd, &self.keys, &rm, &self.me)).await;
+        let put = begun.map_err(|_| wrong(&"etcd does not answer"))?.map_err(|why| wrong(&why))?;
+        put.all(whole, self.title(&rm)).await.map_err(|why| wrong(&why))?;
         Ok(Carried { rm, last, state })
     }
 

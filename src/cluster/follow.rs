@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     actors::rm::follow::{Follower, View},
-    store::log::{Title, records},
+    store::log::{Place, Title, records},
 };
 
 /// Values of the log that are read at once, to begin with.
@@ -101,8 +101,8 @@ pub struct Followed {
 }
 
 enum Word {
-    /// These values count, and none before the first that the head tells of.
-    Add(Vec<(u64, Bytes)>, u64),
+    /// These values count, and none before the first that the head tells of; and where its newest snapshot stands.
+    Add(Vec<(u64, Bytes)>, u64, Option<Place>),
     /// This server leads from now on.
     Finish(oneshot::Sender<Box<Followed>>),
     /// What it has led to is wanted.
@@ -149,10 +149,10 @@ impl Following {
         Following { words, seen, task }
     }
 
-    /// These values of the log count, and none before `first` any more.
-    pub fn add(&self, values: Vec<(u64, Bytes)>, first: u64) {
+    /// The head is this one now, and these values of the log count.
+    pub fn add(&self, values: Vec<(u64, Bytes)>, head: &Head) {
         // Whoever is gone has said why.
-        let _ = self.words.send(Word::Add(values, first));
+        let _ = self.words.send(Word::Add(values, head.first, head.snapshots.last().map(|snap| snap.place)));
     }
 
     /// For readers.
@@ -200,27 +200,35 @@ async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>
             Word::View(tell) => {
                 let _ = tell.send(followed.follower.view());
             }
-            Word::Add(values, first) => {
+            Word::Add(values, first, snapshot) => {
+                let beyond = |last| snapshot.is_some_and(|place| place.from > last);
+                let follower = &followed.follower;
+                if !follower.has_session() && snapshot.is_some_and(|place| place.from >= follower.last()) {
+                    // No record told of the session that it has.
+                    return seen.fail(Fault::Again);
+                }
                 let last = followed.chunks.back().map_or(source.head.last, |(number, ..)| *number);
                 // The newest stays: what comes next follows it.
                 let gone = followed.chunks.iter().take_while(|(number, ..)| *number < first.min(last)).count();
                 followed.chunks.drain(..gone);
                 let values: Vec<_> = values.into_iter().filter(|(number, _)| *number > last).collect();
-                if values.is_empty() {
-                    continue;
-                }
                 if values.iter().zip(last + 1..).any(|((number, _), expected)| *number != expected) {
                     // Parts of it were put before it was followed.
                     return seen.fail(Fault::Again);
                 }
-                let added = spawn_blocking(move || {
-                    let added = followed.add(last, &values);
-                    (followed, added)
-                });
-                match added.await {
-                    Ok((again, Ok(()))) => followed = again,
-                    Ok((_, Err(why))) => return seen.fail(Fault::Broken(why)),
-                    Err(error) => return seen.fail(Fault::Broken(format!("applying it broke down: {error}"))),
+                if !values.is_empty() {
+                    let added = spawn_blocking(move || {
+                        let added = followed.add(last, &values);
+                        (followed, added)
+                    });
+                    match added.await {
+                        Ok((again, Ok(()))) => followed = again,
+                        Ok((_, Err(why))) => return seen.fail(Fault::Broken(why)),
+                        Err(error) => return seen.fail(Fault::Broken(format!("applying it broke down: {error}"))),
+                    }
+                }
+                if beyond(followed.follower.last()) {
+                    return seen.fail(Fault::Again);
                 }
                 seen.last.store(followed.follower.last(), SeqCst);
             }
@@ -403,6 +411,21 @@ mod tests {
         drop(given_up);
         next.finish().await.expect("an empty log");
         assert_eq!(etcd.0.load(SeqCst), 2, "once for each that was followed to its end");
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_of_which_no_record_told_is_read() {
+        let etcd = Arc::<Empty>::default();
+        let begun = || Source { head: Head { index: 5, ..source(&etcd).head }, ..source(&etcd) };
+        let with = |index, from| {
+            let snap = Snap { place: Place { index, from }, parts: 1, bytes: 1 };
+            Head { snapshots: vec![snap], ..begun().head }
+        };
+        for (head, again) in [(with(5, 5), true), (with(8, 6), true), (begun().head, false), (with(4, 4), false)] {
+            let following = Following::start(begun());
+            following.add(Vec::new(), &head);
+            assert_eq!(following.finish().await.err(), again.then_some(Fault::Again), "{head:?}");
+        }
     }
 
     #[test]

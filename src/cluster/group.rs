@@ -260,26 +260,11 @@ impl Group {
 
     /// Adds the frames that are not there.
     async fn add_unknown(&self, inner: &mut Inner, frames: &[u8]) -> Result<(), Fault> {
-        let (mut at, mut begin, mut last) = (0, None, inner.head.index);
-        let broken = |why| Fault::Trouble(Trouble::Refused(why));
-        for record in records(frames) {
-            let (record, length) = record.map_err(broken)?;
-            if record.index <= inner.head.index + u64::from(crate::domain::planted!("append-skips")) {
-                at += length;
-                continue;
-            }
-            let first = *begin.get_or_insert(at);
-            if at > first && at + length - first > PART {
-                self.add_unit(inner, &frames[first..at], last).await?;
-                begin = Some(at);
-            }
-            last = record.index;
-            at += length;
+        let known = inner.head.index + u64::from(crate::domain::planted!("append-skips"));
+        for (unit, last) in units(frames, known).map_err(|why| Fault::Trouble(Trouble::Refused(why)))? {
+            self.add_unit(inner, unit, last).await?;
         }
-        match begin {
-            Some(first) => self.add_unit(inner, &frames[first..at], last).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Adds whole frames up to this record, as one value; a long frame, which is alone, as several, of which the last counts
@@ -387,6 +372,29 @@ impl Group {
         let _ = self.tell.send(self.name.clone());
         Ok(())
     }
+}
+
+/// The frames behind a record, as they come into values: whole ones, together at most [`PART`] bytes, or a longer one alone; each with
+/// the index of its last record.
+///
+/// # Errors
+/// A frame is damaged.
+pub fn units(frames: &[u8], after: u64) -> Result<Vec<(&[u8], u64)>, String> {
+    let (mut units, mut at, mut begin, mut last) = (Vec::new(), 0, None, after);
+    for record in records(frames) {
+        let (record, length) = record?;
+        if record.index > after {
+            let first = *begin.get_or_insert(at);
+            if at > first && at + length - first > PART {
+                units.push((&frames[first..at], last));
+                begin = Some(at);
+            }
+            last = record.index;
+        }
+        at += length;
+    }
+    units.extend(begin.map(|first| (&frames[first..at], last)));
+    Ok(units)
 }
 
 /// How many of the oldest values hold nothing of this record and those behind it. A record that is cut goes with all its parts.

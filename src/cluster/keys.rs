@@ -8,6 +8,7 @@
 //! | `config` | what holds for all servers: `SharedConfig` |
 //! | `heads/<rm>` | [`Head`] |
 //! | `log/<rm>/<number>` | frames of the log, at most [`PART`] bytes; a longer frame is cut into several |
+//! | `carries/<rm>`, with a lease | whoever puts that log into etcd; there is no head yet |
 //! | `snap/<rm>/<index>/<number>` | a snapshot in parts of at most [`PART`] bytes |
 //!
 //! `<rm>` is the id of the resource manager as directories of local logs are named.
@@ -162,6 +163,11 @@ impl Keys {
     /// The head of a log.
     pub fn head(&self, name: &str) -> String {
         format!("{}heads/{name}", self.prefix)
+    }
+
+    /// That a log is put into etcd.
+    pub fn carry(&self, name: &str) -> String {
+        format!("{}carries/{name}", self.prefix)
     }
 
     /// A value of a log.

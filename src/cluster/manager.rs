@@ -515,14 +515,14 @@ impl Manager {
             return;
         }
         let led = known.head.server != head.server || known.head.epoch != head.epoch;
-        let (first, last, let_go) = (head.first, head.last, head.first != known.head.first);
+        let let_go = head.first != known.head.first;
         known.look();
         if led && !head.server.is_empty() {
             known.heir = None;
         }
         (known.head, known.revision, known.changed) = (head, revision, Instant::now());
         match &known.role {
-            Role::Follows(following) => following.add(counting(&mut known.pending, last), first),
+            Role::Follows(following) => following.add(counting(&mut known.pending, known.head.last), &known.head),
             // What could not be read may be gone.
             Role::Broken(_) if let_go && self.leaving.is_none() => {
                 let head = known.head.clone();

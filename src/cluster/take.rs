@@ -45,18 +45,17 @@ impl Way {
         self.put(head, revision).await
     }
 
-    /// Takes the lead of a resource manager that nobody knows; what is added to its log follows this record.
+    /// Takes the lead of a resource manager that nobody knows.
     ///
     /// # Errors
     /// etcd does not say.
-    pub async fn first(&self, rm: &str, index: u64) -> Result<Taken, Trouble> {
+    pub async fn first(&self, rm: &str) -> Result<Taken, Trouble> {
         let head = Head {
             version: VERSION,
             domain: DOMAIN_VERSION,
             rm: rm.to_owned(),
             server: self.me.clone(),
             epoch: 1,
-            index,
             first: 1,
             ..Head::default()
         };

@@ -80,6 +80,11 @@ impl Follower {
         self.last
     }
 
+    /// A session runs.
+    pub fn has_session(&self) -> bool {
+        self.replay.session.is_some()
+    }
+
     /// What it has led to; `None`: no session runs.
     pub fn view(&self) -> Option<Box<View>> {
         let session = self.replay.session.as_ref()?;

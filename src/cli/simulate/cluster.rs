@@ -55,7 +55,7 @@ impl Cluster {
             // One that was given up may have come through late.
             let head = runtime.block_on(head(&etcd, &keys, rm));
             let took = match head {
-                Ok(None) => runtime.block_on(way.first(rm, 0)),
+                Ok(None) => runtime.block_on(way.first(rm)),
                 Ok(Some((head, revision))) => runtime.block_on(way.over(&head, revision)),
                 Err(trouble) => Err(trouble),
             };

@@ -81,7 +81,7 @@ impl Manager {
                 // What came meanwhile.
                 if let Some(known) = self.known.get_mut(name) {
                     if let Role::Follows(following) = &known.role {
-                        following.add(counting(&mut known.pending, known.head.last), known.head.first);
+                        following.add(counting(&mut known.pending, known.head.last), &known.head);
                     }
                     known.vacant = None;
                 }
@@ -155,7 +155,7 @@ impl Manager {
                 return;
             }
             tokio::spawn(async move {
-                let taken = way.first(&rm, 0).await;
+                let taken = way.first(&rm).await;
                 let _ = tell.send(Word::Began(rm, taken, reply));
             });
             return;

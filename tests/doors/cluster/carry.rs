@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    cluster::rig::{self, NEVER, allocated, ask, follows, leads, run, start},
+    cluster::rig::{self, NEVER, allocated, ask, follows, leader_of, leads, run, sees, start},
     common,
     shim::server::Server,
     wired::rig as alone,
@@ -120,4 +120,49 @@ async fn what_operators_said_comes_along() {
     let nodes = server.get("/ws/v1/partition/default/nodes").await.1;
     let open = nodes.as_array().expect("nodes").iter().filter(|node| node["schedulable"] == true);
     assert_eq!(open.map(|node| &node["nodeID"]).collect::<Vec<_>>(), ["n2"], "{nodes}");
+}
+
+/// Servers of a cluster run while a log is put into etcd; `more`: its newest snapshot has records behind it.
+async fn goes_on_beside_servers_that_run(test: &str, more: bool) {
+    let Some(etcd) = rig::etcd(test) else { return };
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let servers = [start(&etcd, dirs[0].path(), NEVER), start(&etcd, dirs[1].path(), NEVER)];
+    sees(&servers[0], 2).await;
+    let server = alone::with_data(dirs[2].path());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1", "n2"]).await;
+    alone::application(&server, "app").await;
+    let mut lines = server.stream("?after=0").await;
+    ask(&server, &["k1"]).await;
+    let mut seen = Vec::new();
+    while allocated(&seen).is_empty() {
+        seen.push(lines.next().await);
+    }
+    let mut last = seen.len() as u64;
+    drop(lines);
+    assert_eq!(alone::end(server).await, Some(0));
+    if more {
+        let mut server = alone::with_data(dirs[2].path());
+        last = goes_on(&server, last, "k2").await;
+        server.program.kill();
+    }
+    let told = run(&["cluster", "import", "--data", &dirs[2].path().display().to_string(), "--cluster", &etcd.url()]);
+    assert!(told.starts_with("rm-1 imported: session, up to record "), "{told}");
+    let leader = leader_of(&servers).await;
+    goes_on(leader, last, "several").await;
+    for server in &servers {
+        let log = server.program.log();
+        assert!(!log.contains("cluster-cannot-follow"), "{log}");
+    }
+    assert!(etcd.keys().iter().all(|key| !key.contains("/carries/")), "{:?}", etcd.keys());
+}
+
+#[tokio::test]
+async fn a_snapshot_goes_into_etcd_while_servers_run() {
+    goes_on_beside_servers_that_run("a_snapshot_goes_into_etcd_while_servers_run", false).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_and_records_behind_it_go_into_etcd_while_servers_run() {
+    goes_on_beside_servers_that_run("a_snapshot_and_records_behind_it_go_into_etcd_while_servers_run", true).await;
 }

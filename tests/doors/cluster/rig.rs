@@ -213,6 +213,20 @@ pub async fn leads(server: &Server) -> Value {
     info
 }
 
+/// Whichever of these servers leads `rm-1`, as soon as one does.
+pub async fn leader_of(servers: &[Server]) -> &Server {
+    let who = async || {
+        for (nth, server) in servers.iter().enumerate() {
+            if server.get("/si/v1/rm/rm-1").await.0 == 200 {
+                return Some(nth);
+            }
+        }
+        None
+    };
+    let who = common::answer("who leads", who, Option::is_some).await;
+    &servers[who.expect("one of them")]
+}
+
 /// `rm-1` with two nodes and an application; each is answered in a line.
 pub async fn session(server: &Server) {
     server.register("rm-1", &[]).await;

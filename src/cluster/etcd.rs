@@ -51,6 +51,9 @@ const ALIVE: Duration = Duration::from_secs(2);
 /// A transaction that is not answered in this time may have gone with the member that led etcd: it is looked whether another does.
 const DOUBT: Duration = Duration::from_millis(500);
 
+/// A call is sent so often with a new token.
+const TRIES: usize = 3;
+
 /// How etcd is reached.
 #[derive(Clone, Default)]
 pub struct Access {
@@ -142,8 +145,11 @@ pub struct Etcd {
     /// The latest term of etcd's own log that an answer told: it grows when another member leads.
     term: AtomicU64,
     user: Option<(String, String)>,
-    token: ArcSwapOption<MetadataValue<Ascii>>,
+    token: Token,
 }
+
+/// What etcd gave at the last sign-in; none: the next call signs in.
+type Token = Arc<ArcSwapOption<MetadataValue<Ascii>>>;
 
 impl fmt::Debug for Etcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,13 +200,13 @@ impl Etcd {
         if members.is_empty() {
             return Err("no member of etcd is named".to_owned());
         }
-        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), ArcSwapOption::empty());
+        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), Token::default());
         Ok(Arc::new(Etcd { model: None, members, present, term, user: access.user, token }))
     }
 
     /// Reads and transactions are those of a model.
     pub fn modelled(model: Arc<dyn Model>) -> Arc<Etcd> {
-        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), ArcSwapOption::empty());
+        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), Token::default());
         Arc::new(Etcd { model: Some(model), members: Vec::new(), present, term, user: None, token })
     }
 
@@ -234,9 +240,12 @@ impl Etcd {
             self.sign_in(channel.clone()).await?;
         }
         let mut answer = timeout(PATIENCE, call(channel.clone())).await;
-        if matches!(&answer, Ok(Err(status)) if status.code() == Code::Unauthenticated) && self.user.is_some() {
+        let mut tries = 1;
+        // What is refused for this was not carried out. Users may be changed again meanwhile.
+        while matches!(&answer, Ok(Err(status)) if is_signed_out(status)) && self.user.is_some() && tries < TRIES {
+            tries += 1;
             self.sign_in(channel.clone()).await?;
-            answer = timeout(PATIENCE, call(channel)).await;
+            answer = timeout(PATIENCE, call(channel.clone())).await;
         }
         let trouble = match answer {
             Ok(Ok(answer)) => return Ok(answer),
@@ -465,7 +474,8 @@ impl Etcd {
             async move { Ok((tell, client.watch(request).await?)) }
         };
         let (tell, answers) = self.read(call).await?;
-        Ok(Watch { _tell: tell, answers: answers.into_inner(), url: self.member().1.to_owned() })
+        let (url, token) = (self.member().1.to_owned(), self.token.clone());
+        Ok(Watch { _tell: tell, answers: answers.into_inner(), url, token })
     }
 
     /// Lets go what was before a revision.
@@ -496,6 +506,12 @@ impl Etcd {
         let answer = self.read(call).await?.into_inner();
         Ok((answer.version, answer.db_size))
     }
+}
+
+/// The token is over, or of a time before users or roles were changed.
+fn is_signed_out(status: &Status) -> bool {
+    let says = |why| status.message().contains(why);
+    status.code() == Code::Unauthenticated || says("invalid auth token") || says("revision of auth store is old")
 }
 
 fn trouble(url: &str, status: &Status) -> Trouble {
@@ -557,6 +573,7 @@ pub struct Watch {
     _tell: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
     url: String,
+    token: Token,
 }
 
 impl Watch {
@@ -570,6 +587,8 @@ impl Watch {
             Ok(None) => Err(Trouble::Silent(format!("{}: the watch ended", self.url))),
             Ok(Some(answer)) if answer.compact_revision > 0 => Err(Trouble::Compacted),
             Ok(Some(answer)) if answer.canceled => {
+                // Releases of etcd word it differently where a token is over: the next call has a new one.
+                self.token.store(None);
                 Err(Trouble::Silent(format!("{}: the watch was ended: {}", self.url, answer.cancel_reason)))
             }
             Ok(Some(answer)) => Ok((answer.header.map_or(0, |header| header.revision), answer.events)),

@@ -106,6 +106,64 @@ async fn etcd_may_ask_for_certificates_and_users() {
 }
 
 #[tokio::test]
+async fn users_of_etcd_may_change_while_tokens_tell_of_those_before() {
+    let test = "users_of_etcd_may_change_while_tokens_tell_of_those_before";
+    if !rig::is_installed(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (private, public, password) = (file("key.pem"), file("public.pem"), file("password"));
+    let openssl = |args: &[&str]| Command::new("openssl").args(args).output().is_ok_and(|told| told.status.success());
+    if !openssl(&["genrsa", "-out", &private, "2048"]) {
+        return common::skip(test, "openssl is not installed");
+    }
+    assert!(openssl(&["rsa", "-in", &private, "-pubout", "-out", &public]), "a public key");
+    let token = format!("jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=10m");
+    let etcd = Etcd::with("http", &["--auth-token", &token]).expect("etcd starts");
+    let ctl = |more: &[&str]| etcdctl(&etcd.url(), more);
+    for change in [
+        &["user", "add", "root:all-of-it"][..],
+        &["user", "grant-role", "root", "root"],
+        &["role", "add", "callboard"],
+        &["role", "grant-permission", "callboard", "--prefix=true", "readwrite", "/callboard/"],
+        &["user", "add", "board:secret"],
+        &["user", "grant-role", "board", "callboard"],
+        &["auth", "enable"],
+    ] {
+        ctl(change);
+    }
+    fs::write(&password, "secret\n").expect("written");
+    let options = ["--cluster-user", "board", "--cluster-password-file", &password];
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let proxy = Proxy::to(&etcd.url());
+    let first = start_with(&etcd.url(), one.path(), NEVER, &options);
+    let second = start_with(&proxy.url(), two.path(), NEVER, &options);
+    session(&first).await;
+    follows(&second).await;
+    let root = |more: &[&str]| ctl(&[&["--user", "root:all-of-it"], more].concat());
+    root(&["user", "add", "somebody:else"]);
+    ask(&first, &["k1"]).await;
+    first.register("rm-2", &[]).await;
+    // A watch that begins with a token of before.
+    root(&["user", "delete", "somebody"]);
+    proxy.cut();
+    proxy.pass();
+    ask(&first, &["k2"]).await;
+    let both = async || (first.get("/api/v1/cluster").await.1, second.get("/api/v1/cluster").await.1);
+    common::answer("what both know", both, |(led, followed)| {
+        let of = |status: &Value, what: &str| {
+            let all = status["resourceManagers"].as_array().cloned().unwrap_or_default();
+            all.iter().map(|group| group[what].as_u64()).collect::<Vec<_>>()
+        };
+        of(led, "index").len() == 2
+            && of(led, "index") == of(followed, "applied")
+            && followed["etcd"]["trouble"].is_null()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn three_servers_on_three_members_outlive_one_of_each() {
     if !rig::is_installed("three_servers_on_three_members_outlive_one_of_each") {
         return;

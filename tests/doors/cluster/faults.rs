@@ -34,7 +34,9 @@ use crate::{
 
 /// Bytes of log after which a snapshot is taken: several in a run.
 const SNAPSHOT: &str = "2000000";
-/// Longer than a lease.
+/// As they are used.
+const LEASE: &[&str] = &["--cluster-lease", "2s"];
+/// Longer than that.
 const STOPPED: Duration = Duration::from_secs(5);
 /// Longer than a request to etcd may take; in long runs ten times as much.
 const ETCD_GONE: Duration = Duration::from_secs(4);
@@ -72,7 +74,7 @@ struct Place {
 impl Place {
     fn start(&self) -> Server {
         let etcd = self.network.iter().map(Proxy::url).collect::<Vec<_>>().join(",");
-        start_with(&etcd, &self.data, SNAPSHOT, &[])
+        start_with(&etcd, &self.data, SNAPSHOT, LEASE)
     }
 }
 

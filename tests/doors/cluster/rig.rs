@@ -184,10 +184,14 @@ pub fn start_with(etcd: &str, data: &Path, snapshot: &str, more: &[&str]) -> Ser
     started(serve(etcd, data, snapshot, more))
 }
 
+/// So long a server counts as alive in tests that say nothing of it: on a busy machine it may not be heard of for a while.
+const LEASE: &str = "10s";
+
 /// The command that starts it.
 pub fn serve(etcd: &str, data: &Path, snapshot: &str, more: &[&str]) -> Command {
     let data = data.display().to_string();
-    let mut command = common::serve(&[&["--data", &data, "--cluster", etcd], more].concat());
+    let lease = if more.contains(&"--cluster-lease") { &[][..] } else { &["--cluster-lease", LEASE] };
+    let mut command = common::serve(&[&["--data", &data, "--cluster", etcd], lease, more].concat());
     command.env("CALLBOARD_TEST_SNAPSHOT_BYTES", snapshot).env("RUST_LOG", "info,callboard::cluster=debug");
     command
 }

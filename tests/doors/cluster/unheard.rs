@@ -99,7 +99,11 @@ async fn who_registered_at_another_server_just_now_is_sent_there() {
     // Nobody knows these, and etcd is hardly asked.
     let before = reads(&etcd).await;
     let began = std::time::Instant::now();
-    let asked = (0..400).map(async |nth| late.get(&format!("/si/v1/rm/unknown-{nth}")).await.0);
+    let asked = (0..400).map(async |nth| {
+        let path = format!("/si/v1/rm/unknown-{nth}");
+        // Where etcd is slow it is told to try again.
+        common::answer(&path, async || late.get(&path).await.0, |status| *status != 503).await
+    });
     assert!(join_all(asked).await.into_iter().all(|status| status == 404));
     let (asked, most) = (reads(&etcd).await - before, 5 + began.elapsed().as_millis() as u64 / 25);
     assert!(asked <= most, "{asked} reads, in {:?}", began.elapsed());

@@ -2,19 +2,25 @@
 //! other restart.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use tokio::{sync::mpsc::unbounded_channel, task::spawn_blocking, time::timeout};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc::unbounded_channel,
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
 
-use self::put::Put;
+use self::{claim::Claim, put::Put};
 use super::{
-    etcd::{Access, Etcd},
+    etcd::{Access, Etcd, Trouble},
     follow::{self, Source},
-    group::{Group, Setup},
-    keys::{Head, Key, Keys},
+    group::{Fault, Group, Setup},
+    keys::{Head, Key, Keys, Server},
     manager::title_server,
     take::{Taken, Way},
 };
@@ -92,7 +98,7 @@ impl Carrier {
 
     fn group(&self, head: Head, revision: i64) -> Arc<Group> {
         let (tell, _) = unbounded_channel();
-        let (etcd, keys, runtime) = (self.etcd.clone(), self.keys.clone(), tokio::runtime::Handle::current());
+        let (etcd, keys, runtime) = (self.etcd.clone(), self.keys.clone(), Handle::current());
         let setup = Setup { etcd, keys, runtime, tell, max_bytes: u64::MAX };
         Group::new(setup, head, revision, Default::default())
     }
@@ -128,35 +134,81 @@ impl Carrier {
     /// the journals of it. No server leads it any more then.
     ///
     /// # Errors
-    /// It is in etcd as before, unless the text says otherwise.
+    /// It is in etcd as before and in the directory it is not, unless the text says otherwise.
     pub async fn export(&self, rm: &str, base: &Path, journals: &Path, mark: &Mark) -> Result<Carried, String> {
         let wrong = |why: &dyn std::fmt::Display| format!("resource manager \"{rm}\": {why}");
         let dir = log::directory(base, rm);
         if dir.exists() {
             return Err(wrong(&format!("{} is there already, and is left as it is", dir.display())));
         }
+        // Servers take over from nobody who is there.
+        let me = Server {
+            id: self.me.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            domain: DOMAIN_VERSION,
+            ..Server::default()
+        };
+        // A structure of texts has a JSON text.
+        let value = serde_json::to_vec(&me).unwrap_or_default().into();
+        let claim = Claim::put(&self.etcd, self.keys.server(&self.me), value, &[]).await.map_err(|why| wrong(&why))?;
+        // No start reads it there, until it is nowhere else.
+        let fresh = log::directory(&base.with_extension("exporting"), rm);
+        let taken = self.take_out(rm, &fresh, journals, mark).await;
+        if let Ok(claim) = claim {
+            claim.end().await;
+        }
+        let carried = taken.map_err(|why| wrong(&why))?;
+        let moved = files::move_dir(&fresh, &dir);
+        moved.map_err(|why| wrong(&format!("it is in {} only, and cannot be moved: {why}", fresh.display())))?;
+        // Others may be in it.
+        let _ = fs::remove_dir(base.with_extension("exporting"));
+        Ok(carried)
+    }
+
+    /// Into a directory of which nothing is kept, and out of etcd.
+    async fn take_out(&self, rm: &str, fresh: &Path, journals: &Path, mark: &Mark) -> Result<Carried, String> {
+        let told = |trouble: Trouble| trouble.to_string();
         let key = self.keys.head(&Keys::name(rm));
-        let found = self.etcd.range(&key, "", 0, 0).await.map_err(|why| wrong(&why))?;
-        let found = found.keys.first().ok_or_else(|| wrong(&"it is not in etcd"))?;
-        let head = Head::read(&found.value).map_err(|why| wrong(&why))?;
+        let found = self.etcd.range(&key, "", 0, 0).await.map_err(told)?;
+        let found = found.keys.first().ok_or("it is not in etcd")?;
+        let head = Head::read(&found.value)?;
         // Whoever leads it is deposed: nothing is added behind what is carried.
-        let taken = self.way().over(&head, found.mod_revision).await.map_err(|why| wrong(&why))?;
+        let taken = self.way().over(&head, found.mod_revision).await.map_err(told)?;
         let Taken::Leads(head, revision) = taken else {
-            return Err(wrong(&"a server leads it and adds to it: end the servers of the cluster, or drain this one"));
+            return Err(
+                "a server leads it and adds to it: end the servers of the cluster, or drain this one".to_owned()
+            );
         };
         let group = self.group(head.clone(), revision);
-        let carried = self.write(head, revision, dir.clone(), journals, mark).await;
-        match carried {
+        let carried = self.write(head, revision, fresh.to_owned(), journals, mark).await;
+        late_removal().await;
+        let (carried, why) = match carried {
             Ok(carried) => {
-                let gone = spawn_blocking(move || group.remove()).await.map_err(|error| error.to_string())?;
-                gone.map_err(|why| wrong(&format!("it is in {}, and in etcd as well: {why}", dir.display())))?;
-                Ok(carried)
+                let group = group.clone();
+                match spawn_blocking(move || group.remove()).await.map_err(|error| error.to_string())? {
+                    Ok(()) => return Ok(carried),
+                    Err(why) => (Some(carried), why.to_string()),
+                }
             }
-            Err(why) => {
-                // What was written is not enough to go on.
-                let _ = log::remove(&dir);
-                let let_go = group.hand_over(None).await;
-                Err(wrong(&let_go.err().map_or(why.clone(), |fault| format!("{why}; it is not let go: {fault}"))))
+            Err(why) => (None, why),
+        };
+        // Once this is written no removal comes through late.
+        let let_go = group.hand_over(None).await;
+        let is_there = match &let_go {
+            Ok(()) => Some(true),
+            Err(Fault::Deposed(_)) => self.etcd.range(&key, "", 0, 0).await.ok().map(|found| !found.keys.is_empty()),
+            Err(Fault::Trouble(_)) => None,
+        };
+        match (carried, is_there) {
+            // It came through, and was not answered.
+            (Some(carried), Some(false)) => Ok(carried),
+            (Some(_), None) => Err(format!(
+                "{why}; whether it is in etcd is not known: all of it is in {} as well, from where no start reads it",
+                fresh.display()
+            )),
+            _ => {
+                let _ = fs::remove_dir_all(fresh);
+                Err(let_go.err().map_or(why.clone(), |fault| format!("{why}; it is not let go: {fault}")))
             }
         }
     }
@@ -189,6 +241,8 @@ impl Carrier {
             for (internal, standing) in standings {
                 inherit(&journals, &internal, standing, now).map_err(|why| format!("its journal: {why}"))?;
             }
+            // Of an earlier attempt.
+            let _ = fs::remove_dir_all(&dir);
             files::make_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
             if let Some(bytes) = snapshot {
                 let read = log::read_snapshot(&bytes, &title)?;
@@ -209,6 +263,14 @@ impl Carrier {
         });
         written.await.map_err(|error| error.to_string())??;
         Ok(Carried { rm: head.rm, last, state })
+    }
+}
+
+/// Tests have others see what is taken out, as long as a file is there.
+async fn late_removal() {
+    let file = cfg!(debug_assertions).then(|| std::env::var_os("CALLBOARD_TEST_CARRY_WAITS")).flatten();
+    while file.as_ref().is_some_and(|file| Path::new(file).exists()) {
+        sleep(Duration::from_millis(20)).await;
     }
 }
 

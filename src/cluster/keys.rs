@@ -40,6 +40,13 @@ pub struct Server {
     pub domain: u32,
 }
 
+impl Server {
+    /// It can be reached: whoever takes a log out of etcd is there, and cannot.
+    pub fn has_door(&self) -> bool {
+        !self.http.is_empty() || !self.grpc.is_empty()
+    }
+}
+
 /// How the log of a resource manager is. Who leads it writes it with every change; that its revision is the one that was
 /// written last is the condition of every change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

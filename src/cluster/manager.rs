@@ -32,7 +32,10 @@ use super::{
 };
 use crate::{
     actors::{
-        rm::{lead::Elsewhere, standby::Show},
+        rm::{
+            lead::{Elsewhere, moved, unregistered},
+            standby::Show,
+        },
         topology::Topology,
     },
     domain::DOMAIN_VERSION,
@@ -582,7 +585,7 @@ impl Manager {
             group.depose();
         }
         if let Some(handle) = self.topology.find(&known.head.rm) {
-            handle.addr.do_send(Elsewhere { leader: None });
+            handle.addr.do_send(Elsewhere(unregistered(&known.head.rm)));
             handle.addr.do_send(Show(None));
         }
     }
@@ -590,7 +593,10 @@ impl Manager {
     /// Where the leader of a resource manager is reached; `None`: nobody leads it at present.
     fn leader(&self, known: &Known) -> Option<Arc<Leader>> {
         let id = &known.head.server;
-        let server = self.servers.get(id).filter(|_| !self.refusing.contains_key(id) && *id != self.options.me.id)?;
+        let server = self.servers.get(id).filter(|server| server.has_door() && *id != self.options.me.id)?;
+        if self.refusing.contains_key(id) {
+            return None;
+        }
         Some(Arc::new(Leader { http: server.http.clone(), grpc: server.grpc.clone() }))
     }
 
@@ -605,7 +611,7 @@ impl Manager {
             return;
         }
         if let Ok(handle) = self.topology.find_or_create(&known.head.rm) {
-            handle.addr.do_send(Elsewhere { leader: leader.clone() });
+            handle.addr.do_send(Elsewhere(moved(&known.head.rm, leader.clone())));
         }
         if let Some(known) = self.known.get_mut(name) {
             known.told = Some(leader);

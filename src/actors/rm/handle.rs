@@ -196,7 +196,8 @@ impl RmHandle {
     /// Nothing is known of it here: no session, no end of one, and no server that leads it.
     pub fn is_unheard(&self) -> bool {
         let view = self.view.load();
-        view.elsewhere.is_none() && view.shared.is_none() && view.state == RmState::Init
+        let is_elsewhere = view.elsewhere.as_ref().is_some_and(|refusal| refusal.kind != RefusalKind::Unknown);
+        !is_elsewhere && view.shared.is_none() && view.state == RmState::Init
     }
 
     /// This server leads it, or nobody does.

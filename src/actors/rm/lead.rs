@@ -29,13 +29,10 @@ pub struct Lead {
     pub found: Option<Box<Found>>,
 }
 
-/// Another server leads, or nobody does.
+/// This server does not lead it; what is said of that: see [`moved`] and [`unregistered`].
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Elsewhere {
-    /// Where; `None`: nobody at present.
-    pub leader: Option<Arc<Leader>>,
-}
+pub struct Elsewhere(pub Refusal);
 
 /// Nothing new is taken, and what was taken is recorded: another server is to go on with it. Answers why that is not so.
 #[derive(Message)]
@@ -54,6 +51,11 @@ pub fn moved(rm: &str, leader: Option<Arc<Leader>>) -> Refusal {
             format!("no server leads resource manager \"{rm}\" at the moment: try again"),
         ),
     }
+}
+
+/// What is said of one that is led nowhere, and of which nothing is kept.
+pub fn unregistered(rm: &str) -> Refusal {
+    Refusal::new(RefusalKind::Unknown, format!("resource manager \"{rm}\" is not registered"))
 }
 
 impl RmActor {
@@ -153,11 +155,11 @@ impl Handler<Elsewhere> for RmActor {
     type Result = ();
 
     fn handle(&mut self, msg: Elsewhere, ctx: &mut Self::Context) {
-        let refusal = moved(&self.id, msg.leader.clone());
+        let leader = msg.0.leader.clone();
         let led = self.far.take().is_some();
-        self.elsewhere = Some(refusal);
+        self.elsewhere = Some(msg.0);
         if led || self.session.is_some() || self.streams.waiting.is_some() {
-            self.give_up(msg.leader.as_ref(), ctx);
+            self.give_up(leader.as_ref(), ctx);
         } else {
             self.show();
         }

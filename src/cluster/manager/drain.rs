@@ -117,10 +117,9 @@ impl Manager {
         for known in self.known.values() {
             *led.entry(known.heir.as_ref().unwrap_or(&known.head.server)).or_default() += 1;
         }
-        let others = self
-            .servers
-            .iter()
-            .filter(|(id, _)| **id != self.options.me.id && !self.refusing.contains_key(*id) && fits(id));
+        let others = self.servers.iter().filter(|(id, at)| {
+            **id != self.options.me.id && at.has_door() && !self.refusing.contains_key(*id) && fits(id)
+        });
         let (id, at) = others.min_by_key(|(id, _)| led.get(id).copied().unwrap_or(0))?;
         Some((id.clone(), Arc::new(Leader { http: at.http.clone(), grpc: at.grpc.clone() })))
     }

@@ -2,7 +2,10 @@
 
 use super::{Manager, Role};
 use crate::{
-    actors::rm::{lead::Elsewhere, standby::Show},
+    actors::rm::{
+        lead::{Elsewhere, unregistered},
+        standby::Show,
+    },
     cluster::{
         etcd::{Etcd, KeyValue, Trouble},
         keys::{Key, Keys},
@@ -58,7 +61,7 @@ impl Manager {
                 group.depose();
             }
             if let Some(handle) = self.topology.find(&known.head.rm) {
-                handle.addr.do_send(Elsewhere { leader: None });
+                handle.addr.do_send(Elsewhere(unregistered(&known.head.rm)));
                 handle.addr.do_send(Show(None));
             }
         }

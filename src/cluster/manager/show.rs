@@ -207,7 +207,7 @@ async fn hand_over(
         Err(why) => Err(warn(format!("resource manager \"{rm}\" may not be handed over: {why}"))),
     };
     // Its streams end, with the address of the next.
-    handle.addr.do_send(Elsewhere { leader });
+    handle.addr.do_send(Elsewhere(moved(rm, leader)));
     done
 }
 

@@ -1,9 +1,11 @@
 //! From one server to several and back: sessions go on, and no shim registers again.
 
+use std::{path::Path, process::Stdio};
+
 use serde_json::json;
 
 use crate::{
-    cluster::rig::{self, NEVER, allocated, ask, follows, leader_of, leads, run, sees, start},
+    cluster::rig::{self, Etcd, NEVER, allocated, ask, follows, leader_of, leads, run, sees, start},
     common,
     shim::server::Server,
     wired::rig as alone,
@@ -32,6 +34,18 @@ async fn goes_on(server: &Server, after: u64, key: &str) -> u64 {
     line["seq"].as_u64().expect("a number")
 }
 
+/// A session in which something is placed; gives the number of its last line.
+async fn begun(server: &Server) -> u64 {
+    rig::session(server).await;
+    let mut lines = server.stream("?after=0").await;
+    ask(server, &["k1"]).await;
+    let mut seen = Vec::new();
+    while allocated(&seen).is_empty() {
+        seen.push(lines.next().await);
+    }
+    seen.len() as u64
+}
+
 #[tokio::test]
 async fn sessions_go_from_one_server_to_several_and_back() {
     let Some(etcd) = rig::etcd("sessions_go_from_one_server_to_several_and_back") else { return };
@@ -39,16 +53,7 @@ async fn sessions_go_from_one_server_to_several_and_back() {
     let data: Vec<String> = dirs.iter().map(|dir| dir.path().display().to_string()).collect();
     // Killed at first: no snapshot was taken.
     let mut server = alone::with_data(dirs[0].path());
-    server.register("rm-1", &[]).await;
-    server.nodes(&["n1", "n2"]).await;
-    alone::application(&server, "app").await;
-    let mut lines = server.stream("?after=0").await;
-    ask(&server, &["k1"]).await;
-    let mut seen = Vec::new();
-    while allocated(&seen).is_empty() {
-        seen.push(lines.next().await);
-    }
-    let mut last = seen.len() as u64;
+    let mut last = begun(&server).await;
     let carry = |what: &str, data: &str| {
         common::command(&["cluster", what, "--data", data, "--cluster", &etcd.url()]).output().expect("runs")
     };
@@ -129,17 +134,7 @@ async fn goes_on_beside_servers_that_run(test: &str, more: bool) {
     let servers = [start(&etcd, dirs[0].path(), NEVER), start(&etcd, dirs[1].path(), NEVER)];
     sees(&servers[0], 2).await;
     let server = alone::with_data(dirs[2].path());
-    server.register("rm-1", &[]).await;
-    server.nodes(&["n1", "n2"]).await;
-    alone::application(&server, "app").await;
-    let mut lines = server.stream("?after=0").await;
-    ask(&server, &["k1"]).await;
-    let mut seen = Vec::new();
-    while allocated(&seen).is_empty() {
-        seen.push(lines.next().await);
-    }
-    let mut last = seen.len() as u64;
-    drop(lines);
+    let mut last = begun(&server).await;
     assert_eq!(alone::end(server).await, Some(0));
     if more {
         let mut server = alone::with_data(dirs[2].path());
@@ -165,4 +160,75 @@ async fn a_snapshot_goes_into_etcd_while_servers_run() {
 #[tokio::test]
 async fn a_snapshot_and_records_behind_it_go_into_etcd_while_servers_run() {
     goes_on_beside_servers_that_run("a_snapshot_and_records_behind_it_go_into_etcd_while_servers_run", true).await;
+}
+
+/// Takes what servers that run lead out of etcd into a directory. `meanwhile`: before it goes from etcd, when servers know.
+async fn export_beside(etcd: &Etcd, servers: &[Server], data: &Path, meanwhile: impl AsyncFnOnce()) -> (bool, String) {
+    let waits = data.join("waits");
+    std::fs::write(&waits, "").expect("written");
+    let data = data.display().to_string();
+    let mut command = common::command(&["cluster", "export", "--data", &data, "--cluster", &etcd.url()]);
+    command.env("CALLBOARD_TEST_CARRY_WAITS", &waits).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("runs");
+    for server in servers {
+        let led = async || server.get("/api/v1/cluster").await.1["resourceManagers"][0]["leader"].clone();
+        common::answer("who leads", led, |led| led.as_str().is_some_and(|led| led.ends_with("-carries"))).await;
+    }
+    meanwhile().await;
+    std::fs::remove_file(&waits).expect("removed");
+    let told = child.wait_with_output().expect("ends");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (told.status.success(), text(&told.stdout) + &text(&told.stderr))
+}
+
+#[tokio::test]
+async fn what_is_taken_out_of_etcd_is_not_taken_over_meanwhile_and_not_known_any_more() {
+    let test = "what_is_taken_out_of_etcd_is_not_taken_over_meanwhile_and_not_known_any_more";
+    let Some(etcd) = rig::etcd(test) else { return };
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let servers = [start(&etcd, dirs[0].path(), NEVER), start(&etcd, dirs[1].path(), NEVER)];
+    let last = begun(&servers[0]).await;
+    follows(&servers[1]).await;
+    // Longer than servers wait before they take over from one that is gone.
+    let wait = async || tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let (done, told) = export_beside(&etcd, &servers, dirs[2].path(), wait).await;
+    assert!(done && told.starts_with("rm-1 exported: session, up to record "), "{told}");
+    assert!(etcd.keys().iter().all(|key| !key.contains("rm-1") && !key.contains("carries")), "{:?}", etcd.keys());
+    assert!(!dirs[2].path().join("log.exporting").exists());
+    // Servers that had it say that there is none.
+    for server in &servers {
+        for path in ["/si/v1/rm/rm-1", "/si/v1/rm/rm-1/stream?after=0"] {
+            let status = async || {
+                let answer = server.http.get(server.url(path)).send().await;
+                answer.map_or(0, |answer| answer.status().as_u16())
+            };
+            common::answer(path, status, |status| *status == 404).await;
+        }
+    }
+    goes_on(&alone::with_data(dirs[2].path()), last, "alone").await;
+    // And lead it once it registers there.
+    rig::session(&servers[1]).await;
+    leads(&servers[1]).await;
+}
+
+#[tokio::test]
+async fn what_servers_take_over_while_it_is_taken_out_stays_with_them() {
+    let Some(etcd) = rig::etcd("what_servers_take_over_while_it_is_taken_out_stays_with_them") else { return };
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let servers = [start(&etcd, dirs[0].path(), NEVER), start(&etcd, dirs[1].path(), NEVER)];
+    let last = begun(&servers[0]).await;
+    follows(&servers[1]).await;
+    let forgotten = async || {
+        // As when its lease had run out.
+        let keys = etcd.keys();
+        let key = keys.iter().find(|key| key.contains("/servers/") && key.ends_with("-carries")).expect("it is there");
+        etcd.ctl(&["del", key]);
+        leader_of(&servers).await;
+    };
+    let (done, told) = export_beside(&etcd, &servers, dirs[2].path(), forgotten).await;
+    assert!(!done && told.contains("leads it"), "{told}");
+    for place in ["log/rm-1", "log.exporting/rm-1"] {
+        assert!(!dirs[2].path().join(place).exists(), "{place}: {told}");
+    }
+    goes_on(leader_of(&servers).await, last, "several").await;
 }

@@ -114,7 +114,8 @@ impl Etcd {
         assert!(self.is_up(), "etcd starts again");
     }
 
-    fn ctl(&self, args: &[&str]) {
+    /// Has `etcdctl` do something.
+    pub fn ctl(&self, args: &[&str]) {
         let mut asked = Command::new("etcdctl");
         let told = asked.env("ETCDCTL_API", "3").args(["--endpoints", &self.url()]).args(args).output();
         let told = told.expect("etcdctl comes with etcd");

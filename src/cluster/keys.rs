@@ -38,6 +38,9 @@ pub struct Server {
     pub version: String,
     /// The version of its rules.
     pub domain: u32,
+    /// Its process, by a random name: a copy of a data directory has all the rest. Earlier releases say nothing of it.
+    #[serde(default)]
+    pub process: String,
 }
 
 impl Server {

@@ -457,7 +457,10 @@ impl Manager {
         let is_there = event.r#type() == EventType::Put;
         let key = kv.key.clone();
         match self.keys.read(&key) {
-            Some(Key::Server(id)) => self.server(id.to_owned(), is_there.then_some(&kv.value)),
+            Some(Key::Server(id)) => {
+                self.server(id.to_owned(), is_there.then_some(&kv.value));
+                self.see_own(kv.mod_revision);
+            }
             Some(Key::Load(id)) => self.load(id, is_there.then_some(&kv.value)),
             Some(Key::Drain(id)) => self.drained(id, is_there.then_some(&kv.value)),
             Some(Key::Config) => self.take_config(is_there.then_some(&kv.value), kv.mod_revision),
@@ -496,6 +499,13 @@ impl Manager {
         self.shown.others.set(others.map(|(_, server)| server.http.clone()).collect());
         for name in self.known.keys().cloned().collect::<Vec<_>>() {
             self.announce(&name);
+        }
+    }
+
+    /// Where others do not see this server any more, it has to say again that it is there.
+    fn see_own(&self, revision: i64) {
+        if self.servers.get(&self.options.me.id) != Some(&self.options.me) {
+            self.held.is_lost(revision);
         }
     }
 

@@ -27,7 +27,10 @@ const TELL: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub struct Held {
     lease: AtomicI64,
+    /// When its key was put: a revision of etcd.
+    put: AtomicI64,
     said: Notify,
+    lost: Notify,
 }
 
 impl Held {
@@ -41,6 +44,13 @@ impl Held {
         self.lease.swap(0, SeqCst)
     }
 
+    /// At this revision of etcd its key is not there, or is another's.
+    pub fn is_lost(&self, revision: i64) {
+        if self.lease() != 0 && revision > self.put.load(SeqCst) {
+            self.lost.notify_one();
+        }
+    }
+
     /// Until it is there for the first time, or has heard that it may not be. For one who waits.
     pub async fn is_said(&self) {
         self.said.notified().await;
@@ -49,11 +59,12 @@ impl Held {
 
 /// Keeps it there, for ever.
 pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Arc<Held>) {
-    let mut told: Option<Instant> = None;
+    // Since when another one is there, and when that was told.
+    let mut other: Option<(Instant, Option<Instant>)> = None;
     loop {
         match alone(&etcd, &keys, &me).await {
             Ok(true) => {
-                told = None;
+                other = None;
                 if let Err(trouble) = once(&etcd, &keys, &me, lease, &held).await {
                     tracing::debug!(%trouble, "the lease of this server is not renewed");
                 }
@@ -61,12 +72,14 @@ pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held
             }
             Ok(false) => {
                 held.said.notify_one();
-                if told.is_none_or(|told| told.elapsed() >= TELL) {
-                    told = Some(Instant::now());
+                let (since, told) = other.get_or_insert_with(|| (Instant::now(), None));
+                // One of before that was killed is gone by then.
+                if since.elapsed() > 2 * lease && told.is_none_or(|told| told.elapsed() >= TELL) {
+                    *told = Some(Instant::now());
                     tracing::warn!(
                         code = "cluster-same-id",
                         id = me.id,
-                        "a server with the same id is there at another address: this one waits until it is gone; was a data directory copied?"
+                        "a server with the same id is there: this one waits until it is gone; was a data directory copied?"
                     );
                 }
             }
@@ -76,22 +89,30 @@ pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held
     }
 }
 
-/// No other server has this id.
+/// Nobody else is there with this id. A process of before that was killed counts until its lease has ended.
 async fn alone(etcd: &Etcd, keys: &Keys, me: &Server) -> Result<bool, Trouble> {
     let found = etcd.range(&keys.server(&me.id), "", 0, 0).await?;
     let other = found.keys.first().and_then(|found| serde_json::from_slice::<Server>(&found.value).ok());
-    Ok(other.is_none_or(|other| other.http == me.http && other.grpc == me.grpc))
+    Ok(other.is_none_or(|other| other.process == me.process))
 }
 
-/// Keeps it there until that fails.
+/// Keeps it there until that fails, or it is gone all the same.
 async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, held: &Held) -> Result<(), Trouble> {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX).max(1);
     let lease = etcd.grant(seconds).await?;
     // A structure of texts has a JSON text.
     let value = serde_json::to_vec(me).unwrap_or_default();
-    etcd.txn(&[], vec![Change::Put(keys.server(&me.id), value.into(), lease)]).await?;
+    let done = etcd.txn(&[], vec![Change::Put(keys.server(&me.id), value.into(), lease)]).await?;
+    held.put.store(done.revision, SeqCst);
     held.lease.store(lease, SeqCst);
     held.said.notify_one();
+    tokio::select! {
+        () = held.lost.notified() => Ok(()),
+        failed = renew(etcd, lease, time) => failed,
+    }
+}
+
+async fn renew(etcd: &Etcd, lease: i64, time: Duration) -> Result<(), Trouble> {
     let mut alive = etcd.keep_alive(lease).await?;
     let mut heard = Instant::now();
     loop {

@@ -151,6 +151,7 @@ impl ClusterArgs {
                 grpc: self.grpc(doors.1)?,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 domain: DOMAIN_VERSION,
+                process: uuid::Uuid::new_v4().to_string(),
             },
             lease: self.cluster_lease.unwrap_or(SHORTEST),
             compact: self.cluster_compact,

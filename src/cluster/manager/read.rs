@@ -96,6 +96,7 @@ impl Manager {
         for id in gone.into_keys().filter(|id| !self.servers.contains_key(id)).collect::<Vec<_>>() {
             self.server(id, None);
         }
+        self.see_own(revision);
         let mut names = Vec::new();
         for found in heads {
             if let Some(Key::Head(name)) = self.keys.read(&found.key) {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    cluster::rig::{self, NEVER, allocated, ask, leads, session, start},
+    cluster::rig::{self, NEVER, allocated, ask, leads, sees, session, start},
     common,
     shim::server::CONFIG,
     wired::rig::asks,
@@ -121,4 +121,45 @@ async fn while_etcd_is_gone_nothing_is_acknowledged_and_then_all_goes_on() {
     let numbers: Vec<_> = seen.iter().filter_map(|line| line["seq"].as_u64()).collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
     assert_eq!(server.get("/si/v1/rm/rm-1").await.1["epoch"], 1);
+}
+
+/// The key by which others see the only server.
+fn presence(etcd: &rig::Etcd) -> Option<String> {
+    etcd.keys().into_iter().find(|key| key.contains("/servers/"))
+}
+
+#[tokio::test]
+async fn a_copy_with_the_same_address_waits_until_the_original_is_gone() {
+    let Some(etcd) = rig::etcd("a_copy_with_the_same_address_waits_until_the_original_is_gone") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let options = ["--advertise", "http://127.0.0.1:9", "--cluster-lease", "2s"];
+    let begin = |data: &std::path::Path| rig::start_with(&etcd.url(), data, NEVER, &options);
+    let mut original = begin(&one);
+    session(&original).await;
+    let copied = std::process::Command::new("cp").arg("-r").args([&one, &two]).status();
+    assert!(copied.expect("cp is there").success());
+    let copy = begin(&two);
+    common::answer("its log", async || copy.program.log(), |log| log.contains("cluster-same-id")).await;
+    ask(&original, &["k1"]).await;
+    assert_eq!(original.get("/si/v1/rm/rm-1").await.0, 200);
+    original.program.kill();
+    assert_eq!(leads(&copy).await["epoch"], 1);
+    ask(&copy, &["k2"]).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_key_is_gone_says_again_that_it_is_there() {
+    let Some(etcd) = rig::etcd("a_server_whose_key_is_gone_says_again_that_it_is_there") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(&etcd, dir.path(), NEVER);
+    session(&server).await;
+    // As it goes with a lease of another one that had put it.
+    for _ in 0..2 {
+        let key = common::answer("its key", async || presence(&etcd), Option::is_some).await.expect("just now");
+        etcd.ctl(&["del", &key]);
+        sees(&server, 1).await;
+    }
+    common::answer("its key", async || presence(&etcd), Option::is_some).await;
+    ask(&server, &["k1"]).await;
 }

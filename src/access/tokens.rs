@@ -110,18 +110,43 @@ impl Tokens {
 }
 
 fn read(file: &Path) -> Result<Vec<Arc<Grant>>, String> {
-    let named = |what: String| format!("tokens file {}: {what}", file.display());
-    let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
-    let mut grants: Vec<Arc<Grant>> = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let at = |what: String| named(format!("line {number}: {what}"));
-        let Some(grant) = Grant::read(line).map_err(at)? else { continue };
-        if grants.iter().any(|known| known.proof == grant.proof) {
-            return Err(at(format!("the token or certificate of \"{}\" is there twice", grant.name)));
+    let text = fs::read_to_string(file).map_err(|error| format!("tokens file {}: {error}", file.display()))?;
+    grants(file, &text)
+}
+
+/// What all lines of the file grant, if this is its text.
+///
+/// # Errors
+/// As [`Tokens::open`].
+pub fn grants(file: &Path, text: &str) -> Result<Vec<Arc<Grant>>, String> {
+    let lines = lines(file, text)?;
+    for (at, (number, grant)) in lines.iter().enumerate() {
+        if let Some((first, other)) = lines[..at].iter().find(|(_, known)| known.proof == grant.proof) {
+            return Err(format!(
+                "tokens file {}: line {number}: the token or certificate of \"{}\" is there twice: line {first} has it \
+                 as \"{}\"; callboard token revoke takes one of them out",
+                file.display(),
+                grant.name,
+                other.name
+            ));
         }
-        grants.push(Arc::new(grant));
     }
-    Ok(grants)
+    Ok(lines.into_iter().map(|(_, grant)| Arc::new(grant)).collect())
+}
+
+/// What each line of a text grants, by the number of the line, also where two of them grant to the same.
+///
+/// # Errors
+/// A line is wrong: the text names file and line.
+pub fn lines(file: &Path, text: &str) -> Result<Vec<(usize, Grant)>, String> {
+    let fault = |number, what| format!("tokens file {}: line {number}: {what}", file.display());
+    let numbered = (1..).zip(text.lines());
+    numbered
+        .filter_map(|(number, line)| match Grant::read(line) {
+            Ok(grant) => grant.map(|grant| Ok((number, grant))),
+            Err(what) => Some(Err(fault(number, what))),
+        })
+        .collect()
 }
 
 /// The right to go on: ends when the tokens file takes the grant away, or changes it; that of an issuer's token when that expires.

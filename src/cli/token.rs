@@ -15,9 +15,9 @@ use clap::{Args, Subcommand};
 use super::out;
 use crate::{
     access::{
-        Digest, Role, Tokens,
+        Digest, Role,
         line::{Grant, Proof},
-        new_secret,
+        new_secret, tokens,
     },
     store::files,
 };
@@ -81,10 +81,14 @@ struct NewArgs {
 pub fn run(args: &TokenArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::New(args) => new(args),
-        What::List { file } => out::print(format_args!("{}", list(file)?)).map_err(Into::into),
+        What::List { file } => {
+            out::print(list(file)?)?;
+            whole(file)
+        }
         What::Revoke { name, file, all } => {
             let gone = revoke(file, name, *all)?;
-            out::print(format_args!("taken back: {}\n", gone.join(", "))).map_err(Into::into)
+            out::print(format_args!("taken back: {}\n", gone.join(", ")))?;
+            whole(file)
         }
     }
     .map(|()| ExitCode::SUCCESS)
@@ -102,12 +106,18 @@ fn short(grant: &Grant) -> String {
     }
 }
 
+fn text(file: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(file).with_context(|| format!("--file {}", file.display()))
+}
+
+/// A server reads the file. It does not where a token is there twice, which listing and taking one of them back need not mind.
+fn whole(file: &Path) -> anyhow::Result<()> {
+    tokens::grants(file, &text(file)?).map(|_| ()).map_err(|error| anyhow!("no server reads it: {error}"))
+}
+
 fn list(file: &Path) -> anyhow::Result<String> {
-    // As the server would read it, so that what is wrong is told.
-    Tokens::open(file).map_err(|error| anyhow!(error))?;
-    let text = fs::read_to_string(file)?;
     let mut rows = vec![["DIGEST", "ROLE", "NAME", "RESOURCE MANAGERS"].map(str::to_owned)];
-    for grant in text.lines().filter_map(|line| Grant::read(line).ok().flatten()) {
+    for (_, grant) in tokens::lines(file, &text(file)?).map_err(|error| anyhow!(error))? {
         let rms = match &grant.rms {
             Some(rms) => rms.join(","),
             None if grant.role == Role::Viewer => "-".to_owned(),
@@ -124,9 +134,9 @@ fn list(file: &Path) -> anyhow::Result<String> {
 
 /// Takes the lines out, leaving all others as they are; gives what was taken back.
 fn revoke(file: &Path, wanted: &str, all: bool) -> anyhow::Result<Vec<String>> {
-    Tokens::open(file).map_err(|error| anyhow!(error))?;
     let named = || format!("--file {}", file.display());
-    let text = fs::read_to_string(file).with_context(named)?;
+    let text = text(file)?;
+    tokens::lines(file, &text).map_err(|error| anyhow!(error))?;
     let matches = |line: &str| {
         let grant = Grant::read(line).ok().flatten()?;
         let digest = wanted.trim_start_matches("sha256:");
@@ -162,7 +172,10 @@ fn new(args: &NewArgs) -> anyhow::Result<()> {
         let line = grant(args, Proof::Certificate((&**name).into()))?.line();
         return match &args.file {
             Some(file) => append(file, &line),
-            None => out::print(format_args!("line for the file:  {line}\n")).map_err(Into::into),
+            None => {
+                Grant::read(&line).map_err(|error| anyhow!("--certificate: {error}"))?;
+                out::print(format_args!("line for the file:  {line}\n")).map_err(Into::into)
+            }
         };
     }
     let secret = new_secret().map_err(|error| anyhow!(error))?;
@@ -170,7 +183,7 @@ fn new(args: &NewArgs) -> anyhow::Result<()> {
     match &args.file {
         Some(file) => {
             // The token first: one that nobody was told must not be let in, and one that is not let in yet can be made again.
-            check(file)?;
+            check(file, &line)?;
             out::print(format_args!("{}\n", secret.reveal()))?;
             append(file, &line)?;
         }
@@ -190,22 +203,25 @@ fn grant(args: &NewArgs, proof: Proof) -> anyhow::Result<Grant> {
     Ok(Grant { role: args.role, proof, name: (&*args.name).into(), rms, configures: args.configures })
 }
 
-/// The file can be added to. What is there has to be right, or nobody would notice before the server does.
-fn check(file: &Path) -> anyhow::Result<fs::File> {
-    let named = || format!("--file {}", file.display());
-    if file.try_exists().with_context(named)? {
-        Tokens::open(file).map_err(|error| anyhow!(error))?;
-    }
-    files::open_or_make(file, OpenOptions::new().append(true).mode(0o600)).with_context(named)
+/// The file can be added to, and this is what is written to its end. What is there has to be right, and also with the line: a
+/// server that cannot read the file would go on with what it has, and the next one not start.
+fn check(path: &Path, line: &str) -> anyhow::Result<(fs::File, String)> {
+    let named = || format!("--file {}", path.display());
+    let old = if path.try_exists().with_context(named)? { text(path)? } else { String::new() };
+    tokens::grants(path, &old).map_err(|error| anyhow!(error))?;
+    let broken = !old.is_empty() && !old.ends_with('\n');
+    let more = format!("{}{line}\n", if broken { "\n" } else { "" });
+    tokens::grants(path, &(old + &more))
+        .map_err(|error| anyhow!("nothing was written, no server would read it: {error}"))?;
+    let file = files::open_or_make(path, OpenOptions::new().append(true).mode(0o600)).with_context(named)?;
+    Ok((file, more))
 }
 
 fn append(path: &Path, line: &str) -> anyhow::Result<()> {
-    let named = || format!("--file {}", path.display());
-    let mut file = check(path)?;
-    let broken = fs::read(path).with_context(named)?.last().is_some_and(|last| *last != b'\n');
+    let (mut file, more) = check(path, line)?;
     // In one write, so that a server that reads meanwhile sees all of it or nothing.
-    let text = format!("{}{line}\n", if broken { "\n" } else { "" });
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(named)
+    let written = file.write_all(more.as_bytes()).and_then(|()| file.sync_all());
+    written.with_context(|| format!("--file {}", path.display()))
 }
 
 #[cfg(test)]
@@ -288,8 +304,41 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         fs::write(&file, fs::read_to_string(&file).unwrap().trim_end()).unwrap();
         append(&file, &line("two")).unwrap();
-        assert_eq!(Tokens::open(&file).unwrap().len(), 2);
+        assert_eq!(tokens::grants(&file, &text(&file).unwrap()).unwrap().len(), 2);
         fs::write(&file, "nonsense\n").unwrap();
         assert!(append(&file, &line("three")).unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn a_line_that_the_server_would_not_read_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        let certificate = |of: &str, name: &str| {
+            let mut made = new(&["--role", "shim", "--name", name]).unwrap();
+            made.proof = Proof::Certificate(of.into());
+            made.line()
+        };
+        assert!(append(&file, &certificate("", "k8s")).unwrap_err().to_string().contains("is followed by a DNS name"));
+        assert!(!file.exists());
+        append(&file, &certificate("k8s.example", "k8s")).unwrap();
+        let before = text(&file).unwrap();
+        let error = append(&file, &certificate("K8S.example", "ops")).unwrap_err().to_string();
+        for part in ["nothing was written", "\"ops\" is there twice", "line 1 has it as \"k8s\"", "token revoke"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(text(&file).unwrap(), before);
+    }
+
+    #[test]
+    fn one_that_is_there_twice_is_listed_and_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        let lines = "operator certificate:ops.example name=ann\nshim certificate:k8s.example name=k8s\n";
+        fs::write(&file, format!("{lines}shim certificate:K8S.example name=late\n")).unwrap();
+        assert_eq!(list(&file).unwrap().lines().count(), 4);
+        assert!(whole(&file).unwrap_err().to_string().contains("no server reads it"));
+        assert_eq!(revoke(&file, "late", false).unwrap().len(), 1);
+        whole(&file).unwrap();
+        assert_eq!(text(&file).unwrap(), lines);
     }
 }

@@ -13,7 +13,7 @@ use super::{
     },
     context::ContextArg,
     events::{AGAIN, Error},
-    out,
+    out, url,
 };
 use crate::access::audit::Record;
 
@@ -21,7 +21,7 @@ use crate::access::audit::Record;
 #[derive(Args, Clone, Debug)]
 pub struct AuditArgs {
     /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
-    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// From this id on; from the oldest that is kept in memory where it is left out
     #[arg(long, value_name = "ID")]

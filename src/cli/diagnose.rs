@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     client::{net::Client, trust::Trust},
     context::ContextArg,
-    flight, out,
+    flight, out, url,
 };
 use crate::{actors::clock::Clock, domain::types::Nanos};
 
@@ -48,7 +48,7 @@ const ASKED: [(&str, &str); 9] = [
 #[derive(Args, Clone, Debug)]
 pub struct DiagnoseArgs {
     /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
-    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// The file that is written [default: callboard-diagnose.tar.gz]
     #[arg(long, value_name = "FILE", default_value = "callboard-diagnose.tar.gz", hide_default_value = true)]
@@ -186,7 +186,9 @@ struct Hider {
 }
 
 static SECRET: LazyLock<Regex> = LazyLock::new(|| {
-    made(r"(?i)(bearer +|sha256:|password[=: ]+)[^\s\x22,]+|cbt_[A-Za-z0-9_-]+|-----BEGIN[\s\S]*?-----END[^-]*-----")
+    made(
+        r"(?i)(bearer +|sha256:|password[=: ]+)[^\s\x22,]+|cbt_[A-Za-z0-9_-]+|-----BEGIN[\s\S]*?-----END[^-]*-----|(?<scheme>://)[^/@\s\x22\\]+(?<at>@)",
+    )
 });
 static PERSON: LazyLock<Regex> =
     LazyLock::new(|| made(r#"\b(user|group|who|users|groups|userName|groupName)(=|\\?":\s*\\?)"([^"\\]+)"#));
@@ -210,7 +212,7 @@ impl Hider {
 
     /// A text such as a log.
     fn text(&self, text: &str) -> String {
-        let text = SECRET.replace_all(text, "(secret)");
+        let text = SECRET.replace_all(text, "${scheme}(secret)${at}");
         let text = PERSON.replace_all(&text, |found: &Captures<'_>| {
             format!("{}{}\"{}", &found[1], &found[2], self.stand_in("name", &found[3]))
         });
@@ -300,12 +302,12 @@ mod tests {
     fn nothing_that_is_nobodys_business_is_left() {
         let hider = Hider::new();
         let log = "Authorization: Bearer cbt_abc user=\"alice\" who=\"alice\" from 10.1.2.3:80 and [fe80::1]:90, 127.0.0.1:9080 \
-                   sha256:9f86d0 -----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----";
+                   sha256:9f86d0 endpoint=\"http://root:PW1@etcd.example:2379/x\" -----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----";
         let hidden = hider.text(log);
-        for name in ["cbt_abc", "alice", "10.1.2.3", "fe80", "9f86d0", "MII"] {
+        for name in ["cbt_abc", "alice", "10.1.2.3", "fe80", "9f86d0", "PW1", "MII"] {
             assert!(!hidden.contains(name), "{name} is in {hidden}");
         }
-        assert!(hidden.contains("127.0.0.1:9080"), "{hidden}");
+        assert!(hidden.contains("127.0.0.1:9080") && hidden.contains("etcd.example:2379/x"), "{hidden}");
         assert_eq!(hider.stand_in("x", "a"), hider.stand_in("x", "a"));
         let json =
             hider.hidden("x.json", r#"{"queues":[{"SubmitACL":"alice","Limits":[{"Users":["bob"]}],"name":"root"}]}"#);

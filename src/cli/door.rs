@@ -11,14 +11,14 @@ use super::{
         trust::Trust,
     },
     context::ContextArg,
-    out,
+    out, url,
 };
 
 /// Which server, and which of its partitions.
 #[derive(Args, Clone, Debug)]
 pub struct Door {
     /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
-    #[arg(long, global = true, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, global = true, value_name = "URL", value_parser = url::option, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// Partition
     #[arg(long, global = true, value_name = "NAME", default_value = "default")]

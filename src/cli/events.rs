@@ -16,7 +16,7 @@ use super::client::{
     net::{Answer, Client, Failed},
     trust::Trust,
 };
-use super::{context::ContextArg, out};
+use super::{context::ContextArg, out, url};
 
 /// How long a follower waits before a lost connection is made again.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const PAGE: u64 = 10_000;
 #[command(after_help = "Exit status: 0 done; 1 the server cannot be asked, or refuses")]
 pub struct EventsArgs {
     /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
-    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// Go on with new events, for ever
     #[arg(long, short)]

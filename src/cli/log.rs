@@ -13,9 +13,12 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde::Serialize;
 
-use super::client::{
-    net::{Client, sentence},
-    trust::Trust,
+use super::{
+    client::{
+        net::{Client, sentence},
+        trust::Trust,
+    },
+    url,
 };
 use crate::store::log::{self, mark::Mark};
 
@@ -38,7 +41,7 @@ struct InfoArgs {
     #[arg(long, value_name = "DIR", env = "CALLBOARD_DATA", default_value = "./callboard-data")]
     data: PathBuf,
     /// Address of the server that runs on it, to be asked how far its disk lags behind
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url::option)]
     server: Option<String>,
     /// Print JSON
     #[arg(long)]

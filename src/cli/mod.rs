@@ -27,6 +27,7 @@ pub mod settings;
 pub mod simulate;
 pub mod token;
 pub mod top;
+pub mod url;
 pub mod usage;
 pub mod validate;
 pub mod wait;

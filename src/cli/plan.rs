@@ -17,7 +17,7 @@ use super::client::{
     net::{Body, Client, Failed},
     trust::Trust,
 };
-use super::{context::ContextArg, out};
+use super::{context::ContextArg, out, url};
 use crate::http::api::plan::view::{Change, PartitionPlan, Plan, Setting, Warning};
 
 /// Options of `callboard plan`.
@@ -29,7 +29,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Address of the server
-    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     server: String,
     /// Resource manager whose configuration it would be, where several are registered
     #[arg(long, value_name = "ID")]

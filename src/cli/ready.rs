@@ -11,13 +11,14 @@ use super::{
         trust::Trust,
     },
     context::ContextArg,
+    url,
 };
 
 /// Says whether a server takes requests, by its exit status
 #[derive(Args, Clone, Debug)]
 pub struct ReadyArgs {
     /// Address of the server, as host:port or URL; several, separated by commas, are tried in turn
-    #[arg(long, value_name = "URL", env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// Only whether it lives: it answers, and is not shutting down
     #[arg(long)]

@@ -15,13 +15,13 @@ use super::client::{
     net::{Client, Failed},
     trust::Trust,
 };
-use super::{context::ContextArg, out};
+use super::{context::ContextArg, out, url};
 
 /// Shows what was used over a while, so that quotas can be judged: amounts times the time for which they were used.
 #[derive(Args, Clone, Debug)]
 pub struct UsageArgs {
     /// Address of the server.
-    #[arg(long, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_SERVER", default_value = "http://127.0.0.1:9080")]
     pub server: String,
     /// Partition; `[RM]NAME` for one that is not registered now.
     #[arg(long, default_value = "default")]

@@ -216,6 +216,19 @@ async fn swapped_in_one_trace(more: &[&str]) {
 }
 
 #[tokio::test]
+async fn a_password_in_the_collectors_address_is_shown_nowhere() {
+    let (collector, address) = Collector::start().await;
+    let server = start(&address.replace("http://", "http://user:hunter2@"), &[]).await;
+    let (register, traced) = trace(1);
+    send(&server, "", json!({"rmID": "rm-1", "config": CONFIG}), &register).await;
+    collector.until(&traced, "POST /si/v1/rm").await;
+    let settings = server.http.get(server.url("/api/v1/settings")).send().await.expect("an answer").text().await;
+    for shown in [settings.expect("text"), server.program.log()] {
+        assert!(shown.contains(&address) && !shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_and_the_replacement_that_it_leads_to_are_one_trace() {
     swapped_in_one_trace(&[]).await;
 }

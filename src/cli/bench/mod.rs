@@ -28,11 +28,11 @@ use shapes::{Beside, Kind, Shape, ShapeId};
 use sweep::{Axis, Point};
 use workload::Workload;
 
-use super::out;
 use super::{
     client::{DoorKind, server::Server, trust::Trust},
     process,
 };
+use super::{out, url};
 
 /// How deep into the server a workload goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -93,7 +93,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: Option<u32>,
     /// Address of a running server of the interface si.v1; its CPU and memory are measured where --pid names it
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url::option)]
     pub endpoint: Option<String>,
     /// Process of the server at --endpoint, on this machine
     #[arg(long, value_name = "PID", requires = "endpoint")]

@@ -42,7 +42,7 @@ use super::{
     client::{DoorKind, Shim, http::Api, server::Server, trust::Trust},
     process,
 };
-use super::{interrupted, out};
+use super::{interrupted, out, url};
 use crate::si::v1::RegisterResourceManagerRequest;
 
 /// The trace that comes with the program; `generate` makes it from its seed.
@@ -90,10 +90,10 @@ pub struct ReplayArgs {
     #[arg(long, value_enum)]
     pub door: Option<DoorKind>,
     /// HTTP address of a running server to play against, instead of one started for the replay
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url::option)]
     pub server: Option<String>,
     /// gRPC address of that server, for `--door grpc`
-    #[arg(long, value_name = "URL", requires = "server")]
+    #[arg(long, value_name = "URL", value_parser = url::option, requires = "server")]
     pub grpc: Option<String>,
     /// In process: ask about so many asks that wait when they will be placed, and tell how good the answers were
     #[arg(long, value_name = "COUNT", default_value_t = 0)]

@@ -11,7 +11,10 @@ use crate::{
         rm::log::{LogSync, Logs},
         topology::Topology,
     },
-    cli::client::trust::{self, Trust},
+    cli::{
+        client::trust::{self, Trust},
+        url,
+    },
     cluster::{Cluster, Options, Server, etcd, title_server},
     domain::{DOMAIN_VERSION, duration},
     http::forward::Forward,
@@ -32,7 +35,7 @@ const SHORTEST: Duration = Duration::from_secs(2);
 pub struct EtcdArgs {
     /// Share the logs of resource managers with other servers: URLs of the members of an etcd, separated by commas. One server
     /// leads a resource manager, another goes on with it
-    #[arg(long, value_name = "URL", env = "CALLBOARD_CLUSTER", value_delimiter = ',')]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_CLUSTER", value_delimiter = ',')]
     pub cluster: Vec<String>,
     /// What all keys in etcd begin with: servers with the same prefix are one cluster
     #[arg(
@@ -66,7 +69,7 @@ pub struct ClusterArgs {
     #[command(flatten)]
     pub etcd: EtcdArgs,
     /// URL at which clients and other servers reach the HTTP door [default: where it listens]
-    #[arg(long, value_name = "URL", env = "CALLBOARD_ADVERTISE", requires = "cluster")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_ADVERTISE", requires = "cluster")]
     pub advertise: Option<String>,
     /// Host and port at which clients reach the gRPC door [default: where it listens]
     #[arg(long, value_name = "HOST:PORT", env = "CALLBOARD_ADVERTISE_GRPC", requires = "cluster")]

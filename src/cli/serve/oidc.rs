@@ -14,14 +14,17 @@ use crate::{
         Role,
         issuer::{Issuer, Terms},
     },
-    cli::client::{net::Client, trust::Trust},
+    cli::{
+        client::{net::Client, trust::Trust},
+        url::{self, without_user},
+    },
 };
 
 /// Whose tokens are believed beside those of the file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OidcArgs {
     /// Issuer of tokens (OpenID Connect) that are believed beside those of the tokens file, such as https://id.example/realms/ops
-    #[arg(long, value_name = "URL", env = "CALLBOARD_OIDC_ISSUER", requires_all = ["tokens", "oidc_audience", "oidc_role"])]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_OIDC_ISSUER", requires_all = ["tokens", "oidc_audience", "oidc_role"])]
     pub oidc_issuer: Option<String>,
     /// What `aud` of its tokens has to name
     #[arg(long, value_name = "TEXT", env = "CALLBOARD_OIDC_AUDIENCE", requires = "oidc_issuer")]
@@ -132,15 +135,18 @@ impl Followed {
         let text = self.get(&format!("{base}/.well-known/openid-configuration")).await?;
         let found: Discovered = serde_json::from_str(&text).context("its configuration is not that of an issuer")?;
         if found.issuer != *issuer {
-            bail!("it calls itself {}, and its tokens would too: give --oidc-issuer as it does", found.issuer);
+            bail!(
+                "it calls itself {}, and its tokens would too: give --oidc-issuer as it does",
+                without_user(&found.issuer)
+            );
         }
         check(&found.jwks_uri).context("jwks_uri")?;
         let keys = self.get(&found.jwks_uri).await?;
-        self.issuer.learn(&keys).map_err(|why| anyhow::anyhow!("{}: {why}", found.jwks_uri))
+        self.issuer.learn(&keys).map_err(|why| anyhow::anyhow!("{}: {why}", without_user(&found.jwks_uri)))
     }
 
     async fn get(&self, url: &str) -> anyhow::Result<String> {
-        let named = || url.to_owned();
+        let named = || without_user(url);
         let uri: Uri = url.parse().with_context(named)?;
         let origin =
             format!("{}://{}", uri.scheme_str().unwrap_or("https"), uri.authority().map_or("", |host| host.as_str()));
@@ -149,7 +155,7 @@ impl Followed {
             Client::without_token(&origin, &self.trust).map_err(|why| anyhow::anyhow!(why)).with_context(named)?;
         let answer = client.send_within(PATIENCE, Method::GET, url, None).await.with_context(named)?;
         if !answer.status.is_success() {
-            bail!("{url} answers {}", answer.status);
+            bail!("{} answers {}", named(), answer.status);
         }
         timeout(PATIENCE, answer.text()).await.with_context(named)?.with_context(named)
     }
@@ -157,14 +163,15 @@ impl Followed {
 
 /// Nobody between may change what an issuer says.
 fn check(url: &str) -> anyhow::Result<()> {
-    let uri: Uri = url.parse().with_context(|| format!("\"{url}\" is no address"))?;
+    let uri: Uri = url.parse().with_context(|| format!("\"{}\" is no address", without_user(url)))?;
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|host| host.is_loopback());
     match uri.scheme_str() {
         Some("https") if !host.is_empty() => Ok(()),
         Some("http") if loopback => Ok(()),
         _ => bail!(
-            "\"{url}\" does not begin with https://, which only an issuer on this machine's loopback may do without"
+            "\"{}\" does not begin with https://, which only an issuer on this machine's loopback may do without",
+            without_user(url)
         ),
     }
 }

@@ -4,13 +4,13 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 
-use crate::{actors::topology::Topology, config::extra::Settings};
+use crate::{actors::topology::Topology, cli::url, config::extra::Settings};
 
 /// Where traces are sent.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TraceArgs {
     /// Collector of OpenTelemetry that gets traces over OTLP/HTTP, such as http://127.0.0.1:4318; without one nothing is traced
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    #[arg(long, value_name = "URL", value_parser = url::option, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
     /// Certificates to believe of the collector instead of those of the system (PEM)
     #[arg(long, value_name = "FILE", env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]

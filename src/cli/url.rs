@@ -1,0 +1,64 @@
+//! Addresses as options name them, without a user and a password: nothing sends these, and what is not kept is nowhere shown.
+
+use std::convert::Infallible;
+
+/// Reads an option that is an address, or several with commas between.
+pub fn option(text: &str) -> Result<String, Infallible> {
+    Ok(without_user(text))
+}
+
+/// The same addresses without `user:password@`.
+pub fn without_user(text: &str) -> String {
+    let bare = |address: &str| {
+        let (scheme, rest) = address.split_at(address.find("://").map_or(0, |at| at + "://".len()));
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // A `/` within a password makes an address that nobody can read, and that is shown when that is told.
+        let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+        let is_whole = authority.contains('@') || port.bytes().all(|byte| byte.is_ascii_digit() || byte == b']');
+        let user = if is_whole { authority } else { rest };
+        format!("{scheme}{}", &rest[user.rfind('@').map_or(0, |at| at + 1)..])
+    };
+    text.split(',').map(bare).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command, CommandFactory as _};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn users_and_passwords_are_taken_out() {
+        for (given, shown) in [
+            ("http://board:9080/x?y=a@b", "http://board:9080/x?y=a@b"),
+            ("https://u:SECRET@board/a@b", "https://board/a@b"),
+            ("http://a,u:SECRET@b:1,https://SECRET@[::1]:2", "http://a,b:1,https://[::1]:2"),
+            ("http://u:SEC@RET@board", "http://board"),
+            ("http://u:SEC/RET@board/", "http://board/"),
+            ("[fe80::1]", "[fe80::1]"),
+            ("", ""),
+        ] {
+            assert_eq!(without_user(given), shown);
+        }
+    }
+
+    #[test]
+    fn no_option_keeps_them() {
+        fn addresses(command: &Command, found: &mut Vec<(String, Arg)>) {
+            let named = |arg: &&Arg| arg.get_value_names().unwrap_or_default().iter().any(|name| name.contains("URL"));
+            found.extend(command.get_arguments().filter(named).map(|arg| (command.get_name().to_owned(), arg.clone())));
+            command.get_subcommands().for_each(|sub| addresses(sub, found));
+        }
+
+        let mut found = Vec::new();
+        addresses(&Cli::command(), &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        for (command, arg) in found {
+            let alone = Arg::new("it").value_parser(arg.get_value_parser().clone());
+            let matches = Command::new("x").arg(alone).get_matches_from(["x", "http://u:SECRET@board"]);
+            let read = matches.get_one::<String>("it").map(String::as_str);
+            assert_eq!(read, Some("http://board"), "{command} {}", arg.get_id());
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! `callboard diagnose`: what somebody who helps needs to know, in one file, without secrets, names of people and addresses.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -18,7 +19,13 @@ use sha2::{Digest as _, Sha256};
 use super::{
     client::{net::Client, trust::Trust},
     context::ContextArg,
-    flight, out, url,
+    flight::{
+        self,
+        redact::{WORDS, within},
+    },
+    out,
+    secrets::{self, made},
+    url,
 };
 use crate::{actors::clock::Clock, domain::types::Nanos};
 
@@ -79,9 +86,7 @@ pub async fn run(args: DiagnoseArgs) -> ExitCode {
 }
 
 async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
-    let hider = Hider::new();
-    let version = format!("callboard {}\n", env!("CARGO_PKG_VERSION"));
-    let mut parts = vec![("version.txt".to_owned(), Ok(version.into_bytes()))];
+    let mut told = Vec::new();
     let mut data = args.data.clone().map(Ok);
     let client = Client::new(&args.server, &args.trust).map_err(|text| anyhow!(text))?;
     for (name, path) in ASKED {
@@ -89,9 +94,19 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
         if name == SETTINGS && data.is_none() {
             data = asked.as_ref().ok().and_then(|text| named_directory(text));
         }
-        parts.push((name.to_owned(), asked.map(|text| hider.hidden(name, &text).into_bytes())));
+        told.push((name, asked));
     }
-    parts.push(("log.txt".to_owned(), log(args.log.as_deref()).map(|text| hider.text(&text).into_bytes())));
+    told.push(("log.txt", log(args.log.as_deref())));
+    let mut hider = Hider::new();
+    for (_, text) in &told {
+        text.iter().for_each(|text| hider.learn(text));
+    }
+    let version = format!("callboard {}\n", env!("CARGO_PKG_VERSION"));
+    let mut parts = vec![("version.txt".to_owned(), Ok(version.into_bytes()))];
+    let hidden = |(name, text): (&str, anyhow::Result<String>)| {
+        (name.to_owned(), text.map(|text| hider.hidden(name, &text).into_bytes()))
+    };
+    parts.extend(told.into_iter().map(hidden));
     match data {
         Some(Ok(data)) => parts.extend(flights(&data)),
         Some(Err(error)) => parts.push(("flight".to_owned(), Err(error))),
@@ -183,26 +198,26 @@ fn log(file: Option<&Path>) -> anyhow::Result<String> {
 /// Puts stand-ins in the place of what is nobody's business: the same one for the same thing within a bundle.
 struct Hider {
     salt: uuid::Uuid,
+    /// Whoever is named somewhere in the bundle.
+    people: BTreeSet<String>,
 }
 
-static SECRET: LazyLock<Regex> = LazyLock::new(|| {
-    made(
-        r"(?i)(bearer +|sha256:|password[=: ]+)[^\s\x22,]+|cbt_[A-Za-z0-9_-]+|-----BEGIN[\s\S]*?-----END[^-]*-----|(?<scheme>://)[^/@\s\x22\\]+(?<at>@)",
-    )
-});
+/// Keys of JSON, YAML and log lines whose values name people.
+const KEYS: [&str; 10] =
+    ["users", "groups", "adminacl", "submitacl", "user", "group", "username", "groupname", "by", "who"];
+/// And a key whose value is a text that an administrator wrote.
+const DESCRIPTION: &str = "limit";
+
 static PERSON: LazyLock<Regex> =
-    LazyLock::new(|| made(r#"\b(user|group|who|users|groups|userName|groupName)(=|\\?":\s*\\?)"([^"\\]+)"#));
+    LazyLock::new(|| made(&format!(r#"(?i)\b({})(=|\\?":\s*)(\\"[^"\\]+|"(?:[^"\\]|\\.)*)"#, KEYS.join("|"))));
+/// People in running text, such as `the token "ann" has the role viewer`.
+static SAID: LazyLock<Regex> = LazyLock::new(|| made(r#"\b((?:token|user|group|by) (?:\\?"|'))([^"'\\]+)"#));
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| made(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b|\[[0-9a-fA-F:]*:[0-9a-fA-F:.]+\]"));
 
-fn made(expression: &str) -> Regex {
-    // It is written above, and a test makes it.
-    Regex::new(expression).unwrap_or_else(|error| unreachable!("{error}"))
-}
-
 impl Hider {
     fn new() -> Hider {
-        Hider { salt: uuid::Uuid::new_v4() }
+        Hider { salt: uuid::Uuid::new_v4(), people: BTreeSet::new() }
     }
 
     fn stand_in(&self, kind: &str, text: &str) -> String {
@@ -210,12 +225,37 @@ impl Hider {
         format!("{kind}-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
     }
 
+    /// Notes who is named in a part, so that the name is hidden in all of them, wherever it stands.
+    fn learn(&mut self, text: &str) {
+        let keyed = PERSON.captures_iter(text).map(|found| found[3].trim_start_matches(['\\', '"']).to_owned());
+        let said = SAID.captures_iter(text).map(|found| found[2].to_owned());
+        let listed = people_of(text);
+        let is_name = |name: &String| {
+            let mut letters = name.chars();
+            // One letter names nobody, and would be found in every other line.
+            letters.nth(1).is_some() && !WORDS.contains(&&**name) && name.parse::<f64>().is_err()
+        };
+        self.people.extend(keyed.chain(said).chain(listed).filter(is_name));
+    }
+
     /// A text such as a log.
     fn text(&self, text: &str) -> String {
-        let text = SECRET.replace_all(text, "${scheme}(secret)${at}");
+        let text = secrets::hidden(text, |_| "(secret)".to_owned());
         let text = PERSON.replace_all(&text, |found: &Captures<'_>| {
-            format!("{}{}\"{}", &found[1], &found[2], self.stand_in("name", &found[3]))
+            let name = found[3].trim_start_matches(['\\', '"']);
+            let quote = &found[3][..found[3].len() - name.len()];
+            format!("{}{}{quote}{}", &found[1], &found[2], self.stand_in("name", name))
         });
+        let text = SAID
+            .replace_all(&text, |found: &Captures<'_>| format!("{}{}", &found[1], self.stand_in("name", &found[2])));
+        let person = |word: &str| self.people.contains(word).then(|| self.stand_in("name", word));
+        // Also within an id, as of who is called so.
+        let whole = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@' | '.' | ':' | '+');
+        let middle = |c: char| c.is_alphanumeric() || matches!(c, '_' | '@' | '.');
+        let small = |word: &str| within(word, char::is_alphanumeric, person);
+        let named =
+            |word: &str| person(word).or_else(|| within(word, middle, |part| person(part).or_else(|| small(part))));
+        let text = within(&text, whole, named).unwrap_or_else(|| text.into_owned());
         let local = ["127.0.0.1", "0.0.0.0"];
         let address = |found: &Captures<'_>| match &found[0] {
             known if local.contains(&known) => known.to_owned(),
@@ -235,22 +275,14 @@ impl Hider {
         }
     }
 
-    /// Names of people in a configuration as YAML: lists and access lists are left out.
+    /// Names of people in a configuration as YAML, in the form in which the server shows it: they are left out.
     fn yaml(&self, text: &str) -> String {
-        let mut inside = None;
         let mut kept = String::new();
-        for line in text.lines() {
-            let depth = line.len() - line.trim_start().len();
-            if inside.is_some_and(|list| line.trim_start().starts_with("- ") && depth >= list) {
-                continue;
-            }
-            inside = None;
-            let key = line.trim_start().trim_start_matches("- ").split(':').next().unwrap_or_default();
-            if ["users", "groups", "adminacl", "submitacl"].contains(&key.to_lowercase().as_str()) {
-                inside = Some(depth);
-                kept += &format!("{}: (names)\n", line.split(':').next().unwrap_or_default());
-            } else {
-                kept += &format!("{line}\n");
+        for (line, hidden) in lines_of(text) {
+            match hidden {
+                None => kept += &format!("{line}\n"),
+                Some(Hidden::Key) => kept += &format!("{}: (left out)\n", line.split(':').next().unwrap_or_default()),
+                Some(Hidden::More) => {}
             }
         }
         self.text(&kept)
@@ -260,9 +292,8 @@ impl Hider {
         match value {
             Value::Object(map) => {
                 for (key, value) in map {
-                    let people = ["users", "groups", "adminacl", "submitacl", "user", "group", "username", "groupname"];
-                    if people.contains(&key.to_lowercase().as_str()) && !value.is_object() {
-                        *value = Value::String("(names)".to_owned());
+                    if is_hidden(key) && !value.is_object() && !value.is_number() {
+                        *value = Value::String("(left out)".to_owned());
                     } else {
                         self.people(value);
                     }
@@ -272,6 +303,79 @@ impl Hider {
             _ => {}
         }
     }
+}
+
+fn is_hidden(key: &str) -> bool {
+    let key = key.to_lowercase();
+    KEYS.contains(&&*key) || key == DESCRIPTION
+}
+
+/// Why a line of a configuration is left out.
+#[derive(Clone, Copy, PartialEq)]
+enum Hidden {
+    /// It has the key.
+    Key,
+    /// It goes on with the value.
+    More,
+}
+
+fn lines_of(text: &str) -> impl Iterator<Item = (&str, Option<Hidden>)> {
+    // The column of the key whose value goes on.
+    let mut inside = None;
+    text.lines().map(move |line| {
+        let rest = line.trim_start();
+        let key = rest.trim_start_matches("- ");
+        let (depth, column) = (line.len() - rest.len(), line.len() - key.len());
+        if inside.is_some_and(|of| rest.is_empty() || depth > of || depth == of && rest.starts_with("- ")) {
+            return (line, Some(Hidden::More));
+        }
+        let hidden = is_hidden(key.split(':').next().unwrap_or_default()).then_some(Hidden::Key);
+        inside = hidden.map(|_| column);
+        (line, hidden)
+    })
+}
+
+/// Who is named in lists and access lists, of a configuration or of JSON.
+fn people_of(text: &str) -> Vec<String> {
+    fn of(value: &Value, within: bool, found: &mut Vec<String>) {
+        match value {
+            Value::String(names) if within => found.extend(names_in(names)),
+            Value::Array(list) => list.iter().for_each(|value| of(value, within, found)),
+            Value::Object(map) => map.iter().for_each(|(key, value)| {
+                of(value, KEYS.contains(&&*key.to_lowercase()), found);
+            }),
+            _ => {}
+        }
+    }
+
+    let mut found = Vec::new();
+    if let Ok(value) = serde_json::from_str(text) {
+        of(&value, false, &mut found);
+        return found;
+    }
+    let mut of_people = false;
+    for (line, hidden) in lines_of(text) {
+        let line = line.trim_start().trim_start_matches("- ");
+        let names = match hidden {
+            Some(Hidden::Key) => {
+                let (key, names) = line.split_once(':').unwrap_or_default();
+                of_people = !key.eq_ignore_ascii_case(DESCRIPTION);
+                names
+            }
+            Some(Hidden::More) => line,
+            None => continue,
+        };
+        if of_people {
+            found.extend(names_in(names));
+        }
+    }
+    found
+}
+
+/// The names of an access list, or one name.
+fn names_in(text: &str) -> impl Iterator<Item = String> {
+    let between = |c: char| c.is_whitespace() || matches!(c, ',' | '"' | '\'' | '[' | ']');
+    text.split(between).filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -316,5 +420,33 @@ mod tests {
         let yaml = hider.hidden("configuration.json", yaml);
         assert!(!["alice", "bob", "eve"].iter().any(|name| yaml.contains(name)), "{yaml}");
         assert!(yaml.contains("maxapplications: 1") && yaml.contains("- name: root"), "{yaml}");
+    }
+
+    #[test]
+    fn who_is_named_somewhere_is_hidden_everywhere() {
+        let log = "queue: stopped by=\"oidc:alice@example.org\" reason=\"gone\"\n\
+                   requests were refused: the token \"bob b\" has the role viewer\n\
+                   {\"by\":\"carol\",\"message\":\"the token \\\"dave\\\" has the role viewer\"}\n\
+                   2 asks or allocations were rejected: etl-jane.doe-7/x: no; erin-1/y: groups of user 'erin' not found\n\
+                   told to oidc:alice@example.org, carol, dave and frank_f; a root, default";
+        let yaml = "partitions:\n- name: default\n  queues:\n  - name: root\n    limits:\n    - limit: what gina may\n      users:\n      \
+                    - jane.doe\n      maxapplications: 3\n    - limit: |\n        what\n\n        gina may\n      groups: [ops1]\n    adminacl: ' frank_f,x'\n";
+        let mut hider = Hider::new();
+        [log, yaml].iter().for_each(|text| hider.learn(text));
+        let (log, yaml) = (hider.text(log), hider.hidden("configuration.json", yaml));
+        for name in ["alice", "bob", "carol", "dave", "erin", "frank", "gina", "jane", "ops1"] {
+            assert!(!log.contains(name) && !yaml.contains(name), "{name} is in {log}\n{yaml}");
+        }
+        assert!(log.contains("rejected: etl-name-") && log.ends_with("a root, default"), "{log}");
+        assert!(
+            yaml.contains("      maxapplications: 3\n    - limit: (left out)\n      groups: (left out)\n    adminacl:"),
+            "{yaml}"
+        );
+        let json = r#"{"Limits":[{"Limit":"what gina may","Users":["hal","*"],"MaxApplications":1}],"limit":5}"#;
+        let mut hider = Hider::new();
+        hider.learn(json);
+        let json = hider.hidden("configuration.json", json);
+        assert!(!json.contains("gina") && !json.contains("hal") && json.contains("\"limit\": 5"), "{json}");
+        assert_eq!(hider.text("of hal *"), format!("of {} *", hider.stand_in("name", "hal")));
     }
 }

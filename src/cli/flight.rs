@@ -2,7 +2,7 @@
 
 mod check;
 pub mod player;
-mod redact;
+pub mod redact;
 mod serve;
 mod show;
 pub mod source;

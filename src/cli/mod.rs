@@ -22,6 +22,7 @@ pub mod queue;
 pub mod ready;
 pub mod replay;
 pub mod resource;
+pub mod secrets;
 pub mod serve;
 pub mod settings;
 pub mod simulate;

@@ -6,6 +6,7 @@
 //! a salt that nobody keeps.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -19,12 +20,14 @@ use crate::{
         record::{self, SavedPartition, kind},
         replay::{Mode, Replay},
     },
+    cli::secrets,
     domain::{
         Partition,
         acl::Acl,
         command::Command,
-        conf::QueueConf,
+        conf::{PartitionConf, QueueConf},
         log::{Beginning, Input, Reader, Writer},
+        placement::{self, RuleConf},
         resources::Types,
         sorted::Texts,
     },
@@ -32,7 +35,7 @@ use crate::{
 };
 
 /// Words with a meaning of their own: a name that is one of them stays.
-const WORDS: [&str; 16] = [
+pub const WORDS: [&str; 16] = [
     "root",
     "default",
     "true",
@@ -51,9 +54,11 @@ const WORDS: [&str; 16] = [
     "*",
 ];
 
-/// Stand-ins by name.
-#[derive(Default)]
-pub struct Names(BTreeMap<String, String>);
+/// Stand-ins by name, and the salt that they are made with.
+pub struct Names {
+    names: BTreeMap<String, String>,
+    salt: uuid::Uuid,
+}
 
 /// A flight under stand-ins, and how many of its records act otherwise under them.
 ///
@@ -122,49 +127,31 @@ impl Names {
             found.iter().filter(|name| name.contains('.')).map(|name| name.replace('.', "_dot_")).collect();
         found.extend(dotted);
         let stand_in = |(rank, name): (usize, String)| {
-            let digest = Sha256::digest(format!("{salt}:{name}"));
-            let text = format!("x{rank:06}-{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2]);
+            let text = format!("x{rank:06}-{}", digest(&salt, &name));
             (name, text)
         };
-        Ok(Names(found.into_iter().filter(is_name).enumerate().map(stand_in).collect()))
+        Ok(Names { names: found.into_iter().filter(is_name).enumerate().map(stand_in).collect(), salt })
     }
 
-    /// A text with stand-ins for the names in it; `None` where there are none.
+    /// A text with stand-ins for the names and secrets in it; `None` where there are none.
     fn rename(&self, text: &str) -> Option<String> {
-        if let Some(name) = self.0.get(text) {
+        if let Some(name) = self.names.get(text) {
             return Some(name.clone());
         }
+        // What an operator wrote as a reason may be anything.
+        match secrets::hidden(text, |secret| format!("secret-{}", digest(&self.salt, secret))) {
+            Cow::Borrowed(text) => self.words(text),
+            Cow::Owned(text) => Some(self.words(&text).unwrap_or(text)),
+        }
+    }
+
+    fn words(&self, text: &str) -> Option<String> {
         let whole = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@' | '.' | ':' | '+');
         let small = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@');
         // A name may have dots in it, and may be between dots in the path of a queue.
-        self.within(text, whole, |word| {
-            self.0.get(word).cloned().or_else(|| self.within(word, small, |part| self.0.get(part).cloned()))
+        within(text, whole, |word| {
+            self.names.get(word).cloned().or_else(|| within(word, small, |part| self.names.get(part).cloned()))
         })
-    }
-
-    /// Replaces words, which are the longest runs of such characters.
-    fn within(
-        &self,
-        text: &str,
-        is_part: impl Fn(char) -> bool,
-        named: impl Fn(&str) -> Option<String>,
-    ) -> Option<String> {
-        let (mut out, mut rest, mut changed) = (String::new(), text, false);
-        while !rest.is_empty() {
-            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-            let (word, more) = rest.split_at(end);
-            match named(word).filter(|_| !word.is_empty()) {
-                Some(name) => {
-                    changed = true;
-                    out += &name;
-                }
-                None => out += word,
-            }
-            let gap = more.find(&is_part).unwrap_or(more.len());
-            out += &more[..gap];
-            rest = &more[gap..];
-        }
-        changed.then_some(out)
     }
 
     fn json(&self, value: &mut Value) {
@@ -232,12 +219,37 @@ impl Names {
     }
 }
 
+fn digest(salt: &uuid::Uuid, text: &str) -> String {
+    let digest = Sha256::digest(format!("{salt}:{text}"));
+    format!("{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2])
+}
+
+/// A text with other words in it, which are the longest runs of such characters; `None` where all stay.
+pub fn within(text: &str, is_part: impl Fn(char) -> bool, named: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let (mut out, mut rest, mut changed) = (String::new(), text, false);
+    while !rest.is_empty() {
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let (word, more) = rest.split_at(end);
+        match named(word).filter(|_| !word.is_empty()) {
+            Some(name) => {
+                changed = true;
+                out += &name;
+            }
+            None => out += word,
+        }
+        let gap = more.find(&is_part).unwrap_or(more.len());
+        out += &more[..gap];
+        rest = &more[gap..];
+    }
+    changed.then_some(out)
+}
+
 fn of_tags(tags: &Texts, found: &mut BTreeSet<String>) {
     found.extend(tags.values().cloned());
 }
 
 fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
-    of_queue(&partition.conf.root, found);
+    of_configuration(&partition.conf, found);
     for app in partition.apps.places() {
         found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
         of_tags(&app.tags, found);
@@ -250,6 +262,20 @@ fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
         of_tags(&row.spec.tags, found);
     }
     found.extend(partition.ugm.charges().map(|(_, name, ..)| name.to_string()));
+}
+
+fn of_configuration(conf: &PartitionConf, found: &mut BTreeSet<String>) {
+    of_queue(&conf.root, found);
+    conf.rules.iter().for_each(|rule| of_rule(rule, found));
+}
+
+fn of_rule(rule: &RuleConf, found: &mut BTreeSet<String>) {
+    for names in [&rule.filter.users, &rule.filter.groups] {
+        if let placement::Names::List(names) = names {
+            found.extend(names.iter().map(|name| name.to_string()));
+        }
+    }
+    rule.parent.iter().for_each(|parent| of_rule(parent, found));
 }
 
 fn of_queue(queue: &QueueConf, found: &mut BTreeSet<String>) {
@@ -280,7 +306,7 @@ fn of_command(command: &Command, found: &mut BTreeSet<String>) {
             }
             found.extend(releases.iter().map(|item| item.app.to_string()));
         }
-        Command::Configure(conf) => of_queue(&conf.root, found),
+        Command::Configure(conf) => of_configuration(conf, found),
         _ => {}
     }
 }

@@ -37,7 +37,11 @@ async fn submit(server: &Server, id: &str, user: &str) {
 
 /// A day: applications of two users, one of which waits at the end for room.
 async fn day(server: &Server) {
-    let body = json!({"rmID": "rm-1", "config": CONFIG.replace("- name: a", "- name: a\n            limits: [{limit: l, users: [merlin], maxapplications: 5}]")});
+    let limited =
+        CONFIG.replace("- name: a", "- name: a\n            limits: [{limit: l, users: [merlin], maxapplications: 5}]");
+    // Of people who never come.
+    let rules = "placementrules: [{name: provided, filter: {type: deny, users: [gandalf], groups: [balrogs]}}]\n    queues:\n      - name: root";
+    let body = json!({"rmID": "rm-1", "config": limited.replace("queues:\n      - name: root", rules)});
     assert_eq!(server.send("POST", "/si/v1/rm", &body).await.0, 200);
     let mut stream = server.stream("").await;
     server.nodes(&["n1"]).await;
@@ -314,7 +318,7 @@ async fn planted_damage_and_a_planted_difference_are_found() {
 /// No name is in a flight, which is one like any other.
 fn names_nobody(file: &Path) {
     let bytes = String::from_utf8_lossy(&std::fs::read(file).expect("readable")).into_owned();
-    for name in ["merlin", "morgana", "wizards", "spell-", "secret-project"] {
+    for name in ["merlin", "morgana", "wizards", "spell-", "secret-project", "gandalf", "balrogs", "hunter2"] {
         assert!(!bytes.contains(name), "{name} is in it");
     }
     let (content, checked) = flight(&["check", text(file)]);
@@ -326,6 +330,11 @@ async fn a_redacted_flight_names_nobody_and_is_a_flight_like_any_other() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = with_data(dir.path());
     day(&server).await;
+    let drain = json!({"targets": "n1", "reason": "see http://root:hunter2@wiki.example/x"});
+    for (order, body) in [("drain", drain), ("undrain", json!({"targets": "n1"}))] {
+        let path = format!("/api/v1/partition/default/resource/{order}");
+        assert_eq!(server.send("POST", &path, &body).await.0, 200);
+    }
     let file = dir.path().join("day.flight");
     let (content, exported) = flight(&["export", "--data", text(dir.path()), "--redact", "-o", text(&file)]);
     assert!(content && exported.contains("redacted"), "{exported}");

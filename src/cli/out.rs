@@ -68,12 +68,18 @@ pub fn note(text: impl Display) {
 
 /// A text of others, such as an id or a reason, on one line: what a terminal would obey becomes spaces.
 pub fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
 }
 
 /// The same of a text that may have several lines.
 pub fn lines(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_obeyed(c) && c != '\n' { ' ' } else { c }).collect()
+}
+
+/// Moves, or turns round what follows, so that a text is not read as it is.
+fn is_obeyed(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 /// Reads an answer for people: all texts in it are as [`line`] makes them, and what is to be copied as [`lines`] does.
@@ -111,6 +117,7 @@ mod tests {
     fn what_a_terminal_obeys_is_taken_out() {
         assert_eq!(line("a\u{1b}[2Jb\nc\u{9b}d"), "a [2Jb c d");
         assert_eq!(lines("a\r\nb\u{7}"), "a \nb ");
+        assert_eq!(line("root\u{202e}ab\u{2066}\u{200f}"), "root ab  ");
         let json = r#"{"a\u001b": ["x\ny", {"copy": "x\ny\u0007"}], "n": 7}"#;
         let read: BTreeMap<String, Value> = answer(json).unwrap();
         let expected = serde_json::json!({"a ": ["x y", {"copy": "x\ny "}], "n": 7});

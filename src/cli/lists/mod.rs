@@ -289,6 +289,9 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let list = wanted.ask().await?;
     wanted.check(&list).await?;
     out.write_all(list.shown(show.output).as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
+    if !list.beside(show.output).is_empty() {
+        out::note(list.beside(show.output));
+    }
     let mut known = states(&list);
     if !show.watch {
         return Ok(ExitCode::SUCCESS);

@@ -133,7 +133,15 @@ impl List {
             }
             Format::Json => format!("{:#}\n", Value::Array(self.rows.iter().map(|row| row.value.clone()).collect())),
             Format::Yaml => yaml::document(&Value::Array(self.rows.iter().map(|row| row.value.clone()).collect())),
-            Format::Name => self.rows.iter().fold(String::new(), |text, row| text + &row.name + "\n"),
+            Format::Name => self.rows.iter().fold(String::new(), |text, row| text + &out::line(&row.name) + "\n"),
+        }
+    }
+
+    /// What is said beside the output, where that is for programs; tables have it below.
+    pub fn beside(&self, format: Format) -> &str {
+        match format {
+            Format::Table | Format::Wide => "",
+            Format::Json | Format::Yaml | Format::Name => self.note.trim_end(),
         }
     }
 
@@ -193,6 +201,15 @@ mod tests {
         assert_eq!(list().shown(Format::Table), expected);
         assert!(list().shown(Format::Wide).starts_with("NAME    ASKS  AGE  MORE\nb          2  -    a b\n"));
         assert_eq!(list().shown(Format::Name), "b\napp-10\n");
+        // A script gets the list alone, and whoever started it hears that there is more.
+        assert_eq!(
+            [Format::Name, Format::Json, Format::Yaml].map(|format| list().beside(format).to_owned()),
+            ["two"; 3]
+        );
+        assert_eq!(list().beside(Format::Wide), "");
+        let mut odd = list();
+        odd.rows[0].name = "b\u{1b}[2J\u{202e}c".to_owned();
+        assert_eq!(odd.shown(Format::Name), "b [2J c\napp-10\n");
         assert_eq!(list().shown(Format::Yaml), "- asks: 2.0\n  name: \"b\"\n- asks: 10.0\n  name: \"app-10\"\n");
         assert_eq!(List::default().shown(Format::Table), "There are none.\n");
         assert_eq!(List::default().shown(Format::Json), "[]\n");

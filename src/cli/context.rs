@@ -104,14 +104,38 @@ impl Said {
 /// The file cannot be read, or there is no such context.
 pub fn apply(command: Command) -> Result<Command, String> {
     let said = Said::read(env::args_os(), |name| env::var_os(name));
-    // A server asks no server, and may run as a user who cannot read any home directory.
-    let Some(file) = file().filter(|_| env::args_os().nth(1).is_none_or(|name| name != "serve")) else {
+    // What asks no server needs none, and a server may run as a user who cannot read any home directory.
+    let Some(file) = file().filter(|_| is_asking(&command, env::args_os().skip(1))) else {
         return Ok(command);
     };
     Ok(match choose(&file, &said)? {
         Some(context) => with(command, &context, said.token),
         None => command,
     })
+}
+
+/// The command of this line, or one below it, asks a server.
+fn is_asking(command: &Command, args: impl Iterator<Item = OsString>) -> bool {
+    fn any(command: &Command) -> bool {
+        asks_a_server(command) || command.get_subcommands().any(any)
+    }
+
+    // Without one it is a server.
+    let mut found = None;
+    for arg in args {
+        let Some(named) = found.unwrap_or(command).find_subcommand(arg) else { continue };
+        // It holds for those below it, too.
+        if asks_a_server(named) {
+            return true;
+        }
+        found = Some(named);
+    }
+    found.is_some_and(any)
+}
+
+fn asks_a_server(command: &Command) -> bool {
+    let is_server = |arg: &Arg| arg.get_id() == "server" && arg.get_env() == Some(OsStr::new(SERVER));
+    command.get_arguments().any(is_server)
 }
 
 fn file() -> Option<PathBuf> {
@@ -151,10 +175,7 @@ fn with(command: Command, context: &Context, token: bool) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     let mut command =
         names.into_iter().fold(command, |command, name| command.mut_subcommand(name, |sub| with(sub, context, token)));
-    let asks = |id: &str, env: Option<&str>| {
-        command.get_arguments().any(|arg| arg.get_id() == id && arg.get_env() == env.map(OsStr::new))
-    };
-    if !asks("server", Some(SERVER)) {
+    if !asks_a_server(&command) {
         return command;
     }
     let server = context.server.clone().map(|servers| match servers {
@@ -242,6 +263,18 @@ mod tests {
         // A server that a command starts itself is none of these.
         let replay = command.clone().try_get_matches_from(["callboard", "replay"]).unwrap();
         assert_eq!(replay.subcommand().unwrap().1.get_one::<String>("server"), None);
+    }
+
+    #[test]
+    fn only_what_asks_a_server_needs_a_context() {
+        let asking = |line: &str| is_asking(&Cli::command(), line.split(' ').map(OsString::from));
+        for line in ["apps", "resource --server x list", "resource list", "why app", "diagnose", "cluster config show"]
+        {
+            assert!(asking(line), "{line}");
+        }
+        for line in ["serve", "--http off", "--version", "token list --file apps", "validate x", "replay t", "man"] {
+            assert!(!asking(line), "{line}");
+        }
     }
 
     #[test]

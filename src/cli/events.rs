@@ -48,7 +48,7 @@ pub struct EventsArgs {
     /// Only of these types: request, app, node, queue, usergroup
     #[arg(long = "type", value_name = "TYPES", value_delimiter = ',')]
     pub types: Vec<String>,
-    /// Only from this time on: 2026-11-20T19:00:00Z, or 1h for an hour ago
+    /// Only from this time on: 2026-11-20T19:00:00Z, 2026-11-20 for its midnight (UTC), or 1h for an hour ago
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// Only up to this time, written in the same ways

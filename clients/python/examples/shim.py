@@ -70,4 +70,6 @@ async def main(addr: str, commands: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(f"usage: {sys.argv[0]} HOST:PORT COMMAND...")
     asyncio.run(main(sys.argv[1], sys.argv[2:]))

@@ -266,7 +266,14 @@ impl Wanted {
 
     async fn ask(&self) -> Result<List, Error> {
         let show = self.show();
-        let mut answer = show.door.value_at(&self.path()).await?;
+        let mut answer = match show.door.value_at(&self.path()).await {
+            // Of a partition that is not there this door says no more than that; the other one says which there are.
+            Err(error) if matches!(self, Wanted::Queues(_)) && error.status == Some(404) => {
+                let root = format!("/api/v1/partition/{}/queue/root", segment(&show.door.partition));
+                return Err(show.door.value_at(&root).await.err().unwrap_or(error));
+            }
+            answer => answer?,
+        };
         if matches!(self, Wanted::Status(_)) && !self.means_all() {
             self.narrow(&mut answer);
         }

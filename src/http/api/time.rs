@@ -1,5 +1,7 @@
 //! Moments and durations as the queries of `/api/v1` write them.
 
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+
 use crate::{
     domain::{duration, types::Nanos},
     http::problem::Problem,
@@ -16,7 +18,7 @@ pub fn length(text: &str) -> Option<Nanos> {
     Some(Nanos(days.saturating_add(rest.0)))
 }
 
-/// A time, or a duration before now; what is beyond the times that can be counted is the last, or the first, of them.
+/// A time, a day (its midnight, UTC), or a duration before now; what is beyond the times that can be counted is the last, or the first, of them.
 ///
 /// # Errors
 /// Names the parameter, its value and what may be given.
@@ -25,9 +27,13 @@ pub fn moment(field: &str, text: &str, now: Nanos) -> Result<Nanos, Problem> {
         return Ok(now.minus(ago));
     }
     let within = |nanos: i128| nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-    let time = text.parse::<jiff::Timestamp>().ok().map(|time| within(time.as_nanosecond()));
+    // Of a longer text the reader of days would pass over the time.
+    let day = || text.parse::<Date>().ok().filter(|_| text.len() == "2026-11-20".len());
+    let midnight = || day()?.to_zoned(TimeZone::UTC).ok().map(|day| day.timestamp());
+    let time = text.parse::<Timestamp>().ok().or_else(midnight).map(|time| within(time.as_nanosecond()));
     time.map(Nanos).ok_or_else(|| {
-        let forms = "a time such as 2026-11-20T19:00:00Z, or a duration before now such as 10m or 7d";
+        let forms =
+            "a time such as 2026-11-20T19:00:00Z, a day such as 2026-11-20, or a duration before now such as 10m or 7d";
         Problem::field(field, format!("{field} \"{text}\" is not {forms}"))
     })
 }
@@ -43,6 +49,15 @@ mod tests {
         }
         for text in ["", "d", "7", "-7d", "+7d", "1d-1h", "1d1d1", "7days", "1.5d"] {
             assert_eq!(length(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_day_is_its_midnight() {
+        let read = |text: &str| moment("since", text, Nanos::ZERO);
+        assert_eq!(read("2026-11-26").expect("a day"), read("2026-11-26T00:00:00Z").expect("a time"));
+        for wrong in ["2026-11-31", "2026-11-26T10:00", "2026-11", "20261126T1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -100,7 +100,7 @@ fn find_rm<'a>(listing: &'a Listing, named: Option<&str>) -> Result<&'a RmEntry,
         (None, [only]) => Ok(only),
         (None, _) => Err(Problem::field(
             "rm",
-            format!("several resource managers are registered: name one with rm=, of {}", ids()),
+            format!("several resource managers are registered: name one with rm= (callboard plan: --rm), of {}", ids()),
         )),
         (Some(id), rms) => rms.iter().find(|rm| *rm.id == *id).ok_or_else(|| {
             let detail = format!("resource manager \"{id}\" is not registered; there are: {}", ids());

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use callboard_domain::names::shorten;
 use serde::{
     Deserializer, Serialize,
-    de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor},
+    de::{self, DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Value;
 
@@ -67,10 +67,14 @@ pub fn message<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
     }
     // The slow way, taken only where something is wrong, null, or written in another way.
     let mut plain = Vec::with_capacity(text.len());
-    let mut reader = serde_json::Deserializer::from_slice(text);
+    let whole = whole_numbers(text);
+    let mut reader = serde_json::Deserializer::from_slice(&whole);
     let is_value = Plain(&mut plain).deserialize(&mut reader).and_then(|is_value| reader.end().map(|()| is_value));
-    let is_value =
-        is_value.map_err(|error| Malformed { field: None, detail: format!("the body is not JSON: {error}") }.cut())?;
+    let is_value = is_value.map_err(|error| {
+        // Its place is told in the text as it came.
+        let error = serde_json::from_slice::<IgnoredAny>(text).err().unwrap_or(error);
+        Malformed { field: None, detail: format!("the body is not JSON: {error}") }.cut()
+    })?;
     if !is_value {
         plain = b"null".to_vec();
     }
@@ -81,11 +85,64 @@ pub fn message<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
     })
 }
 
-/// Writes a JSON value again without entries that are null, and whole numbers as such. False for null.
-struct Plain<'o>(&'o mut Vec<u8>);
+/// A JSON text with whole numbers as such, digit by digit: what is read as one with a fraction is not exact when it is large.
+fn whole_numbers(text: &[u8]) -> Cow<'_, [u8]> {
+    let (mut out, mut copied, mut at, mut inside) = (Vec::new(), 0, 0, false);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'\\' if inside => at += 1,
+            b'"' => inside = !inside,
+            b'-' | b'0'..=b'9' if !inside => {
+                let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
+                let end = at + text[at..].iter().take_while(is_part).count();
+                if let Some(whole) = std::str::from_utf8(&text[at..end]).ok().and_then(whole_number) {
+                    out.extend_from_slice(&text[copied..at]);
+                    out.extend_from_slice(whole.as_bytes());
+                    copied = end;
+                }
+                at = end - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.extend_from_slice(&text[copied..]);
+    Cow::Owned(out)
+}
 
-/// Whole numbers up to here are the same as those with a fraction.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// Digits of the largest number of 64 bits.
+const DIGITS: usize = 20;
+
+/// A number of JSON with a fraction or an exponent, without them; `None` where it is another one, or larger than any type.
+fn whole_number(text: &str) -> Option<String> {
+    let (number, exponent) = match text.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, exponent.parse::<i32>().ok()?),
+        None if text.contains('.') => (text, 0),
+        None => return None,
+    };
+    let (sign, number) = number.strip_prefix('-').map_or(("", number), |number| ("-", number));
+    let (before, after) = number.split_once('.').unwrap_or((number, "0"));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(before) || !are_digits(after) || before.len() > 1 && before.starts_with('0') {
+        return None;
+    }
+    let digits = format!("{before}{after}");
+    let digits = digits.trim_end_matches('0');
+    // So many digits stand before the point.
+    let point = usize::try_from(i64::try_from(before.len()).ok()? + i64::from(exponent)).ok();
+    let written = digits.trim_start_matches('0');
+    if written.is_empty() {
+        return Some("0".to_owned());
+    }
+    let zeros = point?.checked_sub(digits.len())?;
+    (zeros <= DIGITS && written.len() + zeros <= DIGITS).then(|| format!("{sign}{written}{}", "0".repeat(zeros)))
+}
+
+/// Writes a JSON value again without entries that are null. False for null.
+struct Plain<'o>(&'o mut Vec<u8>);
 
 impl Plain<'_> {
     fn write<E: de::Error>(self, value: impl Serialize) -> Result<bool, E> {
@@ -126,7 +183,7 @@ impl<'de> Visitor<'de> for Plain<'_> {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<bool, E> {
-        if value.fract() == 0.0 && value.abs() <= EXACT { self.write(value as i64) } else { self.write(value) }
+        self.write(value)
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<bool, E> {
@@ -176,11 +233,22 @@ impl<'de> Visitor<'de> for Plain<'_> {
 }
 
 /// What the libraries say, in words for whoever wrote the text.
-fn in_words(reason: String) -> String {
+fn in_words(reason: String, value: Option<&Value>) -> String {
     if reason.contains("untagged enum Content") || reason == "invalid digit found in string" {
-        return "a whole number is expected, as such or as a text".to_owned();
+        let limits = value.and_then(limits).map_or(String::new(), |(from, to)| format!(" from {from} to {to}"));
+        return format!("a whole number is expected{limits}, as such or as a text");
     }
     reason.replace("expected expected", "expected")
+}
+
+/// Between which numbers one has to be that is whole and was refused.
+fn limits(value: &Value) -> Option<(i64, i64)> {
+    let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
+    match value.as_i64() {
+        None => Some((i64::MIN, i64::MAX)),
+        Some(_) if number.abs() >= i32::MAX.into() => Some((i32::MIN.into(), i32::MAX.into())),
+        Some(_) => None,
+    }
 }
 
 /// Reads a message from a JSON value.
@@ -194,9 +262,9 @@ fn malformed(error: serde_path_to_error::Error<serde_json::Error>, value: Option
     let fault = error.into_inner();
     // Its place is one in what was made of the text.
     let place = format!(" at line {} column {}", fault.line(), fault.column());
-    let reason = in_words(fault.to_string().replace(&place, ""));
     let field = path.to_string();
     let at = value.and_then(|value| follow(value, &path)).filter(|at| !at.is_object() && !at.is_array());
+    let reason = in_words(fault.to_string().replace(&place, ""), at);
     let shown = at.map(|at| format!(" (value: {at})")).unwrap_or_default();
     let detail = match field.as_str() {
         "." => reason,
@@ -256,12 +324,36 @@ mod tests {
                 r#"{{"nodes":[{{"action":1.0,"schedulableResource":{{"resources":{{"memory":{{"value":{value}}}}}}}}}]}}"#
             )
         };
-        for (value, read) in [("5.0", 5), ("1e3", 1_000), ("-2.5e1", -25), ("9007199254740992.0", 1 << 53)] {
+        for (value, read) in [
+            ("5.0", 5),
+            ("1e3", 1_000),
+            ("-2.5e1", -25),
+            ("9007199254740992.0", 1 << 53),
+            ("1e18", 10_i64.pow(18)),
+            ("1234567890123456789e0", 1_234_567_890_123_456_789),
+            ("922337203685477580.7E+1", i64::MAX),
+            ("-9223372036854775808000e-3", i64::MIN),
+            ("0.0e7", 0),
+            ("-0.0", 0),
+            ("0.05e2", 5),
+            ("9007199254740993.0", (1 << 53) + 1),
+        ] {
             let request: v1::NodeRequest = message(node(value).as_bytes()).expect("accepted");
             let resource = request.nodes[0].schedulable_resource.as_ref().expect("given");
             assert_eq!((request.nodes[0].action, resource.resources["memory"].value), (1, read), "{value}");
         }
-        for value in ["5.5", "1e30", "\"x\"", "[]", "true"] {
+        for value in ["1e19", "9.3e18", "9223372036854775808", "1e30", "-1e300"] {
+            let fault = fault::<v1::NodeRequest>(&node(value));
+            let limit = "is expected from -9223372036854775808 to 9223372036854775807, as such";
+            assert!(fault.detail.contains(limit), "{value}: {fault:?}");
+        }
+        let action = fault::<v1::NodeRequest>(r#"{"nodes":[{"nodeID":"1e3 \"1e3","action":3e9}]}"#);
+        assert!(action.detail.contains("3000000000"), "{action:?}");
+        for broken in ["1e", "01e3", "1.e3", ".5e1", "1e3e3", "-"] {
+            let fault = fault::<v1::NodeRequest>(&node(broken));
+            assert!(fault.detail.contains("is not JSON"), "{broken}: {fault:?}");
+        }
+        for value in ["5.5", "1e-1", "1e30", "\"x\"", "[]", "true"] {
             let fault = fault::<v1::NodeRequest>(&node(value));
             assert!(fault.detail.contains("memory.value: a whole number is expected"), "{value}: {fault:?}");
         }

@@ -600,7 +600,7 @@ fn only_so_many_refused_applications_are_kept_and_no_large_tags() {
     let mut env = Env::calm(&text("[{name: a}]", ""));
     env.twin = None;
     let submit = |env: &mut Env, id: &str, bytes: usize| {
-        let tags = Arc::new([("a".into(), "x".repeat(bytes).into())].into_iter().collect());
+        let tags = Arc::new([("a".to_owned(), "x".repeat(bytes))].into_iter().collect());
         env.add_app(AddApplication { id: id.into(), queue: "root.no.where".into(), tags, ..env.by("alice") });
     };
     submit(&mut env, "first", 4_000);

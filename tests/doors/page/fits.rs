@@ -38,6 +38,8 @@ async fn nothing_is_cut_from_360_to_2560() {
     // A type with a long name, large figures, and much that waits for it.
     let mut large = node("gpu-node-with-a-rather-long-name-01", [1_000 * GIB, 96_000]);
     large["schedulableResource"]["resources"]["nvidia.com/gpu"] = json!({"value": "128"});
+    large["schedulableResource"]["resources"]["accelerators.example.com/one-with-a-name-that-goes-on-and-on"] =
+        json!({"value": "1"});
     server.nodes(vec![large]).await;
     let size = json!({"resources": {"memory": {"value": (428 * GIB).to_string()}, "nvidia.com/gpu": {"value": "96"}}});
     server.app("an-application-with-a-long-name", "root.spare", "a-user-with-a-long-name", json!({})).await;

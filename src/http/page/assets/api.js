@@ -89,3 +89,6 @@ export async function* lines(path, signal, most = 1000) {
 
 /** A segment of a path. */
 export const segment = (text) => encodeURIComponent(text);
+
+/** An id in an address of `/ws/v1`, where one with a slash is escaped twice. */
+export const named = (id) => (id.includes("/") ? segment(segment(id)) : segment(id));

@@ -61,7 +61,9 @@ export function applications(context) {
     try {
       const answer = await get(`/api/v1/partition/${segment(context.partition())}/applications?${query}`, reading.signal);
       rows.set(answer.applications);
-      const beyond = answer.matched > answer.applications.length ? `, the first ${number(answer.applications.length)} shown` : "";
+      // What is sorted is what came.
+      const first = which === "active" || which === "waiting" ? ", those that wait longest," : "";
+      const beyond = answer.matched > answer.applications.length ? `: only the first ${number(answer.applications.length)}${first} are shown and sorted` : "";
       const text = `${number(answer.matched)} of ${plural(answer.total, "application")}${beyond}`;
       if (count.textContent !== text) count.textContent = text;
     } catch (error) {

@@ -1,6 +1,6 @@
 // The panel beside a view: one application explained, one queue, one node.
 
-import { Refused, get, segment } from "./api.js";
+import { Refused, get, named, segment } from "./api.js";
 import { act, operations } from "./actions.js";
 import { age, amount, amounts, bar, clock, el, noun, number, order, plural, state } from "./format.js";
 import { fill } from "./patch.js";
@@ -28,10 +28,10 @@ export function detail(context, kind, id, close) {
   };
   // What each kind is made of; the first has to be there.
   const reads = {
-    app: () => [explained(), get(`/ws/v1${base}/application/${segment(id)}`).catch(missing)],
-    // A name that is decoded twice by the server is encoded twice.
+    app: () => [explained(), get(`/ws/v1${base}/application/${named(id)}`).catch(missing)],
+    // The server decodes the path of a queue twice.
     queue: () => [get(`/ws/v1${base}/queue/${segment(segment(id))}`), get(`/api/v1${base}/queue/${segment(id)}`)],
-    node: () => [get(`/ws/v1${base}/node/${segment(id)}`), get(`/api/v1${base}/nodes?node=${segment(id)}`)],
+    node: () => [get(`/ws/v1${base}/node/${named(id)}`), get(`/api/v1${base}/nodes?node=${segment(id)}`)],
   };
   const parts = { app: application, queue, node };
   // What would help takes the server a moment to find out: it is asked for that less often than for the rest.
@@ -59,6 +59,10 @@ export function detail(context, kind, id, close) {
 
   async function refresh() {
     if (!parts[kind]) return;
+    if (id === "." || id === "..") {
+      fill(body, [el("p", { class: "muted" }, `A browser cannot ask for what is called "${id}": in an address this means something else.`), links(context, kind, id)]);
+      return;
+    }
     try {
       const answers = await Promise.all(reads[kind]());
       fill(body, parts[kind](context, ...answers).flat());
@@ -141,8 +145,8 @@ const headings = (...titles) => el("thead", {}, el("tr", {}, titles.map((text) =
 /** Where the first of them stands: in its application, its queue, and so on up. */
 function inLine(line, link) {
   if (!line?.length) return null;
-  const names = { asks: "asks of its own", applications: "applications in", queues: "queues below" };
-  const places = line.map((place, at) => [at ? "; " : "In line: ", el("b", {}, number(place.place)), ` of ${number(place.of)} `, el("span", { title: `by ${place.by}` }, names[place.what]), place.queue ? [" ", link(place.queue)] : ""]);
+  const names = { asks: ["ask of its own", "asks of its own"], applications: ["application in", "applications in"], queues: ["queue below", "queues below"] };
+  const places = line.map((place, at) => [at ? "; " : "In line: ", el("b", {}, number(place.place)), ` of ${number(place.of)} `, el("span", { title: `by ${place.by}` }, names[place.what][place.of === 1 ? 0 : 1]), place.queue ? [" ", link(place.queue)] : ""]);
   return el("p", { class: "muted line-up" }, ...places.flat(2));
 }
 

@@ -186,11 +186,12 @@ async fn what_is_taken_out_of_etcd_is_not_taken_over_meanwhile_and_not_known_any
     let test = "what_is_taken_out_of_etcd_is_not_taken_over_meanwhile_and_not_known_any_more";
     let Some(etcd) = rig::etcd(test) else { return };
     let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
-    let servers = [start(&etcd, dirs[0].path(), NEVER), start(&etcd, dirs[1].path(), NEVER)];
+    let lease = ["--cluster-lease", "2s"];
+    let servers = [0, 1].map(|at: usize| rig::start_with(&etcd.url(), dirs[at].path(), NEVER, &lease));
     let last = begun(&servers[0]).await;
     follows(&servers[1]).await;
     // Longer than servers wait before they take over from one that is gone.
-    let wait = async || tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let wait = async || tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     let (done, told) = export_beside(&etcd, &servers, dirs[2].path(), wait).await;
     assert!(done && told.starts_with("rm-1 exported: session, up to record "), "{told}");
     assert!(etcd.keys().iter().all(|key| !key.contains("rm-1") && !key.contains("carries")), "{:?}", etcd.keys());

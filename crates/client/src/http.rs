@@ -25,7 +25,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
 /// How long it is tried to reach the leader, where there are several servers.
-const FAIL_OVER: Duration = Duration::from_secs(30);
+pub(super) const FAIL_OVER: Duration = Duration::from_secs(30);
 /// Until it is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
 

@@ -8,7 +8,11 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Error, Incoming, Message, Result, http::Api, net::Answer};
+use super::{
+    Error, Incoming, Message, Result,
+    http::{Api, FAIL_OVER},
+    net::Answer,
+};
 
 /// The server sends a line at least every 10 s; three missing ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -37,7 +41,7 @@ struct Closing {
 /// Reads until the session ends, the stream cannot be resumed, or nobody listens any more.
 pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incoming>) {
     let mut position = Position { last: 0, out };
-    let mut tries = 0;
+    let (mut tries, mut failing) = (0, Instant::now());
     let mut first = true;
     loop {
         let before = position.last;
@@ -60,7 +64,11 @@ pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incomin
             Err(error) => Some(error.to_string()),
         };
         tries = if position.last > before { 0 } else { tries + 1 };
-        if tries > TRIES {
+        if tries <= 1 {
+            failing = Instant::now();
+        }
+        // Where there are several servers, as long as a request is tried.
+        if tries > TRIES && !(api.has_several() && failing.elapsed() < FAIL_OVER) {
             let reason = error.unwrap_or_else(|| "the server closes it again and again".to_owned());
             return position.end(Error::Unreachable { request: "stream of callbacks".into(), url: rm_path, reason });
         }

@@ -148,9 +148,9 @@ impl Carrier {
             domain: DOMAIN_VERSION,
             ..Server::default()
         };
-        // A structure of texts has a JSON text.
-        let value = serde_json::to_vec(&me).unwrap_or_default().into();
-        let claim = Claim::put(&self.etcd, self.keys.server(&self.me), value, &[]).await.map_err(|why| wrong(&why))?;
+        let claim = Claim::put(&self.etcd, self.keys.server(&self.me), me.json().into(), &[])
+            .await
+            .map_err(|why| wrong(&why))?;
         // No start reads it there, until it is nowhere else.
         let fresh = log::directory(&base.with_extension("exporting"), rm);
         let taken = self.take_out(rm, &fresh, journals, mark).await;

@@ -44,6 +44,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// As a value.
+    pub fn json(&self) -> Vec<u8> {
+        // A structure of texts has a JSON text.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
     /// It can be reached: whoever takes a log out of etcd is there, and cannot.
     pub fn has_door(&self) -> bool {
         !self.http.is_empty() || !self.grpc.is_empty()

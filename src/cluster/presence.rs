@@ -100,9 +100,7 @@ async fn alone(etcd: &Etcd, keys: &Keys, me: &Server) -> Result<bool, Trouble> {
 async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, held: &Held) -> Result<(), Trouble> {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX).max(1);
     let lease = etcd.grant(seconds).await?;
-    // A structure of texts has a JSON text.
-    let value = serde_json::to_vec(me).unwrap_or_default();
-    let done = etcd.txn(&[], vec![Change::Put(keys.server(&me.id), value.into(), lease)]).await?;
+    let done = etcd.txn(&[], vec![Change::Put(keys.server(&me.id), me.json().into(), lease)]).await?;
     held.put.store(done.revision, SeqCst);
     held.lease.store(lease, SeqCst);
     held.said.notify_one();

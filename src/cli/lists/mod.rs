@@ -296,8 +296,9 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let list = wanted.ask().await?;
     wanted.check(&list).await?;
     out.write_all(list.shown(show.output).as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
-    if !list.beside(show.output).is_empty() {
-        out::note(list.beside(show.output));
+    let beside = list.beside(show.output);
+    if !beside.is_empty() {
+        out::note(beside);
     }
     let mut known = states(&list);
     if !show.watch {

@@ -127,8 +127,8 @@ pub fn read(
             let rest = &bytes[at..];
             let Some((head, payload)) = frame::whole(rest) else {
                 // Nothing behind the snapshot was read yet, and nothing behind it is missing.
-                if let Some((skip, next)) =
-                    frame::next(rest).filter(|(_, next)| end.last == after && *next <= after + 1)
+                if end.last == after
+                    && let Some((skip, next)) = frame::next(rest).filter(|(_, next)| *next <= after + 1)
                 {
                     let why = format!("damaged, of what is before record {next}");
                     end.passed_over.push(Cut { bytes: skip as u64, ..cut(at, why) });

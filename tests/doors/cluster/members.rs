@@ -37,6 +37,21 @@ fn certificates(dir: &Path) {
     fs::write(dir.join("key.pem"), key.serialize_pem()).expect("written");
 }
 
+/// From here on etcd asks who somebody is; the user `board` may write what is Callboard's.
+fn let_board_in(ctl: impl Fn(&[&str]) -> String) {
+    for change in [
+        &["user", "add", "root:all-of-it"][..],
+        &["user", "grant-role", "root", "root"],
+        &["role", "add", "callboard"],
+        &["role", "grant-permission", "callboard", "--prefix=true", "readwrite", "/callboard/"],
+        &["user", "add", "board:secret"],
+        &["user", "grant-role", "board", "callboard"],
+        &["auth", "enable"],
+    ] {
+        ctl(change);
+    }
+}
+
 #[tokio::test]
 async fn etcd_may_ask_for_certificates_and_users() {
     let test = "etcd_may_ask_for_certificates_and_users";
@@ -51,17 +66,7 @@ async fn etcd_may_ask_for_certificates_and_users() {
     let etcd = Etcd::with("https", &tls).expect("etcd starts");
     let shown = ["--cacert", &ca, "--cert", &cert, "--key", &key];
     let ctl = |more: &[&str]| etcdctl(&etcd.url(), &[&shown, more].concat());
-    for change in [
-        &["user", "add", "root:all-of-it"][..],
-        &["user", "grant-role", "root", "root"],
-        &["role", "add", "callboard"],
-        &["role", "grant-permission", "callboard", "--prefix=true", "readwrite", "/callboard/"],
-        &["user", "add", "board:secret"],
-        &["user", "grant-role", "board", "callboard"],
-        &["auth", "enable"],
-    ] {
-        ctl(change);
-    }
+    let_board_in(ctl);
     fs::write(&password, "secret\n").expect("written");
     let options = [
         "--cluster-ca",
@@ -122,17 +127,7 @@ async fn users_of_etcd_may_change_while_tokens_tell_of_those_before() {
     let token = format!("jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=10m");
     let etcd = Etcd::with("http", &["--auth-token", &token]).expect("etcd starts");
     let ctl = |more: &[&str]| etcdctl(&etcd.url(), more);
-    for change in [
-        &["user", "add", "root:all-of-it"][..],
-        &["user", "grant-role", "root", "root"],
-        &["role", "add", "callboard"],
-        &["role", "grant-permission", "callboard", "--prefix=true", "readwrite", "/callboard/"],
-        &["user", "add", "board:secret"],
-        &["user", "grant-role", "board", "callboard"],
-        &["auth", "enable"],
-    ] {
-        ctl(change);
-    }
+    let_board_in(ctl);
     fs::write(&password, "secret\n").expect("written");
     let options = ["--cluster-user", "board", "--cluster-password-file", &password];
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));

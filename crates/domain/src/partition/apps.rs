@@ -289,7 +289,6 @@ impl Partition {
         if self.apps[ix].removing {
             return;
         }
-        let expired = self.apps[ix].state == AppState::Expired;
         self.cancel_asks(ix, Detail::RequestCancel, cx);
         let mut copy = self.apps[ix].clone();
         let history = std::mem::take(&mut copy.history);
@@ -313,9 +312,7 @@ impl Partition {
         copy.track = None;
         let (id, finished) = (copy.id.clone(), cx.now);
         self.terminated.insert((id.clone(), finished), Arc::new(copy.kept()));
-        if !expired {
-            self.keep_terminated(id, cx);
-        }
+        self.keep_terminated(id, cx);
     }
 
     /// Takes an application without allocations and asks out of its queue and out of the tables.

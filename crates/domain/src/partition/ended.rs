@@ -11,12 +11,15 @@ use crate::{
     types::{AppState, Nanos},
 };
 
-/// Ended applications that are kept, and refused ones: the newest. However fast a shim sends them, they take only so much memory.
-pub const KEPT: [usize; 2] = [100_000, 10_000];
+/// Ended applications that are kept: the newest. However fast a shim sends them, they take only so much memory.
+const ENDED: usize = 100_000;
+/// The same of refused ones.
+const REFUSED: usize = 10_000;
 /// Bytes of tags that are kept of one of them.
 const TAGS: usize = 4_096;
 
-/// Those that have not expired, by the moment and the id: the ended ones, and the refused ones by their first refusal.
+/// Those that are kept, by the moment and the id: the ended ones, and the refused ones by their first refusal. Some may have been
+/// forgotten since (R3.48).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ended {
     terminated: imbl::OrdSet<(Nanos, Arc<str>)>,
@@ -45,7 +48,7 @@ impl Partition {
     /// Keeps one that ended now until it expires (R3.5), or until there are too many.
     pub(super) fn keep_terminated(&mut self, id: Arc<str>, cx: &mut Cx) {
         self.ended.terminated.insert((cx.now, id));
-        while self.ended.terminated.len() > KEPT[0] {
+        while self.ended.terminated.len() > ENDED {
             self.expire_terminated(false, cx);
         }
     }
@@ -53,7 +56,7 @@ impl Partition {
     /// The same for one that was refused now, and not before.
     pub(super) fn keep_rejected(&mut self, id: Arc<str>, cx: &mut Cx) {
         self.ended.rejected.insert((cx.now, id));
-        while self.ended.rejected.len() > KEPT[1] {
+        while self.ended.rejected.len() > REFUSED {
             self.expire_rejected(false, cx);
         }
     }
@@ -74,7 +77,8 @@ impl Partition {
     fn expire_terminated(&mut self, stays: bool, cx: &mut Cx) {
         let Some((finished, id)) = self.ended.terminated.remove_min() else { return };
         let key = (id, finished);
-        let Some(app) = self.terminated.remove(&key) else { return };
+        // One that ended by expiring has told so, and has gone for good now.
+        let Some(app) = self.terminated.remove(&key).filter(|app| app.state != AppState::Expired) else { return };
         let app = expired(&app, cx);
         if stays {
             self.terminated.insert(key, Arc::new(app));

@@ -358,10 +358,11 @@ impl Partition {
     /// Notes what a node had when the replacements began that are under way on it: its capacity changes.
     pub(super) fn note_swaps_at_home(&mut self, node: NodeIx) {
         let before = &self.nodes[node].capacity;
-        for placeholder in self.nodes[node].allocs.clone() {
-            let real = self.allocs[placeholder].link.filter(|real| self.allocs[*real].node == Some(node));
-            if self.allocs[placeholder].released && real.is_some() && !self.swaps_at_home.contains_key(&placeholder) {
-                self.swaps_at_home.insert(placeholder, before.clone());
+        for placeholder in &self.nodes[node].allocs {
+            let row = &self.allocs[*placeholder];
+            let at_home = row.released && row.link.is_some_and(|real| self.allocs[real].node == Some(node));
+            if at_home && !self.swaps_at_home.contains_key(placeholder) {
+                self.swaps_at_home.insert(*placeholder, before.clone());
             }
         }
     }
@@ -369,14 +370,15 @@ impl Partition {
     /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). Where the node has shrunk meanwhile
     /// another one is taken, or the real ask waits again (SEEDS S25); where something else came between, it is asked about again.
     pub(super) fn commit_swap(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
-        if self.swap_fits(placeholder, real) && self.is_agreement_old(real) {
+        let fits = self.swap_fits(placeholder, real);
+        if fits && self.is_agreement_old(real) {
             let node = self.allocs[real].node;
             self.undo_swap_of_real(real, cx);
             self.drop_placeholder(placeholder, cx);
             self.keep_place(real, node, cx);
             return;
         }
-        if !self.swap_fits(placeholder, real) {
+        if !fits {
             let resource = self.allocs[real].resource.clone();
             // A shim that wants to be asked first gets its question when the ask is looked at again.
             let other = if self.ask_shim { None } else { self.find_node(real, &resource) };

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use super::{Caller, Role, sparing::Sparing};
-use crate::trace::Trace;
+use super::{Caller, Role};
+use crate::{messages::sparing::Sparing, trace::Trace};
 
 /// Records that are kept in memory, for those who ask.
 pub const KEPT: usize = 10_000;

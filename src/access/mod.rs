@@ -11,7 +11,6 @@ pub mod rates;
 pub mod role;
 pub mod secret;
 mod signatures;
-pub mod sparing;
 pub mod tokens;
 pub mod watch;
 

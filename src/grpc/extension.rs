@@ -21,13 +21,16 @@ use super::{
     requests, status,
 };
 use crate::{
-    access::{Caller, sparing::Sparing},
+    access::Caller,
     actors::{
         rm::{EXTENSION, handle::not_registered, open::OpenStream},
-        topology::{Topology, process::ignore_process_wide},
+        topology::Topology,
     },
     domain::names::shorten,
-    messages::rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
+    messages::{
+        rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
+        sparing::Sparing,
+    },
     si::{
         codec::Wire,
         ext::{self, call, reply},
@@ -73,7 +76,8 @@ impl SchedulerExtension for Extension {
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
         let tenant = caller.is_tenant();
-        let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
+        let ignored =
+            if tenant { self.topology.process.ignore(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
         let (rm, group) = (request.rm_id, request.policy_group);
         let turn = keyed::turn(&self.topology, &rm, &metadata, "UpdateConfigurationRequest", &bytes).await?;
         if let Some(None) = turn {

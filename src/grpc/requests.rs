@@ -19,7 +19,7 @@ use crate::{
     access::Caller,
     actors::{
         rm::handle::{Gate, RmHandle, another_epoch, not_registered},
-        topology::{Refusals, Topology, process::ignore_process_wide},
+        topology::{Refusals, Topology},
     },
     messages::{
         receipts::{Place, Standing},
@@ -222,7 +222,7 @@ impl Open {
             Ok(()) => {
                 let tenant = self.caller.is_tenant();
                 if tenant {
-                    receipts.ignore(sequence, ignore_process_wide(rm, &mut message.extra_config));
+                    receipts.ignore(sequence, self.topology.process.ignore(rm, &mut message.extra_config));
                 }
                 let (group, extra, epoch) = (&message.policy_group, message.extra_config, Some(gate.epoch));
                 let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {

@@ -10,7 +10,7 @@ use super::{
     status,
 };
 use crate::{
-    actors::topology::{Registration, Topology, process::ignore_process_wide},
+    actors::topology::{Registration, Topology},
     messages::rm::Predicates,
     si::{codec::Wire, intake::MAX_ENTRIES, service::Scheduler, v1},
 };
@@ -35,7 +35,8 @@ impl Scheduler for SchedulerDoor {
         detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
         let tenant = caller.is_tenant();
-        let ignored = if tenant { ignore_process_wide(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
+        let ignored =
+            if tenant { self.topology.process.ignore(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
         let registration = Registration {
             rm: request.rm_id,
             version: request.version,

@@ -20,6 +20,7 @@ pub mod receipts;
 pub mod recorded;
 pub mod rm;
 pub mod settings;
+pub mod sparing;
 pub mod ugm;
 pub mod underway;
 pub mod wait;

@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, OnceLock},
+    time::Instant,
 };
 
 use super::lock;
 use crate::{
     config::table::{is_of_server, unreadable},
     domain::names::shorten,
-    messages::settings::ServerOption,
+    messages::{settings::ServerOption, sparing::Sparing},
 };
 
 /// What the log tells.
@@ -18,12 +19,12 @@ pub const LOG_LEVEL: &str = "log.level";
 /// Keys that are listed where they are ignored, and how many bytes of each.
 const LISTED: (usize, usize) = (100, 64);
 
-/// Takes the settings of the whole process out of those that a resource manager sent without a right to them, and gives their keys.
-pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Vec<String> {
+/// Warnings a minute of settings that one resource manager sent and may not.
+const WARNED: u32 = 5;
+
+/// Takes the settings of the whole process out of those that a resource manager sent, and gives their keys.
+fn take_process_wide(extra: &mut BTreeMap<String, String>) -> Vec<String> {
     let mut ignored: Vec<String> = extra.keys().filter(|key| is_of_server(key)).cloned().collect();
-    if ignored.is_empty() {
-        return ignored;
-    }
     extra.retain(|key, _| !is_of_server(key));
     let more = ignored.len().saturating_sub(LISTED.0);
     ignored.truncate(LISTED.0);
@@ -33,7 +34,6 @@ pub fn ignore_process_wide(rm: &str, extra: &mut BTreeMap<String, String>) -> Ve
     if more > 0 {
         ignored.push(format!("and {more} more"));
     }
-    tracing::warn!(code = "settings-ignored", rm, keys = ?ignored, "settings of the whole process are ignored: they take the role operator, or serve --set KEY=VALUE");
     ignored
 }
 
@@ -53,9 +53,29 @@ pub struct ProcessSettings {
     present: Mutex<Arc<BTreeMap<String, String>>>,
     #[allow(clippy::type_complexity)] // one place, and the alias would say no more
     listeners: Mutex<Vec<Box<dyn Fn(&BTreeMap<String, String>) + Send>>>,
+    /// Who sent some without a right to them is told of in the log, sparingly.
+    warnings: OnceLock<Mutex<Sparing>>,
 }
 
 impl ProcessSettings {
+    /// Takes the settings of the whole process out of those that a resource manager sent without a right to them, and gives their keys.
+    pub fn ignore(&self, rm: &str, extra: &mut BTreeMap<String, String>) -> Vec<String> {
+        let ignored = take_process_wide(extra);
+        if !ignored.is_empty()
+            && let Some(kept_back) =
+                lock(self.warnings.get_or_init(|| Mutex::new(Sparing::new(WARNED)))).say(rm, Instant::now())
+        {
+            tracing::warn!(
+                code = "settings-ignored",
+                rm,
+                keys = ?ignored,
+                kept_back,
+                "settings of the whole process are ignored: they take the role operator, or serve --set KEY=VALUE"
+            );
+        }
+        ignored
+    }
+
     /// Calls `listener` with the settings at every change.
     pub fn listen(&self, listener: impl Fn(&BTreeMap<String, String>) + Send + 'static) {
         lock(&self.listeners).push(Box::new(listener));
@@ -171,12 +191,12 @@ mod tests {
     #[test]
     fn what_is_ignored_is_listed_up_to_a_number_and_a_length() {
         let mut extra = map(&[("event.trackingEnabled", "false"), ("log.level", "x"), ("rm.pauseTimeout", "1s")]);
-        assert_eq!(ignore_process_wide("rm", &mut extra), ["event.trackingEnabled", "log.level"]);
+        assert_eq!(take_process_wide(&mut extra), ["event.trackingEnabled", "log.level"]);
         assert_eq!(extra, map(&[("rm.pauseTimeout", "1s")]));
-        assert!(ignore_process_wide("rm", &mut extra).is_empty());
+        assert!(take_process_wide(&mut extra).is_empty());
         let mut many: BTreeMap<_, _> =
             (0..1_000).map(|n| (format!("log.{n}{}", "x".repeat(n)), String::new())).collect();
-        let listed = ignore_process_wide("rm", &mut many);
+        let listed = take_process_wide(&mut many);
         assert_eq!((listed.len(), &*listed[100]), (101, "and 900 more"));
         assert!(many.is_empty() && listed.iter().all(|key| key.len() <= 70));
     }

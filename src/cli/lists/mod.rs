@@ -176,6 +176,8 @@ impl Wanted {
                     ("state", &args.state),
                     ("reason", &args.reason),
                     ("text", &args.text),
+                    // Here, since what is left out goes by it.
+                    ("sort", &args.show.sort),
                 ];
                 for (name, value) in given {
                     if let Some(value) = value {
@@ -278,7 +280,7 @@ impl Wanted {
             self.narrow(&mut answer);
         }
         let mut list = self.list(&answer, Timestamp::now());
-        if let Some(by) = &show.sort {
+        if let Some(by) = show.sort.as_ref().filter(|_| !matches!(self, Wanted::Apps(_))) {
             list.sort(by).map_err(|text| Error { text, status: None })?;
         }
         Ok(list)

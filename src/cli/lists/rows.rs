@@ -369,6 +369,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn applications_have_the_columns_that_the_server_sorts_by() {
+        let list = applications(&json!({}), Timestamp::UNIX_EPOCH);
+        let heads: Vec<String> = list.columns.iter().map(|column| column.head.to_lowercase()).collect();
+        assert_eq!(heads, crate::http::api::board::applications::columns());
+    }
+
+    #[test]
     fn what_still_runs_after_a_deadline_is_told_as_it_is() {
         let node = json!({"node": "n1", "host": "h", "deadline": "2026-11-20T10:00:00.123456789Z", "reason": "dimm",
             "allocations": 9, "applications": ["a", "b"], "moreApplications": 4});

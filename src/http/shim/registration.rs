@@ -17,7 +17,7 @@ use crate::{
     access::{Caller, audit::Detail},
     actors::{
         rm::{handle::not_registered, no_partitions},
-        topology::{Refusals, Registration, process::ignore_process_wide},
+        topology::{Refusals, Registration},
     },
     config::LoadedConfig,
     http::{api::plan::view::Warning, doors::Doors, problem::Problem, standby},
@@ -61,7 +61,8 @@ pub async fn register(
         detail.tell(format!("resource manager {}", message.rm_id));
     }
     let tenant = caller.is_tenant();
-    let ignored = if tenant { ignore_process_wide(&message.rm_id, &mut message.extra_config) } else { Vec::new() };
+    let ignored =
+        if tenant { doors.topology.process.ignore(&message.rm_id, &mut message.extra_config) } else { Vec::new() };
     let registration = Registration {
         rm: message.rm_id,
         version: message.version,
@@ -115,7 +116,7 @@ pub async fn configure(
     drop(text);
     same_rm(&message.rm_id, &rm)?;
     let tenant = caller.is_tenant();
-    let ignored = if tenant { ignore_process_wide(&rm, &mut message.extra_config) } else { Vec::new() };
+    let ignored = if tenant { doors.topology.process.ignore(&rm, &mut message.extra_config) } else { Vec::new() };
     let (group, extra) = (message.policy_group, message.extra_config);
     handing.alone().await?;
     // Its body may have come when the session had ended.

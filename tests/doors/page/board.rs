@@ -38,10 +38,22 @@ async fn applications_tell_why_they_wait() {
     assert_eq!((only["matched"].as_u64(), &only["applications"][0]["applicationID"]), (Some(1), &json!("huge")));
     let below = server.json(&format!("{APPS}?queue=root.prod&limit=1")).await;
     assert_eq!((below["matched"].as_u64(), below["applications"].as_array().unwrap().len()), (Some(3), 1));
+    // What the limit leaves out goes by the order.
+    let rows = all["applications"].as_array().unwrap();
+    let most = rows.iter().map(|row| row["asks"].as_u64()).max().unwrap();
+    let first = server.json(&format!("{APPS}?sort=-asks&limit=1")).await;
+    assert_eq!(first["applications"][0]["asks"].as_u64(), most, "{first:#}");
+    let mut ids: Vec<&str> = rows.iter().filter_map(|row| row["applicationID"].as_str()).collect();
+    ids.sort_unstable();
+    let last = server.json(&format!("{APPS}?sort=-Application&limit=1")).await;
+    assert_eq!(last["applications"][0]["applicationID"].as_str(), ids.last().copied(), "{last:#}");
+    let longest = server.json(&format!("{APPS}?sort=-waits&limit=1")).await;
+    let since = |row: &Value| row["waitingSince"].as_str().map(str::to_owned);
+    assert_eq!(since(&longest["applications"][0]), rows.iter().filter_map(since).min(), "{longest:#}");
     let running = server.json(&format!("{APPS}?state=running")).await;
     let rows = running["applications"].as_array().unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["state"] == "Running"), "{running:#}");
-    for bad in ["limit=0", "limit=x", "waiting=perhaps", "list=nope", "state=nope", "colour=red"] {
+    for bad in ["limit=0", "limit=x", "waiting=perhaps", "list=nope", "state=nope", "sort=size", "colour=red"] {
         let answer = server.get(&format!("{APPS}?{bad}")).await;
         assert_eq!(answer.status(), 400, "{bad}");
         let body: Value = answer.json().await.unwrap();

@@ -1,6 +1,6 @@
 //! The applications of a partition, those that wait first, each with the reason of its first ask.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use crate::{
     domain::{
         app::App,
         partition::{Explainer, Waiting},
+        resources::{MEMORY, Resource},
         types::{AppIx, AppState, Nanos},
     },
     http::{
@@ -30,6 +31,43 @@ use crate::{
 const LIMIT: usize = 1_000;
 const MOST: usize = 10_000;
 
+/// What they can be sorted by, as the columns of `callboard apps`.
+const COLUMNS: [(&str, Column); 12] = [
+    ("application", |found, _| Cell::Text(&found.app.id)),
+    ("queue", |found, _| Cell::Text(&found.app.queue_path)),
+    ("user", |found, _| Cell::Text(&found.app.user)),
+    ("state", |found, _| Cell::Text(found.app.state.name())),
+    ("age", |found, at| Cell::Number(at.minus(found.app.submission).0.into())),
+    ("allocations", |found, _| Cell::Number(found.app.placements().into())),
+    ("used", |found, _| memory(&found.used())),
+    ("asks", |found, _| Cell::Number(found.asks().into())),
+    ("waits", |found, at| Cell::Number(found.since().map_or(-1, |since| at.minus(since).0.into()))),
+    ("reason", |found, _| Cell::Text(found.reason().map_or("", |reason| reason.code))),
+    ("pending", |found, _| memory(&found.app.waiting())),
+    ("why", |found, _| {
+        Cell::Text(found.reason().map_or(found.app.rejected.as_deref().unwrap_or(""), |reason| &reason.text))
+    }),
+];
+
+/// Names of what they can be sorted by.
+pub fn columns() -> [&'static str; 12] {
+    COLUMNS.map(|(name, _)| name)
+}
+
+/// What a column has of an application at this time.
+type Column = for<'a> fn(&'a Found<'_>, Nanos) -> Cell<'a>;
+
+/// See [`Column`].
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Cell<'a> {
+    Text(&'a str),
+    Number(i128),
+}
+
+fn memory<'a>(amounts: &Resource) -> Cell<'a> {
+    Cell::Number(amounts.amount(&MEMORY))
+}
+
 /// What of the applications is wanted.
 #[derive(Debug)]
 pub struct Wanted {
@@ -41,12 +79,14 @@ pub struct Wanted {
     text: String,
     waiting: bool,
     limit: usize,
+    /// Whether the largest comes first.
+    sort: Option<(Column, bool)>,
 }
 
 impl Wanted {
     /// Reads a query.
     pub fn read(query: &str) -> Result<Wanted, Problem> {
-        const KNOWN: [&str; 8] = ["list", "queue", "user", "state", "reason", "text", "waiting", "limit"];
+        const KNOWN: [&str; 9] = ["list", "queue", "user", "state", "reason", "text", "waiting", "limit", "sort"];
         let given = query::read(query, &KNOWN, &[])?;
         let value = |name: &str| query::one(&given, name).unwrap_or_default().to_owned();
         let list = match value("list").as_str() {
@@ -71,6 +111,14 @@ impl Wanted {
                 Problem::field("limit", format!("limit is '{text}'; it may be a number from 1 to {MOST}"))
             })?,
         };
+        let sort = value("sort");
+        let (column, down) = sort.strip_prefix('-').map_or((&*sort, false), |column| (column, true));
+        let known = COLUMNS.iter().find(|(known, _)| known.eq_ignore_ascii_case(column));
+        if known.is_none() && !sort.is_empty() {
+            let known = columns().join(", ");
+            let text = format!("sort is '{sort}'; it may be one of {known}, with a - before it from the largest");
+            return Err(Problem::field("sort", text));
+        }
         Ok(Wanted {
             list,
             queue: value("queue").to_lowercase(),
@@ -80,6 +128,7 @@ impl Wanted {
             text: value("text").to_lowercase(),
             waiting,
             limit,
+            sort: known.map(|(_, column)| (*column, down)),
         })
     }
 
@@ -146,9 +195,31 @@ struct Found<'a> {
     app: &'a App,
     waiting: Vec<Waiting>,
     reasons: Vec<Reason>,
+    /// Which of them is shown.
+    first: usize,
 }
 
-/// Lists applications; those that wait come first, the one that has waited longest at the top, then the latest.
+impl Found<'_> {
+    /// The one that is shown.
+    fn reason(&self) -> Option<&Reason> {
+        self.reasons.get(self.first)
+    }
+
+    fn asks(&self) -> u64 {
+        self.waiting.iter().map(|waiting| waiting.asks).sum()
+    }
+
+    fn since(&self) -> Option<Nanos> {
+        self.waiting.iter().map(|waiting| waiting.since).min()
+    }
+
+    fn used(&self) -> Resource {
+        let [real, placeholders] = self.app.placed();
+        real.plus(&placeholders)
+    }
+}
+
+/// Lists applications; where they are not sorted otherwise those that wait come first, the one that has waited longest at the top, then the latest.
 pub fn list<'a>(view: &'a View, wanted: &Wanted, halt: Option<&Halt>) -> ListView<'a> {
     let partition = view.partition();
     let mut explainer = Explainer::new(partition);
@@ -162,9 +233,9 @@ pub fn list<'a>(view: &'a View, wanted: &Wanted, halt: Option<&Halt>) -> ListVie
         }
         let waiting = ix.map(|ix| explainer.application(ix, at)).unwrap_or_default();
         let reasons: Vec<Reason> = waiting.iter().map(|waiting| Reason::of(waiting, halt)).collect();
-        let fits = wanted.code.is_empty() || reasons.iter().any(|reason| reason.code == wanted.code);
-        if fits && !(wanted.waiting && waiting.is_empty()) {
-            found.push(Found { app, waiting, reasons });
+        let first = reasons.iter().position(|reason| wanted.code.is_empty() || reason.code == wanted.code);
+        if (wanted.code.is_empty() || first.is_some()) && !(wanted.waiting && waiting.is_empty()) {
+            found.push(Found { app, waiting, reasons, first: first.unwrap_or(0) });
         }
     };
     match wanted.list {
@@ -179,25 +250,27 @@ pub fn list<'a>(view: &'a View, wanted: &Wanted, halt: Option<&Halt>) -> ListVie
         AppList::Rejected => partition.rejected.values().for_each(|app| take(app, None)),
     }
     found.sort_by_key(|found| {
-        let since = since(&found.waiting);
-        (since.is_none(), since, std::cmp::Reverse(found.app.submission))
+        let since = found.since();
+        (since.is_none(), since, Reverse(found.app.submission))
     });
+    if let Some((column, down)) = wanted.sort {
+        found.sort_by(|a, b| {
+            let order = column(a, at).cmp(&column(b, at));
+            if down { order.reverse() } else { order }
+        });
+    }
     let matched = found.len();
-    let code = &wanted.code;
-    let applications = found.into_iter().take(wanted.limit).map(|found| row(found, code)).collect();
+    let applications = found.into_iter().take(wanted.limit).map(row).collect();
     ListView { partition: &view.shown, matched, total, applications }
 }
 
-fn since(waiting: &[Waiting]) -> Option<Nanos> {
-    waiting.iter().map(|waiting| waiting.since).min()
-}
-
-fn row<'a>(found: Found<'a>, code: &str) -> Row<'a> {
-    let Found { app, waiting, reasons } = found;
-    let [real, placeholders] = app.placed();
-    let distinct: BTreeMap<&str, ()> = reasons.iter().map(|reason| (&*reason.text, ())).collect();
+fn row(found: Found) -> Row {
+    let since = found.since();
+    let used = found.used();
+    let asks = found.asks();
+    let Found { app, reasons, first, .. } = found;
+    let distinct: BTreeSet<&str> = reasons.iter().map(|reason| &*reason.text).collect();
     let count = distinct.len();
-    let first = reasons.iter().position(|reason| code.is_empty() || reason.code == code).unwrap_or(0);
     Row {
         id: &app.id,
         queue_name: &app.queue_path,
@@ -207,10 +280,10 @@ fn row<'a>(found: Found<'a>, code: &str) -> Row<'a> {
         finished: app.finished.map(time_text),
         allocations: app.placements(),
         placeholders: app.gang.placeholders - app.asked[1].count as u32,
-        used: Amounts::from(&real.plus(&placeholders)),
-        asks: waiting.iter().map(|waiting| waiting.asks).sum(),
+        used: Amounts::from(&used),
+        asks,
         pending: Amounts::from(&app.waiting()),
-        waiting_since: since(&waiting).map(time_text),
+        waiting_since: since.map(time_text),
         reason: reasons.into_iter().nth(first),
         reasons: count,
         message: app.rejected.as_deref(),

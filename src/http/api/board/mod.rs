@@ -82,6 +82,11 @@ pub(super) fn routes() -> Vec<Route> {
             .query("reason", text(), "that wait for this reason")
             .query("text", text(), "with this in id, queue or user")
             .query("waiting", yes_or_no(), "only those that wait")
+            .query(
+                "sort",
+                text(),
+                "by this column of `callboard apps`; with a - before it from the largest; else as they wait",
+            )
             .query("limit", json!({"type": "integer", "minimum": 1}), "how many at most")
             .gives::<applications::ListView>(200)
             .problems(&[400, 404, 503]),

@@ -13,6 +13,18 @@ export function applications(context) {
   );
   const filter = el("div", { class: "filters" });
   const count = el("span", { class: "muted", role: "status" });
+  // `name`: what the server calls it, which sorts where there are more than are shown.
+  const columns = [
+    { title: "Application", name: "application", class: "name", cell: (row) => row.applicationID, sort: (row) => row.applicationID },
+    { title: "State", name: "state", cell: (row) => state(row.state), sort: (row) => row.state },
+    { title: "Why it waits", name: "why", class: "wide", cell: why, sort: (row) => row.reason?.text || row.message || "" },
+    { title: "Asks", name: "asks", class: "num", rank: 1, cell: (row) => (row.asks ? number(row.asks) : "–"), sort: (row) => row.asks || 0 },
+    { title: "For", name: "waits", class: "num", rank: 2, cell: (row) => (row.waitingSince ? age(row.waitingSince, context.now()) : "–"), sort: (row) => (row.waitingSince ? context.now() - Date.parse(row.waitingSince) : -1) },
+    { title: "Pending", name: "pending", rank: 4, cell: (row) => amounts(row.pending, 2), sort: (row) => row.pending?.memory || 0 },
+    { title: "Has", name: "allocations", rank: 5, cell: (row) => (row.allocations ? `${number(row.allocations)}: ${amounts(row.used, 2)}` : "–"), sort: (row) => row.allocations },
+    { title: "Queue", name: "queue", class: "word", rank: 3, cell: (row) => row.queueName || "–", sort: (row) => row.queueName },
+    { title: "User", name: "user", class: "word", rank: 6, cell: (row) => row.user || "–", sort: (row) => row.user },
+  ];
   const rows = table({
     label: "Applications",
     key: (row) => row.applicationID + (row.finished || ""),
@@ -20,17 +32,7 @@ export function applications(context) {
     opened: () => context.opened("app"),
     empty: "No application matches.",
     sorting: context.sorting,
-    columns: [
-      { title: "Application", class: "name", cell: (row) => row.applicationID, sort: (row) => row.applicationID },
-      { title: "State", cell: (row) => state(row.state), sort: (row) => row.state },
-      { title: "Why it waits", class: "wide", cell: why, sort: (row) => row.reason?.text || row.message || "" },
-      { title: "Asks", class: "num", rank: 1, cell: (row) => (row.asks ? number(row.asks) : "–"), sort: (row) => row.asks || 0 },
-      { title: "For", class: "num", rank: 2, cell: (row) => (row.waitingSince ? age(row.waitingSince, context.now()) : "–"), sort: (row) => -Date.parse(row.waitingSince || 0) },
-      { title: "Pending", rank: 4, cell: (row) => amounts(row.pending, 2), sort: (row) => row.pending?.memory || 0 },
-      { title: "Has", rank: 5, cell: (row) => (row.allocations ? `${number(row.allocations)}: ${amounts(row.used, 2)}` : "–"), sort: (row) => row.allocations },
-      { title: "Queue", class: "word", rank: 3, cell: (row) => row.queueName || "–", sort: (row) => row.queueName },
-      { title: "User", class: "word", rank: 6, cell: (row) => row.user || "–", sort: (row) => row.user },
-    ],
+    columns,
   });
   const root = el("section", { class: "pane", "aria-label": "Applications" }, el("div", { class: "tools" }, list, search, filter, count), rows.el);
 
@@ -58,12 +60,14 @@ export function applications(context) {
     if (which === "waiting") query.set("waiting", "true");
     else query.set("list", which);
     for (const name of ["reason", "state", "text", "queue", "user"]) if (params.get(name)) query.set(name, params.get(name));
+    const sort = context.sorting.get();
+    const by = columns.find((column) => column.title === sort.replace(/^-/, ""));
+    if (by) query.set("sort", `${sort.startsWith("-") ? "-" : ""}${by.name}`);
     try {
       const answer = await get(`/api/v1/partition/${segment(context.partition())}/applications?${query}`, reading.signal);
       rows.set(answer.applications);
-      // What is sorted is what came.
-      const first = which === "active" || which === "waiting" ? ", those that wait longest," : "";
-      const beyond = answer.matched > answer.applications.length ? `: only the first ${number(answer.applications.length)}${first} are shown and sorted` : "";
+      const first = by || which === "completed" || which === "rejected" ? "" : ", those that wait longest,";
+      const beyond = answer.matched > answer.applications.length ? `: only the first ${number(answer.applications.length)}${first} are shown` : "";
       const text = `${number(answer.matched)} of ${plural(answer.total, "application")}${beyond}`;
       if (count.textContent !== text) count.textContent = text;
     } catch (error) {

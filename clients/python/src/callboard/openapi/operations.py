@@ -138,6 +138,7 @@ class Api(Door):
         reason: str | None = None,
         text: str | None = None,
         waiting: bool | None = None,
+        sort: str | None = None,
         limit: int | None = None,
     ) -> models.ApplicationsInShort:
         """GET `/api/v1/partition/{partition}/applications`."""
@@ -154,6 +155,7 @@ class Api(Door):
                     "reason": reason,
                     "text": text,
                     "waiting": waiting,
+                    "sort": sort,
                     "limit": limit,
                 },
             ),

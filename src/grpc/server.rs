@@ -85,12 +85,14 @@ impl GrpcServer {
     }
 }
 
-/// Says of each service, and of the server as a whole, whether calls are welcome, as `/readyz` does; gives that.
+/// Of which health is told: of each service, and of the server as a whole.
+const SERVICES: [&str; 3] = [SchedulerServer::<SchedulerDoor>::NAME, SchedulerExtensionServer::<Extension>::NAME, ""];
+
+/// Says whether calls are welcome, as `/readyz` does; gives that.
 async fn tell(health: &HealthReporter, topology: &Topology) -> bool {
     let serving = topology.ready.look(topology.is_closing()).ready;
     let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
-    let services = [SchedulerServer::<SchedulerDoor>::NAME, SchedulerExtensionServer::<Extension>::NAME, ""];
-    for service in services {
+    for service in SERVICES {
         health.set_service_status(service, status).await;
     }
     serving
@@ -120,10 +122,10 @@ async fn serve(
     let scheduler = SchedulerServer::new(SchedulerDoor { topology: topology.clone() });
     let scheduler = scheduler.max_decoding_message_size(usize::MAX);
     let extension = SchedulerExtensionServer::new(Extension::new(topology)).max_decoding_message_size(usize::MAX);
-    let (health, health_service) = tonic_health::server::health_reporter();
+    let (mut health, health_service) = tonic_health::server::health_reporter();
     let changes = for_guard.ready.changes();
     let serving = tell(&health, &for_guard).await;
-    tokio::spawn(follow(health, for_guard.clone(), changes, serving));
+    tokio::spawn(follow(health.clone(), for_guard.clone(), changes, serving));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
@@ -144,6 +146,10 @@ async fn serve(
         .add_service(reflection().build_v1alpha()?);
     let stopped = async {
         let _ = stopped.await;
+        // Who watches a service is told that it goes, and that is all: the end waits for calls that are open.
+        for service in SERVICES {
+            health.clear_service_status(service).await;
+        }
     };
     match tls {
         None => router.serve_with_incoming_shutdown(incoming::plain(listener, room, patience), stopped).await?,

@@ -86,8 +86,13 @@ async fn health_over_grpc_is_as_readiness_over_http() {
     all(&mut watches, ServingStatus::Serving).await;
     topology.close();
     all(&mut watches, ServingStatus::NotServing).await;
-    drop((client, watches));
+    // The end does not wait for those who watch: they are told that this was all.
     door.stop();
+    for watch in &mut watches {
+        let end = tokio::time::timeout(LIMIT, watch.message()).await.expect("in time");
+        assert!(end.expect("no fault").is_none());
+    }
+    until(async || door.is_finished()).await;
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn deeper_queues_are_refused_with_the_limit() {
     let mut stream = server.stream("?after=0").await;
     for levels in [65, 971, 20_000] {
         submit(&server, "deep", &path(levels)).await;
-        let line = stream.next().await;
+        let line = stream.told().await;
         assert_eq!(
             line["application"]["rejected"][0]["reason"],
             format!(

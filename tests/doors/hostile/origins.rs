@@ -154,7 +154,7 @@ async fn in_a_browser_another_page_controls_nothing() {
     let server = Server::registered(&[]).await;
     let mut stream = server.stream("?after=0").await;
     server.nodes(&["n1"]).await;
-    assert_eq!(stream.next().await["node"]["accepted"][0]["nodeID"], "n1");
+    assert_eq!(stream.told().await["node"]["accepted"][0]["nodeID"], "n1");
     let epoch = server.get("/si/v1/rm/rm-1").await.1["epoch"].clone();
     // Another port, and another host altogether.
     for host in ["127.0.0.1", "localhost"] {

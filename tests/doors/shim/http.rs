@@ -24,7 +24,7 @@ async fn a_session_from_registration_to_its_end() {
         {"applicationID": "app-1", "queueName": "root.a", "ugi": {"user": "u", "groups": ["g"]}}
     ]});
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &app).await.0, 202);
-    assert_eq!(stream.next().await["application"]["accepted"][0]["applicationID"], "app-1");
+    assert_eq!(stream.told().await["application"]["accepted"][0]["applicationID"], "app-1");
     let ask = json!({"allocations": [{"allocationKey": "k1", "applicationID": "app-1",
         "resourcePerAlloc": {"resources": {"memory": {"value": 10}}}}]});
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/allocations", &ask).await.0, 202);
@@ -69,7 +69,7 @@ async fn a_stream_resumes_and_a_second_one_replaces_it() {
     assert_eq!(first.up_to(3).await.len(), 3, "without after: from the oldest");
     let mut second = server.stream("?after=1").await;
     assert_eq!(second.up_to(3).await[0]["seq"], 2);
-    let closing = first.next().await;
+    let closing = first.told().await;
     assert_eq!(closing["closing"]["status"], 409);
     assert!(closing["closing"]["detail"].as_str().is_some_and(|detail| detail.contains("another stream")));
     assert!(first.ended().await);
@@ -141,10 +141,10 @@ async fn registering_again_begins_anew() {
     let mut old = server.stream("?after=0").await;
     old.up_to(1).await;
     server.register("rm-1", &[]).await;
-    assert_eq!(old.next().await["closing"]["status"], 409);
+    assert_eq!(old.told().await["closing"]["status"], 409);
     let mut stream = server.stream("?after=0").await;
     server.nodes(&["n1"]).await;
-    let accepted = stream.next().await;
+    let accepted = stream.told().await;
     assert_eq!(accepted, json!({"seq": 1, "node": {"accepted": [{"nodeID": "n1"}]}}), "the old node is gone");
 }
 

@@ -82,9 +82,9 @@ async fn numbered_requests_are_taken_once_and_in_order() {
         assert_eq!(told(beat).await, (202, Some(5), "{}".to_owned()));
     }
     assert_eq!(nodes(&server).await, 2);
-    let line = lines.next().await;
+    let line = lines.told().await;
     assert_eq!((line["seq"].clone(), line["node"]["accepted"][0]["nodeID"].clone()), (json!(1), json!("n1")));
-    assert_eq!(lines.next().await["node"]["accepted"][0]["nodeID"], "n2", "and no rejection in between");
+    assert_eq!(lines.told().await["node"]["accepted"][0]["nodeID"], "n2", "and no rejection in between");
     server.register("rm-1", &[]).await;
     let (status, _, text) = told(send(&server, "POST", "nodes", &headers, &node("n1")).await).await;
     assert!(status == 409 && text.contains("which is 2: it was registered again"), "{text}");

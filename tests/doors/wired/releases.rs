@@ -105,5 +105,5 @@ async fn what_is_not_confirmed_is_told_again_after_a_lost_connection() {
     let seen = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].clone();
     let mut stream = server.stream(&format!("?after={}", seen.as_str().map_or(seen.to_string(), str::to_owned))).await;
     server.nodes(&["n2"]).await;
-    assert_eq!(stream.next().await["node"]["accepted"][0]["nodeID"], "n2");
+    assert_eq!(stream.told().await["node"]["accepted"][0]["nodeID"], "n2");
 }

@@ -98,7 +98,9 @@ impl Fake {
                         .route("/ws/v1/partition/{p}/queues", web::get().to(queues))
                         .route("/api/v1/partition/{p}/application/{a}/explain", web::get().to(explain))
                 };
-                let server = HttpServer::new(app).workers(1).bind("127.0.0.1:0").unwrap();
+                // Longer than a busy machine keeps a client from its next request, as the real one.
+                let server =
+                    HttpServer::new(app).workers(1).keep_alive(Duration::from_secs(100)).bind("127.0.0.1:0").unwrap();
                 sender.send(server.addrs()[0]).unwrap();
                 server.run().await.unwrap();
             });

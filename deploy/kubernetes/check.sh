@@ -28,12 +28,17 @@ make apart $apart --set networkPolicy.enabled=true
 # shellcheck disable=SC2086
 make all $apart --set networkPolicy.enabled=true --set serviceMonitor.enabled=true --set serviceMonitor.tokenSecret.name=viewer \
   --set-string 'queues=partitions: []' --set settings.log\\.level=DEBUG --set persistence.existingClaim=mine \
-  --set 'networkPolicy.readers[0].podSelector.matchLabels.app=prometheus' --set nodeSelector.disk=fast --set imagePullSecrets[0].name=x
+  --set settings.event\\.store\\.maxBytes=10737418240 --set 'settings.metrics\.queues=a: b #c' --set serviceAccount.create=false \
+  --set 'networkPolicy.egress[0].ports[0].port=443' --set 'networkPolicy.readers[0].podSelector.matchLabels.app=prometheus' --set nodeSelector.disk=fast --set imagePullSecrets[0].name=x
+grep -q -e '"--set=event.store.maxBytes=10737418240"' "$work/all.yaml"
 make bare --set shim.image=x --set persistence.enabled=false --set rbac.create=false --set podDisruptionBudget.enabled=false
 refused
 refused --set mode=apart
 refused --set mode=beside --set shim.image=x
 refused --set shim.image=x --set serviceMonitor.enabled=true
+refused --set shim.image=x --set networkPolicy.enabled=true
+refused --set shim.image=x --set replicas=3
+refused --set shim.image=x --set persistence.sise=1Gi
 
 for name in sidecar apart; do
   if [ "${1:-}" = --write ]; then

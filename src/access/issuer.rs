@@ -1,9 +1,17 @@
 //! Tokens of an issuer (OpenID Connect): JWTs, whose signatures are checked with the keys that it publishes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use arc_swap::ArcSwap;
-use jsonwebtoken::{DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
+use jsonwebtoken::{
+    DecodingKey, Validation, decode, decode_header,
+    errors::ErrorKind,
+    jwk::{JwkSet, KeyAlgorithm},
+};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -44,6 +52,8 @@ pub struct Issuer {
 
 struct Key {
     id: Option<String>,
+    /// The only one that it is for, where that is said.
+    algorithm: Option<KeyAlgorithm>,
     key: DecodingKey,
 }
 
@@ -72,7 +82,8 @@ impl Issuer {
     pub fn learn(&self, text: &str) -> Result<usize, String> {
         let set: JwkSet = serde_json::from_str(text).map_err(|error| format!("it is no set of keys: {error}"))?;
         let key = |jwk: &jsonwebtoken::jwk::Jwk| {
-            Some(Key { id: jwk.common.key_id.clone(), key: DecodingKey::from_jwk(jwk).ok()? })
+            let (id, algorithm) = (jwk.common.key_id.clone(), jwk.common.key_algorithm);
+            Some(Key { id, algorithm, key: DecodingKey::from_jwk(jwk).ok()? })
         };
         let keys: Vec<Key> = set.keys.iter().filter_map(key).take(KEYS).collect();
         if keys.is_empty() {
@@ -96,6 +107,9 @@ impl Issuer {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(format!("algorithm {:?} is not taken", header.alg));
         }
+        if let Some(critical) = header.crit.filter(|names| !names.is_empty()) {
+            return Err(format!("it takes more than is known here: {}", critical.join(", ")));
+        }
         let mut terms = Validation::new(header.alg);
         terms.set_required_spec_claims(&["exp", "iss", "aud"]);
         terms.set_issuer(&[&self.terms.issuer]);
@@ -103,12 +117,17 @@ impl Issuer {
         terms.validate_nbf = true;
         terms.leeway = LEEWAY;
         let keys = self.keys.load();
-        let fits =
-            |key: &&Key| key.key.family() == header.alg.family() && (header.kid.is_none() || key.id == header.kid);
+        let fits = |key: &&Key| {
+            key.key.family() == header.alg.family()
+                && key.algorithm.is_none_or(|only| only == header.alg.into())
+                && (header.kid.is_none() || key.id == header.kid)
+        };
         let mut why = None;
         for key in keys.iter().filter(fits) {
             match decode::<Value>(token, &key.key, &terms) {
                 Ok(read) => return self.read(&read.claims),
+                // Another key of this name may have taken its place, or it has none.
+                Err(error) if matches!(error.kind(), ErrorKind::InvalidSignature) => {}
                 Err(error) => why = Some(error.to_string()),
             }
         }
@@ -122,6 +141,10 @@ impl Issuer {
         let of = |claim: &str| claim.split('.').try_fold(claims, |value, name| value.get(name));
         let subject = claims["sub"].as_str().filter(|subject| !subject.is_empty()).ok_or("it has no sub")?;
         let expires = claims["exp"].as_f64().ok_or("exp is no number")?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        if claims["iat"].as_f64().is_some_and(|issued| issued > now + LEEWAY as f64) {
+            return Err(format!("it was issued in the future: {}", claims["iat"]));
+        }
         let roles = words(of(&self.terms.claim));
         let role = roles.iter().filter_map(|word| self.terms.roles.get(word)).max().copied();
         let role = role.ok_or_else(|| format!("{} of {subject} names no role: {roles:?}", self.terms.claim))?;
@@ -222,7 +245,8 @@ mod tests {
         let shim = issuer.grant(&shim).unwrap();
         assert_eq!((shim.role, shim.rms), (Role::Shim, Some(["rm-1".into()].into())));
         let text = format!("{}.{}", b64(json!({"alg": "EdDSA"}).to_string()), b64(claims(json!({})).to_string()));
-        assert!(issuer.grant(&format!("{text}.{}", b64(ed.sign(text.as_bytes())))).is_some(), "without a key id");
+        let unnamed = format!("{text}.{}", b64(ed.sign(text.as_bytes())));
+        assert!(issuer.grant(&unnamed).is_some(), "without a key id");
         for (what, token) in [
             ("another key", other.token(&header, &claims(json!({})))),
             ("an unknown key", signer.token(&json!({"alg": "ES256", "kid": "three"}), &claims(json!({})))),
@@ -230,6 +254,8 @@ mod tests {
             ("alg none", signer.token(&json!({"alg": "none"}), &claims(json!({})))),
             ("a shared secret", signer.token(&json!({"alg": "HS256", "kid": "shared"}), &claims(json!({})))),
             ("expired", signer.token(&header, &claims(json!({"exp": 1_600_000_000})))),
+            ("issued in the future", signer.token(&header, &claims(json!({"iat": 3_900_000_000_u64})))),
+            ("critical", signer.token(&json!({"alg": "ES256", "kid": "one", "crit": ["b64"]}), &claims(json!({})))),
             ("not yet", signer.token(&header, &claims(json!({"nbf": 3_900_000_000_u64})))),
             ("another issuer", signer.token(&header, &claims(json!({"iss": "https://evil.example"})))),
             ("another audience", signer.token(&header, &claims(json!({"aud": "other"})))),
@@ -240,6 +266,11 @@ mod tests {
         ] {
             assert!(issuer.grant(&token).is_none(), "{what}");
         }
+        // A key that says what it is for is for nothing else.
+        let mut strict = set.clone();
+        strict["keys"][1]["alg"] = json!("ES384");
+        assert!(issuer.learn(&strict.to_string()).is_ok() && issuer.grant(&unnamed).is_none());
+        assert_eq!(issuer.learn(&set.to_string()), Ok(3));
         let mut changed = token.clone().into_bytes();
         changed[40] ^= 1;
         assert!(issuer.grant(&String::from_utf8(changed).unwrap()).is_none());

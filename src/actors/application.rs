@@ -306,12 +306,13 @@ impl Handler<GetUnconfirmed> for ApplicationActor {
 impl Handler<AppGone> for ApplicationActor {
     type Result = ();
 
-    fn handle(&mut self, _msg: AppGone, ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: AppGone, ctx: &mut Self::Context) {
         for key in self.rows.keys().cloned().collect::<Vec<_>>() {
             self.end(key);
         }
-        // How it ended is in the list of the completed.
-        self.waiters.gone(|_| false);
+        let AppGone(state) = msg;
+        let completed = |condition| condition == Condition::Completed && state == Some(AppState::Completed);
+        self.waiters.gone(state.map_or("gone", AppState::name), completed);
         ctx.stop();
     }
 }

@@ -183,7 +183,7 @@ impl Handler<NodeGone> for NodeActor {
 
     fn handle(&mut self, _msg: NodeGone, ctx: &mut Self::Context) {
         // Nothing is left on what is not there.
-        self.waiters.gone(|condition| condition != Condition::Online);
+        self.waiters.gone("gone", |condition| condition != Condition::Online);
         ctx.stop();
     }
 }

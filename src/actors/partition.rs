@@ -341,6 +341,8 @@ impl PartitionActor {
         let number = self.effects.iter().filter(|effect| matches!(effect, Effect::Event(_))).count();
         let (mut events, mut turns) = (Vec::with_capacity(number), Vec::new());
         let is_traced = self.traced.is_busy();
+        // What was told last of the state of an application.
+        let mut told = None;
         for effect in self.effects.drain(..) {
             self.meter.note(&effect, &self.partition);
             if is_traced {
@@ -348,10 +350,15 @@ impl PartitionActor {
             }
             self.waits.note(&effect);
             match effect {
-                Effect::Callback(callback) => items.push(Outgoing::Callback(callback)),
+                Effect::Callback(callback) => {
+                    if let Callback::UpdatedApplication { app, state, .. } = &callback {
+                        told = Some((app.clone(), *state));
+                    }
+                    items.push(Outgoing::Callback(callback));
+                }
                 Effect::Ask(question) => items.push(Outgoing::Ask(question)),
                 Effect::Event(event) => events.push(event),
-                Effect::App(effect) => self.conversations.app(effect, &mut self.waits),
+                Effect::App(effect) => self.conversations.app(effect, told.as_ref(), &mut self.waits),
                 Effect::Queue(effect) => self.conversations.queue(effect, &mut self.waits),
                 Effect::Node(effect) => {
                     self.link.note(&effect);

@@ -98,7 +98,7 @@ impl Handler<QueueGone> for QueueActor {
 
     fn handle(&mut self, _msg: QueueGone, ctx: &mut Self::Context) {
         // Only an empty queue goes.
-        self.waiters.gone(|condition| condition == Condition::Empty);
+        self.waiters.gone("gone", |condition| condition == Condition::Empty);
         ctx.stop();
     }
 }

@@ -55,10 +55,10 @@ impl Waiters {
         }
     }
 
-    /// The thing is gone. For whom that is what was waited for (`met`) has it; the others ask again.
-    pub fn gone(&mut self, met: impl Fn(Condition) -> bool) {
+    /// The thing is gone, in this state. For whom that is what was waited for (`met`) has it; the others ask again.
+    pub fn gone(&mut self, state: &str, met: impl Fn(Condition) -> bool) {
         for (condition, waiting) in std::mem::take(&mut self.0) {
-            let said = if met(condition) { Answer::Met { state: "gone".to_owned() } } else { Answer::Gone };
+            let said = if met(condition) { Answer::Met { state: state.to_owned() } } else { Answer::Gone };
             for waits in waiting.into_values() {
                 drop(waits.send(said.clone()));
             }

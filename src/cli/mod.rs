@@ -38,7 +38,7 @@ pub mod why;
 use std::{path::PathBuf, process::ExitCode};
 
 pub use callboard_client as client;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
@@ -155,13 +155,21 @@ enum Command {
     Man(ManArgs),
 }
 
+/// A variable that is empty says nothing, as in a file of them where a value was taken out.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &clap::Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg })
+        .mut_subcommands(without_empty_variables)
+}
+
 impl Cli {
     /// The command line of this process, with what the user's file of contexts says as defaults.
     ///
     /// # Errors
     /// That file is wrong.
     pub fn read() -> Result<Cli, String> {
-        let matches = context::apply(Cli::command())?.get_matches();
+        let matches = context::apply(without_empty_variables(Cli::command()))?.get_matches();
         Cli::from_arg_matches(&matches).map_err(|error| error.to_string())
     }
 

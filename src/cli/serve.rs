@@ -121,8 +121,8 @@ pub struct ServeArgs {
     /// How lines of the log are written
     #[arg(long, value_name = "FORMAT", env = "CALLBOARD_LOG_FORMAT", default_value = "text")]
     pub log_format: log::Format,
-    /// A setting of the whole process (event.*, health.*, http.*, log.*, metrics.*, traces.*), where no resource manager that may do so sets another
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    /// A setting of the whole process (event.*, health.*, http.*, log.*, metrics.*, traces.*), where no resource manager that may do so sets another; several with a semicolon between them
+    #[arg(long = "set", value_name = "KEY=VALUE", env = "CALLBOARD_SET", value_parser = setting, value_delimiter = ';')]
     pub settings: Vec<(String, String)>,
     /// End when standard input ends, as it does when the program that holds its other end is gone
     #[arg(long)]
@@ -399,6 +399,13 @@ fn keep_logs(
     }
     let (mark, before) =
         Mark::open(&base).with_context(|| format!("--data {}: the log cannot be opened", data.display()))?;
+    if mark.boot.is_empty() {
+        tracing::warn!(
+            code = "boot-id-hidden",
+            "this system does not tell its boot id (/proc/sys/kernel/random/boot_id), so a start after a kill cannot be told from one \
+             after the machine stopped: with log.sync interval resource managers then register again"
+        );
+    }
     match before {
         Before::Crashed => tracing::warn!(
             code = "machine-stopped",

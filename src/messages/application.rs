@@ -5,7 +5,7 @@ use actix::prelude::*;
 use super::{partition::ResendUnconfirmed, wait::AppStatus};
 use crate::domain::{
     effect::{AppEffect, Released},
-    types::Nanos,
+    types::{AppState, Nanos},
 };
 
 /// What the partition did to an application, in order, and how it is then, where somebody waits for it.
@@ -46,7 +46,7 @@ pub struct UnconfirmedRelease {
 #[rtype(result = "()")]
 pub struct Unheard(pub Vec<UnconfirmedRelease>);
 
-/// The application is gone.
+/// The application is gone: the state that was told with that, if any.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct AppGone;
+pub struct AppGone(pub Option<AppState>);

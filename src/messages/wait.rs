@@ -8,6 +8,9 @@ use tokio::sync::oneshot;
 
 use crate::domain::types::AppState;
 
+/// The state of what is not there.
+pub const ABSENT: &str = "absent";
+
 /// A kind of things that are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {

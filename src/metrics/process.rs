@@ -1,6 +1,9 @@
 //! What the operating system knows of this process, under the names that dashboards know; Linux only.
 
-use std::fs;
+use std::{
+    fs,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use prometheus::{Counter, Gauge, Registry, Result};
 
@@ -22,7 +25,7 @@ impl Process {
     pub(super) fn new(registry: &Registry) -> Result<Process> {
         let gauge = |name: &str, help: &str| added(registry, Gauge::new(name, help)?);
         gauge("process_start_time_seconds", "When the process started, in seconds since the epoch.")?
-            .set(start_time().unwrap_or(0.0));
+            .set(start_time().unwrap_or_else(now));
         Ok(Process {
             cpu: added(registry, Counter::new("process_cpu_seconds_total", "CPU time used, in seconds.")?)?,
             open_files: gauge("process_open_fds", "Open file descriptors.")?,
@@ -73,6 +76,11 @@ fn status_kib(name: &str) -> Option<f64> {
 fn max_open_files() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/limits").ok()?;
     text.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
+}
+
+/// In seconds since the epoch. It is first asked for when the process starts.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn start_time() -> Option<f64> {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use opentelemetry::{
-    Array, Context, KeyValue, Value,
+    Array, Context, Key, KeyValue, Value,
     trace::{
         Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
         TraceState, Tracer as _, TracerProvider as _,
@@ -60,10 +60,14 @@ pub struct Point {
 impl Traces {
     /// From now on there are traces, whose spans this takes. A second call changes nothing.
     pub fn start(&self, processor: impl SpanProcessor + 'static) {
-        let resource = Resource::builder()
-            .with_service_name("callboard")
-            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-            .build();
+        let mut resource =
+            Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+        // What the environment says holds.
+        let named = Resource::builder().build().get(&Key::from_static_str("service.name"));
+        if named.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
+            resource = resource.with_service_name("callboard");
+        }
+        let resource = resource.build();
         // Who begins a trace is decided at the doors: what is not wanted is not made.
         let provider = SdkTracerProvider::builder()
             .with_sampler(Sampler::AlwaysOn)

@@ -96,6 +96,19 @@ async fn health_over_grpc_is_as_readiness_over_http() {
 }
 
 #[tokio::test]
+async fn options_come_from_the_environment_too_and_empty_ones_say_nothing() {
+    let mut serve = crate::common::serve(&[]);
+    serve.env("CALLBOARD_SET", "http.requestsPerSecond=70;log.level=warn");
+    serve.env("CALLBOARD_TOKENS", "").env("CALLBOARD_CONFIG", "").env("CALLBOARD_LOG_SYNC", "");
+    let server = Program::try_start(serve).unwrap_or_else(|why| panic!("{why}"));
+    let url = format!("{}/api/v1/settings", server.address("http"));
+    let shown: Value = reqwest::get(url).await.expect("an answer").json().await.expect("JSON");
+    let rows = shown["server"].as_array().expect("a list");
+    let value = |key: &str| &rows.iter().find(|row| row["key"] == key).expect("it is there")["value"];
+    assert_eq!((value("http.requestsPerSecond"), value("log.level")), (&"70".into(), &"warn".into()), "{shown:#}");
+}
+
+#[tokio::test]
 async fn what_helpers_need_is_in_one_file() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();

@@ -62,6 +62,48 @@ fn the_unit_is_understood_and_hardened() {
     assert!(fine, "{said}");
 }
 
+/// The server as the unit confines its view of the system: what it hides must not be what a start after a kill needs.
+#[tokio::test]
+async fn sessions_go_on_after_a_kill_under_the_unit() {
+    let test = "sessions_go_on_after_a_kill_under_the_unit";
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/systemd/callboard.service");
+    let unit = fs::read_to_string(unit).expect("it is there");
+    let hides = |line: &str, option: &'static str| unit.lines().any(|own| own == line).then_some(option);
+    let options = [hides("ProcSubset=pid", "subset=pid"), hides("ProtectProc=invisible", "hidepid=invisible")];
+    let options: Vec<&str> = options.into_iter().flatten().collect();
+    let mount = format!("mount -t proc -o {} proc /proc", [&["nosuid"], &*options].concat().join(","));
+    let tried = Command::new("unshare").args(["--mount", "sh", "-c", &mount]).output();
+    if !tried.is_ok_and(|done| done.status.success()) {
+        return skip(test, "no view of processes can be mounted here (unshare, mount)");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let start = || {
+        let inner = serve(&["--data", dir.path().to_str().expect("text"), "--grpc", "off"]);
+        let mut outer = Command::new("unshare");
+        outer.args(["--mount", "sh", "-c", &format!("{mount} && exec \"$@\""), "sh"]);
+        outer.arg(inner.get_program()).args(inner.get_args());
+        Program::try_start(outer).unwrap_or_else(|why| panic!("{why}"))
+    };
+    let mut server = start();
+    let register =
+        r#"{"rmID":"rm-1","config":"partitions: [{name: default, queues: [{name: root, submitacl: '*'}]}]"}"#;
+    let url = |server: &Program, path: &str| format!("{}{path}", server.address("http"));
+    let sent = reqwest::Client::new().post(url(&server, "/si/v1/rm")).body(register);
+    let sent = sent.header("content-type", "application/json").send().await.expect("an answer");
+    assert!(sent.status().is_success());
+    server.kill();
+    let server = start();
+    let text = |path: &str| {
+        let url = url(&server, path);
+        async move { reqwest::get(url).await.expect("an answer").text().await.expect("text") }
+    };
+    let session: serde_json::Value = serde_json::from_str(&text("/si/v1/rm/rm-1").await).expect("JSON");
+    assert_eq!(session["state"], "Paused", "{session}\n{}", server.log());
+    let metrics = text("/metrics").await;
+    let started = metrics.lines().find_map(|line| line.strip_prefix("process_start_time_seconds ")).expect("told");
+    assert!(started.parse::<f64>().expect("a number") > 1e9, "{started}");
+}
+
 #[test]
 fn the_root_of_the_image_has_all_that_the_program_needs() {
     let test = "the_root_of_the_image_has_all_that_the_program_needs";

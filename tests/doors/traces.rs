@@ -229,6 +229,20 @@ async fn a_password_in_the_collectors_address_is_shown_nowhere() {
 }
 
 #[tokio::test]
+async fn the_environment_names_the_service() {
+    let (collector, address) = Collector::start().await;
+    let mut command = serve(&["--otlp-endpoint", &address]);
+    command.env("OTEL_BSP_SCHEDULE_DELAY", "20").env("OTEL_SERVICE_NAME", "night-shift");
+    let program = Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
+    let server = Server { program, http: Default::default() };
+    let (register, traced) = trace(1);
+    send(&server, "", json!({"rmID": "rm-1", "config": CONFIG}), &register).await;
+    collector.until(&traced, "POST /si/v1/rm").await;
+    let head = collector.heads.lock().expect("no panic")[0].clone();
+    assert!(head.contains("night-shift"), "{head}");
+}
+
+#[tokio::test]
 async fn a_request_and_the_replacement_that_it_leads_to_are_one_trace() {
     swapped_in_one_trace(&[]).await;
 }

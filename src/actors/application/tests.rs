@@ -279,7 +279,7 @@ async fn the_application_goes() {
     tokio::time::pause();
     for state in STATES {
         let rig = Rig::within(state).await;
-        rig.actor.send(AppGone).await.unwrap();
+        rig.actor.send(AppGone(None)).await.unwrap();
         rig.settle().await;
         assert_eq!((rig.counts(), rig.sums.waiting().len()), ((0, 0), 0), "{state:?}");
         assert!(!rig.actor.connected());
@@ -329,11 +329,11 @@ async fn waiters_hear_of_what_they_wait_for() {
     // It has run, whatever became of it.
     let [mut began] = wait(5, Condition::Running).await;
     assert_eq!(began.try_recv(), met("Failing"));
-    // The list of the completed knows how it ended.
     rig.actor.send(status(AppState::Completing, true, false, false)).await.unwrap();
     let [mut completed] = wait(6, Condition::Completed).await;
-    rig.actor.send(AppGone).await.unwrap();
-    assert_eq!(completed.try_recv(), Ok(Answer::Gone));
+    let [mut placed] = wait(7, Condition::Placed).await;
+    rig.actor.send(AppGone(Some(AppState::Completed))).await.unwrap();
+    assert_eq!((completed.try_recv(), placed.try_recv()), (met("Completed"), Ok(Answer::Gone)));
     let rig = Rig::new();
     let (answer, mut answered) = tokio::sync::oneshot::channel();
     rig.actor.send(Wait { id: 1, target, condition: Condition::Running, answer }).await.unwrap();

@@ -14,7 +14,7 @@ use crate::{
     },
     domain::{
         effect::{AppEffect, NodeEffect, QueueEffect},
-        types::Nanos,
+        types::{AppState, Nanos},
     },
     messages::{
         application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
@@ -92,7 +92,8 @@ impl Conversations {
         [self.app_actors, self.queues.len(), self.nodes.len()]
     }
 
-    pub(super) fn app(&mut self, effect: AppEffect, waits: &mut Waits) {
+    /// `told`: the application whose state was told last, and that.
+    pub(super) fn app(&mut self, effect: AppEffect, told: Option<&(Id, AppState)>, waits: &mut Waits) {
         let app = app_of(&effect).clone();
         match effect {
             AppEffect::Added { .. } => {
@@ -110,7 +111,7 @@ impl Conversations {
                     if let Some(effects) = effects {
                         addr.do_send(AppUpdate { effects, status: None });
                     }
-                    addr.do_send(AppGone);
+                    addr.do_send(AppGone(told.filter(|(of, _)| *of == app).map(|(_, state)| *state)));
                 }
             }
             // The log level of this name is a setting (CFG-115).
@@ -330,7 +331,7 @@ impl Conversations {
     pub(super) fn stop(&mut self) {
         self.app_actors = 0;
         for addr in self.apps.drain().filter_map(|(_, addr)| addr) {
-            addr.do_send(AppGone);
+            addr.do_send(AppGone(None));
         }
         for (_, addr) in self.queues.drain() {
             addr.do_send(QueueGone);

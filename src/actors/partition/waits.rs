@@ -24,7 +24,9 @@ use crate::{
         event::EventKind,
         types::{Nanos, QueueIx},
     },
-    messages::wait::{AppStatus, EndWaits, Kind, LookAtQueues, NodeStatus, QueueStatus, Target, Wait, Withdraw},
+    messages::wait::{
+        ABSENT, AppStatus, EndWaits, Kind, LookAtQueues, NodeStatus, QueueStatus, Target, Wait, Withdraw,
+    },
 };
 
 /// Queues for which somebody waits are looked at so long after something changed, all at once: what is in them and what is
@@ -137,7 +139,7 @@ impl Waits {
         let target = wait.target.clone();
         let (state, verdict) = match past(partition, &target) {
             Some(past) => (past.state.name(), judge(Some(&past), wait.condition)),
-            None => ("absent", Verdict::NotYet(String::new())),
+            None => (ABSENT, Verdict::NotYet(String::new())),
         };
         let waiters = self.absent.entry(target.clone()).or_default();
         waiters.add(wait, state, verdict);

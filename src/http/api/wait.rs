@@ -45,7 +45,7 @@ use crate::{
     messages::{
         receipts::Receipt,
         rm::CarriedOut,
-        wait::{Answer, Condition, Kind, Target, Wait, Withdraw},
+        wait::{ABSENT, Answer, Condition, Kind, Target, Wait, Withdraw},
     },
 };
 
@@ -228,11 +228,17 @@ async fn wait(
     let _permit = permit(waiting.clone(), caller, request)?;
     let began = Instant::now();
     let target = Target { kind, name: name.into() };
+    let mut went = false;
     let answer = loop {
-        let left = longest.saturating_sub(began.elapsed());
+        let left = if went { Duration::ZERO } else { longest.saturating_sub(began.elapsed()) };
         match ask(api, &entry, &waiting, &target, condition, left).await? {
-            // It went, and may come again.
-            Answer::Gone if began.elapsed() < longest => {}
+            // An application may be among those that ended; a node or a queue may come again.
+            Answer::Gone if began.elapsed() < longest => went = kind == Kind::Application,
+            Answer::NotYet { state, .. } if went && state == ABSENT => {
+                break Answer::Never { state: "removed".to_owned(), why: format!("{target} was removed") };
+            }
+            // Another one of its id came.
+            Answer::NotYet { .. } if went && began.elapsed() < longest => went = false,
             Answer::Met { state } => break told_when_recorded(api, &entry.rm, state, longest, began).await,
             answer => break answer,
         }

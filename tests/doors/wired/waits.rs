@@ -54,6 +54,45 @@ async fn an_answer_comes_when_it_holds_or_with_the_reason() {
 }
 
 #[tokio::test]
+async fn an_application_that_is_removed_answers_its_waiters() {
+    let server = Server::registered(&[]).await;
+    server.nodes(&["n1"]).await;
+    let [done, taken] = [("done", "completed"), ("taken", "placed")]
+        .map(|(app, condition)| wait(&format!("application/{app}"), &format!("for={condition}&timeout=1h")));
+    let state = async |app: &str, wanted: &str| {
+        let path = format!("/ws/v1/partition/default/queue/root.a/application/{app}");
+        until(&server, &path, |app| app["applicationState"] == wanted).await;
+    };
+    let ends = async {
+        common::until(async || {
+            let metrics = server.http.get(server.url("/metrics")).send().await.expect("an answer");
+            metrics.text().await.expect("a text").contains("\ncallboard_waits{partition=\"default\"} 2\n")
+        })
+        .await;
+        application(&server, "done").await;
+        application(&server, "taken").await;
+        asks(&server, "done", &["k1"], 1).await;
+        asks(&server, "taken", &["k1"], 1_000_000).await;
+        state("done", "Running").await;
+        let release = json!({"releases": {"allocationsToRelease": [{"partitionName": "default", "applicationID": "done",
+            "allocationKey": "k1", "terminationType": "STOPPED_BY_RM"}]}});
+        assert_eq!(server.send("POST", "/si/v1/rm/rm-1/allocations", &release).await.0, 202);
+        state("done", "Completing").await;
+        state("taken", "Accepted").await;
+        let remove = json!({"remove": [{"applicationID": "done", "partitionName": "default"},
+            {"applicationID": "taken", "partitionName": "default"}]});
+        assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &remove).await.0, 202);
+    };
+    let ((_, done), (_, taken), ()) = tokio::join!(server.get(&done), server.get(&taken), ends);
+    assert_eq!((&done["met"], &done["state"]), (&json!(true), &json!("Completed")), "{done}");
+    let why = json!("application taken was removed");
+    assert_eq!(
+        (&taken["met"], &taken["never"], &taken["state"], &taken["why"]),
+        (&json!(false), &json!(true), &json!("removed"), &why)
+    );
+}
+
+#[tokio::test]
 async fn a_session_that_ends_answers_its_waiters() {
     let server = Server::registered(&[]).await;
     let path = wait("application/later", "for=running&timeout=1h");

@@ -54,7 +54,8 @@ args:
   - --config=/etc/callboard/queues/queues.yaml
   {{- end }}
   {{- range $key, $value := .Values.settings }}
-  - --set={{ $key }}={{ $value }}
+  {{- /* Helm reads numbers as floats, which it writes with an exponent where they are large. */}}
+  - {{ printf "--set=%s=%s" $key (ternary ($value | toJson) ($value | toString) (kindIs "float64" $value)) | quote }}
   {{- end }}
   {{- with .Values.extraArgs }}
   {{- toYaml . | nindent 2 }}

@@ -31,17 +31,24 @@ pub struct Column {
     pub head: &'static str,
     /// Only shown where all are.
     pub wide: bool,
+    /// Where there is no room for all, those of the highest rank go first, and those of rank 0 stay.
+    pub rank: u8,
 }
 
 impl Column {
     /// One that is always shown.
     pub const fn new(head: &'static str) -> Column {
-        Column { head, wide: false }
+        Column { head, wide: false, rank: 0 }
     }
 
     /// One that is shown where there is room.
     pub const fn wide(head: &'static str) -> Column {
-        Column { head, wide: true }
+        Column { head, wide: true, rank: u8::MAX }
+    }
+
+    /// One that is always shown, but for where there is no room: see [`Column::rank`].
+    pub const fn less(head: &'static str, rank: u8) -> Column {
+        Column { head, wide: false, rank }
     }
 }
 

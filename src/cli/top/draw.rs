@@ -9,9 +9,12 @@ use ratatui::{
 };
 
 use super::model::{Model, View};
+use crate::cli::lists::table::Column;
 
 /// Widest column.
 const WIDEST: u16 = 44;
+/// Between two columns.
+const SPACE: u16 = 2;
 
 /// Draws all; tells the model how many rows a page has.
 pub fn draw(frame: &mut Frame, model: &mut Model) {
@@ -79,14 +82,39 @@ fn rows(frame: &mut Frame, model: &Model, area: Rect) {
         let longest = texts.iter().filter_map(|row| row.get(at)).map(|text| text.chars().count()).max().unwrap_or(0);
         u16::try_from(longest.max(heads[at].len())).unwrap_or(WIDEST).min(WIDEST)
     };
-    let widths: Vec<Constraint> = (0..heads.len()).map(|at| Constraint::Length(width(at))).collect();
-    let head = Row::new(heads.clone()).style(Style::default().add_modifier(Modifier::BOLD | Modifier::UNDERLINED));
-    let table = Table::new(texts.into_iter().map(Row::new), widths)
+    let widths: Vec<u16> = (0..heads.len()).map(width).collect();
+    let shown = fitting(&model.list.columns, &widths, area.width);
+    // Where even these have no room, the name of a row keeps it longest.
+    let scarce = taken(&shown, &widths) > area.width.into();
+    let room = |(place, at): (usize, &usize)| match place {
+        0 if scarce => Constraint::Min(widths[*at]),
+        _ => Constraint::Length(widths[*at]),
+    };
+    let head = Row::new(shown.iter().map(|at| heads[*at]));
+    let head = head.style(Style::default().add_modifier(Modifier::BOLD | Modifier::UNDERLINED));
+    let line = |row: Vec<String>| Row::new(shown.iter().filter_map(|at| row.get(*at).cloned()).collect::<Vec<_>>());
+    let table = Table::new(texts.into_iter().map(line), shown.iter().enumerate().map(room))
         .header(head)
-        .column_spacing(2)
+        .column_spacing(SPACE)
         .row_highlight_style(Style::default().add_modifier(Modifier::REVERSED));
     let mut state = TableState::default().with_selected(model.position(&rows));
     frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// The columns that there is room for: of the others those of the highest rank go, the last ones first.
+fn fitting(columns: &[Column], widths: &[u16], room: u16) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..columns.len()).collect();
+    while taken(&shown, widths) > room.into() {
+        let least = shown.iter().copied().filter(|at| columns[*at].rank > 0).max_by_key(|at| (columns[*at].rank, *at));
+        let Some(least) = least else { break };
+        shown.retain(|at| *at != least);
+    }
+    shown
+}
+
+fn taken(shown: &[usize], widths: &[u16]) -> u32 {
+    let wide: u32 = shown.iter().map(|at| u32::from(widths[*at]) + u32::from(SPACE)).sum();
+    wide.saturating_sub(SPACE.into())
 }
 
 #[cfg(test)]
@@ -96,7 +124,10 @@ mod tests {
 
     use super::*;
     use crate::cli::{
-        lists::table::{Cell, Column, List, Row},
+        lists::{
+            rows,
+            table::{Cell, List, Row},
+        },
         top::model::Panel,
     };
 
@@ -106,6 +137,26 @@ mod tests {
         let buffer = terminal.backend().buffer().clone();
         let line = |y: u16| (0..60).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
         (0..8).map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out_and_names_are_whole() {
+        let app = |id: &str| {
+            serde_json::json!({"applicationID": id, "queueName": "root.research", "user": "alice", "state": "Accepted",
+            "allocations": 12, "used": {"memory": 8589934592_i64, "vcore": 12000}, "asks": 3, "reason": {"code": "nodes", "text": "No node has room."}})
+        };
+        let answer =
+            serde_json::json!({"matched": 2, "applications": [app("training-large-0001"), app("training-large-0002")]});
+        let mut model = Model::default();
+        model.take(rows::applications(&answer, jiff::Timestamp::UNIX_EPOCH));
+        let text = screen(&mut model);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "APPLICATION          QUEUE          STATE     ASKS  REASON", "{text}");
+        assert_eq!(lines[3], "training-large-0001  root.research  Accepted  3     nodes", "{text}");
+        let widths = [30, 20, 5];
+        let columns = [Column::new("A"), Column::less("B", 1), Column::new("C")];
+        assert_eq!(fitting(&columns, &widths, 59), [0, 1, 2]);
+        assert_eq!((fitting(&columns, &widths, 58), fitting(&columns, &widths, 7)), (vec![0, 2], vec![0, 2]));
     }
 
     #[test]

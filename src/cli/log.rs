@@ -218,7 +218,10 @@ fn print(info: &Info, out: &mut impl io::Write) -> io::Result<()> {
     let Info { rm, bytes, segments, first, last, at, snapshot, behind, damage, disk } = info;
     let at = jiff::Timestamp::from_nanosecond(i128::from(*at)).map_or_else(|_| at.to_string(), |at| at.to_string());
     writeln!(out, "resource manager {rm}")?;
-    writeln!(out, "  records   {first} to {last}, the newest of {at}")?;
+    match last {
+        0 => writeln!(out, "  records   none that can be read")?,
+        _ => writeln!(out, "  records   {first} to {last}, the newest of {at}")?,
+    }
     writeln!(out, "  size      {bytes} bytes in {segments} segments and the snapshots")?;
     match snapshot {
         Some(index) => writeln!(out, "  snapshot  after record {index}; {behind} bytes follow it")?,

@@ -57,7 +57,8 @@ fn find(words: &[String]) -> anyhow::Result<Command> {
         })?;
         name = format!("{name} {word}");
     }
-    Ok(command.name(name.replace(' ', "-")))
+    let version = Cli::command().get_version().unwrap_or_default().to_owned();
+    Ok(command.name(name.replace(' ', "-")).version(version))
 }
 
 #[cfg(test)]
@@ -89,6 +90,7 @@ mod tests {
         assert!(page(&[]).unwrap().contains(".SH SUBCOMMANDS"));
         let drain = page(&["resource", "drain"]).unwrap();
         assert!(drain.contains(".TH callboard-resource-drain 1"), "{drain}");
+        assert!(drain.contains(concat!("callboard-resource-drain ", env!("CARGO_PKG_VERSION"))), "{drain}");
         let error = page(&["resource", "nosuch"]).unwrap_err().to_string();
         assert!(error.starts_with("callboard resource has no command 'nosuch'; there are: status, list"), "{error}");
     }

@@ -64,6 +64,9 @@ pub enum Format {
 /// What the libraries of the doors say of themselves, and only they need: less than the level.
 const QUIET: [&str; 8] = ["actix_server", "actix_http", "actix_web", "h2", "hyper", "hyper_util", "rustls", "tonic"];
 
+/// It calls it an error of its own when a stream ends on purpose: when its token expires, or the session.
+const SILENT: &str = "actix_http::h1::dispatcher";
+
 /// What decides which lines are written: words of the environment, or levels of the settings.
 type Filter = Box<dyn Layer<Registry> + Send + Sync>;
 
@@ -174,7 +177,8 @@ fn targets(levels: &LogLevels) -> Targets {
         _ => LevelFilter::WARN,
     };
     let quiet = QUIET.iter().map(|library| (*library, quieter));
-    Targets::new().with_default(default).with_targets(parts.chain(subsystems).chain(quiet))
+    let silent = [(SILENT, LevelFilter::OFF)];
+    Targets::new().with_default(default).with_targets(parts.chain(subsystems).chain(quiet).chain(silent))
 }
 
 fn level(level: LogLevel) -> LevelFilter {
@@ -209,6 +213,8 @@ mod tests {
         assert!(usual.would_enable("callboard::actors::rm", &tracing::Level::INFO));
         assert!(usual.would_enable("h2::codec", &tracing::Level::WARN));
         assert!(!usual.would_enable("h2::codec", &tracing::Level::INFO));
+        assert!(!usual.would_enable("actix_http::h1::dispatcher", &tracing::Level::ERROR));
+        assert!(usual.would_enable("actix_http::h1", &tracing::Level::ERROR));
         assert!(PARTS.iter().all(|(_, subsystem)| SUBSYSTEMS.contains(subsystem)));
     }
 

@@ -16,7 +16,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -35,10 +35,11 @@ use crate::{
     },
     messages::{
         journal::{
-            Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, GetOverdue, GetStatus, Known, Missed,
-            Piece, Post, SetExpiration, Standing, Status, Undrain, responses,
+            Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, Ended, GetOverdue, GetStatus, Known,
+            Missed, Moved, Piece, Post, SetExpiration, Standing, Status, Undrain, responses,
         },
         partition::Commands,
+        rm::Closing,
     },
     store::{
         eventlog::Record,
@@ -79,6 +80,8 @@ pub struct JournalActor {
     streams: BTreeMap<u64, Stream>,
     next_stream: u64,
     session: Option<(u64, Recipient<Commands>)>,
+    /// What readers are told while another server leads.
+    moved: Option<Closing>,
     timer: Option<SpawnHandle>,
     started: Instant,
 }
@@ -110,7 +113,7 @@ struct Write {
 
 struct Stream {
     live: mpsc::Sender<Bytes>,
-    lagged: Arc<AtomicBool>,
+    ended: Arc<OnceLock<Ended>>,
 }
 
 /// Events with their text, before they are published.
@@ -135,6 +138,7 @@ impl JournalActor {
                 streams: BTreeMap::new(),
                 next_stream: 1,
                 session: None,
+                moved: None,
                 timer: None,
                 started: Instant::now(),
                 setup,
@@ -428,10 +432,15 @@ impl Stream {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(_)) => {
-                self.lagged.store(true, Relaxed);
+                self.end(Ended::Lagged);
                 false
             }
         }
+    }
+
+    fn end(&self, why: Ended) {
+        // The first reason is the one.
+        let _ = self.ended.set(why);
     }
 }
 
@@ -453,6 +462,7 @@ impl Handler<Begin> for JournalActor {
 
     fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) -> Self::Result {
         self.session = Some((msg.epoch, msg.partition));
+        self.moved = None;
         self.journal.begin(self.now());
         self.commit(Vec::new(), ctx);
         Known {
@@ -495,6 +505,19 @@ impl Handler<End> for JournalActor {
             self.journal.end(self.now(), &mut out);
             self.commit(out, ctx);
         }
+    }
+}
+
+impl Handler<Moved> for JournalActor {
+    type Result = ();
+
+    fn handle(&mut self, Moved(closing): Moved, _ctx: &mut Self::Context) {
+        // Its nodes did not go: the session that begins here next tells which of them are left.
+        self.session = None;
+        for stream in std::mem::take(&mut self.streams).into_values() {
+            stream.end(Ended::Moved(closing.clone()));
+        }
+        self.moved = Some(closing);
     }
 }
 
@@ -559,17 +582,21 @@ impl Handler<Attach> for JournalActor {
     type Result = MessageResult<Attach>;
 
     fn handle(&mut self, msg: Attach, _ctx: &mut Self::Context) -> Self::Result {
-        let lagged = Arc::new(AtomicBool::new(false));
+        let ended = Arc::<OnceLock<Ended>>::default();
         let stream = self.next_stream;
         self.next_stream += 1;
         self.streams.retain(|_, stream| !stream.live.is_closed());
         let live = msg.follow.then(|| {
             let (live, receiver) = mpsc::channel(MAX_WAITING);
-            self.streams.insert(stream, Stream { live, lagged: lagged.clone() });
+            let reader = Stream { live, ended: ended.clone() };
+            match &self.moved {
+                Some(closing) => reader.end(Ended::Moved(closing.clone())),
+                None => drop(self.streams.insert(stream, reader)),
+            }
             receiver
         });
         let history = if msg.historical { self.log.history(&self.r) } else { Vec::new() };
-        MessageResult(Attached { stream, history, live, lagged })
+        MessageResult(Attached { stream, history, live, ended })
     }
 }
 

@@ -28,6 +28,7 @@ use tokio::{
     time::timeout,
 };
 
+pub(super) use self::kept::is_of;
 pub use self::process::ProcessSettings;
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
 use super::{
@@ -105,6 +106,8 @@ pub struct Topology {
     counts: [AtomicUsize; 4],
     /// Takes what is counted outside of partitions.
     pub(super) metrics: Option<Arc<Metrics>>,
+    /// The journals of all partitions, where they have any.
+    pub(super) journals: Option<Arc<Journals>>,
 }
 
 /// Starts a partition on an arbiter.
@@ -194,13 +197,13 @@ impl Topology {
         events: Addr<EventActor>,
         default_config: LoadedConfig,
     ) -> Arc<Topology> {
-        let counted = metrics.clone();
+        let (counted, known) = (metrics.clone(), journals.clone());
         let launcher = Topology::launcher_with(move |partition| Links {
-            journal: Some(journals.of(partition)),
+            journal: Some(known.of(partition)),
             metrics: Some(counted.clone()),
             ldap_secrets: ldap_secrets.clone(),
         });
-        Topology::build(pool, launcher, events, default_config, Some(metrics))
+        Topology::build(pool, launcher, events, default_config, (Some(journals), Some(metrics)))
     }
 
     /// The wiring on these arbiters. `default_config` is in force where a registration brings none.
@@ -210,7 +213,7 @@ impl Topology {
         events: Addr<EventActor>,
         default_config: LoadedConfig,
     ) -> Arc<Topology> {
-        Topology::build(pool, launcher, events, default_config, None)
+        Topology::build(pool, launcher, events, default_config, (None, None))
     }
 
     fn build(
@@ -218,7 +221,7 @@ impl Topology {
         launcher: Launcher,
         events: Addr<EventActor>,
         default_config: LoadedConfig,
-        metrics: Option<Arc<Metrics>>,
+        (journals, metrics): (Option<Arc<Journals>>, Option<Arc<Metrics>>),
     ) -> Arc<Topology> {
         let process = ProcessSettings::default();
         let intake = Intake::new(events.clone().recipient());
@@ -257,6 +260,7 @@ impl Topology {
             opening: ArcSwapOption::empty(),
             counts: Default::default(),
             metrics,
+            journals,
         })
     }
 

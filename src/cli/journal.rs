@@ -8,6 +8,7 @@ use std::{
     env,
     hash::{Hash as _, Hasher as _},
     io::{self, IsTerminal, Write},
+    mem,
     process::ExitCode,
     time::Duration,
 };
@@ -112,35 +113,31 @@ pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut 
     }
 }
 
-/// Which events were printed. After a lost connection the history comes again.
+/// So many events are known again, at least.
+const KNOWN: usize = if cfg!(test) { 1_000 } else { 1_000_000 };
+
+/// Which events were printed. After a lost connection the history comes again: that of the same server, or of another one that leads
+/// meanwhile, from which the lead may come back.
 #[derive(Debug, Default)]
 struct Printed {
     attached: bool,
-    /// The history of this connection is over.
-    live: bool,
-    before: HashSet<u64>,
-    now: HashSet<u64>,
+    /// Those that came last, at most [`KNOWN`].
+    late: HashSet<u64>,
+    /// Those before, as many.
+    early: HashSet<u64>,
 }
 
 impl Printed {
-    fn attach(&mut self) {
-        (self.attached, self.live) = (true, false);
-        self.before.extend(self.now.drain());
-    }
-
-    /// What is not in this history will not come again.
-    fn sentinel(&mut self) {
-        self.live = true;
-        self.before.clear();
-    }
-
-    /// It was not printed on a connection before.
+    /// It was not printed before.
     fn is_new(&mut self, event: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         event.hash(&mut hasher);
         let event = hasher.finish();
-        self.now.insert(event);
-        self.live || !self.before.contains(&event)
+        if self.late.len() == KNOWN {
+            self.early = mem::take(&mut self.late);
+        }
+        // What came once more may do so again.
+        self.late.insert(event) && !self.early.contains(&event)
     }
 }
 
@@ -180,7 +177,7 @@ async fn read(
         true => Failure::Lost(error.to_string()),
         false => Failure::Text(error.text),
     })?;
-    printed.attach();
+    printed.attached = true;
     let mut chunks = Box::pin(answer.chunks());
     let mut text = Vec::new();
     while let Some(chunk) = chunks.next().await {
@@ -213,11 +210,9 @@ fn respond(
     let wrong = |why: String| Failure::Text(format!("the server sent what is no journal: {why}"));
     let response: Response = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
     if let Some(closing) = response.closing {
-        let again = closing.status == 503;
+        // 307: another server leads.
+        let again = matches!(closing.status, 503 | 307);
         return Err(if again { Failure::Lost(closing.detail) } else { Failure::Text(closing.detail) });
-    }
-    if response.events.is_empty() {
-        printed.sentinel();
     }
     for event in response.events {
         if !printed.is_new(event.get()) {
@@ -232,4 +227,32 @@ fn respond(
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_several_histories_are_printed_once() {
+        let mut printed = Printed::default();
+        let mut new = |events: &[&str]| events.iter().filter(|event| printed.is_new(event)).count();
+        assert_eq!(new(&["a1", "a2"]), 2);
+        assert_eq!(new(&["b1", "a2"]), 1, "of another server");
+        assert_eq!(new(&["a1", "a2", "a3"]), 1, "and of the first again");
+        assert_eq!(new(&["b1", "b2"]), 1);
+    }
+
+    #[test]
+    fn what_is_kept_of_them_is_bounded() {
+        let mut printed = Printed::default();
+        for event in 0..3 * KNOWN {
+            assert!(printed.is_new(&event.to_string()));
+        }
+        assert!(printed.late.len() + printed.early.len() <= 2 * KNOWN);
+        for event in 2 * KNOWN..3 * KNOWN {
+            assert!(!printed.is_new(&event.to_string()));
+        }
+        assert!(printed.is_new("0"), "it is too long ago");
+    }
 }

@@ -2,17 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock},
 };
 
 use actix::prelude::*;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::partition::Commands;
+use super::{partition::Commands, rm::Closing};
 use crate::domain::{
     journal::{DrainNote, DrainRequest, Fact, Overdue, Refusal, Target, UndrainRequest},
     queue_order::{OrderRefusal, QueueOrder},
@@ -69,6 +66,12 @@ pub struct End {
     /// The session.
     pub epoch: u64,
 }
+
+/// Another server leads the resource manager from now on, and goes on with its nodes there: what this journal hears after that is
+/// no news of them. Readers are told where it goes on, those that come until the next session too.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Moved(pub Closing);
 
 /// What happened to nodes, in order.
 #[derive(Message)]
@@ -131,15 +134,17 @@ pub struct Attached {
     pub history: Vec<Piece>,
     /// Responses to come, each a line of JSON with its newline; ends when the stream is cancelled or the journal stops.
     pub live: Option<mpsc::Receiver<Bytes>>,
-    /// Set when the stream ended because its reader fell too far behind.
-    pub lagged: Arc<AtomicBool>,
+    /// Set when the stream ended, where the reader is to know why.
+    pub ended: Arc<OnceLock<Ended>>,
 }
 
-impl Attached {
+/// Why a stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
     /// The reader fell too far behind.
-    pub fn lagged(&self) -> bool {
-        self.lagged.load(Relaxed)
-    }
+    Lagged,
+    /// Another server goes on.
+    Moved(Closing),
 }
 
 /// An event of the history.

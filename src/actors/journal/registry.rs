@@ -11,7 +11,14 @@ use actix::prelude::*;
 use tokio::task::spawn_blocking;
 
 use super::{DEFAULT_LIMIT, Faults, JournalActor, JournalSetup, disk};
-use crate::{domain::journal::Settings, messages::journal::GetStatus};
+use crate::{
+    actors::topology::is_of,
+    domain::journal::Settings,
+    messages::{
+        journal::{GetStatus, Moved},
+        rm::Closing,
+    },
+};
 
 /// Starts journals and finds them again.
 #[derive(Debug)]
@@ -72,6 +79,13 @@ impl Journals {
         let addr = JournalActor::start_on(&self.arbiter, setup);
         started.insert(partition, Started { addr: addr.clone(), faults });
         addr
+    }
+
+    /// Another server leads this resource manager from now on.
+    pub fn moved(&self, rm: &str, closing: &Closing) {
+        for (_, journal) in self.started().iter().filter(|(partition, _)| is_of(rm, partition)) {
+            journal.addr.do_send(Moved(closing.clone()));
+        }
     }
 
     /// What is wrong with the files of each journal, by the internal names of the partitions.

@@ -11,7 +11,7 @@ use crate::{
         journal::{DrainRequest, Fact, UndrainRequest},
         resources::Resource,
     },
-    messages::journal::SENTINEL,
+    messages::{journal::SENTINEL, rm::ClosingKind},
 };
 
 /// Takes what operators drained in the partition's place.
@@ -275,13 +275,41 @@ async fn streams_end_when_cancelled_or_too_slow() {
     assert!(!rig.journal.send(Cancel(99)).await.unwrap());
     assert!(rig.journal.send(Cancel(cancelled.stream)).await.unwrap());
     assert!(cancelled.live.as_mut().unwrap().recv().await.is_none());
-    assert!(!cancelled.lagged());
+    assert_eq!(cancelled.ended.get(), None);
     rig.begin(1).await;
     for at in 0..=MAX_WAITING as i64 {
         rig.expires(at + 1).await;
     }
-    assert!(slow.lagged());
+    assert_eq!(slow.ended.get(), Some(&Ended::Lagged));
     assert_eq!(rig.journal.send(GetStatus).await.unwrap().streams, 0);
+}
+
+#[actix::test]
+async fn readers_are_told_that_another_server_leads_and_nothing_of_the_end_here() {
+    tokio::time::pause();
+    let rig = Rig::start(None, 100);
+    rig.begin(1).await;
+    rig.register(1, &FOUR).await;
+    pass(150).await;
+    let mut reader = rig.attach(true, true).await;
+    let closing = Closing { kind: ClosingKind::Moved, detail: "it is led by another".into(), leader: None };
+    rig.journal.send(Moved(closing.clone())).await.unwrap();
+    rig.journal.send(End { epoch: 1 }).await.unwrap();
+    rig.post(vec![Fact::Node(NodeEffect::Removed { node: "node-n0".into() })]).await;
+    pass(150).await;
+    assert!(reader.live.as_mut().unwrap().recv().await.is_none());
+    assert_eq!(reader.ended.get(), Some(&Ended::Moved(closing.clone())));
+    let mut late = rig.attach(true, true).await;
+    assert!(late.live.as_mut().unwrap().recv().await.is_none());
+    assert_eq!(late.ended.get(), Some(&Ended::Moved(closing)));
+    assert_eq!(rig.history().await.last().unwrap(), "online idset=0-3");
+    // It leads again, and one of the nodes went meanwhile.
+    rig.begin(2).await;
+    rig.register(2, &FOUR[1..]).await;
+    let mut reader = rig.attach(false, true).await;
+    pass(150).await;
+    assert_eq!(live(&mut reader), ["offline idset=0"]);
+    assert_eq!(reader.ended.get(), None);
 }
 
 #[actix::test]

@@ -97,6 +97,10 @@ impl RmActor {
         };
         let closing = Closing { leader: leader.cloned(), ..self.closing_of(ClosingKind::Moved, &detail) };
         self.streams.close(&closing, true);
+        if let Some(journals) = &self.topology.journals {
+            // Before the partitions end: what they tell then is no news of nodes.
+            journals.moved(&self.id, &closing);
+        }
         self.dumps.clear();
         let session = self.session.take();
         if self.life.state() != RmState::Init {

@@ -16,7 +16,7 @@ use crate::{actors::directory::PartitionEntry, store::files};
 const FILE: &str = "kept";
 
 /// A partition of this resource manager has the internal name `[rm]name`; an id has no brackets.
-fn is_of(rm: &str, internal: &str) -> bool {
+pub fn is_of(rm: &str, internal: &str) -> bool {
     internal.strip_prefix('[').and_then(|rest| rest.strip_prefix(rm)).is_some_and(|rest| rest.starts_with(']'))
 }
 

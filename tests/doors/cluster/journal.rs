@@ -7,8 +7,9 @@ use crate::{
         proxy::Proxy,
         rig::{self, NEVER, follows, leads, sees, session, start, start_with},
     },
-    shim::server::Server,
-    wired::rig::until,
+    common::command,
+    shim::server::{Lines, Server},
+    wired::rig::{Running, until},
 };
 
 const STATUS: &str = "/api/v1/partition/default/resource/status";
@@ -196,4 +197,52 @@ async fn what_operators_said_holds_for_the_next_session_at_another_server() {
     let nodes = second.get("/ws/v1/partition/default/nodes").await.1;
     let open = nodes.as_array().expect("nodes").iter().filter(|node| node["schedulable"] == true);
     assert_eq!(open.map(|node| &node["nodeID"]).collect::<Vec<_>>(), ["n2"], "{nodes}");
+}
+
+/// The other server leads from now on.
+async fn hand_over(from: &Server, to: &Server) {
+    let (status, told) = say(from, "/api/v1/cluster/move", json!({"rm": "rm-1", "server": to.url("")})).await;
+    assert_eq!(status, 200, "{told}");
+    leads(to).await;
+    follows(from).await;
+}
+
+#[tokio::test]
+async fn who_follows_a_journal_goes_on_at_the_server_that_leads() {
+    let Some(etcd) = rig::etcd("who_follows_a_journal_goes_on_at_the_server_that_leads") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (first, second) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    begun(&first).await;
+    follows(&second).await;
+    sees(&first, 2).await;
+    let path = "/api/v1/partition/default/resource/journal";
+    let mut lines = Lines::of(first.http.get(first.url(path)).send().await.expect("an answer"));
+    let servers = format!("{},{}", first.url(""), second.url(""));
+    let followed = Running::start(command(&["journal", "--follow", "--server", &servers]));
+    followed.prints(" online idset=\"0-1\"").await;
+    hand_over(&first, &second).await;
+    let mut seen = Vec::new();
+    while let Some(line) = lines.text().await {
+        seen.push(line);
+    }
+    let last: Value = serde_json::from_str(seen.last().expect("a line")).expect("JSON");
+    assert_eq!(
+        (&last["closing"]["status"], &last["closing"]["leader"]),
+        (&json!(307), &json!(second.url(""))),
+        "{last}"
+    );
+    // No node went away.
+    assert!(!seen.iter().any(|line| line.contains("\"offline\"")), "{seen:?}");
+    // What is said to whoever leads is heard, and each once, also when the lead comes back.
+    drain(&second, "n1", "disk").await;
+    followed.prints("reason=\"disk\"").await;
+    hand_over(&second, &first).await;
+    drain(&first, "n2", "fan").await;
+    followed.prints("reason=\"fan\"").await;
+    let printed = followed.out();
+    let mut events: Vec<&str> = printed.lines().collect();
+    assert!(!printed.contains("offline"), "{printed}");
+    events.sort_unstable();
+    events.dedup();
+    assert_eq!(events.len(), printed.lines().count(), "{printed}");
 }

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use crate::{
     actors::{journal::JournalActor, topology::Topology},
-    messages::journal::{Attached, Cancel, SENTINEL, responses},
+    messages::journal::{Attached, Cancel, Ended, SENTINEL, responses},
+    si::line,
 };
 
 /// The response header that names a stream.
@@ -78,9 +79,20 @@ fn body(
         match received {
             Ok(Some(line)) => Some((line, Some((attached, guard)))),
             Err(_) => Some((Bytes::from_static(b"\n"), Some((attached, guard)))),
-            Ok(None) if attached.lagged() => Some((Bytes::from_static(LAGGED.as_bytes()), None)),
-            Ok(None) => None,
+            Ok(None) => Some((last_line(attached.ended.get()?), None)),
         }
     });
     stream::iter(history.chain(sentinel)).chain(live)
+}
+
+fn last_line(why: &Ended) -> Bytes {
+    match why {
+        Ended::Lagged => Bytes::from_static(LAGGED.as_bytes()),
+        Ended::Moved(closing) => {
+            let mut text = Vec::new();
+            line::write_closing(closing, &mut text);
+            text.push(b'\n');
+            text.into()
+        }
+    }
 }

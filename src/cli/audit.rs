@@ -13,7 +13,9 @@ use super::{
     },
     context::ContextArg,
     events::{AGAIN, Error},
-    out, url,
+    out,
+    place::Place,
+    url,
 };
 use crate::access::audit::Record;
 
@@ -78,11 +80,26 @@ struct Progress {
     next: Option<u64>,
     /// The server was there.
     reached: bool,
+    place: Place,
+}
+
+impl Progress {
+    fn is_news(&mut self, line: &Line, text: &str) -> bool {
+        match line {
+            Line::Record(record) => {
+                let time = record.time.parse().unwrap_or_default();
+                self.place.is_new(text.as_bytes(), time)
+            }
+            // Of another server they are from long before.
+            Line::Gap { .. } => self.place.since().is_none(),
+            _ => true,
+        }
+    }
 }
 
 /// Runs the command.
 pub async fn run(args: AuditArgs) -> ExitCode {
-    let mut progress = Progress { next: args.from, reached: false };
+    let mut progress = Progress { next: args.from, ..Progress::default() };
     let mut told = String::new();
     loop {
         match read(&args, &mut progress, &mut out::stdout()).await {
@@ -105,15 +122,18 @@ pub async fn run(args: AuditArgs) -> ExitCode {
 /// Prints one answer.
 async fn read(args: &AuditArgs, progress: &mut Progress, out: &mut impl Write) -> Result<(), Error> {
     let client = Client::new(&args.server, &args.trust).map_err(Error::Refused)?;
-    let from = progress.next.map_or(String::new(), |from| format!("&from={from}"));
-    let url = format!(
-        "{}/api/v1/audit?follow={}&redact={}{from}",
-        args.server.trim_end_matches('/'),
-        args.follow,
-        args.redact
-    );
+    let server = args.server.trim_end_matches('/');
     let lost = |error: Failed| Error::Lost(error.of_server(&args.server));
-    let mut answer = client.send(Method::GET, &url, None).await.map_err(lost)?;
+    let mut answer = loop {
+        let from = progress.next.map_or(String::new(), |from| format!("&from={from}"));
+        let url = format!("{server}/api/v1/audit?follow={}&redact={}{from}", args.follow, args.redact);
+        let answer = client.send(Method::GET, &url, None).await.map_err(lost)?;
+        if !progress.place.moves_to(client.answered()) {
+            break answer;
+        }
+        // From its oldest record on: what was printed is left out.
+        progress.next = None;
+    };
     if !answer.status.is_success() {
         let status = answer.status;
         let text = answer.text().await.unwrap_or_default();
@@ -134,6 +154,9 @@ async fn read(args: &AuditArgs, progress: &mut Progress, out: &mut impl Write) -
                 return Err(Error::Lost(format!("{} closed the stream at record {next}: {detail}", args.server)));
             }
             progress.next = line.next().or(progress.next);
+            if !progress.is_news(&line, text) {
+                continue;
+            }
             out.write_all(if args.json { format!("{text}\n") } else { shown(&line) }.as_bytes())?;
             out.flush()?;
         }

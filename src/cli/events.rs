@@ -16,7 +16,7 @@ use super::client::{
     net::{Answer, Client, Failed},
     trust::Trust,
 };
-use super::{context::ContextArg, out, url};
+use super::{context::ContextArg, out, place::Place, url};
 
 /// How long a follower waits before a lost connection is made again.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
@@ -61,6 +61,9 @@ pub struct EventsArgs {
     pub context: ContextArg,
     #[command(flatten)]
     pub trust: Trust,
+    /// Where a follower is.
+    #[arg(skip)]
+    pub place: Place,
 }
 
 /// Why a follower ended early.
@@ -142,7 +145,7 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     loop {
         match read(&mut wanted, &mut out).await {
             Ok(found) => return found.told(),
-            Err(Error::Lost(what)) if wanted.follow && wanted.from.is_some() => {
+            Err(Error::Lost(what)) if wanted.follow && (wanted.from.is_some() || wanted.place.since().is_some()) => {
                 if what != told {
                     out::note(format_args!("callboard: {what}; trying again"));
                     told = what;
@@ -188,8 +191,7 @@ async fn last(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<Found, Er
     let (mut before, mut next) = (None, None);
     loop {
         // Also where none is wanted: a follower has to know where to go on.
-        let url = page(wanted, left.clamp(1, PAGE), before);
-        let text = open(wanted, &url).await?.text().await;
+        let text = open(wanted, |wanted| page(wanted, left.clamp(1, PAGE), before)).await?.text().await;
         let text = text.map_err(|error| Error::Lost(format!("{}: {error}", wanted.server)))?;
         let mut lines: Vec<String> = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         let end: Line = match lines.pop() {
@@ -231,7 +233,7 @@ async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<Found, Er
         return Ok(Found::Something);
     }
     let mut found = false;
-    let answer = open(wanted, &url(wanted)).await?;
+    let answer = open(wanted, url).await?;
     let mut body = Box::pin(answer.chunks());
     let mut rest: Vec<u8> = Vec::new();
     while let Some(bytes) = body.next().await {
@@ -257,11 +259,18 @@ async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<Found, Er
     Err(Error::Lost(format!("{}: the connection ended", wanted.server)))
 }
 
-/// Asks the server.
-async fn open(wanted: &EventsArgs, url: &str) -> Result<Answer, Error> {
+/// Asks the server. Another one than before is asked again, for what it has of the same time.
+async fn open(wanted: &mut EventsArgs, url: impl Fn(&EventsArgs) -> String) -> Result<Answer, Error> {
     let client = Client::new(wanted.server.trim_end_matches('/'), &wanted.trust).map_err(Error::Refused)?;
-    let lost = |error: Failed| Error::Lost(error.of_server(&wanted.server));
-    let answer = client.send(Method::GET, url, None).await.map_err(lost)?;
+    let answer = loop {
+        let answer = client.send(Method::GET, &url(wanted), None).await;
+        let answer = answer.map_err(|error: Failed| Error::Lost(error.of_server(&wanted.server)))?;
+        if !wanted.place.moves_to(client.answered()) {
+            break answer;
+        }
+        wanted.from = None;
+        wanted.since = wanted.place.since().map(|time| time.to_string()).or(wanted.since.take());
+    };
     let status = answer.status;
     if !status.is_success() {
         let text = answer.text().await.unwrap_or_default();
@@ -283,6 +292,12 @@ fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<b
     if line.next.is_some() {
         return Ok(true);
     }
+    if let Some(id) = line.id.filter(|_| wanted.follow)
+        && !wanted.place.is_new(bytes, line.time())
+    {
+        wanted.from = Some(id + 1);
+        return Ok(false);
+    }
     if wanted.json {
         out.write_all(bytes)?;
         out.write_all(b"\n")?;
@@ -296,6 +311,12 @@ fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<b
         wanted.from = Some(gap.to + 1);
     }
     Ok(wanted.count == Some(0))
+}
+
+impl Line {
+    fn time(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_nanosecond(self.timestamp_nano.parse().unwrap_or(0)).unwrap_or_default()
+    }
 }
 
 /// The address of what follows.
@@ -346,8 +367,7 @@ fn shown(line: &Line) -> String {
         let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
         return format!("--- events {from} to {to} are missing ({reason}{detail})");
     }
-    let nanos: i128 = line.timestamp_nano.parse().unwrap_or(0);
-    let time = jiff::Timestamp::from_nanosecond(nanos).unwrap_or_default();
+    let time = line.time();
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let mut row = format!(
         "{time:.6} {:>8} {:<9} {:<6} {:<20} {}",

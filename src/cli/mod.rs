@@ -16,6 +16,7 @@ pub mod log;
 pub mod log_level;
 pub mod out;
 pub mod pages;
+pub mod place;
 pub mod plan;
 pub mod process;
 pub mod queue;

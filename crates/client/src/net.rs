@@ -144,6 +144,11 @@ impl Client {
         self.bases.len() > 1
     }
 
+    /// The address that answered last.
+    pub fn answered(&self) -> &str {
+        &self.bases[self.good.load(Ordering::Relaxed)]
+    }
+
     /// Sends a request and gives the answer as soon as its head is there. `url` begins with the server as it was named. Where
     /// there are several addresses, the next is tried when one cannot be connected to. Where another server of the same cluster
     /// leads, it is sent there.

@@ -86,3 +86,43 @@ async fn commands_that_follow_go_on_after_a_restart() {
         audit.out().lines().filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect();
     assert!(ids.is_sorted_by(|a, b| a.parse::<u64>().ok() < b.parse::<u64>().ok()), "{ids:?}");
 }
+
+#[tokio::test]
+async fn at_another_server_commands_go_on_by_time_and_not_by_the_ids_of_the_first() {
+    let order = async |server: &Server, what: &str| {
+        let path = format!("/api/v1/partition/default/queue/root.a/{what}");
+        assert_eq!(server.send("POST", &path, &json!({})).await.0, 200);
+    };
+    // The second has more of its own, or less.
+    for many in [50, 0] {
+        let (mut first, second) = (Server::registered(&[]).await, Server::registered(&[]).await);
+        let olds: Vec<String> = (0..many).map(|n| format!("old-{n}")).collect();
+        for id in &olds {
+            application(&second, id).await;
+        }
+        order(&second, "stop").await;
+        let ids: Vec<String> = (0..20).map(|n| format!("app-{n}")).collect();
+        for id in &ids {
+            application(&first, id).await;
+        }
+        order(&first, "drain").await;
+        let servers = format!("{},{}", first.url(""), second.url(""));
+        let follow = |words: &[&str]| Running::start(command(&[words, &["--server", &servers]].concat()));
+        let (events, audit) = (follow(&["events", "--follow", "-n", "1000"]), follow(&["audit", "--follow"]));
+        events.prints("app-19").await;
+        audit.prints("queue/root.a/drain").await;
+        first.program.kill();
+        let note = format!("{} answers now: its ids are its own, and what follows is from ", second.url(""));
+        for command in [&events, &audit] {
+            command.complains(&note).await;
+        }
+        order(&second, "resume").await;
+        application(&second, "new").await;
+        events.prints(" new").await;
+        audit.prints("queue/root.a/resume").await;
+        let (events, audit) = (events.out(), audit.out());
+        assert!(!events.contains("old-"), "{events}");
+        assert!(!audit.contains("queue/root.a/stop"), "{audit}");
+        assert_eq!(audit.matches("queue/root.a/drain").count(), 1, "{audit}");
+    }
+}

@@ -124,6 +124,30 @@ func TestAnAskFollowsItsApplicationAndResponsesComeOneAtATime(t *testing.T) {
 	}
 }
 
+func TestAServerThatHangsIsLeftForTheNextAddress(t *testing.T) {
+	running := server.Start(t)
+	hangs, good := proxy.Start(t, running.GRPC), proxy.Start(t, running.GRPC)
+	addrs := []string{hangs.Addr, good.Addr}
+	c, s := client(t, callboard.Options{Addrs: addrs}), newShim()
+	register(t, c, s, record.Unconstrained)
+	nodes(t, c, 1, 100)
+	application(t, c, "app")
+	flush(t, c)
+	hangs.Hang()
+	began := time.Now()
+	ask(t, c, "app", "k0", 10)
+	s.until(t, "placed", func() bool { return s.Placed["k0"] != "" })
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	must(t, c.Unregister(ctx))
+	// Long before the system would give the connection up; and so does who comes anew.
+	c = client(t, callboard.Options{Addrs: addrs})
+	register(t, c, newShim(), record.Unconstrained)
+	if took := time.Since(began); took > 35*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
 func TestPredicatesEventsDumpsAndConfigurations(t *testing.T) {
 	running := server.Start(t)
 	counted := &metrics{}

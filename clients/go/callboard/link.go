@@ -37,6 +37,10 @@ const (
 	// Between two attempts, at first and at most.
 	shortest = 20 * time.Millisecond
 	longest  = 2 * time.Second
+	// How long a server may be silent when it is asked whether it is there, alone and where there are others: then one that hangs,
+	// which keeps its connections, is worth leaving soon.
+	patience          = 10 * time.Second
+	patienceOfSeveral = 4 * time.Second
 	// Largest message that is taken in: the server gathers at most a few megabytes in one.
 	largest = 64 << 20
 )
@@ -66,9 +70,13 @@ func (l *link) close() {
 }
 
 func (c *Client) dial(addr string) (*grpc.ClientConn, error) {
+	silence := patience
+	if len(c.options.Addrs) > 1 {
+		silence = patienceOfSeveral
+	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: silence, PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(largest), grpc.MaxCallSendMsgSize(largest)),
 		grpc.WithInitialWindowSize(1 << 20),
 		grpc.WithInitialConnWindowSize(4 << 20),
@@ -94,6 +102,8 @@ func (s *session) connect(addr string, hello *callboardv1.Hello) (*link, error) 
 	}
 	l := &link{conn: conn}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
+	stop := l.within(opening)
+	defer stop()
 	l.calls, err = callboardv1.NewSchedulerExtensionClient(conn).Callbacks(l.ctx)
 	if err == nil {
 		err = l.calls.Send(&callboardv1.Reply{Reply: &callboardv1.Reply_Hello{Hello: hello}})
@@ -103,6 +113,21 @@ func (s *session) connect(addr string, hello *callboardv1.Hello) (*link, error) 
 		return nil, err
 	}
 	return l, nil
+}
+
+// addr is an address to try: first the one that was good last.
+func (s *session) addr(turn int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	addrs := s.client.options.Addrs
+	return addrs[(s.first+turn)%len(addrs)]
+}
+
+// begins says that another address is to be tried first.
+func (s *session) begins(turn int) {
+	s.mu.Lock()
+	s.first += turn
+	s.mu.Unlock()
 }
 
 // within gives up a link that takes too long; the returned function ends the watch and says whether it did.
@@ -162,15 +187,15 @@ func (s *session) register(patience time.Duration) (*link, *si.RegisterResourceM
 	end := time.Now().Add(patience)
 	wait := shortest
 	for turn := 0; ; turn++ {
-		addrs := s.client.options.Addrs
-		l, response, err := s.registerAt(addrs[turn%len(addrs)])
+		l, response, err := s.registerAt(s.addr(turn))
 		switch {
 		case err == nil:
+			s.begins(turn)
 			return l, response, nil
 		case !retries(err), s.ctx.Err() != nil:
 			return nil, nil, err
 		case time.Now().After(end):
-			return nil, nil, fmt.Errorf("callboard: no server of %s answers: %w", strings.Join(addrs, ", "), err)
+			return nil, nil, fmt.Errorf("callboard: no server of %s answers: %w", strings.Join(s.client.options.Addrs, ", "), err)
 		}
 		wait = s.pause(wait, turn, err)
 	}
@@ -272,6 +297,8 @@ func (s *session) run(l *link) {
 			return
 		}
 		s.client.options.Logger.Info("callboard: the connection is lost", "rm", s.request.GetRmID(), "error", err)
+		// Its server may hang, and would do so once more.
+		s.begins(1)
 		if l, err = s.again(err); err != nil {
 			if s.ctx.Err() == nil {
 				s.lost(err)
@@ -284,10 +311,10 @@ func (s *session) run(l *link) {
 // again connects once more, or replays the session where it is gone.
 func (s *session) again(why error) (*link, error) {
 	wait := shortest
-	addrs := s.client.options.Addrs
 	for turn := 0; ; turn++ {
-		l, err := s.resume(addrs[turn%len(addrs)])
+		l, err := s.resume(s.addr(turn))
 		if err == nil {
+			s.begins(turn)
 			c := &s.client.counters
 			c.add(&c.connects, "Reconnects", 1)
 			return l, nil
@@ -297,7 +324,7 @@ func (s *session) again(why error) (*link, error) {
 		}
 		if errors.Is(err, errGone) {
 			// Another server may still have it.
-			if turn+1 < len(addrs) {
+			if turn+1 < len(s.client.options.Addrs) {
 				continue
 			}
 			if s.known == nil {

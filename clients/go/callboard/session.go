@@ -41,6 +41,8 @@ type session struct {
 	epoch  uint64
 	outbox outbox
 	inbox  inbox
+	// Which address is tried first.
+	first int
 	// Requests wait while the server is told what there is, and answers to that are not for the shim.
 	replaying bool
 	replays   int
@@ -233,8 +235,8 @@ func (s *session) unregister(ctx context.Context) error {
 		return err
 	}
 	err = errors.New("callboard: no server answers")
-	for _, addr := range s.client.options.Addrs {
-		conn, dialed := s.client.dial(addr)
+	for turn := range s.client.options.Addrs {
+		conn, dialed := s.client.dial(s.addr(turn))
 		if dialed != nil {
 			return dialed
 		}

@@ -18,6 +18,8 @@ class Proxy:
         self._open: set[asyncio.StreamWriter] = set()
         self._carriers: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
+        self._flows = asyncio.Event()
+        self._flows.set()
         self.addr = ""
         self.cuts = 0
 
@@ -47,7 +49,7 @@ class Proxy:
                 from_server, to_server = await asyncio.open_connection(host, int(port))
                 ends.append(to_server)
                 self._open.add(to_server)
-                await asyncio.gather(_copy(reader, to_server), _copy(from_server, writer))
+                await asyncio.gather(self._copy(reader, to_server), self._copy(from_server, writer))
         finally:
             for end in ends:
                 end.close()
@@ -68,6 +70,10 @@ class Proxy:
         """Carries new connections to another address."""
         self._target = target
 
+    def hang(self) -> None:
+        """Keeps connections, takes new ones, and carries nothing any more, as a process that is stopped."""
+        self._flows.clear()
+
     async def stop(self) -> None:
         assert self._listener is not None
         self._listener.close()
@@ -77,10 +83,10 @@ class Proxy:
         if self._carriers:
             await asyncio.wait(self._carriers)
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -130,6 +130,28 @@ async def test_a_killed_server_goes_on_from_its_log(
     print(f"{len(load.asked)} asks, {client.stats}")
 
 
+async def test_a_server_that_hangs_is_left_for_the_next_address(
+    door: str, serve: StartServer, carry: StartProxy, connect: MakeClient
+) -> None:
+    server, shim = await serve(), Shim()
+    hangs, good = await carry(server.addr(door)), await carry(server.addr(door))
+    addrs = through(door, hangs.addr), through(door, good.addr)
+    client = connect(*addrs)
+    await register(client, shim, UNCONSTRAINED)
+    await nodes(client, 1, 100)
+    await application(client, "app")
+    await client.flush()
+    hangs.hang()
+    # Long before the system would give the connection up.
+    async with asyncio.timeout(25):
+        await ask(client, "app", "k0", 10)
+        await shim.until("placed", lambda: shim.order == ["k0"])
+        await client.unregister()
+    async with asyncio.timeout(25):
+        await register(connect(*addrs), Shim(), UNCONSTRAINED)
+    shim.unharmed()
+
+
 async def test_a_session_that_is_gone_is_told(door: str, serve: StartServer, carry: StartProxy, connect: MakeClient) -> None:
     first, second, shim = await serve(), await serve(), Shim()
     proxy = await carry(first.addr(door))

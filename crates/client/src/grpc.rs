@@ -38,6 +38,10 @@ const FAIL_OVER: Duration = Duration::from_secs(30);
 /// Until it is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// A server that is silent for so long is asked whether it is there, and has as long to say so: a process that hangs keeps its
+/// connections.
+const SILENCE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 10_000 });
+
 /// A connection whose every call carries the token.
 pub(super) type Connection = InterceptedService<Channel, Bearer>;
 
@@ -212,6 +216,7 @@ async fn connect(url: &str, trust: &Trust) -> Result<Connection> {
     let endpoint = Channel::from_shared(url.clone())
         .map_err(|e| Error::Server(format!("{url} is not an address for gRPC: {e}")))?;
     let endpoint = if url.starts_with("https://") { encrypted(endpoint, trust)? } else { endpoint };
+    let endpoint = endpoint.http2_keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE).keep_alive_while_idle(true);
     let channel = endpoint.tcp_nodelay(true).connect().await.map_err(unreachable)?;
     Ok(InterceptedService::new(channel, Bearer(bearer(trust)?)))
 }
@@ -272,4 +277,19 @@ fn innermost(error: &dyn std::error::Error) -> String {
         reason = source;
     }
     reason.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_hangs_is_not_waited_for() {
+        // The system takes its connections, as for a process that is stopped.
+        let hangs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = hangs.local_addr().unwrap().to_string();
+        let (trust, request) = (Trust::default(), RegisterResourceManagerRequest::default());
+        let error = GrpcShim::register(&url, &trust, request).await.err().unwrap();
+        assert!(error.may_pass(), "{error}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error as _,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -10,7 +11,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::{
+    Stream,
+    future::{Either, pending, select},
+    stream,
+};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Uri,
@@ -25,12 +30,17 @@ use hyper_util::{
 };
 use rustls::RootCertStore;
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::trust::{self, Trust};
 
 /// How long it may take to reach a server.
 const CONNECT: Duration = Duration::from_secs(30);
+
+/// Where there are several servers, one that does not answer is asked so often whether it is there,
+const BEAT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 3_000 });
+/// and may take so long to say so.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Why nothing came back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +107,36 @@ const HOPS: usize = 4;
 /// Port of a server that is named without one, and without a scheme.
 const PORT: u16 = 9080;
 
+type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Where a server says that it is there. A process that hangs keeps its connections: it is left where there are others.
+#[derive(Debug)]
+struct Watch {
+    pool: Connections,
+    url: String,
+}
+
+impl Watch {
+    async fn hangs(&self) -> Failed {
+        loop {
+            sleep(BEAT).await;
+            let Ok(request) = Request::get(&*self.url).body(Full::default()) else { return pending().await };
+            if timeout(PATIENCE, self.pool.request(request)).await.is_err() {
+                return Failed { text: "it takes connections and answers nothing".to_owned(), was_there: true };
+            }
+        }
+    }
+}
+
+/// What comes of it, however long that takes, unless the server hangs.
+async fn unless_it_hangs<T>(watch: Option<&Watch>, work: impl Future<Output = T>) -> Result<T, Failed> {
+    let Some(watch) = watch else { return Ok(work.await) };
+    match select(pin!(work), pin!(watch.hangs())).await {
+        Either::Left((done, _)) => Ok(done),
+        Either::Right((failed, _)) => Err(failed),
+    }
+}
+
 /// A client of one server, which may have several addresses. Clones share connections.
 #[derive(Clone)]
 pub struct Client {
@@ -105,7 +145,7 @@ pub struct Client {
     bases: Vec<String>,
     /// The one that answered last.
     good: Arc<AtomicUsize>,
-    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pool: Connections,
     authorization: Option<HeaderValue>,
 }
 
@@ -150,7 +190,7 @@ impl Client {
     }
 
     /// Sends a request and gives the answer as soon as its head is there. `url` begins with the server as it was named. Where
-    /// there are several addresses, the next is tried when one cannot be connected to. Where another server of the same cluster
+    /// there are several addresses, the next is tried when one cannot be connected to, or hangs and got nothing that changes anything. Where another server of the same cluster
     /// leads, it is sent there.
     ///
     /// # Errors
@@ -193,15 +233,24 @@ impl Client {
                     return Ok(answer);
                 }
                 Err((error, true)) => failed = error,
-                // It may have got the request: it is not made twice.
-                Err((error, false)) => return Err(error),
+                // It may have got the request: it is not made twice. What is asked next begins elsewhere.
+                Err((error, false)) => {
+                    self.good.store((at + 1) % self.bases.len(), Ordering::Relaxed);
+                    return Err(error);
+                }
             }
         }
         Err(failed)
     }
 
-    /// The error comes with whether there was no connection.
+    /// The error comes with whether the request may be made elsewhere.
     async fn send_to(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, (Failed, bool)> {
+        // What has a number counts once.
+        let harmless = method.is_safe() || body.as_ref().is_some_and(|body| body.number.is_some());
+        let watch = self.has_several().then(|| {
+            let server = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+            Watch { pool: self.pool.clone(), url: format!("{server}/livez") }
+        });
         let mut request = Request::builder().method(method).uri(url);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
@@ -215,10 +264,12 @@ impl Client {
         let request = request
             .body(Full::new(body.map(|body| body.bytes).unwrap_or_default()))
             .map_err(|error| (Failed::of(&error, false), false))?;
-        let response =
-            self.pool.request(request).await.map_err(|error| (Failed::of_request(&error), error.is_connect()))?;
+        let response = unless_it_hangs(watch.as_ref(), self.pool.request(request)).await;
+        let response = response
+            .map_err(|hangs| (hangs, harmless))?
+            .map_err(|error| (Failed::of_request(&error), error.is_connect()))?;
         let (head, body) = response.into_parts();
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(Answer { status: head.status, headers: head.headers, body, watch })
     }
 
     /// Sends a request as it is, without a token.
@@ -227,7 +278,7 @@ impl Client {
     /// No answer came.
     pub async fn pass(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failed> {
         let (head, body) = self.pool.request(request).await.map_err(|error| Failed::of_request(&error))?.into_parts();
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(Answer { status: head.status, headers: head.headers, body, watch: None })
     }
 
     /// As [`Client::send`], given up after some time.
@@ -299,6 +350,7 @@ pub struct Answer {
     /// Headers of the HTTP answer.
     pub headers: HeaderMap,
     body: Incoming,
+    watch: Option<Watch>,
 }
 
 impl Answer {
@@ -308,7 +360,7 @@ impl Answer {
     /// The connection broke.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failed> {
         loop {
-            match self.body.frame().await {
+            match unless_it_hangs(self.watch.as_ref(), self.body.frame()).await? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(Failed::of(&error, true)),
                 // What is not data are trailers.
@@ -337,9 +389,12 @@ impl Answer {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn text(self) -> Result<String, Failed> {
-        let body = self.body.collect().await.map_err(|error| Failed::of(&error, true))?;
-        Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    pub async fn text(mut self) -> Result<String, Failed> {
+        let mut text = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            text.extend_from_slice(&chunk);
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
 
@@ -392,5 +447,37 @@ mod tests {
         answering.await.unwrap();
         let client = Client::new(&gone.to_string(), &Trust::default()).unwrap();
         assert!(client.send(Method::GET, &format!("{gone}/x"), None).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hangs_is_left_for_the_next() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        // The system takes its connections, as for a process that is stopped.
+        let hangs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (stopped, there) = (hangs.local_addr().unwrap(), listener.local_addr().unwrap());
+        let answering = tokio::spawn(async move {
+            loop {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                let mut request = [0; 1024];
+                let _ = peer.read(&mut request).await.unwrap();
+                peer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok").await.unwrap();
+            }
+        });
+        let server = format!("{stopped},{there}");
+        let url = format!("{server}/x");
+        let client = Client::new(&server, &Trust::default()).unwrap();
+        assert_eq!(client.send(Method::GET, &url, None).await.unwrap().text().await.unwrap(), "ok");
+        assert_eq!(client.answered(), format!("http://{there}"));
+        let numbered = Body { number: Some(1), ..Body::json("{}") };
+        let client = Client::new(&server, &Trust::default()).unwrap();
+        assert!(client.send(Method::POST, &url, Some(numbered)).await.is_ok());
+        // What it may have done is not done twice; what comes then goes elsewhere.
+        let client = Client::new(&server, &Trust::default()).unwrap();
+        let failed = client.send(Method::POST, &url, Some(Body::json("{}"))).await.unwrap_err();
+        assert_eq!(failed.text, "it takes connections and answers nothing");
+        assert!(client.send(Method::POST, &url, Some(Body::json("{}"))).await.is_ok());
+        answering.abort();
     }
 }

@@ -28,6 +28,8 @@ type Proxy struct {
 	target string
 	open   map[net.Conn]struct{}
 	cuts   int
+	hangs  chan struct{}
+	once   sync.Once
 }
 
 // Start carries connections to this address until the test ends.
@@ -37,7 +39,7 @@ func Start(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Addr: listener.Addr().String(), target: target, open: map[net.Conn]struct{}{}}
+	p := &Proxy{Addr: listener.Addr().String(), target: target, open: map[net.Conn]struct{}{}, hangs: make(chan struct{})}
 	t.Cleanup(func() {
 		_ = listener.Close()
 		p.Cut()
@@ -71,7 +73,7 @@ func (p *Proxy) carry(conn net.Conn) {
 	for _, way := range [][2]net.Conn{{conn, to}, {to, conn}} {
 		go func() {
 			defer both.Done()
-			_, _ = io.Copy(way[0], way[1])
+			_, _ = io.Copy(writer{p, way[0]}, way[1])
 			_ = way[0].Close()
 			_ = way[1].Close()
 		}()
@@ -112,4 +114,24 @@ func (p *Proxy) To(target string) {
 	p.mu.Lock()
 	p.target = target
 	p.mu.Unlock()
+}
+
+// Hang keeps connections, takes new ones, and carries nothing any more, as a process that is stopped.
+func (p *Proxy) Hang() {
+	p.once.Do(func() { close(p.hangs) })
+}
+
+// writer takes what is written, and leaves it there where the proxy hangs.
+type writer struct {
+	proxy *Proxy
+	to    net.Conn
+}
+
+func (w writer) Write(data []byte) (int, error) {
+	select {
+	case <-w.proxy.hangs:
+		return len(data), nil
+	default:
+		return w.to.Write(data)
+	}
 }

@@ -12,7 +12,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from callboard.link import OPENING, Fault, Kind, Link, Opened, number_in, other_epoch
+from callboard.link import BEAT, OPENING, Fault, Kind, Link, Opened, number_in, other_epoch, patience
 from callboard.options import TLS, Options, read_token
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
 from callboard.proto.callboard.v1.callboard_pb2_grpc import SchedulerExtensionStub
@@ -25,8 +25,7 @@ LARGEST = 64 << 20
 CHANNEL: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", LARGEST),
     ("grpc.max_send_message_length", LARGEST),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", int(1000 * BEAT)),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # Each attempt is one of its own: the session decides when the next one is made, and what goes out again.
@@ -96,10 +95,16 @@ class GrpcLink(Link):
         except (OSError, ValueError) as error:
             # It may be written anew at this moment.
             raise Fault(Kind.BROKEN, str(error)) from None
+        silence = int(1000 * patience(options.addrs))
+        settings: list[tuple[str, int | str]] = [
+            *CHANNEL,
+            ("grpc.keepalive_timeout_ms", silence),
+            # A minute, if left to itself, which counts where it is the longer one.
+            ("grpc.http2.ping_timeout_ms", silence),
+        ]
         if options.tls is None or credentials is None:
-            self._channel = grpc.aio.insecure_channel(addr, options=CHANNEL)
+            self._channel = grpc.aio.insecure_channel(addr, options=settings)
         else:
-            settings: list[tuple[str, int | str]] = list(CHANNEL)
             if options.tls.server_name is not None:
                 settings.append(("grpc.ssl_target_name_override", options.tls.server_name))
             self._channel = grpc.aio.secure_channel(addr, credentials, options=settings)

@@ -14,7 +14,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from callboard import web
 from callboard.door import quote
-from callboard.link import OPENING, Fault, Kind, Link, Opened, other_epoch
+from callboard.link import BEAT, OPENING, Fault, Kind, Link, Opened, other_epoch, patience
 from callboard.options import Options
 from callboard.outbox import USUAL_BYTES, USUAL_ITEMS
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
@@ -47,6 +47,7 @@ class HttpLink(Link):
 
     def __init__(self, options: Options, base: str) -> None:
         self._http = web.client(base, options.tls, options.token_file)
+        self._patience = patience(options.addrs)
         self._epoch = 0
         self._rm = ""
         self._stream: httpx.Response | None = None
@@ -175,6 +176,12 @@ class HttpLink(Link):
             if together:
                 with contextlib.suppress(Fault):
                     await self._ask("POST", f"{self._rm}/answers", together)
+
+    async def watch(self) -> None:
+        # A process that hangs keeps its connections. Whatever this one answers, it is there.
+        while True:
+            await self._ask("GET", "/livez", timeout=self._patience)
+            await asyncio.sleep(BEAT)
 
     async def unregister(self, rm: str) -> None:
         await self._done("DELETE", f"/si/v1/rm/{quote(rm)}")

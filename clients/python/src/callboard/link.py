@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -13,6 +15,16 @@ from callboard.proto.si.v1 import si_pb2 as si
 
 # How long one server may take to open a connection.
 OPENING = 10.0
+# How often a server is asked whether it is there, and how long it may take to say so, alone and where there are others: then one
+# that hangs is worth leaving soon.
+BEAT = 3.0
+PATIENCE = 10.0
+PATIENCE_OF_SEVERAL = 4.0
+
+
+def patience(addrs: Sequence[str]) -> float:
+    """How long a server may say nothing when it is asked whether it is there."""
+    return PATIENCE if len(addrs) == 1 else PATIENCE_OF_SEVERAL
 
 
 class Kind(Enum):
@@ -96,6 +108,10 @@ class Link(ABC):
     @abstractmethod
     async def unregister(self, rm: str) -> None:
         """Ends the session."""
+
+    async def watch(self) -> None:
+        """Raises `Fault` when the server does not answer any more, where nothing else would tell."""
+        await asyncio.Future()
 
     @abstractmethod
     async def close(self) -> None:

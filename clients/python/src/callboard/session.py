@@ -8,7 +8,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 from callboard.callback import ResourceManagerCallback
 from callboard.errors import CallboardError, LostError, NotRegisteredError, RefusedError, UnreachableError
@@ -27,6 +27,7 @@ SHORTEST = 0.02
 LONGEST = 2.0
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Session:
@@ -56,6 +57,8 @@ class Session:
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._link: Link | None = None
+        # Which address is tried first.
+        self._first = 0
 
     async def begin(self) -> si.RegisterResourceManagerResponse:
         """Registers, and starts what the session needs."""
@@ -176,10 +179,10 @@ class Session:
             self.end(NotRegisteredError())
             await self.ended()
         why: Fault | None = None
-        for addr in self.options.addrs:
-            link = self.connect(addr)
+        for turn in range(len(self.options.addrs)):
+            link = self.connect(self._addr(turn))
             try:
-                return await link.unregister(self.request.rmID)
+                return await _watched(link, link.unregister(self.request.rmID))
             except Fault as fault:
                 if fault.kind is not Kind.BROKEN:
                     raise RefusedError(str(fault)) from None
@@ -197,7 +200,7 @@ class Session:
         wait, turn = SHORTEST, 0
         while True:
             try:
-                link, opened = await self._register(self.options.addrs[turn % len(self.options.addrs)])
+                link, opened = await self._register(self._addr(turn))
             except Fault as fault:
                 if fault.kind is not Kind.BROKEN:
                     raise RefusedError(str(fault)) from None
@@ -205,6 +208,7 @@ class Session:
                     text = f"no server of {', '.join(self.options.addrs)} answers: {fault}"
                     raise UnreachableError(text) from None
             else:
+                self._first += turn
                 self.epoch = opened.epoch
                 self.inbox.received = 0
                 self.outbox = Outbox()
@@ -213,10 +217,13 @@ class Session:
             turn += 1
             wait = await self._pause(wait, turn)
 
+    def _addr(self, turn: int) -> str:
+        return self.options.addrs[(self._first + turn) % len(self.options.addrs)]
+
     async def _register(self, addr: str) -> tuple[Link, Opened]:
         link = self.connect(addr)
         try:
-            return link, await link.register(self.request)
+            return link, await _watched(link, link.register(self.request))
         except BaseException:
             await link.close()
             raise
@@ -229,6 +236,8 @@ class Session:
                 await link.close()
                 self._take_out_of_the_way(why)
                 self.options.logger.info("%s: the connection is lost: %s", self.request.rmID, why)
+                # Its server may hang, and would do so once more.
+                self._first += 1
                 self._link = link = await self._again(why)
         except Exception as error:
             await self.lost(error)
@@ -246,7 +255,7 @@ class Session:
         wait, turn = SHORTEST, 0
         while True:
             try:
-                link = await self._resume(self.options.addrs[turn % len(self.options.addrs)])
+                link = await self._resume(self._addr(turn))
             except Fault as fault:
                 turn += 1
                 if fault.kind is Kind.GONE:
@@ -259,6 +268,7 @@ class Session:
                 if wait == LONGEST:
                     self.options.logger.warning("%s: no connection, at first %s, now %s", self.request.rmID, why, fault)
             else:
+                self._first += turn
                 self.counters.add("reconnects")
                 return link
             wait = await self._pause(wait, turn)
@@ -269,7 +279,7 @@ class Session:
         await self.inbox.handled()
         link = self.connect(addr)
         try:
-            ack = await link.resume(self.request.rmID, self.epoch, self.inbox.received)
+            ack = await _watched(link, link.resume(self.request.rmID, self.epoch, self.inbox.received))
         except BaseException:
             await link.close()
             raise
@@ -288,7 +298,7 @@ class Session:
     async def _serve(self, link: Link) -> Fault:
         """Carries requests, acknowledgements and calls until the connection breaks; gives why it did."""
         loop = asyncio.get_running_loop()
-        carriers = [loop.create_task(carry(link)) for carry in (self._acknowledge, self._receive, self._send)]
+        carriers = [loop.create_task(carry(link)) for carry in (self._acknowledge, self._receive, self._send, _watch)]
         try:
             await asyncio.wait(carriers, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -316,3 +326,23 @@ class Session:
             self.counters.add("requests_resent" if entry.sent else "requests")
             entry.sent = True
             await link.send(entry.request)
+
+
+async def _watch(link: Link) -> None:
+    await link.watch()
+
+
+async def _watched(link: Link, work: Coroutine[Any, Any, T]) -> T:
+    """What comes of it, however long that takes, as long as the server is there."""
+    loop = asyncio.get_running_loop()
+    done, watch = loop.create_task(work), loop.create_task(link.watch())
+    try:
+        await asyncio.wait([done, watch], return_when=asyncio.FIRST_COMPLETED)
+        if done.done():
+            return await done
+        await watch
+        raise Fault(Kind.BROKEN, "the server is not watched any more")
+    finally:
+        done.cancel()
+        watch.cancel()
+        await asyncio.gather(done, watch, return_exceptions=True)

@@ -339,9 +339,9 @@ impl RmActor {
         self.collect();
         let lost = self.streams.remove(id);
         if self.session.is_none() {
-            if self.life.state() == RmState::Init && self.streams.waiting.is_none() && self.elsewhere.is_none() {
-                // It never was registered, and nobody waits any more.
-                self.topology.forget(&self.id);
+            // It never was registered, and nobody waits any more.
+            let is_idle = self.life.state() == RmState::Init && self.streams.waiting.is_none();
+            if is_idle && self.topology.forget(&self.id) {
                 ctx.stop();
             }
             return;

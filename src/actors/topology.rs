@@ -346,8 +346,17 @@ impl Topology {
 
     /// A resource manager, known or not.
     pub fn find_or_create(self: &Arc<Self>, rm: &str) -> Result<Arc<RmHandle>, Refusal> {
+        self.find_or_start(rm, false)
+    }
+
+    /// The same, for telling its actor which server leads it: it is not forgotten as one for which nobody waits any more.
+    pub fn find_or_keep(self: &Arc<Self>, rm: &str) -> Result<Arc<RmHandle>, Refusal> {
+        self.find_or_start(rm, true)
+    }
+
+    fn find_or_start(self: &Arc<Self>, rm: &str, keep: bool) -> Result<Arc<RmHandle>, Refusal> {
         check_id(rm)?;
-        Ok(lock(&self.registry).find_or_create(rm, |id, view| {
+        Ok(lock(&self.registry).find_or_create(rm, keep, |id, view| {
             let (id, topology, view) = (id.clone(), self.clone(), view.clone());
             let home = self.next_home.fetch_add(1, Relaxed);
             RmActor::start_in_arbiter(self.arbiter(home), move |_| RmActor::new(id, topology, view, home))
@@ -557,9 +566,13 @@ impl Topology {
         }
     }
 
-    pub(super) fn forget(&self, rm: &str) {
-        lock(&self.registry).forget(rm);
-        lock(&self.kept).forget(rm);
+    /// Nobody waits for one that was never registered here: its actor is to end, unless it was told which server leads it.
+    pub(super) fn forget(&self, rm: &str) -> bool {
+        let gone = lock(&self.registry).forget(rm);
+        if gone {
+            lock(&self.kept).forget(rm);
+        }
+        gone
     }
 
     /// Puts a session into the directory, or takes it out. `followed`: another server leads it; those that are led here have

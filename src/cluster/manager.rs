@@ -23,27 +23,19 @@ use self::{
 };
 use super::{
     Options, Shown,
-    etcd::{Etcd, Event, EventType, Found, PATIENCE, Trouble, Watch},
-    follow::{Fault, Followed, Following, Looker, Source},
+    etcd::{Etcd, Found, PATIENCE, Trouble, Watch},
+    follow::{Fault, Followed, Following, Looker},
     group::{Group, Setup},
-    keys::{Head, Key, Keys, Server},
+    keys::{Head, Keys, Server},
     presence::{self, Held},
     take::{Taken, Way},
 };
 use crate::{
-    actors::{
-        rm::{
-            lead::{Elsewhere, moved, unregistered},
-            standby::Show,
-        },
-        topology::Topology,
-    },
-    domain::DOMAIN_VERSION,
+    actors::topology::Topology,
     messages::{
         leaders::{ClusterStatus, Drain, FollowStatus, Leader, SharedConfig},
         rm::Refusal,
     },
-    store::log::{Title, VERSION},
 };
 
 mod config;
@@ -53,6 +45,7 @@ mod look;
 mod read;
 mod show;
 mod unheard;
+mod watch;
 
 /// How often it is looked whether something is to be done.
 const LOOK: Duration = Duration::from_millis(100);
@@ -90,7 +83,7 @@ pub enum Word {
     /// What came of taking over a resource manager, by its name in keys.
     Took(String, Box<Took>),
     /// What came of taking a resource manager that nobody knew.
-    Began(String, Result<Taken, Trouble>, oneshot::Sender<Result<(), Refusal>>),
+    Began(String, Result<Taken, Trouble>),
     /// Whether a server refuses connections.
     Probed(String, bool),
     /// It was handed over, or not.
@@ -208,6 +201,8 @@ pub struct Manager {
     tell: UnboundedSender<Word>,
     servers: BTreeMap<String, Server>,
     known: BTreeMap<String, Known>,
+    /// Resource managers that nobody knew and this server is taking, by their names in keys: who waits for that.
+    beginning: BTreeMap<String, Vec<oneshot::Sender<Result<(), Refusal>>>>,
     /// Servers whose key is gone, since when.
     absent: HashMap<String, Instant>,
     /// Servers that refuse connections, since when.
@@ -270,6 +265,7 @@ impl Manager {
             tell,
             servers: BTreeMap::new(),
             known: BTreeMap::new(),
+            beginning: BTreeMap::new(),
             absent: HashMap::new(),
             refusing: HashMap::new(),
             probing: HashMap::new(),
@@ -451,189 +447,12 @@ impl Manager {
         }
     }
 
-    fn event(&mut self, event: &Event) {
-        let Some(kv) = &event.kv else { return };
-        self.seen = self.seen.max(kv.mod_revision);
-        let is_there = event.r#type() == EventType::Put;
-        let key = kv.key.clone();
-        match self.keys.read(&key) {
-            Some(Key::Server(id)) => {
-                self.server(id.to_owned(), is_there.then_some(&kv.value));
-                self.see_own(kv.mod_revision);
-            }
-            Some(Key::Load(id)) => self.load(id, is_there.then_some(&kv.value)),
-            Some(Key::Drain(id)) => self.drained(id, is_there.then_some(&kv.value)),
-            Some(Key::Config) => self.take_config(is_there.then_some(&kv.value), kv.mod_revision),
-            Some(Key::Head(name)) if is_there => {
-                self.head(name.to_owned(), &kv.value, kv.mod_revision, kv.mod_revision)
-            }
-            Some(Key::Head(name)) => self.removed(name),
-            // A compaction of the log is no news; what is put counts when the head says so.
-            Some(Key::Log(name, number)) if is_there => {
-                if let Some(known) = self.known.get_mut(name)
-                    && matches!(known.role, Role::Follows(_) | Role::Changes)
-                {
-                    known.pending.insert(number, kv.value.clone());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn server(&mut self, id: String, value: Option<&Bytes>) {
-        match value.and_then(|value| serde_json::from_slice::<Server>(value).ok()) {
-            Some(server) => {
-                self.absent.remove(&id);
-                if self.servers.get(&id) != Some(&server) && id != self.options.me.id {
-                    tracing::info!(server = id, http = server.http, grpc = server.grpc, "another server is there");
-                }
-                self.servers.insert(id, server);
-            }
-            None => {
-                self.servers.remove(&id);
-                self.refusing.remove(&id);
-                self.absent.insert(id, Instant::now());
-            }
-        }
-        let others = self.servers.iter().filter(|(id, _)| **id != self.options.me.id);
-        self.shown.others.set(others.map(|(_, server)| server.http.clone()).collect());
-        for name in self.known.keys().cloned().collect::<Vec<_>>() {
-            self.announce(&name);
-        }
-    }
-
-    /// Where others do not see this server any more, it has to say again that it is there.
-    fn see_own(&self, revision: i64) {
-        if self.servers.get(&self.options.me.id) != Some(&self.options.me) {
-            self.held.is_lost(revision);
-        }
-    }
-
-    /// The head of a log is this; `at`: a revision of etcd at which that is so.
-    fn head(&mut self, name: String, value: &Bytes, revision: i64, at: i64) {
-        let head = match Head::read(value) {
-            Ok(head) => head,
-            Err(why) => {
-                tracing::error!(code = "cluster-unread", name, "{why}");
-                return;
-            }
-        };
-        let Some(known) = self.known.get_mut(&name) else {
-            let role = self.role_of(&head, at);
-            let known = Known::new(head, revision, role);
-            self.known.insert(name.clone(), known);
-            return self.announce(&name);
-        };
-        if revision <= known.revision {
-            return;
-        }
-        let led = known.head.server != head.server || known.head.epoch != head.epoch;
-        let let_go = head.first != known.head.first;
-        known.look();
-        if led && !head.server.is_empty() {
-            known.heir = None;
-        }
-        (known.head, known.revision, known.changed) = (head, revision, Instant::now());
-        match &known.role {
-            Role::Follows(following) => following.add(counting(&mut known.pending, known.head.last), &known.head),
-            // What could not be read may be gone.
-            Role::Broken(_) if let_go && self.leaving.is_none() => {
-                let head = known.head.clone();
-                let role = self.role_of(&head, at);
-                self.become_role(&name, role);
-            }
-            Role::Leads(group) if led && known.head.server != self.options.me.id => {
-                group.depose();
-                self.give_up(&name, at);
-            }
-            _ => {}
-        }
-        self.announce(&name);
-    }
-
-    fn role_of(&self, head: &Head, revision: i64) -> Role {
-        Role::Follows(Following::start(Source {
-            etcd: self.etcd.clone(),
-            keys: self.keys.clone(),
-            head: head.clone(),
-            revision,
-            title: self.title(&head.rm),
-        }))
-    }
-
-    /// What the files of a snapshot say of themselves.
-    fn title(&self, rm: &str) -> Title {
-        Title {
-            version: VERSION,
-            domain: DOMAIN_VERSION,
-            server: title_server(&self.options.prefix),
-            rm: rm.to_owned(),
-        }
-    }
-
-    /// It was led by this server, and is not any more.
-    fn give_up(&mut self, name: &str, at: i64) {
-        let Some(known) = self.known.get(name) else { return };
-        tracing::warn!(
-            code = "cluster-deposed",
-            rm = known.head.rm,
-            epoch = known.head.epoch,
-            "another server leads it now"
-        );
-        let role = self.role_of(&known.head, at);
-        if let Some(known) = self.known.get_mut(name) {
-            known.role = role;
-            known.pending.clear();
-            known.told = None;
-        }
-        self.announce(name);
-    }
-
-    fn removed(&mut self, name: &str) {
-        let Some(known) = self.known.remove(name) else { return };
-        if let Role::Leads(group) = &known.role {
-            group.depose();
-        }
-        if let Some(handle) = self.topology.find(&known.head.rm) {
-            handle.addr.do_send(Elsewhere(unregistered(&known.head.rm)));
-            handle.addr.do_send(Show(None));
-        }
-    }
-
-    /// Where the leader of a resource manager is reached; `None`: nobody leads it at present.
-    fn leader(&self, known: &Known) -> Option<Arc<Leader>> {
-        let id = &known.head.server;
-        let server = self.servers.get(id).filter(|server| server.has_door() && *id != self.options.me.id)?;
-        if self.refusing.contains_key(id) {
-            return None;
-        }
-        Some(Arc::new(Leader { http: server.http.clone(), grpc: server.grpc.clone() }))
-    }
-
-    /// Tells the actor of a resource manager where it is led, where that is not here.
-    fn announce(&mut self, name: &str) {
-        let Some(known) = self.known.get(name) else { return };
-        if matches!(known.role, Role::Leads(_) | Role::Changes) {
-            return;
-        }
-        let leader = self.leader(known);
-        if known.told.as_ref() == Some(&leader) {
-            return;
-        }
-        if let Ok(handle) = self.topology.find_or_create(&known.head.rm) {
-            handle.addr.do_send(Elsewhere(moved(&known.head.rm, leader.clone())));
-        }
-        if let Some(known) = self.known.get_mut(name) {
-            known.told = Some(leader);
-        }
-    }
-
     /// Gives whom to tell that this server has left.
     fn on_message(&mut self, word: Word) -> Option<oneshot::Sender<()>> {
         match word {
             Word::Lead(rm, reply) => self.wanted(rm, reply),
             Word::Took(name, took) => self.took(&name, *took),
-            Word::Began(rm, taken, reply) => self.began(&rm, taken, reply),
+            Word::Began(rm, taken) => self.began(&rm, taken),
             Word::Status(reply) => {
                 let _ = reply.send(self.status());
             }

@@ -1,5 +1,6 @@
 //! One resource manager with fake partitions, on a paused clock.
 
+mod lead;
 mod life;
 mod log;
 mod predicates;

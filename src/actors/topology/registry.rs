@@ -1,7 +1,7 @@
 //! The resource managers that are known, by id.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -20,6 +20,8 @@ const STOPPED: usize = 100;
 #[derive(Default)]
 pub struct Registry {
     rms: HashMap<Arc<str>, (u64, Arc<RmHandle>)>,
+    /// Those whose actors were told which server leads them.
+    kept: HashSet<Arc<str>>,
     stopped: VecDeque<Arc<str>>,
     ordinals: u64,
 }
@@ -42,12 +44,16 @@ impl Registry {
         all.into_iter().map(|(_, handle)| handle.clone()).collect()
     }
 
-    /// A known one, or a new one whose actor `start` starts.
+    /// A known one, or a new one whose actor `start` starts. One that is to be kept does not end as [`Registry::forget`] says.
     pub fn find_or_create(
         &mut self,
         rm: &str,
+        keep: bool,
         start: impl FnOnce(&Arc<str>, &Arc<ArcSwap<RmView>>) -> Addr<RmActor>,
     ) -> Arc<RmHandle> {
+        if keep && !self.kept.contains(rm) {
+            self.kept.insert(rm.into());
+        }
         if let Some(handle) = self.find(rm) {
             return handle;
         }
@@ -71,14 +77,19 @@ impl Registry {
         self.stopped.push_back(rm.clone());
         let oldest = if self.stopped.len() > STOPPED { self.stopped.pop_front()? } else { return None };
         let (_, handle) = self.rms.remove(&oldest)?;
+        self.kept.remove(&oldest);
         handle.addr.do_send(Forgotten);
         Some(oldest)
     }
 
-    /// It is no longer known: its actor ends.
-    pub fn forget(&mut self, rm: &str) {
+    /// It is no longer known, and its actor ends: false where it is kept, for whoever tells it something has its address.
+    pub fn forget(&mut self, rm: &str) -> bool {
+        if self.kept.contains(rm) {
+            return false;
+        }
         self.rms.remove(rm);
         self.stopped.retain(|id| **id != *rm);
+        true
     }
 }
 
@@ -92,7 +103,7 @@ mod tests {
         let mut registry = Registry::default();
         let add = |registry: &mut Registry, rm: &str| {
             let topology = topology.clone();
-            registry.find_or_create(rm, |id, view| {
+            registry.find_or_create(rm, false, |id, view| {
                 use actix::Actor as _;
                 RmActor::new(id.clone(), topology, view.clone(), 0).start()
             })

@@ -205,7 +205,7 @@ impl Topology {
         if matches!(found.state, State::Nothing) || super::check_id(&rm).is_err() {
             return;
         }
-        let handle = lock(&self.registry).find_or_create(&rm, |id, view| {
+        let handle = lock(&self.registry).find_or_create(&rm, false, |id, view| {
             let (id, topology, view) = (id.clone(), self.clone(), view.clone());
             let home = self.next_home.fetch_add(1, Relaxed);
             RmActor::start_in_arbiter(self.arbiter(home), move |_| RmActor::new(id, topology, view, home).found(found))

@@ -126,7 +126,7 @@ impl Manager {
         if known.revision < revision {
             (known.head, known.revision) = (head.clone(), revision);
         }
-        match self.topology.find_or_create(&head.rm) {
+        match self.topology.find_or_keep(&head.rm) {
             Ok(handle) => {
                 handle.addr.do_send(Lead { log: group, found: found.map(Box::new) });
                 let _ = self.apply.send(Apply::Led(handle.id.clone()));
@@ -138,6 +138,10 @@ impl Manager {
     /// A resource manager registers here.
     pub(super) fn wanted(&mut self, rm: String, reply: oneshot::Sender<Result<(), Refusal>>) {
         let name = Keys::name(&rm);
+        if let Some(waiting) = self.beginning.get_mut(&name) {
+            waiting.push(reply);
+            return;
+        }
         let (way, tell) = (self.way(), self.tell.clone());
         let Some(known) = self.known.get(&name) else {
             if let Some(why) = self.shown.trouble.get() {
@@ -154,9 +158,13 @@ impl Manager {
                 let _ = reply.send(Err(closing()));
                 return;
             }
+            // The watch may tell of the head that is put here before the answer comes: it is not to be followed.
+            let head = Head { rm: rm.clone(), server: self.options.me.id.clone(), epoch: 1, ..Head::default() };
+            self.known.insert(name.clone(), Known::new(head, 0, Role::Changes));
+            self.beginning.insert(name, vec![reply]);
             tokio::spawn(async move {
                 let taken = way.first(&rm).await;
-                let _ = tell.send(Word::Began(rm, taken, reply));
+                let _ = tell.send(Word::Began(rm, taken));
             });
             return;
         };
@@ -187,13 +195,12 @@ impl Manager {
         }
     }
 
-    pub(super) fn began(
-        &mut self,
-        rm: &str,
-        taken: Result<Taken, Trouble>,
-        reply: oneshot::Sender<Result<(), Refusal>>,
-    ) {
+    pub(super) fn began(&mut self, rm: &str, taken: Result<Taken, Trouble>) {
         let name = Keys::name(rm);
+        let waiting = self.beginning.remove(&name).unwrap_or_default();
+        if !matches!(taken, Ok(Taken::Leads(..))) {
+            self.not_begun(&name);
+        }
         let answer = match taken {
             Ok(Taken::Leads(head, revision)) => {
                 tracing::info!(rm, "this server leads it from its beginning");
@@ -205,7 +212,23 @@ impl Manager {
             Ok(Taken::Other) => Err(moved(rm, self.known.get(&name).and_then(|known| self.leader(known)))),
             Err(trouble) => Err(Refusal::new(RefusalKind::Closing, format!("{trouble}: register again"))),
         };
-        let _ = reply.send(answer);
+        for reply in waiting {
+            let _ = reply.send(answer.clone());
+        }
+    }
+
+    /// This server does not lead one that it was taking, as far as it knows: it follows what the watch told of it.
+    fn not_begun(&mut self, name: &str) {
+        let Some(known) = self.known.get_mut(name).filter(|known| matches!(known.role, Role::Changes)) else { return };
+        if known.revision == 0 {
+            self.known.remove(name);
+            return;
+        }
+        known.pending.clear();
+        let head = known.head.clone();
+        let role = self.role_of(&head, self.seen);
+        self.become_role(name, role);
+        self.announce(name);
     }
 
     /// Where the server ends: hands over what it leads as soon as another one follows it, and takes care of it until then.
@@ -228,5 +251,82 @@ impl Manager {
             }
         }
         self.leaving.take().map(|(_, reply)| reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::{mpsc::unbounded_channel, oneshot};
+
+    use super::*;
+    use crate::{
+        actors::rm::tests,
+        cluster::{Options, Shown, etcd::Access, keys::Server},
+        messages::rm::{Attach, Predicates, ToStream, Want},
+    };
+
+    /// One whose etcd is not there.
+    fn manager() -> Manager {
+        let options = Options {
+            access: Access { members: vec!["http://127.0.0.1:1".to_owned()], ..Access::default() },
+            prefix: "/callboard".to_owned(),
+            me: Server { id: "me".to_owned(), ..Server::default() },
+            lease: Duration::from_secs(2),
+            compact: false,
+            max_bytes: 1 << 20,
+        };
+        Manager::new(options, tests::topology(), Arc::<Shown>::default()).expect("sound options")
+    }
+
+    fn head(server: &str) -> Head {
+        let (rm, server) = ("rm-1".to_owned(), server.to_owned());
+        Head { domain: DOMAIN_VERSION, rm, server, epoch: 1, first: 1, ..Head::default() }
+    }
+
+    #[actix::test]
+    async fn a_shim_that_waits_while_its_resource_manager_is_taken_is_not_sent_away() {
+        let mut manager = manager();
+        let (to, mut words) = unbounded_channel();
+        let attach =
+            Attach { door: "grpc", want: Want::Next { predicates: Predicates::Batch }, to, progress: Arc::default() };
+        let handle = manager.topology.find_or_create("rm-1").expect("an id");
+        handle.addr.send(attach).await.expect("alive").expect("waits");
+        let ((first, mut done), (second, mut as_well)) = (oneshot::channel(), oneshot::channel());
+        manager.wanted("rm-1".to_owned(), first);
+        manager.wanted("rm-1".to_owned(), second);
+        // The watch tells of the head that was put here, and only then comes the answer.
+        manager.head("rm-1".to_owned(), &head("me").json().into(), 7, 7);
+        assert!(done.try_recv().is_err() && as_well.try_recv().is_err(), "both wait");
+        manager.began("rm-1", Ok(Taken::Leads(head("me"), 7)));
+        for answer in [done.try_recv(), as_well.try_recv()] {
+            assert!(answer.expect("an answer").is_ok());
+        }
+        assert!(matches!(manager.known["rm-1"].role, Role::Leads(_)));
+        // Everything that its actor was told has been heard when it answers.
+        handle.addr.send(crate::messages::rm::Info).await.expect("alive");
+        assert!(handle.is_here().is_ok());
+        assert!(!matches!(words.try_recv(), Ok(ToStream::Close(_))), "the stream that waits goes on waiting");
+    }
+
+    #[actix::test]
+    async fn what_another_server_took_meanwhile_is_followed() {
+        let mut manager = manager();
+        let of = |manager: &Manager| manager.known.get("rm-1").map(|known| matches!(known.role, Role::Follows(_)));
+        for watch_comes_first in [true, false] {
+            manager.known.clear();
+            let (reply, mut done) = oneshot::channel();
+            manager.wanted("rm-1".to_owned(), reply);
+            let other = head("other").json().into();
+            if watch_comes_first {
+                manager.head("rm-1".to_owned(), &other, 7, 7);
+            }
+            manager.began("rm-1", Ok(Taken::Other));
+            assert!(done.try_recv().expect("an answer").is_err());
+            assert_eq!(of(&manager), watch_comes_first.then_some(true));
+            manager.head("rm-1".to_owned(), &other, 7, 7);
+            assert_eq!(of(&manager), Some(true));
+        }
     }
 }

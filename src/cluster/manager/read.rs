@@ -115,7 +115,8 @@ impl Manager {
                 }
             }
         }
-        for name in self.known.keys().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>() {
+        let is_gone = |name: &&String| !names.contains(name) && !self.beginning.contains_key(*name);
+        for name in self.known.keys().filter(is_gone).cloned().collect::<Vec<_>>() {
             self.removed(&name);
         }
     }

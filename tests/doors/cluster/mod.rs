@@ -2,6 +2,7 @@
 //! `CI` is `true`.
 
 mod backup;
+mod begin;
 mod carry;
 mod clients;
 mod config;

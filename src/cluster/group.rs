@@ -121,17 +121,22 @@ impl Group {
         self.deposed.store(true, SeqCst);
     }
 
+    /// Whether nothing is written any more.
+    pub fn is_deposed(&self) -> bool {
+        self.deposed.load(SeqCst)
+    }
+
     /// Another server may lead from now on; `next` before others.
     ///
     /// # Errors
-    /// It is not known whether it does.
+    /// As far as is known none does. This one may write on: where the change comes through all the same, that is refused.
     pub async fn hand_over(&self, next: Option<String>) -> Result<(), Fault> {
         let mut inner = self.inner.lock().await;
         self.be_sure(&mut inner).await?;
         let head = Head { server: String::new(), epoch: inner.head.epoch + 1, next, ..inner.head.clone() };
-        let result = self.change(&mut inner, head, Vec::new()).await;
+        self.change(&mut inner, head, Vec::new()).await?;
         self.depose();
-        result
+        Ok(())
     }
 
     fn path(&self) -> String {
@@ -144,7 +149,7 @@ impl Group {
 
     /// Where the last change was not answered, reads what came of it.
     async fn be_sure(&self, inner: &mut Inner) -> Result<(), Fault> {
-        if self.deposed.load(SeqCst) {
+        if self.is_deposed() {
             return Err(Fault::Deposed(format!("this server does not lead resource manager \"{}\" any more", self.rm)));
         }
         if inner.sure {
@@ -428,7 +433,7 @@ impl Far for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::etcd::{Done, Found, Model};
+    use crate::cluster::etcd::{Done, Found, KeyValue, Model};
 
     #[test]
     fn a_record_that_is_cut_goes_with_all_its_parts() {
@@ -454,6 +459,38 @@ mod tests {
             let mut all = self.0.lock().unwrap();
             all.push(changes);
             Ok(Done { held: true, revision: 100 + all.len() as i64, found: Vec::new() })
+        }
+    }
+
+    /// An etcd that has no space left.
+    struct Full;
+
+    impl Model for Full {
+        fn range(&self, _: &str, _: &str, _: i64, _: i64) -> Result<Found, Trouble> {
+            let head = Head { rm: "rm".to_owned(), server: "me".to_owned(), epoch: 1, ..Head::default() };
+            let found = KeyValue { value: head.json().into(), mod_revision: 100, ..KeyValue::default() };
+            Ok(Found { revision: 100, keys: vec![found], more: false })
+        }
+
+        fn txn(&self, _: &[If], _: Vec<Change>) -> Result<Done, Trouble> {
+            Err(Trouble::Refused("mvcc: database space exceeded".to_owned()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_handed_over_is_led_on() {
+        let setup = Setup {
+            etcd: Etcd::modelled(Arc::new(Full)),
+            keys: Keys::new("/callboard"),
+            runtime: Handle::current(),
+            tell: tokio::sync::mpsc::unbounded_channel().0,
+            max_bytes: 1_000,
+        };
+        let head = Head { rm: "rm".to_owned(), server: "me".to_owned(), epoch: 1, ..Head::default() };
+        let group = Group::new(setup, head, 100, VecDeque::new());
+        for _ in 0..2 {
+            assert!(matches!(group.hand_over(None).await, Err(Fault::Trouble(Trouble::Refused(_)))));
+            assert!(!group.is_deposed());
         }
     }
 

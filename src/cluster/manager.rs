@@ -86,8 +86,8 @@ pub enum Word {
     Began(String, Result<Taken, Trouble>),
     /// Whether a server refuses connections.
     Probed(String, bool),
-    /// It was handed over, or not.
-    Handed(String),
+    /// It was handed over; with its group: it was not, and may be led on.
+    Handed(String, Option<Arc<Group>>),
     /// A server is to lead nothing, or may again.
     Drain(String, Option<Drain>, oneshot::Sender<Result<(), Refusal>>),
     /// What holds for all servers.
@@ -458,19 +458,7 @@ impl Manager {
             }
             Word::Hand(rm, server, reply) => self.hand(&rm, &server, reply),
             Word::Probed(id, refuses) => self.probed(id, refuses),
-            Word::Handed(name) => {
-                let at = self.seen;
-                if let Some(known) = self.known.get(&name)
-                    && matches!(known.role, Role::Changes)
-                {
-                    let role = match &self.leaving {
-                        Some(_) => Role::Broken("the server is shutting down".to_owned()),
-                        None => self.role_of(&known.head, at),
-                    };
-                    self.become_role(&name, role);
-                }
-                self.announce(&name);
-            }
+            Word::Handed(name, kept) => self.handed(&name, kept),
             Word::Deposed(name) => {
                 if self.known.get(&name).is_some_and(|known| matches!(known.role, Role::Leads(_))) {
                     let at = self.seen;

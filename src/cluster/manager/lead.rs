@@ -73,7 +73,7 @@ impl Manager {
                             "it cannot be handed on: {fault}"
                         );
                     }
-                    let _ = tell.send(Word::Handed(name));
+                    let _ = tell.send(Word::Handed(name, None));
                 });
             }
             Took::Not(following) => {

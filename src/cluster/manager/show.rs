@@ -7,7 +7,7 @@ use tokio::{sync::oneshot, time::timeout};
 use super::{Known, LETTING_GO, Manager, Role, Viewed, Word};
 use crate::{
     actors::{
-        rm::lead::{Elsewhere, LetGo, moved},
+        rm::lead::{Elsewhere, Lead, LetGo, moved},
         topology::Topology,
     },
     cluster::{
@@ -142,12 +142,40 @@ impl Manager {
             known.heir.clone_from(&next);
         }
         tokio::spawn(async move {
-            let done = hand_over(topology, group, next, leader).await;
-            let _ = tell.send(Word::Handed(name));
+            let done = hand_over(topology, &group, next, leader).await;
+            let kept = (done.is_err() && !group.is_deposed()).then_some(group);
+            let _ = tell.send(Word::Handed(name, kept));
             if let Some(reply) = reply {
                 let _ = reply.send(done);
             }
         });
+    }
+
+    /// It was handed over. `kept`: it was not, so this server leads it on, unless it ends or the watch told of somebody else.
+    pub(super) fn handed(&mut self, name: &str, kept: Option<Arc<Group>>) {
+        let Some(known) = self.known.get_mut(name).filter(|known| matches!(known.role, Role::Changes)) else { return };
+        known.heir = None;
+        let rm = known.head.rm.clone();
+        let is_own = known.head.server == self.options.me.id;
+        if let Some(group) = kept {
+            let handle = self.topology.find(&rm);
+            if let Some(handle) = handle.filter(|_| is_own && self.leaving.is_none()) {
+                handle.addr.do_send(Lead { log: group.clone(), found: None });
+                known.pending.clear();
+                return self.become_role(name, Role::Leads(group));
+            }
+            group.depose();
+            if let Some(handle) = self.topology.find(&rm) {
+                handle.addr.do_send(Elsewhere(moved(&rm, None)));
+            }
+        }
+        let head = known.head.clone();
+        let role = match &self.leaving {
+            Some(_) => Role::Broken("the server is shutting down".to_owned()),
+            None => self.role_of(&head, self.seen),
+        };
+        self.become_role(name, role);
+        self.announce(name);
     }
 
     /// What is to be handed over, and to whom; `None`: nothing, it is led there.
@@ -165,6 +193,11 @@ impl Manager {
         match &known.role {
             Role::Leads(_) if *id == self.options.me.id => Ok(None),
             Role::Leads(_) => {
+                let failing = self.topology.find(rm).and_then(|handle| handle.view.load().failing.clone());
+                if let Some(why) = self.shown.trouble.get().or(failing) {
+                    let detail = format!("resource manager \"{rm}\" is not handed over: {why}");
+                    return Err(refused(RefusalKind::Closing, detail));
+                }
                 let leader = Leader { http: at.http.clone(), grpc: at.grpc.clone() };
                 Ok(Some((name, (id.clone(), Arc::new(leader)))))
             }
@@ -177,7 +210,7 @@ impl Manager {
 /// What was taken is recorded, another server may lead it, and its streams are told so.
 async fn hand_over(
     topology: Arc<Topology>,
-    group: Arc<Group>,
+    group: &Group,
     next: Option<String>,
     leader: Option<Arc<Leader>>,
 ) -> Result<(), Refusal> {
@@ -204,10 +237,12 @@ async fn hand_over(
             tracing::info!(rm, "handed over");
             Ok(())
         }
-        Err(why) => Err(warn(format!("resource manager \"{rm}\" may not be handed over: {why}"))),
+        Err(why) => Err(warn(format!("resource manager \"{rm}\" is not handed over, as far as is known: {why}"))),
     };
     // Its streams end, with the address of the next.
-    handle.addr.do_send(Elsewhere(moved(rm, leader)));
+    if group.is_deposed() {
+        handle.addr.do_send(Elsewhere(moved(rm, leader.filter(|_| done.is_ok()))));
+    }
     done
 }
 

@@ -236,3 +236,40 @@ async fn an_operator_moves_the_lead_and_sees_who_has_it() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_move_that_etcd_does_not_take_changes_nothing() {
+    let Some(mut etcd) = rig::etcd("a_move_that_etcd_does_not_take_changes_nothing") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&leader).await;
+    follows(&other).await;
+    sees(&leader, 2).await;
+    let mut lines = leader.stream("?after=0").await;
+    let order = json!({"rm": "rm-1", "server": other.url("")});
+    let shows = async || {
+        let (_, partitions) = leader.get("/ws/v1/partitions").await;
+        (leader.get("/si/v1/rm/rm-1").await.0, partitions.as_array().map(Vec::len))
+    };
+    etcd.kill();
+    // Before the leader has noticed that etcd is gone, most likely, and afterwards.
+    let status = async || leader.get("/api/v1/cluster").await.1["etcd"]["trouble"].clone();
+    for round in 0..2 {
+        let (code, refused) = leader.send("POST", "/api/v1/cluster/move", &order).await;
+        assert!(code == 503 && refused["detail"].to_string().contains("is not handed over"), "{round}: {refused}");
+        assert_eq!(shows().await, (200, Some(1)), "{round}");
+        common::answer("trouble with etcd", status, |trouble| trouble.is_string()).await;
+    }
+    etcd.again();
+    common::answer("no trouble with etcd", status, |trouble| trouble.is_null()).await;
+    leads(&leader).await;
+    ask(&leader, &["k1"]).await;
+    let mut seen = Vec::new();
+    while allocated(&seen).is_empty() {
+        seen.push(lines.next().await);
+        assert!(seen.last().expect("a line")["closing"].is_null(), "{seen:?}");
+    }
+    let asked = async || leader.send("POST", "/api/v1/cluster/move", &order).await.0;
+    common::answer("the move", asked, |status| *status == 200).await;
+    leads(&other).await;
+}

@@ -21,7 +21,10 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{mpsc::UnboundedSender, oneshot},
+};
 
 pub use self::keys::Server;
 pub use self::manager::title_server;
@@ -82,6 +85,11 @@ impl<T: Clone> Cell<T> {
     }
 }
 
+fn runtime() -> Result<Runtime, String> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("cluster").enable_all().build();
+    runtime.map_err(|error| format!("no threads for the cluster: {error}"))
+}
+
 impl Cluster {
     /// Begins to take part. The receiver is told when it is known who leads what; that may take as long as etcd does not
     /// answer.
@@ -89,25 +97,27 @@ impl Cluster {
     /// # Errors
     /// The options are wrong, or there are no threads.
     pub fn start(options: Options, topology: Arc<Topology>) -> Result<(Arc<Cluster>, oneshot::Receiver<()>), String> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("cluster")
-            .enable_all()
-            .build()
-            .map_err(|error| format!("no threads for the cluster: {error}"))?;
         let shown = Arc::<Shown>::default();
-        let handle = runtime.handle().clone();
-        let manager = {
-            let _entered = handle.enter();
-            Manager::new(options, topology.clone(), shown.clone())?
-        };
-        let words = manager.words();
-        let standby = Arc::new(Standby::new(words.clone(), topology));
         let (tell, opened) = oneshot::channel();
-        thread::Builder::new()
-            .name("cluster".to_owned())
-            .spawn(move || runtime.block_on(manager.run(tell)))
-            .map_err(|error| format!("no thread for the cluster: {error}"))?;
+        let (begin, begun) = std::sync::mpsc::channel();
+        let (of_manager, showing) = (topology.clone(), shown.clone());
+        // Its runtime ends there, too: the caller may be within another one, where none may be dropped.
+        let work = move || match runtime() {
+            Err(why) => drop(begin.send(Err(why))),
+            Ok(runtime) => runtime.block_on(async {
+                match Manager::new(options, of_manager, showing) {
+                    Err(why) => drop(begin.send(Err(why))),
+                    Ok(manager) => {
+                        let _ = begin.send(Ok(manager.words()));
+                        manager.run(tell).await;
+                    }
+                }
+            }),
+        };
+        let thread = thread::Builder::new().name("cluster".to_owned()).spawn(work);
+        thread.map_err(|error| format!("no thread for the cluster: {error}"))?;
+        let words = begun.recv().map_err(|_| "its thread ended".to_owned())??;
+        let standby = Arc::new(Standby::new(words.clone(), topology));
         Ok((Arc::new(Cluster { words, shown, standby }), opened))
     }
 

@@ -174,7 +174,7 @@ impl Etcd {
     pub fn new(access: Access) -> Result<Arc<Etcd>, String> {
         let mut members = Vec::with_capacity(access.members.len());
         for url in &access.members {
-            let wrong = |why: &dyn fmt::Display| format!("{url} is no URL of a member of etcd: {why}");
+            let wrong = |why: &dyn fmt::Display| format!("\"{url}\" is no URL of a member of etcd: {why}");
             if !url.starts_with("http://") && !url.starts_with("https://") {
                 return Err(wrong(&"it begins with http:// or https://"));
             }
@@ -187,7 +187,9 @@ impl Etcd {
                 if let Some((certificate, key)) = &access.identity {
                     tls = tls.identity(Identity::from_pem(certificate, key));
                 }
-                endpoint = endpoint.tls_config(tls).map_err(|error| wrong(&error))?;
+                endpoint = endpoint
+                    .tls_config(tls)
+                    .map_err(|error| format!("the certificates for etcd are not sound: {}", innermost(&error)))?;
             }
             let endpoint = endpoint
                 .connect_timeout(CONNECT)
@@ -530,12 +532,13 @@ fn trouble(url: &str, status: &Status) -> Trouble {
     }
 }
 
-fn innermost(status: &Status) -> String {
-    let mut cause: &dyn std::error::Error = status;
+/// What an error is about at last.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    if std::ptr::addr_eq(cause, status) { status.message().to_owned() } else { cause.to_string() }
+    cause.downcast_ref::<Status>().map_or_else(|| cause.to_string(), |status| status.message().to_owned())
 }
 
 /// A lease that is kept alive.

@@ -42,6 +42,28 @@ fn files_that_are_wrong_are_named() {
 }
 
 #[test]
+fn what_is_wrong_about_the_way_to_etcd_is_named() {
+    let fails_with = |cluster: &str, more: &[&str], wanted: &str| {
+        let fixed = ["serve", "--ephemeral", "--http", "127.0.0.1:0", "--grpc", "off", "--cluster", cluster];
+        let (status, text) = fails(&[&fixed, more].concat());
+        assert!(status == 1 && text.contains(wanted) && !text.contains("panic"), "{cluster} {more:?}: {text}");
+    };
+    for wrong in ["127.0.0.1:2379", "http://", "ftp://x"] {
+        fails_with(wrong, &[], &format!("\"{wrong}\" is no URL of a member of etcd"));
+    }
+    fails_with("http://127.0.0.1:2379,", &[], "\"\" is no URL of a member of etcd");
+    let dir = tempfile::tempdir().unwrap();
+    let of_another = tempfile::tempdir().unwrap();
+    let ([cert, key], [_, other]) = (certificate(dir.path()), certificate(of_another.path()));
+    let with = |cert: &str, key: &str, wanted: &str| {
+        fails_with("https://127.0.0.1:2379", &["--cluster-cert", cert, "--cluster-key", key], wanted);
+    };
+    with(&cert, &other, "the certificates for etcd are not sound");
+    with(&cert, &cert, "the certificates for etcd are not sound");
+    with("/nonexistent/cert", &key, "/nonexistent/cert: cannot be read");
+}
+
+#[test]
 fn tokens_are_made_and_shown_once() {
     let output = program(&["token", "new", "--role", "operator", "--name", "alice"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -121,6 +121,17 @@ pub struct Found {
     pub more: bool,
 }
 
+/// How etcd is.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Its version.
+    pub version: String,
+    /// Bytes of its database.
+    pub bytes: u64,
+    /// Why it takes no changes; `None`: it does.
+    pub refuses: Option<Arc<str>>,
+}
+
 /// Something that behaves as etcd does, in the same process.
 pub trait Model: Send + Sync {
     /// See [`Etcd::range`].
@@ -496,18 +507,31 @@ impl Etcd {
         }
     }
 
-    /// Its version, and the bytes of its database.
+    /// How it is, as one of its members says.
     ///
     /// # Errors
     /// See [`Trouble`].
-    pub async fn status(&self) -> Result<(String, i64), Trouble> {
+    pub async fn status(&self) -> Result<State, Trouble> {
         let call = |channel| {
             let request = self.request(StatusRequest {});
             async move { MaintenanceClient::new(channel).status(request).await }
         };
         let answer = self.read(call).await?.into_inner();
-        Ok((answer.version, answer.db_size))
+        let bytes = u64::try_from(answer.db_size).unwrap_or(0);
+        Ok(State { version: answer.version, bytes, refuses: answer.errors.iter().find_map(|alarm| refuses(alarm)) })
     }
+}
+
+/// Why etcd takes no changes, where it has an alarm for that.
+fn refuses(alarm: &str) -> Option<Arc<str>> {
+    let why = if alarm.contains("alarm:NOSPACE") {
+        "etcd is out of space and takes no changes: compact and defragment it, then etcdctl alarm disarm"
+    } else if alarm.contains("alarm:CORRUPT") {
+        "a member of etcd is corrupt, and etcd takes no changes: etcdctl alarm list names it"
+    } else {
+        return None;
+    };
+    Some(why.into())
 }
 
 /// The token is over, or of a time before users or roles were changed.

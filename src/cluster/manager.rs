@@ -23,7 +23,7 @@ use self::{
 };
 use super::{
     Options, Shown,
-    etcd::{Etcd, Found, PATIENCE, Trouble, Watch},
+    etcd::{Etcd, Found, PATIENCE, State, Trouble, Watch},
     follow::{Fault, Followed, Following, Looker},
     group::{Group, Setup},
     keys::{Head, Keys, Server},
@@ -63,8 +63,9 @@ const DRAINED: Duration = Duration::from_secs(3);
 const FOLLOWED: Duration = Duration::from_secs(10);
 /// Word that this server is gone takes no longer, or its lease ends by itself.
 const GOING: Duration = Duration::from_millis(500);
-/// Between two looks at the size of etcd's database.
+/// Between two looks at how etcd is, while it takes changes and while it does not.
 const DATABASE: Duration = Duration::from_secs(10);
+const REFUSES: Duration = Duration::from_secs(1);
 /// Between two compactions.
 const COMPACT: Duration = Duration::from_secs(60);
 
@@ -96,8 +97,8 @@ pub enum Word {
     Configure(Box<SharedConfig>, oneshot::Sender<Result<(), Refusal>>),
     /// What is followed here, for readers.
     Views(oneshot::Sender<Vec<Viewed>>),
-    /// Version of etcd, and bytes of its database.
-    Etcd(String, u64),
+    /// How etcd is.
+    Etcd(State),
     /// This server is to have heard of all resource managers that there are.
     Heard(Heard),
     /// It is time to ask etcd for them.
@@ -222,8 +223,8 @@ pub struct Manager {
     loads: BTreeMap<String, Vec<FollowStatus>>,
     /// What this server said of that, with which lease, and when.
     said: (Vec<FollowStatus>, i64, Option<Instant>),
-    /// Version of etcd and bytes of its database, and when they were asked for.
-    database: Option<(String, u64)>,
+    /// How etcd said that it is, and when it was asked for that.
+    etcd_is: Option<State>,
     asked: Option<Instant>,
     /// For compaction: a revision, and when it was the present one.
     past: (i64, Instant),
@@ -276,7 +277,7 @@ impl Manager {
             drains: BTreeMap::new(),
             loads: BTreeMap::new(),
             said: Default::default(),
-            database: None,
+            etcd_is: None,
             asked: None,
             past: (0, Instant::now()),
             deposed,
@@ -353,7 +354,27 @@ impl Manager {
         if self.connected.is_none() {
             self.connected = Some(Instant::now());
             tracing::info!(members = self.etcd.names(), "etcd answers");
-            self.shown.trouble.set(None);
+            self.shown.trouble.set(self.refuses());
+        }
+    }
+
+    /// Why etcd, which answers, takes no changes.
+    fn refuses(&self) -> Option<Arc<str>> {
+        self.etcd_is.as_ref().and_then(|state| state.refuses.clone())
+    }
+
+    fn etcd_is(&mut self, state: State) {
+        let before = self.refuses();
+        self.etcd_is = Some(state);
+        let refuses = self.refuses();
+        if refuses != before {
+            match &refuses {
+                Some(why) => tracing::error!(code = "etcd-full", "{why}"),
+                None => tracing::info!("etcd takes changes again"),
+            }
+        }
+        if self.connected.is_some() {
+            self.shown.trouble.set(refuses);
         }
     }
 
@@ -473,7 +494,7 @@ impl Manager {
             Word::Views(reply) => {
                 let _ = reply.send(self.views());
             }
-            Word::Etcd(version, bytes) => self.database = Some((version, bytes)),
+            Word::Etcd(state) => self.etcd_is(state),
             Word::Heard(reply) => self.hear_of_all(reply),
             Word::AskForHeads => self.ask_for_heads(),
             Word::Heads(found, waiting) => self.heads(found, waiting),

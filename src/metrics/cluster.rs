@@ -43,7 +43,8 @@ impl ClusterGauges {
     pub(super) fn register(&self, registry: &Registry) -> Result<()> {
         let gauge = |name: &str, help: &str| added(registry, IntGauge::new(name, help)?);
         let of_rm = |name: &str, help: &str| added(registry, IntGaugeVec::new(Opts::new(name, help), &["rm"])?);
-        gauge("callboard_cluster_etcd_up", "1 while etcd answers this server.")?.set(self.etcd_up.into());
+        gauge("callboard_cluster_etcd_up", "1 while etcd answers this server and takes changes.")?
+            .set(self.etcd_up.into());
         gauge("callboard_cluster_servers", "Servers of the cluster that are there.")?.set(signed(self.servers));
         if let Some(bytes) = self.etcd_bytes {
             let help = "Bytes of etcd's database, with what others keep in it.";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{COMPACT, DATABASE, DRAINED, EACH, Known, LOOK, Manager, Role, STILL, Word};
+use super::{COMPACT, DATABASE, DRAINED, EACH, Known, LOOK, Manager, REFUSES, Role, STILL, Word};
 use crate::cluster::{etcd::PATIENCE, follow::Fault, probe};
 
 impl Manager {
@@ -127,16 +127,17 @@ impl Manager {
         }
     }
 
-    /// Asks how large its database is.
+    /// Asks how etcd is.
     fn ask_etcd(&mut self) {
-        if self.connected.is_none() || self.asked.is_some_and(|at| at.elapsed() < DATABASE) {
+        let between = if self.refuses().is_some() { REFUSES } else { DATABASE };
+        if self.connected.is_none() || self.asked.is_some_and(|at| at.elapsed() < between) {
             return;
         }
         self.asked = Some(Instant::now());
         let (etcd, tell) = (self.etcd.clone(), self.tell.clone());
         tokio::spawn(async move {
-            if let Ok((version, bytes)) = etcd.status().await {
-                let _ = tell.send(Word::Etcd(version, u64::try_from(bytes).unwrap_or(0)));
+            if let Ok(state) = etcd.status().await {
+                let _ = tell.send(Word::Etcd(state));
             }
         });
     }

@@ -55,8 +55,8 @@ impl Manager {
             etcd: EtcdStatus {
                 members: self.etcd.names(),
                 trouble: self.shown.trouble.get().map(|why| why.to_string()),
-                version: self.database.as_ref().map(|(version, _)| version.clone()),
-                bytes: self.database.as_ref().map(|(_, bytes)| *bytes),
+                version: self.etcd_is.as_ref().map(|state| state.version.clone()),
+                bytes: self.etcd_is.as_ref().map(|state| state.bytes),
             },
             servers,
             resource_managers: groups.collect(),

@@ -279,3 +279,27 @@ async fn a_server_of_an_earlier_release_follows_only_what_it_understands_and_say
     assert_eq!(info["epoch"], 1, "{info}");
     ask(&later, &["k2"]).await;
 }
+
+#[tokio::test]
+async fn an_etcd_that_is_out_of_space_is_trouble_with_etcd() {
+    let Some(etcd) = rig::etcd("an_etcd_that_is_out_of_space_is_trouble_with_etcd") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(&etcd, dir.path(), NEVER);
+    session(&server).await;
+    // Which members have it is of no account for what it refuses.
+    let alarm = json!({"action": "ACTIVATE", "memberID": "1", "alarm": "NOSPACE"});
+    let raised = rig::straight().post(format!("{}/v3/maintenance/alarm", etcd.url())).json(&alarm).send().await;
+    assert_eq!(raised.expect("an answer").status().as_u16(), 200);
+    let trouble = async || server.get("/api/v1/cluster").await.1["etcd"]["trouble"].clone();
+    let told = common::answer("trouble with etcd", trouble, |trouble| trouble.is_string()).await;
+    assert!(told.to_string().contains("out of space") && told.to_string().contains("etcdctl alarm disarm"), "{told}");
+    let metrics = server.http.get(server.url("/metrics")).send().await.expect("an answer").text().await.expect("text");
+    assert!(metrics.contains("callboard_cluster_etcd_up 0"), "{metrics}");
+    assert!(server.program.log().contains("etcd-full"), "{}", server.program.log());
+    // What nobody knows is still known to be so.
+    assert_eq!(server.get("/si/v1/rm/rm-9").await.0, 404);
+    assert_eq!(server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-2"})).await.0, 503);
+    etcdctl(&etcd.url(), &["alarm", "disarm"]);
+    common::answer("no trouble with etcd", trouble, |trouble| trouble.is_null()).await;
+    ask(&server, &["k1"]).await;
+}

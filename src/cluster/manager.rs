@@ -44,6 +44,8 @@ mod lead;
 mod look;
 mod read;
 mod show;
+#[cfg(test)]
+mod tests;
 mod unheard;
 mod watch;
 

@@ -103,7 +103,7 @@ impl Manager {
         self.least_of(|id| !cannot(id)).is_some()
     }
 
-    fn said_of(&self, id: &str, rm: &str) -> Option<&FollowStatus> {
+    pub(super) fn said_of(&self, id: &str, rm: &str) -> Option<&FollowStatus> {
         self.loads.get(id).into_iter().flatten().find(|follow| follow.rm == rm)
     }
 

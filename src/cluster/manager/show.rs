@@ -198,6 +198,10 @@ impl Manager {
                     let detail = format!("resource manager \"{rm}\" is not handed over: {why}");
                     return Err(refused(RefusalKind::Closing, detail));
                 }
+                if let Some(fault) = self.said_of(id, rm).and_then(|follow| follow.fault.as_ref()) {
+                    let detail = format!("server \"{server}\" cannot follow resource manager \"{rm}\": {fault}");
+                    return Err(refused(RefusalKind::State, detail));
+                }
                 let leader = Leader { http: at.http.clone(), grpc: at.grpc.clone() };
                 Ok(Some((name, (id.clone(), Arc::new(leader)))))
             }

@@ -55,7 +55,7 @@ enum Command {
         /// Why; shown to operators
         #[arg(long, default_value = "")]
         reason: String,
-        /// Until it leads nothing
+        /// Until it leads nothing, and others lead what it led
         #[arg(long)]
         wait: bool,
     },
@@ -112,12 +112,16 @@ async fn told(args: &ClusterArgs, command: &Command) -> Result<String, Error> {
             Ok(format!("{rm} is led by {server}\n"))
         }
         Command::Drain { server, reason, wait } => {
+            // By the time it is drained others may have some of it.
+            let before = read(&text(args.door.get_of_server("cluster").await?).await?)?;
             let body = json!({ "server": server, "reason": reason });
             let answer = args.door.post_to_server("cluster/drain", &body).await?;
             let mut status = read(&text(answer).await?)?;
-            let idle = |status: &ClusterStatus| named(status, server).is_none_or(|at| at.leads == 0);
+            let led = [led_by(&before, server), led_by(&status, server)].concat();
             if *wait {
-                until(args, &mut status, idle, || format!("{server} still leads something")).await?;
+                let done = |status: &ClusterStatus| is_drained(status, server, &led);
+                let not = || format!("{server} still leads something, or nobody leads yet what it led,");
+                until(args, &mut status, done, not).await?;
             }
             Ok(match named(&status, server).map_or(0, |at| at.leads) {
                 0 => format!("{server} leads nothing\n"),
@@ -137,6 +141,19 @@ async fn told(args: &ClusterArgs, command: &Command) -> Result<String, Error> {
 /// A server by its id or URL.
 fn named<'a>(status: &'a ClusterStatus, server: &str) -> Option<&'a ServerStatus> {
     status.servers.iter().find(|at| at.id == server || (!at.http.is_empty() && at.http == server.trim_end_matches('/')))
+}
+
+/// What a server leads.
+fn led_by(status: &ClusterStatus, server: &str) -> Vec<String> {
+    let Some(at) = named(status, server) else { return Vec::new() };
+    let led = status.resource_managers.iter().filter(|group| group.leader == at.id);
+    led.map(|group| group.rm.clone()).collect()
+}
+
+/// A server leads nothing, and others lead what it led, as far as that is there.
+fn is_drained(status: &ClusterStatus, server: &str, led: &[String]) -> bool {
+    let idle = named(status, server).is_none_or(|at| at.leads == 0);
+    idle && status.resource_managers.iter().all(|group| group.led || !led.contains(&group.rm))
 }
 
 /// Asks until it is so.
@@ -293,5 +310,13 @@ rm-1  http://a:9080  3      20       3.0Mi (full)  follows  3       0.2s
 rm-2  nobody         3      20       3.0Mi (full)  follows  -       -
 ";
         assert_eq!(tables(&status), expected);
+        // A server is drained when others lead what it led; what nobody leads for another reason is of no account.
+        assert_eq!(led_by(&status, "http://a:9080"), ["rm-1"]);
+        let mut drained = status;
+        for (leads, leader, done) in [(1, "a", false), (0, "", false), (0, "b", true)] {
+            drained.servers[0].leads = leads;
+            drained.resource_managers[0] = group("rm-1", leader, None);
+            assert_eq!(is_drained(&drained, "http://a:9080", &["rm-1".into()]), done, "{leader}");
+        }
     }
 }

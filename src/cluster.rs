@@ -26,7 +26,7 @@ use tokio::{
     sync::{mpsc::UnboundedSender, oneshot},
 };
 
-pub use self::keys::Server;
+pub use self::keys::{Server, check_prefix};
 pub use self::manager::title_server;
 use self::{
     manager::{Manager, Word},

@@ -103,6 +103,20 @@ pub struct Keys {
     prefix: String,
 }
 
+/// What names of keys begin with, below a prefix.
+const KINDS: [&str; 8] = ["servers", "loads", "drains", "config", "heads", "log", "carries", "snap"];
+
+/// Why keys cannot be below this prefix: they would be among those of a cluster with a shorter one.
+///
+/// # Errors
+/// The part of it that is a name of keys.
+pub fn check_prefix(prefix: &str) -> Result<(), String> {
+    let kind = prefix.split('/').find(|part| KINDS.contains(part));
+    kind.map_or(Ok(()), |kind| {
+        Err(format!("\"{kind}\" is how keys of a cluster are named that has what is before it as its prefix: choose another name"))
+    })
+}
+
 /// What a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
@@ -272,6 +286,26 @@ mod tests {
         assert!(keys.log(&name, 9) < keys.log(&name, 10) && keys.snap(&name, 9, 99) < keys.snap(&name, 10, 0));
         let (from, to) = keys.logs("a");
         assert!(from < keys.log("a", 0) && keys.log("a", u64::MAX) < to && keys.log("a-1", 0) < from);
+    }
+
+    #[test]
+    fn a_prefix_among_the_keys_of_another_cluster_is_refused() {
+        for sound in ["/callboard", "/one/two", "", "/", "noslash", "/headsets/x", "/my-config"] {
+            assert_eq!(check_prefix(sound), Ok(()), "{sound}");
+        }
+        // `config` of this one would be the head of a resource manager to the other, for example.
+        for kind in KINDS {
+            for wrong in [format!("/one/{kind}"), format!("/one/{kind}/two"), format!("{kind}/")] {
+                assert!(check_prefix(&wrong).unwrap_err().contains(&format!("\"{kind}\"")), "{wrong}");
+            }
+        }
+        // All kinds of keys are among them.
+        let keys = Keys::new("/one");
+        let all = [keys.server("x"), keys.load("x"), keys.drain("x"), keys.config(), keys.head("x")];
+        let more = [keys.log("x", 1), keys.carry("x"), keys.snap("x", 1, 1)];
+        for key in all.iter().chain(&more) {
+            assert!(check_prefix(key).is_err(), "{key}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
         client::trust::{self, Trust},
         url,
     },
-    cluster::{Cluster, Options, Server, etcd, title_server},
+    cluster::{Cluster, Options, Server, check_prefix, etcd, title_server},
     domain::{DOMAIN_VERSION, duration},
     http::forward::Forward,
     metrics::Metrics,
@@ -43,6 +43,7 @@ pub struct EtcdArgs {
         value_name = "PREFIX",
         env = "CALLBOARD_CLUSTER_PREFIX",
         default_value = "/callboard",
+        value_parser = prefix,
         requires = "cluster"
     )]
     pub cluster_prefix: String,
@@ -89,6 +90,11 @@ pub struct ClusterArgs {
     /// Certificates to believe of other servers, to which requests are sent on, instead of those of the system (PEM)
     #[arg(long, value_name = "FILE", env = "CALLBOARD_FORWARD_CA", requires = "cluster")]
     pub forward_ca: Option<PathBuf>,
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    check_prefix(text)?;
+    Ok(text.to_owned())
 }
 
 fn lease(text: &str) -> Result<Duration, String> {

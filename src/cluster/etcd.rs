@@ -7,13 +7,13 @@ use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use tokio::{
     sync::mpsc,
@@ -23,9 +23,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Code, Request, Status, Streaming,
     metadata::{Ascii, MetadataValue},
-    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+    transport::Channel,
 };
 
+pub use self::access::Access;
+use self::access::Certificates;
 use self::wire::{
     AuthenticateRequest, CompactionRequest, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp, ResponseHeader, StatusRequest,
@@ -35,6 +37,8 @@ use self::wire::{
 };
 pub use self::wire::{Event, KeyValue, event::EventType};
 
+mod access;
+
 /// Messages of etcd, as `proto/etcd/rpc.proto` describes them.
 #[allow(clippy::all, missing_docs)]
 pub mod wire {
@@ -43,29 +47,11 @@ pub mod wire {
 
 /// How long a call may take.
 pub const PATIENCE: Duration = Duration::from_secs(3);
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(1);
-/// A connection on which nothing comes is asked this often whether it is alive, and has as long to answer.
-const ALIVE: Duration = Duration::from_secs(2);
-
 /// A transaction that is not answered in this time may have gone with the member that led etcd: it is looked whether another does.
 const DOUBT: Duration = Duration::from_millis(500);
 
 /// A call is sent so often with a new token.
 const TRIES: usize = 3;
-
-/// How etcd is reached.
-#[derive(Clone, Default)]
-pub struct Access {
-    /// URLs of its members.
-    pub members: Vec<String>,
-    /// Certificates to believe, as PEM.
-    pub ca: Option<Vec<u8>>,
-    /// Certificate and key to show, as PEM.
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// User and password.
-    pub user: Option<(String, String)>,
-}
 
 /// Why a call led to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,11 +137,14 @@ pub trait Model: Send + Sync {
 pub struct Etcd {
     /// It is none.
     model: Option<Arc<dyn Model>>,
-    members: Vec<(String, Channel)>,
+    access: Access,
+    /// To the members, in their order.
+    channels: ArcSwap<Vec<Channel>>,
+    /// With which these were made.
+    certificates: Mutex<Certificates>,
     present: AtomicUsize,
     /// The latest term of etcd's own log that an answer told: it grows when another member leads.
     term: AtomicU64,
-    user: Option<(String, String)>,
     token: Token,
 }
 
@@ -164,7 +153,7 @@ type Token = Arc<ArcSwapOption<MetadataValue<Ascii>>>;
 
 impl fmt::Debug for Etcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.members.iter().map(|(url, _)| url)).finish()
+        f.debug_list().entries(&self.access.members).finish()
     }
 }
 
@@ -183,54 +172,53 @@ impl Etcd {
     /// # Errors
     /// A URL or a certificate is none.
     pub fn new(access: Access) -> Result<Arc<Etcd>, String> {
-        let mut members = Vec::with_capacity(access.members.len());
-        for url in &access.members {
-            let wrong = |why: &dyn fmt::Display| format!("\"{url}\" is no URL of a member of etcd: {why}");
-            if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err(wrong(&"it begins with http:// or https://"));
-            }
-            let mut endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(&error))?;
-            if url.starts_with("https://") {
-                let mut tls = match &access.ca {
-                    Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
-                    None => ClientTlsConfig::new().with_native_roots(),
-                };
-                if let Some((certificate, key)) = &access.identity {
-                    tls = tls.identity(Identity::from_pem(certificate, key));
-                }
-                endpoint = endpoint
-                    .tls_config(tls)
-                    .map_err(|error| format!("the certificates for etcd are not sound: {}", innermost(&error)))?;
-            }
-            let endpoint = endpoint
-                .connect_timeout(CONNECT)
-                .tcp_nodelay(true)
-                .http2_keep_alive_interval(ALIVE)
-                .keep_alive_timeout(ALIVE)
-                .keep_alive_while_idle(true);
-            members.push((url.clone(), endpoint.connect_lazy()));
-        }
-        if members.is_empty() {
-            return Err("no member of etcd is named".to_owned());
-        }
-        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), Token::default());
-        Ok(Arc::new(Etcd { model: None, members, present, term, user: access.user, token }))
+        let certificates = access.certificates()?;
+        access.user()?;
+        let channels = access.channels(&certificates)?;
+        Ok(Arc::new(Etcd {
+            model: None,
+            channels: ArcSwap::from_pointee(channels),
+            certificates: Mutex::new(certificates),
+            access,
+            present: AtomicUsize::new(0),
+            term: AtomicU64::new(0),
+            token: Token::default(),
+        }))
     }
 
     /// Reads and transactions are those of a model.
     pub fn modelled(model: Arc<dyn Model>) -> Arc<Etcd> {
-        let (present, term, token) = (AtomicUsize::new(0), AtomicU64::new(0), Token::default());
-        Arc::new(Etcd { model: Some(model), members: Vec::new(), present, term, user: None, token })
+        Arc::new(Etcd {
+            model: Some(model),
+            access: Access::default(),
+            channels: ArcSwap::default(),
+            certificates: Mutex::default(),
+            present: AtomicUsize::new(0),
+            term: AtomicU64::new(0),
+            token: Token::default(),
+        })
     }
 
     /// Its members, for texts.
     pub fn names(&self) -> String {
-        self.members.iter().map(|(url, _)| url.as_str()).collect::<Vec<_>>().join(",")
+        self.access.members.join(",")
     }
 
     fn member(&self) -> (usize, &str, Channel) {
-        let at = self.present.load(Relaxed) % self.members.len();
-        (at, &self.members[at].0, self.members[at].1.clone())
+        let at = self.present.load(Relaxed) % self.access.members.len();
+        (at, &self.access.members[at], self.channels.load()[at].clone())
+    }
+
+    /// Certificates may have been replaced since connections were made: others are made with those that are there now.
+    fn renew(&self) -> Result<(), String> {
+        let found = self.access.certificates()?;
+        let mut known = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != found {
+            self.channels.store(Arc::new(self.access.channels(&found)?));
+            *known = found;
+            tracing::info!("certificates for etcd were replaced");
+        }
+        Ok(())
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
@@ -249,13 +237,14 @@ impl Etcd {
         F: Future<Output = Result<T, Status>>,
     {
         let (at, url, channel) = self.member();
-        if self.user.is_some() && self.token.load().is_none() {
+        if self.access.user.is_some() && self.token.load().is_none() {
             self.sign_in(channel.clone()).await?;
         }
         let mut answer = timeout(PATIENCE, call(channel.clone())).await;
         let mut tries = 1;
         // What is refused for this was not carried out. Users may be changed again meanwhile.
-        while matches!(&answer, Ok(Err(status)) if is_signed_out(status)) && self.user.is_some() && tries < TRIES {
+        while matches!(&answer, Ok(Err(status)) if is_signed_out(status)) && self.access.user.is_some() && tries < TRIES
+        {
             tries += 1;
             self.sign_in(channel.clone()).await?;
             answer = timeout(PATIENCE, call(channel.clone())).await;
@@ -265,10 +254,12 @@ impl Etcd {
             Ok(Err(status)) => trouble(url, &status),
             Err(_) => Trouble::Silent(format!("{url}: nothing within {} s", PATIENCE.as_secs())),
         };
-        if matches!(trouble, Trouble::Silent(_)) {
-            let _ = self.present.compare_exchange(at, (at + 1) % self.members.len(), Relaxed, Relaxed);
-        }
-        Err(trouble)
+        let Trouble::Silent(why) = trouble else { return Err(trouble) };
+        let _ = self.present.compare_exchange(at, (at + 1) % self.access.members.len(), Relaxed, Relaxed);
+        Err(Trouble::Silent(match self.renew() {
+            Ok(()) => why,
+            Err(unread) => format!("{why}; {unread}"),
+        }))
     }
 
     /// A call that may be made twice, at each member in turn.
@@ -277,7 +268,7 @@ impl Etcd {
         F: Future<Output = Result<T, Status>>,
     {
         let mut last = Trouble::Silent("no member is named".to_owned());
-        for _ in 0..self.members.len() {
+        for _ in 0..self.access.members.len() {
             match self.once(&call).await {
                 Err(trouble @ Trouble::Silent(_)) => last = trouble,
                 done => return done,
@@ -287,7 +278,7 @@ impl Etcd {
     }
 
     async fn sign_in(&self, channel: Channel) -> Result<(), Trouble> {
-        let Some((name, password)) = self.user.clone() else { return Ok(()) };
+        let Some((name, password)) = self.access.user().map_err(Trouble::Refused)? else { return Ok(()) };
         let (_, url, _) = self.member();
         let mut client = AuthClient::new(channel);
         let answer = timeout(PATIENCE, client.authenticate(AuthenticateRequest { name, password })).await;
@@ -406,7 +397,7 @@ impl Etcd {
         txn: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, Trouble> {
         // With one member there is nobody else; what may be read is known of keys of conditions.
-        let Some(condition) = condition.filter(|_| self.members.len() > 1) else { return txn.await };
+        let Some(condition) = condition.filter(|_| self.access.members.len() > 1) else { return txn.await };
         let mut txn = pin!(txn);
         let before = self.term.load(Relaxed);
         loop {

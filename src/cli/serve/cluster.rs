@@ -1,6 +1,6 @@
 //! Several servers: options, and the start of what keeps them together.
 
-use std::{fs, net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
@@ -107,29 +107,14 @@ fn lease(text: &str) -> Result<Duration, String> {
 }
 
 impl EtcdArgs {
-    /// With what its files say.
-    ///
-    /// # Errors
-    /// One cannot be read.
-    pub fn access(&self) -> anyhow::Result<etcd::Access> {
-        let read = |option: &str, file: &Path| {
-            fs::read(file).with_context(|| format!("{option} {}: cannot be read", file.display()))
-        };
-        let identity = match (&self.cluster_cert, &self.cluster_key) {
-            (Some(cert), Some(key)) => Some((read("--cluster-cert", cert)?, read("--cluster-key", key)?)),
-            _ => None,
-        };
-        let user = match (&self.cluster_user, &self.cluster_password_file) {
-            (Some(name), Some(file)) => {
-                let password = String::from_utf8(read("--cluster-password-file", file)?);
-                let password =
-                    password.map_err(|_| anyhow!("--cluster-password-file {}: is no text", file.display()))?;
-                Some((name.clone(), password.trim_end().to_owned()))
-            }
-            _ => None,
-        };
-        let ca = self.cluster_ca.as_deref().map(|file| read("--cluster-ca", file)).transpose()?;
-        Ok(etcd::Access { members: self.cluster.clone(), ca, identity, user })
+    /// The same for the cluster.
+    pub fn access(&self) -> etcd::Access {
+        etcd::Access {
+            members: self.cluster.clone(),
+            ca: self.cluster_ca.clone(),
+            identity: self.cluster_cert.clone().zip(self.cluster_key.clone()),
+            user: self.cluster_user.clone().zip(self.cluster_password_file.clone()),
+        }
     }
 }
 
@@ -152,7 +137,7 @@ impl ClusterArgs {
             return Ok(None);
         }
         let options = Options {
-            access: self.etcd.access()?,
+            access: self.etcd.access(),
             prefix: self.etcd.cluster_prefix.clone(),
             me: Server {
                 id: id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),

@@ -111,6 +111,34 @@ async fn etcd_may_ask_for_certificates_and_users() {
 }
 
 #[tokio::test]
+async fn certificates_for_etcd_may_be_replaced_while_a_server_runs() {
+    let test = "certificates_for_etcd_may_be_replaced_while_a_server_runs";
+    if !rig::is_installed(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    certificates(dir.path());
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (ca, cert, key) = (file("ca.pem"), file("cert.pem"), file("key.pem"));
+    let tls = ["--cert-file", &cert, "--key-file", &key, "--trusted-ca-file", &ca, "--client-cert-auth"];
+    let mut etcd = Etcd::with("https", &tls).expect("etcd starts");
+    let options = ["--cluster-ca", &ca, "--cluster-cert", &cert, "--cluster-key", &key];
+    let data = tempfile::tempdir().expect("a directory");
+    let server = start_with(&etcd.url(), data.path(), NEVER, &options);
+    session(&server).await;
+    // Those of before are believed by nobody then.
+    etcd.kill();
+    let trouble = async || server.get("/api/v1/cluster").await.1["etcd"]["trouble"].clone();
+    common::answer("trouble with etcd", trouble, |trouble| trouble.is_string()).await;
+    fs::remove_file(&cert).expect("removed");
+    common::answer("the file", trouble, |trouble| trouble.to_string().contains("cert.pem: cannot be read")).await;
+    certificates(dir.path());
+    etcd.again();
+    common::answer("no trouble with etcd", trouble, |trouble| trouble.is_null()).await;
+    ask(&server, &["k1"]).await;
+}
+
+#[tokio::test]
 async fn users_of_etcd_may_change_while_tokens_tell_of_those_before() {
     let test = "users_of_etcd_may_change_while_tokens_tell_of_those_before";
     if !rig::is_installed(test) {

@@ -1,0 +1,96 @@
+//! How etcd is reached: addresses, and files with certificates and a password. These may be replaced while the server runs.
+
+use std::{fs, path::Path, path::PathBuf, time::Duration};
+
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+
+use super::innermost;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(1);
+/// A connection on which nothing comes is asked this often whether it is alive, and has as long to answer.
+const ALIVE: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// URLs of its members.
+    pub members: Vec<String>,
+    /// File with certificates to believe (PEM).
+    pub ca: Option<PathBuf>,
+    /// Files with the certificate and the key to show (PEM).
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// User, and the file with the password.
+    pub user: Option<(String, PathBuf)>,
+}
+
+/// What is in the files of certificates.
+#[derive(Default, PartialEq, Eq)]
+pub struct Certificates {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    fs::read(file).map_err(|error| format!("{}: cannot be read: {error}", file.display()))
+}
+
+impl Access {
+    /// The certificates as they are now.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn certificates(&self) -> Result<Certificates, String> {
+        let ca = self.ca.as_deref().map(read).transpose()?;
+        let of = |(certificate, key): &(PathBuf, PathBuf)| Ok::<_, String>((read(certificate)?, read(key)?));
+        Ok(Certificates { ca, identity: self.identity.as_ref().map(of).transpose()? })
+    }
+
+    /// User and password as they are now.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no text.
+    pub fn user(&self) -> Result<Option<(String, String)>, String> {
+        let Some((name, file)) = &self.user else { return Ok(None) };
+        let password = String::from_utf8(read(file)?).map_err(|_| format!("{}: is no text", file.display()))?;
+        Ok(Some((name.clone(), password.trim_end().to_owned())))
+    }
+
+    /// Ways to the members, which connect when they are first needed; from within a runtime.
+    ///
+    /// # Errors
+    /// A URL or a certificate is none, or no member is named.
+    pub fn channels(&self, with: &Certificates) -> Result<Vec<Channel>, String> {
+        if self.members.is_empty() {
+            return Err("no member of etcd is named".to_owned());
+        }
+        self.members.iter().map(|url| channel(url, with)).collect()
+    }
+}
+
+fn channel(url: &str, with: &Certificates) -> Result<Channel, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("\"{url}\" is no URL of a member of etcd: {why}");
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(wrong(&"it begins with http:// or https://"));
+    }
+    let mut endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(&error))?;
+    if url.starts_with("https://") {
+        let mut tls = match &with.ca {
+            Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
+        if let Some((certificate, key)) = &with.identity {
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        endpoint = endpoint
+            .tls_config(tls)
+            .map_err(|error| format!("the certificates for etcd are not sound: {}", innermost(&error)))?;
+    }
+    let endpoint = endpoint
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(ALIVE)
+        .keep_alive_timeout(ALIVE)
+        .keep_alive_while_idle(true);
+    Ok(endpoint.connect_lazy())
+}

@@ -218,6 +218,12 @@ impl RmActor {
             }
         }
         let Some(session) = &mut self.session else { return };
+        if let Some(stream) = &self.streams.all
+            && session.questions.sent(stream.sent(), tokio::time::Instant::now(), session.settings.predicates)
+        {
+            self.arm_questions(ctx);
+        }
+        let Some(session) = &mut self.session else { return };
         if !session.buffer.trim(session.settings.bounds) {
             let bounds = session.settings.bounds;
             self.stop(
@@ -297,6 +303,10 @@ impl RmActor {
         let sequence = match want {
             Want::All { after, predicates } => {
                 let after = session.resume(after)?;
+                let before = self.streams.all.as_ref().map(Stream::held);
+                for (partition, questions) in session.questions.resume(after, before) {
+                    session.unanswered(&partition, questions);
+                }
                 let mut stream = stream.resume(session.buffer.cursor(after));
                 stream.predicates = predicates;
                 self.streams.open_all(stream, &replaced);
@@ -388,6 +398,7 @@ impl RmActor {
                 && let in_turn = session.questions.is_in_turn(answer.id)
                 && let Some((partition, answers)) = session.questions.answer(answer.id, answer.body)
             {
+                self.streams.all.iter().for_each(|stream| stream.held().over(answer.id));
                 if in_turn {
                     session.turns.answer(partition, answers);
                     session.pass_turns();
@@ -438,7 +449,7 @@ impl RmActor {
             } else {
                 let (timeout, now) = (session.settings.predicates, tokio::time::Instant::now());
                 let id = session.buffer.last() + 1;
-                session.questions.ask(id, msg.partition.clone(), questions, now, timeout);
+                session.questions.put(id, msg.partition.clone(), questions, now, timeout);
                 session.buffer.push(msg.partition.clone(), payload);
             }
         }

@@ -322,8 +322,10 @@ impl Writer {
     fn take(&mut self, open: &Open, lines: Vec<Arc<Line>>) {
         let mut order = open.order();
         for line in lines {
-            if let Some(line) = order.next(line) {
-                self.calls.push_back(call(&line));
+            let number = line.seq;
+            match order.next(line) {
+                Some(line) => self.calls.push_back(call(&line)),
+                None => open.stream.hold(number),
             }
         }
         let handed = order.handed();
@@ -333,7 +335,9 @@ impl Writer {
 
     fn release(&mut self, open: &Open) {
         let mut order = open.order();
-        self.calls.extend(order.release().iter().map(|line| call(line)));
+        let released = order.release();
+        // The number of a question that is over is left out.
+        self.calls.extend(released.iter().filter(|line| open.stream.release(line.seq)).map(|line| call(line)));
         let handed = order.handed();
         drop(order);
         open.stream.handed(handed);

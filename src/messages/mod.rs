@@ -7,6 +7,7 @@ mod event_batch;
 mod event_intake;
 mod event_queue;
 mod event_status;
+pub mod held;
 pub mod journal;
 pub mod keys;
 pub mod leaders;

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use super::held::Held;
+
 /// The actor does not wait.
 const NEVER: u64 = u64::MAX;
 
@@ -12,11 +14,13 @@ pub struct Progress {
     handed: AtomicU64,
     /// From which line on the actor wants to be told.
     awaited: AtomicU64,
+    /// Questions that the door holds back.
+    pub held: Held,
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Progress { handed: 0.into(), awaited: NEVER.into() }
+        Progress { handed: 0.into(), awaited: NEVER.into(), held: Held::default() }
     }
 }
 

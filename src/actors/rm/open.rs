@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use actix::{Addr, MailboxError};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 use super::RmActor;
 use crate::messages::{
@@ -61,6 +61,17 @@ impl OpenStream {
         if self.progress.hand(seq) {
             self.addr.do_send(Handed);
         }
+    }
+
+    /// The line with a question waits for the shim to be done with others.
+    pub fn hold(&self, line: u64) {
+        self.progress.held.hold(line);
+    }
+
+    /// It may go now: the time to answer it begins. False: nobody waits for the answer any more.
+    #[must_use]
+    pub fn release(&self, line: u64) -> bool {
+        self.progress.held.release(line, Instant::now())
     }
 
     /// The shim answered.

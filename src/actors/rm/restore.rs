@@ -265,14 +265,14 @@ impl RmActor {
             session.command_all(|| Command::Turn(Turn::Nobodys));
         }
         session.configure_journals();
-        // Questions that were not answered are put once more. Their time begins when the shim may be there.
+        // Questions that were not answered are put once more.
         if !questions.is_empty() {
             self.record(kind::RESTARTED, &[]);
-            let (now, timeout) = (tokio::time::Instant::now(), session.settings.pause + session.settings.predicates);
+            let (now, timeout) = (tokio::time::Instant::now(), session.settings.predicates);
             for open in questions.into_values() {
                 for payload in open.payloads() {
                     let line = session.buffer.last() + 1;
-                    session.questions.ask(line, open.partition.clone(), payload.questions(), now, timeout);
+                    session.questions.put(line, open.partition.clone(), payload.questions(), now, timeout);
                     session.buffer.push(open.partition.clone(), payload);
                 }
             }

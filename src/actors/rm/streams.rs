@@ -12,6 +12,7 @@ use crate::{
     domain::types::Nanos,
     messages::{
         budget::Pressure,
+        held::Held,
         progress::Progress,
         rm::{Attach, Closing, Kind, Line, Predicates, StreamInfo, ToStream},
     },
@@ -49,6 +50,8 @@ pub struct Stream {
     progress: Arc<Progress>,
     /// The next line to be sent.
     next: Cursor,
+    /// The last line that was sent.
+    sent: u64,
     /// Lines sent and not handed over, with their entries.
     flying: VecDeque<(u64, usize)>,
     flying_entries: usize,
@@ -74,6 +77,7 @@ impl Stream {
             to: attach.to,
             progress: attach.progress,
             next: Cursor::default(),
+            sent: 0,
             flying: VecDeque::new(),
             flying_entries: 0,
         }
@@ -89,11 +93,22 @@ impl Stream {
         let _ = self.to.send(word);
     }
 
+    /// The last line that was sent to it.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Questions that its door holds back.
+    pub fn held(&self) -> &Held {
+        &self.progress.held
+    }
+
     fn send(&mut self, lines: Vec<Arc<Line>>) {
         for line in &lines {
             let entries = line.payload.entries();
             self.flying.push_back((line.seq, entries));
             self.flying_entries += entries;
+            self.sent = line.seq;
         }
         self.tell(ToStream::Lines(lines));
     }

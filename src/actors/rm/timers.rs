@@ -1,15 +1,17 @@
 //! Patience with the shim: the grace period, the time in Paused, answers to questions.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::time::Instant;
 
-use super::RmActor;
+use super::{RmActor, questions::Expired, streams::Stream};
 use crate::messages::rm::RmState;
 
 /// A connection that is made again brings its streams one after the other.
 const COMES_BACK: Duration = Duration::from_secs(1);
+/// Between two lines of the log that say that questions could not be asked.
+const TOLD: Duration = Duration::from_secs(600);
 
 /// Running timers.
 #[derive(Default)]
@@ -18,6 +20,7 @@ pub struct Timers {
     pause: Option<SpawnHandle>,
     unasked: Option<SpawnHandle>,
     question: Option<(Instant, SpawnHandle)>,
+    unasked_told: Option<Instant>,
 }
 
 impl Timers {
@@ -108,10 +111,23 @@ impl RmActor {
 
     fn expire_questions(&mut self) {
         let Some(session) = &mut self.session else { return };
-        let timeout = session.settings.predicates;
-        let reason: Arc<str> = format!("the shim did not answer within {timeout:?}").into();
-        for (partition, answers) in session.questions.expire(Instant::now(), &reason) {
+        let (now, timeout) = (Instant::now(), session.settings.predicates);
+        let held = self.streams.all.as_ref().map(Stream::held);
+        let Expired { late, unasked } = session.questions.expire(now, timeout, held);
+        for (partition, answers) in late {
             session.send_answers(partition, answers);
+        }
+        if !unasked.is_empty() && self.timers.unasked_told.is_none_or(|told| now >= told + TOLD) {
+            self.timers.unasked_told = Some(now);
+            tracing::warn!(
+                code = "questions-unasked",
+                rm = &*self.id,
+                questions = unasked.len(),
+                "the shim could not be asked about nodes: it does not handle what comes before the questions"
+            );
+        }
+        for (partition, questions) in unasked {
+            session.unanswered(&partition, questions);
         }
     }
 }

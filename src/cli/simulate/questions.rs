@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::server::Server;
 use crate::{
-    actors::rm::{record::kind, replay::Open},
+    actors::rm::{questions::Expired, record::kind, replay::Open, streams::Stream},
     domain::command::{Command, PredicateAnswer},
     messages::rm::Answer,
 };
@@ -60,8 +60,13 @@ impl Server {
     /// Questions that nobody answers are given up.
     pub fn expire_questions(&mut self) {
         let now = self.instant(self.now);
-        for (partition, answers) in self.questions.expire(now, &"the shim did not answer".into()) {
+        let held = self.streams.all.as_ref().map(Stream::held);
+        let Expired { late, unasked } = self.questions.expire(now, self.settings.predicates, held);
+        for (partition, answers) in late {
             self.answered(&partition, answers);
+        }
+        for (partition, questions) in unasked {
+            self.unanswered(&partition, questions);
         }
     }
 
@@ -71,11 +76,11 @@ impl Server {
             return;
         }
         self.log.append(kind::RESTARTED, self.now, &[]);
-        let (now, timeout) = (self.instant(self.now), self.settings.pause + self.settings.predicates);
+        let (now, timeout) = (self.instant(self.now), self.settings.predicates);
         for open in open.into_values() {
             for payload in open.payloads() {
                 let line = self.buffer.last() + 1;
-                self.questions.ask(line, open.partition.clone(), payload.questions(), now, timeout);
+                self.questions.put(line, open.partition.clone(), payload.questions(), now, timeout);
                 self.push(open.partition.clone(), payload);
             }
         }

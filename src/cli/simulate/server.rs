@@ -521,7 +521,7 @@ impl Server {
             } else {
                 let (timeout, now) = (self.settings.predicates, self.instant(self.now));
                 let id = self.buffer.last() + 1;
-                self.questions.ask(id, msg.partition.clone(), questions, now, timeout);
+                self.questions.put(id, msg.partition.clone(), questions, now, timeout);
                 self.push(msg.partition.clone(), payload);
             }
         }

@@ -33,6 +33,10 @@ impl Server {
         let after = self.buffer.resume(after, self.restored)?;
         self.next_stream += 1;
         let id = self.next_stream;
+        let before = self.streams.all.as_ref().map(Stream::held);
+        for (partition, questions) in self.questions.resume(after, before) {
+            self.unanswered(&partition, questions);
+        }
         let stream = Stream::new(id, attach, self.now).resume(self.buffer.cursor(after));
         self.streams.open_all(stream, &closing());
         let credits = self.buffer.hand(after, None);
@@ -185,6 +189,10 @@ impl Server {
             if !self.streams.pump(&self.buffer, self.budget.pressure(), &Traced::default()) {
                 break;
             }
+        }
+        let now = self.instant(self.now);
+        if let Some(stream) = &self.streams.all {
+            self.questions.sent(stream.sent(), now, self.settings.predicates);
         }
         if !self.buffer.trim(self.settings.bounds) {
             self.fault("lines are kept", "more waits than the bounds of the buffer allow".to_owned());

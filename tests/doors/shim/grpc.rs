@@ -267,6 +267,62 @@ async fn the_extension_waits_for_the_registration_and_orders_predicates_after_do
 }
 
 #[tokio::test]
+async fn the_time_to_answer_begins_when_a_held_question_is_sent() {
+    let server = Server::start(&["--set", "event.trackingEnabled=false"]);
+    let channel = channel_to(&server).await;
+    let mut extension = Extension::open(&channel, hello()).await;
+    register(&channel, &[("shim.predicates.timeout", "1m")]).await.expect("registered");
+    let (_nodes, _node_answers) = nodes(&channel, node("n1")).await;
+    let mut client = SchedulerClient::new(channel.clone());
+    let (_apps, outgoing) = channel_of(app()).await;
+    let _app_answers = client.update_application(outgoing).await.expect("opened");
+    let (asks, outgoing) = channel_of(ask("k1")).await;
+    let _allocations = client.update_allocation(outgoing).await.expect("opened");
+    let fits = || reply::Reply::Predicates(ext::PredicatesReply::default());
+    let open = loop {
+        match extension.next().await {
+            (id, call::Call::Predicates(_)) => extension.reply(id, fits()).await,
+            (id, call::Call::Allocation(_)) => break id,
+            (id, _) => extension.done(id).await,
+        }
+    };
+    let patience = async |time: &str| {
+        let extra = [("shim.predicates.timeout".to_owned(), time.to_owned())].into();
+        let change = v1::UpdateConfigurationRequest {
+            rm_id: "rm-1".into(),
+            config: CONFIG.into(),
+            extra_config: extra,
+            ..Default::default()
+        };
+        let mut client = SchedulerExtensionClient::new(channel.clone());
+        client.update_configuration(change).await.expect("accepted");
+    };
+    patience("1s").await;
+    let lines = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].clone();
+    asks.send(ask("k2")).await.expect("open");
+    server.until(|info| info["lastSequence"] != lines).await;
+    // What would be late by now, were it asked when its line was made.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    patience("1m").await;
+    let log = server.get("/ws/v1/partition/default/application/app-1").await.1["requests"][0]["allocationLog"].clone();
+    assert!(!log.to_string().contains("did not answer"), "{log}");
+    extension.done(open).await;
+    loop {
+        match extension.next().await {
+            (id, call::Call::Predicates(args)) => {
+                assert_eq!(args.allocation_key, "k2");
+                extension.reply(id, fits()).await;
+            }
+            (_, call::Call::Allocation(response)) => {
+                assert_eq!(response.new[0].allocation_key, "k2");
+                break;
+            }
+            (id, _) => extension.done(id).await,
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_extension_resumes_and_is_refused() {
     // Events would be lines of their own, each second.
     let server = Server::start(&["--set", "event.trackingEnabled=false"]);

@@ -29,7 +29,7 @@ pub struct Settings {
     pub journal_events: usize,
     /// `shim.predicates.constrained`: allocations that do not say otherwise constrain others (R5.27).
     pub constrained: bool,
-    /// `shim.predicates.timeout`: without an answer by then it does not fit.
+    /// `shim.predicates.timeout`: without an answer so long after the shim was asked it does not fit.
     pub predicate_timeout: Duration,
     /// `shim.containerStates` is `all`: SCHEDULED and RESERVED are reported too (SEEDS S7).
     pub all_container_states: bool,

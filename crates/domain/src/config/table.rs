@@ -265,7 +265,7 @@ pub static TABLE: &[Setting] = &[
         "shim.predicates.timeout",
         ABOVE_ZERO,
         "5s",
-        "Time after which an unanswered predicate question counts as refused",
+        "Time after which a predicate question that the shim was asked and did not answer counts as refused",
     ),
     strict(
         "traces.oneIn",

@@ -65,6 +65,48 @@ async fn without_an_answer_it_does_not_fit() {
 }
 
 #[actix::test]
+async fn the_time_to_answer_begins_when_the_shim_is_asked() {
+    // API section 2: a line with a question is held until the allocations before it are Done.
+    let env = Env::new();
+    let registration = Registration { extra: map(&[("shim.predicates.timeout", "2s")]), ..with(Predicates::Single) };
+    env.try_register(registration).await.expect("registered");
+    env.deliver(vec![question(1, "k", "n"), question(2, "l", "n")]).await;
+    env.settle().await;
+    env.told();
+    env.pass(Duration::from_secs(10)).await;
+    assert_eq!(env.told(), [""; 0], "no stream is there yet");
+    let stream = env.stream(0).await;
+    stream.progress.held.hold(1);
+    stream.progress.held.hold(2);
+    env.pass(Duration::from_secs(8)).await;
+    assert_eq!(env.told(), [""; 0], "the door holds both");
+    assert!(stream.progress.held.release(1, tokio::time::Instant::now()));
+    env.pass(Duration::from_millis(1_900)).await;
+    assert_eq!(env.told(), [""; 0]);
+    env.pass(Duration::from_millis(200)).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Err(\"the shim did not answer within 2s\") 0"]);
+    env.pass(Duration::from_secs(62)).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 unanswered 2"], "the allocation before it is never done");
+    assert!(!stream.progress.held.release(2, tokio::time::Instant::now()), "it need not be sent any more");
+    assert_eq!(env.state().await, RmState::Running);
+}
+
+#[actix::test]
+async fn a_stream_that_goes_on_behind_a_held_question_leaves_it_open_to_nobody() {
+    let env = asking(Predicates::Single).await;
+    let first = env.stream(0).await;
+    env.told();
+    env.deliver(vec![question(1, "k", "n"), question(2, "l", "n"), node(1)]).await;
+    first.progress.held.hold(2);
+    let _second = env.stream(3).await;
+    env.settle().await;
+    let told = ["[rm-1]default#1 unanswered 2", "[rm-1]default#1 resend"];
+    assert_eq!(env.told(), told, "the shim may still answer the first");
+    answer(&env, 1, fits()).await;
+    assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Ok(()) 0"]);
+}
+
+#[actix::test]
 async fn nobody_answers_what_is_open_when_the_stream_is_lost_and_nothing_is_placed() {
     let env = asking(Predicates::Single).await;
     let stream = env.stream(0).await;

@@ -1,6 +1,7 @@
 //! Lowered quotas (R7.39–R7.49, QPR-001–QPR-027, EVT-046).
 
 use callboard::domain::{event::Detail, types::Nanos};
+use proptest::prelude::*;
 
 use super::{
     super::env::{Ask, Env},
@@ -183,15 +184,118 @@ fn a_parent_divides_among_those_above_their_guarantees() {
     env.reload(&yaml(&queues(40)));
     env.pass(1);
     let count = |env: &Env, app: &str| env.unconfirmed.iter().filter(|r| &*r.app == app).count();
-    // 100 by 40 and 80; then 33 by 25 and 15.
-    assert_eq!([count(&env, "a"), count(&env, "b"), count(&env, "c"), count(&env, "d")], [20, 12, 66, 0]);
-    // Rounding left two: one goes in the next run, the other is less than anybody's share.
+    // 100 by 40 and 80; then 33 by 25 and 15. Rounding left one each time, from whom most is left.
+    assert_eq!([count(&env, "a"), count(&env, "b"), count(&env, "c"), count(&env, "d")], [21, 12, 67, 0]);
     env.confirm_all();
-    env.pass(3);
-    env.confirm_all();
-    env.pass(3);
     let p = env.partition.queue_by_path["root.p"];
-    assert_eq!(env.partition.queues[p].allocated.total(), 2 * 41);
+    assert_eq!(env.partition.queues[p].allocated.total(), 2 * 40);
+    env.heard();
+    env.pass(9);
+    assert_eq!(env.heard(), Vec::<String>::new());
+}
+
+fn parent(max: i64, children: &str) -> String {
+    yaml(&format!(
+        "{{name: p, parent: true, resources: {{max: {{memory: {max}}}}}, properties: {{quota.preemption.delay: 1s}}, \
+         queues: [{children}]}}"
+    ))
+}
+
+/// What is in use below `root.p` when all that goes is confirmed.
+fn settled(env: &mut Env) -> i128 {
+    for _ in 0..9 {
+        env.pass(2);
+        env.confirm_all();
+    }
+    let queue = &env.partition.queues[env.partition.queue_by_path["root.p"]];
+    queue.allocated.amount(&callboard::domain::resources::MEMORY)
+}
+
+#[test]
+fn what_the_shares_were_too_small_for_goes_from_whom_most_is_left() {
+    // R7.44 [DEFECT], R7.47
+    for (each, size, max, left) in [(4, 10, 50, 50), (2, 1, 3, 3), (2, 1, 1, 1), (4, 10, 55, 60), (1, 10, 12, 20)] {
+        let mut env = Env::calm(&parent(1000, "{name: a}, {name: b}"));
+        env.node("n1", 1000);
+        for app in ["a", "b"] {
+            env.app(app, &format!("root.p.{app}"));
+            env.ask((0..each).map(|n| Ask::new(app, &format!("{app}{n}"), size).preempts()).collect());
+        }
+        env.heard();
+        env.reload(&parent(max, "{name: a}, {name: b}"));
+        env.pass(2);
+        let gone = env.heard().len() as i64;
+        assert_eq!(2 * each * size - gone * size, left, "{each} of {size} each, and {max} allowed: in one run");
+        assert_eq!(settled(&mut env), i128::from(left));
+        let told = env.events.iter().any(|event| event.message.contains("ends with usage above the max"));
+        assert_eq!((told, start(&env, "root.p")), (left > max, None));
+    }
+}
+
+#[test]
+fn usage_above_the_max_that_stays_is_told_once() {
+    // R7.47, EVT-04C
+    let mut env = Env::calm(&parent(100, "{name: a}, {name: b}"));
+    env.node("n1", 1000);
+    for app in ["a", "b"] {
+        env.app(app, &format!("root.p.{app}"));
+        env.ask(vec![Ask::new(app, app, 20).preempts()]);
+    }
+    env.reload(&parent(30, "{name: a}, {name: b}"));
+    env.heard();
+    assert_eq!(settled(&mut env), 40);
+    let told: Vec<&str> =
+        env.events.iter().map(|e| &*e.message).filter(|text| text.contains("above the max")).collect();
+    assert_eq!(
+        told,
+        ["Quota Preemption ends with usage above the max: map[memory:10] stays, since every allocation uses more, is \
+          guaranteed, or requires its node"]
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// R7.42, R7.44, R7.47, QPR-027: never more than what is above the max goes, no leaf falls below its guarantee, and when it
+    /// is over nothing is left that could still go.
+    #[test]
+    fn as_much_goes_as_can(
+        sizes in prop::collection::vec((0usize..3, 1i64..20), 1..20),
+        guaranteed in prop::collection::vec(0i64..30, 3),
+        max in 1i64..150,
+    ) {
+        // A smaller one is refused (CFG-043).
+        let max = max.max(guaranteed.iter().sum());
+        let leaf = |n: usize| format!("{{name: l{n}, resources: {{guaranteed: {{memory: {}}}}}}}", guaranteed[n]);
+        let tree = format!("{}, {{name: q, parent: true, queues: [{}, {}]}}", leaf(0), leaf(1), leaf(2));
+        let path = |n: usize| if n == 0 { "root.p.l0".to_owned() } else { format!("root.p.q.l{n}") };
+        let mut env = Env::calm(&parent(1000, &tree));
+        env.node("n1", 1000);
+        for n in 0..3 {
+            env.app(&format!("app-{n}"), &path(n));
+        }
+        let keyed = |(at, (n, size)): (usize, &(usize, i64))| Ask::new(&format!("app-{n}"), &format!("k{at}"), *size).preempts();
+        env.ask(sizes.iter().enumerate().map(keyed).collect());
+        let used = |env: &Env, path: &str| {
+            let queue = &env.partition.queues[env.partition.queue_by_path[path]];
+            queue.allocated.amount(&callboard::domain::resources::MEMORY) as i64
+        };
+        let before: Vec<i64> = (0..3).map(|n| used(&env, &path(n))).collect();
+        env.reload(&parent(max, &tree));
+        let whole = settled(&mut env) as i64;
+        prop_assert!(whole >= max.min(before.iter().sum()), "{whole} of {max}");
+        let spare: Vec<i64> = (0..3).map(|n| used(&env, &path(n)) - guaranteed[n]).collect();
+        for n in 0..3 {
+            prop_assert!(spare[n] >= 0 || spare[n] + guaranteed[n] == before[n]);
+        }
+        for (at, (n, size)) in sizes.iter().enumerate() {
+            let is_left = env.partition.apps.values().any(|app| {
+                app.allocs.keys().any(|alloc| *env.partition.allocs[*alloc].spec.key == *format!("k{at}"))
+            });
+            let fits = *size <= whole - max && *size <= spare[*n];
+            prop_assert!(!(is_left && fits), "k{at} of {size} could go: {whole} of {max}, {spare:?}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The start times are kept by `reload.rs`; this file looks at them once a second while there is one, and divides what is
 //! too much among the queues below.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use super::{
     super::{Cx, Partition, deadlines::Deadline},
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     event::{Change, Detail, EventKind},
-    resources::Resource,
+    node_index::sortable,
+    resources::{Resource, ResourceType},
     types::{Nanos, QueueIx},
 };
 
@@ -61,12 +62,36 @@ impl Partition {
         let amount = self.amount_over_quota(queue);
         let mut taken = Taken::default();
         if !amount.is_empty() {
-            self.take_from(queue, &amount, &mut taken, cx);
+            self.take_from(queue, &amount, &amount, &mut taken, cx);
             self.summarize(queue, &amount, &taken, cx);
         }
         let again = taken.preempted > 0 && !self.amount_over_quota(queue).is_empty();
         let row = &mut self.queues[queue];
         row.quota_start = again.then(|| cx.now.plus(row.settings.quota_preemption_delay));
+        if !again {
+            self.tell_what_stays(queue, cx);
+        }
+    }
+
+    /// The last run is over, and more than the max stays in use: nothing else will say so (EVT-04C).
+    fn tell_what_stays(&mut self, queue: QueueIx, cx: &mut Cx) {
+        let row = &self.queues[queue];
+        let left = row.allocated.minus(&row.preempting);
+        let mut over = Resource::new();
+        for (kind, max) in row.max.iter().flat_map(Resource::iter) {
+            if left.amount(kind) > max {
+                over.set(kind.clone(), left.amount(kind) - max);
+            }
+        }
+        if over.is_empty() {
+            return;
+        }
+        let text = format!(
+            "Quota Preemption ends with usage above the max: {over} stays, since every allocation uses more, is guaranteed, \
+             or requires its node"
+        );
+        let (path, max) = (row.path.clone(), row.max.clone().map(Arc::new));
+        cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);
     }
 
     /// What has to go: usage that is not on its way out already, above the max, but nothing below a guarantee of the queue
@@ -92,32 +117,58 @@ impl Partition {
         amount
     }
 
-    /// Takes an amount from a leaf, or divides it among the children that use more than they are guaranteed (R7.44).
-    fn take_from(&mut self, queue: QueueIx, amount: &Resource, taken: &mut Taken, cx: &mut Cx) {
+    /// Takes an amount from a leaf, or divides it among the children that use more than they are guaranteed (R7.44). `all` is
+    /// what the queue that acts is to lose.
+    fn take_from(&mut self, queue: QueueIx, amount: &Resource, all: &Resource, taken: &mut Taken, cx: &mut Cx) {
         if self.queues[queue].leaf {
-            self.take_from_leaf(queue, amount, taken, cx);
+            self.take_from_leaf(queue, amount, all, taken, cx);
             return;
         }
+        let before = taken.resource.clone();
         let children: Vec<QueueIx> = self.queues[queue].children.values().copied().collect();
         let weights: Vec<Resource> = children.iter().map(|child| self.overage(*child)).collect();
         let mut sum = Resource::new();
         for weight in &weights {
             sum.add(weight);
         }
-        for (child, weight) in children.into_iter().zip(weights) {
-            let mut share = Resource::new();
-            for (kind, amount) in amount.iter() {
-                let (weight, sum) = (weight.amount(kind), sum.amount(kind));
-                if weight > 0 {
-                    let part = (amount * weight / sum).min(weight);
-                    if part > 0 {
-                        share.set(kind.clone(), part);
-                    }
-                }
+        for (child, weight) in children.iter().zip(weights) {
+            let part = |kind: &ResourceType, amount| amount * weight.amount(kind) / sum.amount(kind).max(1);
+            self.take_share(*child, amount, &weight, part, (all, taken), cx);
+        }
+        // What rounding left, and what no allocation of a share was small enough for (R7.44 mended).
+        let rest = |taken: &Taken| amount.minus_known(&taken.resource.minus(&before));
+        let left = rest(taken);
+        let weighed = |child: QueueIx| (child, self.overage(child));
+        let mut weights: Vec<(QueueIx, Resource)> = children.into_iter().map(weighed).collect();
+        weights.sort_by_cached_key(|(_, weight)| {
+            let wanted = left.iter().filter(|(_, left)| *left > 0);
+            Reverse(sortable(wanted.map(|(kind, left)| weight.amount(kind) as f64 / left as f64).sum()))
+        });
+        for (child, weight) in weights {
+            let left = rest(taken);
+            self.take_share(child, &left, &weight, |_, left| left, (all, taken), cx);
+        }
+    }
+
+    /// Takes a part of each type of the amount from a child, up to its weight.
+    fn take_share(
+        &mut self,
+        child: QueueIx,
+        amount: &Resource,
+        weight: &Resource,
+        part: impl Fn(&ResourceType, i128) -> i128,
+        (all, taken): (&Resource, &mut Taken),
+        cx: &mut Cx,
+    ) {
+        let mut share = Resource::new();
+        for (kind, amount) in amount.iter() {
+            let part = part(kind, amount).min(weight.amount(kind));
+            if part > 0 {
+                share.set(kind.clone(), part);
             }
-            if !share.is_empty() {
-                self.take_from(child, &share, taken, cx);
-            }
+        }
+        if !share.is_empty() {
+            self.take_from(child, &share, all, taken, cx);
         }
     }
 
@@ -145,14 +196,15 @@ impl Partition {
     /// EVT-046: of a leaf when there were candidates, of a parent when there were victims.
     fn summarize(&mut self, queue: QueueIx, amount: &Resource, taken: &Taken, cx: &mut Cx) {
         let row = &self.queues[queue];
-        let counts = if row.leaf { taken.candidates } else { taken.preempted };
+        let candidates = taken.candidates.len() as u64;
+        let counts = if row.leaf { candidates } else { taken.preempted };
         if counts == 0 {
             return;
         }
         let text = format!(
-            "Quota Preemption results summary: preemptable resources: {amount}, claimed resources: {}, selected victims: {}, \
+            "Quota Preemption results summary: preemptable resources: {amount}, claimed resources: {}, selected victims: {candidates}, \
              preempted victims: {}",
-            taken.resource, taken.candidates, taken.preempted
+            taken.resource, taken.preempted
         );
         let (path, max) = (row.path.clone(), row.max.clone().map(Arc::new));
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);

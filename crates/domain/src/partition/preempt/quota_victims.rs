@@ -1,6 +1,10 @@
 //! Who goes when the max of a queue was lowered (R7.45–R7.48, QPR-022–QPR-024).
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use smallvec::SmallVec;
 
@@ -18,7 +22,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Taken {
     /// Possible victims.
-    pub candidates: u64,
+    pub candidates: BTreeSet<AllocIx>,
     /// Number of allocations that were preempted.
     pub preempted: u64,
     /// What they use.
@@ -28,8 +32,15 @@ pub(super) struct Taken {
 const HOUR: i64 = 3_600_000_000_000;
 
 impl Partition {
-    /// Takes what fits into the amount, never more (R7.47).
-    pub(super) fn take_from_leaf(&mut self, leaf: QueueIx, amount: &Resource, taken: &mut Taken, cx: &mut Cx) {
+    /// Takes what fits into the amount, and into all that is still to go, never more (R7.47).
+    pub(super) fn take_from_leaf(
+        &mut self,
+        leaf: QueueIx,
+        amount: &Resource,
+        all: &Resource,
+        taken: &mut Taken,
+        cx: &mut Cx,
+    ) {
         let mut candidates: Vec<AllocIx> = self.queues[leaf]
             .apps
             .iter()
@@ -39,14 +50,15 @@ impl Partition {
                 is_preemptable(row) && helps(amount, &row.resource)
             })
             .collect();
-        taken.candidates += candidates.len() as u64;
+        taken.candidates.extend(&candidates);
         candidates.sort_by_cached_key(|alloc| self.quota_order(*alloc, leaf, amount));
-        let mut left = amount.clone();
+        let (mut left, mut all) = (amount.clone(), all.minus_known(&taken.resource));
         let mut victims: BTreeMap<AppIx, Vec<AllocIx>> = BTreeMap::new();
         for victim in candidates {
             let row = &self.allocs[victim];
-            if left.fits_or_unlimited(&row.resource) {
+            if left.fits_or_unlimited(&row.resource) && all.fits_or_unlimited(&row.resource) {
                 left = left.minus_known(&row.resource);
+                all = all.minus_known(&row.resource);
                 taken.preempted += 1;
                 taken.resource.add(&row.resource);
                 victims.entry(row.app).or_default().push(victim);

@@ -391,3 +391,44 @@ fn whatever_a_release_of_all_finds_the_application_completes_thirty_seconds_late
         env.assert_empty();
     }
 }
+
+#[test]
+fn the_last_release_is_told_before_the_end_of_its_application() {
+    // SEEDS S13
+    let completing = || {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 100);
+        env.node("n2", 100);
+        env.gang("app-1", "root.a", 10, "Soft");
+        env.ask(vec![Ask::new("app-1", "ph", 10).placeholder("tg").on("n1"), Ask::new("app-1", "real", 10).on("n2")]);
+        env.release("app-1", "real", Termination::StoppedByRm);
+        assert_eq!(env.state("app-1"), Some(AppState::Completing));
+        env.heard();
+        env
+    };
+    let failing = || {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 100);
+        env.gang("app-1", "root.a", 20, "Hard");
+        env.ask(vec![Ask::new("app-1", "ph", 10).placeholder("tg").on("n1")]);
+        env.pass(61);
+        assert_eq!(env.state("app-1"), Some(AppState::Failing));
+        env.heard();
+        env
+    };
+    let node = |env: &mut Env| env.node_action("n1", NodeAction::Decommission, None);
+    let one = |env: &mut Env| env.release("app-1", "ph", Termination::StoppedByRm);
+    let all = |env: &mut Env| env.release("app-1", "", Termination::StoppedByRm);
+    for goes in [node, one] {
+        let mut env = completing();
+        goes(&mut env);
+        assert_eq!(env.heard(), ["released ph StoppedByRm", "app-1 Completed"]);
+        env.assert_empty();
+    }
+    for goes in [node, one, all] {
+        let mut env = failing();
+        goes(&mut env);
+        assert_eq!(env.heard(), ["released ph StoppedByRm", "app-1 Failed"]);
+        env.assert_empty();
+    }
+}

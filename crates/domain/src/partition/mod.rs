@@ -223,6 +223,11 @@ impl Cx<'_> {
         self.fx.push(Effect::Callback(callback));
     }
 
+    /// Says it before all that came of it since there were so many effects.
+    fn callbacks_before(&mut self, at: usize, callbacks: impl IntoIterator<Item = Callback>) {
+        self.fx.splice(at..at, callbacks.into_iter().map(Effect::Callback));
+    }
+
     fn event(&mut self, kind: EventKind, object: &Arc<str>, change: Change, detail: Detail) {
         self.record(kind, object, Arc::default(), change, detail, None);
     }

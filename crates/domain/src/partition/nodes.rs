@@ -432,12 +432,16 @@ impl Partition {
         let mut allocs = self.nodes[ix].allocs.clone();
         allocs.sort_by(|a, b| self.allocs[*a].spec.key.cmp(&self.allocs[*b].spec.key));
         let (mut released, mut completed) = (Vec::new(), Vec::new());
+        let told = |released: Vec<Released>| released.into_iter().map(|release| Callback::Released(Box::new(release)));
         for alloc in allocs {
+            let (app, before) = (self.allocs[alloc].app, cx.fx.len());
             self.leave_removed_node(alloc, &mut released, &mut completed, cx);
+            if self.apps[app].is_free() {
+                // It ended, and is told to have ended last (SEEDS S13).
+                cx.callbacks_before(before, told(std::mem::take(&mut released)));
+            }
         }
-        for release in released {
-            cx.callback(Callback::Released(Box::new(release)));
-        }
+        cx.callbacks_before(cx.fx.len(), told(released));
         for real in completed {
             self.announce_swapped(real, cx);
         }

@@ -43,14 +43,24 @@ fn confirm(
     text: &str,
     cx: &mut Cx,
 ) {
+    confirm_at(cx.fx.len(), app, keys, termination, text, cx);
+}
+
+/// The same, before the effects from there on.
+fn confirm_at(
+    at: usize,
+    app: &Arc<str>,
+    keys: impl IntoIterator<Item = Arc<str>>,
+    termination: Termination,
+    text: &str,
+    cx: &mut Cx,
+) {
     if termination != Termination::StoppedByRm {
         return;
     }
     let message: Arc<str> = text.into();
-    for key in keys {
-        let (app, message) = (app.clone(), message.clone());
-        cx.callback(Callback::Released(Box::new(Released { key, app, termination, message, confirm: false })));
-    }
+    let released = |key| Released { key, app: app.clone(), termination, message: message.clone(), confirm: false };
+    cx.callbacks_before(at, keys.into_iter().map(|key| Callback::Released(Box::new(released(key)))));
 }
 
 fn detail(termination: Termination) -> Detail {
@@ -124,9 +134,10 @@ impl Partition {
         // It waits again in the same moment: its application does not end with it.
         let waits = u32::from(fails && !ends);
         self.apps[app].asking += waits;
+        let before = cx.fx.len();
         self.remove_allocation(alloc, Removal { termination: given, node_goes: false, silent: false }, cx);
         self.apps[app].asking -= waits;
-        confirm(&app_id, [key], termination, ECHO, cx);
+        confirm_at(self.told_at(app, before, cx), &app_id, [key], termination, ECHO, cx);
         // The application may have ended with it.
         if self.apps[app].is_free() || self.allocs[alloc].is_free() {
             return;
@@ -212,6 +223,12 @@ impl Partition {
         }
     }
 
+    /// Where among the effects releases are told of that began when there were so many: before the end of the application,
+    /// where it ended with them (SEEDS S13).
+    fn told_at(&self, app: AppIx, before: usize, cx: &Cx) -> usize {
+        if self.apps[app].is_free() { before } else { cx.fx.len() }
+    }
+
     /// Releases everything of an application (R4.23).
     fn release_all(&mut self, app: AppIx, given: Termination, termination: Termination, cx: &mut Cx) {
         // R4.23b
@@ -225,6 +242,7 @@ impl Partition {
         let used = charged(&self.apps[app]);
         let ending = self.apps[app].state == AppState::Completing;
         self.apps[app].releasing_all = true;
+        let (id, before) = (self.apps[app].id.clone(), cx.fx.len());
         let released = self.remove_allocations(app, given, cx);
         if !self.apps[app].is_free() {
             self.apps[app].releasing_all = false;
@@ -236,8 +254,7 @@ impl Partition {
                 self.complete_later(app, cx.now);
             }
         }
-        let id = self.apps[app].id.clone();
-        confirm(&id, released, termination, ECHO, cx);
+        confirm_at(self.told_at(app, before, cx), &id, released, termination, ECHO, cx);
         if self.apps[app].is_free() || termination == Termination::Timeout {
             return;
         }
